@@ -1,75 +1,84 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# On a fresh machine, `make demo` and `make test` are all that is needed.
 
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
-# Where hack/setup.sh puts a Go toolchain, when the machine has none that is new enough.
+# Directory where hack/setup.sh installs Go if the machine has no recent version.
 export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
+# Tests mostly wait for other processes, so at least eight run in parallel.
+export RUST_TEST_THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? 8 : cores)))
 
 # `make demo DEMO_SECONDS=20`, or from the environment.
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image house clean
+.PHONY: help demo quick test setup fmt lint unit rustdoc docs man golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image house clean
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## build, and run a fleet of simulated machines; DEMO_SECONDS=20 ends it, and fails if it was not seen as it is
+demo: ## build, and run a fleet of simulated machines; with DEMO_SECONDS=20, exit after 20 s and verify the fleet
 	$(CARGO) build --workspace --bins --lib --locked
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/octavo" demo
 
-test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
+test: setup fmt lint unit rustdoc docs ## run all checks of a change: format, clippy, tests, documentation
 
-quick: fmt ## format, clippy and unit tests, without setup: what to run between edits
+quick: fmt ## run format check, clippy and unit tests, without setup
 	$(CARGO) clippy --workspace --lib --bins --locked -- -D warnings
 	$(CARGO) test --workspace --lib --bins --locked
 
-setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go, containerd, buildah; a Kubernetes, built once)
+setup: ## install missing test dependencies (Python with venv, promtool, Chromium, Go, containerd, buildah), and build Kubernetes once
 	@hack/setup.sh
 
-fmt: ## formatting is as rustfmt has it
+fmt: ## check the format with rustfmt
 	$(CARGO) fmt --all --check
 
-lint: ## clippy, warnings denied
+lint: ## run clippy; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-unit: ## all tests
+unit: ## run all tests
 	$(CARGO) test --workspace --locked
 
-doc: ## the documentation builds without a warning
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+# With --examples, Cargo uses the features of the tests, and so the dependencies that clippy has already checked.
+rustdoc: ## build the API documentation; warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --lib --bin octavo --bin nvml-simctl --examples
 
-golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
-	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli doctor labels layouts mig_parted offers plan sysfs demo::each hardware monitoring::reasons rest::reference deploy::chart::manifests
+docs: ## build the documentation site (target/docs) and check its links
+	@hack/docs.sh
 
-screenshots: ## photograph the pages for the documentation (docs/images)
+man: ## write the manual pages (target/man)
+	$(CARGO) run --locked --example man -- target/man
+
+golden: ## rewrite the golden files and generated pages from the current output; review the diff before you commit it
+	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli command_reference doctor labels layouts mig_parted offers plan readme sysfs demo::each hardware monitoring::reasons monitoring::reference recorded_stream rest::reference deploy::chart::manifests deploy::values_page
+
+screenshots: ## take screenshots of the web pages for the documentation (docs/images)
 	@mkdir -p docs/images
-	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it-cluster -- browser::shots
+	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it-cluster -- pages::shots
 
-bench: ## measure: start to labels, memory, idle CPU; applies; in a cluster; the aggregator under a swarm (docs/performance.md)
+bench: ## measure startup, memory, CPU, applies, a cluster, and the aggregator under load (docs/performance.md)
 	@hack/bench.sh
 
-fuzz: ## change layout files at random and read them; FUZZ_SECONDS=600 for longer, FUZZ_SEED=1 for the same again
+fuzz: ## parse randomly changed layout files; FUZZ_SECONDS=600 sets the duration, FUZZ_SEED=1 repeats a run
 	$(CARGO) bench --locked --bench fuzz_layouts
 
-crash-sweep: ## kill agent and command at every call, also for another layout, and tear the journal at every byte (about half an hour)
+crash-sweep: ## kill agent and command at every call, and truncate the journal at every byte (about 30 minutes)
 	OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" \
 	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1
 
-e2e: setup ## only the tests with a real API server, real nodes, a browser or images
+e2e: setup ## run only the tests with an API server, nodes, a browser or images
 	$(CARGO) test --locked --test it-cluster
 
-cluster-up: setup ## a Kubernetes with two nodes on this machine, for people; says how to reach it
+cluster-up: setup ## start a Kubernetes cluster with two nodes on this machine, and print its KUBECONFIG
 	@hack/cluster/up.sh 1 2
 
-cluster-down: ## end that, and leave nothing of it but logs
+cluster-down: ## stop that cluster, and remove everything except logs
 	@hack/cluster/down.sh
 
-image: setup ## the container images, built and checked without a daemon or a registry (target/image)
+image: setup ## build and check the container images, without a daemon or a registry (target/image)
 	@hack/image.sh
 
-house: ## structure figures of the code beside their targets; hack/house.sh --build measures builds too
+house: ## print size and structure of the code with their targets; hack/house.sh --build also measures builds
 	@hack/house.sh
 
-clean: ## remove what was built here
+clean: ## remove build output
 	$(CARGO) clean

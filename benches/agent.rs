@@ -29,14 +29,9 @@ const RUNS: usize = 21;
 
 fn main() {
     // `cargo bench` passes its own flags; a number of seconds is ours.
-    let idle_s: u64 = std::env::args()
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(60);
+    let idle_s: u64 = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(60);
     let machines = [
-        (
-            "8 x H100, whole",
-            Machine::new("h100x8", &gpus("H100_80GB_SXM", 8, "disabled", 0)),
-        ),
+        ("8 x H100, whole", Machine::new("h100x8", &gpus("H100_80GB_SXM", 8, "disabled", 0))),
         (
             "8 x A100-80, 7 x 1g.10gb each",
             Machine::new("a100x8-mig", &gpus("A100_80GB", 8, "enabled", 7)),
@@ -57,14 +52,9 @@ fn main() {
 
 /// A scenario of `count` boards, each with `instances` instances of one slice.
 fn gpus(board: &str, count: usize, mig: &str, instances: usize) -> String {
-    let instances: String = (0..instances)
-        .map(|_| "      - {profile: 1g.10gb}\n")
-        .collect();
-    let instances = if instances.is_empty() {
-        String::new()
-    } else {
-        format!("    instances:\n{instances}")
-    };
+    let instances: String = (0..instances).map(|_| "      - {profile: 1g.10gb}\n").collect();
+    let instances =
+        if instances.is_empty() { String::new() } else { format!("    instances:\n{instances}") };
     format!(
         "machine: bench\nlinks: nvswitch\nlatency: null\ngpus:\n  - board: {board}\n    count: {count}\n    mig: {mig}\n{instances}"
     )
@@ -80,10 +70,7 @@ fn start_to_labels(machines: &[(&str, Machine)], peer: Option<&Peer>) {
         if let Some(peer) = peer {
             let theirs = Spread::of(RUNS, || peer.once_ms(machine));
             let ratio = theirs.median() / gross.median();
-            println!(
-                "| {} there | {theirs} ({ratio:.1} times ours) | | |",
-                peer.name()
-            );
+            println!("| {} there | {theirs} ({ratio:.1} times ours) | | |", peer.name());
         }
     }
     let bare = Spread::of(RUNS, measure::bare_process_ms);
@@ -112,11 +99,7 @@ fn memory(machines: &[(&str, Machine)], peer: Option<&Peer>) {
         let library = machine.library_memory();
         memory_row(name, &machine.agent_memory(), &library);
         if let Some(peer) = peer {
-            memory_row(
-                &format!("{} there", peer.name()),
-                &peer.memory(machine),
-                &library,
-            );
+            memory_row(&format!("{} there", peer.name()), &peer.memory(machine), &library);
         }
     }
     println!();
@@ -143,11 +126,7 @@ fn idle(machines: &[(&str, Machine)], span: Duration, peer: Option<&Peer>) {
         let library = machine.library_idle(span);
         idle_row(name, &machine.agent_idle(span), &library);
         if let Some(peer) = peer {
-            idle_row(
-                &format!("{} there", peer.name()),
-                &peer.idle(machine, span),
-                &library,
-            );
+            idle_row(&format!("{} there", peer.name()), &peer.idle(machine, span), &library);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What it costs to put a layout in force, as the agent does it: `cargo bench --bench apply`.
+//! The cost of applying a layout, as the agent does it: `cargo bench --bench apply`.
 //!
 //! The hardware is simulated, with the times that were measured on real boards (`latency: real`) where times are of interest
 //! and without any where the program's own work is. What the driver takes is the simulator's choice and not ours; hence
@@ -37,11 +37,7 @@ fn main() {
         changes::measured(arguments);
         return;
     }
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     println!("Profile: {profile}.\n");
     let peer = Peer::find();
     if peer.is_none() {
@@ -109,14 +105,10 @@ impl<'a> Phases<'a> {
             }
             after.last_mut().unwrap().push(call);
         }
-        Self {
-            start: calls,
-            devices: devices.into_values().collect(),
-            after,
-        }
+        Self { start: calls, devices: devices.into_values().collect(), after }
     }
 
-    /// Changes; looks who uses a device; instances looked up and told of; readings of the device at the end.
+    /// Changes; queries of a device's users; instances looked up and reported; readings of the device at the end.
     fn within(&self) -> [usize; 4] {
         let mut sums = [0; 4];
         for calls in &self.devices {
@@ -187,7 +179,8 @@ fn overhead() {
             node.want(mix);
             let ran = node.ours(Log::On);
             let attempt = node.last_attempt();
-            let applied = |one: &octavo_documents::history::DeviceAttempt| one.result == "applied";
+            let applied =
+                |one: &octavo_files::history::DeviceAttempt| one.result.as_str() == "applied";
             assert!(attempt.devices.len() == 8 && attempt.devices.iter().all(applied));
             let round = f64::from(u32::try_from(attempt.duration_ms).unwrap());
             let critical = critical(&ran.calls);
@@ -196,9 +189,7 @@ fn overhead() {
             let reading = inside(phases.after[0].iter().copied());
             let over = round - critical;
             all.push(over);
-            rows.entry(name)
-                .or_default()
-                .push([ran.cost.wall_ms, round, critical, over, reading]);
+            rows.entry(name).or_default().push([ran.cost.wall_ms, round, critical, over, reading]);
         }
     }
     for (name, runs) in rows {
@@ -223,16 +214,10 @@ fn calls() {
         node.want(HALVES);
         let ran = node.ours(Log::On);
         let phases = Phases::of(&ran, first);
-        let inits = ran
-            .calls
-            .iter()
-            .filter(|call| call.function.starts_with("nvmlInit"));
+        let inits = ran.calls.iter().filter(|call| call.function.starts_with("nvmlInit"));
         let [changes, looks, found, read] = phases.within();
-        let after: Vec<String> = phases
-            .after
-            .iter()
-            .map(|reading| reading.len().to_string())
-            .collect();
+        let after: Vec<String> =
+            phases.after.iter().map(|reading| reading.len().to_string()).collect();
         println!(
             "| {count} GPU{} | {} | {first} | {looks} | {changes} | {found} | {read} | {} | {:?} |",
             if count == 1 { "" } else { "s" },
@@ -272,11 +257,7 @@ fn resources(peer: Option<&Peer>) {
         };
         let label = |what| format!("{count} GPUs, {what}");
         compare(&label("nothing to do"), peer, nothing);
-        compare(
-            &label("7 x 1g to 2 x 3g, and back (each a run)"),
-            peer,
-            change,
-        );
+        compare(&label("7 x 1g to 2 x 3g, and back (each a run)"), peer, change);
     }
     println!();
 }
@@ -309,16 +290,8 @@ fn methods(peer: Option<&Peer>) {
         "| 8 x A100-80, nothing in use | method | destroyed | created | changing calls of one GPU, mean, ms | changing calls until all GPUs are done, ms | NVML calls | exec to exit, ms |\n|---|---|---|---|---|---|---|---|"
     );
     let transitions: [(&str, &Mix, &Mix); 4] = [
-        (
-            "3g + 3g to 3g + 2g + 1g",
-            HALVES,
-            &[("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 1)],
-        ),
-        (
-            "7 x 1g to 3g + 4 x 1g",
-            SEVEN,
-            &[("3g.40gb", 1), ("1g.10gb", 4)],
-        ),
+        ("3g + 3g to 3g + 2g + 1g", HALVES, &[("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 1)]),
+        ("7 x 1g to 3g + 4 x 1g", SEVEN, &[("3g.40gb", 1), ("1g.10gb", 4)]),
         (
             "4g + 2g + 1g to 4g + 3g",
             &[("4g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 1)],

@@ -39,15 +39,15 @@ mod cluster {
 mod followed;
 #[path = "support/keepers.rs"]
 mod keepers;
-#[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/support/patience.rs"]
-mod patience;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/simulated.rs"]
 mod simulated;
 #[path = "support/spread.rs"]
 mod spread;
+#[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/support/time_limits.rs"]
+mod time_limits;
 
 use std::time::Duration;
 
@@ -55,30 +55,21 @@ use bed::Bed;
 
 fn main() {
     // `cargo bench` passes its own flags; numbers are ours.
-    let given: Vec<usize> = std::env::args()
-        .filter_map(|argument| argument.parse().ok())
-        .collect();
+    let given: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let number = |place: usize, otherwise: usize| given.get(place).copied().unwrap_or(otherwise);
     let (agents, runs, seconds) = (number(0, 500), number(1, 20), number(2, 120));
     let span = Duration::from_secs(u64::try_from(seconds).unwrap());
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let load = std::fs::read_to_string("/proc/loadavg").unwrap();
     println!("Profile: {profile}. Load of the machine at the start: {load}");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let bed = Bed::start();
         followed::to_label(&bed, runs).await;
         followed::to_geometry(&bed, runs).await;
         at_rest::run(&bed, span / 4).await;
         drop(bed);
-        // Another server, whose memory nobody has had before.
+        // Another server, whose memory is unused.
         keepers::run(&Bed::start(), agents, span).await;
     });
 }

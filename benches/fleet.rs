@@ -40,9 +40,7 @@ const MANY: usize = 10_000;
 
 fn main() {
     // `cargo bench` passes its own flags; a number of agents is ours.
-    let many = std::env::args()
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(MANY);
+    let many = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(MANY);
     let machine = fleet_of::inventory("H100_80GB_SXM", 0);
     let whole = fleet_of::parts(&machine);
     let partitioned = fleet_of::inventory("A100_80GB", 7);
@@ -95,17 +93,11 @@ fn ingest(machine: &Inventory) {
     const AGENTS: usize = 200;
     const SPAN: Duration = Duration::from_secs(10);
     let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
-    let swarm = Swarm::start(
-        AGENTS,
-        &Connect::plain(aggregator.grpc),
-        &fleet_of::parts(machine),
-    );
+    let swarm = Swarm::start(AGENTS, &Connect::plain(aggregator.grpc), &fleet_of::parts(machine));
     swarm.in_sync();
     let variants = fleet_of::variants(machine, 64);
-    let (acknowledged, cpu) = (
-        swarm.tally.acknowledged.load(Ordering::Relaxed),
-        aggregator.cpu("ingest"),
-    );
+    let (acknowledged, cpu) =
+        (swarm.tally.acknowledged.load(Ordering::Relaxed), aggregator.cpu("ingest"));
     let start = Instant::now();
     let mut round = 0_usize;
     while start.elapsed() < SPAN {
@@ -123,10 +115,7 @@ fn ingest(machine: &Inventory) {
         "| deltas a second, this machine with the swarm on the other core | {:.0} |",
         deltas / took
     );
-    println!(
-        "| deltas a second of CPU of the ingest thread | {:.0} |\n",
-        deltas / busy
-    );
+    println!("| deltas a second of CPU of the ingest thread | {:.0} |\n", deltas / busy);
 }
 
 /// From a change on a node to an answer that has it, and how readers fare meanwhile.
@@ -147,7 +136,7 @@ fn queries(many: usize, machine: &Inventory) {
             "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50".to_owned(),
         ),
         ("types", "/api/v1/types".to_owned()),
-        ("Node View", "/".to_owned()),
+        ("Node FleetView", "/".to_owned()),
         ("metrics", "/metrics".to_owned()),
     ];
     for (number, (what, path)) in paths.iter().enumerate() {
@@ -182,7 +171,7 @@ fn queries(many: usize, machine: &Inventory) {
     println!();
 }
 
-/// Time until what the agent was just told is in the answer. The variants differ in the pid of a process.
+/// Time until a report that the agent just received is in the answer. The variants differ in the pid of a process.
 fn change_to_query(
     swarm: &Swarm,
     aggregator: &Aggregator,
@@ -197,10 +186,7 @@ fn change_to_query(
         if body.replace(' ', "").contains(&sign) {
             return start.elapsed();
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "never seen: {sign} in {body}"
-        );
+        assert!(start.elapsed() < Duration::from_secs(30), "never seen: {sign} in {body}");
     }
 }
 
@@ -219,7 +205,7 @@ fn load(swarm: Arc<Swarm>, variants: Vec<(u32, Parts)>) -> tokio::task::JoinHand
     })
 }
 
-/// kill -9, a new aggregator on the same ports, and the time until all agents are back and told.
+/// kill -9, a new aggregator on the same ports, and the time until all agents are back and shown.
 fn restart(many: usize, parts: &Parts) {
     println!("| kill -9 and restart, {many} agents | |\n|---|---|");
     let aggregator = Aggregator::start(&Serving::Plain, Listen::ANYWHERE);
@@ -228,22 +214,16 @@ fn restart(many: usize, parts: &Parts) {
     let before = aggregator.pss_kib();
     let listen = aggregator.listen();
     aggregator.kill();
-    swarm.nobody_in_sync();
+    swarm.none_in_sync();
     let aggregator = Aggregator::start(&Serving::Plain, listen);
     let start = Instant::now();
     swarm.in_sync();
     let took = start.elapsed().as_secs_f64();
     // What is acknowledged is published within some milliseconds.
     let all = format!("\"total\":{many},");
-    while !get(aggregator.http, "/api/v1/nodes?limit=1")
-        .body
-        .contains(&all)
-    {
+    while !get(aggregator.http, "/api/v1/nodes?limit=1").body.contains(&all) {
         assert!(start.elapsed() < Duration::from_mins(2), "nodes were lost");
     }
     println!("| all nodes back, s | {took:.1} |");
-    println!(
-        "| memory after, of that before | {:.2} |\n",
-        aggregator.pss_kib() / before
-    );
+    println!("| memory after, of that before | {:.2} |\n", aggregator.pss_kib() / before);
 }

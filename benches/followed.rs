@@ -38,7 +38,7 @@ const SPAN: Duration = Duration::from_secs(10);
 /// What the API server has.
 struct Server {
     pods: usize,
-    /// Where events of pods are said, while somebody watches.
+    /// Where events of pods are published, while a client watches.
     events: watch::Sender<Option<mpsc::Sender<Bytes>>>,
 }
 
@@ -126,17 +126,15 @@ impl Server {
         let number = |name: &str| {
             let fields = query.split('&').filter_map(|one| one.split_once('='));
             let mut named = fields.filter(|(key, _)| *key == name);
-            named
-                .next()
-                .and_then(|(_, value)| value.parse::<usize>().ok())
+            named.next().and_then(|(_, value)| value.parse::<usize>().ok())
         };
         let is_pods = uri.path().ends_with("/pods");
         if query.contains("watch=true") {
             let (sender, receiver) = mpsc::channel(64);
-            let _kept = if is_pods {
+            let _retained = if is_pods {
                 self.events.send_replace(Some(sender))
             } else {
-                // Nobody says anything, and it does not end.
+                // Nothing is sent, and it does not end.
                 Box::leak(Box::new(sender));
                 None
             };
@@ -147,14 +145,9 @@ impl Server {
         let (from, limit) = (number("continue").unwrap_or(0), number("limit").unwrap());
         let count = if is_pods { self.pods } else { NODES };
         let end = count.min(from + limit);
-        let items: Vec<Value> = (from..end)
-            .map(|one| if is_pods { pod(one, 0) } else { node(one) })
-            .collect();
-        let rest = if end < count {
-            end.to_string()
-        } else {
-            String::new()
-        };
+        let items: Vec<Value> =
+            (from..end).map(|one| if is_pods { pod(one, 0) } else { node(one) }).collect();
+        let rest = if end < count { end.to_string() } else { String::new() };
         let page = json!({
             "kind": "List", "apiVersion": "v1", "items": items,
             "metadata": {"resourceVersion": "1", "continue": rest},
@@ -165,10 +158,7 @@ impl Server {
 
 /// In MiB. Source: `/proc/PID/smaps_rollup`.
 fn anonymous(field: &str) -> f64 {
-    in_mib(
-        &fs::read_to_string("/proc/self/smaps_rollup").unwrap(),
-        field,
-    )
+    in_mib(&fs::read_to_string("/proc/self/smaps_rollup").unwrap(), field)
 }
 
 /// Most that was there at once, in MiB; less what is of files, which hardly changes.

@@ -25,11 +25,7 @@ use std::time::{Duration, Instant};
 const HANGS: Duration = Duration::from_secs(1);
 
 fn main() {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .map(|text| text.parse::<u64>().unwrap())
-    };
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seconds = Duration::from_secs(number("FUZZ_SECONDS").unwrap_or(60));
     let seed = number("FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("seed {seed}");

@@ -1,4 +1,4 @@
-//! What people ask an aggregator that follows a cluster: profiles and what is to be had, by a hundred clients at once while pods come
+//! What people query from an aggregator that follows a cluster: profiles and availability, by a hundred clients at once while pods come
 //! and go.
 //!
 //! The routers are those that are served, on the one thread that serves people, without a socket: a client asks again as soon as it
@@ -19,11 +19,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
-use octavo_access::access::Guard;
+use octavo_access::guard::Guard;
 use octavo_aggregator::access::guarded;
 use octavo_aggregator::rest;
 use octavo_fleet::cluster::{
-    Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness, Sights, Toleration,
+    Amounts, ClusterNode, ClusterPod, ClusterSnapshot, Phase, PodKey, PodRequirements, Readiness,
+    Toleration,
 };
 use octavo_fleet::hardware_profile::{
     Count, HardwareProfile, Identifier, ProfileKey, ProfileKind, Scheduling,
@@ -35,7 +36,7 @@ use octavo_store::clock::Clock;
 use octavo_store::fleet::Fleet;
 use octavo_store::profiles::Profiles;
 use octavo_store::stats::Stats;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -48,7 +49,7 @@ const PROFILES: usize = 200;
 const CLIENTS: usize = 100;
 /// How long each question is asked.
 const SPAN: Duration = Duration::from_secs(8);
-/// How often the cluster is said anew, and how many pods of it have changed then.
+/// Interval between new states of the cluster, and the number of pods changed by each.
 const EVERY: Duration = Duration::from_millis(300);
 const CHANGED: usize = 30;
 const TYPES: [&str; 6] = [
@@ -70,16 +71,10 @@ fn main() {
     println!("| what | ms p50 / p99 / most | answers a second | bytes |\n|---|---|---|---|");
     for (what, path) in [
         ("profiles to pick", "/api/hardware-profiles"),
-        (
-            "profiles of one type, with all that is known",
-            "/api/v1/profiles?type=nvidia-h200-141gb",
-        ),
+        ("profiles of one type, with all that is known", "/api/v1/profiles?type=nvidia-h200-141gb"),
         ("one profile", "/api/v1/profiles/team/profile-7"),
         ("what is to be had", "/api/v1/availability"),
-        (
-            "what is to be had of one type",
-            "/api/v1/availability?type=nvidia-h200-141gb",
-        ),
+        ("what is to be had of one type", "/api/v1/availability?type=nvidia-h200-141gb"),
         ("types", "/api/v1/types"),
     ] {
         runtime.block_on(measured(what, path));
@@ -102,7 +97,7 @@ async fn measured(what: &str, path: &'static str) {
                     let begin = Instant::now();
                     bytes = ask(&router, path).await;
                     times.push(begin.elapsed());
-                    // The others of the one thread want to ask too, and whoever follows the cluster to speak.
+                    // The other tasks of the one thread need it too: clients, and the cluster watcher.
                     yield_now().await;
                 }
                 (times, bytes)
@@ -120,19 +115,12 @@ async fn measured(what: &str, path: &'static str) {
     let at =
         |share: usize| times[(times.len() * share / 100).min(times.len() - 1)].as_secs_f64() * 1e3;
     let rate = times.len() / usize::try_from(SPAN.as_secs()).unwrap();
-    println!(
-        "| {what} | {:.1} / {:.1} / {:.1} | {rate} | {bytes} |",
-        at(50),
-        at(99),
-        at(100)
-    );
+    println!("| {what} | {:.1} / {:.1} / {:.1} | {rate} | {bytes} |", at(50), at(99), at(100));
 }
 
 async fn ask(router: &Router, path: &str) -> usize {
     let request = Request::get(path).body(Body::empty()).unwrap();
-    let answer = tower::ServiceExt::oneshot(router.clone(), request)
-        .await
-        .unwrap();
+    let answer = tower::ServiceExt::oneshot(router.clone(), request).await.unwrap();
     assert!(answer.status().is_success(), "{path}: {}", answer.status());
     answer.into_body().collect().await.unwrap().to_bytes().len()
 }
@@ -141,7 +129,7 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
     let clock = Clock::start();
     let (_store, fleet) = watch::channel(Fleet::default());
     let (say, followed) = watch::channel(Arc::new(Followed {
-        sights: Arc::new(Sights::new(
+        sights: Arc::new(ClusterSnapshot::new(
             (0..NODES).map(node),
             (0..PODS).map(|one| pod(one, 0)),
         )),
@@ -159,7 +147,7 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
     };
     let known = watch::channel(Arc::new(known)).1;
     let profiles = Profiles::new(Some(known), Some(followed.clone()), None);
-    let view = View::new(fleet, clock).with_profiles(profiles);
+    let view = FleetView::new(fleet, clock).with_profiles(profiles);
     let mut registry = Registry::default();
     rest::metrics::register(&mut registry, view.clone());
     let router = rest::router(rest::ApiContext {
@@ -173,13 +161,13 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
     (say, guarded(router, gate))
 }
 
-/// Pods change, and whoever follows the cluster says so.
+/// Pods change, and the cluster watcher reports them.
 async fn churn(say: watch::Sender<Arc<Followed>>) {
     let mut every = tokio::time::interval(EVERY);
     let mut number = 0;
     loop {
         every.tick().await;
-        let mut sights = Sights::clone(&say.borrow().sights);
+        let mut sights = ClusterSnapshot::clone(&say.borrow().sights);
         for _ in 0..CHANGED {
             number += 1;
             let pod = pod(number * 7919 % PODS, number);
@@ -197,16 +185,10 @@ async fn churn(say: watch::Sender<Arc<Followed>>) {
 fn node(number: usize) -> ClusterNode {
     let mut labels: BTreeMap<String, String> = (0..60)
         .map(|one| {
-            (
-                format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"),
-                "true".to_owned(),
-            )
+            (format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"), "true".to_owned())
         })
         .collect();
-    labels.insert(
-        "octavo.dev/type".to_owned(),
-        TYPES[number % TYPES.len()].to_owned(),
-    );
+    labels.insert("octavo.dev/type".to_owned(), TYPES[number % TYPES.len()].to_owned());
     let has = Amounts::default()
         .with("cpu", 192_000)
         .with("memory", 2 << 40)
@@ -230,10 +212,7 @@ fn pod(number: usize, version: usize) -> ClusterPod {
         .with("cpu", 2000 + u64::from(version.is_multiple_of(2)))
         .with(GPU, devices);
     ClusterPod {
-        key: PodKey {
-            namespace: format!("team-{}", number % 40),
-            name: format!("job-{number}"),
-        },
+        key: PodKey { namespace: format!("team-{}", number % 40), name: format!("job-{number}") },
         node: (!waits).then(|| format!("node-{}", number / 4 % NODES)),
         phase: if waits { Phase::Pending } else { Phase::Bound },
         requirements: PodRequirements {
@@ -248,10 +227,7 @@ fn pod(number: usize, version: usize) -> ClusterPod {
 fn profile(number: usize) -> HardwareProfile {
     let kind = TYPES[number % TYPES.len()];
     HardwareProfile {
-        key: ProfileKey {
-            namespace: "team".to_owned(),
-            name: format!("profile-{number}"),
-        },
+        key: ProfileKey { namespace: "team".to_owned(), name: format!("profile-{number}") },
         display_name: Some(format!("Profile {number}")),
         identifiers: vec![Identifier {
             display_name: "GPU".to_owned(),

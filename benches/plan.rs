@@ -1,7 +1,7 @@
 //! What a plan costs, and what it spares: `cargo bench --bench plan`.
 //!
 //! Over every transition of an A100 or H100 (298 states, 38 combinations of profiles, 11,026 pairs) the planner is timed and
-//! its plans are counted beside two other methods: clearing the board and creating everything anew, and mig-parted's, which
+//! its plans are counted beside two other methods: clearing the board and creating everything from scratch, and mig-parted's, which
 //! clears the board and creates without places, in one order after the other, until one succeeds. Tables are in Markdown for
 //! `docs/performance.md`; nothing fails on a figure.
 #![expect(
@@ -25,7 +25,7 @@ use octavo_model::inventory::{
 use octavo_model::quantity::Mebibytes;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
-use octavo_planner::plan::{NodePlan, PlanInput, Policy, Step, Verdict, plan};
+use octavo_planner::plan::{DevicePlanResult, NodePlan, PlanInput, Policy, Step, plan};
 
 /// A profile: id, index, name, GPU slices, size, and where it may lie in the order in which the driver fills a board.
 /// Source: `tests/nvml-sim/data/mig-profiles.json`, which names its own.
@@ -59,11 +59,7 @@ type State = Vec<(usize, u32)>;
 fn main() {
     transitions();
     timing("A100, every transition", A100, 1);
-    timing(
-        "RTX PRO 6000 with all media profiles, every 7th transition",
-        RTX_PRO,
-        7,
-    );
+    timing("RTX PRO 6000 with all media profiles, every 7th transition", RTX_PRO, 7);
     eight();
     hostile();
 }
@@ -84,14 +80,7 @@ fn catalog(rows: &[Row]) -> ProfileCatalog {
             compute_slices: row.3,
             ..InstanceResources::default()
         },
-        placements: row
-            .5
-            .iter()
-            .map(|start| Placement {
-                start: *start,
-                size: row.4,
-            })
-            .collect(),
+        placements: row.5.iter().map(|start| Placement { start: *start, size: row.4 }).collect(),
         compute_profiles: Vec::new(),
     };
     ProfileCatalog::new(rows.iter().map(profile).collect())
@@ -101,19 +90,12 @@ fn free(rows: &[Row], state: &State, row: usize, start: u32) -> bool {
     let end = start + rows[row].4;
     let sum: u32 = state.iter().map(|one| rows[one.0].3).sum();
     sum + rows[row].3 <= slices(rows)
-        && state
-            .iter()
-            .all(|one| one.1 >= end || one.1 + rows[one.0].4 <= start)
+        && state.iter().all(|one| one.1 >= end || one.1 + rows[one.0].4 <= start)
 }
 
 /// Whether the media engines suffice: one `+me`, and beside `+me.all` only `-me`.
 fn media(rows: &[Row], state: &State) -> bool {
-    let count = |wanted: &[u32]| {
-        state
-            .iter()
-            .filter(|one| wanted.contains(&rows[one.0].1))
-            .count()
-    };
+    let count = |wanted: &[u32]| state.iter().filter(|one| wanted.contains(&rows[one.0].1)).count();
     let (some, all, none) = (count(&[7, 8]), count(&[15, 16]), count(&[13, 14]));
     some <= 1 && (all == 0 || (all == 1 && none + 1 == state.len()))
 }
@@ -124,11 +106,7 @@ fn states(rows: &[Row]) -> Vec<State> {
     let mut fresh: Vec<State> = vec![State::new()];
     while let Some(state) = fresh.pop() {
         for (row, profile) in rows.iter().enumerate() {
-            for start in profile
-                .5
-                .iter()
-                .filter(|start| free(rows, &state, row, **start))
-            {
+            for start in profile.5.iter().filter(|start| free(rows, &state, row, **start)) {
                 let mut next = state.clone();
                 next.push((row, *start));
                 next.sort_unstable();
@@ -164,17 +142,11 @@ fn device(rows: &[Row], state: &State, number: u8) -> Device {
     let instance = |(id, (row, start)): (u32, &(usize, u32))| GpuInstance {
         id,
         profile_id: rows[*row].0,
-        placement: Placement {
-            start: *start,
-            size: rows[*row].4,
-        },
+        placement: Placement { start: *start, size: rows[*row].4 },
         compute_instances: vec![ComputeInstance {
             id: 0,
             profile_id: 0,
-            placement: Some(Placement {
-                start: 0,
-                size: rows[*row].3,
-            }),
+            placement: Some(Placement { start: 0, size: rows[*row].3 }),
             uuid: None,
             memory: None,
             resources: Some(InstanceResources {
@@ -195,12 +167,7 @@ fn device(rows: &[Row], state: &State, number: u8) -> Device {
 }
 
 fn node(devices: Vec<Device>) -> Inventory {
-    Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices,
-    }
+    Inventory { neuron: None, machine: Machine::default(), nvml: NvmlState::Loading, devices }
 }
 
 fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {
@@ -236,7 +203,7 @@ fn planned(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {
 
 /// GPU instances destroyed and created.
 fn counts(plan: &NodePlan) -> (u32, u32) {
-    let Verdict::Change(change) = &plan.devices[0].verdict else {
+    let DevicePlanResult::Change(change) = &plan.devices[0].verdict else {
         return (0, 0);
     };
     let of = |kind: fn(&Step) -> bool| {
@@ -260,10 +227,7 @@ fn permuted(rows: &[Row], from: &State, wanted: &[usize]) -> (u32, u32, u32, boo
         attempts += 1;
         let mut board = State::new();
         for row in &order {
-            let Some(start) = rows[*row]
-                .5
-                .iter()
-                .find(|start| free(rows, &board, *row, **start))
+            let Some(start) = rows[*row].5.iter().find(|start| free(rows, &board, *row, **start))
             else {
                 break;
             };
@@ -307,27 +271,18 @@ fn transitions() {
         let inventory = node(vec![device]);
         for wanted in multisets.iter().filter(|wanted| **wanted != multiset(from)) {
             pairs += 1;
-            let targets = Targets {
-                devices: vec![target(A100, wanted, pci)],
-                ..Targets::default()
-            };
+            let targets =
+                Targets { devices: vec![target(A100, wanted, pci)], ..Targets::default() };
             let (plan, _) = planned(&inventory, &targets);
             let (destroyed, created) = counts(&plan);
-            let (there, asked) = (
-                u32::try_from(from.len()).unwrap(),
-                u32::try_from(wanted.len()).unwrap(),
-            );
+            let (there, requested) =
+                (u32::try_from(from.len()).unwrap(), u32::try_from(wanted.len()).unwrap());
             let (lost, made, attempts, reached) = permuted(A100, from, wanted);
             left_empty += u64::from(!reached);
             for (name, destroyed, created, attempts) in [
                 ("1 ours", destroyed, created, 1),
-                ("2 clear all, exact places", there, asked, 1),
-                (
-                    "3 clear all, one order after the other",
-                    lost,
-                    made,
-                    attempts,
-                ),
+                ("2 clear all, exact places", there, requested, 1),
+                ("3 clear all, one order after the other", lost, made, attempts),
             ] {
                 let row = rows.entry(name).or_default();
                 row.0 += u64::from(destroyed);
@@ -337,11 +292,7 @@ fn transitions() {
             }
         }
     }
-    println!(
-        "\n{} states, {} combinations, {pairs} transitions\n",
-        states.len(),
-        multisets.len()
-    );
+    println!("\n{} states, {} combinations, {pairs} transitions\n", states.len(), multisets.len());
     println!(
         "| method | destroyed, mean | created, mean | transitions that destroy nothing | attempts, most |"
     );
@@ -363,15 +314,11 @@ fn timing(what: &str, rows: &[Row], every: usize) {
     let states = states(rows);
     let multisets = multisets(&states);
     let mut times = Vec::new();
-    let pairs = states
-        .iter()
-        .flat_map(|from| multisets.iter().map(move |wanted| (from, wanted)));
+    let pairs = states.iter().flat_map(|from| multisets.iter().map(move |wanted| (from, wanted)));
     for (from, wanted) in pairs.step_by(every) {
         let device = device(rows, from, 1);
-        let targets = Targets {
-            devices: vec![target(rows, wanted, device.pci)],
-            ..Targets::default()
-        };
+        let targets =
+            Targets { devices: vec![target(rows, wanted, device.pci)], ..Targets::default() };
         let (_, time) = planned(&node(vec![device]), &targets);
         times.push(time);
     }
@@ -385,28 +332,17 @@ fn eight() {
     let mut times = Vec::new();
     for (number, wanted) in multisets.iter().enumerate().cycle().take(2_000) {
         let devices: Vec<Device> = (0_u8..8)
-            .map(|at| {
-                device(
-                    A100,
-                    &states[(number * 7 + usize::from(at) * 37) % states.len()],
-                    at,
-                )
-            })
+            .map(|at| device(A100, &states[(number * 7 + usize::from(at) * 37) % states.len()], at))
             .collect();
-        let targets = devices
-            .iter()
-            .map(|device| target(A100, wanted, device.pci));
-        let targets = Targets {
-            devices: targets.collect(),
-            ..Targets::default()
-        };
+        let targets = devices.iter().map(|device| target(A100, wanted, device.pci));
+        let targets = Targets { devices: targets.collect(), ..Targets::default() };
         let (_, time) = planned(&node(devices), &targets);
         times.push(time);
     }
     say("8 x A100 in different states, together", &mut times);
 }
 
-/// Tables that no board has, made to keep the planner busy, as somebody could send who says that he is a node.
+/// Profile tables that no board has, as a hostile node could send them to keep the planner busy.
 fn hostile() {
     let mut times = Vec::new();
     let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
@@ -434,26 +370,18 @@ fn hostile() {
         });
         let mut target = target(A100, &[], device.pci);
         target.mig = Some(MigTarget::Enabled(wanted.collect()));
-        let (plan, time) = planned(
-            &node(vec![device]),
-            &Targets {
-                devices: vec![target],
-                ..Targets::default()
-            },
-        );
+        let (plan, time) =
+            planned(&node(vec![device]), &Targets { devices: vec![target], ..Targets::default() });
         let verdict = match &plan.devices[0].verdict {
-            Verdict::Unchanged => "unchanged",
-            Verdict::Change(_) => "a change",
-            Verdict::Blocked(_) => "blocked",
-            Verdict::Infeasible(_) => "infeasible",
+            DevicePlanResult::Unchanged => "unchanged",
+            DevicePlanResult::Change(_) => "a change",
+            DevicePlanResult::Blocked(_) => "blocked",
+            DevicePlanResult::Infeasible(_) => "infeasible",
         };
         *verdicts.entry(verdict).or_default() += 1;
         times.push(time);
     }
-    say(
-        "made up to keep it busy: 60 profiles, 480 places, 14 to 21 instances",
-        &mut times,
-    );
+    say("made up to keep it busy: 60 profiles, 480 places, 14 to 21 instances", &mut times);
     println!("verdicts: {verdicts:?}");
 }
 

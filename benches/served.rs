@@ -37,19 +37,13 @@ mod cluster {
 }
 #[path = "support/filled.rs"]
 mod filled;
-#[expect(
-    dead_code,
-    reason = "certificates and changes of agents are not for here"
-)]
+#[expect(dead_code, reason = "certificates and changes of agents are not for here")]
 #[path = "support/fleet_of.rs"]
 mod fleet_of;
 #[path = "support/lateness.rs"]
 mod lateness;
 #[path = "support/objects.rs"]
 mod objects;
-#[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/support/patience.rs"]
-mod patience;
 #[expect(dead_code, reason = "how often it wakes up is not for here")]
 #[path = "support/process.rs"]
 mod process;
@@ -60,6 +54,9 @@ mod spread;
 #[expect(dead_code, reason = "agents that come back are not for here")]
 #[path = "support/swarm.rs"]
 mod swarm;
+#[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/support/time_limits.rs"]
+mod time_limits;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -106,15 +103,8 @@ fn main() {
     // `cargo bench` passes its own flags; numbers are ours.
     let mut given = std::env::args().filter_map(|argument| argument.parse().ok());
     let [span, looked] = [10, 60].map(|usual| Duration::from_secs(given.next().unwrap_or(usual)));
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
-    println!(
-        "Profile: {profile}. Load of the machine at the start: {}",
-        load()
-    );
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    println!("Profile: {profile}. Load of the machine at the start: {}", load());
     let runtime = Arc::new(Builder::new_current_thread().enable_all().build().unwrap());
     let bed = Arc::new(runtime.block_on(async { Bed::start() }));
     let took = runtime.block_on(filled::fill(&bed));
@@ -132,10 +122,7 @@ fn main() {
     site.questions();
     site.late();
     let swarm = site.agents();
-    println!(
-        "With {} agents that report, one on each node:\n\n{COSTS}",
-        swarm.len()
-    );
+    println!("With {} agents that report, one on each node:\n\n{COSTS}", swarm.len());
     site.costs("pods change, 1,000 agents", || std::thread::sleep(span));
     println!();
     site.questions();
@@ -158,9 +145,7 @@ impl Site {
         let here = aggregator.http;
         let pods = format!("octavo_cluster_objects{{kind=\"pod\"}} {}", PODS + WAITING);
         until(here, "/metrics", |body| body.contains(&pods));
-        until(here, ALL[0], |body| {
-            body.matches("\"name\":").count() > PROFILES
-        });
+        until(here, ALL[0], |body| body.matches("\"name\":").count() > PROFILES);
         println!(
             "From its start until everything is read and told: {:.1} s, {:.1} s of processor, {:.0} MiB anonymous at most.\n",
             began.elapsed().as_secs_f64(),
@@ -172,20 +157,12 @@ impl Site {
             .name("cluster".to_owned())
             .spawn(move || running.block_on(std::future::pending::<()>()))
             .unwrap();
-        Self {
-            runtime,
-            bed,
-            aggregator,
-            changes: Arc::default(),
-            span,
-            looked,
-        }
+        Self { runtime, bed, aggregator, changes: Arc::default(), span, looked }
     }
 
     fn churn(&self) -> tokio::task::JoinHandle<()> {
         let (client, changes) = (self.bed.client.clone(), Arc::clone(&self.changes));
-        self.runtime
-            .spawn(filled::churn(client, CHANGES_A_SECOND, changes))
+        self.runtime.spawn(filled::churn(client, CHANGES_A_SECOND, changes))
     }
 
     /// Does something, and prints what the aggregator needs meanwhile.
@@ -193,17 +170,11 @@ impl Site {
         let pid = self.aggregator.id();
         // From now on the most is that of this row.
         fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
-        let (start, cpu, servers) = (
-            Instant::now(),
-            spent(self.aggregator.id()),
-            self.bed.usage(),
-        );
+        let (start, cpu, servers) = (Instant::now(), spent(self.aggregator.id()), self.bed.usage());
         let changes = self.changes.load(Ordering::Relaxed);
         let done = doing();
         let took = start.elapsed().as_secs_f64();
-        let cpu = spent(self.aggregator.id())
-            .saturating_sub(cpu)
-            .as_secs_f64();
+        let cpu = spent(self.aggregator.id()).saturating_sub(cpu).as_secs_f64();
         let servers = self.bed.usage().cpu_s - servers.cpu_s;
         let changes = self.changes.load(Ordering::Relaxed) - changes;
         let memory = process::memory(pid);
@@ -252,21 +223,21 @@ impl Site {
         trivial: Option<f64>,
     ) -> f64 {
         let (cpu, servers) = (spent(self.aggregator.id()), self.bed.usage());
-        let asked = ask(self.aggregator.http, paths, CLIENTS, self.span, pause);
+        let requested = ask(self.aggregator.http, paths, CLIENTS, self.span, pause);
         let cpu = spent(self.aggregator.id()).saturating_sub(cpu);
         let servers = self.bed.usage().cpu_s - servers.cpu_s;
-        let took = asked.took.as_secs_f64();
-        let answers = f64::from(u32::try_from(asked.times.len()).unwrap()) / took;
-        let times = Spread::of(asked.times);
+        let took = requested.took.as_secs_f64();
+        let answers = f64::from(u32::try_from(requested.times.len()).unwrap()) / took;
+        let times = Spread::of(requested.times);
         let p50 = times.at(50);
         println!(
             "| {what} | {p50:.1} / {:.1} / {:.1} | {:.1} | {answers:.0} | {} | {:.0} | {:.0} | {:.0} |",
             times.at(99),
             times.at(100),
             p50 / trivial.unwrap_or(p50),
-            asked.bytes,
+            requested.bytes,
             cpu.as_secs_f64() / took * 1e3,
-            asked.cpu.as_secs_f64() / took * 1e3,
+            requested.cpu.as_secs_f64() / took * 1e3,
             servers / took * 1e3
         );
         p50
@@ -309,11 +280,7 @@ fn until(here: SocketAddr, path: &str, wanted: impl Fn(&str) -> bool) {
         if answer.status == 200 && wanted(&answer.body) {
             return;
         }
-        assert!(
-            start.elapsed() < Duration::from_mins(5),
-            "{path}: {}",
-            answer.body
-        );
+        assert!(start.elapsed() < Duration::from_mins(5), "{path}: {}", answer.body);
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,7 +1,7 @@
 //! What it costs to give devices out to pods, and to tell who has them: `cargo bench --bench sharing`.
 //!
 //! The agent as it ships is the device plugin of a kubelet at real sockets, on simulated machines. NVIDIA's own device plugin runs
-//! there too, in a mount namespace of its own, because the folder in which it meets kubelet is part of the program. Beside every
+//! there too, in a mount namespace of its own, because the directory in which it meets kubelet is part of the program. Beside every
 //! Allocate stands a call at the same socket that does nothing, so that what gRPC costs is seen. Tables are in Markdown for
 //! `docs/performance.md`; nothing fails on a figure.
 //!
@@ -17,9 +17,6 @@
 
 #[path = "support/givers.rs"]
 mod givers;
-#[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/support/patience.rs"]
-mod patience;
 #[path = "../tests/support/peer.rs"]
 mod peer;
 #[expect(dead_code, reason = "this reads memory alone")]
@@ -28,6 +25,9 @@ mod process;
 #[expect(dead_code, reason = "tests need more of it")]
 #[path = "../tests/support/record.rs"]
 mod record;
+#[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/support/time_limits.rs"]
+mod time_limits;
 #[expect(dead_code, reason = "tests need more of it")]
 #[path = "../tests/support"]
 mod sharing {
@@ -51,7 +51,7 @@ use octavo_kubelet::proto::device_plugin::device_plugin_client::DevicePluginClie
 use octavo_kubelet::proto::device_plugin::{AllocateRequest, ContainerAllocateRequest, Empty};
 use tonic::transport::{Channel, Endpoint};
 
-use givers::{Giver, Rig};
+use givers::{PluginKind, Rig};
 use spread::Spread;
 
 const CALLS: usize = 2000;
@@ -69,26 +69,17 @@ const SPLIT: &str =
 type Change = fn(&mut World) -> Result<(), Code>;
 
 fn main() {
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let load = std::fs::read_to_string("/proc/loadavg").unwrap();
     println!("Profile: {profile}. Load of the machine at the start: {load}");
     let peer = givers::peer();
     if peer.is_none() {
         println!("Mounting is not allowed here, so NVIDIA's device plugin is left out.\n");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // `cargo bench` passes its own flags; names of tables are ours.
-    let named: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let named: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let is_wanted = |table: &str| named.is_empty() || named.iter().any(|name| name == table);
     if is_wanted("allocations") {
         runtime.block_on(allocations(peer.as_ref()));
@@ -112,8 +103,8 @@ fn machines() -> [(&'static str, &'static str, &'static str, usize); 2] {
     ]
 }
 
-fn embedded() -> Giver<'static> {
-    Giver::Ours(&["--sharing=embedded"])
+fn embedded() -> PluginKind<'static> {
+    PluginKind::Ours(&["--sharing=embedded"])
 }
 
 async fn allocations(peer: Option<&PathBuf>) {
@@ -121,17 +112,14 @@ async fn allocations(peer: Option<&PathBuf>) {
         "| {CALLS} calls each, one after the other: us, p50 / p99 / most | Allocate | a call that does nothing |\n|---|---|---|"
     );
     for (name, gpus, resource, count) in machines() {
-        let givers = [
-            ("ours", Some(embedded())),
-            ("NVIDIA's", peer.map(Giver::Theirs)),
-        ];
-        for (whose, giver) in givers {
-            let Some(giver) = giver else { continue };
+        let givers = [("ours", Some(embedded())), ("NVIDIA's", peer.map(PluginKind::Theirs))];
+        for (whose, plugin_kind) in givers {
+            let Some(plugin_kind) = plugin_kind else { continue };
             let rig = Rig::new(gpus);
-            let _giver = rig.start(&giver);
+            let _plugin_kind = rig.start(&plugin_kind);
             rig.kubelet.counts(resource, count);
-            let (asked, nothing) = calls(&rig, resource).await;
-            println!("| {name}, {whose} | {asked} | {nothing} |");
+            let (requested, nothing) = calls(&rig, resource).await;
+            println!("| {name}, {whose} | {requested} | {nothing} |");
         }
     }
     println!();
@@ -143,28 +131,26 @@ async fn calls(rig: &Rig, resource: &str) -> (Spread, Spread) {
         let ids: Vec<String> = known.healthy(resource).cloned().collect();
         (known.resources[resource].endpoint.clone(), ids)
     });
-    let socket = format!("unix://{}", rig.folder().join(endpoint).display());
+    let socket = format!("unix://{}", rig.directory().join(endpoint).display());
     let channel = Endpoint::try_from(socket).unwrap().connect().await.unwrap();
     let mut plugin = DevicePluginClient::<Channel>::new(channel);
-    let (mut asked, mut nothing) = (Vec::new(), Vec::new());
+    let (mut requested, mut nothing) = (Vec::new(), Vec::new());
     for call in 0..CALLS {
         let id = ids[call % ids.len()].clone();
         let request = AllocateRequest {
-            container_requests: vec![ContainerAllocateRequest {
-                devices_ids: vec![id],
-            }],
+            container_requests: vec![ContainerAllocateRequest { devices_ids: vec![id] }],
         };
         let began = Instant::now();
         plugin.allocate(request).await.unwrap();
-        asked.push(micros(began));
+        requested.push(micros(began));
         let began = Instant::now();
         plugin.get_device_plugin_options(Empty {}).await.unwrap();
         nothing.push(micros(began));
     }
-    (Spread::of(asked), Spread::of(nothing))
+    (Spread::of(requested), Spread::of(nothing))
 }
 
-/// From a change that somebody makes to a GPU's partitions until kubelet has the list with it.
+/// From a change to a GPU's partitions until kubelet has the list with it.
 fn changes(peer: Option<&PathBuf>) {
     println!(
         "| {} changes each, of 56 partitions: ms, p50 / p99 / most | to the list at kubelet | lists for a change | registrations for a change |\n|---|---|---|---|",
@@ -172,12 +158,12 @@ fn changes(peer: Option<&PathBuf>) {
     );
     let givers = [
         ("ours, by itself", Some(embedded())),
-        ("NVIDIA's, told by SIGHUP at once", peer.map(Giver::Theirs)),
+        ("NVIDIA's, told by SIGHUP at once", peer.map(PluginKind::Theirs)),
     ];
-    for (whose, giver) in givers {
-        let Some(giver) = giver else { continue };
+    for (whose, plugin_kind) in givers {
+        let Some(plugin_kind) = plugin_kind else { continue };
         let rig = Rig::new(SPLIT);
-        let program = rig.start(&giver);
+        let program = rig.start(&plugin_kind);
         rig.kubelet.counts(SEVENTH, 56);
         let (mut times, mut lists) = (Vec::new(), 0);
         let registrations = rig.kubelet.knows(|known| known.registrations);
@@ -190,18 +176,15 @@ fn changes(peer: Option<&PathBuf>) {
             let before = of(&rig);
             let began = Instant::now();
             rig.change(what);
-            if matches!(giver, Giver::Theirs(_)) {
+            if matches!(plugin_kind, PluginKind::Theirs(_)) {
                 program.hang_up();
             }
             // Until the new list is there: one of the same length is not it.
             rig.kubelet.counts(SEVENTH, count);
             times.push(micros(began) / 1000.0);
-            // A registration anew counts its lists anew.
+            // A new registration restarts the count of its lists.
             let after = of(&rig);
-            lists += after
-                .checked_sub(before)
-                .filter(|more| *more > 0)
-                .unwrap_or(after);
+            lists += after.checked_sub(before).filter(|more| *more > 0).unwrap_or(after);
         }
         let registrations = rig.kubelet.knows(|known| known.registrations) - registrations;
         let each = |all: f64| all / 20.0;
@@ -240,26 +223,20 @@ fn memory(peer: Option<&PathBuf>) {
             ("ours, labels alone", &[]),
             ("ours, --usage-interval 10s", &["--usage-interval=10s"]),
             ("ours, --sharing embedded", &["--sharing=embedded"]),
-            (
-                "ours, both",
-                &["--sharing=embedded", "--usage-interval=10s"],
-            ),
+            ("ours, both", &["--sharing=embedded", "--usage-interval=10s"]),
         ];
-        let ours = ours.map(|(what, arguments)| (what, Giver::Ours(arguments)));
-        let theirs = peer.map(|program| ("NVIDIA's device plugin", Giver::Theirs(program)));
-        for (what, giver) in ours.into_iter().chain(theirs) {
+        let ours = ours.map(|(what, arguments)| (what, PluginKind::Ours(arguments)));
+        let theirs = peer.map(|program| ("NVIDIA's device plugin", PluginKind::Theirs(program)));
+        for (what, plugin_kind) in ours.into_iter().chain(theirs) {
             let rig = Rig::new(gpus);
-            let program = rig.start(&giver);
-            if giver.gives() {
+            let program = rig.start(&plugin_kind);
+            if plugin_kind.gives() {
                 rig.kubelet.counts(resource, count);
                 rig.fill(resource, count);
             }
             thread::sleep(Duration::from_secs(5));
             let memory = process::memory(program.id());
-            println!(
-                "| {name}: {what} | {:.1} | {:.1} |",
-                memory.pss, memory.anonymous
-            );
+            println!("| {name}: {what} | {:.1} | {:.1} |", memory.pss, memory.anonymous);
         }
     }
     println!();
@@ -274,14 +251,11 @@ fn scrapes() {
         for (what, more) in [
             ("without usage", &[][..]),
             ("with usage", &["--usage-interval=1s"][..]),
-            (
-                "with usage and DCGM's view",
-                &["--usage-interval=1s", "--dcgm-metrics"][..],
-            ),
+            ("with usage and DCGM's view", &["--usage-interval=1s", "--dcgm-metrics"][..]),
         ] {
             let rig = Rig::new(gpus);
             let arguments = [&["--sharing=embedded"][..], more].concat();
-            let mut agent = rig.start(&Giver::Ours(&arguments));
+            let mut agent = rig.start(&PluginKind::Ours(&arguments));
             let address = agent.metrics();
             rig.kubelet.counts(resource, count);
             rig.fill(resource, count);

@@ -37,7 +37,7 @@ struct Node {
     readings: Vec<Reading>,
     offers: Offers,
     given: Vec<Allocation>,
-    kin: PodAttribution,
+    attribution: PodAttribution,
 }
 
 fn main() {
@@ -138,10 +138,8 @@ fn node(pods: u32, has_record: bool) -> Node {
             }],
         },
         given: (0..pods).map(pod).collect(),
-        kin: PodAttribution::Inspected(
-            (0..pods)
-                .map(|number| (1000 + number, origin(number)))
-                .collect::<BTreeMap<_, _>>(),
+        attribution: PodAttribution::Inspected(
+            (0..pods).map(|number| (1000 + number, origin(number))).collect::<BTreeMap<_, _>>(),
         ),
     }
 }
@@ -151,9 +149,9 @@ impl Node {
         UsageInput {
             readings: &self.readings,
             offers: &self.offers,
-            given: &self.given,
+            allocations: &self.given,
             is_current: true,
-            kin: &self.kin,
+            attribution: &self.attribution,
         }
     }
 }
@@ -224,10 +222,7 @@ fn growth() {
 /// In KiB.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     let number = line.split_whitespace().nth(1).unwrap();
     number.parse().unwrap()
 }

@@ -6,27 +6,27 @@
 # Runs `octavo inspect` and `octavo labels` (both only read), compares every device with `nvidia-smi -q`, and prints what
 # agrees and what does not: exit 0 when everything agrees, 1 when something does not, 2 when the test cannot be run.
 # With --record, an anonymised fixture (UUIDs, serials and process ids replaced) goes to DIR/NAME, by default
-# tests/fixtures/machines/NAME.
+# tests/golden/machines/NAME.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { printf 'hw-smoke: %s\n' "$*" >&2; exit 2; }
 
-record='' out=tests/fixtures/machines
+record='' out=tests/golden/machines
 while (($#)); do
     case $1 in
         --record) record=${2:?--record needs a name}; shift 2 ;;
-        --out) out=${2:?--out needs a folder}; shift 2 ;;
+        --out) out=${2:?--out needs a directory}; shift 2 ;;
         --) shift; break ;;
         *) fail "unknown argument $1; see the head of $0" ;;
     esac
 done
 
-command -v nvidia-smi >/dev/null || fail "nvidia-smi is not there; this test is for a machine with an NVIDIA driver"
-command -v python3 >/dev/null || fail "python3 is needed to compare"
+command -v nvidia-smi >/dev/null || fail "nvidia-smi was not found; this test needs a machine with an NVIDIA driver"
+command -v python3 >/dev/null || fail "python3 is required"
 octavo=${OCTAVO:-target/release/octavo}
 if [ ! -x "$octavo" ]; then
-    command -v cargo >/dev/null || fail "$octavo is not built and there is no cargo; set OCTAVO to the program"
+    command -v cargo >/dev/null || fail "$octavo is not built, and cargo was not found; set OCTAVO to the path of octavo"
     cargo build --release --locked --bin octavo
 fi
 

@@ -95,7 +95,7 @@ def compare(folder):
         agree = mine == yours
         wrong += not agree
         print(f"{'ok  ' if agree else 'DIFF'} {place} {key}: octavo {mine}, nvidia-smi {yours}")
-    print(f"{len(rows) - wrong} facts agree, {wrong} differ")
+    print(f"{len(rows) - wrong} facts match, {wrong} differ")
     return 1 if wrong else 0
 
 
@@ -121,7 +121,7 @@ def record(folder, target):
     texts = anonymise(mark.join((folder / name).read_text() for name in names)).split(mark)
     for name, text in zip(names, texts, strict=True):
         (target / name).write_text(text)
-    print(f"recorded, anonymised: {target}")
+    print(f"recorded and anonymized: {target}")
     return 0
 
 

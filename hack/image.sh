@@ -11,15 +11,15 @@ say() { printf '==> %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 usage() {
     cat <<TEXT
-Builds the images of octavo-agent and octavo-aggregator from this tree, checks them, and prints how large they are.
+Builds the images of octavo-agent and octavo-aggregator from this tree, checks them, and prints their sizes.
 
   hack/image.sh [--profile dist|release|dev] [--binaries DIR] [--out DIR] [--registry PREFIX] [--tag TAG]
 
-  --profile    the Cargo profile [dist]
-  --binaries   a folder with octavo, octavo-agent and octavo-aggregator; then cargo builds nothing
-  --out        where agent.oci.tar and aggregator.oci.tar go [target/image]
-  --registry   what comes before /agent:TAG and /aggregator:TAG [docker.io/octavo]
-  --tag        [the version in Cargo.toml]
+  --profile    Cargo profile [dist]
+  --binaries   directory with prebuilt octavo, octavo-agent and octavo-aggregator; skips the build
+  --out        output directory for agent.oci.tar and aggregator.oci.tar [target/image]
+  --registry   prefix of /agent:TAG and /aggregator:TAG [docker.io/octavo]
+  --tag        image tag [the version in Cargo.toml]
 
 Examples:
   hack/image.sh
@@ -27,8 +27,8 @@ Examples:
   skopeo copy oci-archive:target/image/agent.oci.tar docker://registry.example.com/octavo/agent:0.1.0-rc1
   ctr -n k8s.io images import target/image/agent.oci.tar
 
-Times in the images are the beginning of 1970, or SOURCE_DATE_EPOCH. Needs buildah and jq (hack/setup.sh installs them) and root, or
-a line in /etc/subuid and /etc/subgid for who runs it, for user namespaces.
+Timestamps in the images are 0 (1970), or SOURCE_DATE_EPOCH. Needs buildah and jq (hack/setup.sh installs them), and root or an
+entry for the current user in /etc/subuid and /etc/subgid.
 TEXT
 }
 
@@ -37,8 +37,8 @@ profile=dist binaries='' out=$top/target/image registry=docker.io/octavo tag=$ve
 while (($#)); do
     case $1 in
         --profile) profile=${2:?--profile needs dist, release or dev} ;;
-        --binaries) binaries=$(realpath -e "${2:?--binaries needs a folder}") ;;
-        --out) out=${2:?--out needs a folder} ;;
+        --binaries) binaries=$(realpath -e "${2:?--binaries needs a directory}") ;;
+        --out) out=${2:?--out needs a directory} ;;
         --registry) registry=${2:?--registry needs a name} ;;
         --tag) tag=${2:?--tag needs a name} ;;
         -h | --help) usage; exit ;;
@@ -56,7 +56,7 @@ if [ -z "$binaries" ]; then
     binaries=$(cd "$top" && cargo metadata --format-version 1 --no-deps --locked | jq -r .target_directory)/${profile/#dev/debug}
 fi
 for program in octavo octavo-agent octavo-aggregator; do
-    [ -f "$binaries/$program" ] || fail "no program $program in $binaries"
+    [ -f "$binaries/$program" ] || fail "$program is missing in $binaries"
 done
 if [ -z "${OCTAVO_IMAGE_INSIDE:-}" ]; then
     base=$("$top/hack/image-base.sh")
@@ -64,7 +64,7 @@ if [ -z "${OCTAVO_IMAGE_INSIDE:-}" ]; then
     inside=(unshare --mount)
     if ((EUID != 0)); then
         inside=(buildah unshare)
-        for file in /etc/subuid /etc/subgid; do grep -q "^$(id -un):" $file || fail "this needs root, or a line for $(id -un) in $file"; done
+        for file in /etc/subuid /etc/subgid; do grep -q "^$(id -un):" $file || fail "run this script as root, or add a line for $(id -un) to $file"; done
     fi
     OCTAVO_IMAGE_INSIDE=$base exec "${inside[@]}" "$0" --binaries "$binaries" --out "$out" --registry "$registry" --tag "$tag"
 fi
@@ -144,26 +144,26 @@ check() {
     local -a programs inside
     read -ra programs <<<"$(programs "$image")"
     say "checking $image"
-    jq -e '.config.User == "65532:65532"' "$work/$image/config.json" >/dev/null || fail "$image: its user is not 65532"
+    jq -e '.config.User == "65532:65532"' "$work/$image/config.json" >/dev/null || fail "$image: the user is not 65532"
     jq -e --arg program "/usr/local/bin/octavo-$image" '.config.Entrypoint == [$program] and .config.Cmd == null' "$work/$image/config.json" \
-        >/dev/null || fail "$image: it does not start its program"
+        >/dev/null || fail "$image: the entry point is not its program"
     diff "$work/$image/contents" <(printf '%s\n' "${programs[@]/#/usr/local/bin/}" usr/share/doc/octavo/LICENSE | sort) >&2 ||
-        fail "$image: other files than these are over the base (< is there, > is to be)"
+        fail "$image: unexpected files above the base (< found, > expected)"
     container=$(store from --pull-never "$registry/$image:$tag")
     root=$(store mount "$container")
-    cmp "$root/usr/share/doc/octavo/LICENSE" "$top/LICENSE" || fail "$image: not our licence"
+    cmp "$root/usr/share/doc/octavo/LICENSE" "$top/LICENSE" || fail "$image: the license file differs"
     # So there is no shell either.
     said=$(find "$root" -type f -perm /111 ! -name '*.so.*' -printf '%P\n' | sort)
-    [ "$said" = "$(printf '%s\n' "${programs[@]/#/usr/local/bin/}" | sort)" ] || fail "$image: more or less can be executed than our programs: $said"
+    [ "$said" = "$(printf '%s\n' "${programs[@]/#/usr/local/bin/}" | sort)" ] || fail "$image: the executables are not exactly the expected programs: $said"
     said=$(find "$root" -type f -perm /6000)
-    [ -z "$said" ] || fail "$image: a program that changes who it is: $said"
+    [ -z "$said" ] || fail "$image: setuid or setgid program: $said"
     # Not by buildah, which is now and then too busy to start itself where others compile.
     inside=(chroot --userspec=65532:65532 "$root")
     loader=$(find "$root" -name 'ld-linux*.so.*' -type f -printf '/%P\n')
     for program in "${programs[@]}"; do
         said=$("${inside[@]}" "$loader" --list "/usr/local/bin/$program") || fail "$image: $program lacks libraries: $said"
         said=$("${inside[@]}" "/usr/local/bin/$program" --version) || fail "$image: $program does not start"
-        [ "$said" = "$program $version" ] || fail "$image: $program says it is '$said', and this is $version"
+        [ "$said" = "$program $version" ] || fail "$image: $program reports version '$said', expected $version"
     done
     store rm "$container" >/dev/null
 }
@@ -181,9 +181,9 @@ for image in agent aggregator; do
     export_image "$image"
     digest=$(unpack "$image" "$out/$image.oci.tar")
     check "$image"
-    say "building $image once more"
+    say "building $image again to compare"
     again=$(build "$image")
-    [ "$id" = "$again" ] || fail "$image: two builds of the same differ: $id and $again"
+    [ "$id" = "$again" ] || fail "$image: the build is not reproducible: $id and $again"
     below=$(jq '.layers[0].size' "$work/$image/manifest.json")
     all=$(jq '[.config.size, .layers[].size] | add' "$work/$image/manifest.json")
     rows+=("$(printf '| %-10s | %12s | %12s | %s |' "$image" "$(number "$all")" "$(number $((all - below)))" "$digest")")

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# render.sh [FOLDER]: renders the manifests for `kubectl apply -k` from the chart, into `deploy` or into another folder like it.
+# render.sh [DIRECTORY]: renders the manifests for `kubectl apply -k` from the chart, into `deploy` or another directory.
 #
-# A test renders them again and compares. Rendering is deterministic: nothing in there is made of chance or of a cluster.
+# A test renders them again and compares them. Rendering is deterministic and independent of a cluster.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-deploy}
 tools=$(hack/tools/build.sh)
 
-# render PLACE [TEMPLATE...]: all of the chart with the values of this place, or these templates of it.
+# render PLACE [TEMPLATE...]: renders the chart, or these templates of it, with the values of PLACE.
 render() {
   local place=$1 template only=()
   shift
   for template; do only+=(--show-only "templates/$template"); done
   mkdir -p "$out/$place"
   {
-    echo "# Rendered from deploy/chart/octavo with the values beside this file, by hack/render.sh: change those, and render it again."
+    echo "# Rendered by hack/render.sh from deploy/chart/octavo and values.yaml in this directory. Do not edit."
     "$tools/helm" template octavo deploy/chart/octavo --namespace octavo-system --values "deploy/$place/values.yaml" "${only[@]}"
   } >"$out/$place/octavo.yaml"
 }

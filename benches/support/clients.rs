@@ -20,7 +20,7 @@ pub(crate) struct Client {
 }
 
 /// What clients were answered.
-pub(crate) struct Asked {
+pub(crate) struct Answers {
     /// Each answer's time, in milliseconds.
     pub(crate) times: Vec<f64>,
     /// Of the last answer, its head included.
@@ -34,10 +34,7 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            read: Vec::with_capacity(1 << 17),
-        }
+        Self { stream, read: Vec::with_capacity(1 << 17) }
     }
 
     /// The body of an answer that must be a good one; and its size with its head.
@@ -55,8 +52,7 @@ impl Client {
         assert!(text.starts_with("HTTP/1.1 200 "), "{path}: {text}");
         let length = text.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("content-length")
-                .then(|| value.parse::<usize>().unwrap())
+            name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
         });
         let end = head + length.unwrap();
         while self.read.len() < end {
@@ -79,7 +75,7 @@ pub(crate) fn ask(
     count: usize,
     span: Duration,
     pause: Option<Duration>,
-) -> Asked {
+) -> Answers {
     let paths: Arc<[String]> = paths.iter().map(|&path| path.to_owned()).collect();
     let asking = move || {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -95,7 +91,7 @@ async fn all(
     count: usize,
     span: Duration,
     pause: Option<Duration>,
-) -> Asked {
+) -> Answers {
     // The first answer is made of all there is.
     let mut first = Client::connect(address).await;
     for path in paths.iter() {
@@ -137,12 +133,7 @@ async fn all(
         times.extend(some);
         bytes = size;
     }
-    Asked {
-        times,
-        bytes,
-        took: start.elapsed(),
-        cpu: own_cpu().saturating_sub(began),
-    }
+    Answers { times, bytes, took: start.elapsed(), cpu: own_cpu().saturating_sub(began) }
 }
 
 /// Of this thread until now.

@@ -49,19 +49,13 @@ pub(crate) async fn fill(bed: &Bed) -> Duration {
     let start = Instant::now();
     bed.api.apply(DEFINITION);
     let established = "--for=condition=Established";
-    bed.api
-        .kubectl(&["wait", established, "crd", "--all", "--timeout=120s"]);
+    bed.api.kubectl(&["wait", established, "crd", "--all", "--timeout=120s"]);
     many(&bed.client, NAMESPACES, |number, client| async move {
         let name = json!({"metadata": {"name": format!("team-{number}")}});
         post(&client, "/api/v1/namespaces", &name).await;
         // Pods are of an account, which a controller makes that is not here.
         let accounts = format!("/api/v1/namespaces/team-{number}/serviceaccounts");
-        post(
-            &client,
-            &accounts,
-            &json!({"metadata": {"name": "default"}}),
-        )
-        .await;
+        post(&client, &accounts, &json!({"metadata": {"name": "default"}})).await;
     })
     .await;
     many(&bed.client, NODES + 1, |number, client| async move {
@@ -86,7 +80,7 @@ pub(crate) async fn fill(bed: &Bed) -> Duration {
     start.elapsed()
 }
 
-/// Pods that are deleted and made anew, so many changes a second, for ever; counted as they are answered.
+/// Pods that are deleted and recreated at this rate without end; counted as they are answered.
 pub(crate) async fn churn(client: Client, a_second: u32, changes: Arc<AtomicUsize>) {
     let mut every = interval(Duration::from_secs(1) / a_second);
     // Where the server cannot follow, there are fewer, and that shows.
@@ -206,13 +200,7 @@ fn pod(number: usize, version: usize) -> Value {
     let waits = number >= PODS;
     let metadata = pod["metadata"].as_object_mut().unwrap();
     // What only the server writes.
-    for field in [
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "managedFields",
-        "namespace",
-    ] {
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace"] {
         metadata.remove(field);
     }
     pod.as_object_mut().unwrap().remove("status");

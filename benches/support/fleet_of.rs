@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use octavo_documents as wire;
 use octavo_model::inventory::{Inventory, Process, ProcessKind};
 use octavo_node::labels::{self, Options};
 use octavo_stream::protocol::Parts;
@@ -29,15 +28,15 @@ pub(crate) fn inventory(board: &str, instances: usize) -> Inventory {
     let scenario = format!(
         "machine: bench\nmachine_type: DGX\ndriver: 570.133.20\ncuda: \"12.8\"\nlinks: nvswitch\ngpus:\n  - board: {board}\n    count: 8\n{mig}"
     );
-    let folder = simulated::folder("fleet", &scenario);
+    let directory = simulated::directory("fleet", &scenario);
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["inspect", "-o", "json", "--nvml-library"])
-        .arg(folder.path().join(simulated::LIBRARY))
+        .arg(directory.path().join(simulated::LIBRARY))
         .arg("--sys-root")
-        .arg(folder.path().join("sys"))
+        .arg(directory.path().join("sys"))
         .output()
         .unwrap();
-    wire::inventory::parse(&String::from_utf8(output.stdout).unwrap()).unwrap()
+    octavo_files::inventory::parse(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
 
 /// The status that an agent would send of them.
@@ -59,25 +58,22 @@ pub(crate) fn variants(inventory: &Inventory, count: u32) -> Vec<(u32, Parts)> {
         }];
         (pid, parts(&inventory))
     };
-    (100_000..)
-        .map(variant)
-        .take(usize::try_from(count).unwrap())
-        .collect()
+    (100_000..).map(variant).take(usize::try_from(count).unwrap()).collect()
 }
 
 /// A certificate for localhost, and those who trust it.
 pub(crate) struct Certificates {
-    folder: TempDir,
+    directory: TempDir,
     client: Arc<rustls::ClientConfig>,
 }
 
 impl Certificates {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let rcgen::CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        fs::write(folder.path().join("tls.crt"), cert.pem()).unwrap();
-        fs::write(folder.path().join("tls.key"), signing_key.serialize_pem()).unwrap();
+        fs::write(directory.path().join("tls.crt"), cert.pem()).unwrap();
+        fs::write(directory.path().join("tls.key"), signing_key.serialize_pem()).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(cert.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -87,14 +83,11 @@ impl Certificates {
             .with_root_certificates(roots)
             .with_no_client_auth();
         client.alpn_protocols = vec![b"h2".to_vec()];
-        Self {
-            folder,
-            client: Arc::new(client),
-        }
+        Self { directory, client: Arc::new(client) }
     }
 
     pub(crate) fn serving(&self) -> Serving {
-        let file = |name: &str| -> PathBuf { self.folder.path().join(name) };
+        let file = |name: &str| -> PathBuf { self.directory.path().join(name) };
         Serving::Tls(file("tls.crt"), file("tls.key"))
     }
 
@@ -102,10 +95,7 @@ impl Certificates {
     pub(crate) fn connect(&self, serving: &Serving, address: SocketAddr) -> Connect {
         match serving {
             Serving::Plain => Connect::plain(address),
-            Serving::Tls(..) => Connect {
-                address,
-                tls: Some(Arc::clone(&self.client)),
-            },
+            Serving::Tls(..) => Connect { address, tls: Some(Arc::clone(&self.client)) },
         }
     }
 }
@@ -113,6 +103,5 @@ impl Certificates {
 /// The least that is a status: what a connection costs by itself.
 pub(crate) fn least(parts: &Parts) -> Parts {
     let node = parts.iter().filter(|(key, _)| key.as_str() == "node");
-    node.map(|(key, content)| (key.clone(), content.clone()))
-        .collect()
+    node.map(|(key, content)| (key.clone(), content.clone())).collect()
 }

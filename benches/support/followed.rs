@@ -11,7 +11,7 @@ use nvml_sim::model::{Code, Slot, World};
 use nvml_sim::store::Store;
 use tempfile::TempDir;
 
-use crate::bed::{BASELINE, Bed, Witness};
+use crate::bed::{BASELINE, Bed, NodeObserver};
 use crate::changes::{Call, changing, critical, inside, millis};
 use crate::simulated;
 use crate::spread::Spread;
@@ -24,10 +24,10 @@ const APART: Duration = Duration::from_millis(2300);
 /// A machine, its agent, and its Node.
 struct Followed<'a> {
     bed: &'a Bed,
-    folder: TempDir,
+    directory: TempDir,
     node: String,
     agent: Child,
-    witness: Witness,
+    observer: NodeObserver,
 }
 
 /// Something that happens to the hardware.
@@ -44,19 +44,13 @@ pub(crate) async fn to_label(bed: &Bed, runs: usize) {
         ("a GPU falls off the bus", |world| world.lose_gpu(Slot(3))),
         ("it is back after a reset", |world| world.reset_gpu(Slot(3))),
     ];
-    let split: &[(&str, Change)] = &[
-        ("somebody makes a partition", partition),
-        ("somebody destroys it", unpartition),
-    ];
+    let split: &[(&str, Change)] =
+        &[("somebody makes a partition", partition), ("somebody destroys it", unpartition)];
     let mut baseline = Vec::new();
     for latency in ["null", "real"] {
         for (board, mig, changes) in [
             ("H100_80GB_SXM", "disabled", whole),
-            (
-                "A100_80GB",
-                "enabled, instances: [{profile: 3g.40gb}]",
-                split,
-            ),
+            ("A100_80GB", "enabled, instances: [{profile: 3g.40gb}]", split),
         ] {
             let scenario = format!(
                 "machine: bench\nlinks: nvswitch\nlatency: {latency}\ngpus:\n- {{board: {board}, count: 8, mig: {mig}}}\n"
@@ -66,9 +60,7 @@ pub(crate) async fn to_label(bed: &Bed, runs: usize) {
             for run in 0..runs {
                 for (row, (_, change)) in rows.iter_mut().zip(changes) {
                     let sample = machine.change(*change, run).await;
-                    row.iter_mut()
-                        .zip(sample)
-                        .for_each(|(all, one)| all.push(one));
+                    row.iter_mut().zip(sample).for_each(|(all, one)| all.push(one));
                     baseline.push(machine.baseline(run).await);
                 }
             }
@@ -124,9 +116,7 @@ pub(crate) async fn to_geometry(bed: &Bed, runs: usize) {
         for _ in 0..runs {
             for (row, layout) in rows.iter_mut().zip(["seven", "halves"]) {
                 let sample = machine.layout(layout).await;
-                row.iter_mut()
-                    .zip(sample)
-                    .for_each(|(all, one)| all.push(one));
+                row.iter_mut().zip(sample).for_each(|(all, one)| all.push(one));
             }
         }
         for (name, row) in ["2 x 3g to 7 x 1g", "7 x 1g to 2 x 3g"].iter().zip(rows) {
@@ -151,77 +141,55 @@ fn mean(values: &[f64]) -> f64 {
 impl<'a> Followed<'a> {
     /// Until the Node has its labels. With `--layouts`, partitions are as its label says.
     async fn start(bed: &'a Bed, scenario: &str, arguments: &[&str]) -> Self {
-        let folder = simulated::folder("cluster", scenario);
-        let node = folder
-            .path()
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .to_lowercase();
+        let directory = simulated::directory("cluster", scenario);
+        let node = directory.path().file_name().unwrap().to_string_lossy().to_lowercase();
         bed.create(&node).await;
-        let mut witness = bed.witness(&node).await;
-        let mut command = agent(&folder);
+        let mut observer = bed.observer(&node).await;
+        let mut command = agent(&directory);
         command.args(["--label-sink", "node", "--node-name", &node]);
         command.arg("--kubeconfig").arg(bed.agents.path());
         if arguments.contains(&"--layouts") {
-            let layouts = folder.path().join("layouts.yaml");
+            let layouts = directory.path().join("layouts.yaml");
             fs::write(&layouts, LAYOUTS).unwrap();
             command.arg("--layouts").arg(layouts);
-            command.env("NVML_SIM_LOG", folder.path().join("calls.jsonl"));
+            command.env("NVML_SIM_LOG", directory.path().join("calls.jsonl"));
         }
         let agent = command.spawn().unwrap();
-        witness
-            .until(|labels| labels.contains_key("octavo.dev/type"))
-            .await;
-        witness.quiet(Duration::from_secs(2)).await;
-        Self {
-            bed,
-            folder,
-            node,
-            agent,
-            witness,
-        }
+        observer.until(|labels| labels.contains_key("octavo.dev/type")).await;
+        observer.quiet(Duration::from_secs(2)).await;
+        Self { bed, directory, node, agent, observer }
     }
 
     /// Time to the label, time of the change itself, and how often the Node was written.
     async fn change(&mut self, change: Change, run: usize) -> [f64; 3] {
-        let before = self.witness.labels.clone();
-        let store = Store::at(&self.folder.path().join(STATE_DIRECTORY));
+        let before = self.observer.labels.clone();
+        let store = Store::at(&self.directory.path().join(STATE_DIRECTORY));
         let start = Instant::now();
         let changed = tokio::task::spawn_blocking(move || {
             store.change(change).unwrap().unwrap();
             start.elapsed()
         });
-        let (at, first) = self.witness.until(|labels| *labels != before).await;
-        let more = self.witness.quiet(pause(run)).await;
+        let (at, first) = self.observer.until(|labels| *labels != before).await;
+        let more = self.observer.quiet(pause(run)).await;
         let writes = f64::from(u32::try_from(first + more).unwrap());
-        [
-            millis(at.duration_since(start)),
-            millis(changed.await.unwrap()),
-            writes,
-        ]
+        [millis(at.duration_since(start)), millis(changed.await.unwrap()), writes]
     }
 
     /// The same way without an agent.
     async fn baseline(&mut self, run: usize) -> f64 {
-        let value = format!(
-            "{:?}",
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap()
-                .as_nanos()
-        );
+        let value =
+            format!("{:?}", SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos());
         let start = Instant::now();
         self.bed.label(&self.node, "bench", BASELINE, &value).await;
         let is_there = |labels: &crate::bed::Labels| labels.get(BASELINE) == Some(&value);
-        let (at, _) = self.witness.until(is_there).await;
-        self.witness.quiet(pause(run) / 2).await;
+        let (at, _) = self.observer.until(is_there).await;
+        self.observer.quiet(pause(run) / 2).await;
         millis(at.duration_since(start))
     }
 
     /// Times to the geometry, to the label, inside the driver, beyond that; how often the Node was written beside the choice.
     async fn layout(&mut self, layout: &str) -> [f64; 5] {
-        let log = self.folder.path().join("calls.jsonl");
+        let log = self.directory.path().join("calls.jsonl");
         let read_before = fs::metadata(&log).unwrap().len();
         let (key, count) = match layout {
             "seven" => ("nvidia.com/mig-1g.10gb.count", "56"),
@@ -234,16 +202,14 @@ impl<'a> Followed<'a> {
             let says = |key: &str, value: &str| labels.get(key).is_some_and(|now| now == value);
             says(LAYOUT, layout) && says(STATE, "applied") && says(key, count)
         };
-        let (at, writes) = self.witness.until(applied).await;
+        let (at, writes) = self.observer.until(applied).await;
         let took = at.duration_since(start);
         let mut file = File::open(&log).unwrap();
         file.seek(SeekFrom::Start(read_before)).unwrap();
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let calls = whole
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
+        let calls = whole.lines().map(|line| serde_json::from_str(line).unwrap());
         let mut calls: Vec<Call> = calls.collect();
         calls.retain(|call| !call.waits() && call.began() >= wall && call.began() < wall + took);
         let last = calls.iter().filter(|call| call.changes());
@@ -252,17 +218,9 @@ impl<'a> Followed<'a> {
         let changing = changing(&calls);
         let readings = calls.iter().filter(|call| !changing.contains(&call.tid));
         let driver = critical(&calls) + inside(readings);
-        self.witness
-            .quiet(APART.saturating_sub(took).max(Duration::from_millis(300)))
-            .await;
+        self.observer.quiet(APART.saturating_sub(took).max(Duration::from_millis(300))).await;
         let writes = f64::from(u32::try_from(writes).unwrap()) - 1.0;
-        [
-            millis(geometry),
-            millis(took),
-            driver,
-            millis(took) - driver,
-            writes,
-        ]
+        [millis(geometry), millis(took), driver, millis(took) - driver, writes]
     }
 }
 
@@ -286,8 +244,8 @@ layouts:
 ";
 
 /// An agent that knows where its machine is, and not yet where its labels go.
-pub(crate) fn agent(folder: &TempDir) -> Command {
-    let file = |name: &str| folder.path().join(name);
+pub(crate) fn agent(directory: &TempDir) -> Command {
+    let file = |name: &str| directory.path().join(name);
     if !file("proc").exists() {
         fs::create_dir(file("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";

@@ -29,18 +29,18 @@ const LAYOUT: &str = "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  want
 /// And in NVIDIA's.
 const CONFIG: &str = "version: v1\nflags: {migStrategy: mixed}\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n";
 /// Longer than anything takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// A machine with a kubelet.
 pub(crate) struct Rig {
-    // Before the folder that it has files in.
+    // Dropped before the directory that it has files in.
     pub(crate) kubelet: Kubelet,
     machine: TempDir,
     is_split: bool,
 }
 
 /// Who gives devices out.
-pub(crate) enum Giver<'a> {
+pub(crate) enum PluginKind<'a> {
     /// Our agent with these arguments.
     Ours(&'a [&'a str]),
     /// NVIDIA's plugin, which is this program.
@@ -60,7 +60,7 @@ pub(crate) fn peer() -> Option<PathBuf> {
     is_allowed.then(|| PEER.build())
 }
 
-impl Giver<'_> {
+impl PluginKind<'_> {
     /// Whether kubelet gets anything from it.
     pub(crate) fn gives(&self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl Giver<'_> {
 impl Rig {
     pub(crate) fn new(gpus: &str) -> Self {
         let scenario = format!("machine: bench\nlinks: nvswitch\nlatency: null\ngpus:\n- {gpus}\n");
-        let machine = simulated::folder("sharing", &scenario);
+        let machine = simulated::directory("sharing", &scenario);
         let path = machine.path();
         fs::create_dir(path.join("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
@@ -82,15 +82,15 @@ impl Rig {
         fs::write(path.join("plugin.yaml"), CONFIG).unwrap();
         prepare_for_peer(path);
         Self {
-            kubelet: Kubelet::start(&folder(path), &path.join("kubelet/kubelet.sock")),
+            kubelet: Kubelet::start(&directory(path), &path.join("kubelet/kubelet.sock")),
             is_split: gpus.contains("instances"),
             machine,
         }
     }
 
     /// Where kubelet and plugins meet.
-    pub(crate) fn folder(&self) -> PathBuf {
-        folder(self.machine.path())
+    pub(crate) fn directory(&self) -> PathBuf {
+        directory(self.machine.path())
     }
 
     /// Something happens to the machine.
@@ -107,14 +107,14 @@ impl Rig {
         }
     }
 
-    pub(crate) fn start(&self, giver: &Giver<'_>) -> Program {
-        match giver {
-            Giver::Ours(arguments) => self.ours(arguments),
-            Giver::Theirs(program) => self.theirs(program),
+    pub(crate) fn start(&self, plugin_kind: &PluginKind<'_>) -> Program {
+        match plugin_kind {
+            PluginKind::Ours(arguments) => self.ours(arguments),
+            PluginKind::Theirs(program) => self.theirs(program),
         }
     }
 
-    /// Partitions are given out as they are, and whole GPUs are shared by the layout.
+    /// Partitions are advertised as they are, and whole GPUs are shared by the layout.
     fn ours(&self, arguments: &[&str]) -> Program {
         let path = self.machine.path();
         let mut command = Command::new(env!("CARGO_BIN_EXE_octavo-agent"));
@@ -129,14 +129,11 @@ impl Rig {
         }
         command
             .arg("--device-plugins")
-            .arg(self.folder())
+            .arg(self.directory())
             .args(["--mig-strategy=mixed", "--metrics-listen=127.0.0.1:0"])
             .args(arguments);
         if !self.is_split {
-            command
-                .arg("--layouts")
-                .arg(path.join("layouts.yaml"))
-                .arg("--layout=wanted");
+            command.arg("--layouts").arg(path.join("layouts.yaml")).arg("--layout=wanted");
         }
         Program::start(command)
     }
@@ -161,7 +158,7 @@ impl Rig {
 }
 
 /// NVIDIA's plugin has `/var/lib/kubelet/device-plugins` in it.
-fn folder(machine: &Path) -> PathBuf {
+fn directory(machine: &Path) -> PathBuf {
     machine.join("lib/kubelet/device-plugins")
 }
 
@@ -178,11 +175,7 @@ fn prepare_for_peer(machine: &Path) {
         }
     }
     fs::create_dir_all(machine.join("peer/driver/nvidia-caps")).unwrap();
-    fs::write(
-        machine.join("peer/driver/nvidia-caps/mig-minors"),
-        table.join("\n"),
-    )
-    .unwrap();
+    fs::write(machine.join("peer/driver/nvidia-caps/mig-minors"), table.join("\n")).unwrap();
 }
 
 impl Program {
@@ -193,8 +186,8 @@ impl Program {
         let (say, lines) = channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // Nobody listens for long, and it must never wait for us.
-                let _nobody_listens = say.send(line);
+                // No listener stays for long, and it must never wait for us.
+                let _no_listener = say.send(line);
             }
         });
         Self { child, lines }
@@ -203,8 +196,8 @@ impl Program {
     /// Where an agent says that its metrics are.
     pub(crate) fn metrics(&mut self) -> SocketAddr {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap();
-            if let Some((_, address)) = line.split_once("listening for metrics on ") {
+            let line = self.lines.recv_timeout(TIME_LIMIT).unwrap();
+            if let Some((_, address)) = line.split_once("serving metrics address=") {
                 return address.trim().parse().unwrap();
             }
         }

@@ -4,13 +4,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use octavo_documents::{self as wire, node_status};
 use octavo_kube::client;
 use octavo_kube::node::{NodeController, NodeHandle};
 use octavo_model::inventory::Inventory;
+use octavo_model::reason::Reason;
 use octavo_node::labels::{self, LayoutState, Options};
-use octavo_node::node::{DesiredLabels, DesiredNode, STATUS_ANNOTATION};
-use octavo_planner::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
+use octavo_node::node_object::status_annotation;
+use octavo_node::node_object::{DesiredLabels, DesiredNode, STATUS_ANNOTATION};
+use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
 use tokio::task::JoinHandle;
 
 use crate::bed::{Bed, Usage, own_mib, own_sockets, since, words};
@@ -26,10 +27,8 @@ const STORM: Duration = Duration::from_secs(10);
 /// Prints what they cost at rest for `span`, and in storms.
 pub(crate) async fn run(bed: &Bed, count: usize, span: Duration) {
     let machine = inventory();
-    let (applied, pending) = (
-        wanted(&machine, LayoutState::Applied),
-        wanted(&machine, LayoutState::Pending),
-    );
+    let (applied, pending) =
+        (wanted(&machine, LayoutState::Applied), wanted(&machine, LayoutState::Pending));
     let DesiredLabels::Exactly(labels) = &applied.labels else {
         unreachable!("made right above");
     };
@@ -41,16 +40,11 @@ pub(crate) async fn run(bed: &Bed, count: usize, span: Duration) {
     println!(
         "| {count} Nodes | s | API server, MiB resident | its CPU, millicores | etcd, MiB | requests of agents | a second | answers, ms p50 / p99 / most |\n|---|---|---|---|---|---|---|---|"
     );
-    let names: Vec<String> = (0..count)
-        .map(|number| format!("node-{number:04}.bench"))
-        .collect();
+    let names: Vec<String> = (0..count).map(|number| format!("node-{number:04}.bench")).collect();
     for name in &names {
         bed.create(name).await;
     }
-    Phase::begin(bed, "without agents")
-        .over(WITHOUT)
-        .await
-        .end(Vec::new());
+    Phase::begin(bed, "without agents").over(WITHOUT).await.end(Vec::new());
 
     let (own, sockets) = (own_mib(), own_sockets());
     let phase = Phase::begin(bed, "all agents start at once");
@@ -63,10 +57,7 @@ pub(crate) async fn run(bed: &Bed, count: usize, span: Duration) {
 
     // A write that comes late would not be of the time at rest.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    Phase::begin(bed, "at rest")
-        .over(span)
-        .await
-        .end(Vec::new());
+    Phase::begin(bed, "at rest").over(span).await.end(Vec::new());
 
     let phase = Phase::begin(bed, "a label of each changes, within 10 s");
     let times = fleet.want(|_| pending.clone(), STORM).await;
@@ -103,13 +94,7 @@ struct Phase<'a> {
 
 impl<'a> Phase<'a> {
     fn begin(bed: &'a Bed, what: &'static str) -> Self {
-        Self {
-            bed,
-            what,
-            requests: bed.requests(),
-            before: bed.usage(),
-            after: None,
-        }
+        Self { bed, what, requests: bed.requests(), before: bed.usage(), after: None }
     }
 
     async fn over(mut self, span: Duration) -> Self {
@@ -123,11 +108,7 @@ impl<'a> Phase<'a> {
         let span = after.at.duration_since(self.before.at).as_secs_f64();
         let requests = since(&self.requests, &self.bed.requests());
         let total: usize = requests.values().sum();
-        let times = if times.is_empty() {
-            String::new()
-        } else {
-            Spread::of(times).to_string()
-        };
+        let times = if times.is_empty() { String::new() } else { Spread::of(times).to_string() };
         println!(
             "| {} | {span:.1} | {:.0} | {:.0} | {:.0} | {} | {:.1} | {times} |",
             self.what,
@@ -150,9 +131,8 @@ impl Fleet {
     async fn start(bed: &Bed, names: &[String]) -> Self {
         let (mut links, mut keepers) = (Vec::new(), Vec::new());
         for name in names {
-            let client = client::connect(Some(&bed.agents.path()), client::Program::Agent)
-                .await
-                .unwrap();
+            let client =
+                client::connect(Some(&bed.agents.path()), client::Program::Agent).await.unwrap();
             let (link, keeper) = NodeController::new(client, &name.parse().unwrap());
             links.push(Arc::new(link));
             keepers.push(tokio::spawn(keeper.run()));
@@ -176,7 +156,7 @@ impl Fleet {
                     let seen = view.wait_for(Option::is_some).await.unwrap();
                     seen.as_ref().map(|view| view.uid.clone())
                 };
-                link.update_desired(|wanted| *wanted = new);
+                link.task.set(new);
                 link.wait_until_applied().await;
                 millis(start.elapsed())
             }));
@@ -184,7 +164,7 @@ impl Fleet {
         ended(tasks).await
     }
 
-    /// Somebody labels each Node; how long each takes until its agent knows, in milliseconds.
+    /// Labels each Node; the time until its agent knows, in milliseconds.
     async fn labelled(&self, bed: &Bed, names: &[String]) -> Vec<f64> {
         let step = STORM / u32::try_from(self.links.len()).unwrap();
         let begin = tokio::time::Instant::now();
@@ -193,9 +173,8 @@ impl Fleet {
             tokio::time::sleep_until(begin + step * number).await;
             let mut view = link.view.clone();
             tasks.push(tokio::spawn(async move {
-                let has = |view: &Option<Arc<octavo_node::node::View>>| {
-                    view.as_ref()
-                        .is_some_and(|view| view.labels.contains_key("example.com/team"))
+                let has = |view: &Option<Arc<octavo_node::node_object::ObservedNode>>| {
+                    view.as_ref().is_some_and(|view| view.labels.contains_key("example.com/team"))
                 };
                 view.wait_for(has).await.unwrap();
                 millis(begin.elapsed()) - millis(step * number)
@@ -222,20 +201,17 @@ async fn ended(tasks: Vec<JoinHandle<f64>>) -> Vec<f64> {
 
 /// What an agent of this machine says.
 fn wanted(machine: &Inventory, state: LayoutState) -> DesiredNode {
-    let options = Options {
-        layout: Some(state),
-        ..Options::default()
-    };
+    let options = Options { layout: Some(state), ..Options::default() };
     let devices = machine.devices.iter();
     let status = NodeLayoutStatus {
         layout: Some("all-1g.10gb".to_owned()),
-        state: Some("applied"),
+        state: Some(Reason::Applied.into()),
         devices: devices
-            .map(|device| DeviceStatus::new(machine, device.pci, &ApplyState::Applied))
+            .map(|device| DeviceLayoutStatus::from_state(machine, device.pci, &ApplyState::Applied))
             .collect(),
         ..NodeLayoutStatus::default()
     };
-    let text = node_status::annotation(&status, machine, &[], None);
+    let text = status_annotation::annotation(&status, machine, &[], None);
     DesiredNode {
         labels: DesiredLabels::Exactly(labels::compile(machine, &options, None).labels),
         annotations: [(STATUS_ANNOTATION.to_owned(), text)].into(),
@@ -246,13 +222,13 @@ fn wanted(machine: &Inventory, state: LayoutState) -> DesiredNode {
 /// A machine, read by the program that people use.
 fn inventory() -> Inventory {
     let scenario = "machine: bench\nmachine_type: DGX\nlinks: nvswitch\ngpus:\n- {board: A100_80GB, count: 8, mig: enabled, instances: [{profile: 1g.10gb, count: 7}]}\n";
-    let folder = simulated::folder("keepers", scenario);
+    let directory = simulated::directory("keepers", scenario);
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["inspect", "-o", "json", "--nvml-library"])
-        .arg(folder.path().join(simulated::LIBRARY))
+        .arg(directory.path().join(simulated::LIBRARY))
         .arg("--sys-root")
-        .arg(folder.path().join("sys"))
+        .arg(directory.path().join("sys"))
         .output()
         .unwrap();
-    wire::inventory::parse(&String::from_utf8(output.stdout).unwrap()).unwrap()
+    octavo_files::inventory::parse(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }

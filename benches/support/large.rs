@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
-use octavo_access::access::Guard;
+use octavo_access::guard::Guard;
 use octavo_aggregator::access::guarded;
 use octavo_aggregator::rest;
 use octavo_model::id::PciAddress;
@@ -21,7 +21,7 @@ use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use octavo_store::stats::Stats;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Change, Run};
 use octavo_stream::status;
 use prometheus_client::registry::Registry;
@@ -41,7 +41,7 @@ pub(crate) fn run(machines: [&Inventory; 2]) {
     let fleet = fleet(machines, clock);
     let built = start.elapsed();
     let (_store, readers) = watch::channel(fleet);
-    let router = router(View::new(readers, clock));
+    let router = router(FleetView::new(readers, clock));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     println!(
         "{NODES} nodes in memory (made in {:.1} s), through the routers, without a socket; {ROUNDS} rounds.\n",
@@ -49,28 +49,16 @@ pub(crate) fn run(machines: [&Inventory; 2]) {
     );
     println!("| what | ms p50 / p99 | bytes |\n|---|---|---|");
     for (what, path) in [
-        (
-            "filtered list, 50 rows",
-            "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50",
-        ),
+        ("filtered list, 50 rows", "/api/v1/nodes?type=nvidia-h100-80gb&state=ok&limit=50"),
         ("list by memory, 500 rows", "/api/v1/nodes?sort=-memory"),
-        (
-            "label selector, 50 rows",
-            "/api/v1/nodes?selector=octavo.dev/count%3D8&limit=50",
-        ),
+        ("label selector, 50 rows", "/api/v1/nodes?selector=octavo.dev/count%3D8&limit=50"),
         ("one node", "/api/v1/nodes/node-050000.bench"),
         ("types", "/api/v1/types"),
         ("who uses what, 500 rows", "/api/v1/usage"),
         ("who uses most, 500 rows", "/api/v1/usage?sort=memory"),
-        (
-            "who is over their share",
-            "/api/v1/usage?over=true&sort=memory",
-        ),
-        (
-            "a pod that nobody has, one page",
-            "/api/v1/usage?pod=nobody",
-        ),
-        ("Node View", "/"),
+        ("who is over their share", "/api/v1/usage?over=true&sort=memory"),
+        ("a pod that nobody has, one page", "/api/v1/usage?pod=nobody"),
+        ("Node FleetView", "/"),
         ("metrics", "/metrics"),
     ] {
         let (times, bytes) = runtime.block_on(ask(&router, path));
@@ -87,11 +75,8 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let request = Request::builder()
-            .uri(path)
-            .header("host", "localhost")
-            .body(Body::empty())
-            .unwrap();
+        let request =
+            Request::builder().uri(path).header("host", "localhost").body(Body::empty()).unwrap();
         let answer = router.clone().oneshot(request).await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         bytes = answer.into_body().collect().await.unwrap().to_bytes().len();
@@ -104,37 +89,29 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
     let kinds = machines.map(|machine| {
         let labels = Arc::new(compile(machine, &Options::default(), None).labels);
-        (
-            fleet_of::parts(machine),
-            StatusDigest::new(machine, labels, None),
-        )
+        (fleet_of::parts(machine), StatusDigest::new(machine, labels, None))
     });
     let mut fleet = Fleet::default();
     for number in 0..NODES {
-        let (parts, gist) = &kinds[number % kinds.len()];
+        let (parts, digest) = &kinds[number % kinds.len()];
         let used = used(number);
-        let parts = parts.apply(&Change {
-            changed: vec![status::encode_usage(&used)],
-            removed: Vec::new(),
-        });
-        let gist = gist.clone().with_usage(Some(&used));
+        let parts = parts
+            .apply(&Change { changed: vec![status::encode_usage(&used)], removed: Vec::new() });
+        let digest = digest.clone().with_usage(Some(&used));
         let origin = ReportingAgent {
             name: swarm::name(number).parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: String::new(),
-            },
+            run: Run { epoch: 1, boot_id: String::new() },
             agent_version: "0.0.0".to_owned(),
         };
-        // Nothing is confirmed here while it runs, and nothing shall go stale.
+        // Nothing is confirmed here while it runs, and nothing may become stale.
         let freshness = Freshness::new(clock.now(), Duration::from_hours(1));
-        let node = Node::new(origin, parts, gist, freshness);
+        let node = Node::new(origin, parts, digest, freshness);
         fleet.nodes.insert(Arc::new(node));
     }
     fleet
 }
 
-/// Eight GPUs that three share each; on one node of a hundred somebody is over their share.
+/// Eight GPUs, each shared by three pods; on one node of a hundred a pod exceeds its share.
 fn used(node: usize) -> Usage {
     let more = u64::try_from(node % 977).unwrap() * 8;
     let device = |number: u8| {
@@ -152,7 +129,8 @@ fn used(node: usize) -> Usage {
         let unit = UnitUsage {
             tenants: (0..3).map(tenant).collect(),
             uuid: uuid.clone(),
-            partition: None,
+            gpu_instance: None,
+            compute_instance: None,
             profile: None,
             resource: Some(ResourceName::gpu()),
             replicas: Some(3),
@@ -170,13 +148,10 @@ fn used(node: usize) -> Usage {
             units: vec![unit],
         }
     };
-    Usage {
-        devices: (0..8).map(device).collect(),
-        missing: Vec::new(),
-    }
+    Usage { devices: (0..8).map(device).collect(), missing: Vec::new() }
 }
 
-fn router(view: View) -> Router {
+fn router(view: FleetView) -> Router {
     let mut registry = Registry::default();
     rest::metrics::register(&mut registry, view.clone());
     let availability = Counter::new(view.clone(), None);

@@ -15,12 +15,12 @@ pub(crate) const HEAD: &str = "| pods change, and one more comes and goes | chan
 /// Between two looks.
 const PACE: Duration = Duration::from_millis(5);
 /// A change that is never seen.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIME_LIMIT: Duration = Duration::from_mins(2);
 
 /// When changes were seen.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// In what is to be had, and in a profile: milliseconds.
+    /// In availability, and in a profile: milliseconds.
     late: [Vec<f64>; 2],
     /// What the API says of itself, with each answer: seconds.
     ages: Vec<f64>,
@@ -73,7 +73,7 @@ async fn until(had: &mut Client, profile: &mut Client, is_there: bool, seen: &mu
                 when[1] = Some(start.elapsed());
             }
         }
-        assert!(start.elapsed() < PATIENCE, "a change was never seen");
+        assert!(start.elapsed() < TIME_LIMIT, "a change was never seen");
         tokio::time::sleep(PACE).await;
     }
     for (late, when) in seen.late.iter_mut().zip(when) {

@@ -12,9 +12,9 @@ use tempfile::TempDir;
 use crate::process::{self, Memory};
 use crate::simulated;
 
-/// A simulated machine in a folder of its own.
+/// A simulated machine in a directory of its own.
 pub(crate) struct Machine {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 /// One process started, waited for, and what it took.
@@ -82,17 +82,15 @@ impl fmt::Display for Spread {
 
 impl Machine {
     pub(crate) fn new(name: &str, scenario: &str) -> Self {
-        Self {
-            folder: simulated::folder(name, scenario),
-        }
+        Self { directory: simulated::directory(name, scenario) }
     }
 
     fn library(&self) -> PathBuf {
-        self.folder.path().join(simulated::LIBRARY)
+        self.directory.path().join(simulated::LIBRARY)
     }
 
     fn log(&self) -> PathBuf {
-        self.folder.path().join("calls.jsonl")
+        self.directory.path().join("calls.jsonl")
     }
 
     fn agent(&self) -> Command {
@@ -101,7 +99,7 @@ impl Machine {
             .arg("--nvml-library")
             .arg(self.library())
             .arg("--sys-root")
-            .arg(self.folder.path().join("sys"))
+            .arg(self.directory.path().join("sys"))
             .args(["--mig-strategy", "mixed", "--log-level", "error"])
             .stdout(Stdio::piped());
         agent
@@ -116,10 +114,7 @@ impl Machine {
             agent.env("NVML_SIM_LOG", self.log());
         }
         let (wall_ms, output) = time_to_labels(agent);
-        assert!(
-            output.contains("octavo.dev/type="),
-            "the agent printed no labels"
-        );
+        assert!(output.contains("octavo.dev/type="), "the agent printed no labels");
         let nvml_ms = match log {
             Log::On => nvml_ms(&self.calls()),
             Log::Off => 0.0,
@@ -129,9 +124,7 @@ impl Machine {
 
     fn calls(&self) -> Vec<Call> {
         let text = fs::read_to_string(self.log()).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Looks again and again for `span`, twice: with the call log, to count, and without it, to see what it takes.
@@ -141,9 +134,7 @@ impl Machine {
         fs::remove_file(self.log()).unwrap();
         let interval = format!("{}ms", interval.as_millis());
         let mut command = self.agent();
-        command
-            .args(["--interval", &interval])
-            .env("NVML_SIM_LOG", self.log());
+        command.args(["--interval", &interval]).env("NVML_SIM_LOG", self.log());
         let agent = Daemon::start(command);
         let calls_before = self.calls().len();
         thread::sleep(span);
@@ -156,9 +147,7 @@ impl Machine {
             .filter(|call| !call.function.starts_with("nvmlEventSetWait"))
             .collect();
         // Read once in every observation.
-        let counts = later
-            .iter()
-            .filter(|call| call.function.starts_with("nvmlDeviceGetCount"));
+        let counts = later.iter().filter(|call| call.function.starts_with("nvmlDeviceGetCount"));
         let observations = counts.count().max(1);
         let per = |total: f64| total / f64::from(u32::try_from(observations).unwrap());
 
@@ -201,7 +190,7 @@ impl Machine {
     }
 
     fn baseline(&self) -> Daemon {
-        let program = self.folder.path().join("baseline");
+        let program = self.directory.path().join("baseline");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/baseline.c");
         let built = Command::new("cc")
             .arg("-O2")
@@ -236,11 +225,7 @@ impl Peer {
 
     /// Name and version.
     pub(crate) fn name(&self) -> String {
-        self.program
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .into_owned()
+        self.program.file_name().unwrap().to_string_lossy().into_owned()
     }
 
     /// Time from exec to the labels of a single pass.
@@ -248,10 +233,7 @@ impl Peer {
         let mut peer = self.command(machine);
         peer.arg("--oneshot");
         let (wall_ms, output) = time_to_labels(peer);
-        assert!(
-            output.contains("nvidia.com/gpu.count="),
-            "the peer printed no labels"
-        );
+        assert!(output.contains("nvidia.com/gpu.count="), "the peer printed no labels");
         wall_ms
     }
 
@@ -269,13 +251,9 @@ impl Peer {
     fn command(&self, machine: &Machine) -> Command {
         let mut command = Command::new(&self.program);
         command
-            .args([
-                "--use-node-feature-api=false",
-                "--no-timestamp",
-                "--output-file=",
-            ])
+            .args(["--use-node-feature-api=false", "--no-timestamp", "--output-file="])
             .args(["--mig-strategy=mixed"])
-            .env("LD_LIBRARY_PATH", machine.folder.path())
+            .env("LD_LIBRARY_PATH", machine.directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         command
@@ -299,18 +277,12 @@ fn time_to_labels(mut command: Command) -> (f64, String) {
 /// Wall time of a process of the same binary that does nothing.
 pub(crate) fn bare_process_ms() -> f64 {
     let start = Instant::now();
-    Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
-        .arg("--version")
-        .output()
-        .unwrap();
+    Command::new(env!("CARGO_BIN_EXE_octavo-agent")).arg("--version").output().unwrap();
     start.elapsed().as_secs_f64() * 1000.0
 }
 
 fn nvml_ms(calls: &[Call]) -> f64 {
-    calls
-        .iter()
-        .map(|call| Duration::from_nanos(call.duration_ns).as_secs_f64() * 1000.0)
-        .sum()
+    calls.iter().map(|call| Duration::from_nanos(call.duration_ns).as_secs_f64() * 1000.0).sum()
 }
 
 /// A process that runs until it is dropped; started once it has printed its first line.

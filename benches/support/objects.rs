@@ -10,12 +10,7 @@ pub(crate) fn pod(number: usize, version: usize) -> Value {
     let team = number % 40;
     let managed = |manager: &str| {
         let fields: serde_json::Map<String, Value> = (0..24)
-            .map(|one| {
-                (
-                    format!("f:field-{one}"),
-                    json!({"f:name": {}, "f:value": {}}),
-                )
-            })
+            .map(|one| (format!("f:field-{one}"), json!({"f:name": {}, "f:value": {}})))
             .collect();
         json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}})
     };
@@ -60,12 +55,7 @@ pub(crate) fn pod(number: usize, version: usize) -> Value {
 /// A node with eight GPUs and the labels that NFD, the GPU Operator and Octavo give it.
 pub(crate) fn node(number: usize) -> Value {
     let mut labels: serde_json::Map<String, Value> = (0..80)
-        .map(|one| {
-            (
-                format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"),
-                json!("true"),
-            )
-        })
+        .map(|one| (format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"), json!("true")))
         .collect();
     labels.insert("octavo.dev/type".to_owned(), json!("nvidia-h100-80gb"));
     let has = json!({"cpu": "192", "memory": "2113411308Ki", "ephemeral-storage": "900Gi", "hugepages-2Mi": "0", "nvidia.com/gpu": "8", "pods": "110"});

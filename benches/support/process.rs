@@ -31,10 +31,7 @@ pub(crate) fn wakeups(pid: u32) -> f64 {
 /// Its memory, its share of what it shares.
 pub(crate) fn memory(pid: u32) -> Memory {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-    Memory {
-        pss: value(&rollup, "Pss:") / 1024.0,
-        anonymous: value(&rollup, "Pss_Anon:") / 1024.0,
-    }
+    Memory { pss: value(&rollup, "Pss:") / 1024.0, anonymous: value(&rollup, "Pss_Anon:") / 1024.0 }
 }
 
 fn value(text: &str, key: &str) -> f64 {
@@ -43,8 +40,6 @@ fn value(text: &str, key: &str) -> f64 {
 }
 
 fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
-    let folder = format!("/proc/{pid}/task");
-    fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
+    let directory = format!("/proc/{pid}/task");
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path())
 }

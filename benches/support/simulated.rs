@@ -1,4 +1,4 @@
-//! The folder of a simulated machine: its library, its scenario, its state and its /sys.
+//! The directory of a simulated machine: its library, its scenario, its state and its /sys.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,26 +7,24 @@ use nvml_sim::location::Location;
 use nvml_sim::store::Store;
 use tempfile::TempDir;
 
-/// The library's name in the folder.
+/// The library's name in the directory.
 pub(crate) const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// A machine as the scenario says.
-pub(crate) fn folder(name: &str, scenario: &str) -> TempDir {
-    let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
-    fs::copy(simulator(), folder.path().join(LIBRARY)).unwrap();
-    fs::write(folder.path().join("nvml-sim.yaml"), scenario).unwrap();
+pub(crate) fn directory(name: &str, scenario: &str) -> TempDir {
+    let directory = tempfile::Builder::new().prefix(name).tempdir().unwrap();
+    fs::copy(simulator(), directory.path().join(LIBRARY)).unwrap();
+    fs::write(directory.path().join("nvml-sim.yaml"), scenario).unwrap();
     let location = Location {
-        scenario: Some(folder.path().join("nvml-sim.yaml")),
-        state: folder.path().join("nvml-sim.state"),
+        scenario: Some(directory.path().join("nvml-sim.yaml")),
+        state: directory.path().join("nvml-sim.state"),
     };
     let world = Store::open(&location).unwrap().read().unwrap();
-    nvml_sim::sysfs::write(&world, folder.path()).unwrap();
-    folder
+    nvml_sim::sysfs::write(&world, directory.path()).unwrap();
+    directory
 }
 
 /// Cargo leaves the library beside the benchmarks.
 fn simulator() -> PathBuf {
-    std::env::current_exe()
-        .unwrap()
-        .with_file_name("libnvml_sim.so")
+    std::env::current_exe().unwrap().with_file_name("libnvml_sim.so")
 }

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use octavo_stream::proto::v1;
+use octavo_stream::messages::{encode_from_agent, parse_to_agent};
 use octavo_stream::proto::v1::fleet_client::FleetClient;
-use octavo_stream::protocol::{Backoff, FromAgent, Parts, Run, Sender};
-use octavo_stream::{messages as stream, messages::Identity};
+use octavo_stream::protocol::{Backoff, Identity, Parts, Run, Sender};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -52,27 +51,22 @@ impl Swarm {
             let (sender, receiver) = watch::channel(parts.clone());
             latest.push(sender);
             let agent = Agent {
-                identity: Identity {
-                    node: name(number).parse().unwrap(),
-                    agent_version: "0.0.0".to_owned(),
-                },
                 connect: connect.clone(),
                 latest: receiver,
                 tally: Arc::clone(&tally),
-                sender: Sender::new(Run {
-                    epoch: 1,
-                    boot_id: "3f0a7c0e-0000-4000-8000-000000000000".to_owned(),
-                }),
+                sender: Sender::new(
+                    Identity {
+                        node: name(number).parse().unwrap(),
+                        agent_version: "0.0.0".to_owned(),
+                    },
+                    Run { epoch: 1, boot_id: "3f0a7c0e-0000-4000-8000-000000000000".to_owned() },
+                ),
                 counted: false,
                 number: u64::try_from(number).unwrap(),
             };
             tasks.push(tokio::spawn(agent.live()));
         }
-        Self {
-            tally,
-            latest,
-            tasks,
-        }
+        Self { tally, latest, tasks }
     }
 
     /// One agent has another status from now on.
@@ -95,7 +89,7 @@ impl Swarm {
     }
 
     /// Waits until every agent has noticed that its aggregator is gone.
-    pub(crate) fn nobody_in_sync(&self) {
+    pub(crate) fn none_in_sync(&self) {
         while self.tally.in_sync.load(Ordering::Relaxed) > 0 {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -121,7 +115,6 @@ pub(crate) fn name(number: usize) -> String {
 }
 
 struct Agent {
-    identity: Identity,
     connect: Connect,
     latest: watch::Receiver<Parts>,
     tally: Arc<Tally>,
@@ -153,17 +146,13 @@ impl Agent {
         let (to, outbox) = mpsc::channel(2);
         let mut client = FleetClient::new(self.channel().await.ok()?);
         let hello = self.sender.connected();
-        to.send(self.message(&hello)).await.ok()?;
-        let mut answers = client
-            .report(ReceiverStream::new(outbox))
-            .await
-            .ok()?
-            .into_inner();
+        to.send(encode_from_agent(&hello)).await.ok()?;
+        let mut answers = client.report(ReceiverStream::new(outbox)).await.ok()?.into_inner();
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
             let next = tokio::select! {
                 answer = answers.message() => {
-                    let answer = stream::parse_to_agent(answer.ok()??).ok()?;
+                    let answer = parse_to_agent(answer.ok()??).ok()?;
                     if matches!(answer, octavo_stream::protocol::AggregatorMessage::Ack { .. }) {
                         self.tally.acknowledged.fetch_add(1, Ordering::Relaxed);
                     }
@@ -178,13 +167,9 @@ impl Agent {
             };
             self.count();
             if let Some(next) = next {
-                to.send(self.message(&next)).await.ok()?;
+                to.send(encode_from_agent(&next)).await.ok()?;
             }
         }
-    }
-
-    fn message(&self, message: &FromAgent) -> v1::FromAgent {
-        stream::encode_from_agent(message, &self.identity)
     }
 
     /// Keeps the number of agents in sync.

@@ -1,8 +1,8 @@
 //! Generates the constant accelerator tables from `data/accelerators.json`. The compiled program therefore reads no data
 //! file at run time.
 
-#[path = "build/catalogue.rs"]
-mod catalogue;
+#[path = "build/catalog.rs"]
+mod catalog;
 #[path = "build/product_facts.rs"]
 mod product_facts;
 
@@ -14,16 +14,13 @@ const CATALOGUE: &str = "data/accelerators.json";
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "cargo tells a build script where to write through the environment"
+    reason = "cargo passes the output directory of a build script in the environment"
 )]
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={CATALOGUE}");
     let json = fs::read_to_string(CATALOGUE)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(
-        out.join("accelerators.rs"),
-        catalogue::generate_table(&json)?,
-    )?;
+    fs::write(out.join("accelerators.rs"), catalog::generate_table(&json)?)?;
     fs::write(out.join("product_tables.rs"), product_facts::tables(&json)?)?;
     Ok(())
 }

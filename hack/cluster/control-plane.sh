@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # env.sh sets what is not set here
-# The parts of a control plane, started and ended. Read after env.sh and together with nodes.sh.
+# Functions that start and stop a control plane. Source this after env.sh, together with nodes.sh.
 
 start_etcd() {
   start etcd etcd --name test --data-dir "$D/etcd" --unsafe-no-fsync \
@@ -15,7 +15,7 @@ start_apiserver() {
   case $ADDR in 127.*) flags+=(--endpoint-reconciler-type=none) ;; esac
   # shellcheck disable=SC2206 # several flags in one variable
   flags+=(${APISERVER_FLAGS:-})
-  # The audiences of the API are its issuer's and nobody else's, so a token made for "octavo" opens nothing here.
+  # The API accepts only the audience of its issuer, so it rejects a token for the audience "octavo".
   start kube-apiserver kube-apiserver \
     --etcd-servers="$ETCD" \
     --bind-address="$ADDR" --secure-port="$PORT" --advertise-address="$ADDR" \
@@ -36,7 +36,7 @@ start_apiserver() {
 }
 
 start_controllers() {
-  # Nodes that are only objects have no heartbeat: the grace period is a day, unless somebody wants to see nodes get lost.
+  # Nodes that are only objects have no heartbeat: the grace period is a day, unless a test needs lost nodes.
   # shellcheck disable=SC2086 # several flags in one variable
   start kube-controller-manager kube-controller-manager \
     --kubeconfig="$PKI/controller-manager.kubeconfig" --bind-address="$LOCAL" --secure-port="$CONTROLLER_MANAGER_PORT" \
@@ -50,16 +50,16 @@ start_controllers() {
   wait_for kube-scheduler curl -fsSk "https://$LOCAL:$SCHEDULER_PORT/healthz"
 }
 
-# The lock is waited for; standard input that ends meanwhile means that nobody wants the cluster any more.
+# Waits for the lock. If standard input closes meanwhile, the cluster is no longer needed.
 take_lock() {
   local until=$((SECONDS + ${CLUSTER_LOCK_PATIENCE:-1200}))
   exec 9>>"$LOCK"
   flock -n 9 && return
-  echo "$ADDR is another test cluster's; waiting until that is gone (one of yours: make cluster-down)" >&2
+  echo "another test cluster uses $ADDR; waiting for it to stop (to stop your own: make cluster-down)" >&2
   until flock -w 1 9; do
     if [ "${1:-}" = attended ] && read -r -t 0; then return 1; fi
     if [ $SECONDS -ge $until ]; then
-      echo "the other test cluster is still there" >&2
+      echo "the other test cluster is still running" >&2
       return 1
     fi
   done
@@ -76,13 +76,13 @@ up() {
   [ "$PARTS" = api ] || start_controllers
 }
 
-# The API server gets a new authority and a new certificate, and so does everybody who has one.
+# Replaces the certificate authority and all certificates.
 rotate() {
   kill_now kube-apiserver
   "$here/pki.sh" --renew && start_apiserver
 }
 
-# Everything, and the data; logs and certificates stay.
+# Stops everything and deletes the data, but not logs and certificates.
 down() {
   local part
   for part in "$D"/nodes/*; do [ ! -d "$part" ] || down_node "${part##*/}"; done

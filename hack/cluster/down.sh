@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# down.sh [NODE]: ends what up.sh and node.sh started and takes the leftovers away, or those of one node only.
+# down.sh [NODE]: stops the cluster and removes its leftovers, or stops only one node.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/control-plane.sh"

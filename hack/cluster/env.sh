@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2034 # those who read this use what it sets
-# Where a test cluster lives, which addresses it has, and how its programs are started and ended. Every script reads this.
+# shellcheck shell=bash disable=SC2034 # the sourcing scripts use these variables
+# Directories and addresses of a test cluster, and functions that start and stop its programs. Every script sources this.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 D=${CLUSTER_DIR:-$here/../../target/cluster}
 mkdir -p "$D"
@@ -9,7 +9,7 @@ LOG=$D/log
 RUN=$D/run # pid files, sockets
 mkdir -p "$PKI" "$LOG" "$RUN"
 
-# The service address, given to the loopback device; with one of 127.0.0.0/8 there is an API and no pods, and no privilege is needed.
+# The service address, added to the loopback device. With an address in 127.0.0.0/8 there is only an API, without pods or privileges.
 ADDR=${CLUSTER_ADDR:-10.96.0.1}
 PORT=${CLUSTER_PORT:-443}
 case $ADDR in 127.*) LOCAL=$ADDR ;; *) LOCAL=127.0.0.1 ;; esac
@@ -18,21 +18,21 @@ ETCD_PEER=http://$LOCAL:${CLUSTER_ETCD_PEER_PORT:-2380}
 CONTROLLER_MANAGER_PORT=${CLUSTER_CONTROLLER_MANAGER_PORT:-10257}
 SCHEDULER_PORT=${CLUSTER_SCHEDULER_PORT:-10259}
 SERVER=https://$ADDR:$PORT
-# What runs: "api" is etcd and kube-apiserver, "all" adds kube-controller-manager and kube-scheduler.
+# Programs to run: "api" is etcd and kube-apiserver, "all" adds kube-controller-manager and kube-scheduler.
 PARTS=${CLUSTER_PARTS:-all}
-# On a machine where everything else runs too; only a start that will never be waits that long.
+# Start timeout in seconds, long enough for a busy machine.
 PATIENCE=${CLUSTER_PATIENCE:-300}
-# Held by etcd of the one cluster on this machine that has an address of its own.
+# Held by etcd of the only cluster on this machine with an address outside 127.0.0.0/8.
 LOCK=${CLUSTER_LOCK:-/run/octavo-test-cluster.lock}
 export KUBECONFIG=$PKI/admin.kubeconfig KUBECACHEDIR=$D/kubectl
 
-# need PROGRAM...: puts the folder that has them into PATH; the first time that may be a build
+# need PROGRAM...: adds the directory of these programs to PATH; builds them the first time
 need() {
   BIN=${CLUSTER_BIN:-$("$here/build.sh" "$@")} || return 1
   export PATH=$BIN:$PATH
 }
 
-# as_root "$@": the script goes on as root where the cluster is to have addresses of its own; programs are built before, by the user
+# as_root "$@": restarts the script as root if the cluster needs its own addresses; programs were built before, as the user
 as_root() {
   local settings=("PATH=$PATH") name
   case $ADDR in 127.*) return ;; esac
@@ -44,18 +44,18 @@ as_root() {
   exec sudo env "${settings[@]}" "$0" "$@"
 }
 
-# hand_over: whoever called sudo wants to read the keys and the logs
+# hand_over: gives the keys and logs to the user who called sudo
 hand_over() { [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID" "$PKI" "$LOG"; }
 
-# What every program is started by.
+# Command prefix of every program.
 WITH=()
 
 # start NAME COMMAND...: in the background, pid in $RUN/NAME.pid, output in $LOG/NAME.log
 start() {
   local name=$1
   shift
-  kill_now "$name" # a second one would make the first one's pid forgotten
-  # File 9 is the lock, which only etcd shall hold.
+  kill_now "$name" # a second start would overwrite the pid of the first one
+  # File 9 is the lock, which only etcd must hold.
   if [ "$name" = etcd ]; then setsid "${WITH[@]}" "$@" >>"$LOG/$name.log" 2>&1 </dev/null &
   else setsid "${WITH[@]}" "$@" >>"$LOG/$name.log" 2>&1 </dev/null 9>&- &
   fi
@@ -68,7 +68,7 @@ wait_for() {
   shift
   until "$@" >/dev/null 2>&1 </dev/null; do
     if ! kill -0 "$(cat "$RUN/$name.pid")" 2>/dev/null; then
-      echo "$name died:" >&2
+      echo "$name exited:" >&2
       tail -n 20 "$LOG/$name.log" >&2
       return 1
     fi
@@ -81,16 +81,16 @@ wait_for() {
   done
 }
 
-# ours PID: whether the process is of this cluster; a number in an old file may be somebody else's by now
+# ours PID: whether the process belongs to this cluster; another process may have reused the number in an old file
 ours() { jobs -p | grep -qx "$1" || grep -qaF "$D/" "/proc/$1/cmdline" 2>/dev/null; }
 
-# kill_now NAME: at once, for the data goes too; returns when it is gone
+# kill_now NAME: kills it immediately, because the data is deleted as well; returns when it has exited
 kill_now() {
   local pid
   pid=$(cat "$RUN/$1.pid" 2>/dev/null) || return 0
   if ours "$pid"; then
     kill -9 "$pid" 2>/dev/null || true
-    wait "$pid" 2>/dev/null || true # returns at once where it is no child of this shell
+    wait "$pid" 2>/dev/null || true # returns immediately if it is not a child of this shell
     while grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null; do sleep 0.05; done
   fi
   rm -f "$RUN/$1.pid"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# image.sh NODE NAME:TAG ROOT ENTRYPOINT...: imports the folder ROOT as an image of NODE, with no registry.
-# image.sh NODE ARCHIVE: the same with an archive, as hack/image.sh writes it, under the name that is in there.
+# image.sh NODE NAME:TAG ROOT ENTRYPOINT...: imports the directory ROOT as an image into NODE, without a registry.
+# image.sh NODE ARCHIVE: imports an archive of hack/image.sh, under the name in the archive.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/nodes.sh"

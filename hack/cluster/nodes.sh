@@ -3,9 +3,9 @@
 #
 # Each node has a mount namespace of its own in which $D/nodes/NAME/kubelet is /var/lib/kubelet, and octavo beside it
 # /var/lib/octavo. So the sockets have their usual paths inside pods, several nodes fit on one machine, and the machine's own
-# folders stay empty. From outside a node's sockets are under $D/nodes/NAME/kubelet.
+# directories stay empty. From outside a node's sockets are under $D/nodes/NAME/kubelet.
 
-# Where kubelet shall put the groups of its pods; it makes none at the top by itself.
+# Parent cgroup for the pods of kubelet, which does not create one at the top level.
 make_cgroups() {
   local node=$1 c controller controllers part
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
@@ -13,7 +13,7 @@ make_cgroups() {
     for part in test-cluster "$node"; do
       read -ra controllers <"$c/cgroup.controllers"
       for controller in "${controllers[@]}"; do
-        echo "+$controller" >"$c/cgroup.subtree_control" || true # some cannot be handed on
+        echo "+$controller" >"$c/cgroup.subtree_control" || true # some cannot be delegated
       done 2>/dev/null
       c=$c/$part
       mkdir -p "$c"
@@ -34,7 +34,7 @@ make_cgroups() {
   done
 }
 
-# image NODE NAME:TAG ROOT ENTRYPOINT...: imports the folder ROOT as an image of NODE, with no registry
+# image NODE NAME:TAG ROOT ENTRYPOINT...: imports the directory ROOT as an image into NODE, without a registry
 image() {
   local node=$1 name=$2 root=$3 work layer status=0
   shift 3
@@ -51,14 +51,14 @@ image() {
   return $status
 }
 
-# image_archive NODE ARCHIVE: gives NODE the image that an archive has, as hack/image.sh writes it, under the name that is in there
+# image_archive NODE ARCHIVE: imports an archive of hack/image.sh into NODE, under the name in the archive
 image_archive() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images import "$2"; }
 
 # image_name NODE IMAGE NAME: gives an image of NODE a second name
 image_name() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images tag --force "$2" "$3"; }
 
 # The runtime that pods ask for by the RuntimeClass nvidia. As NVIDIA's own it gives a container that has NVIDIA_VISIBLE_DEVICES more
-# than its pod says: what jq makes of its description with the program nvidia.jq in the node's folder, if there is one.
+# than its pod specifies: the output of jq for its specification with the program nvidia.jq in the directory of the node, if it exists.
 nvidia_runtime() {
   cat >"$1/nvidia-runtime" <<SH
 #!/bin/sh

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A certificate authority, the certificates of the parts and their kubeconfigs, as far as they are not there.
-# "pki.sh NODE ADDRESS": a node's too. "pki.sh --renew": all anew except the key of service accounts, so tokens stay good.
+# Creates a certificate authority, the certificates of the components and their kubeconfigs, unless they exist.
+# "pki.sh NODE ADDRESS": a node's too. "pki.sh --renew": replaces everything except the key of service accounts, so tokens stay valid.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 if [ "${1:-}" = --renew ]; then
-  # Made beside and moved into place, so that nobody ever reads half a file.
+  # Written to a temporary file and renamed, so that no reader sees a partial file.
   out=$(mktemp -d "$D/pki.XXXXXX")
   cp "$PKI"/service-account.* "$out"
   shift

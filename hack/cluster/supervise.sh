@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# supervise.sh [NODE-INDEX...]: a cluster that lives as long as somebody holds this program's standard input open.
+# supervise.sh [NODE-INDEX...]: runs a cluster until the standard input of this program closes.
 #
-# However a test process ends, SIGKILL included, the kernel closes its end of the pipe; then everything is ended and
-# $CLUSTER_DIR is removed. Says "ready" once the cluster is, and then answers each line "stop", "start" (kube-apiserver alone),
-# "rotate" (a new authority), "kubelet NODE" (it is killed and started again), "image NODE NAME ROOT ENTRYPOINT", "archive NODE FILE" or
+# The kernel closes the pipe when the test process ends for any reason, including SIGKILL; then everything is stopped and
+# $CLUSTER_DIR is removed. Prints "ready" when the cluster is ready, and then answers each line "stop", "start" (kube-apiserver alone),
+# "rotate" (a new certificate authority), "kubelet NODE" (restart), "image NODE NAME ROOT ENTRYPOINT", "archive NODE FILE" or
 # "name NODE IMAGE NAME" with "done" or "failed".
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/control-plane.sh"
 . "$here/nodes.sh"
-trap '' PIPE # nobody listens any more: still to be ended in good order
+trap '' PIPE # without a reader, the cleanup still runs
 trap 'exit 1' INT TERM HUP
-# Should this very process be killed, its programs are too; only folders and pods stay.
+# If this process is killed, its programs are, too; only directories and pods remain.
 WITH=(setpriv --pdeathsig KILL)
 end() {
   set +e
@@ -22,7 +22,7 @@ end() {
 case $ADDR in
   127.*) trap end EXIT ;;
   *)
-    # Until the lock is ours, what there is at this address is somebody else's.
+    # Until this script holds the lock, this address belongs to another cluster.
     trap 'rm -rf "$D"' EXIT
     take_lock attended
     trap end EXIT

@@ -5,7 +5,7 @@ set -euo pipefail
 . "$here/control-plane.sh"
 . "$here/nodes.sh"
 if curl -fsSo /dev/null --max-time 5 --cacert "$PKI/ca.crt" "$SERVER/readyz" 2>/dev/null; then
-  echo "runs already: export KUBECONFIG=$KUBECONFIG"
+  echo "already running: export KUBECONFIG=$KUBECONFIG"
   exit
 fi
 need etcd kube-apiserver kubectl kube-controller-manager kube-scheduler kubelet

@@ -27,7 +27,7 @@ use octavo_agent::{self as agent, Outputs};
 use octavo_engine::store;
 use octavo_files::config_files::LayoutFile;
 use octavo_settings::child::child;
-use octavo_stream::messages::Identity;
+use octavo_stream::protocol::Identity;
 use octavo_toolkit::telemetry::LogLevelHandle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -38,25 +38,19 @@ use tracing::{info, warn};
 struct MetricsSources {
     applies: LayoutMetrics,
     usage: Option<UsageMetrics>,
-    makers: Option<VendorMetrics>,
-    pulse: Liveness,
+    vendors: Option<VendorMetrics>,
+    liveness: Liveness,
 }
 
 fn main() -> ExitCode {
     if let Some(child) = child() {
         return hardware::child(&child);
     }
-    daemon::main(
-        AgentSettings::from_process(),
-        |settings| &settings.log,
-        start,
-    )
+    daemon::main(AgentSettings::from_process(), |settings| &settings.log, start)
 }
 
 fn start(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(run(settings, level));
     // Do not wait for threads that hang in a file of /proc or /sys.
     runtime.shutdown_background();
@@ -66,7 +60,7 @@ fn start(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<dyn 
 async fn run(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<dyn Error>> {
     // Before the first log message: a reader of it may already send a signal.
     let shutdown = shutdown_signal()?;
-    info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
+    info!(version = %env!("CARGO_PKG_VERSION"), "starting octavo-agent");
     let mut tasks = JoinSet::new();
     let toggles = signal(SignalKind::user_defined1())?;
     tasks.spawn(toggle_log_level(level.clone(), toggles));
@@ -91,8 +85,8 @@ async fn operate(
     mut tasks: JoinSet<()>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let catalogue = hardware::catalogue(&settings.hardware)?;
-    let hardware = hardware::open(&settings.hardware, catalogue.as_ref())?;
+    let catalog = hardware::catalog(&settings.hardware)?;
+    let hardware = hardware::open(&settings.hardware, catalog.as_ref())?;
     let partitioning = partitioning(settings)?;
     let once = settings.publishing.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
@@ -102,7 +96,7 @@ async fn operate(
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox: None,
-        cluster: cluster.map(|cluster| cluster.with_catalog(catalogue)),
+        cluster: cluster.map(|cluster| cluster.with_catalog(catalog)),
         sharing: None,
         usage: None,
         offered: None,
@@ -110,7 +104,7 @@ async fn operate(
     };
     let Schedule::Every(interval) = settings.publishing.schedule() else {
         return tokio::select! {
-            () = shutdown => Err("stopped before the hardware had answered".into()),
+            () = shutdown => Err("stopped before the hardware responded".into()),
             done = agent::run_once(&hardware, outputs, partitioning, &labels) => {
                 done?.map_or(Ok(()), |failure| Err(failure.into()))
             }
@@ -118,7 +112,7 @@ async fn operate(
         };
     };
     let (embedded, partitioning) = sharing_backend::start(settings, partitioning, &mut tasks);
-    let giver = embedded.or(hand_off);
+    let backend = embedded.or(hand_off);
     let (outbox, uplink) = settings.uplink.as_ref().map(uplink).unzip();
     // Tasks that end by themselves when the agent does, and are awaited.
     let mut leaving = JoinSet::new();
@@ -126,25 +120,18 @@ async fn operate(
         leaving.spawn(uplink.run());
     }
     let applies = partitioning.as_ref().map(|one| one.metrics().clone());
-    let pulse = Liveness::new(interval);
+    let liveness = Liveness::new(interval);
     let views = node::observe(settings, &hardware, pods, &mut tasks);
     let served = MetricsSources {
         applies: applies.unwrap_or_default(),
         usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
-        makers: Some(VendorMetrics::new(hardware.clone())),
-        pulse: pulse.clone(),
+        vendors: Some(VendorMetrics::new(hardware.clone())),
+        liveness: liveness.clone(),
     };
     let metrics = metrics(settings.metrics, served, &mut leaving).await?;
     let settings = sharing_backend::loop_settings(settings, interval, labels);
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
-    let outputs = Outputs {
-        outbox,
-        sharing: giver,
-        usage,
-        offered,
-        pulse,
-        ..outputs
-    };
+    let outputs = Outputs { outbox, sharing: backend, usage, offered, pulse: liveness, ..outputs };
     let mut failure = None;
     let ends = async {
         failure = tokio::select! {
@@ -173,18 +160,13 @@ fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dy
         }
         return Ok(None);
     };
-    let book = match (&partitioning.layouts, settings.publishing.schedule()) {
+    let layout_file = match (&partitioning.layouts, settings.publishing.schedule()) {
         (None, _) => LayoutFile::default(),
         // With `once`, the agent cannot wait until the file is repaired.
         (Some(file), Schedule::Once) => LayoutFile::open(file)?,
         (Some(file), Schedule::Every(_)) => LayoutFile::open_or_empty(file),
     };
-    Ok(Some(Partitioning::new(
-        partitioning,
-        &settings.engine,
-        book,
-        sys_root,
-    )))
+    Ok(Some(Partitioning::new(partitioning, &settings.engine, layout_file, sys_root)))
 }
 
 /// Stops the metrics server, and waits for all tasks in `leaving`.
@@ -233,15 +215,15 @@ async fn clean_up(
 ) -> Result<(), Box<dyn Error>> {
     let mut shutdown = pin!(shutdown);
     let mut leaving = JoinSet::new();
-    let pulse = Liveness::always_alive();
+    let liveness = Liveness::always_alive();
     let served = match then {
         Cleanup::End => None,
         Cleanup::Stay => {
             let served = MetricsSources {
                 applies: LayoutMetrics::default(),
                 usage: None,
-                makers: None,
-                pulse: pulse.clone(),
+                vendors: None,
+                liveness: liveness.clone(),
             };
             metrics(settings.metrics, served, &mut leaving).await?
         }
@@ -249,10 +231,10 @@ async fn clean_up(
     // A failure here must not prevent the cleanup of the Node.
     let description = sharing_backend::clean_up(settings);
     tokio::select! {
-        () = &mut shutdown => return Err("stopped before all was taken away".into()),
+        () = &mut shutdown => return Err("stopped before the cleanup was complete".into()),
         done = node::clean_up(&settings.publishing, node) => description.map_err(Box::<dyn Error>::from).and(done)?,
     }
-    pulse.mark_ready();
+    liveness.mark_ready();
     if then == Cleanup::Stay {
         shutdown.await;
     }
@@ -261,8 +243,8 @@ async fn clean_up(
 }
 
 /// Toggles the log level between `debug` and the configured one at each SIGUSR1.
-async fn toggle_log_level(level: LogLevelHandle, mut asked: Signal) {
-    while asked.recv().await.is_some() {
+async fn toggle_log_level(level: LogLevelHandle, mut toggles: Signal) {
+    while toggles.recv().await.is_some() {
         level.toggle();
     }
 }
@@ -270,18 +252,13 @@ async fn toggle_log_level(level: LogLevelHandle, mut asked: Signal) {
 /// Starts the metrics server, which stops when the returned sender is dropped.
 async fn metrics(
     address: Option<SocketAddr>,
-    MetricsSources {
-        applies,
-        usage,
-        makers,
-        pulse,
-    }: MetricsSources,
+    MetricsSources { applies, usage, vendors, liveness }: MetricsSources,
     leaving: &mut JoinSet<()>,
 ) -> Result<Option<oneshot::Sender<()>>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let server = MetricsServer::listen(address, applies, usage, makers, pulse).await;
+    let server = MetricsServer::listen(address, applies, usage, vendors, liveness).await;
     let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
     let (stop, stopped) = oneshot::channel();
     leaving.spawn(server.run(stopped));

@@ -12,11 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 fn main() -> ExitCode {
-    daemon::main(
-        AggregatorSettings::from_process(),
-        |settings| &settings.log,
-        start,
-    )
+    daemon::main(AggregatorSettings::from_process(), |settings| &settings.log, start)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -33,13 +29,9 @@ async fn start(
         _ = interrupted.recv() => {}
         name = running.failed() => {
             running.stop();
-            return Err(format!("the thread {name} ended unexpectedly").into());
+            return Err(format!("the thread {name} exited unexpectedly").into());
         }
     }
     info!("stopping");
-    if running.stop() {
-        Ok(())
-    } else {
-        Err("not everything could be ended in time".into())
-    }
+    if running.stop() { Ok(()) } else { Err("not all tasks stopped in time".into()) }
 }

@@ -18,6 +18,6 @@ fn main() -> ExitCode {
 }
 
 fn open(settings: &HardwareSettings) -> io::Result<Handle> {
-    let catalogue = hardware::catalogue(settings)?;
-    hardware::open(settings, catalogue.as_ref())
+    let catalog = hardware::catalog(settings)?;
+    hardware::open(settings, catalog.as_ref())
 }

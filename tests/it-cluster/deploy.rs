@@ -12,14 +12,14 @@ use crate::cluster::Api;
 use crate::manifests::list::{self, List};
 use crate::manifests::{chart, compare, deploy, names};
 
-/// Every folder below `deploy` that can be applied.
-fn kustomizations(folder: &Path, found: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// Every directory below `deploy` that can be applied.
+fn kustomizations(directory: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             kustomizations(&path, found);
         } else if path.ends_with("kustomization.yaml") {
-            let name = folder.strip_prefix(deploy()).unwrap();
+            let name = directory.strip_prefix(deploy()).unwrap();
             found.insert(name.to_str().unwrap().to_owned());
         }
     }
@@ -35,14 +35,8 @@ fn the_manifests_ask_for_what_is_on_the_list_and_nothing_else() {
     let list = List::read();
     let mut found = BTreeSet::new();
     kustomizations(&deploy(), &mut found);
-    assert_eq!(
-        found,
-        names(list::FOLDERS),
-        "each kustomization has its list"
-    );
-    compare(&list, list::FOLDERS, |asked| {
-        api.kubectl(&["kustomize", &path(asked.name)])
-    });
+    assert_eq!(found, names(list::FOLDERS), "each kustomization has its list");
+    compare(&list, list::FOLDERS, |requested| api.kubectl(&["kustomize", &path(requested.name)]));
 }
 
 /// The definitions of others' kinds that the chart can make.
@@ -71,8 +65,8 @@ fn pod(api: &Api, of: &str, namespace: &str) -> Result<(), String> {
         "apiVersion": "v1", "kind": "Pod", "spec": spec,
         "metadata": {"generateName": "octavo-", "namespace": namespace},
     });
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pod.json");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pod.json");
     fs::write(&file, pod.to_string()).unwrap();
     let output = api.try_kubectl(&["create", "-f", file.to_str().unwrap()]);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -96,11 +90,7 @@ fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_rest
             assert!(line.ends_with(" unchanged"), "{tier}: {line}");
         }
         assert_eq!(pod(&api, agent, "octavo-system"), Ok(()), "{tier}");
-        assert_eq!(
-            pod(&api, "deployment/octavo-aggregator", "octavo-system"),
-            Ok(()),
-            "{tier}"
-        );
+        assert_eq!(pod(&api, "deployment/octavo-aggregator", "octavo-system"), Ok(()), "{tier}");
     }
     for option in ["options/drain", "options/nodefeature"] {
         apply(&api, option);
@@ -114,12 +104,7 @@ fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_rest
         "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: strict}}",
     );
     let refused = pod(&api, agent, "strict").unwrap_err();
-    for violation in [
-        "violates PodSecurity \"restricted",
-        "SYS_ADMIN",
-        "hostPath",
-        "runAsUser=0",
-    ] {
+    for violation in ["violates PodSecurity \"restricted", "SYS_ADMIN", "hostPath", "runAsUser=0"] {
         assert!(refused.contains(violation), "{violation}: {refused}");
     }
 }
@@ -128,26 +113,17 @@ fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_rest
 fn whatever_is_chosen_is_taken(api: &Api) {
     let definitions = definitions();
     api.kubectl(&["create", "-f", definitions.to_str().unwrap()]);
-    api.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=120s",
-    ]);
+    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"]);
     // Where NVIDIA's device plugin is, which is there before.
     api.apply("{apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rendered.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rendered.yaml");
     for name in chart::all_values() {
         fs::write(&file, chart::render(&chart::values(&name))).unwrap();
         let file = file.to_str().unwrap();
         let taken = ["apply", "--dry-run=server", "-f", file];
         let output = api.try_kubectl(&taken);
         let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            output.status.success() && errors.is_empty(),
-            "{name}: {errors}"
-        );
+        assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
     }
 }

@@ -16,29 +16,19 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::machine::Machine;
-use crate::patience::watch;
+use crate::time_limits::watch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Each image, and what is in it over its base.
 const IMAGES: [(&str, &[&str]); 2] = [
     (
         "agent",
-        &[
-            "usr/local/bin/octavo",
-            "usr/local/bin/octavo-agent",
-            "usr/share/doc/octavo/LICENSE",
-        ],
+        &["usr/local/bin/octavo", "usr/local/bin/octavo-agent", "usr/share/doc/octavo/LICENSE"],
     ),
-    (
-        "aggregator",
-        &[
-            "usr/local/bin/octavo-aggregator",
-            "usr/share/doc/octavo/LICENSE",
-        ],
-    ),
+    ("aggregator", &["usr/local/bin/octavo-aggregator", "usr/share/doc/octavo/LICENSE"]),
 ];
 
-/// What a base may have: folders whose files nobody executes, and files.
+/// What a base image may contain: directories whose files are never executed, and files.
 const BASE: [&str; 10] = [
     "etc/debian_version",
     "etc/group",
@@ -53,10 +43,10 @@ const BASE: [&str; 10] = [
 ];
 
 impl Machine {
-    /// A machine with its driver installed, as the folder of this name in a folder that others see too.
-    pub(crate) fn at(folder: &Path, name: &str, scenario: &str) -> Self {
+    /// A machine with its driver installed, as the directory of this name in a directory that is shared with others.
+    pub(crate) fn at(directory: &Path, name: &str, scenario: &str) -> Self {
         let mut dir = tempfile::Builder::new();
-        let dir = dir.prefix(name).rand_bytes(0).tempdir_in(folder);
+        let dir = dir.prefix(name).rand_bytes(0).tempdir_in(directory);
         let machine = Self::described(dir.unwrap(), scenario);
         machine.install_driver();
         machine
@@ -65,7 +55,7 @@ impl Machine {
 
 /// Archives of both images, under the names that the manifests have.
 pub(crate) struct Images {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Images {
@@ -81,22 +71,22 @@ impl Images {
     }
 
     fn build() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (output, left) = script(&programs(), folder.path());
-        assert!(output.status.success(), "{}", said(&output));
+        let directory = tempfile::tempdir().unwrap();
+        let (output, left) = script(&programs(), directory.path());
+        assert!(output.status.success(), "{}", reported(&output));
         assert_eq!(left, [""; 0], "left behind");
-        Self { folder }
+        Self { directory }
     }
 
     /// The archive of `agent` or `aggregator`; its image is called `octavo/agent:VERSION`.
     pub(crate) fn archive(&self, image: &str) -> PathBuf {
-        self.folder.path().join(format!("{image}.oci.tar"))
+        self.directory.path().join(format!("{image}.oci.tar"))
     }
 }
 
 /// An archive, unpacked.
 struct Image {
-    folder: TempDir,
+    directory: TempDir,
     digest: String,
     manifest: Value,
     config: Value,
@@ -104,29 +94,24 @@ struct Image {
 
 impl Image {
     fn open(archive: &Path) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut tar = Command::new("tar");
-        run(tar.arg("-xf").arg(archive).arg("-C").arg(folder.path()));
+        run(tar.arg("-xf").arg(archive).arg("-C").arg(directory.path()));
         let read = |path: PathBuf| -> Value {
-            serde_json::from_slice(&fs::read(folder.path().join(path)).unwrap()).unwrap()
+            serde_json::from_slice(&fs::read(directory.path().join(path)).unwrap()).unwrap()
         };
         let index = read("index.json".into());
         let digest = text(&index["manifests"][0]["digest"]);
         let manifest = read(blob(&digest));
         let config = read(blob(&text(&manifest["config"]["digest"])));
-        Self {
-            folder,
-            digest,
-            manifest,
-            config,
-        }
+        Self { directory, digest, manifest, config }
     }
 
     fn layers(&self) -> Vec<PathBuf> {
         let layers = self.manifest["layers"].as_array().unwrap();
         layers
             .iter()
-            .map(|layer| self.folder.path().join(blob(&text(&layer["digest"]))))
+            .map(|layer| self.directory.path().join(blob(&text(&layer["digest"]))))
             .collect()
     }
 
@@ -175,7 +160,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// Runs `hack/image.sh`; gives what it said, and the names of what is left in its folder for drafts.
+/// Runs `hack/image.sh`; returns its output, and the names of what is left in its directory for drafts.
 fn script(binaries: &Path, out: &Path) -> (Output, Vec<String>) {
     watch();
     let drafts = tempfile::tempdir().unwrap();
@@ -203,7 +188,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn said(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
@@ -213,7 +198,7 @@ fn run(command: &mut Command) -> String {
     watch();
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; see `make setup`"));
-    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    assert!(output.status.success(), "{command:?}: {}", reported(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -231,17 +216,11 @@ fn two_builds_at_once_do_not_disturb_each_other_and_make_the_same_images() {
 }
 
 #[test]
-fn an_image_starts_its_program_as_nobody_in_particular_and_says_what_it_is() {
+fn an_image_starts_its_program_as_an_unprivileged_user_and_has_labels() {
     let images = Images::shared();
     for (name, title) in [
-        (
-            "agent",
-            "Partitions, labels and reports the accelerators of its node",
-        ),
-        (
-            "aggregator",
-            "Shows the accelerators of a fleet, as its agents report them",
-        ),
+        ("agent", "Partitions, labels and reports the accelerators of its node"),
+        ("aggregator", "Shows the accelerators of a fleet, as its agents report them"),
     ] {
         let image = Image::open(&images.archive(name));
         assert_eq!(image.config["created"], "1970-01-01T00:00:00Z");
@@ -278,17 +257,8 @@ fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs
             all
         };
         for entry in layers.iter().flat_map(|layer| entries(layer)) {
-            let Entry {
-                mode,
-                owner,
-                day,
-                path,
-            } = entry;
-            assert_eq!(
-                (owner.as_str(), day.as_str()),
-                ("0/0", "1970-01-01"),
-                "{path}"
-            );
+            let Entry { mode, owner, day, path } = entry;
+            assert_eq!((owner.as_str(), day.as_str()), ("0/0", "1970-01-01"), "{path}");
             assert!(!mode.contains(['s', 'S']), "{path} changes who executes it");
         }
         for Entry { mode, path, .. } in files(base) {
@@ -301,11 +271,7 @@ fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs
                 "{mode} {path}"
             );
         }
-        let mut names: Vec<String> = ours
-            .iter()
-            .flat_map(files)
-            .map(|entry| entry.path)
-            .collect();
+        let mut names: Vec<String> = ours.iter().flat_map(files).map(|entry| entry.path).collect();
         names.sort();
         assert_eq!(names, contents);
     }
@@ -315,15 +281,10 @@ fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs
 fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_the_command_line() {
     let images = Images::shared();
     let root = Image::open(&images.archive("agent")).root();
-    let machine = Machine::at(
-        root.path(),
-        "machine",
-        "machine: one\ngpus:\n- {board: A100_80GB}\n",
-    );
+    let machine =
+        Machine::at(root.path(), "machine", "machine: one\ngpus:\n- {board: A100_80GB}\n");
     // The simulator keeps in files what a driver keeps in the kernel.
-    run(Command::new("chmod")
-        .args(["-R", "a+rwX"])
-        .arg(machine.path()));
+    run(Command::new("chmod").args(["-R", "a+rwX"]).arg(machine.path()));
     let inside = |arguments: &[&str]| {
         let mut command = if rustix::process::geteuid().is_root() {
             Command::new("chroot")
@@ -332,18 +293,9 @@ fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_th
             command.args(["-n", "chroot"]);
             command
         };
-        command
-            .arg("--userspec=65532:65532")
-            .arg(root.path())
-            .args(arguments);
-        let driver = [
-            "--nvml-library=/machine/libnvidia-ml.so.1",
-            "--sys-root=/machine/sys",
-        ];
-        run(command
-            .args(driver)
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/bin"))
+        command.arg("--userspec=65532:65532").arg(root.path()).args(arguments);
+        let driver = ["--nvml-library=/machine/libnvidia-ml.so.1", "--sys-root=/machine/sys"];
+        run(command.args(driver).env_clear().env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/bin"))
     };
     let labels = inside(&["octavo-agent", "--oneshot", "--label-sink=stdout"]);
     assert!(labels.contains("nvidia.com/gpu.count=1"), "{labels}");
@@ -356,22 +308,18 @@ fn programs_that_are_not_what_they_should_be_make_no_image_and_are_named() {
     let binaries = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     let (output, _) = script(binaries.path(), out.path());
-    let missing = "error: no program octavo in ";
+    let missing = "error: octavo is missing in ";
     assert!(
-        !output.status.success() && said(&output).contains(missing),
+        !output.status.success() && reported(&output).contains(missing),
         "{}",
-        said(&output)
+        reported(&output)
     );
     for name in ["octavo", "octavo-agent", "octavo-aggregator"] {
         fs::copy("/bin/true", binaries.path().join(name)).unwrap();
     }
     let (output, left) = script(binaries.path(), out.path());
-    let wrong = "error: agent: octavo says it is 'true ";
-    assert!(
-        !output.status.success() && said(&output).contains(wrong),
-        "{}",
-        said(&output)
-    );
+    let wrong = "error: agent: octavo reports version 'true ";
+    assert!(!output.status.success() && reported(&output).contains(wrong), "{}", reported(&output));
     assert_eq!(left, [""; 0], "left behind");
 }
 

@@ -1,4 +1,7 @@
 //! Integration tests that start an API server, nodes or a browser, or build images.
+//!
+//! They start in the order of their names. The tests of [`cluster`] that have the nodes to themselves take longest, one after the
+//! other, so the browser's, which can run beside them, are in a module that comes later.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -7,10 +10,10 @@
     reason = "a test says what went wrong by panicking, and hands its environment to the programs it starts"
 )]
 
-mod browser;
 mod cluster;
 mod deploy;
 mod image;
+mod pages;
 mod pod_resources;
 mod requests;
 #[expect(dead_code, reason = "`it` needs more of it")]
@@ -20,5 +23,5 @@ mod troubleshooting;
 
 use support::{
     agent_stream, cdi_runtime, device_plugin, engine, fleet_api, kubelet, machine, manifests, node,
-    patience, peer, process, record, row, sockets, tree,
+    peer, problem, process, record, sockets, time_limits, tree,
 };

@@ -1,4 +1,4 @@
-//! A kubelet's pod-resources socket that says which pods were given which devices, and says otherwise when it is told to.
+//! A kubelet's pod-resources socket that reports the devices of pods, and changes its answer on request.
 
 use std::sync::{Arc, Mutex};
 use std::{fs, thread};
@@ -16,8 +16,8 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::node::Node;
-use crate::patience::PATIENCE;
 use crate::sockets::listen_as_old;
+use crate::time_limits::TIME_LIMIT;
 
 /// Namespace and name of a pod, and the partition that it was given.
 type Given = (String, String, String);
@@ -47,15 +47,9 @@ impl PodResourcesLister for Lister {
                 devices,
                 dynamic_resources: Vec::new(),
             };
-            PodResources {
-                name,
-                namespace,
-                containers: vec![container],
-            }
+            PodResources { name, namespace, containers: vec![container] }
         });
-        Ok(Response::new(ListPodResourcesResponse {
-            pod_resources: pods.collect(),
-        }))
+        Ok(Response::new(ListPodResourcesResponse { pod_resources: pods.collect() }))
     }
 }
 
@@ -69,10 +63,8 @@ impl Kubelet {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, listening) = std::sync::mpsc::channel();
         thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let socket = listen_as_old(&path);
                 tell.send(()).unwrap();
@@ -81,13 +73,10 @@ impl Kubelet {
                 let ended = async {
                     let _dropped = stopped.await;
                 };
-                server
-                    .serve_with_incoming_shutdown(incoming, ended)
-                    .await
-                    .unwrap();
+                server.serve_with_incoming_shutdown(incoming, ended).await.unwrap();
             });
         });
-        listening.recv_timeout(PATIENCE).unwrap();
+        listening.recv_timeout(TIME_LIMIT).unwrap();
         Self { given, _stop: stop }
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
 use crate::fleet_api::{Answer, Api};
-use crate::patience::within;
+use crate::time_limits::within;
 
 impl Api {
     /// The same API, with this header in every request.

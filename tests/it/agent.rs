@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use nvml_sim::model::Slot;
 
 use crate::machine::Machine;
-use crate::patience::{Lines, exit_status};
+use crate::time_limits::{Lines, exit_status};
 
 const FOUR_H100: &str = "
 machine: four
@@ -41,10 +41,7 @@ fn start(machine: &Machine) -> crate::process::Program {
 
 fn labels(machine: &Machine) -> Vec<String> {
     let text = fs::read_to_string(machine.path().join("features.d/octavo")).unwrap();
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }
 
 fn has(labels: &[String], label: &str) -> bool {
@@ -65,8 +62,8 @@ fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
     assert!(line.contains("nvmlDeviceGetMigMode"), "{line}");
     assert!(line.ends_with(" reason=nvml-stalled"), "{line}");
     // A heartbeat of the file: its expiry goes on moving while NVML hangs.
-    agent.says("time of expiry moved");
-    agent.says("time of expiry moved");
+    agent.says("expiry time of the labels extended");
+    agent.says("expiry time of the labels extended");
     assert_eq!(labels(&machine), before);
 
     machine.faults("[]");
@@ -99,7 +96,7 @@ fn i8_an_agent_that_starts_while_nvml_hangs_keeps_the_labels_of_the_one_before()
     let mut agent = start(&machine);
     let line = agent.says("nvml: stalled");
     assert!(line.contains("nvmlInit_v2"), "{line}");
-    agent.says("time of expiry moved");
+    agent.says("expiry time of the labels extended");
     assert_eq!(labels(&machine), before);
     machine.faults("[]");
     agent.says("nvml: ready");
@@ -115,19 +112,11 @@ fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restar
     assert!(line.contains("libnvidia-ml.so.1"), "{line}");
     agent.says("labels published");
     let bus_only = labels(&machine);
-    assert!(
-        has(&bus_only, "type.octavo.dev/nvidia-h100-80gb=4"),
-        "{bus_only:#?}"
-    );
-    assert!(
-        !bus_only
-            .iter()
-            .any(|label| label.starts_with("octavo.dev/driver=")),
-        "{bus_only:#?}"
-    );
+    assert!(has(&bus_only, "type.octavo.dev/nvidia-h100-80gb=4"), "{bus_only:#?}");
+    assert!(!bus_only.iter().any(|label| label.starts_with("octavo.dev/driver=")), "{bus_only:#?}");
 
     machine.install_driver();
-    let line = agent.says("nvml: ready, driver 570.133.20");
+    let line = agent.says("nvml: ready driver=570.133.20");
     assert!(!line.contains("reason="), "it was never away: {line}");
     agent.says("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=570.133.20"));
@@ -135,7 +124,7 @@ fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restar
     machine.change(|world| world.reload_driver(Some("580.95.05")));
     let line = agent.says("nvml: lost");
     assert!(line.ends_with(" reason=nvml-lost"), "{line}");
-    let line = agent.says("nvml: ready, driver 580.95.05");
+    let line = agent.says("nvml: ready driver=580.95.05");
     assert!(line.ends_with(" reason=driver-back"), "{line}");
     agent.says("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=580.95.05"));
@@ -169,10 +158,10 @@ fn one_lost_gpu_is_one_failing_device() {
     let machine = Machine::new(FOUR_H100);
     machine.change(|world| world.lose_gpu(Slot(1)));
     let output = machine.agent_once(&["--log-level=info"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches(", failing: ").count(), 1, "{said}");
-    assert_eq!(said.matches("device: ").count(), 4, "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{reported}");
+    assert_eq!(reported.matches(", failing: ").count(), 1, "{reported}");
+    assert_eq!(reported.matches("device found").count(), 4, "{reported}");
 }
 
 #[test]
@@ -180,11 +169,11 @@ fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
     let machine = Machine::without_driver(FOUR_H100);
     fs::write(machine.library(), "not a library").unwrap();
     let output = machine.agent_once(&[]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{reported}");
     assert!(
-        said.contains("nvml: absent") && said.contains("libnvidia-ml.so.1"),
-        "{said}"
+        reported.contains("nvml: absent") && reported.contains("libnvidia-ml.so.1"),
+        "{reported}"
     );
 }
 
@@ -195,32 +184,28 @@ fn i12_a_library_that_is_still_being_copied_is_waited_for() {
     for length in [3000, 200_000, whole.len() - 1] {
         fs::write(machine.library(), &whole[..length]).unwrap();
         let output = machine.agent_once(&[]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            output.status.success(),
-            "{length}: {:?} {said}",
-            output.status
-        );
-        assert!(said.contains("still being copied"), "{length}: {said}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{length}: {:?} {reported}", output.status);
+        assert!(reported.contains("still be being copied"), "{length}: {reported}");
     }
     let mut agent = start(&machine);
-    agent.says("still being copied");
+    agent.says("still be being copied");
     fs::remove_file(machine.library()).unwrap();
     machine.install_driver();
     agent.says("nvml: ready");
 }
 
 #[test]
-fn i12_a_pipe_in_the_place_of_the_library_is_named_and_holds_nobody_up() {
+fn i12_a_pipe_in_the_place_of_the_library_is_reported_and_does_not_block() {
     let machine = Machine::without_driver(FOUR_H100);
     nix::unistd::mkfifo(&machine.library(), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let output = machine.agent_once(&[]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("it is no regular file"), "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{reported}");
+    assert!(reported.contains("it is not a regular file"), "{reported}");
 }
 
-/// A file that whoever opens it waits for, by the kernel's word, until this ends.
+/// A file lease: opening the file waits, by the kernel's rule, until the lease ends.
 struct Leased(Child);
 
 impl Leased {

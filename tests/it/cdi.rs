@@ -13,7 +13,7 @@ use octavo_node::sharing::{Partition, Unit};
 use serde_json::{Value, json};
 
 use crate::cdi_runtime::RUNTIME;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 /// As `nvidia-ctk cdi generate` writes it, in small.
 const NVIDIA: &str = "---
@@ -40,29 +40,16 @@ fn pci(bus: u8) -> PciAddress {
 }
 
 fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
-    DeviceFile {
-        path: path.to_owned(),
-        number: DeviceNumber { major, minor },
-    }
+    DeviceFile { path: path.to_owned(), number: DeviceNumber { major, minor } }
 }
 
 fn files() -> DeviceFiles {
     let cap = |minor: u32| file(&format!("/dev/nvidia-caps/nvidia-cap{minor}"), 235, minor);
     DeviceFiles {
-        common: vec![
-            file("/dev/nvidiactl", 195, 255),
-            file("/dev/nvidia-uvm", 510, 0),
-        ],
-        devices: [
-            (pci(7), file("/dev/nvidia0", 195, 0)),
-            (pci(8), file("/dev/nvidia1", 195, 1)),
-        ]
-        .into(),
-        instances: [
-            ((pci(8), 3, None), cap(30)),
-            ((pci(8), 3, Some(0)), cap(31)),
-        ]
-        .into(),
+        common: vec![file("/dev/nvidiactl", 195, 255), file("/dev/nvidia-uvm", 510, 0)],
+        devices: [(pci(7), file("/dev/nvidia0", 195, 0)), (pci(8), file("/dev/nvidia1", 195, 1))]
+            .into(),
+        instances: [((pci(8), 3, None), cap(30)), ((pci(8), 3, Some(0)), cap(31))].into(),
     }
 }
 
@@ -76,24 +63,21 @@ fn units() -> Vec<Unit> {
         memory_per_replica: None,
         numa_node: None,
     };
-    let partition = Partition {
-        gpu_instance: 3,
-        compute_instance: 0,
-        profile: "1g.10gb".parse().unwrap(),
-    };
+    let partition =
+        Partition { gpu_instance: 3, compute_instance: 0, profile: "1g.10gb".parse().unwrap() };
     vec![unit(GPU, 7, None), unit(MIG, 8, Some(partition))]
 }
 
 /// What a runtime makes of a container that is given these units.
-fn runtime(folder: &Path, units: &[Unit]) -> Output {
+fn runtime(directory: &Path, units: &[Unit]) -> Output {
     let given = inject(units, &BTreeSet::from([InjectionMethod::Cdi]), &files()).unwrap();
     let mut runtime = Command::new(RUNTIME.build());
-    runtime.arg(folder).args(given.cdi).finish()
+    runtime.arg(directory).args(given.cdi).finish()
 }
 
 #[track_caller]
-fn container(folder: &Path, units: &[Unit]) -> Value {
-    let output = runtime(folder, units);
+fn container(directory: &Path, units: &[Unit]) -> Value {
+    let output = runtime(directory, units);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -101,41 +85,28 @@ fn container(folder: &Path, units: &[Unit]) -> Value {
 
 fn nodes(container: &Value) -> Vec<String> {
     let devices = container["linux"]["devices"].as_array().unwrap();
-    let told = devices.iter().map(|device| {
+    let shown = devices.iter().map(|device| {
         let text = |key: &str| device[key].as_str().unwrap().to_owned();
-        format!(
-            "{} {} {}:{}",
-            text("path"),
-            text("type"),
-            device["major"],
-            device["minor"]
-        )
+        format!("{} {} {}:{}", text("path"), text("type"), device["major"], device["minor"])
     });
-    told.collect()
+    shown.collect()
 }
 
 #[test]
 fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_them() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = write_spec(&units(), &files(), None).unwrap();
-    fs::write(folder.path().join("octavo.dev-gpu.json"), text).unwrap();
-    let whole = container(folder.path(), &units()[..1]);
+    fs::write(directory.path().join("octavo.dev-gpu.json"), text).unwrap();
+    let whole = container(directory.path(), &units()[..1]);
     assert_eq!(
         nodes(&whole),
-        [
-            "/dev/nvidiactl c 195:255",
-            "/dev/nvidia-uvm c 510:0",
-            "/dev/nvidia0 c 195:0"
-        ]
+        ["/dev/nvidiactl c 195:255", "/dev/nvidia-uvm c 510:0", "/dev/nvidia0 c 195:0"]
     );
-    assert_eq!(
-        whole["process"]["env"],
-        json!(["NVIDIA_VISIBLE_DEVICES=void"])
-    );
+    assert_eq!(whole["process"]["env"], json!(["NVIDIA_VISIBLE_DEVICES=void"]));
     let allowed = whole["linux"]["resources"]["devices"].as_array().unwrap();
     let gpu = json!({"allow": true, "type": "c", "major": 195, "minor": 0, "access": "rw"});
     assert!(allowed.contains(&gpu), "{allowed:?}");
-    let partition = container(folder.path(), &units()[1..]);
+    let partition = container(directory.path(), &units()[1..]);
     assert_eq!(
         nodes(&partition)[2..],
         [
@@ -148,12 +119,12 @@ fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_
 
 #[test]
 fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("nvidia.yaml"), NVIDIA).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("nvidia.yaml"), NVIDIA).unwrap();
     let driver = DriverEdits::parse(NVIDIA).unwrap();
     let text = write_spec(&units(), &files(), Some(&driver)).unwrap();
-    fs::write(folder.path().join("octavo.dev-gpu.json"), text).unwrap();
-    let container = container(folder.path(), &units());
+    fs::write(directory.path().join("octavo.dev-gpu.json"), text).unwrap();
+    let container = container(directory.path(), &units());
     let mounts = container["mounts"].as_array().unwrap();
     assert_eq!(mounts[0]["destination"], "/usr/lib64/libcuda.so.570.133.20");
     let hooks = container["hooks"]["createContainer"].as_array().unwrap();
@@ -161,23 +132,20 @@ fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
     // Ours of two devices, and none of NVIDIA's beside.
     assert_eq!(nodes(&container).len(), 6, "{container:#}");
     let variables = container["process"]["env"].as_array().unwrap();
-    assert!(
-        variables.contains(&json!("NVIDIA_VISIBLE_DEVICES=void")),
-        "{variables:?}"
-    );
+    assert!(variables.contains(&json!("NVIDIA_VISIBLE_DEVICES=void")), "{variables:?}");
 }
 
 #[test]
 fn a_runtime_that_finds_no_such_device_makes_no_container() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = write_spec(&units()[..1], &files(), None).unwrap();
-    fs::write(folder.path().join("octavo.dev-gpu.json"), &text).unwrap();
-    let output = runtime(folder.path(), &units());
+    fs::write(directory.path().join("octavo.dev-gpu.json"), &text).unwrap();
+    let output = runtime(directory.path(), &units());
     assert!(!output.status.success());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains(MIG), "{errors}");
     // And it looks closely: it would see a field that CDI does not have, and a version that is too low for what is used.
     let wrong = text.replace("\"permissions\"", "\"permission\"");
-    fs::write(folder.path().join("octavo.dev-gpu.json"), wrong).unwrap();
-    assert!(!runtime(folder.path(), &units()[..1]).status.success());
+    fs::write(directory.path().join("octavo.dev-gpu.json"), wrong).unwrap();
+    assert!(!runtime(directory.path(), &units()[..1]).status.success());
 }

@@ -4,9 +4,9 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use octavo_documents::inventory::{Document, parse};
+use octavo_files::inventory::parse;
 
-use crate::patience::{Finish, output};
+use crate::time_limits::{Finish, output};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/cli/machines");
 
@@ -32,12 +32,7 @@ fn piped(arguments: &[&str], text: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     output(child, "octavo")
 }
 
@@ -52,9 +47,7 @@ fn stderr(output: &Output) -> &str {
 #[test]
 fn what_people_see_is_what_was_reviewed() {
     // Help is folded to the terminal, so the terminal is said.
-    trycmd::TestCases::new()
-        .env("COLUMNS", "80")
-        .case("tests/golden/cli/*.trycmd");
+    trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/cli/*.trycmd");
 }
 
 #[test]
@@ -70,8 +63,7 @@ fn a_recording_is_printed_as_it_was_read_in_both_forms() {
             assert_eq!(stdout(&again), stdout(&output), "{path} {format}");
         }
         let json = run(&["inspect", "--from", path, "-o", "json"]);
-        let document = Document::from(&recorded);
-        let expected = serde_json::to_string_pretty(&document).unwrap();
+        let expected = serde_json::to_string_pretty(&recorded).unwrap();
         assert_eq!(stdout(&json), format!("{expected}\n"));
     }
 }
@@ -157,18 +149,11 @@ fn labels_equal_their_own_output_in_every_form_and_differ_from_nothing() {
     for format in ["table", "json", "yaml"] {
         let labels = run(&["labels", "--from", &path, "-o", format]);
         let same = piped(&diff, stdout(&labels));
-        assert_eq!(
-            (same.status.code(), stdout(&same)),
-            (Some(0), ""),
-            "{format}"
-        );
+        assert_eq!((same.status.code(), stdout(&same)), (Some(0), ""), "{format}");
     }
     let labels = run(&["labels", "--from", &path]);
     let all_new = piped(&diff, "");
-    let added: Vec<String> = stdout(&labels)
-        .lines()
-        .map(|line| format!("+{line}"))
-        .collect();
+    let added: Vec<String> = stdout(&labels).lines().map(|line| format!("+{line}")).collect();
     assert!(!added.is_empty());
     let lines: Vec<&str> = stdout(&all_new).lines().collect();
     assert_eq!(
@@ -192,10 +177,7 @@ fn a_node_is_compared_in_our_labels_only() {
 #[test]
 fn errors_go_to_standard_error_with_their_causes_and_what_to_do() {
     let check = |output: &Output, expected: &str| {
-        assert_eq!(
-            (output.status.code(), stdout(output), stderr(output)),
-            (Some(1), "", expected)
-        );
+        assert_eq!((output.status.code(), stdout(output), stderr(output)), (Some(1), "", expected));
     };
     check(
         &run(&["inspect", "--from", "/nowhere/x.json"]),
@@ -205,55 +187,43 @@ fn errors_go_to_standard_error_with_their_causes_and_what_to_do() {
     );
     check(
         &run(&["inspect", "--nvml-library", "/nowhere/libnvidia-ml.so.1"]),
-        "error: there is no NVML library at /nowhere/libnvidia-ml.so.1\n  \
-         try: give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it\n",
+        "error: no NVML library at /nowhere/libnvidia-ml.so.1\n  \
+         try: specify the path of libnvidia-ml.so.1, or omit --nvml-library to search for it\n",
     );
     let text = std::fs::read_to_string(machine("t4")).unwrap();
     check(
-        &piped(
-            &["inspect", "--from", "-"],
-            &text.replace("0000:3b:00.0", "3b:00.0"),
-        ),
+        &piped(&["inspect", "--from", "-"], &text.replace("0000:3b:00.0", "3b:00.0")),
         "error: cannot use the inventory in standard input\n  \
-         because: the inventory holds a value that cannot be\n  \
-         because: at devices[0].pci\n  \
-         because: \"3b:00.0\" is not a PCI address like 0000:07:00.0\n  \
+         because: not an inventory in JSON, at devices[0].pci\n  \
+         because: \"3b:00.0\" is not a PCI address like 0000:07:00.0 at line 16 column 19\n  \
          try: record one with `octavo inspect -o json`, or correct the value named above\n",
     );
 }
 
 #[test]
 fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
-    let said = |flags: &[&str]| {
+    let reported = |flags: &[&str]| {
         let mut command = octavo(&["inspect"]);
         command.args(flags).env("OCTAVO_NVML_LIBRARY", "/variable");
         stderr(&command.finish()).lines().next().map(str::to_owned)
     };
-    let missing = |path| Some(format!("error: there is no NVML library at {path}"));
-    assert_eq!(said(&[]), missing("/variable"));
-    assert_eq!(said(&["--nvml-library", "/flag"]), missing("/flag"));
-    assert_eq!(said(&["--from", &machine("t4")]), None);
+    let missing = |path| Some(format!("error: no NVML library at {path}"));
+    assert_eq!(reported(&[]), missing("/variable"));
+    assert_eq!(reported(&["--nvml-library", "/flag"]), missing("/flag"));
+    assert_eq!(reported(&["--from", &machine("t4")]), None);
 }
 
 #[test]
 fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
-        .args([
-            "--oneshot",
-            "--sys-root",
-            "/nowhere",
-            "--driver-root",
-            "/nowhere",
-        ])
+        .args(["--oneshot", "--sys-root", "/nowhere", "--driver-root", "/nowhere"])
         .env("OCTAVO_NVML_LIBRARY", "")
         .env("OCTAVO_INTERVAL", "")
         .env("OCTAVO_LABEL_SINK", "")
         .finish();
     assert!(output.status.success(), "{}", stderr(&output));
     let machine = machine("t4");
-    let output = octavo(&["labels", "--from", &machine])
-        .env("OCTAVO_MIG_STRATEGY", "")
-        .finish();
+    let output = octavo(&["labels", "--from", &machine]).env("OCTAVO_MIG_STRATEGY", "").finish();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
@@ -261,9 +231,5 @@ fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
 fn an_endless_recording_is_refused_and_does_not_fill_the_memory() {
     let output = run(&["inspect", "--from", "/dev/zero"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("it is longer than 16 MiB"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("it is longer than 16 MiB"), "{}", stderr(&output));
 }

@@ -26,17 +26,11 @@ const CREATE: &str = "nvmlDeviceCreateGpuInstanceWithPlacement";
 type Outcome = Result<CallResult, CallFailure>;
 
 fn gpu_instance(profile_id: u32, start: u32, size: u32) -> DriverCall {
-    DriverCall::CreateGpuInstance {
-        profile_id,
-        placement: Placement { start, size },
-    }
+    DriverCall::CreateGpuInstance { profile_id, placement: Placement { start, size } }
 }
 
 fn compute(gpu_instance: u32, slices: u32) -> DriverCall {
-    DriverCall::CreateComputeInstance {
-        gpu_instance,
-        slices,
-    }
+    DriverCall::CreateComputeInstance { gpu_instance, slices }
 }
 
 fn mode(to: MigMode) -> DriverCall {
@@ -101,7 +95,7 @@ fn failure(outcome: Outcome) -> (FailureKind, String) {
 }
 
 #[tokio::test]
-async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
+async fn instances_are_created_at_the_requested_placement_and_destroyed() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let made = with(&handle, 0, |control, calls| {
@@ -118,8 +112,8 @@ async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
         let full = call(compute(id, 1));
         assert_eq!(failure(full).0, FailureKind::InsufficientResources);
         let device = control.read(calls).unwrap();
-        let told = device.mig.state().unwrap().gpu_instances.len();
-        assert_eq!(told, 2);
+        let shown = device.mig.state().unwrap().gpu_instances.len();
+        assert_eq!(shown, 2);
         (id, other)
     })
     .await;
@@ -130,15 +124,10 @@ async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
     assert_eq!(state.gpu_instances.len(), 2);
     assert_eq!(latest.devices[0].problems, []);
 
-    let in_use = DriverCall::DestroyGpuInstance {
-        gpu_instance: made.0,
-    };
+    let in_use = DriverCall::DestroyGpuInstance { gpu_instance: made.0 };
     assert_eq!(
         failure(make_one(&handle, in_use).await),
-        (
-            FailureKind::InUse,
-            "nvmlGpuInstanceDestroy: in use (19)".to_owned()
-        )
+        (FailureKind::InUse, "nvmlGpuInstanceDestroy: in use (19)".to_owned())
     );
     let destroy = |compute_instance| DriverCall::DestroyComputeInstance {
         gpu_instance: made.0,
@@ -147,36 +136,21 @@ async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
     let outcomes = make(&handle, 0, vec![destroy(0), destroy(1), in_use, in_use]).await;
     assert_eq!(
         outcomes[..3],
-        [
-            Ok(CallResult::Completed),
-            Ok(CallResult::Completed),
-            Ok(CallResult::Completed)
-        ]
+        [Ok(CallResult::Completed), Ok(CallResult::Completed), Ok(CallResult::Completed)]
     );
     let again = failure(outcomes[3].clone());
     assert_eq!(
         again,
-        (
-            FailureKind::NotFound,
-            "nvmlDeviceGetGpuInstanceById: not found (6)".to_owned()
-        )
+        (FailureKind::NotFound, "nvmlDeviceGetGpuInstanceById: not found (6)".to_owned())
     );
     assert_eq!(real(&machine), [(TWO, 2, vec![2])]);
 }
 
 #[tokio::test]
 async fn gpus_are_changed_at_the_same_time() {
-    let machine = Machine::new(&format!(
-        "{A100S}latency: {{create_gpu_instance_us: 20000}}\n"
-    ));
+    let machine = Machine::new(&format!("{A100S}latency: {{create_gpu_instance_us: 20000}}\n"));
     let handle = machine.spawn();
-    let pcis: Vec<_> = handle
-        .observe()
-        .await
-        .devices
-        .iter()
-        .map(|d| d.pci)
-        .collect();
+    let pcis: Vec<_> = handle.observe().await.devices.iter().map(|d| d.pci).collect();
     let go_on = machine.path().join("go-on");
     // The first GPU goes on only when the second is done.
     machine.faults(&format!(
@@ -225,29 +199,21 @@ async fn a_refused_call_says_what_it_calls_for() {
         ),
         ("TIMEOUT", FailureKind::Temporary, "timeout (10)"),
         ("NO_PERMISSION", FailureKind::Rejected, "no permission (4)"),
-        (
-            "INVALID_ARGUMENT",
-            FailureKind::Rejected,
-            "invalid argument (2)",
-        ),
+        ("INVALID_ARGUMENT", FailureKind::Rejected, "invalid argument (2)"),
         ("GPU_IS_LOST", FailureKind::DeviceLost, "GPU is lost (15)"),
-        (
-            "UNINITIALIZED",
-            FailureKind::DriverLost,
-            "uninitialized (1)",
-        ),
+        ("UNINITIALIZED", FailureKind::DriverLost, "uninitialized (1)"),
     ];
     for (code, kind, words) in cases {
         machine.faults(&format!("- {{call: {CREATE}, return: {code}}}"));
-        let told = failure(make_one(&handle, gpu_instance(ONE, 0, 1)).await);
-        assert_eq!(told, (kind, format!("{CREATE}: {words}")));
+        let shown = failure(make_one(&handle, gpu_instance(ONE, 0, 1)).await);
+        assert_eq!(shown, (kind, format!("{CREATE}: {words}")));
     }
     machine.faults("[]");
     assert_eq!(real(&machine), []);
 }
 
 #[tokio::test]
-async fn where_the_driver_put_an_instance_is_told() {
+async fn placement_chosen_by_the_driver_is_reported() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     machine.faults(&format!("- {{call: {CREATE}, wrong_placement: true}}"));
@@ -261,14 +227,14 @@ async fn where_the_driver_put_an_instance_is_told() {
 }
 
 #[tokio::test]
-async fn an_instance_is_never_made_at_a_place_that_nobody_chose() {
+async fn an_instance_is_never_created_at_an_unplanned_placement() {
     let machine = Machine::new(A100S).without(&[CREATE]);
     let handle = machine.spawn();
-    let told = failure(make_one(&handle, gpu_instance(THREE, 0, 4)).await);
+    let shown = failure(make_one(&handle, gpu_instance(THREE, 0, 4)).await);
     let words = format!(
-        "cannot say where a GPU instance shall lie: {CREATE}: not in this driver's library"
+        "cannot create a GPU instance at a given placement: {CREATE}: not in this driver's library"
     );
-    assert_eq!(told, (FailureKind::Rejected, words));
+    assert_eq!(shown, (FailureKind::Rejected, words));
     assert_eq!(real(&machine), []);
 }
 
@@ -291,7 +257,7 @@ async fn a_split_that_the_driver_does_not_offer_is_refused() {
 }
 
 #[tokio::test]
-async fn an_instance_that_somebody_destroyed_meanwhile_is_gone() {
+async fn an_instance_destroyed_meanwhile_is_gone() {
     let machine = Arc::new(Machine::new(A100S));
     let handle = machine.spawn();
     let pci = handle.observe().await.devices[0].pci;
@@ -304,26 +270,18 @@ async fn an_instance_that_somebody_destroyed_meanwhile_is_gone() {
     });
     assert_eq!(
         failure(outcome.await.unwrap()),
-        (
-            FailureKind::NotFound,
-            "nvmlDeviceGetGpuInstanceById: not found (6)".to_owned()
-        )
+        (FailureKind::NotFound, "nvmlDeviceGetGpuInstanceById: not found (6)".to_owned())
     );
 }
 
 #[tokio::test]
-async fn a_mode_that_is_taken_in_and_not_in_force_is_pending_with_the_reason() {
+async fn an_accepted_mode_that_is_not_current_is_pending_with_the_reason() {
     let machine = Machine::new("machine: mode\ngpus: [{board: A100_80GB}]\n");
     let handle = machine.spawn();
     let enable = mode(MigMode::Enabled);
     let current = || machine.world().gpus[0].mig.as_ref().unwrap().current;
-    for (status, words) in [
-        ("IN_USE", "in use (19)"),
-        ("RESET_REQUIRED", "reset required (16)"),
-    ] {
-        machine.faults(&format!(
-            "- {{call: nvmlDeviceSetMigMode, activation: {status}}}"
-        ));
+    for (status, words) in [("IN_USE", "in use (19)"), ("RESET_REQUIRED", "reset required (16)")] {
+        machine.faults(&format!("- {{call: nvmlDeviceSetMigMode, activation: {status}}}"));
         let done = make_one(&handle, enable).await;
         assert_eq!(done, Ok(CallResult::Pending(words.to_owned())));
         assert!(!current());
@@ -343,10 +301,7 @@ async fn a_mode_that_is_taken_in_and_not_in_force_is_pending_with_the_reason() {
         let id = created(&three, 0, 4);
         [enabled, control.call(compute(id, 3), calls)]
     });
-    assert_eq!(
-        outcomes.await,
-        [Ok(CallResult::Completed), Ok(CallResult::Completed)]
-    );
+    assert_eq!(outcomes.await, [Ok(CallResult::Completed), Ok(CallResult::Completed)]);
     assert_eq!(real(&machine), [(THREE, 0, vec![3])]);
     let disable = make_one(&handle, mode(MigMode::Disabled)).await;
     assert_eq!(disable, Ok(CallResult::Pending("in use (19)".to_owned())));

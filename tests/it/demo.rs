@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::golden::golden;
 use crate::machine::{Machine, built_library, simulator};
-use crate::patience::{Finish, Lines, exit_status, until};
+use crate::time_limits::{Finish, Lines, exit_status, until};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
 
@@ -29,8 +29,8 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
             "--feature-file",
             file.to_str().unwrap(),
         ]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {said}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {reported}");
         let labels = fs::read_to_string(&file).unwrap();
         golden(&format!("../../demo/expected/{name}.labels"), &labels);
         seen += 1;
@@ -42,11 +42,11 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
 fn the_demo_sees_its_fleet_and_leaves_nothing() {
     let place = Place::new();
     let output = place.demo(&["--seconds=5"]).finish();
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let reported = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{reported}");
     assert!(
-        said.contains("all 15 machines were seen, and 85 devices of 13 types"),
-        "{said}"
+        reported.contains("all 15 machines were discovered, and 85 devices of 13 types"),
+        "{reported}"
     );
     place.is_left_clean();
 }
@@ -58,7 +58,7 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
     let try_this = demo.says(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
-    // The agent has looked before its node is told of, or does so soon: each thing that happens is a reason to ask again.
+    // The agent has read its hardware before its node is reported, or does so soon: each event is a reason to check again.
     let top = || {
         demo.says("Z");
         let top = Command::new(env!("CARGO_BIN_EXE_octavo"))
@@ -66,9 +66,7 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
             .finish();
         text(&top)
     };
-    let rows = until("a share that is exceeded", top, |rows| {
-        rows.contains("180% of 5120Mi, over")
-    });
+    let rows = until("a share that is exceeded", top, |rows| rows.contains("180% of 5120Mi, over"));
     assert!(rows.contains("research/notebook-7"), "{rows}");
     assert!(rows.contains("serving/triton-0"), "{rows}");
     kill(demo.pid(), Signal::SIGINT).unwrap();
@@ -79,7 +77,7 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
 #[test]
 fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
     let place = Place::new();
-    let machines = place.folder.path().join("machines");
+    let machines = place.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
     fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
     let mut demo = place.start(&["--seconds=120", "--machines", machines.to_str().unwrap()]);
@@ -121,21 +119,13 @@ fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
 /// Three time slices, of which pods hold two.
 fn is_counted(figures: &str) -> bool {
     let words: Vec<&str> = figures.split_whitespace().collect();
-    words.starts_with(&[
-        "nvidia-t4-16gb",
-        "nvidia.com/gpu",
-        "turn",
-        "1",
-        "2",
-        "0",
-        "3",
-    ])
+    words.starts_with(&["nvidia-t4-16gb", "nvidia.com/gpu", "time-slice", "1", "2", "0", "3"])
 }
 
 #[test]
 fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_are() {
     let place = Place::new();
-    let machines = place.folder.path().join("machines");
+    let machines = place.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
     let file = "mi300x.yaml";
     fs::copy(format!("{MACHINES}/{file}"), machines.join(file)).unwrap();
@@ -146,12 +136,12 @@ fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_
     // Whenever something happens, what happened before has been looked at.
     let mut unseen = vec!["CPX/NPS4, 8 x 49148Mi", "SPX/NPS1"];
     let node = || {
-        demo.says("somebody ");
+        demo.says("all devices are ");
         let node = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["node", "mi300x", "--server", server])
             .finish();
-        let said = text(&node);
-        let all = |mode: &str| said.matches(mode).count() == 8;
+        let reported = text(&node);
+        let all = |mode: &str| reported.matches(mode).count() == 8;
         unseen.retain(|mode| !all(mode));
         unseen.clone()
     };
@@ -167,11 +157,8 @@ fn an_interrupted_demo_ends_well_and_leaves_nothing() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut demo = place.start(&[]);
         // The first line comes while things are being started, the other once all runs.
-        let until = if signal == Signal::SIGTERM {
-            "starting the agent of h200"
-        } else {
-            "what happens now"
-        };
+        let until =
+            if signal == Signal::SIGTERM { "starting the agent of h200" } else { "events follow" };
         demo.says(until);
         kill(demo.pid(), signal).unwrap();
         assert_eq!(exit_status(&mut demo.child).code(), Some(0));
@@ -182,22 +169,16 @@ fn an_interrupted_demo_ends_well_and_leaves_nothing() {
 #[test]
 fn a_fleet_that_is_not_as_it_should_be_is_named_and_fails() {
     let place = Place::new();
-    let machines = place.folder.path().join("machines");
+    let machines = place.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
     fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
-    fs::write(
-        machines.join("t4.labels"),
-        "type.octavo.dev/nvidia-t4-16gb=2\n",
-    )
-    .unwrap();
-    let output = place
-        .demo(&["--seconds=2", "--machines", machines.to_str().unwrap()])
-        .finish();
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    fs::write(machines.join("t4.labels"), "type.octavo.dev/nvidia-t4-16gb=2\n").unwrap();
+    let output = place.demo(&["--seconds=2", "--machines", machines.to_str().unwrap()]).finish();
+    let reported = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
-        said.contains("1 of type nvidia-t4-16gb were counted, there are 2"),
-        "{said}"
+        reported.contains("1 devices of type nvidia-t4-16gb were counted instead of 2"),
+        "{reported}"
     );
     place.is_left_clean();
 }
@@ -211,11 +192,11 @@ fn an_agent_that_dies_is_reported_with_the_end_of_its_log() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&agent, mode).unwrap();
     let output = place.demo(&["--seconds=5"]).finish();
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let reported = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
-        said.contains("ended early (exit status: 7)") && said.contains("no luck today"),
-        "{said}"
+        reported.contains("exited early (exit status: 7)") && reported.contains("no luck today"),
+        "{reported}"
     );
     place.is_left_clean();
 }
@@ -228,18 +209,18 @@ fn a_program_that_is_missing_is_named_with_how_to_get_it() {
         .arg(empty.path())
         .finish();
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output).replace(empty.path().to_str().unwrap(), "FOLDER");
+    let reported = text(&output).replace(empty.path().to_str().unwrap(), "FOLDER");
     assert!(
-        said.starts_with(
-            "error: the demo failed\n  because: there is no octavo-agent in FOLDER\n  try: run `make demo` in a checkout"
+        reported.starts_with(
+            "error: the demo failed\n  because: no octavo-agent in FOLDER\n  try: run `make demo` in a source checkout"
         ),
-        "{said}"
+        "{reported}"
     );
 }
 
 /// Where a demo finds its programs and may leave things.
 struct Place {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     programs: PathBuf,
 }
 
@@ -251,25 +232,19 @@ struct Demo {
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let programs = folder.path().join("programs");
+        let directory = tempfile::tempdir().unwrap();
+        let programs = directory.path().join("programs");
         fs::create_dir(&programs).unwrap();
-        fs::create_dir(folder.path().join("tmp")).unwrap();
+        fs::create_dir(directory.path().join("tmp")).unwrap();
         for (name, path) in [
-            (
-                "octavo-agent",
-                PathBuf::from(env!("CARGO_BIN_EXE_octavo-agent")),
-            ),
-            (
-                "octavo-aggregator",
-                PathBuf::from(env!("CARGO_BIN_EXE_octavo-aggregator")),
-            ),
+            ("octavo-agent", PathBuf::from(env!("CARGO_BIN_EXE_octavo-agent"))),
+            ("octavo-aggregator", PathBuf::from(env!("CARGO_BIN_EXE_octavo-aggregator"))),
             ("nvml-simctl", simulator().to_owned()),
             ("libnvml_sim.so", built_library()),
         ] {
             symlink(path, programs.join(name)).unwrap();
         }
-        Self { folder, programs }
+        Self { directory, programs }
     }
 
     fn demo(&self, arguments: &[&str]) -> Command {
@@ -284,18 +259,14 @@ impl Place {
     }
 
     fn start(&self, arguments: &[&str]) -> Demo {
-        let mut child = self
-            .demo(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child =
+            self.demo(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
         Demo { child, lines }
     }
 
     fn tmp(&self) -> PathBuf {
-        self.folder.path().join("tmp")
+        self.directory.path().join("tmp")
     }
 
     /// No file and no process of a demo is there any more.
@@ -303,7 +274,7 @@ impl Place {
     fn is_left_clean(&self) {
         let files: Vec<_> = fs::read_dir(self.tmp()).unwrap().collect();
         assert!(files.is_empty(), "{files:?}");
-        let ours = self.folder.path().to_str().unwrap();
+        let ours = self.directory.path().to_str().unwrap();
         let left: Vec<String> = fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok())

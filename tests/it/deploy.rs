@@ -5,6 +5,7 @@ mod cleanup;
 mod documents;
 mod network;
 mod pools;
+mod values_page;
 mod wrong;
 
 use crate::manifests::chart::{all_values, render, values};
@@ -14,12 +15,8 @@ use crate::manifests::{compare, names};
 #[test]
 fn the_chart_asks_for_what_is_on_the_list_and_nothing_else_whatever_is_chosen() {
     let list = List::read();
-    assert_eq!(
-        all_values(),
-        names(list::CHART),
-        "all values have their list"
-    );
-    compare(&list, list::CHART, |asked| render(&values(asked.name)));
+    assert_eq!(all_values(), names(list::CHART), "all values have their list");
+    compare(&list, list::CHART, |requested| render(&values(requested.name)));
     assert_eq!(list.unused(), Vec::<&String>::new(), "needed by nothing");
 }
 
@@ -40,10 +37,7 @@ fn what_is_listed_is_explained_above_the_list() {
             _ => continue,
         };
         looked += 1;
-        assert!(
-            explained.contains(word),
-            "{word:?} of {line:?} has no reason"
-        );
+        assert!(explained.contains(word), "{word:?} of {line:?} has no reason");
     }
     assert!(looked > 20, "{looked}");
 }

@@ -10,13 +10,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
-use octavo_documents::diagnosis::{FindingJson, VerdictJson, parse};
-use octavo_node::doctor::Check;
+use CheckResult::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
+use octavo_node::doctor::{Check, CheckResult, Diagnosis as Document, Finding};
 
 use crate::kubelet::Kubelet;
 use crate::machine::Machine;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 fn octavo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
@@ -28,49 +27,43 @@ fn octavo(arguments: &[&str]) -> Command {
 
 /// What it found, and how it ended.
 struct Diagnosis {
-    findings: Vec<FindingJson>,
+    findings: Vec<Finding>,
     code: Option<i32>,
 }
 
 impl Diagnosis {
     #[track_caller]
     fn of(output: &Output) -> Self {
-        let said = String::from_utf8_lossy(&output.stdout);
+        let reported = String::from_utf8_lossy(&output.stdout);
         let complaints = String::from_utf8_lossy(&output.stderr);
-        let document = parse(&said).unwrap_or_else(|error| panic!("{error}: {said}{complaints}"));
-        let diagnosis = Self {
-            findings: document.findings,
-            code: output.status.code(),
-        };
+        let document: Document = serde_json::from_str(&reported)
+            .unwrap_or_else(|error| panic!("{error}: {reported}{complaints}"));
+        let diagnosis = Self { findings: document.findings, code: output.status.code() };
         // Whatever the machine is: every check is there, and the exit code says whether one fails.
         let fails = diagnosis.findings.iter().any(|one| one.verdict == Failing);
-        assert_eq!(diagnosis.code, Some(i32::from(fails)), "{said}");
-        for check in Check::ALL {
-            let is_it = |one: &FindingJson| one.check == check.as_str();
-            assert!(
-                diagnosis.findings.iter().any(is_it),
-                "{}: {said}",
-                check.as_str()
-            );
+        assert_eq!(diagnosis.code, Some(i32::from(fails)), "{reported}");
+        for &check in Check::ALL {
+            let is_it = |one: &Finding| one.check == check;
+            assert!(diagnosis.findings.iter().any(is_it), "{}: {reported}", check.as_str());
         }
         diagnosis
     }
 
     /// The only finding of a check.
     #[track_caller]
-    fn only(&self, check: &str) -> &FindingJson {
-        let found: Vec<&FindingJson> = self.of_check(check);
+    fn only(&self, check: &str) -> &Finding {
+        let found: Vec<&Finding> = self.of_check(check);
         assert_eq!(found.len(), 1, "{found:#?}");
         found[0]
     }
 
-    fn of_check(&self, check: &str) -> Vec<&FindingJson> {
+    fn of_check(&self, check: &str) -> Vec<&Finding> {
         let all = self.findings.iter();
-        all.filter(|finding| finding.check == check).collect()
+        all.filter(|finding| finding.check.as_str() == check).collect()
     }
 
     #[track_caller]
-    fn says(&self, check: &str, verdict: VerdictJson, evidence: &str) {
+    fn says(&self, check: &str, verdict: CheckResult, evidence: &str) {
         let found = self.only(check);
         assert_eq!(found.verdict, verdict, "{found:#?}");
         assert!(found.evidence.contains(evidence), "{found:#?}");
@@ -95,87 +88,56 @@ fn of_machine(machine: &Machine, more: &[&str]) -> Diagnosis {
 }
 
 #[test]
-fn leftovers_of_mig_are_told_of_their_devices() {
+fn leftovers_of_mig_are_reported_with_their_devices() {
     let machine = leftovers();
     let kubelet = machine.path().join("none");
-    let said = of_machine(&machine, &["--kubelet-root", kubelet.to_str().unwrap()]);
-    said.says("nvidia-library", Fine, "NVML answers");
-    let instances = said.of_check("mig-instances");
-    let told: Vec<(VerdictJson, &str)> = instances
-        .iter()
-        .map(|finding| (finding.verdict, finding.evidence.as_str()))
-        .collect();
+    let reported = of_machine(&machine, &["--kubelet-root", kubelet.to_str().unwrap()]);
+    reported.says("nvidia-library", Fine, "NVML responds");
+    let instances = reported.of_check("mig-instances");
+    let shown: Vec<(CheckResult, &str)> =
+        instances.iter().map(|finding| (finding.verdict, finding.evidence.as_str())).collect();
     assert_eq!(
-        told,
+        shown,
         [
-            (
-                Warning,
-                "without a compute instance, and so of no use: gi 13"
-            ),
-            (Warning, "MIG mode is on, and it has no instance"),
-            (Fine, "it is one whole GPU"),
+            (Warning, "unusable, because they have no compute instance: gi 13"),
+            (Warning, "MIG mode is on, but there are no instances"),
+            (Fine, "not partitioned"),
         ]
     );
-    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+    assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
 }
 
 #[tokio::test]
 async fn what_a_real_kubelets_socket_offers_is_held_against_the_hardware() {
     let machine = Machine::new("machine: offers\ngpus: [{board: T4, count: 2}]\n");
     let devices = machine.observe().await.devices;
-    let uuids: Vec<String> = devices
-        .iter()
-        .map(|device| device.uuid.clone().unwrap().to_string())
-        .collect();
+    let uuids: Vec<String> =
+        devices.iter().map(|device| device.uuid.clone().unwrap().to_string()).collect();
     let root = machine.path().join("kubelet");
-    let kubelet = Kubelet::start(
-        &root.join("device-plugins"),
-        &root.join("pod-resources/kubelet.sock"),
-    );
+    let kubelet =
+        Kubelet::start(&root.join("device-plugins"), &root.join("pod-resources/kubelet.sock"));
     let look = || of_machine(&machine, &["--kubelet-root", root.to_str().unwrap()]);
-    look().says(
-        "device-plugin",
-        Failing,
-        "no device plugin has registered nvidia.com/*",
-    );
+    look().says("device-plugin", Failing, "no device plugin has registered nvidia.com/*");
 
     kubelet.has("nvidia.com/gpu", &uuids);
-    let said = look();
-    said.says(
-        "allocatable",
-        Fine,
-        "all 2 devices and partitions are offered",
-    );
-    said.says("time-slicing", NotApplicable, "by turns");
-    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+    let reported = look();
+    reported.says("allocatable", Fine, "all 2 devices and partitions are offered");
+    reported.says("time-slicing", NotApplicable, "time-sliced");
+    assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
 
     kubelet.has("nvidia.com/gpu", &uuids[..1]);
-    look().says(
-        "allocatable",
-        Failing,
-        &format!("there, and not offered: {}", uuids[1]),
-    );
+    look().says("allocatable", Failing, &format!("present but not offered: {}", uuids[1]));
 
     kubelet.has("nvidia.com/gpu", &uuids);
-    let replicas: Vec<String> = (0..3)
-        .map(|number| format!("{}::{number}", uuids[0]))
-        .collect();
+    let replicas: Vec<String> = (0..3).map(|number| format!("{}::{number}", uuids[0])).collect();
     kubelet.has("nvidia.com/gpu.shared", &replicas);
-    let said = look();
-    said.says(
-        "resource-owners",
-        Failing,
-        "nvidia.com/gpu and nvidia.com/gpu.shared",
-    );
-    said.says(
-        "time-slicing",
-        Fine,
-        "nvidia.com/gpu.shared: 3 replicas of 1 device",
-    );
+    let reported = look();
+    reported.says("resource-owners", Failing, "nvidia.com/gpu and nvidia.com/gpu.shared");
+    reported.says("time-slicing", Fine, "nvidia.com/gpu.shared: 3 replicas of 1 device");
 }
 
 #[test]
-fn labels_of_another_time_are_told() {
+fn outdated_labels_are_reported() {
     let machine = Machine::new("machine: labels\ngpus: [{board: T4, count: 2}]\n");
     let file = machine.path().join("features");
     let mut command = octavo(&["labels"]);
@@ -183,58 +145,35 @@ fn labels_of_another_time_are_told() {
     command.arg("--sys-root").arg(machine.path().join("sys"));
     let labels = String::from_utf8(command.finish().stdout).unwrap();
     let look = || {
-        of_machine(
-            &machine,
-            &[
-                "--labels",
-                file.to_str().unwrap(),
-                "--kubelet-root",
-                "/nowhere",
-            ],
-        )
+        of_machine(&machine, &["--labels", file.to_str().unwrap(), "--kubelet-root", "/nowhere"])
     };
     fs::write(&file, &labels).unwrap();
-    look().says("labels", Fine, "says what the hardware does");
+    look().says("labels", Fine, "matches the hardware");
     assert!(labels.contains("octavo.dev/count=2\n"), "{labels}");
-    fs::write(
-        &file,
-        labels.replace("octavo.dev/count=2\n", "octavo.dev/count=4\n"),
-    )
-    .unwrap();
-    look().says(
-        "labels",
-        Warning,
-        "-octavo.dev/count=4, +octavo.dev/count=2",
-    );
+    fs::write(&file, labels.replace("octavo.dev/count=2\n", "octavo.dev/count=4\n")).unwrap();
+    look().says("labels", Warning, "-octavo.dev/count=4, +octavo.dev/count=2");
     // Those of others, in the same file: it is ours, and so would another one beside it be theirs.
-    look().says("vendor-labels", Fine, "agree with the hardware");
+    look().says("vendor-labels", Fine, "match the hardware");
     fs::write(machine.path().join("gfd"), "").unwrap();
     let count = "nvidia.com/gpu.count=2\n";
     assert!(labels.contains(count), "{labels}");
     fs::write(&file, labels.replace(count, "nvidia.com/gpu.count=8\n")).unwrap();
-    let said = look();
-    said.says("labels", Fine, "says what the hardware does");
-    said.says(
-        "vendor-labels",
-        Warning,
-        "nvidia.com/gpu.count=8, and it is 2",
-    );
-    said.says("other-managers", Warning, "two write the same labels");
+    let reported = look();
+    reported.says("labels", Fine, "matches the hardware");
+    reported.says("vendor-labels", Warning, "nvidia.com/gpu.count=8, but the hardware has 2");
+    reported.says("other-managers", Warning, "two programs write the same labels");
     fs::remove_file(&file).unwrap();
     let mut command = octavo(&["doctor", "--labels"]);
     let output = command.arg(&file).finish();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.starts_with("error: cannot read labels from"), "{said}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(reported.starts_with("error: cannot read labels from"), "{reported}");
 }
 
 /// The rows of the table of checks in a text, by their first words.
 fn rows(text: &str) -> Vec<&str> {
     let table = text.split("| check | ").nth(1).unwrap();
-    let lines = table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
+    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let words = lines.map(|line| line.split('`').nth(1).unwrap());
     words.collect()
 }
@@ -246,20 +185,20 @@ fn document(name: &str) -> String {
 
 #[test]
 fn the_document_of_the_command_line_has_every_check_in_its_order_and_no_other() {
-    let text = document("docs/cli.md");
-    let words: Vec<&str> = Check::ALL.into_iter().map(Check::as_str).collect();
+    let text = document("docs/tasks/command-line.md");
+    let words: Vec<&str> = Check::ALL.iter().copied().map(Check::as_str).collect();
     assert_eq!(rows(&text), words);
 }
 
 #[test]
 fn the_document_that_is_shown_as_an_example_is_one() {
-    let text = document("docs/cli.md");
+    let text = document("docs/tasks/command-line.md");
     let examples = text.split("```json\n").skip(1);
     let examples = examples.map(|rest| rest.split("\n```").next().unwrap());
     let examples: Vec<&str> = examples.filter(|text| text.contains("Diagnosis")).collect();
     assert_eq!(examples.len(), 1);
-    let document = parse(examples[0]).unwrap();
-    assert_eq!(document.findings[0].check, "neuron-driver");
+    let document: Document = serde_json::from_str(examples[0]).unwrap();
+    assert_eq!(document.findings[0].check, Check::NeuronDriver);
     for verdict in [Fine, Warning, Failing, Unknown, NotApplicable] {
         let word = serde_json::to_value(verdict).unwrap();
         let word = format!("`{}`", word.as_str().unwrap());
@@ -268,16 +207,15 @@ fn the_document_that_is_shown_as_an_example_is_one() {
 }
 
 #[test]
-fn where_to_look_for_trouble_names_every_check_and_none_that_is_not_there() {
-    let text = document("docs/troubleshooting.md");
-    let (_, section) = text.split_once("## What `octavo doctor` finds").unwrap();
+fn troubleshooting_page_lists_every_check_and_no_other() {
+    let text = document("docs/operations/troubleshooting.md");
+    let (_, section) = text.split_once("### Checks of `octavo doctor`").unwrap();
     let section = section.split("\n## ").next().unwrap();
-    let rows = section
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| what"));
+    let rows =
+        section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| Problem"));
     let cells = rows.map(|line| line.split(" | ").nth(1).unwrap());
     let words = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
     let named: BTreeSet<&str> = words.collect();
-    let all: BTreeSet<&str> = Check::ALL.into_iter().map(Check::as_str).collect();
+    let all: BTreeSet<&str> = Check::ALL.iter().copied().map(Check::as_str).collect();
     assert_eq!(named, all);
 }

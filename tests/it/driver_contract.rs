@@ -15,10 +15,7 @@ use crate::machine::Machine;
 pub(crate) const H100S: &str = "machine: dgx\nmachine_type: DGXH100\nlinks: nvswitch\ngpus: [{board: H100_80GB_SXM, count: 8, numa: [0, 0, 0, 0, 1, 1, 1, 1]}]\n";
 
 fn place(place: model::Placement) -> Placement {
-    Placement {
-        start: place.start,
-        size: place.size,
-    }
+    Placement { start: place.start, size: place.size }
 }
 
 fn profile(row: &model::GiProfile) -> GpuInstanceProfile {
@@ -48,29 +45,20 @@ fn catalog(gpu: &model::Gpu) -> ProfileCatalog {
 }
 
 fn mode(on: bool) -> MigMode {
-    if on {
-        MigMode::Enabled
-    } else {
-        MigMode::Disabled
-    }
+    if on { MigMode::Enabled } else { MigMode::Disabled }
 }
 
 /// The device that the machine has in `slot`, found by its UUID.
 fn device<'a>(inventory: &'a Inventory, gpu: &model::Gpu) -> &'a Device {
     let uuid = gpu.uuid.parse().unwrap();
-    let found = inventory
-        .devices
-        .iter()
-        .find(|device| device.uuid.as_ref() == Some(&uuid));
+    let found = inventory.devices.iter().find(|device| device.uuid.as_ref() == Some(&uuid));
     found.unwrap_or_else(|| panic!("no {} in {inventory:#?}", gpu.uuid))
 }
 
 #[tokio::test]
 async fn every_board_is_read_with_its_catalogue() {
-    let boards: Vec<String> = nvml_sim::board::Board::names()
-        .iter()
-        .map(|name| format!("{{board: {name}}}"))
-        .collect();
+    let boards: Vec<String> =
+        nvml_sim::board::Board::names().iter().map(|name| format!("{{board: {name}}}")).collect();
     let machine = Machine::new(&format!("machine: zoo\ngpus: [{}]\n", boards.join(", ")));
     let inventory = machine.observe().await;
     let world = machine.world();
@@ -87,12 +75,7 @@ async fn every_board_is_read_with_its_catalogue() {
         assert_eq!(device.pci_ids.device, gpu.pci_ids.device);
         assert_eq!(device.pci_ids.class, Some(gpu.pci_ids.class));
         let capability = device.compute_capability.unwrap();
-        assert_eq!(
-            (capability.major, capability.minor),
-            gpu.compute_capability,
-            "{}",
-            gpu.board
-        );
+        assert_eq!((capability.major, capability.minor), gpu.compute_capability, "{}", gpu.board);
         match (&device.mig, &gpu.mig) {
             (Mig::Capable(state), Some(_)) => {
                 assert_eq!(state.catalog, catalog(gpu), "{}", gpu.board);
@@ -111,10 +94,7 @@ async fn the_whole_node_is_read() {
         panic!("{:?}", inventory.nvml);
     };
     let cuda = driver.cuda.map(|version| version.to_string());
-    assert_eq!(
-        (driver.version.as_str(), cuda.as_deref()),
-        ("580.95.05", Some("13.0"))
-    );
+    assert_eq!((driver.version.as_str(), cuda.as_deref()), ("580.95.05", Some("13.0")));
     assert_eq!(inventory.machine.product_name.as_deref(), Some("DGXH100"));
     let nodes: Vec<Option<u32>> = inventory.devices.iter().map(|d| d.numa_node).collect();
     assert_eq!(nodes, [0, 0, 0, 0, 1, 1, 1, 1].map(Some));
@@ -136,16 +116,13 @@ async fn the_geometry_is_read_with_every_instance() {
     for gpu in &world.gpus {
         let device = device(&inventory, gpu);
         assert_eq!(device.problems, []);
-        let told = device.mig.state().unwrap();
+        let shown = device.mig.state().unwrap();
         let real = gpu.mig.as_ref().unwrap();
-        assert_eq!(
-            (told.current, told.pending),
-            (mode(real.current), mode(real.pending))
-        );
+        assert_eq!((shown.current, shown.pending), (mode(real.current), mode(real.pending)));
         let instances: Vec<GpuInstance> =
             real.instances.iter().map(|gi| instance(gpu, gi)).collect();
-        assert_eq!(told.gpu_instances, instances, "{}", gpu.board);
-        check_compute_profiles(&told.catalog, gpu);
+        assert_eq!(shown.gpu_instances, instances, "{}", gpu.board);
+        check_compute_profiles(&shown.catalog, gpu);
     }
 }
 
@@ -179,7 +156,7 @@ fn instance(gpu: &model::Gpu, gi: &model::GpuInstance) -> GpuInstance {
 }
 
 /// A profile's own profiles are known as soon as one instance of it was there to be asked.
-fn check_compute_profiles(told: &ProfileCatalog, gpu: &model::Gpu) {
+fn check_compute_profiles(shown: &ProfileCatalog, gpu: &model::Gpu) {
     let instances = &gpu.mig.as_ref().unwrap().instances;
     for row in gpu.profiles.iter() {
         let seen = instances.iter().any(|gi| gi.profile_id == row.id);
@@ -195,8 +172,8 @@ fn check_compute_profiles(told: &ProfileCatalog, gpu: &model::Gpu) {
                 multiprocessors: ci.multiprocessors,
             })
             .collect();
-        let told = &told.by_id(row.id).unwrap().compute_profiles;
-        assert_eq!(*told, real, "{} {}", gpu.board, row.name);
+        let shown = &shown.by_id(row.id).unwrap().compute_profiles;
+        assert_eq!(*shown, real, "{} {}", gpu.board, row.name);
     }
 }
 
@@ -209,17 +186,17 @@ async fn a_change_of_geometry_is_seen_by_the_next_reading() {
     assert_eq!(mig(&handle.observe().await).current, MigMode::Disabled);
     machine.change(|world| world.set_mig_mode(Slot(0), model::MigMode::Enabled));
     machine.change(|world| world.create_gi(Slot(0), 9, None));
-    let told = mig(&handle.observe().await);
-    assert_eq!(told.current, MigMode::Enabled);
+    let shown = mig(&handle.observe().await);
+    assert_eq!(shown.current, MigMode::Enabled);
     let world = machine.world();
     let real = &world.gpus[0].mig.as_ref().unwrap().instances;
-    assert_eq!(told.gpu_instances, [instance(&world.gpus[0], &real[0])]);
-    machine.change(|world| world.destroy_gi(Slot(0), told.gpu_instances[0].id));
+    assert_eq!(shown.gpu_instances, [instance(&world.gpus[0], &real[0])]);
+    machine.change(|world| world.destroy_gi(Slot(0), shown.gpu_instances[0].id));
     assert_eq!(mig(&handle.observe().await).gpu_instances, []);
 }
 
 #[tokio::test]
-async fn processes_are_told_with_their_instance() {
+async fn processes_are_reported_with_their_instance() {
     let machine = Machine::new(
         "machine: busy\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 7g.80gb}]}\nprocesses:\n- {pid: 4242, gpu: 0, memory_mib: 512}\n- {pid: 77, gpu: 0, memory_mib: 20, kind: graphics}\n- {pid: 99, gpu: 1, gi: 0, ci: 0, memory_mib: 1000}\n",
     );
@@ -231,9 +208,9 @@ async fn processes_are_told_with_their_instance() {
         compute_instance: instance,
         memory: Some(Mebibytes::new(memory)),
     };
-    let told: Vec<&[Process]> = inventory.devices.iter().map(|d| &*d.processes).collect();
+    let shown: Vec<&[Process]> = inventory.devices.iter().map(|d| &*d.processes).collect();
     assert_eq!(
-        told,
+        shown,
         [
             &[
                 process(77, ProcessKind::Graphics, None, 20),
@@ -245,32 +222,20 @@ async fn processes_are_told_with_their_instance() {
 }
 
 #[tokio::test]
-async fn more_processes_than_there_was_room_for_are_all_told() {
-    let processes: Vec<String> = (1..=200)
-        .map(|pid| format!("{{pid: {pid}, gpu: 0}}"))
-        .collect();
+async fn more_processes_than_the_first_buffer_holds_are_all_reported() {
+    let processes: Vec<String> = (1..=200).map(|pid| format!("{{pid: {pid}, gpu: 0}}")).collect();
     let machine = Machine::new(&format!(
         "machine: crowd\ngpus: [{{board: T4}}]\nprocesses: [{}]\n",
         processes.join(", ")
     ));
     let inventory = machine.observe().await;
-    let pids: Vec<u32> = inventory.devices[0]
-        .processes
-        .iter()
-        .map(|process| process.pid)
-        .collect();
+    let pids: Vec<u32> = inventory.devices[0].processes.iter().map(|process| process.pid).collect();
     assert_eq!(pids, (1..=200).collect::<Vec<u32>>());
 }
 
 #[tokio::test]
-async fn links_are_told_with_their_far_ends() {
-    for topology in [
-        "nvswitch",
-        "hidden-nvswitch",
-        "nvlink-mesh",
-        "nvlink-pairs",
-        "none",
-    ] {
+async fn links_are_reported_with_their_remote_ends() {
+    for topology in ["nvswitch", "hidden-nvswitch", "nvlink-mesh", "nvlink-pairs", "none"] {
         let machine = Machine::new(&format!(
             "machine: links\nlinks: {topology}\ngpus: [{{board: A100_80GB, count: 4}}, {{board: T4}}]\n"
         ));
@@ -286,10 +251,7 @@ async fn links_are_told_with_their_far_ends() {
                         model::RemoteKind::Switch => LinkRemote::Switch(pci),
                         model::RemoteKind::HiddenSwitch => LinkRemote::HiddenSwitch,
                     };
-                    NvLink {
-                        link: number,
-                        remote,
-                    }
+                    NvLink { link: number, remote }
                 })
                 .collect();
             assert_eq!(device(&inventory, gpu).links, real, "{topology}");
@@ -298,7 +260,7 @@ async fn links_are_told_with_their_far_ends() {
 }
 
 #[tokio::test]
-async fn a_link_that_did_not_answer_the_first_time_is_asked_again() {
+async fn a_link_that_did_not_answer_is_queried_again() {
     let machine = Machine::new(
         "machine: moody\nlinks: nvswitch\ngpus: [{board: A100_80GB}]\nfaults: [{call: nvmlDeviceGetNvLinkState, times: 3, return: TIMEOUT}]\n",
     );
@@ -320,43 +282,29 @@ async fn a_switch_is_known_by_its_ids_where_the_driver_does_not_say_the_kind() {
 }
 
 #[tokio::test]
-async fn membership_of_a_fabric_is_told_once_it_spans_machines() {
+async fn fabric_membership_is_reported_only_if_it_spans_machines() {
     let uuid = "01234567-89ab-cdef-0123-456789abcdef";
     let machine = Machine::new(&format!(
         "machine: rack\nlinks: nvswitch\nfabric: {{cluster_uuid: {uuid}, clique: 7}}\ngpus: [{{board: GB200_186GB}}]\n"
     ));
-    let fabric = Fabric {
-        cluster_uuid: uuid.to_owned(),
-        clique_id: 7,
-    };
+    let fabric = Fabric { cluster_uuid: uuid.to_owned(), clique_id: 7 };
     assert_eq!(machine.observe().await.devices[0].fabric, Some(fabric));
     let alone = Machine::new(H100S).observe().await;
     assert!(alone.devices.iter().all(|device| device.fabric.is_none()));
 }
 
 #[tokio::test]
-async fn health_is_told_as_the_driver_says_it() {
+async fn health_is_reported_as_the_driver_reports_it() {
     let machine = Machine::new(
         "machine: ill\ngpus:\n- {board: A100_80GB, recovery_action: 4, remapped_rows: {correctable: 1, uncorrectable: 2, pending: true, failed: false}}\n- {board: T4, ecc: false}\n",
     );
     let inventory = machine.observe().await;
     let health: Vec<_> = inventory.devices.iter().map(|d| d.health).collect();
-    assert_eq!(
-        (health[0].ecc_enabled, health[0].uncorrected_errors),
-        (Some(true), Some(0))
-    );
-    assert_eq!(
-        health[0].recovery_action,
-        Some(RecoveryAction::DrainAndReset)
-    );
+    assert_eq!((health[0].ecc_enabled, health[0].uncorrected_errors), (Some(true), Some(0)));
+    assert_eq!(health[0].recovery_action, Some(RecoveryAction::DrainAndReset));
     assert_eq!(
         health[0].remapped_rows,
-        Some(RemappedRows {
-            correctable: 1,
-            uncorrectable: 2,
-            pending: true,
-            failed: false
-        })
+        Some(RemappedRows { correctable: 1, uncorrectable: 2, pending: true, failed: false })
     );
     assert_eq!(health[1].ecc_enabled, Some(false));
     assert_eq!(health[1].uncorrected_errors, None);

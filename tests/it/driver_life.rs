@@ -13,8 +13,8 @@ use octavo_model::inventory::{
 };
 
 use crate::driver_contract::H100S;
-use crate::machine::{Machine, follow, start};
-use crate::patience::{Finish, within};
+use crate::machine::{Machine, follow, settings, start};
+use crate::time_limits::{Finish, within};
 
 fn is_ready(state: &NvmlState) -> bool {
     matches!(state, NvmlState::Ready(_))
@@ -83,7 +83,7 @@ async fn what_an_older_library_lacks_is_absent_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_device_whose_processes_are_not_told_does_not_look_idle() {
+async fn a_device_with_unknown_processes_does_not_look_idle() {
     let compute = "nvmlDeviceGetComputeRunningProcesses_v3";
     let graphics = "nvmlDeviceGetGraphicsRunningProcesses_v3";
     for function in [compute, graphics] {
@@ -106,10 +106,7 @@ async fn a_device_whose_processes_are_not_told_does_not_look_idle() {
     // A device without graphics has no graphics contexts.
     machine.faults(&format!("- {{call: {graphics}, return: NOT_SUPPORTED}}"));
     let device = &handle.observe().await.devices[0];
-    assert_eq!(
-        (device.usage(), &device.problems[..]),
-        (DeviceProcesses::Known(&[]), &[][..])
-    );
+    assert_eq!((device.usage(), &device.problems[..]), (DeviceProcesses::Known(&[]), &[][..]));
 }
 
 #[tokio::test]
@@ -127,7 +124,7 @@ async fn a_right_that_is_missing_is_named() {
         [ReadProblem {
             source: "nvmlDeviceGetGpuInstances".to_owned(),
             error:
-                "no permission (4): needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all"
+                "no permission (4): requires root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all"
                     .to_owned(),
         }]
     );
@@ -148,15 +145,12 @@ async fn a_file_that_is_not_nvml_is_named_with_what_it_lacks() {
         format!("{path} is not an NVML library: it lacks nvmlShutdown")
     );
     fs::write(machine.library(), "no library at all").unwrap();
-    let told = reason(machine.observe().await);
-    assert!(told.starts_with(&format!("cannot load {path}: ")), "{told}");
+    let shown = reason(machine.observe().await);
+    assert!(shown.starts_with(&format!("cannot load {path}: ")), "{shown}");
     fs::remove_file(machine.library()).unwrap();
     assert_eq!(
         reason(machine.observe().await),
-        format!(
-            "no NVML library libnvidia-ml.so.1 (looked in {})",
-            machine.path().display()
-        )
+        format!("no NVML library libnvidia-ml.so.1 (looked in {})", machine.path().display())
     );
 }
 
@@ -185,10 +179,7 @@ async fn without_a_driver_the_bus_shows_what_is_there() {
     let NvmlState::Absent { reason } = &inventory.nvml else {
         panic!("{:?}", inventory.nvml);
     };
-    assert!(
-        reason.ends_with("nvmlInit_v2: driver not loaded (9)"),
-        "{reason}"
-    );
+    assert!(reason.ends_with("nvmlInit_v2: driver not loaded (9)"), "{reason}");
     assert_eq!(inventory.devices.len(), 8);
     let only = |device: &Device| matches!(device.condition, Condition::PciOnly { .. });
     assert!(inventory.devices.iter().all(only));
@@ -213,10 +204,7 @@ async fn a_replaced_driver_is_read_from_the_new_library() {
     let NvmlState::Lost { reason } = &lost.nvml else {
         panic!("{:?}", lost.nvml);
     };
-    assert!(
-        reason.ends_with("driver and library version mismatch (18)"),
-        "{reason}"
-    );
+    assert!(reason.ends_with("driver and library version mismatch (18)"), "{reason}");
     assert_eq!(lost.devices.len(), 8);
     let again = follow(&handle, &mut hints, is_ready).await;
     let NvmlState::Ready(driver) = &again.nvml else {
@@ -267,9 +255,8 @@ async fn a_device_that_the_driver_cannot_talk_to_is_failing() {
     machine.faults("- {call: nvmlDeviceGetMigMode, gpu: 2, return: UNKNOWN}\n");
     let inventory = handle.observe().await;
     let conditions: Vec<&Condition> = inventory.devices.iter().map(|d| &d.condition).collect();
-    let failing = Condition::Failing {
-        reason: "nvmlDeviceGetMigMode: unknown error (999)".to_owned(),
-    };
+    let failing =
+        Condition::Failing { reason: "nvmlDeviceGetMigMode: unknown error (999)".to_owned() };
     let mut expected = [&Condition::Working; 8];
     expected[2] = &failing;
     assert_eq!(conditions, expected);
@@ -295,7 +282,7 @@ fn a_reading_asks_nothing_twice() {
     let calls = |readings: &str| {
         let log = machine.path().join(format!("calls-{readings}"));
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "driver_life::reads_when_asked_to"])
+            .args(["--exact", "driver_life::reads_on_request"])
             .env("NVML_SIM_LOG", &log)
             .env("OCTAVO_TEST_LIBRARY", machine.library())
             .env("OCTAVO_TEST_READINGS", readings)
@@ -307,11 +294,7 @@ fn a_reading_asks_nothing_twice() {
     let twice = calls("2");
     for (call, count) in &once {
         // The wrapper asks for the version by itself when it starts NVML.
-        let most = if call.starts_with("nvmlSystemGetDriverVersion") {
-            2
-        } else {
-            1
-        };
+        let most = if call.starts_with("nvmlSystemGetDriverVersion") { 2 } else { 1 };
         assert!(*count <= most, "{call}: {count} times in one reading");
     }
     assert_eq!(once.get("nvmlInit_v2"), Some(&1));
@@ -353,18 +336,13 @@ fn logged(log: &str) -> BTreeMap<String, usize> {
     clippy::disallowed_methods,
     reason = "the test that starts this one has no other way to tell it"
 )]
-async fn reads_when_asked_to() {
-    let (Ok(library), Ok(readings)) = (
-        std::env::var("OCTAVO_TEST_LIBRARY"),
-        std::env::var("OCTAVO_TEST_READINGS"),
-    ) else {
+async fn reads_on_request() {
+    let (Ok(library), Ok(readings)) =
+        (std::env::var("OCTAVO_TEST_LIBRARY"), std::env::var("OCTAVO_TEST_READINGS"))
+    else {
         return;
     };
-    let settings = Settings {
-        library: Some(library.into()),
-        ..Settings::default()
-    };
-    let handle = start(&settings);
+    let handle = start(&settings(library.into(), "/sys".into()));
     for _ in 0..readings.parse().unwrap() {
         assert!(is_ready(&handle.observe().await.nvml));
     }

@@ -1,4 +1,4 @@
-//! Errors that devices report by themselves: that none that matters is lost on the way, and that a storm of them harms nobody.
+//! Errors that devices report: none that matters is lost, and a storm of them harms no consumer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use octavo_planner::layout::Targets;
 
 use crate::driver_contract::H100S;
 use crate::machine::{Machine, follow};
-use crate::patience::within;
 use crate::process::{Program, resident};
+use crate::time_limits::within;
 
 const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
 
@@ -29,20 +29,20 @@ async fn listen(machine: &Machine) -> Handle {
 }
 
 /// What is heard until `last` is.
-async fn heard_until(handle: &Handle, last: Xid) -> Vec<Xid> {
+async fn received_until(handle: &Handle, last: Xid) -> Vec<Xid> {
     let mut hints = handle.changes();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let hearing = async {
         loop {
-            heard.extend(handle.xids());
-            if heard.contains(&last) {
+            received.extend(handle.xids());
+            if received.contains(&last) {
                 return;
             }
             hints.changed().await;
         }
     };
     within(&format!("{last:?}"), hearing).await;
-    heard
+    received
 }
 
 /// An error of the GPU in this slot of the machine.
@@ -56,18 +56,18 @@ fn xid(machine: &Machine, slot: usize, number: u64) -> Xid {
 }
 
 #[tokio::test]
-async fn an_xid_is_told_with_its_device_and_its_number() {
+async fn xid_is_reported_with_its_device_and_number() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     assert_eq!(handle.xids(), []);
     machine.change(|world| world.xid(Slot(5), 79, None));
     let expected = xid(&machine, 5, 79);
-    assert_eq!(heard_until(&handle, expected).await, [expected]);
+    assert_eq!(received_until(&handle, expected).await, [expected]);
     assert_eq!(handle.xids(), [], "each is told once");
 }
 
 #[tokio::test]
-async fn an_xid_of_an_instance_is_told_with_the_instance() {
+async fn xid_of_an_instance_is_reported_with_the_instance() {
     let machine = Machine::new(MIG);
     let handle = listen(&machine).await;
     let world = machine.world();
@@ -89,23 +89,23 @@ async fn an_xid_of_an_instance_is_told_with_the_instance() {
         world.xid(Slot(1), 43, Some((gi.id, None)))?;
         world.xid(Slot(1), 95, None)
     });
-    assert_eq!(heard_until(&handle, expected[2]).await, expected);
+    assert_eq!(received_until(&handle, expected[2]).await, expected);
 }
 
 #[tokio::test]
-async fn each_who_takes_xids_is_told_all_of_them() {
+async fn every_xid_consumer_receives_all_xids() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     let other = handle.clone();
     machine.change(|world| world.xid(Slot(0), 48, None));
     let first = xid(&machine, 0, 48);
-    heard_until(&handle, first).await;
+    received_until(&handle, first).await;
     let late = handle.clone();
     assert_eq!(other.xids(), [first]);
     assert_eq!(late.xids(), [], "it was told already when this was made");
     machine.change(|world| world.xid(Slot(0), 48, None));
     for taker in [handle, other, late] {
-        assert_eq!(heard_until(&taker, first).await, [first]);
+        assert_eq!(received_until(&taker, first).await, [first]);
     }
 }
 
@@ -122,9 +122,7 @@ async fn other_events_are_hints_without_an_xid() {
 /// Which of the node's devices are fit, in their order.
 fn fit(monitor: &HealthMonitor, offers: &Offers) -> Vec<bool> {
     let units = offers.units().map(|(_, unit)| unit);
-    units
-        .map(|unit| monitor.health(unit).is_healthy())
-        .collect()
+    units.map(|unit| monitor.health(unit).is_healthy()).collect()
 }
 
 #[tokio::test]
@@ -139,7 +137,7 @@ async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_rese
     assert_eq!(fit(&monitor, &offers), [true; 8]);
 
     machine.change(|world| world.lose_gpu(Slot(2)));
-    let xids = heard_until(&handle, xid(&machine, 2, 79)).await;
+    let xids = received_until(&handle, xid(&machine, 2, 79)).await;
     monitor.record_inventory(seconds(10), &*handle.observe().await, &xids);
     let mut expected = [true; 8];
     expected[2] = false;
@@ -155,7 +153,7 @@ async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_rese
 
 /// The simulator keeps as many events as a driver might, and drops the oldest of more.
 #[tokio::test]
-async fn a_storm_of_ten_thousand_xids_is_told_in_few_words_with_the_last_of_them() {
+async fn a_storm_of_ten_thousand_xids_is_summarized_with_the_last_of_them() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     for _ in 0..10 {
@@ -169,9 +167,9 @@ async fn a_storm_of_ten_thousand_xids_is_told_in_few_words_with_the_last_of_them
     }
     machine.change(|world| world.xid(Slot(3), 79, None));
     let last = xid(&machine, 3, 79);
-    let heard: BTreeSet<Xid> = heard_until(&handle, last).await.into_iter().collect();
-    assert!(heard.iter().all(|one| *one == last || one.number == 13));
-    assert!(heard.len() <= 9, "{heard:?}");
+    let received: BTreeSet<Xid> = received_until(&handle, last).await.into_iter().collect();
+    assert!(received.iter().all(|one| *one == last || one.number == 13));
+    assert!(received.len() <= 9, "{received:?}");
     assert_eq!(handle.xids(), []);
 }
 
@@ -195,13 +193,13 @@ fn the_agent_hears_an_xid_and_looks_at_once() {
     let machine = Machine::new(MIG);
     let mut agent = idle(&machine);
     machine.change(|world| world.xid(Slot(0), 79, None));
-    agent.says("the hardware hints at a change");
-    let line = agent.says("the device reports Xid");
-    assert!(line.contains("Xid 79: it has fallen off the bus"), "{line}");
+    agent.says("possible hardware change; scanning");
+    let line = agent.says("Xid error reported");
+    assert!(line.contains("xid=79 description=the GPU has fallen off the bus"), "{line}");
     let pci = xid(&machine, 0, 79).pci;
     assert!(line.contains(&format!("device={pci}")), "{line}");
     machine.change(|world| world.xid(Slot(1), 94, Some((1, Some(0)))));
-    let line = agent.says("the device reports Xid 94");
+    let line = agent.says("xid=94");
     assert!(line.contains("gi=1 ci=0"), "{line}");
     assert!(agent.stop().success());
 }
@@ -222,12 +220,12 @@ fn the_agent_bears_a_storm_of_ten_thousand_xids_and_hears_the_last() {
             });
         }
         machine.change(|world| world.xid(Slot(3), last, None));
-        agent.says(&format!("the device reports Xid {last}"));
+        agent.says(&format!("xid={last}"));
         resident(agent.id())
     });
     let [first, second] = memory;
     assert!(second < first + 8192, "{first} KiB, then {second} KiB");
     let lines = agent.kill();
-    let told = lines.iter().filter(|line| line.contains("reports Xid"));
-    assert!(told.count() <= 42, "each kind once: {lines:#?}");
+    let shown = lines.iter().filter(|line| line.contains("Xid error reported"));
+    assert!(shown.count() <= 42, "each kind once: {lines:#?}");
 }

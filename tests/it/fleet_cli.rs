@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 use nvml_sim::model::Slot;
 
 use crate::machine::Machine;
-use crate::patience::{Finish, Lines, exit_status};
 use crate::process::{Aggregator, Program};
+use crate::time_limits::{Finish, Lines, exit_status};
 
 const H100: &str = "
 machine: h100
@@ -61,13 +61,8 @@ impl Fleet {
                 "--interval=200ms",
             ])
         });
-        let fleet = Self {
-            _aggregator: aggregator,
-            url,
-            h100,
-            _agents: Vec::from(agents),
-            _a100: a100,
-        };
+        let fleet =
+            Self { _aggregator: aggregator, url, h100, _agents: Vec::from(agents), _a100: a100 };
         // Two lines of a watch are two nodes that are known.
         let mut watch = fleet.watch(&["--no-headers"]);
         for _ in 0..2 {
@@ -78,10 +73,7 @@ impl Fleet {
 
     fn octavo(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
-        command
-            .args(arguments)
-            .env("OCTAVO_SERVER", &self.url)
-            .stdin(Stdio::null());
+        command.args(arguments).env("OCTAVO_SERVER", &self.url).stdin(Stdio::null());
         command
     }
 
@@ -92,17 +84,13 @@ impl Fleet {
     #[track_caller]
     fn prints(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output.stderr));
-        said(&output.stdout)
+        assert_eq!(output.status.code(), Some(0), "{}", reported(&output.stderr));
+        reported(&output.stdout)
     }
 
     fn watch(&self, arguments: &[&str]) -> Watch {
-        let mut child = self
-            .octavo(&["watch"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            self.octavo(&["watch"]).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
         Watch { child, lines }
     }
@@ -133,7 +121,7 @@ impl Drop for Watch {
     }
 }
 
-fn said(bytes: &[u8]) -> String {
+fn reported(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
@@ -164,13 +152,7 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
         (&["--type", "nvidia-h100-80gb"][..], "h100\n"),
         (&["--state=degraded,stale"], ""),
         (&["--sharing=mig"], "a100\n"),
-        (
-            &[
-                "-l",
-                "octavo.dev/sharing in (mig,exclusive),octavo.dev/count!=2",
-            ],
-            "a100\n",
-        ),
+        (&["-l", "octavo.dev/sharing in (mig,exclusive),octavo.dev/count!=2"], "a100\n"),
         (&["--search=100"], "a100\nh100\n"),
         (&["--sort-by=free"], "h100\na100\n"),
         (&["--sort-by=free", "--limit=1"], "h100\n"),
@@ -180,31 +162,25 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
     }
     let types = fleet.prints(&["types"]);
     assert!(
-        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0          0        1\n"),
+        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0               0        1\n"),
         "{types}"
     );
     let only = fleet.prints(&["types", "--type=nvidia-a100-80gb", "--no-headers"]);
-    assert_eq!(
-        only,
-        "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  0  1\n"
-    );
+    assert_eq!(only, "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  0  1\n");
     let node = fleet.prints(&["node", "a100"]);
     assert!(node.starts_with("Node: a100\nState: ok\nAgent: "), "{node}");
     assert!(node.contains("3g.40gb") && node.contains("gi "), "{node}");
     for format in ["json", "yaml"] {
         let node = fleet.prints(&["node", "h100", "-o", format]);
-        assert!(
-            node.contains("octavo.dev/type") && node.contains("bootId"),
-            "{node}"
-        );
+        assert!(node.contains("octavo.dev/type") && node.contains("bootId"), "{node}");
     }
 }
 
 #[test]
 fn notes_are_printed_below_the_table_that_they_are_about() {
     let fleet = Fleet::new();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("screen");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("screen");
     let screen = fs::File::create(&path).unwrap();
     let mut child = fleet
         .octavo(&["availability"])
@@ -216,12 +192,7 @@ fn notes_are_printed_below_the_table_that_they_are_about() {
     let lines = fs::read_to_string(&path).unwrap();
     let mut lines = lines.lines();
     assert!(lines.next().unwrap().starts_with("NVIDIA A100 80GB - "));
-    assert!(
-        lines
-            .next_back()
-            .unwrap()
-            .starts_with("note: counted by what agents see")
-    );
+    assert!(lines.next_back().unwrap().starts_with("note: based on agents only"));
 }
 
 #[test]
@@ -247,7 +218,7 @@ fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_told_in_the_aggregators_words() {
+fn invalid_request_is_reported_in_the_aggregators_words() {
     let fleet = Fleet::new();
     for (arguments, because) in [
         (&["node", "nobody"][..], "nobody"),
@@ -257,21 +228,18 @@ fn what_is_asked_wrongly_is_told_in_the_aggregators_words() {
         (&["watch", "-l", "a in (b"], "selector"),
     ] {
         let output = fleet.run(arguments);
-        let text = said(&output.stderr);
+        let text = reported(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
-        assert!(
-            text.contains("\n  because: ") && text.contains(because),
-            "{arguments:?}: {text}"
-        );
+        assert!(text.contains("\n  because: ") && text.contains(because), "{arguments:?}: {text}");
     }
 }
 
 #[test]
 fn an_unknown_authority_points_to_the_flag_that_names_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let path = |name: &str| directory.path().join(name);
     fs::write(path("tls.crt"), server.cert.pem()).unwrap();
     fs::write(path("tls.key"), server.signing_key.serialize_pem()).unwrap();
     fs::write(path("other.crt"), other.cert.pem()).unwrap();
@@ -285,7 +253,7 @@ fn an_unknown_authority_points_to_the_flag_that_names_it() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let listens = "listening for people and programs on ";
+    let listens = "listening for HTTP clients on ";
     let line = Lines::of(aggregator.stderr.take().unwrap()).find_line(listens);
     let (_, address) = line.split_once(listens).unwrap();
     let address: SocketAddr = address.split(' ').next().unwrap().parse().unwrap();
@@ -299,53 +267,43 @@ fn an_unknown_authority_points_to_the_flag_that_names_it() {
     let (wrong, missing, right) = (ask("other.crt"), ask("none.crt"), ask("tls.crt"));
     let _gone_already = aggregator.kill();
     let _gone_already = aggregator.wait();
-    let text = said(&wrong.stderr);
+    let text = reported(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("its certificate cannot be trusted") && text.contains("try: "),
+        text.contains("the server certificate cannot be verified") && text.contains("try: "),
         "{text}"
     );
-    assert!(
-        said(&missing.stderr).starts_with("error: cannot read certificates of authorities from ")
-    );
-    assert_eq!(right.status.code(), Some(0), "{}", said(&right.stderr));
+    assert!(reported(&missing.stderr).starts_with("error: cannot read CA certificates from "));
+    assert_eq!(right.status.code(), Some(0), "{}", reported(&right.stderr));
 }
 
 #[test]
 fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
-    let folder = tempfile::tempdir().unwrap();
-    let plugin = folder.path().join("kubectl-octavo");
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = directory.path().join("kubectl-octavo");
     symlink(env!("CARGO_BIN_EXE_octavo"), &plugin).unwrap();
     let output = Command::new(&plugin).args(["nodes", "--help"]).finish();
-    let help = said(&output.stdout);
-    assert!(
-        help.contains("Usage: kubectl octavo nodes [OPTIONS]"),
-        "{help}"
-    );
-    assert!(
-        help.contains("\n  kubectl octavo nodes --sort-by free\n"),
-        "{help}"
-    );
+    let help = reported(&output.stdout);
+    assert!(help.contains("Usage: kubectl octavo nodes [OPTIONS]"), "{help}");
+    assert!(help.contains("\n  kubectl octavo nodes --sort-by free\n"), "{help}");
     let output = Command::new(&plugin).arg("nods").finish();
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output.stderr).contains("Usage: kubectl octavo"));
+    assert!(reported(&output.stderr).contains("Usage: kubectl octavo"));
 }
 
 #[test]
 fn what_is_to_be_had_is_a_line_for_each_type_and_then_its_figures() {
     let fleet = Fleet::new();
     let shown = fleet.prints(&["availability"]);
-    let rows: Vec<String> = shown
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let rows: Vec<String> =
+        shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(
         rows,
         [
             "NVIDIA A100 80GB - 1 x 2g.20gb, 1 x 3g.40gb available",
             "NVIDIA H100 80GB - 1 available",
             "",
-            "TYPE RESOURCE UNIT FREE TAKEN UNUSABLE CAPACITY PENDING NODES",
+            "TYPE RESOURCE UNIT FREE USED UNAVAILABLE CAPACITY PENDING NODES",
             "nvidia-a100-80gb nvidia.com/mig-2g.20gb 2g.20gb 1 0 0 1 - 1",
             "nvidia-a100-80gb nvidia.com/mig-3g.40gb 3g.40gb 1 0 0 1 - 1",
             "nvidia-h100-80gb nvidia.com/gpu device 1 1 0 2 - 1",
@@ -356,14 +314,12 @@ fn what_is_to_be_had_is_a_line_for_each_type_and_then_its_figures() {
     assert_eq!(names, "nvidia-h100-80gb\n");
     let json = fleet.prints(&["availability", "--type", "nvidia-h100-80gb", "-o", "json"]);
     let list: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        (&list["kind"], &list["basis"]),
-        (&"AvailabilityList".into(), &"agents".into())
-    );
+    assert_eq!((&list["kind"], &list["basis"]), (&"AvailabilityList".into(), &"agents".into()));
     let output = fleet.run(&["availability", "--type", "nvidia-l4-24gb"]);
-    let notes = said(&output.stderr);
+    let notes = reported(&output.stderr);
     assert!(
-        notes.contains("there is nothing of that kind") && notes.contains("what agents see"),
+        notes.contains("no matching devices in the fleet")
+            && notes.contains("based on agents only"),
         "{notes}"
     );
 }

@@ -6,9 +6,7 @@ use std::path::Path;
 /// Compares `actual` with the whole file `name` under `tests/golden`, or rewrites that file when `make golden` asks.
 #[track_caller]
 pub(crate) fn golden(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("OCTAVO_GOLDEN").is_some_and(|mode| mode == "rewrite") {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, actual).unwrap();

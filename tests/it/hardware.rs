@@ -1,4 +1,6 @@
-//! `docs/hardware.md` lists what the catalogue has, and says of Neuron's chips what it says.
+//! `docs/reference/hardware.md` lists what the catalogue has, and says of Neuron's chips what it says.
+
+mod instance_types;
 
 use std::fmt::Write;
 use std::fs;
@@ -10,7 +12,7 @@ const PRODUCTS: &str = "<!-- products -->\n";
 const END: &str = "<!-- end of products -->\n";
 
 fn page() -> (PathBuf, String) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/hardware.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/hardware.md");
     let text = fs::read_to_string(&path).unwrap();
     (path, text)
 }
@@ -61,10 +63,7 @@ fn the_page_lists_the_products_of_the_catalogue() {
 fn the_page_says_of_neuron_s_chips_what_the_catalogue_says() {
     let (_, text) = page();
     let (_, rest) = text.split_once("<!-- chips -->\n").unwrap();
-    let rows = rest
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
+    let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
     let mut seen = 0;
     for row in rows {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -80,8 +79,5 @@ fn the_page_says_of_neuron_s_chips_what_the_catalogue_says() {
         seen += 1;
     }
     let chips = accelerators::products().iter();
-    assert_eq!(
-        seen,
-        chips.filter(|facts| facts.sku.starts_with("aws-")).count()
-    );
+    assert_eq!(seen, chips.filter(|facts| facts.sku.starts_with("aws-")).count());
 }

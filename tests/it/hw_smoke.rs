@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::machine::Machine;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const T4: &str = "
 machine: smoke
@@ -87,13 +87,9 @@ fn the_hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
     let machine = Machine::new(T4);
     let out = machine.path().join("fixtures");
     let output = smoke(&machine, &nvidia_smi(15_360), &out);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(said.contains("facts agree, 0 differ"), "{said}");
+    let reported = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{reported}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(reported.contains("facts match, 0 differ"), "{reported}");
     for name in ["inventory.json", "labels.txt", "nvidia-smi-q.txt"] {
         let text = fs::read_to_string(out.join("t4").join(name)).unwrap();
         for secret in ["34ef97b8", "1320221012345", "4711", "secret-project"] {
@@ -101,21 +97,17 @@ fn the_hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
         }
     }
     let again = fs::read_to_string(out.join("t4/inventory.json")).unwrap();
-    octavo_documents::inventory::parse(&again).unwrap();
+    octavo_files::inventory::parse(&again).unwrap();
 }
 
 #[test]
 fn the_hardware_smoke_test_tells_what_differs() {
     let machine = Machine::new(T4);
-    let output = smoke(
-        &machine,
-        &nvidia_smi(16_384),
-        &machine.path().join("fixtures"),
-    );
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let output = smoke(&machine, &nvidia_smi(16_384), &machine.path().join("fixtures"));
+    let reported = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
-        said.contains("DIFF 0000:1b:00.0 memoryMiB: octavo 15360, nvidia-smi 16384"),
-        "{said}"
+        reported.contains("DIFF 0000:1b:00.0 memoryMiB: octavo 15360, nvidia-smi 16384"),
+        "{reported}"
     );
 }

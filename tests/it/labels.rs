@@ -1,5 +1,7 @@
 //! The labels of every board we know, in every MIG strategy, printed by the agent that ships: whole golden files.
 
+mod list;
+
 use crate::golden::golden;
 use crate::machine::Machine;
 
@@ -18,10 +20,10 @@ fn every_board_carries_its_labels_in_every_strategy() {
         for (strategy, scenario) in board.machines() {
             let machine = Machine::new(&scenario);
             let output = machine.agent_once(&["--mig-strategy", strategy, "--log-level=error"]);
-            let said = String::from_utf8(output.stderr).unwrap();
+            let reported = String::from_utf8(output.stderr).unwrap();
             assert!(
-                output.status.success() && said.is_empty(),
-                "{} {strategy}: {said}",
+                output.status.success() && reported.is_empty(),
+                "{} {strategy}: {reported}",
                 board.sku
             );
             let printed = String::from_utf8(output.stdout).unwrap();
@@ -45,10 +47,8 @@ impl Board {
     }
 
     fn scenario(&self, mig: &str, instances: &[String]) -> String {
-        let list: Vec<String> = instances
-            .iter()
-            .map(|name| format!("{{profile: {name}}}"))
-            .collect();
+        let list: Vec<String> =
+            instances.iter().map(|name| format!("{{profile: {name}}}")).collect();
         format!(
             "machine: golden\nmachine_type: Golden Server 2U\ndriver: 580.95.05\ngpus:\n  - {{board: {}, count: 2, mig: {mig}, instances: [{}]}}\n",
             self.sku,
@@ -68,31 +68,17 @@ impl Board {
 
     /// The largest that leaves room, one half as large, and a small one: 3g, 2g, 1g, or 2g, 1g where a GPU has quarters.
     fn mixture(&self) -> Vec<String> {
-        let indices: &[u64] = if self.profile(2).is_some() {
-            &[2, 1, 0]
-        } else {
-            &[1, 0]
-        };
-        let fits = |index: &u64| {
-            self.profile(*index)
-                .filter(|(_, _, count)| *index == 0 || *count > 1)
-        };
-        indices
-            .iter()
-            .filter_map(fits)
-            .map(|(_, name, _)| name.clone())
-            .collect()
+        let indices: &[u64] = if self.profile(2).is_some() { &[2, 1, 0] } else { &[1, 0] };
+        let fits =
+            |index: &u64| self.profile(*index).filter(|(_, _, count)| *index == 0 || *count > 1);
+        indices.iter().filter_map(fits).map(|(_, name, _)| name.clone()).collect()
     }
 }
 
 pub(crate) fn boards() -> Vec<Board> {
     let text = include_str!("../nvml-sim/data/mig-profiles.json");
     let data: serde_json::Value = serde_json::from_str(text).unwrap();
-    let skus = data
-        .as_object()
-        .unwrap()
-        .iter()
-        .filter(|(sku, _)| *sku != "_meta");
+    let skus = data.as_object().unwrap().iter().filter(|(sku, _)| *sku != "_meta");
     skus.map(|(sku, board)| Board {
         sku: sku.clone(),
         profiles: board["gpu_instance_profiles"]

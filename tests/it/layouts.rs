@@ -21,19 +21,16 @@ use table::{Case, Original, Verdict};
 #[test]
 fn every_input_of_the_table_gets_its_verdict_and_its_words() {
     let mut wrong = Vec::new();
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     for case in table::cases() {
         let (verdict, words) = say(&case);
         if verdict != case.ours {
-            wrong.push(format!(
-                "{}: {verdict:?}, not {:?}: {words:#?}",
-                case.name, case.ours
-            ));
+            wrong.push(format!("{}: {verdict:?}, not {:?}: {words:#?}", case.name, case.ours));
         }
-        said.push(words);
+        reported.push(words);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    golden(table::FILE, &table::rewritten(&said));
+    golden(table::FILE, &table::rewritten(&reported));
 }
 
 #[test]
@@ -46,13 +43,11 @@ fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written
 
 #[test]
 fn what_the_pages_show_as_layouts_is_accepted() {
-    for page in ["docs/sharing.md", "docs/layouts.md"] {
+    for page in ["docs/tasks/sharing.md", "docs/reference/layouts.md"] {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
         let blocks = text.split("```yaml\n").skip(1);
         let blocks = blocks.filter_map(|rest| Some(rest.split_once("```")?.0));
-        let layouts: Vec<&str> = blocks
-            .filter(|block| block.starts_with("apiVersion"))
-            .collect();
+        let layouts: Vec<&str> = blocks.filter(|block| block.starts_with("apiVersion")).collect();
         assert!(!layouts.is_empty(), "{page} shows no layouts");
         for block in layouts {
             let read = parse(block);
@@ -64,9 +59,7 @@ fn what_the_pages_show_as_layouts_is_accepted() {
 #[test]
 fn the_table_is_large_and_its_names_are_unique() {
     let cases = table::cases();
-    let theirs = cases
-        .iter()
-        .filter(|case| case.dialect == Dialect::MigParted);
+    let theirs = cases.iter().filter(|case| case.dialect == Dialect::MigParted);
     assert!(theirs.count() >= 70);
     assert!(cases.len() >= 150);
     let names: BTreeSet<&String> = cases.iter().map(|case| &case.name).collect();
@@ -106,86 +99,84 @@ fn say(case: &Case) -> (Verdict, Vec<String>) {
         Ok(parsed) => parsed,
         Err(errors) => {
             let errors = errors.iter();
-            let said = errors.map(|error| format!("error {} {error}", error.place()));
-            return (Verdict::Error, said.collect());
+            let reported = errors.map(|error| format!("error {} {error}", error.place()));
+            return (Verdict::Error, reported.collect());
         }
     };
     assert_eq!(parsed.layouts.dialect, case.dialect, "{}", case.name);
     let layout = parsed.layouts.by_name(&case.select);
     let layout = layout.unwrap_or_else(|| panic!("{}: no {}", case.name, case.select));
     let warnings = parsed.warnings.iter();
-    let mut said: Vec<String> = warnings
-        .map(|warning| format!("warning {} {warning}", warning.place()))
-        .collect();
+    let mut reported: Vec<String> =
+        warnings.map(|warning| format!("warning {} {warning}", warning.place())).collect();
     let mut verdict = Verdict::Ok;
-    if !said.is_empty() {
+    if !reported.is_empty() {
         verdict = Verdict::Warning;
     }
     if let Some(machine) = &case.on {
-        verdict = verdict.max(mean(layout, case.dialect, &recorded(machine), &mut said));
+        verdict = verdict.max(mean(layout, case.dialect, &recorded(machine), &mut reported));
     }
-    (verdict, said)
+    (verdict, reported)
 }
 
 /// What the layout means on a machine.
-fn mean(layout: &Layout, dialect: Dialect, machine: &Inventory, said: &mut Vec<String>) -> Verdict {
+fn mean(
+    layout: &Layout,
+    dialect: Dialect,
+    machine: &Inventory,
+    reported: &mut Vec<String>,
+) -> Verdict {
     match resolve(layout, dialect, machine) {
         Err(errors) => {
             let errors = errors.iter();
-            said.extend(errors.map(|error| format!("error {} {error}", error.place())));
+            reported.extend(errors.map(|error| format!("error {} {error}", error.place)));
             Verdict::Error
         }
         Ok(resolved) => {
             let warnings = resolved.warnings.iter();
-            let before = said.len();
-            said.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place())));
+            let before = reported.len();
+            reported.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place)));
             let mut verdict = Verdict::Ok;
-            if said.len() > before {
+            if reported.len() > before {
                 verdict = Verdict::Warning;
             }
-            verdict.max(tell(&resolved.targets, machine, said))
+            verdict.max(tell(&resolved.targets, machine, reported))
         }
     }
 }
 
-fn tell(targets: &Targets, machine: &Inventory, said: &mut Vec<String>) -> Verdict {
+fn tell(targets: &Targets, machine: &Inventory, reported: &mut Vec<String>) -> Verdict {
     let mut verdict = Verdict::Ok;
     for target in &targets.devices {
-        let device = machine
-            .devices
-            .iter()
-            .find(|device| device.pci == target.pci)
-            .unwrap();
+        let device = machine.devices.iter().find(|device| device.pci == target.pci).unwrap();
         let words = PlanFormatter::new(machine, target.pci);
         let name = words.device(target.pci);
         match &target.mig {
             None => {}
-            Some(MigTarget::Disabled) => said.push(format!("{name}: MIG off")),
+            Some(MigTarget::Disabled) => reported.push(format!("{name}: MIG off")),
             Some(MigTarget::Enabled(instances)) => match feasible(device, instances) {
                 Ok(Feasibility::Feasible) => {
-                    said.push(format!("{name}: MIG on, {}", words.list(instances)));
+                    reported.push(format!("{name}: MIG on, {}", words.list(instances)));
                 }
-                Ok(Feasibility::Unknown) => said.push(format!("{name}: cannot be told")),
+                Ok(Feasibility::Unknown) => reported.push(format!("{name}: cannot be told")),
                 Err(infeasible) => {
                     verdict = Verdict::Error;
                     let nearest = words.alternatives(&infeasible).join(" | ");
                     let rule = words.rule(&infeasible.rule);
-                    said.push(format!(
-                        "error {} {name}: {rule}; nearest: {nearest}",
-                        target.rule
-                    ));
+                    reported
+                        .push(format!("error {} {name}: {rule}; nearest: {nearest}", target.rule));
                 }
             },
         }
         if let Some(sharing) = &target.time_slicing {
-            said.push(format!("{name}: time-slicing: {sharing}"));
+            reported.push(format!("{name}: time-slicing: {sharing}"));
         }
     }
     verdict
 }
 
 fn recorded(machine: &str) -> Inventory {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
-    let text = fs::read_to_string(folder.join(format!("{machine}.json"))).unwrap();
-    octavo_documents::inventory::parse(&text).unwrap()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
+    let text = fs::read_to_string(directory.join(format!("{machine}.json"))).unwrap();
+    octavo_files::inventory::parse(&text).unwrap()
 }

@@ -12,6 +12,7 @@ mod aggregator;
 mod apply;
 mod cdi;
 mod cli;
+mod command_reference;
 mod control;
 mod crash;
 mod demo;
@@ -22,6 +23,7 @@ mod driver_gaps;
 mod driver_life;
 mod driver_xids;
 mod estimating;
+mod fixtures;
 mod fleet;
 mod fleet_cli;
 mod golden;
@@ -29,16 +31,18 @@ mod hardware;
 mod hw_smoke;
 mod labels;
 mod layouts;
+mod man;
 mod matching;
 mod mig_parted;
+mod missing_partition_data;
 mod monitoring;
 mod offers;
-mod partitions_untold;
-mod patience;
 mod peer_gfd;
 mod peer_mig_parted;
 mod plan;
 mod promtool;
+mod readme;
+mod recorded_stream;
 mod requirements;
 mod rest;
 mod sharing;
@@ -47,11 +51,12 @@ mod supply_chain;
 mod support;
 mod sysfs;
 mod tidy;
+mod time_limits;
 mod top;
 mod troubleshooting;
 mod usage;
 
 use support::{
     agent_stream, cdi_runtime, device_plugin, engine, fleet_api, kubelet, machine, manifests, node,
-    peer, process, record, row, sockets, tree,
+    peer, problem, process, record, sockets, tree,
 };

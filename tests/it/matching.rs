@@ -4,8 +4,8 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 
 use crate::machine::Machine;
-use crate::patience::{Finish, Lines};
 use crate::process::{Aggregator, Program};
+use crate::time_limits::{Finish, Lines};
 
 const H200: &str = "
 machine: h200
@@ -52,25 +52,18 @@ impl Fleet {
         let grpc = format!("http://{}", aggregator.grpc);
         let url = format!("http://{}", aggregator.http);
         let machines = [Machine::new(H200), Machine::new(A100)];
-        let agents = machines
-            .iter()
-            .zip(["h200", "a100"])
-            .map(|(machine, name)| {
-                machine.agent(&[
-                    "--aggregator",
-                    &grpc,
-                    "--aggregator-plaintext",
-                    "--node-name",
-                    name,
-                    "--interval=200ms",
-                ])
-            });
-        let fleet = Self {
-            _agents: agents.collect(),
-            _machines: machines,
-            url,
-            _aggregator: aggregator,
-        };
+        let agents = machines.iter().zip(["h200", "a100"]).map(|(machine, name)| {
+            machine.agent(&[
+                "--aggregator",
+                &grpc,
+                "--aggregator-plaintext",
+                "--node-name",
+                name,
+                "--interval=200ms",
+            ])
+        });
+        let fleet =
+            Self { _agents: agents.collect(), _machines: machines, url, _aggregator: aggregator };
         fleet.knows_both();
         fleet
     }
@@ -103,86 +96,77 @@ impl Fleet {
     #[track_caller]
     fn prints(&self, arguments: &[&str], code: i32) -> (String, String) {
         let output = self.run(arguments);
-        let (out, notes) = (said(&output.stdout), said(&output.stderr));
+        let (out, notes) = (reported(&output.stdout), reported(&output.stderr));
         assert_eq!(output.status.code(), Some(code), "{out}{notes}");
         (out, notes)
     }
 }
 
-fn said(bytes: &[u8]) -> String {
+fn reported(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
 fn ac_006_a_fallback_is_warned_of_and_the_exit_code_says_what_it_comes_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let book = folder.path().join("prices.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let book = directory.path().join("prices.yaml");
     fs::write(&book, PRICES).unwrap();
     let fleet = Fleet::new(&["--price-book", book.to_str().unwrap()]);
     let (out, notes) = fleet.prints(&["--memory=80GB", "--prefer=nvidia-h200-141gb"], 0);
     assert_eq!(
         out,
         "\
-RANK  NAME               COUNT  STANDING  FREE  ON ONE NODE  COST/H
-1     nvidia-a100-80gb   1      free      2/2   2            1.85 USD
-2     nvidia-h200-141gb  1      taken     0/2   0            -
+RANK  NAME               COUNT  STATUS  FREE  ON ONE NODE  COST/H
+1     nvidia-a100-80gb   1      free    2/2   2            1.85 USD
+2     nvidia-h200-141gb  1      taken   0/2   0            -
 
 nvidia-a100-80gb:
   85.8 GB each, 80 GB needed
   2 of 2 free, 2 on one node
-  1 cost 1.85 USD an hour on-demand
+  1 cost 1.85 USD per hour (on-demand)
   warning: nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which
-    not enough is free
+    not enough are free
   warning: nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is
-    newer and fits, but not enough of it is free
+    newer and fits, but not enough are free
 "
     );
     assert_eq!(notes, "note: 1 x nvidia-a100-80gb fits and is free\n");
     let (out, notes) = fleet.prints(&["--memory=100GB", "--no-headers"], 4);
     assert_eq!(out, "1  nvidia-h200-141gb  1  taken  0/2  0  -\n");
-    assert_eq!(
-        notes,
-        "note: 1 x nvidia-h200-141gb fits, but not enough is free on one node\n"
-    );
+    assert_eq!(notes, "note: 1 x nvidia-h200-141gb fits, but not enough are free on one node\n");
     let (_, notes) = fleet.prints(&["--memory=192GB"], 5);
     assert_eq!(
         notes,
-        "note: needs 192 GB or more per device; the largest here is nvidia-h200-141gb with 150.7 GB\n"
+        "note: needs 192 GB or more per device; the largest in this fleet is nvidia-h200-141gb with 150.7 GB\n"
     );
     let (out, _) = fleet.prints(&["--memory=80GB", "-o", "name"], 0);
     assert_eq!(out, "nvidia-a100-80gb\nnvidia-h200-141gb\n");
     for format in ["json", "yaml"] {
         let (out, _) = fleet.prints(&["--memory=80GB", "-o", format], 0);
-        assert!(
-            out.contains("MatchAnswer") && out.contains("onOneNode"),
-            "{out}"
-        );
+        assert!(out.contains("MatchAnswer") && out.contains("onOneNode"), "{out}");
     }
-    let rows = folder.path().join("rows.json");
+    let rows = directory.path().join("rows.json");
     fs::write(&rows, ROWS).unwrap();
     let rows = rows.to_str().unwrap();
-    let (out, _) = fleet.prints(
-        &["--memory=80GB", "--prefer=H200", "--performance", rows],
-        0,
-    );
+    let (out, _) = fleet.prints(&["--memory=80GB", "--prefer=H200", "--performance", rows], 0);
     let words: Vec<&str> = out.split_whitespace().collect();
     let words = words.join(" ");
     assert!(
-        words.contains("of which not enough is free: expect 75 instead of 120 tokens/s (performance rows: A100 80GB, H200)"),
+        words.contains("of which not enough are free: expect 75 instead of 120 tokens/s (benchmark results: A100 80GB, H200)"),
         "{out}"
     );
     let (_, notes) = fleet.prints(&["--performance", book.to_str().unwrap()], 1);
     assert!(notes.contains("cannot use the rows in "), "{notes}");
     let (_, notes) = fleet.prints(&["--memory=80 apples"], 1);
-    assert!(notes.contains("is no amount of memory"), "{notes}");
+    assert!(notes.contains("is not an amount of memory"), "{notes}");
     let (_, notes) = fleet.prints(&["--isolation=none"], 2);
     assert!(notes.contains("exclusive, mig, shared"), "{notes}");
 }
 
 #[test]
 fn a_price_book_that_cannot_be_used_is_an_error_with_its_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let book = folder.path().join("prices.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let book = directory.path().join("prices.yaml");
     fs::write(&book, PRICES.replace("1.85", "cheap")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"))
         .args([
@@ -193,7 +177,7 @@ fn a_price_book_that_cannot_be_used_is_an_error_with_its_place() {
         ])
         .arg(&book)
         .finish();
-    let text = said(&output.stderr);
+    let text = reported(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("line 6:37: \"cheap\" is no price"), "{text}");
+    assert!(text.contains("line 6:37: \"cheap\" is not a price"), "{text}");
 }

@@ -3,15 +3,14 @@
 mod dashboard;
 mod prometheus;
 mod reasons;
+mod reference;
 mod rules;
 mod served;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::support::root;
 
 /// The alerts.
 fn rules() -> PathBuf {

@@ -1,4 +1,4 @@
-//! What a node gives out: a table of configurations, and what holds for all of them.
+//! Advertised resources of a node: a table of configurations, and properties that hold for all of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,44 +45,44 @@ fn every_configuration_gives_the_resources_ids_and_labels_of_the_table() {
     assert!(cases.len() >= 30, "{}", cases.len());
     let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names.len(), cases.len());
-    let said: Vec<Vec<String>> = cases.iter().map(say).collect();
-    golden(FILE, &rewritten(&said));
+    let reported: Vec<Vec<String>> = cases.iter().map(say).collect();
+    golden(FILE, &rewritten(&reported));
 }
 
-/// Whoever adds a warning adds a case.
+/// A new warning needs a case here.
 #[test]
-fn every_warning_about_what_is_given_out_is_in_the_table() {
-    let said: Vec<String> = cases().iter().flat_map(say).collect();
+fn every_warning_about_advertised_resources_is_in_the_table() {
+    let reported: Vec<String> = cases().iter().flat_map(say).collect();
     for words in [
-        "not given out: it fails",
-        "not given out: no driver speaks for it",
-        "not given out: the driver does not tell whether MIG mode is on",
-        "not given out: the driver does not tell its UUID",
-        "not given out: another has the same UUID",
-        "not given out: the driver does not tell what it is",
+        "not advertised: it is failing",
+        "not advertised: no driver reports it",
+        "not advertised: the driver does not report whether MIG mode is on",
+        "not advertised: the driver does not report its UUID",
+        "not advertised: another device has the same UUID",
+        "not advertised: the driver does not report its UUID or profile",
         "only with --mig-strategy single or mixed",
-        "does not tell all of its partitions",
-        "there is no partition to give out",
+        "does not report all of its partitions",
+        "there is no partition to advertise",
         "a GPU in MIG mode has no partition",
         "some GPUs are in MIG mode and some are not",
-        "there is more than one profile",
-        "a partition was made from a profile that has no name",
-        "nothing is given out as that here",
-        "shall be shared, and there are",
-        "shall be shared, and is no",
-        "a pod cannot choose among them; let them have names",
+        "the partitions have more than one profile",
+        "the profile of a partition has no name",
+        "but this node has no such resource",
+        "but only",
+        "which is not a",
+        "a pod cannot choose among them; use a separate name",
         "a pod cannot choose among them; rename",
-        "it counts for all of them",
+        "it applies to all of them",
         "replicas of",
     ] {
-        let found = said.iter().any(|line| line.contains(words));
+        let found = reported.iter().any(|line| line.contains(words));
         assert!(found, "{words}");
     }
 }
 
 proptest! {
     #[test]
-    fn whatever_is_asked_ids_are_unique_and_the_order_of_devices_does_not_matter(
+    fn ids_are_unique_and_independent_of_the_order_of_devices(
         wishes in prop::collection::vec(prop::option::of(sharing()), 8),
         machine in select(&["a100", "failing", "mixed", "rtx-pro", "h100x8", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
@@ -104,21 +104,21 @@ proptest! {
 
 proptest! {
     #[test]
-    fn what_nvidias_plugin_is_told_means_to_us_what_the_layout_means(
+    fn configuration_of_nvidias_plugin_means_the_same_as_the_layout(
         wish in alike(),
         machine in select(&["a100", "a30", "failing", "mixed", "rtx-pro", "h100x8", "t4", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
     ) {
         let node = recorded(machine);
         let targets = targets(&node, &vec![Some(wish); node.devices.len()]);
-        let _refused = told_and_read_back(&node, &targets, strategy);
+        let _refused = report_and_read_back(&node, &targets, strategy);
     }
 }
 
 /// So that it is known of how many that is said.
 #[test]
-fn every_configuration_that_nvidias_plugin_can_be_told_is_read_back_as_what_it_was_written_from() {
-    let mut told = 0;
+fn every_plugin_configuration_round_trips() {
+    let mut shown = 0;
     for case in cases() {
         let mut node = recorded(&case.machine);
         for (odd, index) in &case.odd {
@@ -131,15 +131,15 @@ fn every_configuration_that_nvidias_plugin_can_be_told_is_read_back_as_what_it_w
         let Ok(resolved) = resolve(layout, parsed.layouts.dialect, &node) else {
             continue;
         };
-        let read = told_and_read_back(&node, &resolved.targets, case.strategy);
-        told += usize::from(read == Ok(true));
+        let read = report_and_read_back(&node, &resolved.targets, case.strategy);
+        shown += usize::from(read == Ok(true));
     }
-    assert!(told >= 10, "{told}");
+    assert!(shown >= 10, "{shown}");
 }
 
 /// Renders what targets mean, reads that as a layout, and holds both against each other. Whether there was anything to share; why
 /// it cannot be said.
-fn told_and_read_back(
+fn report_and_read_back(
     node: &Inventory,
     targets: &Targets,
     strategy: MigStrategy,
@@ -174,19 +174,10 @@ fn told_and_read_back(
 
 /// How every device of a node is shared, as NVIDIA's plugin may have words for it: all of it in one way.
 fn alike() -> impl Strategy<Value = TimeSlicing> {
-    let profile = select(
-        &[
-            "1g.5gb", "2g.10gb", "3g.20gb", "1g.10gb", "3g.40gb", "7g.80gb",
-        ][..],
-    );
+    let profile = select(&["1g.5gb", "2g.10gb", "3g.20gb", "1g.10gb", "3g.40gb", "7g.80gb"][..]);
     let profile = profile.prop_map(|name| name.parse::<ProfileName>().unwrap());
     let profiles = prop::collection::btree_map(profile, 2..50_u32, 0..4);
-    let all = (
-        prop::option::of(2..50_u32),
-        profiles,
-        any::<bool>(),
-        any::<bool>(),
-    );
+    let all = (prop::option::of(2..50_u32), profiles, any::<bool>(), any::<bool>());
     all.prop_map(|(everything, profiles, renamed, fails)| {
         let everything = everything.map(|replicas| (ShareTarget::AllUnits, replicas));
         let profiles = profiles
@@ -195,11 +186,7 @@ fn alike() -> impl Strategy<Value = TimeSlicing> {
         let shares = everything.into_iter().chain(profiles);
         let share = |(of, replicas)| Share {
             of,
-            rename: if renamed {
-                ResourceRename::Shared
-            } else {
-                ResourceRename::No
-            },
+            rename: if renamed { ResourceRename::Shared } else { ResourceRename::No },
             fail_requests_greater_than_one: fails,
             ..Share::everything(replicas)
         };
@@ -222,10 +209,7 @@ fn targets(node: &Inventory, wishes: &[Option<TimeSlicing>]) -> Targets {
         })
         .collect();
     devices.sort_by_key(|target| target.pci);
-    Targets {
-        devices,
-        ..Targets::default()
-    }
+    Targets { devices, ..Targets::default() }
 }
 
 fn cases() -> Vec<Case> {
@@ -235,10 +219,7 @@ fn cases() -> Vec<Case> {
             continue;
         }
         if let Some(name) = line.strip_prefix("case ") {
-            cases.push(Case {
-                name: name.to_owned(),
-                ..Case::default()
-            });
+            cases.push(Case { name: name.to_owned(), ..Case::default() });
             continue;
         }
         let case = cases.last_mut().unwrap();
@@ -268,15 +249,12 @@ fn say(case: &Case) -> Vec<String> {
         Ok(parsed) => parsed,
         Err(errors) => {
             let errors = errors.iter();
-            return errors
-                .map(|error| format!("error {} {error}", error.place()))
-                .collect();
+            return errors.map(|error| format!("error {} {error}", error.place())).collect();
         }
     };
     let warnings = parsed.warnings.iter();
-    let mut said: Vec<String> = warnings
-        .map(|warning| format!("warning {} {warning}", warning.place()))
-        .collect();
+    let mut reported: Vec<String> =
+        warnings.map(|warning| format!("warning {} {warning}", warning.place())).collect();
     let [layout] = parsed.layouts.layouts.as_slice() else {
         panic!("{}: one layout each", case.name);
     };
@@ -284,47 +262,41 @@ fn say(case: &Case) -> Vec<String> {
         Ok(resolved) => resolved,
         Err(errors) => {
             let errors = errors.iter();
-            said.extend(errors.map(|error| format!("error {} {error}", error.place())));
-            return said;
+            reported.extend(errors.map(|error| format!("error {} {error}", error.place)));
+            return reported;
         }
     };
     let warnings = resolved.warnings.iter();
-    said.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place())));
+    reported.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place)));
     let compiled = compile(&node, &resolved.targets, case.strategy);
     checks::given(&compiled.offers);
     let warnings = compiled.warnings.iter();
-    said.extend(warnings.map(|warning| format!("warning {warning}")));
-    said.extend(given(&compiled.offers));
-    let options = Options {
-        mig_strategy: case.strategy,
-        ..Options::default()
-    };
+    reported.extend(warnings.map(|warning| format!("warning {warning}")));
+    reported.extend(given(&compiled.offers));
+    let options = Options { mig_strategy: case.strategy, ..Options::default() };
     let compiled = labels::compile(&node, &options, Some(&compiled.offers));
     let ends = [".product", ".count", ".replicas", ".sharing-strategy"];
     let labels = compiled.labels.iter();
     let about = labels.filter(|(key, _)| {
         *key == "octavo.dev/sharing" || ends.iter().any(|end| key.ends_with(end))
     });
-    said.extend(about.map(|(key, value)| format!("{key}={value}")));
-    said
+    reported.extend(about.map(|(key, value)| format!("{key}={value}")));
+    reported
 }
 
 fn given(offers: &Offers) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     for offer in &offers.resources {
-        let each = if offer.fail_requests_greater_than_one {
-            ", one each"
-        } else {
-            ""
-        };
-        said.push(format!("{}: {}{each}", offer.name, offer.count()));
+        let each =
+            if offer.fail_requests_greater_than_one { ", at most one per request" } else { "" };
+        reported.push(format!("{}: {}{each}", offer.name, offer.count()));
         for unit in &offer.units {
             let share = unit.fair_share();
             let share = share.map_or_else(String::new, |memory| format!(", {memory} each"));
-            said.push(format!("  {}{share}", ids(unit)));
+            reported.push(format!("  {}{share}", ids(unit)));
         }
     }
-    said
+    reported
 }
 
 /// All ids of a unit; those of many replicas as the first and the last.
@@ -355,30 +327,30 @@ fn change(node: &mut Inventory, odd: &str, index: u32) {
         ("mig-unknown", mig) => *mig = Mig::Unknown,
         ("incomplete", Mig::Capable(state)) => state.geometry = Completeness::Partial,
         ("no-partition-uuid", Mig::Capable(state)) => {
-            let untold: Option<MigUuid> = None;
-            state.gpu_instances[0].compute_instances[0].uuid = untold;
+            let unknown: Option<MigUuid> = None;
+            state.gpu_instances[0].compute_instances[0].uuid = unknown;
         }
         other => panic!("no such change: {other:?}"),
     }
 }
 
 fn recorded(machine: &str) -> Inventory {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
-    let text = fs::read_to_string(folder.join(format!("{machine}.json"))).unwrap();
-    octavo_documents::inventory::parse(&text).unwrap()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
+    let text = fs::read_to_string(directory.join(format!("{machine}.json"))).unwrap();
+    octavo_files::inventory::parse(&text).unwrap()
 }
 
 /// The table again, with other lines of what we say.
-fn rewritten(said: &[Vec<String>]) -> String {
+fn rewritten(reported: &[Vec<String>]) -> String {
     let mut text = String::new();
-    let mut said = said.iter();
+    let mut reported = reported.iter();
     let mut in_case = false;
     for line in TEXT.lines().chain(std::iter::once("")) {
         if line.starts_with('>') {
             continue;
         }
         if line.is_empty() && in_case {
-            for line in said.next().unwrap() {
+            for line in reported.next().unwrap() {
                 text.extend(["> ", line, "\n"]);
             }
             in_case = false;

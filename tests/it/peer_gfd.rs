@@ -10,8 +10,8 @@ use std::process::Command;
 
 use crate::labels::boards;
 use crate::machine::Machine;
-use crate::patience::Finish;
 use crate::peer::Peer;
+use crate::time_limits::Finish;
 
 const PEER: Peer = Peer {
     pinned: "gfd",
@@ -77,12 +77,7 @@ fn nvidias_own_feature_discovery_says_the_same_of_what_is_shared() {
         let file = machine.path().join("plugin.yaml");
         let text = format!("version: v1\nsharing: {{timeSlicing: {{{sharing}}}}}\n");
         fs::write(&file, text).unwrap();
-        let theirs = theirs(
-            &peer,
-            &machine,
-            strategy,
-            &[Path::new("--config-file"), &file],
-        );
+        let theirs = theirs(&peer, &machine, strategy, &[Path::new("--config-file"), &file]);
         let ours = ours_of(&machine, strategy, &file);
         assert_eq!(theirs, ours, "{sharing}, strategy {strategy}");
     }
@@ -98,13 +93,12 @@ fn ours_of(machine: &Machine, strategy: &str, file: &Path) -> Vec<String> {
         .arg("--sys-root")
         .arg(machine.path().join("sys"))
         .finish();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = document["labels"].as_object().unwrap().iter();
-    let lines: Vec<String> = all
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap()))
-        .collect();
+    let lines: Vec<String> =
+        all.map(|(key, value)| format!("{key}={}", value.as_str().unwrap())).collect();
     labels(&lines.join("\n"))
 }
 
@@ -114,11 +108,7 @@ fn compare(peer: &Path, machine: &Machine, strategy: &str, name: &str) {
     let ours = machine.agent_once(&["--mig-strategy", strategy]);
     let ours = labels(&String::from_utf8(ours.stdout).unwrap());
     let only = |these: &[String], those: &[String]| -> Vec<String> {
-        these
-            .iter()
-            .filter(|label| !those.contains(label))
-            .cloned()
-            .collect()
+        these.iter().filter(|label| !those.contains(label)).cloned().collect()
     };
     assert!(
         theirs == ours,
@@ -146,11 +136,7 @@ fn theirs(peer: &Path, machine: &Machine, strategy: &str, more: &[&Path]) -> Vec
         .args(more)
         .env("LD_LIBRARY_PATH", machine.path())
         .finish();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs = labels(&fs::read_to_string(&file).unwrap());
     assert!(theirs.len() > 20, "{theirs:#?}");
     theirs

@@ -8,8 +8,8 @@ use octavo_files::layouts::parse;
 use octavo_planner::layout::Dialect;
 
 use crate::layouts::table::{Original, cases};
-use crate::patience::Finish;
 use crate::peer::Peer;
+use crate::time_limits::Finish;
 
 const PEER: Peer = Peer {
     pinned: "mig-parted",
@@ -19,7 +19,7 @@ const PEER: Peer = Peer {
 
 #[test]
 fn mig_parted_does_with_every_input_what_the_table_says() {
-    let asked = Asked::new();
+    let requested = PeerProgram::new();
     let mut compared = 0;
     let mut wrong = Vec::new();
     for case in cases() {
@@ -27,7 +27,7 @@ fn mig_parted_does_with_every_input_what_the_table_says() {
             continue;
         };
         assert_eq!(case.dialect, Dialect::MigParted, "{}", case.name);
-        let accepted = asked.accepts(&case.input, &case.select);
+        let accepted = requested.accepts(&case.input, &case.select);
         if accepted.is_ok() == (stated == Original::Refuses) {
             wrong.push(format!("{}: {stated:?}, and {accepted:?}", case.name));
         }
@@ -40,44 +40,41 @@ fn mig_parted_does_with_every_input_what_the_table_says() {
 #[test]
 fn a_file_for_a_whole_fleet_is_accepted_by_both_in_every_configuration() {
     let text = include_str!("../golden/layouts/fleet.yaml");
-    let asked = Asked::new();
+    let requested = PeerProgram::new();
     let parsed = parse(text).unwrap();
     assert_eq!(parsed.warnings, []);
     assert!(parsed.layouts.layouts.len() >= 20);
     for layout in &parsed.layouts.layouts {
-        asked.accepts(text, &layout.name).unwrap();
+        requested.accepts(text, &layout.name).unwrap();
     }
 }
 
 /// The program, and a file to ask it of.
-struct Asked {
+struct PeerProgram {
     program: std::path::PathBuf,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
-impl Asked {
+impl PeerProgram {
     fn new() -> Self {
-        Self {
-            program: PEER.build(),
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { program: PEER.build(), directory: tempfile::tempdir().unwrap() }
     }
 
     /// Whether it accepts the file and finds the configuration in it, or what it says.
     fn accepts(&self, text: &str, name: &str) -> Result<(), String> {
-        let file = self.folder.path().join("layouts.yaml");
+        let file = self.directory.path().join("layouts.yaml");
         fs::write(&file, text).unwrap();
         let output = Command::new(&self.program)
             .args(["assert", "--valid-config", "--selected-config", name])
             .arg("--config-file")
             .arg(&file)
             .finish();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.code() {
             Some(0) => Ok(()),
             // A crash in Go is 2.
-            Some(1) => Err(said),
-            other => panic!("{other:?}: {said}"),
+            Some(1) => Err(reported),
+            other => panic!("{other:?}: {reported}"),
         }
     }
 }

@@ -3,17 +3,14 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::patience::{Finish, output};
+use crate::time_limits::{Finish, output};
 
 /// Whether it has nothing to say about `metrics`.
 #[track_caller]
 pub(crate) fn finds_no_fault(metrics: &str) {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped());
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.unwrap_or_else(|error| {
         panic!("promtool: {error}; this test needs it (Debian: apt-get install prometheus)")
     });
@@ -21,21 +18,18 @@ pub(crate) fn finds_no_fault(metrics: &str) {
     input.write_all(metrics.as_bytes()).unwrap();
     drop(input);
     let output = output(child, "promtool check metrics");
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(
-        output.status.success() && said.is_empty(),
-        "{said}\n{metrics}"
-    );
+    let reported = [&output.stdout[..], &output.stderr[..]].concat();
+    let reported = String::from_utf8_lossy(&reported);
+    assert!(output.status.success() && reported.is_empty(), "{reported}\n{metrics}");
 }
 
 /// Runs it, and it has no fault to find.
 #[track_caller]
 pub(crate) fn run(arguments: &[&str]) {
     let output = Command::new("promtool").args(arguments).finish();
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said);
+    let reported = [&output.stdout[..], &output.stderr[..]].concat();
+    let reported = String::from_utf8_lossy(&reported);
     // Of rules that are there twice it only warns.
-    let doubted = said.contains("duplicate rule");
-    assert!(output.status.success() && !doubted, "{arguments:?}\n{said}");
+    let doubted = reported.contains("duplicate rule");
+    assert!(output.status.success() && !doubted, "{arguments:?}\n{reported}");
 }

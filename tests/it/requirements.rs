@@ -1,10 +1,12 @@
-//! What users asked for of types, profiles and usage: each row has a test with the row's number at the beginning of its name.
+//! The requirements of types, profiles and usage: each row has a test whose name begins with the row's number.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rows. Source: the requirements of the aggregator's users, as of 2026-11; `docs/requirements.md` says what they ask for.
+use crate::support::root;
+
+/// The rows. Source: the requirements of the aggregator's users, as of 2026-11; described in `docs/contribute/requirements.md`.
 const ROWS: [&str; 25] = [
     "REQ-001", "REQ-002", "REQ-003", "REQ-004", "REQ-005", "REQ-006", "REQ-007", "REQ-008",
     "REQ-009", "REQ-010", "REQ-011", "NFR-001", "NFR-002", "NFR-003", "AC-001", "AC-002", "AC-003",
@@ -14,10 +16,6 @@ const ROWS: [&str; 25] = [
 /// How names of a row's tests begin.
 fn beginning(row: &str) -> String {
     format!("{}_", row.to_lowercase().replace('-', "_"))
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// The tests of a file: functions under `#[test]` or an attribute like it.
@@ -35,8 +33,8 @@ fn tests(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn collect(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn collect(directory: &Path, found: &mut BTreeMap<String, PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             collect(&path, found);
@@ -52,14 +50,14 @@ fn collect(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
 /// All tests there are, and where.
 fn all() -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
-    for folder in ["src", "crates", "tests/it", "tests/it-cluster"] {
-        collect(&root().join(folder), &mut found);
+    for directory in ["src", "crates", "tests/it", "tests/it-cluster"] {
+        collect(&root().join(directory), &mut found);
     }
     found
 }
 
 #[test]
-fn every_row_that_users_asked_for_has_a_test_of_its_name() {
+fn every_requirement_row_has_a_test_with_its_number() {
     let all = all();
     assert!(all.len() > 1000, "the scan found {} tests", all.len());
     let without: Vec<&&str> = ROWS
@@ -69,29 +67,33 @@ fn every_row_that_users_asked_for_has_a_test_of_its_name() {
     assert!(without.is_empty(), "{without:?} have no test");
 }
 
+/// The part of `page` below the heading of `row`, up to the next heading.
+fn section<'a>(page: &'a str, row: &str) -> Option<&'a str> {
+    let (_, rest) = page.split_once(&format!("\n### {row}: "))?;
+    Some(rest.split("\n#").next().unwrap_or(rest))
+}
+
 #[test]
 fn the_page_of_requirements_names_for_each_row_tests_that_are_there() {
-    let page = fs::read_to_string(root().join("docs/requirements.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/contribute/requirements.md")).unwrap();
     let all = all();
     let mut wrong = Vec::new();
     for row in ROWS {
-        let head = format!("| {row} |");
-        let Some(line) = page.lines().find(|line| line.starts_with(&head)) else {
-            wrong.push(format!("{row} is not in the page"));
+        let Some(section) = section(&page, row) else {
+            wrong.push(format!("{row} is not on the page"));
             continue;
         };
-        let (_, shown) = line.trim_end_matches(" |").rsplit_once(" | ").unwrap();
-        // Names, and after each or several of them the file they are in.
-        let words: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        // List items: a test's name, and the file that it is in.
         let mut of_the_row = 0;
-        for (at, name) in words.iter().enumerate() {
-            if name.contains('/') {
+        for item in section.split("\n- ").skip(1) {
+            let words: Vec<&str> = item.split('`').skip(1).step_by(2).collect();
+            let [name, file] = words[..] else {
+                wrong.push(format!("{row}: {item:?} is not a test and its file"));
                 continue;
-            }
+            };
             of_the_row += usize::from(name.starts_with(&beginning(row)));
-            let file = words[at..].iter().find(|word| word.contains('/'));
-            let place = all.get(*name).and_then(|place| place.to_str());
-            if place.is_none() || place != file.copied() {
+            let place = all.get(name).and_then(|place| place.to_str());
+            if place != Some(file) {
                 wrong.push(format!("{row}: {name} is not in {file:?} but in {place:?}"));
             }
         }
@@ -99,7 +101,7 @@ fn the_page_of_requirements_names_for_each_row_tests_that_are_there() {
             wrong.push(format!("{row}: no test of its name is named"));
         }
     }
-    let rows = page.lines().filter(|line| line.starts_with("| ")).count();
-    assert_eq!(rows, ROWS.len() + 1, "rows of the page, and their head");
+    let rows = page.lines().filter(|line| line.starts_with("### ")).count();
+    assert_eq!(rows, ROWS.len(), "requirements on the page");
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }

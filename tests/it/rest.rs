@@ -20,7 +20,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use octavo_fleet::access::Sight;
+use octavo_fleet::access::Visibility;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -36,9 +36,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     #[track_caller]
@@ -60,8 +58,8 @@ impl Aggregator {
         self.answer(request).await
     }
 
-    /// The answer to a document of somebody who may see so much.
-    pub(crate) async fn post_as(&self, sight: Sight, path: &str, document: &str) -> Answer {
+    /// The answer to a document from a reader with this visibility.
+    pub(crate) async fn post_as(&self, sight: Visibility, path: &str, document: &str) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
         let mut request = request.body(Body::from(document.to_owned())).unwrap();
         request.extensions_mut().insert(sight);
@@ -91,13 +89,8 @@ impl Aggregator {
     async fn names(&self, path: &str) -> (Vec<String>, Option<String>) {
         let list = self.get(path).await.json();
         let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
-        let names = items
-            .iter()
-            .map(|item| item["name"].as_str().unwrap().to_owned());
-        (
-            names.collect(),
-            list["continue"].as_str().map(str::to_owned),
-        )
+        let names = items.iter().map(|item| item["name"].as_str().unwrap().to_owned());
+        (names.collect(), list["continue"].as_str().map(str::to_owned))
     }
 }
 
@@ -128,10 +121,7 @@ async fn a_node_is_listed_with_what_its_devices_come_to() {
     );
     assert_eq!(list["kind"], "NodeList");
     assert_eq!(list["apiVersion"], "octavo.dev/v1");
-    assert_eq!(
-        (&list["total"], &list["continue"]),
-        (&json!(1), &Value::Null)
-    );
+    assert_eq!((&list["total"], &list["continue"]), (&json!(1), &Value::Null));
 }
 
 #[tokio::test]
@@ -141,56 +131,36 @@ async fn nodes_are_filtered_ordered_and_paged_by_parameters() {
         ("", "bare-1 gpu-1 gpu-2 mixed-1"),
         ("sort=-name", "mixed-1 gpu-2 gpu-1 bare-1"),
         ("type=nvidia-h100-80gb", "mixed-1"),
-        (
-            "type=nvidia-l4-24gb,nvidia-h100-80gb",
-            "gpu-1 gpu-2 mixed-1",
-        ),
-        (
-            "type=nvidia-l4-24gb&type=nvidia-h100-80gb",
-            "gpu-1 gpu-2 mixed-1",
-        ),
+        ("type=nvidia-l4-24gb,nvidia-h100-80gb", "gpu-1 gpu-2 mixed-1"),
+        ("type=nvidia-l4-24gb&type=nvidia-h100-80gb", "gpu-1 gpu-2 mixed-1"),
         ("state=empty", "bare-1"),
         ("sharing=mixed", "mixed-1"),
-        (
-            "selector=octavo.dev%2Ftype%20in%20(nvidia-l4-24gb)",
-            "gpu-1 gpu-2",
-        ),
+        ("selector=octavo.dev%2Ftype%20in%20(nvidia-l4-24gb)", "gpu-1 gpu-2"),
         ("selector=!octavo.dev/type", "bare-1"),
         ("sort=-devices", "mixed-1 gpu-1 gpu-2 bare-1"),
         ("sort=free&search=1", "bare-1 gpu-1 mixed-1"),
         ("search=nothing", ""),
     ] {
-        let (names, next) = aggregator
-            .names(&format!("/api/v1/nodes?{parameters}"))
-            .await;
+        let (names, next) = aggregator.names(&format!("/api/v1/nodes?{parameters}")).await;
         assert_eq!(names.join(" "), expected, "{parameters}");
         assert_eq!(next, None, "{parameters}");
     }
     let (first, next) = aggregator.names("/api/v1/nodes?sort=-free&limit=3").await;
-    let next = format!(
-        "/api/v1/nodes?sort=-free&limit=3&continue={}",
-        next.unwrap()
-    );
+    let next = format!("/api/v1/nodes?sort=-free&limit=3&continue={}", next.unwrap());
     let (second, end) = aggregator.names(&next).await;
-    assert_eq!(
-        [first.join(" "), second.join(" ")],
-        ["mixed-1 gpu-1 gpu-2", "bare-1"]
-    );
+    assert_eq!([first.join(" "), second.join(" ")], ["mixed-1 gpu-1 gpu-2", "bare-1"]);
     assert_eq!(end, None);
 }
 
 #[tokio::test]
-async fn a_node_is_told_whole_and_as_its_own_inspect_tells_it() {
+async fn a_node_is_returned_completely_and_as_inspect_prints_it() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let node = aggregator.get("/api/v1/nodes/mixed-1").await.json();
-    assert_eq!(
-        (&node["kind"], &node["name"]),
-        (&json!("Node"), &json!("mixed-1"))
-    );
+    assert_eq!((&node["kind"], &node["name"]), (&json!("Node"), &json!("mixed-1")));
     assert_eq!(node["bootId"], "boot-mixed-1");
     assert_eq!(node["labels"]["octavo.dev/type"], "nvidia-h100-80gb");
-    let inventory = octavo_documents::inventory::parse(&node["inventory"].to_string()).unwrap();
+    let inventory = octavo_files::inventory::parse(&node["inventory"].to_string()).unwrap();
     assert_eq!(&inventory, machines.inventory("mixed-1"));
 }
 
@@ -198,7 +168,7 @@ async fn a_node_is_told_whole_and_as_its_own_inspect_tells_it() {
 async fn types_are_counted_over_all_nodes_and_a_stale_node_s_devices_are_unknown() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let types = aggregator.get("/api/v1/types").await.json();
-    let told = |types: &Value| {
+    let shown = |types: &Value| {
         let all = types["items"].as_array().unwrap().clone();
         let line = |one: Value| {
             let devices = &one["devices"];
@@ -214,7 +184,7 @@ async fn types_are_counted_over_all_nodes_and_a_stale_node_s_devices_are_unknown
         all.into_iter().map(line).collect::<Vec<_>>()
     };
     assert_eq!(
-        told(&types),
+        shown(&types),
         [
             "nvidia-h100-80gb on 1: 2 free, 0 unknown of 4",
             "nvidia-l4-24gb on 2: 2 free, 0 unknown of 2"
@@ -222,10 +192,7 @@ async fn types_are_counted_over_all_nodes_and_a_stale_node_s_devices_are_unknown
     );
     aggregator.silence("gpu-2");
     let types = aggregator.get("/api/v1/types").await.json();
-    assert_eq!(
-        told(&types)[1],
-        "nvidia-l4-24gb on 2: 1 free, 1 unknown of 2"
-    );
+    assert_eq!(shown(&types)[1], "nvidia-l4-24gb on 2: 1 free, 1 unknown of 2");
     let (stale, _) = aggregator.names("/api/v1/nodes?state=stale").await;
     assert_eq!(stale, ["gpu-2"]);
 }
@@ -235,24 +202,24 @@ const FAILURES: &str = "GET /api/v1/nodes?limt=3|400|unknown-parameter|limt|did 
 GET /api/v1/nodes?limit=0|400|invalid-parameter|limit|1 to 1000
 GET /api/v1/nodes?selector=a%3D%3D%3D|400|invalid-parameter|selector|at column 4
 GET /api/v1/nodes?sort=size|400|invalid-parameter|sort|name, state
-GET /api/v1/nodes?continue=x|400|invalid-parameter|continue|begin again
+GET /api/v1/nodes?continue=x|400|invalid-parameter|continue|restart from the first page
 GET /api/v1/nodes/gpu-9|404|unknown-node|name|/api/v1/nodes
-GET /api/v1/nodes/GPU_9|400|invalid-name|name|lower-case
+GET /api/v1/nodes/GPU_9|400|invalid-name|name|lowercase
 GET /api/v1/nodes/%ff|400|invalid-name|name|not UTF-8
-GET /api/v1/nodes/a%2Fb|400|invalid-name|name|lower-case
+GET /api/v1/nodes/a%2Fb|400|invalid-name|name|lowercase
 GET /api/v1/nodes/gpu-1?x=1|400|unknown-parameter|x|no parameters
 GET /api/v1/types?x=1|400|unknown-parameter|x|no parameters
-GET /api/v1/events?change=only|400|unknown-parameter|change|there is changes
+GET /api/v1/events?change=only|400|unknown-parameter|change|the only parameter is changes
 GET /api/v1/events?changes=all|400|invalid-parameter|changes|only
 GET /api/v1/profiles?x=1|400|unknown-parameter|x|type, namespace
-GET /api/v1/profiles?type=a&type=b|400|invalid-parameter|type|more than once
+GET /api/v1/profiles?type=a&type=b|400|invalid-parameter|type|only once
 GET /api/v1/profiles/none|404|unknown-profile|name|/api/v1/profiles
 GET /api/v1/profiles/a/none|404|unknown-profile|name|/api/v1/profiles
 GET /api/v1/profiles/%ff|404|unknown-profile|name|not UTF-8
 GET /api/v1/profile-draft|400|invalid-parameter|nodes|nodes=A,B or type=TYPE
-GET /api/v1/profile-draft?type=A%20B|400|invalid-parameter|type|no type such as
-GET /api/v1/profile-draft?type=a&name=A_B|400|invalid-parameter|name|lower-case
-GET /api/v1/profile-draft?type=a&namespace=-|400|invalid-parameter|namespace|lower-case
+GET /api/v1/profile-draft?type=A%20B|400|invalid-parameter|type|not a type such as
+GET /api/v1/profile-draft?type=a&name=A_B|400|invalid-parameter|name|lowercase
+GET /api/v1/profile-draft?type=a&namespace=-|400|invalid-parameter|namespace|lowercase
 GET /api/v1/profile-draft?type=a|503|no-cluster||--follow-cluster
 GET /api/hardware-profiles?x=1|400|unknown-parameter|x|no parameters
 GET /api|404|not-found||/openapi.json
@@ -271,55 +238,31 @@ async fn every_failure_is_a_problem_document() {
         let answer = aggregator.ask(method.parse().unwrap(), path).await;
         let what = format!("{line}: {}", answer.body);
         assert_eq!(answer.status.as_str(), fields[1], "{what}");
-        assert_eq!(
-            answer.header("content-type"),
-            "application/problem+json",
-            "{what}"
-        );
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{what}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{what}");
         let problem = answer.json();
         assert_eq!(problem["status"].to_string(), fields[1], "{what}");
-        assert_eq!(
-            problem["type"],
-            format!("/problems/{}", fields[2]),
-            "{what}"
-        );
-        assert_eq!(
-            problem["parameter"].as_str().unwrap_or_default(),
-            fields[3],
-            "{what}"
-        );
-        assert!(
-            problem["detail"].as_str().unwrap().contains(fields[4]),
-            "{what}"
-        );
-        assert_eq!(
-            problem["instance"],
-            path.split('?').next().unwrap(),
-            "{what}"
-        );
-        assert_eq!(
-            answer.header("allow").is_empty(),
-            fields[1] != "405",
-            "{what}"
-        );
+        assert_eq!(problem["type"], format!("/problems/{}", fields[2]), "{what}");
+        assert_eq!(problem["parameter"].as_str().unwrap_or_default(), fields[3], "{what}");
+        assert!(problem["detail"].as_str().unwrap().contains(fields[4]), "{what}");
+        assert_eq!(problem["instance"], path.split('?').next().unwrap(), "{what}");
+        assert_eq!(answer.header("allow").is_empty(), fields[1] != "405", "{what}");
     }
 }
 
 #[tokio::test]
 async fn every_problem_is_explained_in_the_page() {
     let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/rest.md")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/rest.md"))
+            .unwrap();
     let source = include_str!("../../src/aggregator/src/rest/problem.rs");
-    let kinds: Vec<&str> = source
-        .split('"')
-        .filter(|text| text.starts_with("/problems/"))
-        .collect();
+    let kinds: Vec<&str> =
+        source.split('"').filter(|text| text.starts_with("/problems/")).collect();
     assert!(kinds.len() >= 9, "{kinds:?}");
     for kind in kinds {
         assert!(
             page.contains(&format!("`{kind}`")),
-            "docs/rest.md does not explain {kind}"
+            "docs/reference/rest.md does not explain {kind}"
         );
     }
 }
@@ -335,26 +278,15 @@ async fn head_answers_as_get_does_without_the_body() {
         "/metrics",
         "/healthz",
     ] {
-        let (get, head) = (
-            aggregator.get(path).await,
-            aggregator.ask(Method::HEAD, path).await,
-        );
-        assert_eq!(
-            (head.status, head.body.as_str()),
-            (StatusCode::OK, ""),
-            "{path}"
-        );
-        assert_eq!(
-            head.header("content-type"),
-            get.header("content-type"),
-            "{path}"
-        );
+        let (get, head) = (aggregator.get(path).await, aggregator.ask(Method::HEAD, path).await);
+        assert_eq!((head.status, head.body.as_str()), (StatusCode::OK, ""), "{path}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
         assert!(!get.body.is_empty(), "{path}");
     }
 }
 
 #[tokio::test]
-async fn it_lives_at_once_and_is_ready_when_it_is_told_so() {
+async fn aggregator_is_live_immediately_and_ready_when_marked_ready() {
     let aggregator = Aggregator::of(&Machines::default());
     assert_eq!(aggregator.get("/healthz").await.body, "ok\n");
     aggregator.ready.send_replace(false);
@@ -364,8 +296,5 @@ async fn it_lives_at_once_and_is_ready_when_it_is_told_so() {
     assert_eq!(answer.json()["type"], "/problems/not-ready");
     aggregator.ready.send_replace(true);
     let answer = aggregator.get("/readyz").await;
-    assert_eq!(
-        (answer.status, answer.body.as_str()),
-        (StatusCode::OK, "ok\n")
-    );
+    assert_eq!((answer.status, answer.body.as_str()), (StatusCode::OK, "ok\n"));
 }

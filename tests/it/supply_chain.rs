@@ -1,11 +1,12 @@
 //! Licences, bans and sources of everything we build with, by `cargo metadata` and the lists in `deny.toml`.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::patience::Finish;
+use crate::support::root;
+use crate::time_limits::Finish;
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -58,23 +59,12 @@ fn every_dependency_has_an_allowed_licence_no_ban_and_comes_from_the_registry() 
     let packages = packages();
     assert!(packages.len() > 20, "cargo metadata shows hardly anything");
     for package in &packages {
-        let Package {
-            name,
-            version,
-            license,
-            source,
-        } = package;
+        let Package { name, version, license, source } = package;
         let license = license.as_deref().unwrap_or_default();
-        let exception = deny
-            .licenses
-            .exceptions
-            .iter()
-            .find(|one| one.name == *name);
+        let exception = deny.licenses.exceptions.iter().find(|one| one.name == *name);
         let allow = exception.map_or(&deny.licenses.allow, |one| &one.allow);
         if !allowed(license, allow) {
-            wrong.push(format!(
-                "{name} {version}: licence {license:?} is not in deny.toml"
-            ));
+            wrong.push(format!("{name} {version}: licence {license:?} is not in deny.toml"));
         }
         if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == *name) {
             wrong.push(format!("{name} {version} is banned: {}", ban.reason));
@@ -106,20 +96,10 @@ fn what_has_an_exceptional_licence_is_in_no_program() {
 #[test]
 fn a_licence_expression_is_allowed_when_one_way_through_it_is() {
     let allow = ["MIT".to_owned(), "Apache-2.0".to_owned()];
-    for yes in [
-        "MIT",
-        "MIT/Apache-2.0",
-        "GPL-3.0-only OR MIT",
-        "(MIT OR Zlib) AND Apache-2.0",
-    ] {
+    for yes in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Zlib) AND Apache-2.0"] {
         assert!(allowed(yes, &allow), "{yes}");
     }
-    for no in [
-        "",
-        "GPL-3.0",
-        "MIT AND GPL-3.0",
-        "Apache-2.0 WITH LLVM-exception",
-    ] {
+    for no in ["", "GPL-3.0", "MIT AND GPL-3.0", "Apache-2.0 WITH LLVM-exception"] {
         assert!(!allowed(no, &allow), "{no}");
     }
 }
@@ -141,15 +121,25 @@ fn packages() -> Vec<Package> {
         .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(root())
         .finish();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
-    metadata.packages
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    // The lock file also names optional dependencies that no program has: `tree` knows which are built.
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--workspace", "--target", "all", "--edges", "all"])
+        .args(["--prefix", "none", "--format", "{p}", "--locked"])
+        .current_dir(root())
+        .finish();
+    assert!(output.status.success());
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let built: BTreeSet<(&str, &str)> = tree
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(" v")?;
+            Some((name, rest.split_whitespace().next()?))
+        })
+        .collect();
+    let packages = metadata.packages.into_iter();
+    packages
+        .filter(|package| built.contains(&(package.name.as_str(), package.version.as_str())))
+        .collect()
 }

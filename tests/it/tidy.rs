@@ -5,11 +5,14 @@
 
 mod cycles;
 mod tokens;
+mod user_text;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::support::root;
 
 /// Crates without I/O, clock and log.
 const PURE: &[&str] = &["model", "planner", "node", "fleet"];
@@ -37,19 +40,9 @@ const IMPURE: &[&str] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("unsafe ", &["crates/hardware/src/nvml/"]),
     ("nvml_wrapper", &["crates/hardware/src/nvml/"]),
-    (
-        "octavo_hardware::nvml",
-        &["crates/hardware/src/nvml/", "src/bin/"],
-    ),
+    ("octavo_hardware::nvml", &["crates/hardware/src/nvml/", "src/bin/"]),
     ("procfs::", &["crates/hardware/src/"]),
-    (
-        "std::env::",
-        &[
-            "crates/settings/src/",
-            "src/agent/src/settings",
-            "src/cli/src/settings",
-        ],
-    ),
+    ("std::env::", &["crates/settings/src/", "src/agent/src/settings", "src/cli/src/settings"]),
     ("kube::", &["crates/kube/src/"]),
 ];
 
@@ -86,9 +79,7 @@ fn architecture_page_lists_every_crate_with_its_dependencies() {
             wrong.push(format!("{name} uses {extra}, which the page does not list"));
         }
         for unused in listed.difference(&used) {
-            wrong.push(format!(
-                "the page lists {unused}, which {name} does not use"
-            ));
+            wrong.push(format!("the page lists {unused}, which {name} does not use"));
         }
     }
     assert_none(&wrong);
@@ -118,11 +109,27 @@ fn restricted_names_stay_in_their_place() {
             for (name, places) in ONLY_IN {
                 let is_in_place = places.iter().any(|place| source.path.starts_with(place));
                 if has_name(line, name) && !is_in_place {
-                    wrong.push(format!(
-                        "{}:{number}: {name:?} belongs in {places:?}",
-                        source.path
-                    ));
+                    wrong.push(format!("{}:{number}: {name:?} belongs in {places:?}", source.path));
                 }
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn every_read_is_bounded() {
+    let mut wrong = Vec::new();
+    let places = ["crates/toolkit/src/files.rs", "crates/model/build.rs"];
+    for source in product_sources() {
+        let is_test = source.path.contains("/tests/") || source.path.ends_with("/tests.rs");
+        if is_test || places.contains(&source.path.as_str()) {
+            continue;
+        }
+        for (number, line) in source.code() {
+            let reads = ["read_to_end(", "read_to_string(", "fs::read("];
+            if reads.iter().any(|name| line.contains(name)) {
+                wrong.push(format!("{}:{number}: use octavo_toolkit::files", source.path));
             }
         }
     }
@@ -133,17 +140,13 @@ fn restricted_names_stay_in_their_place() {
 fn every_task_has_an_owner() {
     let mut wrong = Vec::new();
     for source in product_sources() {
-        // The command line's tasks end with it.
-        if source.path.starts_with("src/cli/") || source.path.contains("/tests/") {
+        if source.path.contains("/tests/") {
             continue;
         }
         for (number, line) in source.code() {
             // Without its handle a panic of the task goes unnoticed, and shutdown does not wait for it.
             if line.trim().starts_with("tokio::spawn(") || line.contains("drop(tokio::spawn(") {
-                wrong.push(format!(
-                    "{}:{number}: give the task to a JoinSet",
-                    source.path
-                ));
+                wrong.push(format!("{}:{number}: give the task to a JoinSet", source.path));
             }
         }
     }
@@ -159,10 +162,7 @@ fn files_are_short_and_begin_with_a_comment() {
             wrong.push(format!("{}: {lines} lines before its tests", source.path));
         }
         if !source.text.starts_with("//!") {
-            wrong.push(format!(
-                "{}: does not begin with a module comment",
-                source.path
-            ));
+            wrong.push(format!("{}: does not begin with a module comment", source.path));
         }
     }
     assert_none(&wrong);
@@ -170,14 +170,7 @@ fn files_are_short_and_begin_with_a_comment() {
 
 #[test]
 fn nothing_is_left_unfinished_and_no_test_is_switched_off() {
-    let unfinished = [
-        "todo!(",
-        "unimplemented!(",
-        "#[ignore",
-        "FIXME",
-        "XXX",
-        "dbg!(",
-    ];
+    let unfinished = ["todo!(", "unimplemented!(", "#[ignore", "FIXME", "XXX", "dbg!("];
     let mut wrong = Vec::new();
     for source in product_sources().chain(sources("tests")) {
         // This file names the words in order to forbid them.
@@ -197,10 +190,7 @@ fn nothing_is_left_unfinished_and_no_test_is_switched_off() {
 fn architecture_page_stays_readable() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let lines = page.lines().count();
-    assert!(
-        lines <= 150,
-        "ARCHITECTURE.md has {lines} lines, 150 is the limit"
-    );
+    assert!(lines <= 150, "ARCHITECTURE.md has {lines} lines, 150 is the limit");
 }
 
 /// A source file of ours.
@@ -242,7 +232,7 @@ fn product_sources() -> impl Iterator<Item = Source> {
 fn manifests() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = ["src", "crates"]
         .into_iter()
-        .flat_map(|folder| fs::read_dir(root().join(folder)).unwrap())
+        .flat_map(|directory| fs::read_dir(root().join(directory)).unwrap())
         .map(|entry| entry.unwrap().path().join("Cargo.toml"))
         .filter(|path| path.is_file())
         .collect();
@@ -268,44 +258,38 @@ fn reachable(
 /// The crates of ours that a shipped program needs for this one.
 fn own_dependencies(manifest: &toml::Table) -> BTreeSet<String> {
     let names = manifest["dependencies"].as_table().unwrap().keys();
-    names
-        .filter_map(|name| name.strip_prefix("octavo-"))
-        .map(ToOwned::to_owned)
-        .collect()
+    names.filter_map(|name| name.strip_prefix("octavo-")).map(ToOwned::to_owned).collect()
 }
 
-fn sources(folder: &str) -> Vec<Source> {
-    let mut found = Vec::new();
-    collect(&root().join(folder), &mut found);
-    assert!(!found.is_empty(), "no source under {folder}");
+fn sources(directory: &str) -> Vec<Source> {
+    let paths = files(directory).into_iter().filter(|path| has_extension(path, "rs"));
+    let found: Vec<Source> = paths.map(|path| Source { text: read(&path), path }).collect();
+    assert!(!found.is_empty(), "no source under {directory}");
     found
 }
 
-fn collect(folder: &Path, found: &mut Vec<Source>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    entries.sort();
+/// The files under a directory in order, from the root, with forward slashes.
+fn files(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(directory)).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = Vec::new();
     for path in entries {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
         if path.is_dir() {
-            collect(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            found.push(Source {
-                path: path
-                    .strip_prefix(root())
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned(),
-                text: fs::read_to_string(&path).unwrap(),
-            });
+            found.extend(files(name));
+        } else {
+            found.push(name.to_owned());
         }
     }
+    found.sort();
+    found
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
 }
 
 fn assert_none(wrong: &[String]) {

@@ -14,9 +14,9 @@ use octavo_model::resource::{ResourceName, ShareId};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use tokio::sync::{oneshot, watch};
 
-use crate::patience::{Finish, exit_status, within};
 use crate::rest::fleet::{Aggregator, Machines};
 use crate::rest::usage::give;
+use crate::time_limits::{Finish, exit_status, within};
 
 const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 
@@ -33,14 +33,14 @@ async fn run(arguments: &[&str]) -> Output {
     done.await.unwrap()
 }
 
-fn said(bytes: &[u8]) -> &str {
+fn reported(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
 #[track_caller]
 fn printed(output: &Output) -> &str {
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output.stderr));
-    said(&output.stdout)
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output.stderr));
+    reported(&output.stdout)
 }
 
 /// The API of a fleet in which two nodes share a device, on a socket of its own.
@@ -54,7 +54,7 @@ async fn serve() -> String {
     tokio::spawn(async move {
         let router = aggregator.router.clone();
         // It is dropped, and its fleet with it, when the server is.
-        let _kept = aggregator;
+        let _retained = aggregator;
         axum::serve(listener, router).await.unwrap();
     });
     url
@@ -74,50 +74,26 @@ gpu-1            GPU 0   -          team-a/modest  main       1        2048Mi  1
 mixed-1 (stale)  GPU 0   -          team-a/modest  main       1        2048Mi  16% of 12Gi         35%
 "
     );
-    let notes = said(&output.stderr);
-    assert!(
-        notes.contains("note: 1 node was not heard of for too long, mixed-1 for one"),
-        "{notes}"
-    );
-    let over = [
-        "top",
-        "--server",
-        &url,
-        "--over",
-        "--node",
-        "gpu-1",
-        "--no-headers",
-        "-o",
-        "wide",
-    ];
+    let notes = reported(&output.stderr);
+    assert!(notes.contains("note: 1 node is stale, for example mixed-1"), "{notes}");
+    let over = ["top", "--server", &url, "--over", "--node", "gpu-1", "--no-headers", "-o", "wide"];
     let output = run(&over).await;
     let row = printed(&output);
     assert_eq!(row.lines().count(), 1, "{row}");
-    assert!(
-        row.ends_with(&format!("nvidia.com/gpu  2  24Gi  4711  {GPU}\n")),
-        "{row}"
-    );
+    assert!(row.ends_with(&format!("nvidia.com/gpu  2  24Gi  4711  {GPU}\n")), "{row}");
 
-    let some = [
-        "top",
-        "--server",
-        &url,
-        "--limit=3",
-        "--sort-by=node",
-        "-o",
-        "json",
-    ];
+    let some = ["top", "--server", &url, "--limit=3", "--sort-by=node", "-o", "json"];
     let output = run(&some).await;
     let list: serde_json::Value = serde_json::from_str(printed(&output)).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 3);
-    assert!(said(&output.stderr).contains("3 rows are shown, and there are more"));
+    assert!(reported(&output.stderr).contains("showing only the first 3 rows"));
 
     let output = run(&["top", "--server", &url, "-n", "nobody"]).await;
     assert_eq!(printed(&output), "");
-    assert!(said(&output.stderr).contains("--usage-interval"));
+    assert!(reported(&output.stderr).contains("--usage-interval"));
 }
 
-/// Two on one device, one of whom nobody gave it to.
+/// Two tenants of one device, one of them without an allocation.
 fn usage() -> Usage {
     let tenants = vec![
         Tenant {
@@ -128,15 +104,12 @@ fn usage() -> Usage {
             memory: Some(Mebibytes::new(12_000)),
             ..Tenant::default()
         },
-        Tenant {
-            processes: vec![4711],
-            memory: Some(Mebibytes::new(500)),
-            ..Tenant::default()
-        },
+        Tenant { processes: vec![4711], memory: Some(Mebibytes::new(500)), ..Tenant::default() },
     ];
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        partition: None,
+        gpu_instance: None,
+        compute_instance: None,
         profile: None,
         resource: Some(ResourceName::gpu()),
         replicas: Some(2),
@@ -159,90 +132,62 @@ fn usage() -> Usage {
     }
 }
 
-fn here<'a>(folder: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
-    let folder = folder.to_str().unwrap();
-    let mut all = vec!["top", "--here", "--state-dir", folder, "--no-headers"];
+fn here<'a>(directory: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let directory = directory.to_str().unwrap();
+    let mut all = vec!["top", "--here", "--state-dir", directory, "--no-headers"];
     all.extend(more);
     all
 }
 
 #[tokio::test]
 async fn a_node_tells_who_uses_what_through_its_agents_socket() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(&here(folder.path(), &[])).await;
+    let directory = tempfile::tempdir().unwrap();
+    let output = run(&here(directory.path(), &[])).await;
     assert_eq!(output.status.code(), Some(1));
-    let error = said(&output.stderr);
+    let error = reported(&output.stderr);
     assert!(error.contains("no agent runs on this node"), "{error}");
     assert!(error.contains("kubectl exec -n octavo-system"), "{error}");
 
     let (_known, known) = watch::channel(Arc::new(usage()));
-    let desk = control_socket::listen(folder.path(), Some(known)).unwrap();
-    let output = run(&here(folder.path(), &[])).await;
+    let desk = control_socket::listen(directory.path(), Some(known)).unwrap();
+    let output = run(&here(directory.path(), &[])).await;
     let node = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let rows: Vec<Vec<&str>> = printed(&output)
         .lines()
-        .map(|line| {
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .collect()
-        })
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
     assert_eq!(
         rows,
         [
-            [
-                &node,
-                "GPU 0",
-                "-",
-                "team-a/notebook-0",
-                "main",
-                "0",
-                "12Gi",
-                "29% of 40Gi",
-                "-"
-            ],
-            [
-                &node,
-                "GPU 0",
-                "-",
-                "(no pod: pid 4711)",
-                "-",
-                "-",
-                "500Mi",
-                "1% of 40Gi",
-                "-"
-            ],
+            [&node, "GPU 0", "-", "team-a/notebook-0", "main", "0", "12Gi", "29% of 40Gi", "-"],
+            [&node, "GPU 0", "-", "(no pod: pid 4711)", "-", "-", "500Mi", "1% of 40Gi", "-"],
         ]
     );
-    assert_eq!(said(&output.stderr), "note: utilisation is not told\n");
-    let output = run(&here(folder.path(), &["--pod", "notebook-0", "-o", "json"])).await;
+    assert_eq!(reported(&output.stderr), "note: utilisation is not told\n");
+    let output = run(&here(directory.path(), &["--pod", "notebook-0", "-o", "json"])).await;
     let list: serde_json::Value = serde_json::from_str(printed(&output)).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     drop(desk);
 
     let other = tempfile::tempdir().unwrap();
-    let _desk = control_socket::listen(other.path(), None).unwrap();
+    let _store = control_socket::listen(other.path(), None).unwrap();
     let output = run(&here(other.path(), &[])).await;
     assert_eq!(output.status.code(), Some(1));
-    let error = said(&output.stderr);
-    assert!(error.contains("runs without --usage-interval"), "{error}");
+    let error = reported(&output.stderr);
+    assert!(error.contains("start the agent with --usage-interval"), "{error}");
 }
 
 #[tokio::test]
-async fn without_an_aggregator_it_is_said_who_else_can_be_asked() {
-    // An address that nobody else has, and nobody listens at any more.
+async fn without_an_aggregator_alternatives_are_listed() {
+    // An address that only this test uses, where nothing listens any more.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let output = run(&["top", "--server", &url]).await;
     assert_eq!(output.status.code(), Some(1));
-    let error = said(&output.stderr);
-    assert!(error.contains("the connection was refused"), "{error}");
-    assert!(
-        error.contains("`octavo top --here` asks its agent"),
-        "{error}"
-    );
+    let error = reported(&output.stderr);
+    assert!(error.contains("connection refused"), "{error}");
+    assert!(error.contains("`octavo top --here` uses the agent"), "{error}");
 }
 
 /// What the terminal shows, until it shows `wanted`.
@@ -276,8 +221,8 @@ async fn on_a_terminal_it_goes_on_until_q_and_leaves_the_terminal_as_it_was() {
     std::thread::spawn(move || {
         let mut terminal = std::fs::File::from(pair.master);
         shows(&mut terminal, "team-a/greedy");
-        // It is made anew.
-        shows(&mut terminal, "q ends.");
+        // It is recomputed.
+        shows(&mut terminal, "q exits.");
         let meanwhile = line_by_line(&pair.slave);
         terminal.write_all(b"xq").unwrap();
         let ended = exit_status(&mut child);

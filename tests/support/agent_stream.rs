@@ -2,7 +2,7 @@
 
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_node::label_set::LabelSet;
-use octavo_stream::messages::{Identity, encode_from_agent};
+use octavo_stream::messages::encode_from_agent;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::proto::v1::to_agent::Message as Answer;
@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::patience::PATIENCE;
+use crate::time_limits::TIME_LIMIT;
 
 /// An agent's end of a stream.
 pub(crate) struct Line {
@@ -30,20 +30,17 @@ impl Line {
         let (to, messages) = mpsc::channel(1);
         to.send(first).await.unwrap();
         let answers = client.report(ReceiverStream::new(messages)).await?;
-        Ok(Self {
-            to,
-            from: answers.into_inner(),
-        })
+        Ok(Self { to, from: answers.into_inner() })
     }
 
     pub(crate) async fn answer(&mut self) -> Result<Option<Answer>, Status> {
-        let answer = timeout(PATIENCE, self.from.message()).await.unwrap()?;
+        let answer = timeout(TIME_LIMIT, self.from.message()).await.unwrap()?;
         Ok(answer.map(|answer| answer.message.unwrap()))
     }
 
     /// Says something that is answered.
     pub(crate) async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
-        self.to.send(message_of(message)).await.unwrap();
+        self.to.send(encode_from_agent(message)).await.unwrap();
         Ok(self.answer().await?.unwrap())
     }
 
@@ -74,17 +71,7 @@ pub(crate) fn hello(node: &str, epoch: u64) -> v1::FromAgent {
         seq: 0,
         state_hash: 0,
     };
-    v1::FromAgent {
-        message: Some(v1::from_agent::Message::Hello(hello)),
-    }
-}
-
-pub(crate) fn message_of(message: &FromAgent) -> v1::FromAgent {
-    let identity = Identity {
-        node: "n".parse().unwrap(),
-        agent_version: "1.2.3".to_owned(),
-    };
-    encode_from_agent(message, &identity)
+    v1::FromAgent { message: Some(v1::from_agent::Message::Hello(hello)) }
 }
 
 /// A status that differs with `number`.
@@ -92,9 +79,7 @@ pub(crate) fn parts(number: u64) -> Parts {
     let inventory = Inventory {
         neuron: None,
         machine: Machine::default(),
-        nvml: NvmlState::Absent {
-            reason: format!("reason {number}"),
-        },
+        nvml: NvmlState::Absent { reason: format!("reason {number}") },
         devices: Vec::new(),
     };
     status::encode(&inventory, &LabelSet::default(), None)
@@ -102,9 +87,5 @@ pub(crate) fn parts(number: u64) -> Parts {
 
 /// What leads from one status to another.
 pub(crate) fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
-    FromAgent::Delta {
-        seq,
-        change: from.change_to(to),
-        hash: to.hash(),
-    }
+    FromAgent::Delta { seq, change: from.change_to(to), hash: to.hash() }
 }

@@ -20,16 +20,13 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new(gpus: &str) -> Self {
         let node = Node::new(gpus);
-        let folder = node.machine.path().join("plugins");
+        let directory = node.machine.path().join("plugins");
         record::show_all(&node.machine.path().join("proc"));
-        Self {
-            kubelet: Kubelet::start(&folder, &node.kubelet()),
-            node,
-        }
+        Self { kubelet: Kubelet::start(&directory, &node.kubelet()), node }
     }
 
     /// Where kubelet and plugins meet.
-    pub(crate) fn folder(&self) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         self.node.machine.path().join("plugins")
     }
 
@@ -40,14 +37,14 @@ impl Rig {
 
     /// And has ended.
     pub(crate) fn dies(&self, pid: u32) {
-        let folder = self.node.machine.path().join(format!("proc/{pid}"));
-        fs::remove_dir_all(folder).unwrap();
+        let directory = self.node.machine.path().join(format!("proc/{pid}"));
+        fs::remove_dir_all(directory).unwrap();
     }
 
-    /// The agent, which gives out what a layout called `wanted` says.
+    /// The agent, which advertises what the layout `wanted` requires.
     pub(crate) fn agent(&self, rules: &str, more: &[&str]) -> Program {
         let layouts = self.node.layouts(rules);
-        let folder = self.folder().display().to_string();
+        let directory = self.directory().display().to_string();
         let mut arguments = vec![
             "--sharing=embedded",
             "--interval=500ms",
@@ -55,7 +52,7 @@ impl Rig {
             &layouts,
             "--layout=wanted",
             "--device-plugins",
-            &folder,
+            &directory,
         ];
         arguments.extend(more);
         self.node.start(&arguments)

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use octavo_store::engine::Engine;
+use octavo_store::engine::EstimateEngine;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -20,7 +20,7 @@ pub(crate) enum Manner {
     Says(String),
     /// It answers with this status.
     Fails(StatusCode),
-    /// It takes the question and is never heard of again.
+    /// It accepts the request and never answers.
     Hangs,
     /// It begins to answer and never ends.
     Drips,
@@ -29,23 +29,23 @@ pub(crate) enum Manner {
 /// An engine that listens, and how often it was asked.
 pub(crate) struct Listening {
     pub(crate) url: String,
-    asked: Arc<AtomicUsize>,
+    requested: Arc<AtomicUsize>,
     last: Arc<Mutex<Value>>,
 }
 
 impl Listening {
     pub(crate) async fn new(manner: Manner) -> Self {
-        let asked = Arc::new(AtomicUsize::new(0));
+        let requested = Arc::new(AtomicUsize::new(0));
         let last = Arc::new(Mutex::new(Value::Null));
-        let (count, heard) = (Arc::clone(&asked), Arc::clone(&last));
+        let (count, received) = (Arc::clone(&requested), Arc::clone(&last));
         let answer = move |question: String| {
             let (manner, count) = (manner.clone(), Arc::clone(&count));
-            let heard = Arc::clone(&heard);
+            let received = Arc::clone(&received);
             async move {
                 count.fetch_add(1, Ordering::SeqCst);
                 let question: Value = serde_json::from_str(&question).unwrap();
                 assert_eq!(question["kind"], "EngineQuestion");
-                *heard.lock().unwrap() = question;
+                *received.lock().unwrap() = question;
                 manner.answer().await
             }
         };
@@ -53,7 +53,7 @@ impl Listening {
         let url = format!("http://{}/estimate", listener.local_addr().unwrap());
         let router = Router::new().route("/estimate", post(answer));
         tokio::spawn(async { axum::serve(listener, router).await });
-        Self { url, asked, last }
+        Self { url, requested, last }
     }
 
     /// What it was asked last.
@@ -61,8 +61,8 @@ impl Listening {
         self.last.lock().unwrap().clone()
     }
 
-    pub(crate) fn times_asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn request_count(&self) -> usize {
+        self.requested.load(Ordering::SeqCst)
     }
 }
 
@@ -82,6 +82,6 @@ impl Manner {
 }
 
 /// The way to the engine at `url`, that is waited for so long.
-pub(crate) fn way(url: &str, timeout: Duration) -> Engine {
-    Engine::new(url, timeout).unwrap()
+pub(crate) fn way(url: &str, timeout: Duration) -> EstimateEngine {
+    EstimateEngine::new(url, timeout).unwrap()
 }

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsConnector;
 
-pub(crate) use crate::patience::PATIENCE;
-use crate::patience::within;
+pub(crate) use crate::time_limits::TIME_LIMIT;
+use crate::time_limits::within;
 
 /// Where the API is.
 #[derive(Clone)]
@@ -54,11 +54,7 @@ impl Answer {
 impl Api {
     /// In plaintext.
     pub(crate) fn at(address: SocketAddr) -> Self {
-        Self {
-            address,
-            tls: None,
-            headers: String::new(),
-        }
+        Self { address, tls: None, headers: String::new() }
     }
 
     /// Over TLS, proved by this certificate for localhost.
@@ -73,11 +69,7 @@ impl Api {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let tls = Some(TlsConnector::from(Arc::new(config)));
-        Self {
-            address,
-            tls,
-            headers: String::new(),
-        }
+        Self { address, tls, headers: String::new() }
     }
 
     pub(crate) async fn ask(&self, path: &str) -> Box<dyn Stream> {
@@ -97,10 +89,7 @@ impl Api {
         let headers = &self.headers;
         let about = match body {
             "" => String::new(),
-            body => format!(
-                "Content-Type: application/json\r\nContent-Length: {}\r\n",
-                body.len()
-            ),
+            body => format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()),
         };
         let request =
             format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}{about}\r\n{body}");
@@ -121,10 +110,7 @@ impl Api {
         };
         let answer = within(path, answer).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        Answer {
-            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-            body: body.to_owned(),
-        }
+        Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), body: body.to_owned() }
     }
 
     /// The nodes of the list, ordered by name.
@@ -136,10 +122,7 @@ impl Api {
     /// The event stream, all that it begins with read.
     pub(crate) async fn events(&self) -> Events {
         let path = "/api/v1/events?changes=only";
-        let mut events = Events {
-            stream: within(path, self.ask(path)).await,
-            bytes: Vec::new(),
-        };
+        let mut events = Events { stream: within(path, self.ask(path)).await, bytes: Vec::new() };
         assert_eq!(events.next().await["kind"], "synced");
         events
     }
@@ -151,10 +134,7 @@ impl Api {
         let mut stream = socket.connect(self.address).await.unwrap();
         let request = "GET /api/v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n";
         stream.write_all(request.as_bytes()).await.unwrap();
-        Events {
-            stream: Box::new(stream),
-            bytes: Vec::new(),
-        }
+        Events { stream: Box::new(stream), bytes: Vec::new() }
     }
 
     /// Waits until what is at `path` is as wanted, and gives it.
@@ -171,7 +151,7 @@ impl Api {
                 events.next().await;
             }
         };
-        let found = timeout(PATIENCE, reading).await;
+        let found = timeout(TIME_LIMIT, reading).await;
         found.unwrap_or_else(|_late| panic!("{path} stays {last:?}"))
     }
 
@@ -182,22 +162,18 @@ impl Api {
         loop {
             pace.tick().await;
             let text = self.get("/metrics").await.body;
-            let missing = lines
-                .iter()
-                .find(|line| !text.lines().any(|one| one == **line));
+            let missing = lines.iter().find(|line| !text.lines().any(|one| one == **line));
             let Some(missing) = missing else {
                 return text;
             };
-            assert!(began.elapsed() < PATIENCE, "{missing}\n{text}");
+            assert!(began.elapsed() < TIME_LIMIT, "{missing}\n{text}");
         }
     }
 
     /// Waits until a node is as wanted, and gives it.
     pub(crate) async fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/api/v1/nodes/{name}");
-        let node = self.until(&path, |answer| {
-            answer.status == 200 && wanted(&answer.json())
-        });
+        let node = self.until(&path, |answer| answer.status == 200 && wanted(&answer.json()));
         node.await.json()
     }
 

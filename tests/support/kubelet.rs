@@ -21,8 +21,8 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 
-use crate::patience::PATIENCE;
 use crate::record;
+use crate::time_limits::TIME_LIMIT;
 
 /// What kubelet knows of a resource.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +60,7 @@ pub(crate) enum Tells {
     OfNone,
     /// It takes its pods in one after another, and is so far.
     OfFirst(usize),
-    /// It takes for ever.
+    /// It never returns.
     Nothing,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Known {
     /// Registrations that were asked for, of all its lives.
     pub(crate) registrations: u64,
     /// How often it was asked for its pods.
-    pub(crate) asked: u64,
+    pub(crate) requested: u64,
     /// Another one takes its place right when it is asked the next time, and is the one that answers.
     gives_way: bool,
 }
@@ -106,7 +106,7 @@ pub(super) struct Mind {
 
 /// A kubelet; stopped when dropped.
 pub(crate) struct Kubelet {
-    folder: PathBuf,
+    directory: PathBuf,
     pod_resources: PathBuf,
     mind: Arc<Mind>,
     life: Option<Life>,
@@ -129,9 +129,9 @@ impl Mind {
 
 impl Kubelet {
     /// Where plugins meet it, and where it tells of its pods.
-    pub(crate) fn start(folder: &Path, pod_resources: &Path) -> Self {
+    pub(crate) fn start(directory: &Path, pod_resources: &Path) -> Self {
         let mut kubelet = Self {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             pod_resources: pod_resources.to_owned(),
             mind: Arc::default(),
             life: None,
@@ -140,7 +140,7 @@ impl Kubelet {
         kubelet
     }
 
-    /// Ends and begins anew: as the real one it empties the folder first, and keeps its pods.
+    /// Restarts: like the real one it empties the directory first, and keeps its pods.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.begin();
@@ -156,43 +156,30 @@ impl Kubelet {
     }
 
     fn begin(&mut self) {
-        fs::create_dir_all(&self.folder).unwrap();
+        fs::create_dir_all(&self.directory).unwrap();
         fs::create_dir_all(self.pod_resources.parent().unwrap()).unwrap();
         let _none = fs::remove_file(&self.pod_resources);
-        wipe(&self.folder);
-        let (folder, pods) = (self.folder.clone(), self.pod_resources.clone());
+        wipe(&self.directory);
+        let (directory, pods) = (self.directory.clone(), self.pod_resources.clone());
         let mind = Arc::clone(&self.mind);
         let (stop, stopped) = oneshot::channel::<()>();
-        let (say, said) = mpsc::channel();
+        let (say, reported) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let handle = runtime.handle().clone();
             runtime.block_on(async move {
                 calls::Lister::new(&mind, &pods).listen();
-                let desk = calls::Desk {
-                    folder: folder.clone(),
-                    mind,
-                };
+                let desk = calls::CallHandler { directory: directory.clone(), mind };
                 let desk = RegistrationServer::new(desk);
-                let listener = UnixListener::bind(folder.join("kubelet.sock")).unwrap();
+                let listener = UnixListener::bind(directory.join("kubelet.sock")).unwrap();
                 let incoming = UnixListenerStream::new(listener);
-                tokio::spawn(
-                    Server::builder()
-                        .add_service(desk)
-                        .serve_with_incoming(incoming),
-                );
+                tokio::spawn(Server::builder().add_service(desk).serve_with_incoming(incoming));
                 say.send(handle).unwrap();
-                let _told = stopped.await;
+                let _shown = stopped.await;
             });
         });
-        self.life = Some(Life {
-            handle: said.recv_timeout(PATIENCE).unwrap(),
-            stop,
-            thread,
-        });
+        self.life = Some(Life { handle: reported.recv_timeout(TIME_LIMIT).unwrap(), stop, thread });
     }
 
     /// Makes it behave otherwise.
@@ -216,22 +203,15 @@ impl Kubelet {
     /// Another plugin than ours has registered these, and all of them are healthy.
     pub(crate) fn has(&self, resource: &str, ids: &[String]) {
         let devices = ids.iter().map(|id| (id.clone(), true)).collect();
-        let one = Resource {
-            devices,
-            ..Resource::default()
-        };
-        self.mind
-            .change(|known| known.resources.insert(resource.to_owned(), one));
+        let one = Resource { devices, ..Resource::default() };
+        self.mind.change(|known| known.resources.insert(resource.to_owned(), one));
     }
 
     /// Waits until what it knows is as wanted.
     #[track_caller]
     pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&Known) -> bool) {
         let known = self.mind.known.lock().unwrap();
-        let ended = self
-            .mind
-            .news
-            .wait_timeout_while(known, PATIENCE, |known| !wanted(known));
+        let ended = self.mind.news.wait_timeout_while(known, TIME_LIMIT, |known| !wanted(known));
         let (known, over) = ended.unwrap();
         assert!(!over.timed_out(), "{what} never came; it knows {known:#?}");
     }
@@ -260,14 +240,10 @@ impl Kubelet {
         resource: &str,
         ids: &[String],
     ) -> Result<ContainerAllocateResponse, Status> {
-        let endpoint = self.knows(|known| {
-            known
-                .resources
-                .get(resource)
-                .map(|one| one.endpoint.clone())
-        });
+        let endpoint =
+            self.knows(|known| known.resources.get(resource).map(|one| one.endpoint.clone()));
         let endpoint = endpoint.ok_or_else(|| Status::not_found("kubelet does not know it"))?;
-        self.run(calls::allocate(self.folder.join(endpoint), ids.to_vec()))
+        self.run(calls::allocate(self.directory.join(endpoint), ids.to_vec()))
     }
 
     /// What a plugin advises.
@@ -278,9 +254,9 @@ impl Kubelet {
         (must, size): (&[String], i32),
     ) -> Vec<String> {
         let endpoint = self.knows(|known| known.resources[resource].endpoint.clone());
-        let socket = self.folder.join(endpoint);
-        let asked = calls::prefer(socket, available.to_vec(), must.to_vec(), size);
-        self.run(asked).unwrap()
+        let socket = self.directory.join(endpoint);
+        let requested = calls::prefer(socket, available.to_vec(), must.to_vec(), size);
+        self.run(requested).unwrap()
     }
 
     /// Admits a pod that asks for so many: chosen with the plugin's advice among what is free, asked for, and noted.
@@ -293,35 +269,30 @@ impl Kubelet {
         let ids = self.prefers(resource, &free, (&[], size));
         assert_eq!(ids.len(), count, "{ids:?} of {free:?}");
         self.allocate(resource, &ids)?;
-        let pod = Pod {
-            name: name.to_owned(),
-            resource: resource.to_owned(),
-            ids,
-        };
+        let pod = Pod { name: name.to_owned(), resource: resource.to_owned(), ids };
         self.mind.change(|known| known.pods.push(pod.clone()));
         // Of pods that have ended it gets to know nothing before it has something new to write.
         self.knows(|known| {
             let pods = known.pods.iter();
             let pods =
                 pods.map(|pod| (pod.name.as_str(), pod.resource.as_str(), pod.ids.as_slice()));
-            record::write(&self.folder, pods);
+            record::write(&self.directory, pods);
         });
         Ok(pod)
     }
 
     /// The pod has ended.
     pub(crate) fn ended(&self, name: &str) {
-        self.mind
-            .change(|known| known.pods.retain(|pod| pod.name != name));
+        self.mind.change(|known| known.pods.retain(|pod| pod.name != name));
     }
 
     fn run<T: Send + 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> T {
-        let (say, said) = mpsc::channel();
+        let (say, reported) = mpsc::channel();
         let handle = &self.life.as_ref().unwrap().handle;
         handle.spawn(async move {
             let _gone = say.send(call.await);
         });
-        said.recv_timeout(PATIENCE).unwrap()
+        reported.recv_timeout(TIME_LIMIT).unwrap()
     }
 }
 
@@ -349,9 +320,9 @@ impl Known {
     }
 }
 
-/// Empties the folder but for the record, as kubelet does when it starts.
-pub(super) fn wipe(folder: &Path) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// Empties the directory except for the checkpoint, as kubelet does when it starts.
+pub(super) fn wipe(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if !path.ends_with(record::FILE) {
             let _gone_already = fs::remove_file(path);

@@ -12,7 +12,7 @@ use nvml_sim::store::Store;
 use octavo_hardware::{ChangeNotifications, Handle, Settings, nvml, spawn};
 use octavo_model::inventory::{Inventory, NvmlState};
 
-use crate::patience::{PATIENCE, watch};
+use crate::time_limits::{TIME_LIMIT, watch};
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
@@ -80,7 +80,7 @@ impl Machine {
         self.store().change(what).unwrap().unwrap()
     }
 
-    /// Puts faults in force, in the words of a scenario; `[]` ends them all.
+    /// Activates faults, in the words of a scenario; `[]` ends them all.
     pub(crate) fn faults(&self, rules: &str) {
         let state = self.path().join(STATE_DIRECTORY);
         fs::write(state.join("faults.new"), rules).unwrap();
@@ -90,12 +90,9 @@ impl Machine {
     /// Settings for this machine and no other.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
-            library: Some(self.library()),
-            driver_roots: Vec::new(),
-            sys_root: self.path().join("sys"),
             neuron_logical_config: self.path().join("opt/aws/neuron/logical_nc_config"),
             call_deadline: Duration::from_secs(20),
-            ..Settings::default()
+            ..settings(self.library(), self.path().join("sys"))
         }
     }
 
@@ -136,6 +133,18 @@ impl Drop for Machine {
     }
 }
 
+/// Settings for a library, and a sysfs at `sys_root`.
+pub(crate) fn settings(library: PathBuf, sys_root: PathBuf) -> Settings {
+    Settings {
+        library: Some(library),
+        driver_roots: Vec::new(),
+        neuron_logical_config: sys_root.join("no-configuration"),
+        sys_root,
+        custom_catalog: Arc::default(),
+        call_deadline: Duration::from_secs(10),
+    }
+}
+
 pub(crate) fn start(settings: &Settings) -> Handle {
     spawn(Box::new(nvml::Loader::new(settings)), settings).unwrap()
 }
@@ -155,7 +164,7 @@ pub(crate) async fn follow(
             hints.changed().await;
         }
     };
-    let found = tokio::time::timeout(PATIENCE, following).await;
+    let found = tokio::time::timeout(TIME_LIMIT, following).await;
     found.unwrap_or_else(|_late| panic!("NVML stays {:?}", handle.latest().nvml))
 }
 
@@ -167,7 +176,7 @@ pub(crate) fn built_library() -> PathBuf {
 }
 
 /// `nvml-simctl`, which is another package's program, so cargo does not build it for this test by itself. That is done once, and
-/// before anything uses the simulated driver: it may write the driver's library anew.
+/// before anything uses the simulated driver, because it may replace the driver's library.
 pub(crate) fn simulator() -> &'static Path {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(build_simulator);
     &BUILT
@@ -176,10 +185,11 @@ pub(crate) fn simulator() -> &'static Path {
 fn build_simulator() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_octavo")).with_file_name("nvml-simctl");
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "-p", "nvml-sim"])
+        // With examples, of which there are none, dependencies have the features that they have in tests.
+        .args(["build", "--quiet", "--locked", "--workspace", "--examples"])
         .args(["--bin", "nvml-simctl", "--target-dir"])
         .arg(beside.parent().unwrap().parent().unwrap())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(super::root())
         .output()
         .unwrap();
     assert!(built.status.success(), "{built:?}");

@@ -9,10 +9,15 @@ pub(crate) mod kubelet;
 pub(crate) mod machine;
 pub(crate) mod manifests;
 pub(crate) mod node;
-pub(crate) mod patience;
 pub(crate) mod peer;
+pub(crate) mod problem;
 pub(crate) mod process;
 pub(crate) mod record;
-pub(crate) mod row;
 pub(crate) mod sockets;
+pub(crate) mod time_limits;
 pub(crate) mod tree;
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+}

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::machine::{Machine, simulator};
-use crate::patience::{Finish, until};
 use crate::process::Program;
+use crate::time_limits::{Finish, until};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -142,10 +142,7 @@ impl Node {
             .map(|one| {
                 let profile = gpu.profiles.iter().find(|known| known.id == one.profile_id);
                 let mark = if one.compute.is_empty() { "!" } else { "" };
-                (
-                    format!("{}{mark}", profile.unwrap().name),
-                    one.placement.start,
-                )
+                (format!("{}{mark}", profile.unwrap().name), one.placement.start)
             })
             .collect();
         all.sort_by_key(|one| one.1);
@@ -159,14 +156,14 @@ impl Node {
         until(&what, || self.geometry(gpu), |now| names(now) == wanted);
     }
 
-    /// Whether MIG mode is in force on the GPU.
+    /// Whether the current MIG mode of the GPU is enabled.
     pub(crate) fn is_partitioned(&self, gpu: usize) -> bool {
         let world = self.machine.world();
         world.gpus[gpu].mig.as_ref().is_some_and(|mig| mig.current)
     }
 
     /// Instead of the first instance of GPU 0 there is another one.
-    pub(crate) fn is_changed_by_somebody_else(&self) {
+    pub(crate) fn is_changed_by_another_process(&self) {
         self.machine.change(|world| {
             let slot = world.slot_of_index(0).unwrap();
             world.destroy_ci(slot, 0, 0)?;

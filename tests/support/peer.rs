@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::patience::watch;
+use crate::time_limits::watch;
 
 /// A program of a module that is pinned.
 pub(crate) struct Peer {
-    /// The folder under `tests/peers`.
+    /// The directory under `tests/peers`.
     pub(crate) pinned: &'static str,
     /// The package of the program.
     pub(crate) package: &'static str,
@@ -19,10 +19,8 @@ pub(crate) struct Peer {
 impl Peer {
     /// Builds the program, or takes the one that was built before. A cache outside the tree: it is a minute's work.
     pub(crate) fn build(&self) -> PathBuf {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/peers")
-            .join(self.pinned);
-        let module = fs::read_to_string(folder.join("go.mod")).unwrap();
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.pinned);
+        let module = fs::read_to_string(directory.join("go.mod")).unwrap();
         assert!(module.contains(self.version), "another one is pinned");
         let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
             || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
@@ -41,7 +39,7 @@ impl Peer {
             .args(["build", "-ldflags=-s -w", "-o"])
             .arg(draft.path())
             .arg(self.package)
-            .current_dir(folder)
+            .current_dir(directory)
             .output()
             .unwrap_or_else(|error| panic!("no Go: {error}; `make setup` installs it"));
         assert!(

@@ -1,6 +1,6 @@
 //! Our programs as processes on a simulated machine.
 //!
-//! Nothing waits by sleeping; whoever needs something to have happened waits for the line in which the program says so.
+//! Nothing waits by sleeping; a test waits for the line in which the program reports what it needs.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::machine::Machine;
-use crate::patience::{Finish, Lines, exit_status};
+use crate::time_limits::{Finish, Lines, exit_status};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 
@@ -45,10 +45,7 @@ impl Machine {
 
     /// Runs the agent once.
     pub(crate) fn agent_once(&self, arguments: &[&str]) -> Output {
-        self.command(AGENT)
-            .arg("--oneshot")
-            .args(arguments)
-            .finish()
+        self.command(AGENT).arg("--oneshot").args(arguments).finish()
     }
 
     /// Starts the agent.
@@ -60,11 +57,7 @@ impl Machine {
 impl Program {
     /// Starts a program and listens to its log.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stderr.take().unwrap());
         Self { child, lines }
     }
@@ -77,8 +70,8 @@ impl Program {
 
     /// Where an agent says that its metrics are.
     pub(crate) fn metrics(&mut self) -> SocketAddr {
-        let line = self.says("listening for metrics on ");
-        let (_, address) = line.split_once("listening for metrics on ").unwrap();
+        let line = self.says("serving metrics address=");
+        let (_, address) = line.split_once("serving metrics address=").unwrap();
         address.trim().parse().unwrap()
     }
 
@@ -128,7 +121,7 @@ pub(crate) struct Aggregator {
 }
 
 impl Aggregator {
-    /// Starts one on free ports of an address that is nobody else's, so that they are still free when it is started again.
+    /// Starts one on free ports of an address of its own, so that they are still free when it is started again.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -137,12 +130,7 @@ impl Aggregator {
         let any = SocketAddr::new(host, 0);
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
         let (program, grpc, http) = Self::launch(&arguments, any, any);
-        Self {
-            program,
-            arguments,
-            grpc,
-            http,
-        }
+        Self { program, arguments, grpc, http }
     }
 
     fn launch(
@@ -162,7 +150,7 @@ impl Aggregator {
             rest.split(' ').next().unwrap().parse().unwrap()
         };
         let grpc = listens("listening for agents on ");
-        let http = listens("listening for people and programs on ");
+        let http = listens("listening for HTTP clients on ");
         (program, grpc, http)
     }
 

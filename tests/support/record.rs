@@ -10,19 +10,14 @@ pub(crate) const FILE: &str = "kubelet_internal_checkpoint";
 
 /// The UID of a pod of this name.
 pub(crate) fn uid(pod: &str) -> String {
-    let sum = pod.bytes().fold(7_u64, |sum, byte| {
-        sum.wrapping_mul(1_099_511_628_211) ^ u64::from(byte)
-    });
-    format!(
-        "{:08x}-0000-4000-8000-{:012x}",
-        sum >> 32,
-        sum & 0xffff_ffff_ffff
-    )
+    let sum =
+        pod.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(1_099_511_628_211) ^ u64::from(byte));
+    format!("{:08x}-0000-4000-8000-{:012x}", sum >> 32, sum & 0xffff_ffff_ffff)
 }
 
 /// Writes that these pods were given these ids of these resources.
 pub(crate) fn write<'a>(
-    folder: &Path,
+    directory: &Path,
     pods: impl IntoIterator<Item = (&'a str, &'a str, &'a [String])>,
 ) {
     let entries = pods.into_iter().map(|(name, resource, ids)| {
@@ -32,9 +27,9 @@ pub(crate) fn write<'a>(
     let entries: Vec<_> = entries.collect();
     let text =
         json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1});
-    let draft = folder.join("draft");
+    let draft = directory.join("draft");
     fs::write(&draft, text.to_string()).unwrap();
-    fs::rename(draft, folder.join(FILE)).unwrap();
+    fs::rename(draft, directory.join(FILE)).unwrap();
 }
 
 /// A process file system in which all processes can be seen.
@@ -49,8 +44,8 @@ pub(crate) fn show_all(proc: &Path) {
 
 /// The pod's sandbox runs there.
 pub(crate) fn runs(proc: &Path, pid: u32, pod: &str) {
-    let folder = proc.join(pid.to_string());
+    let directory = proc.join(pid.to_string());
     let group = format!("0::/kubepods/besteffort/pod{}/{pid:064x}\n", uid(pod));
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("cgroup"), group).unwrap();
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("cgroup"), group).unwrap();
 }

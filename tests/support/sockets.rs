@@ -25,9 +25,6 @@ pub(crate) fn age(path: &Path) {
         tv_sec: made.as_secs().try_into().unwrap(),
         tv_nsec: made.subsec_nanos().into(),
     };
-    let times = Timestamps {
-        last_access: made,
-        last_modification: made,
-    };
+    let times = Timestamps { last_access: made, last_modification: made };
     utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
 }

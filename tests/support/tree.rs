@@ -1,13 +1,13 @@
-//! A file system written down as a text, `tests/fixtures/sysfs/*.tree`, and put into a folder.
+//! A file system written down as a text, `tests/fixtures/sysfs/*.tree`, and created in a directory.
 //!
-//! One entry a line: `path = text`, with `\n` and `\\` in the text, for a file; `path -> target` for a symbolic link; `path/` for an empty folder. A line that
-//! begins with `#` says where the values are from. Folders come by themselves.
+//! One entry a line: `path = text`, with `\n` and `\\` in the text, for a file; `path -> target` for a symbolic link; `path/` for an empty directory. A line that
+//! begins with `#` says where the values are from. Directories are created as needed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Puts the entries of a text below a folder.
+/// Creates the entries of a text below a directory.
 pub(crate) fn plant(root: &Path, text: &str) {
     for line in text.lines() {
         if line.is_empty() || line.starts_with('#') {
@@ -18,24 +18,23 @@ pub(crate) fn plant(root: &Path, text: &str) {
         } else if let Some((path, content)) = line.split_once(" = ") {
             let content = content.replace("\\n", "\n").replace("\\\\", "\\");
             fs::write(above(root, path), content).unwrap();
-        } else if let Some(folder) = line.strip_suffix('/') {
-            fs::create_dir_all(root.join(folder)).unwrap();
+        } else if let Some(directory) = line.strip_suffix('/') {
+            fs::create_dir_all(root.join(directory)).unwrap();
         } else {
             panic!("{line:?} is no entry of a tree");
         }
     }
 }
 
-/// A machine of `tests/fixtures/sysfs`, below a folder of its own.
+/// A machine of `tests/fixtures/sysfs`, below a directory of its own.
 pub(crate) fn machine(name: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/sysfs/{name}.tree"));
-    plant(folder.path(), &fs::read_to_string(file).unwrap());
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    let file = super::root().join(format!("tests/fixtures/sysfs/{name}.tree"));
+    plant(directory.path(), &fs::read_to_string(file).unwrap());
+    directory
 }
 
-/// Where an entry belongs, in a folder that is there.
+/// The path of an entry. Creates its directory.
 fn above(root: &Path, path: &str) -> std::path::PathBuf {
     let place = root.join(path);
     fs::create_dir_all(place.parent().unwrap()).unwrap();

@@ -86,16 +86,12 @@ const MAX_STATE_CHARS: usize = 8192;
 impl AuditLog {
     /// Logs a refusal, or counts it if the rate limit is reached.
     pub fn refused(&self, refusal: &Refusal<'_>) {
-        let identity = if refusal.caller.is_empty() {
-            refusal.peer
-        } else {
-            refusal.caller
-        };
-        let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(untold) = ledger.admit(identity, Instant::now()) else {
+        let identity = if refusal.caller.is_empty() { refusal.peer } else { refusal.caller };
+        let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(dropped) = limiter.admit(identity, Instant::now()) else {
             return;
         };
-        drop(ledger);
+        drop(limiter);
         info!(
             target: "octavo::audit",
             who = single_line(refusal.caller, MAX_FIELD_CHARS),
@@ -104,7 +100,7 @@ impl AuditLog {
             object = single_line(refusal.object, MAX_FIELD_CHARS),
             outcome = "refused",
             why = single_line(refusal.why, MAX_FIELD_CHARS),
-            untold,
+            untold = dropped,
             "audit"
         );
     }
@@ -144,22 +140,21 @@ impl RefusalLimiter {
     fn admit(&mut self, identity: &str, now: Instant) -> Option<u32> {
         let known = self.recent.contains_key(identity);
         if !known && self.recent.len() >= MAX_IDENTITIES {
-            self.recent
-                .retain(|_, (since, ..)| now.duration_since(*since) < RATE_INTERVAL);
+            self.recent.retain(|_, (since, ..)| now.duration_since(*since) < RATE_INTERVAL);
         }
         let shared = !known && self.recent.len() >= MAX_IDENTITIES;
         let identity = if shared { "" } else { identity };
         let entry = self.recent.entry(identity.to_owned());
-        let (since, told, untold) = entry.or_insert((now, 0, 0));
+        let (since, logged, suppressed) = entry.or_insert((now, 0, 0));
         if now.duration_since(*since) >= RATE_INTERVAL {
-            (*since, *told) = (now, 0);
+            (*since, *logged) = (now, 0);
         }
-        if *told >= MAX_LOGGED {
-            *untold = untold.saturating_add(1);
+        if *logged >= MAX_LOGGED {
+            *suppressed = suppressed.saturating_add(1);
             return None;
         }
-        *told = told.saturating_add(1);
-        Some(std::mem::take(untold))
+        *logged = logged.saturating_add(1);
+        Some(std::mem::take(suppressed))
     }
 }
 
@@ -175,35 +170,32 @@ mod tests {
 
     #[test]
     fn refusals_are_rate_limited_per_identity() {
-        let mut ledger = RefusalLimiter::default();
+        let mut limiter = RefusalLimiter::default();
         let start = Instant::now();
-        let told = (0..100).filter_map(|_| ledger.admit("ada", start));
-        assert_eq!(told.collect::<Vec<_>>(), vec![0; 10]);
-        assert_eq!(ledger.admit("bob", start), Some(0), "others are told of");
-        assert_eq!(ledger.admit("ada", start + RATE_INTERVAL), Some(90));
-        assert_eq!(ledger.admit("ada", start + RATE_INTERVAL), Some(0));
+        let admitted = (0..100).filter_map(|_| limiter.admit("ada", start));
+        assert_eq!(admitted.collect::<Vec<_>>(), vec![0; 10]);
+        assert_eq!(limiter.admit("bob", start), Some(0), "others are told of");
+        assert_eq!(limiter.admit("ada", start + RATE_INTERVAL), Some(90));
+        assert_eq!(limiter.admit("ada", start + RATE_INTERVAL), Some(0));
     }
 
     #[test]
     fn number_of_tracked_identities_is_bounded() {
-        let mut ledger = RefusalLimiter::default();
+        let mut limiter = RefusalLimiter::default();
         let start = Instant::now();
-        let mut told = 0;
+        let mut admitted = 0;
         for number in 0..10_000 {
-            told += u32::from(ledger.admit(&number.to_string(), start).is_some());
+            admitted += u32::from(limiter.admit(&number.to_string(), start).is_some());
         }
-        assert!(ledger.recent.len() <= MAX_IDENTITIES + 1);
-        assert_eq!(told, 1000 + MAX_LOGGED);
-        assert_eq!(ledger.admit("later", start + RATE_INTERVAL), Some(0));
-        assert!(ledger.recent.len() <= 2);
+        assert!(limiter.recent.len() <= MAX_IDENTITIES + 1);
+        assert_eq!(admitted, 1000 + MAX_LOGGED);
+        assert_eq!(limiter.admit("later", start + RATE_INTERVAL), Some(0));
+        assert!(limiter.recent.len() <= 2);
     }
 
     #[test]
     fn field_is_truncated_to_one_line() {
         assert_eq!(single_line("a\nb\x1b[2J", 512), "a b [2J");
-        assert_eq!(
-            single_line(&"x".repeat(9000), MAX_FIELD_CHARS).len(),
-            MAX_FIELD_CHARS
-        );
+        assert_eq!(single_line(&"x".repeat(9000), MAX_FIELD_CHARS).len(), MAX_FIELD_CHARS);
     }
 }

@@ -3,7 +3,7 @@
 //! Peers trigger these requests, so their number is bounded. Answers are cached, grants longer than denials. Concurrent
 //! questions about the same key share one request. The number of running requests and the number of waiting ones are
 //! limited. After a failure, the API server is asked at most once a second. The aggregator uses this for agents'
-//! tokens, [`access`](super::access) for HTTP readers.
+//! tokens, [`guard`](super::guard) for HTTP readers.
 
 mod cache;
 
@@ -106,8 +106,7 @@ impl ApiServerHealth {
 
     /// Returns whether the pause after a failure is still running.
     fn is_paused(&self, now: Instant) -> bool {
-        self.last_failure()
-            .is_some_and(|at| now.duration_since(at) < PAUSE)
+        self.last_failure().is_some_and(|at| now.duration_since(at) < PAUSE)
     }
 
     fn answered(&self) {
@@ -118,12 +117,8 @@ impl ApiServerHealth {
 
     fn failed(&self, error: &dyn Error) {
         if self.last_failure().replace(Instant::now()).is_none() {
-            let LogMessages {
-                failed: away,
-                consequence: meanwhile,
-                ..
-            } = self.0.0;
-            warn!("{away}: {}; {meanwhile}", chain(error));
+            let LogMessages { failed: away, consequence: meanwhile, .. } = self.0.0;
+            warn!(error = chain(error), "{away}; {meanwhile}");
         }
     }
 
@@ -167,12 +162,12 @@ where
         E: Error + Send + 'static,
     {
         let mut open = match self.cached_or_pending(key, question) {
-            Ok(answer) => return answer,
+            Ok(result) => return result,
             Err(open) => open,
         };
-        let answer = timeout(LOOKUP_TIMEOUT, open.wait_for(Option::is_some)).await;
-        match answer {
-            Ok(Ok(answer)) => answer.clone().flatten(),
+        let result = timeout(LOOKUP_TIMEOUT, open.wait_for(Option::is_some)).await;
+        match result {
+            Ok(Ok(result)) => result.clone().flatten(),
             Ok(Err(_gone)) => None,
             Err(_late) => None,
         }
@@ -208,19 +203,19 @@ where
         if known.pending.len() >= MAX_PENDING || self.0.health.is_paused(now) {
             return Ok(None);
         }
-        let (tell, told) = watch::channel(None);
-        known.pending.insert(key, told.clone());
+        let (sender, receiver) = watch::channel(None);
+        known.pending.insert(key, receiver.clone());
         drop(known);
         // A separate task: the first requester may disconnect while others wait for the same answer.
         let shared = Arc::clone(&self.0);
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            let answer = shared.answer(question).await;
-            shared.remember(key, answer.as_ref());
-            tell.send_replace(Some(answer));
+            let result = shared.answer(question).await;
+            shared.remember(key, result.as_ref());
+            sender.send_replace(Some(result));
         });
-        Err(told)
+        Err(receiver)
     }
 }
 
@@ -236,9 +231,9 @@ impl<G: Clone, B: Clone> Shared<G, B> {
             return None;
         }
         match question.await {
-            Ok(answer) => {
+            Ok(result) => {
                 self.health.answered();
-                Some(answer)
+                Some(result)
             }
             Err(error) => {
                 self.health.failed(&error);
@@ -247,11 +242,11 @@ impl<G: Clone, B: Clone> Shared<G, B> {
         }
     }
 
-    fn remember(&self, key: Fingerprint, answer: Option<&Result<G, B>>) {
+    fn remember(&self, key: Fingerprint, result: Option<&Result<G, B>>) {
         let now = Instant::now();
         let mut known = self.known();
         known.pending.remove(&key);
-        match answer {
+        match result {
             Some(Ok(good)) => known.grants.insert(key, good.clone(), now),
             Some(Err(bad)) => known.denials.insert(key, bad.clone(), now),
             None => {}

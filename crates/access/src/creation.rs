@@ -17,8 +17,8 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use octavo_documents::hardware_profiles::annotate;
 use octavo_fleet::access::{AccessReview, cross_site};
+use octavo_fleet::hardware_profile::object::annotate;
 use octavo_fleet::hardware_profile::{CREATED_BY_ANNOTATION, ProfileKey, REASON_ANNOTATION};
 use octavo_kube::hardware_profiles::{
     Applied, DryRun, ErrorCategory, Existing, Outcome, ProfileWriter, WriteError, key,
@@ -31,11 +31,12 @@ use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::access::{AccessError, Guard, Identity, requested_host};
 use super::audit::{Change, Outcome as AuditOutcome};
+use super::guard::{AccessError, Guard, Identity, requested_host};
 
 /// Message if profile creation is disabled.
-pub const CREATION_DISABLED: &str = "it was started without --create-profiles; `octavo profiles create` makes one with your own rights";
+pub const CREATION_DISABLED: &str = "the aggregator was started without --create-profiles; `octavo profiles create` creates a profile with your \
+    own permissions";
 
 /// Creates profiles. Clones share one state.
 #[derive(Debug, Clone)]
@@ -80,12 +81,15 @@ pub struct CreateRequest {
 #[derive(Debug, Error)]
 pub enum CreateError {
     /// The object has no namespace.
-    #[error("say the namespace: OpenDataHub's own is opendatahub or redhat-ods-applications")]
+    #[error(
+        "the namespace is missing; the namespaces of OpenDataHub are opendatahub and redhat-ods-applications"
+    )]
     NoNamespace,
     /// Authentication is disabled, and the request did not come from this machine.
     #[error(
-        "whoever reaches this server is not asked who they are, so only this machine may make something: open it as localhost, or start \
-         it with --http-auth token-review or proxy-header (it was reached {0})"
+        "the aggregator does not authenticate clients, so it accepts changes only from its own machine, and \
+         this request was reached {0}; open the page as localhost, or start the aggregator with --http-auth \
+         token-review or proxy-header"
     )]
     NotLocal(String),
     /// The requester lacks the permission.
@@ -95,10 +99,12 @@ pub enum CreateError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// Too many other attempts are running.
-    #[error("other profiles are being made just now, and nothing was sent for this one; try again")]
+    #[error("too many profile creations are in progress; nothing was sent for this one, retry")]
     Busy,
     /// The task that creates the profile panicked.
-    #[error("something went wrong here in the middle of it; look at the profile, and try again")]
+    #[error(
+        "creating the profile failed because of an internal error; check whether the profile exists, then retry"
+    )]
     Panicked,
 }
 
@@ -173,13 +179,13 @@ impl ProfileCreator {
             self.log_refusal(who, (verb(order.existing), &key), &why);
             return Err(why);
         }
-        let (maker, who) = (self.clone(), who.clone());
-        let room = Arc::clone(&self.0.slots).try_acquire_owned();
-        let room = room.map_err(|_full| CreateError::Busy)?;
+        let (creator, requester) = (self.clone(), who.clone());
+        let permit = Arc::clone(&self.0.slots).try_acquire_owned();
+        let permit = permit.map_err(|_full| CreateError::Busy)?;
         // A separate task: the client may disconnect, and the outcome must still be logged.
         let doing = tokio::spawn(async move {
-            let made = maker.run(&who, &key, order).await;
-            drop(room);
+            let made = creator.run(&requester, &key, order).await;
+            drop(permit);
             made
         });
         doing.await.unwrap_or(Err(CreateError::Panicked))
@@ -188,7 +194,7 @@ impl ProfileCreator {
     /// Waits for running attempts and rejects new ones.
     pub async fn ended(&self) {
         if self.0.slots.available_permits() < MAX_CONCURRENT {
-            warn!("a hardware profile is being made; its end is waited for");
+            warn!("waiting for running creations of hardware profiles");
         }
         let all = u32::try_from(MAX_CONCURRENT).unwrap_or(u32::MAX);
         let _all = self.0.slots.acquire_many(all).await;
@@ -201,17 +207,12 @@ impl ProfileCreator {
         key: &ProfileKey,
         order: CreateRequest,
     ) -> Result<Applied, CreateError> {
-        let CreateRequest {
-            mut object,
-            reason,
-            existing,
-            dry_run: dry,
-        } = order;
+        let CreateRequest { mut object, reason, existing, dry_run: dry } = order;
         // A dry run changes nothing, so it does not wait for others.
-        let _turn = match dry {
+        let _queue_guard = match dry {
             DryRun::No => {
-                let turn = timeout(QUEUE_TIMEOUT, self.0.lock.lock()).await;
-                Some(turn.map_err(|_late| CreateError::Busy)?)
+                let queue_guard = timeout(QUEUE_TIMEOUT, self.0.lock.lock()).await;
+                Some(queue_guard.map_err(|_late| CreateError::Busy)?)
             }
             DryRun::Server => None,
         };
@@ -239,7 +240,7 @@ impl ProfileCreator {
         let making = self.0.writer.apply(&object, dry, existing);
         let made = timeout_at(deadline, making).await;
         let made = made.unwrap_or_else(|_late| Err(WriteError::TimedOut(key.clone())));
-        let told = audit_outcome(&made, dry);
+        let outcome = audit_outcome(&made, dry);
         match &made {
             Ok(made) => {
                 let verb = match made.outcome {
@@ -248,17 +249,12 @@ impl ProfileCreator {
                 };
                 let before = made.before.as_ref().map(audit_state).unwrap_or_default();
                 let (before, after) = (&before, &audit_state(&made.object));
-                let change = Change {
-                    verb,
-                    before,
-                    after,
-                    ..change
-                };
-                audit.log_change(&change, told);
+                let change = Change { verb, before, after, ..change };
+                audit.log_change(&change, outcome);
             }
             Err(error) => {
                 let after = &chain(error);
-                audit.log_change(&Change { after, ..change }, told);
+                audit.log_change(&Change { after, ..change }, outcome);
             }
         }
         Ok(made?)
@@ -288,8 +284,8 @@ impl ProfileCreator {
         if let Some(caller) = &who.identity.0 {
             return caller.shown();
         }
-        let asked = async { self.0.writer.user().await.ok_or(()) };
-        let own = self.0.identity.get_or_try_init(|| asked).await;
+        let user = async { self.0.writer.user().await.ok_or(()) };
+        let own = self.0.identity.get_or_try_init(|| user).await;
         own.cloned().unwrap_or_default()
     }
 }
@@ -366,9 +362,7 @@ fn is_this_machine(host: &str) -> bool {
         None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
     };
     name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -428,11 +422,7 @@ mod tests {
             (late(), DryRun::No, AuditOutcome::Unknown),
             (late(), DryRun::Server, AuditOutcome::DryRunFailed),
             (WriteError::NoKind, DryRun::No, AuditOutcome::Failed),
-            (
-                WriteError::NoKind,
-                DryRun::Server,
-                AuditOutcome::DryRunFailed,
-            ),
+            (WriteError::NoKind, DryRun::Server, AuditOutcome::DryRunFailed),
         ] {
             let word = error.to_string();
             let made: Result<Applied, WriteError> = Err(error);
@@ -448,10 +438,7 @@ mod tests {
 
     /// A requester on this machine, with authentication disabled.
     fn here() -> Requester {
-        Requester {
-            host: "localhost:8443".to_owned(),
-            ..Requester::default()
-        }
+        Requester { host: "localhost:8443".to_owned(), ..Requester::default() }
     }
 
     fn order(dry: DryRun) -> CreateRequest {
@@ -464,9 +451,9 @@ mod tests {
     }
 
     /// A `ProfileCreator` whose API server answers 404 as soon as a permit is available, and the number of requests it received.
-    fn maker(may: &Arc<Semaphore>) -> (ProfileCreator, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (count, may) = (Arc::clone(&asked), Arc::clone(may));
+    fn creator(may: &Arc<Semaphore>) -> (ProfileCreator, Arc<AtomicUsize>) {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (count, may) = (Arc::clone(&requests), Arc::clone(may));
         let service = tower::service_fn(move |_: Request<Body>| {
             count.fetch_add(1, Ordering::SeqCst);
             let may = Arc::clone(&may);
@@ -479,32 +466,32 @@ mod tests {
         });
         let guard = Guard::open(Stats::default());
         let writer = ProfileWriter::new(kube::Client::new(service, "default"));
-        (ProfileCreator::new(writer, guard), asked)
+        (ProfileCreator::new(writer, guard), requests)
     }
 
     #[tokio::test(start_paused = true)]
     async fn creations_are_serialized_and_dry_runs_are_not() {
-        let (maker, asked) = maker(&Arc::new(Semaphore::new(1)));
-        let turn = maker.0.lock.lock().await;
-        let busy = maker.create(&here(), order(DryRun::No)).await;
+        let (creator, requests) = creator(&Arc::new(Semaphore::new(1)));
+        let turn = creator.0.lock.lock().await;
+        let busy = creator.create(&here(), order(DryRun::No)).await;
         assert!(matches!(busy, Err(CreateError::Busy)), "{busy:?}");
-        assert_eq!(asked.load(Ordering::SeqCst), 0);
-        let tried = maker.create(&here(), order(DryRun::Server)).await;
+        assert_eq!(requests.load(Ordering::SeqCst), 0);
+        let tried = creator.create(&here(), order(DryRun::Server)).await;
         assert!(matches!(tried, Err(CreateError::Write(_))), "{tried:?}");
         drop(turn);
-        let made = maker.create(&here(), order(DryRun::No)).await;
+        let made = creator.create(&here(), order(DryRun::No)).await;
         assert!(matches!(made, Err(CreateError::Write(_))), "{made:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn excess_attempts_are_refused_immediately() {
         let may = Arc::new(Semaphore::new(0));
-        let (maker, _asked) = maker(&may);
+        let (creator, _requests) = creator(&may);
         let who = here();
         let mut attempts: JoinSet<Result<Applied, CreateError>> = JoinSet::new();
         for _ in 0..=MAX_CONCURRENT {
-            let (maker, who) = (maker.clone(), who.clone());
-            attempts.spawn(async move { maker.create(&who, order(DryRun::Server)).await });
+            let (creator, who) = (creator.clone(), who.clone());
+            attempts.spawn(async move { creator.create(&who, order(DryRun::Server)).await });
         }
         // All others wait for the API server.
         let first = attempts.join_next().await.unwrap().unwrap();
@@ -518,23 +505,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn drain_waits_for_abandoned_creations() {
         let may = Arc::new(Semaphore::new(0));
-        let (maker, asked) = maker(&may);
+        let (creator, requests) = creator(&may);
         let who = here();
-        let gone = timeout(
-            Duration::from_millis(1),
-            maker.create(&who, order(DryRun::No)),
-        )
-        .await;
+        let gone = timeout(Duration::from_millis(1), creator.create(&who, order(DryRun::No))).await;
         assert!(gone.is_err());
-        let mut end = Box::pin(maker.ended());
+        let mut end = Box::pin(creator.ended());
         let waits = timeout(Duration::from_millis(1), &mut end).await;
         assert!(waits.is_err());
-        let late = maker.create(&who, order(DryRun::No)).await;
+        let late = creator.create(&who, order(DryRun::No)).await;
         assert!(matches!(late, Err(CreateError::Busy)), "{late:?}");
         may.close();
         end.await;
-        assert!(asked.load(Ordering::SeqCst) > 0);
-        let after = maker.create(&who, order(DryRun::No)).await;
+        assert!(requests.load(Ordering::SeqCst) > 0);
+        let after = creator.create(&who, order(DryRun::No)).await;
         assert!(matches!(after, Err(CreateError::Busy)), "{after:?}");
     }
 }

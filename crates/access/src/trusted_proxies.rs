@@ -24,7 +24,7 @@ pub struct Network {
 
 /// A text is not an address or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("not an address such as 10.1.2.3 or a network such as 10.1.0.0/16")]
+#[error("expected an address such as 10.1.2.3 or a network such as 10.1.0.0/16")]
 pub struct NetworkError;
 
 impl TrustedProxies {
@@ -99,21 +99,9 @@ mod tests {
             ("::/0", "2001:db9::1", true),
         ] {
             let parsed: Network = network.parse().unwrap();
-            assert_eq!(
-                parsed.contains(address.parse().unwrap()),
-                has,
-                "{network} {address}"
-            );
+            assert_eq!(parsed.contains(address.parse().unwrap()), has, "{network} {address}");
         }
-        for text in [
-            "",
-            "proxy",
-            "10.1",
-            "10.1.2.3/33",
-            "::/129",
-            "10.1.2.3/",
-            "10.1.2.3/-1",
-        ] {
+        for text in ["", "proxy", "10.1", "10.1.2.3/33", "::/129", "10.1.2.3/", "10.1.2.3/-1"] {
             assert_eq!(text.parse::<Network>(), Err(NetworkError), "{text}");
         }
     }

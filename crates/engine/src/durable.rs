@@ -45,9 +45,9 @@ pub fn remove(path: &Path) -> Result<(), DurableError> {
 }
 
 /// Returns the parent directory of `path`.
-pub fn folder(path: &Path) -> &Path {
+pub fn parent_dir(path: &Path) -> &Path {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
         Some(_) | None => Path::new("."),
     }
 }
@@ -62,10 +62,8 @@ pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 }
 
 fn sync_dir(path: &Path) -> Result<(), DurableError> {
-    let folder = folder(path);
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed("sync the folder", folder))
+    let dir = parent_dir(path);
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed("sync the directory", dir))
 }
 
 fn write_synced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
@@ -82,11 +80,8 @@ fn write_synced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     file.sync_all()
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DurableError {
+/// Converts the error of an attempted action on `path`.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DurableError {
     let path = path.to_owned();
-    move |source| DurableError {
-        action,
-        path,
-        source,
-    }
+    move |source| DurableError { action, path, source }
 }

@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use octavo_hardware::Handle;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Device, Inventory};
+use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
 use octavo_planner::layout::Targets;
 use octavo_planner::plan::Policy;
 use octavo_planner::reconcile::{
-    ApplyRecord, ApplyState, ChangeHistory, ChangeOutcome, Decision, DeviceStatus, DriftPolicy,
-    InterruptedChange, Limits, NodeLayoutStatus, NodeReconciler, View,
+    ApplyRecord, ChangeHistory, Decision, DeviceLayoutStatus, DriftPolicy, InterruptedChange,
+    Limits, NodeLayoutStatus, NodeReconciler, ReconcileInput,
 };
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
@@ -118,20 +118,17 @@ pub struct Engine {
 impl Engine {
     /// Opens the state directory and resumes interrupted changes. Publishes its progress through `progress`.
     pub fn open(
-        folder: &Path,
+        state_dir: &Path,
         settings: Settings,
-        witness: Arc<dyn UsageProbe>,
+        usage_probe: Arc<dyn UsageProbe>,
         progress: watch::Sender<ProgressByDevice>,
     ) -> Result<Self, StoreError> {
-        let store = Store::open(folder, settings.by)?;
+        let store = Store::open(state_dir, settings.by)?;
         let record = match store.journal()? {
             // The unreadable journal is reported below, together with those of earlier starts.
             JournalState::Empty | JournalState::Unreadable { .. } => None,
             JournalState::Interrupted(record) => {
-                warn!(
-                    "plan {} (layout {}) was begun and not ended; it is taken up again",
-                    record.plan, record.layout
-                );
+                warn!(plan = %record.plan, layout = %record.layout, "resuming an interrupted plan");
                 Some(record)
             }
         };
@@ -139,16 +136,16 @@ impl Engine {
         for notice in &unreadable {
             error!("{notice}");
         }
-        let last_plan = store.last_plan();
+        let plan = store.last_plan();
         Ok(Self {
             store,
             settings,
-            usage_probe: witness,
+            usage_probe,
             node: NodeReconciler::default(),
             record,
             progress,
             began: Instant::now(),
-            plan: last_plan,
+            plan,
             rounds: 0,
             notice: None,
             unreadable,
@@ -185,9 +182,7 @@ impl Engine {
         wanted: DesiredLayout<'_>,
     ) -> Round {
         let began = Instant::now();
-        let settled = self
-            .wait_for_running_reset(hardware, inventory, wanted)
-            .await;
+        let settled = self.wait_for_running_reset(hardware, inventory, wanted).await;
         let inventory = match &settled {
             Ok(Some(fresh)) => fresh,
             Ok(None) | Err(_) => inventory,
@@ -198,19 +193,16 @@ impl Engine {
         self.drop_replaced_devices(inventory);
         self.drop_untouched(inventory);
         let targets = self.with_unfinished(inventory, wanted.targets);
-        let (mut holders, mut untold) = (Vec::new(), None);
+        let (mut holders, mut unknown_reason) = (Vec::new(), None);
         if self.has_changes(inventory, &targets) {
-            (holders, untold) = usage::all_holders(&self.usage_probe, inventory).await;
+            (holders, unknown_reason) = usage::all_holders(&self.usage_probe, inventory).await;
         }
-        let decision = self.decide(inventory, &targets, (&holders, untold.as_deref()));
+        let decision = self.decide(inventory, &targets, (&holders, unknown_reason.as_deref()));
         self.log_unchanged(inventory);
         self.drop_reached(inventory, wanted);
         if decision.change.is_empty() {
             self.forget_reboot();
-            return Round {
-                again: decision.again,
-                ..Round::default()
-            };
+            return Round { again: decision.again, ..Round::default() };
         }
         self.rounds = self.rounds.saturating_add(1);
         let plan = plan_id(self.rounds);
@@ -237,7 +229,8 @@ impl Engine {
         let read = hardware.latest();
         let reset = self.reset(hardware, &mut outcomes).await;
         self.reboot(&read, wanted.layout, &mut outcomes).await;
-        let holders = self.holders(&read).await;
+        // Callers that destroy instances query the holders again; if they are unknown then, the device counts as in use.
+        let (holders, _) = usage::all_holders(&self.usage_probe, &read).await;
         for outcome in &outcomes {
             self.record_outcome((&read, &holders), outcome);
         }
@@ -251,37 +244,25 @@ impl Engine {
         self.write_history(&read, (&plan, wanted.layout), (&others, &outcomes), took);
         // Write once for all devices, because each write waits for the disk.
         self.write_journal();
-        Round {
-            outcomes,
-            drifted: decision.drifted,
-            again: Some(Duration::ZERO),
-            took,
-        }
+        Round { outcomes, drifted: decision.drifted, again: Some(Duration::ZERO), took }
     }
 
     /// Returns the current status of the node.
     pub fn status(&self, inventory: &Inventory, layout: Option<&str>) -> NodeLayoutStatus {
         let board = self.progress.borrow();
-        let devices = self.node.states().map(|(pci, state)| DeviceStatus {
+        let devices = self.node.states().map(|(pci, state)| DeviceLayoutStatus {
             progress: board.get(&pci).cloned(),
             ..self.device_status(inventory, layout, (pci, state))
         });
         NodeLayoutStatus {
             layout: layout.map(ToOwned::to_owned),
-            is_manual: false,
-            label: None,
-            layouts_version: None,
-            generation: 0,
-            target_generation: 0,
             plan: self.plan.clone(),
-            state: self.node.worst().map(ApplyState::as_str),
+            state: self.node.worst().map(|state| state.reason().into()),
             notice: self.notices(inventory),
-            drain: None,
             devices: devices.collect(),
             interrupted: self.interrupted.values().cloned().collect(),
-            targets: None,
-            sharing: None,
             history: self.past.clone(),
+            ..NodeLayoutStatus::default()
         }
     }
 
@@ -289,16 +270,16 @@ impl Engine {
         &mut self,
         inventory: &Inventory,
         targets: &Targets,
-        (holders, untold): (&[Holder], Option<&str>),
+        (holders, unknown_reason): (&[Holder], Option<&str>),
     ) -> Decision {
         let now = self.began.elapsed();
         let unfinished = self.interrupted_devices(inventory);
         let absent = self.absent_devices(inventory);
-        let view = View {
+        let view = ReconcileInput {
             inventory,
             targets,
             holders,
-            holders_unknown: untold,
+            holders_unknown: unknown_reason,
             policy: &self.settings.policy,
             drift: self.settings.drift,
             unfinished: &unfinished,
@@ -309,21 +290,14 @@ impl Engine {
         decision
     }
 
-    /// Returns the current holders. Callers that destroy instances check again; if the holders are unknown then, the
-    /// device counts as in use.
-    async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
-        usage::all_holders(&self.usage_probe, inventory).await.0
-    }
-
     /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.
     async fn change(&mut self, hardware: &Handle, task: RoundInput<'_>) -> Vec<Outcome> {
-        let all = |reason: &str| refused_all(task.decision, reason);
         let jobs = self.jobs(task);
         let record = self.new_record(task, &jobs);
         if let Err(error) = self.store.write_journal(&record) {
             let reason = format!("nothing was changed: {}", chain(&error));
             error!("{reason}");
-            return all(&reason);
+            return refused_all(task.decision, &reason);
         }
         self.record = Some(record);
         for pci in &task.decision.change {
@@ -331,36 +305,16 @@ impl Engine {
         }
         let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
         let reason = Reason::Applying.as_str();
-        info!(reason = %reason, "plan {plan}: layout {layout}, devices to change: {count}");
-        let witness = Arc::clone(&self.usage_probe);
-        let running = executor::run(hardware, jobs, witness, self.progress.clone());
-        match running.await {
-            Ok(outcomes) => outcomes,
-            Err(error) => all(&error.to_string()),
-        }
+        info!(%plan, %layout, devices = count, reason = %reason, "applying the layout");
+        let usage_probe = Arc::clone(&self.usage_probe);
+        let running = executor::run(hardware, jobs, usage_probe, self.progress.clone());
+        running.await.unwrap_or_else(|error| refused_all(task.decision, &error.to_string()))
     }
-}
-
-fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
-    inventory.devices.iter().find(|device| device.pci == pci)
 }
 
 fn refused_all(decision: &Decision, reason: &str) -> Vec<Outcome> {
     let devices = decision.change.iter();
-    devices.map(|pci| refused(*pci, reason)).collect()
-}
-
-fn refused(pci: PciAddress, reason: &str) -> Outcome {
-    Outcome {
-        pci,
-        ending: ChangeOutcome::Failed {
-            reason: reason.to_owned(),
-            rollback: None,
-        },
-        work: octavo_planner::reconcile::OperationCounts::default(),
-        took: Duration::ZERO,
-        hardware: Duration::ZERO,
-    }
+    devices.map(|pci| Outcome::not_started(*pci, reason)).collect()
 }
 
 /// Returns a new plan ID, the creation time in microseconds and the round number of this process:

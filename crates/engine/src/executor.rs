@@ -11,8 +11,8 @@ use octavo_model::call::CallFailure;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Device;
 use octavo_planner::reconcile::{
-    Answer, ChangeOutcome, ChangeProgress, ChangeRequest, DeviceUsers, NextAction, OperationCounts,
-    Transaction,
+    ActionResult, ChangeOutcome, ChangeProgress, ChangeRequest, DeviceUsers, NextAction,
+    OperationCounts, Transaction,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -37,19 +37,32 @@ pub struct Outcome {
     pub hardware: Duration,
 }
 
+impl Outcome {
+    /// Returns the outcome of a device that could not be changed at all.
+    pub(crate) fn not_started(pci: PciAddress, reason: &str) -> Self {
+        Self {
+            pci,
+            ending: ChangeOutcome::Failed { reason: reason.to_owned(), rollback: None },
+            work: OperationCounts::default(),
+            took: Duration::ZERO,
+            hardware: Duration::ZERO,
+        }
+    }
+}
+
 /// Runs all `jobs` to completion. A failing device does not stop the others.
 pub async fn run(
     hardware: &Handle,
     jobs: Vec<ChangeRequest>,
-    witness: Arc<dyn UsageProbe>,
+    usage_probe: Arc<dyn UsageProbe>,
     progress: watch::Sender<ProgressByDevice>,
 ) -> Result<Vec<Outcome>, DriverUnavailable> {
     let devices: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
     // The work continues even if the caller stops waiting, so the devices must stay closed with it.
-    let closed = witness.block_allocation(&devices);
+    let closed = usage_probe.block_allocation(&devices);
     hardware
         .work_and_read(move |driver, calls| {
-            let done = perform(driver, calls, jobs, &*witness, &progress);
+            let done = perform(driver, calls, jobs, &*usage_probe, &progress);
             drop(closed);
             done
         })
@@ -60,15 +73,12 @@ fn perform(
     driver: &mut dyn GpuDriver,
     calls: &CallWatch,
     jobs: Vec<ChangeRequest>,
-    witness: &dyn UsageProbe,
+    usage_probe: &dyn UsageProbe,
     progress: &watch::Sender<ProgressByDevice>,
 ) -> (Vec<Outcome>, Option<Vec<Device>>) {
-    let asked: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
-    let mut controls: BTreeMap<PciAddress, Box<dyn GpuControl + '_>> = driver
-        .controls(&asked)
-        .into_iter()
-        .map(|control| (control.pci(), control))
-        .collect();
+    let devices: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
+    let mut controls: BTreeMap<PciAddress, Box<dyn GpuControl + '_>> =
+        driver.controls(&devices).into_iter().map(|control| (control.pci(), control)).collect();
     let mut pairs = Vec::new();
     let mut ends = Vec::new();
     for job in jobs {
@@ -81,7 +91,7 @@ fn perform(
         Runner {
             control,
             calls,
-            witness,
+            usage_probe,
             hardware: Duration::ZERO,
             read_state: ReadState::Untouched,
         }
@@ -92,10 +102,8 @@ fn perform(
         ends.extend(pairs.into_iter().map(run));
     } else {
         thread::scope(|scope| {
-            let threads: Vec<_> = pairs
-                .into_iter()
-                .map(|pair| scope.spawn(move || run(pair)))
-                .collect();
+            let threads: Vec<_> =
+                pairs.into_iter().map(|pair| scope.spawn(move || run(pair))).collect();
             // A thread that panicked leaves its device in the journal.
             ends.extend(threads.into_iter().filter_map(|thread| thread.join().ok()));
         });
@@ -107,9 +115,11 @@ fn perform(
         outcomes.push(outcome);
         match left {
             ReadState::Untouched => {}
-            ReadState::Read(device) => read
-                .iter_mut()
-                .for_each(|read| read.push((*device).clone())),
+            ReadState::Read(device) => {
+                if let Some(read) = &mut read {
+                    read.push((*device).clone());
+                }
+            }
             ReadState::Changed => read = None,
         }
     }
@@ -127,22 +137,13 @@ enum ReadState {
 }
 
 fn unknown_device(pci: PciAddress) -> Outcome {
-    Outcome {
-        pci,
-        ending: ChangeOutcome::Failed {
-            reason: "the driver does not know this device any more".to_owned(),
-            rollback: None,
-        },
-        work: OperationCounts::default(),
-        took: Duration::ZERO,
-        hardware: Duration::ZERO,
-    }
+    Outcome::not_started(pci, "the driver no longer lists this device")
 }
 
 struct Runner<'a> {
     control: Box<dyn GpuControl + 'a>,
     calls: &'a CallWatch,
-    witness: &'a dyn UsageProbe,
+    usage_probe: &'a dyn UsageProbe,
     hardware: Duration,
     read_state: ReadState,
 }
@@ -161,28 +162,28 @@ impl Runner<'_> {
             return (unknown_device(pci), ReadState::Untouched);
         };
         let began = Instant::now();
-        let mut answer = Answer::Start;
+        let mut result = ActionResult::Start;
         let ending = loop {
-            let action = transaction.next(began.elapsed(), answer);
+            let action = transaction.next(began.elapsed(), result);
             if !matches!(action, NextAction::End(_)) {
                 let now = transaction.progress();
                 progress.send_modify(|board| {
                     board.insert(pci, now);
                 });
             }
-            answer = match action {
+            result = match action {
                 NextAction::End(ending) => break ending,
-                NextAction::FindUsers => Answer::UsersFound(self.users(&devices)),
+                NextAction::FindUsers => ActionResult::UsersFound(self.users(&devices)),
                 NextAction::Call(call) => {
                     self.read_state = ReadState::Changed;
-                    Answer::Called(self.timed(|control, calls| control.call(call, calls)))
+                    ActionResult::Called(self.timed(|control, calls| control.call(call, calls)))
                 }
                 NextAction::Wait(wait) => {
                     // Nothing wakes this thread deliberately, and an early wakeup is harmless.
                     thread::park_timeout(wait);
-                    Answer::Waited
+                    ActionResult::Waited
                 }
-                NextAction::Read => Answer::Read(self.read(&mut devices)),
+                NextAction::Read => ActionResult::Read(self.read(&mut devices)),
             };
         };
         let outcome = Outcome {
@@ -197,19 +198,20 @@ impl Runner<'_> {
 
     fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallWatch) -> T) -> T {
         let began = Instant::now();
-        let answer = call(self.control.as_mut(), self.calls);
+        let result = call(self.control.as_mut(), self.calls);
         self.hardware = self.hardware.saturating_add(began.elapsed());
-        answer
+        result
     }
 
     /// Returns the users of the device. Queries the driver first, because a process that it lists may exit before the
     /// procfs scan.
     fn users(&mut self, devices: &[Device]) -> Result<DeviceUsers, String> {
-        let processes = self
-            .timed(|control, calls| control.processes(calls))
-            .map_err(|failure| format!("the driver does not say who uses it: {failure}"))?;
+        let processes =
+            self.timed(|control, calls| control.processes(calls)).map_err(|failure| {
+                format!("the driver does not report the processes on it: {failure}")
+            })?;
         let pci = self.control.pci();
-        let mut holders = self.witness.holders(devices)?;
+        let mut holders = self.usage_probe.holders(devices)?;
         holders.retain(|holder| holder.device == pci);
         Ok(DeviceUsers { processes, holders })
     }

@@ -14,6 +14,7 @@
 //!
 //! Only the process that holds the lock of the state directory changes this node.
 
+pub mod agent_socket;
 pub mod durable;
 pub mod engine;
 pub mod executor;

@@ -20,7 +20,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 /// A killed process ends within this time, unless it is blocked in a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The last line is searched for in this many bytes of output.
-const MAX_OUTPUT_BYTES: u64 = 64 << 10;
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
 /// Runs `program` with an empty environment for at most one minute. The error is the last line of its output.
 ///
@@ -43,48 +43,42 @@ pub(super) async fn run_detached(program: &Path) -> Result<(), String> {
 
 async fn finish(program: &Path, mut command: Command, stdin: Stdio) -> Result<(), String> {
     let program = program.display();
-    command
-        .env_clear()
-        .stdin(stdin)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+    command.env_clear().stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let failed = |error: io::Error| format!("{program}: {error}");
     let mut group = ProcessGroup(command.spawn().map_err(failed)?);
     let child = &mut group.0;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let ended = timeout(TIMEOUT, async {
-        tokio::join!(output(stdout), output(stderr), child.wait())
-    });
+    let ended =
+        timeout(TIMEOUT, async { tokio::join!(output(stdout), output(stderr), child.wait()) });
     let Ok((stdout, stderr, status)) = ended.await else {
         group.kill();
         // The process is blocked in a system call. It still holds the lock on its standard input, so no other reset can
         // start.
         let _still_there = timeout(KILL_TIMEOUT, group.0.wait()).await;
-        return Err(format!("{program} does not end"));
+        return Err(format!("{program} does not exit"));
     };
     if status.map_err(failed)?.success() {
         return Ok(());
     }
-    let said = [stdout, stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
-    let last = last.map_or_else(
-        || format!("{program} failed without output"),
-        |line| line.trim().to_owned(),
-    );
+    let output = [stdout, stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
+    let last = last
+        .map_or_else(|| format!("{program} failed without output"), |line| line.trim().to_owned());
     Err(last)
 }
 
 /// Returns the first bytes of the output. Reads the pipe to its end, so that the program never blocks on writing.
 async fn output(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        let mut first = pipe.take(MAX_OUTPUT_BYTES);
-        let _whole = first.read_to_end(&mut bytes).await;
-        let _end = tokio::io::copy(&mut first.into_inner(), &mut tokio::io::sink()).await;
+    let mut first = Vec::new();
+    let mut chunk = [0; 4096];
+    if let Some(mut pipe) = pipe {
+        while let Ok(length @ 1..) = pipe.read(&mut chunk).await {
+            let left = MAX_OUTPUT_BYTES.saturating_sub(first.len());
+            first.extend(chunk.iter().take(length.min(left)));
+        }
     }
-    bytes
+    first
 }
 
 /// A child that leads its own process group. The group is killed if this is dropped before the child was waited for.
@@ -120,9 +114,7 @@ pub fn kill_with_parent(parent: i32) -> io::Result<()> {
     if getppid().map(|parent| parent.as_raw_nonzero().get()) == Some(parent) {
         return Ok(());
     }
-    Err(io::Error::other(
-        "the process that started this one has ended",
-    ))
+    Err(io::Error::other("the parent process has exited"))
 }
 
 #[cfg(test)]
@@ -149,10 +141,7 @@ mod tests {
     #[tokio::test]
     async fn timeout_kills_the_whole_process_group() {
         let mut command = Command::new("/bin/sh");
-        command
-            .args(["-c", "sleep 1000 & echo $!; wait"])
-            .stdout(Stdio::piped())
-            .process_group(0);
+        command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped()).process_group(0);
         let mut group = ProcessGroup(command.spawn().unwrap());
         let mut line = Vec::new();
         let stdout = group.0.stdout.as_mut().unwrap();
@@ -172,6 +161,6 @@ mod tests {
         let mut command = Command::new("/bin/sleep");
         command.arg("1000");
         let done = finish(Path::new("/bin/sleep"), command, Stdio::null()).await;
-        assert_eq!(done, Err("/bin/sleep does not end".to_owned()));
+        assert_eq!(done, Err("/bin/sleep does not exit".to_owned()));
     }
 }

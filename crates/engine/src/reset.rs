@@ -53,24 +53,19 @@ impl Resets {
         hardware: &Handle,
         inventory: &Inventory,
         scope: &ResetScope,
-        witness: &Arc<dyn UsageProbe>,
+        usage_probe: &Arc<dyn UsageProbe>,
     ) -> ResetOutcome {
         let needs = |causes| ResetOutcome {
             reset: false,
-            ending: ChangeOutcome::NeedsReset {
-                scope: scope.clone(),
-                causes,
-            },
+            ending: ChangeOutcome::NeedsReset { scope: scope.clone(), causes },
         };
         if self.nvidia_smi.is_none() && self.sysfs.is_none() {
             return needs(Vec::new());
         }
-        let devices: Vec<PciAddress> = [scope.device]
-            .into_iter()
-            .chain(scope.coupled.iter().copied())
-            .collect();
-        let _closed = witness.block_allocation(&devices);
-        if let Some(causes) = blockers(inventory, scope, witness).await {
+        let devices: Vec<PciAddress> =
+            [scope.device].into_iter().chain(scope.coupled.iter().copied()).collect();
+        let _closed = usage_probe.block_allocation(&devices);
+        if let Some(causes) = blockers(inventory, scope, usage_probe).await {
             return needs(causes);
         }
         let released = match hardware.release().await {
@@ -79,7 +74,7 @@ impl Resets {
         };
         // Seconds have passed. The driver reports no processes while its library is closed; procfs and the kubelet
         // still do.
-        if let Some(causes) = blockers(&without_processes(inventory), scope, witness).await {
+        if let Some(causes) = blockers(&without_processes(inventory), scope, usage_probe).await {
             drop(released);
             return needs(causes);
         }
@@ -93,12 +88,9 @@ impl Resets {
         let _is_back = hardware.work(|_, _| ()).await;
         match done {
             Ok(()) => {
-                info!("{} was reset", scope.device);
+                info!(device = %scope.device, "device reset");
                 // The change is not complete, but it can continue immediately.
-                ResetOutcome {
-                    reset: true,
-                    ..needs(Vec::new())
-                }
+                ResetOutcome { reset: true, ..needs(Vec::new()) }
             }
             Err(reason) => failed(format!("cannot reset {}: {reason}", scope.device)),
         }
@@ -138,7 +130,7 @@ impl Resets {
                 Err(TryLockError::Error(error)) => return Err(self.lock_error(&error)),
             }
             if !waited {
-                info!("a reset that was begun before still runs; waiting for it to end");
+                info!("an earlier reset is still running; waiting for it to finish");
                 waited = true;
             }
             // The kernel reports the release of a lock only to a thread that waits for it, and such a thread could
@@ -177,7 +169,7 @@ impl Resets {
     fn running_error(&self) -> String {
         let path = self.lock.as_deref().unwrap_or_else(|| Path::new(""));
         let path = path.display();
-        format!("a reset that was begun before still runs: it holds {path}")
+        format!("an earlier reset is still running and holds {path}")
     }
 
     /// Resets the device. The lock passes to the process or call that resets and is released when that ends.
@@ -189,10 +181,7 @@ impl Resets {
                 program::run(tool, arguments, stdin).await
             }
             (None, Some(sysfs)) => {
-                let path = sysfs
-                    .join("bus/pci/devices")
-                    .join(pci.to_string())
-                    .join("reset");
+                let path = sysfs.join("bus/pci/devices").join(pci.to_string()).join("reset");
                 // The write takes as long as the reset, and never returns if the board fails in it.
                 let written = tokio::task::spawn_blocking(move || {
                     let written = fs::write(&path, "1");
@@ -201,10 +190,10 @@ impl Resets {
                 });
                 timeout(TIMEOUT, written)
                     .await
-                    .map_err(|_| "the kernel does not end it".to_owned())?
+                    .map_err(|_| "the kernel does not complete the reset".to_owned())?
                     .map_err(|error| error.to_string())?
             }
-            (None, None) => Err("there are no means to".to_owned()),
+            (None, None) => Err("no reset method is available".to_owned()),
         }
     }
 }
@@ -213,29 +202,22 @@ impl Resets {
 async fn blockers(
     inventory: &Inventory,
     scope: &ResetScope,
-    witness: &Arc<dyn UsageProbe>,
+    usage_probe: &Arc<dyn UsageProbe>,
 ) -> Option<Vec<Cause>> {
     let concerned =
         |device: &&Device| device.pci == scope.device || scope.coupled.contains(&device.pci);
-    let (holders, untold) = usage::all_holders(witness, inventory).await;
-    if let Some(reason) = untold {
+    let (holders, unknown_reason) = usage::all_holders(usage_probe, inventory).await;
+    if let Some(reason) = unknown_reason {
         return Some(vec![Cause::StateUnknown { reason }]);
     }
     let mut devices = inventory.devices.iter().filter(concerned);
     if devices.any(|device| device.usage() == DeviceProcesses::Unknown) {
-        return Some(vec![Cause::DeviceInUse {
-            holders: Vec::new(),
-        }]);
+        return Some(vec![Cause::DeviceInUse { holders: Vec::new() }]);
     }
     let of_these =
         |holder: &Holder| holder.device == scope.device || scope.coupled.contains(&holder.device);
     let holders: Vec<Holder> = holders.into_iter().filter(of_these).collect();
     (!holders.is_empty()).then(|| vec![Cause::DeviceInUse { holders }])
-}
-
-/// Starts a reboot of the node, which takes effect with a delay.
-pub(super) async fn reboot(program: &Path) -> Result<(), String> {
-    program::run_detached(program).await
 }
 
 /// Returns the inventory without the processes that the driver listed earlier.
@@ -248,11 +230,5 @@ fn without_processes(inventory: &Inventory) -> Inventory {
 }
 
 fn failed(reason: String) -> ResetOutcome {
-    ResetOutcome {
-        reset: false,
-        ending: ChangeOutcome::Failed {
-            reason,
-            rollback: None,
-        },
-    }
+    ResetOutcome { reset: false, ending: ChangeOutcome::Failed { reason, rollback: None } }
 }

@@ -3,11 +3,11 @@
 mod interrupted;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use octavo_documents::history::{self, Attempt, DeviceAttempt};
+use octavo_files::history::{self, Attempt, DeviceAttempt};
 use octavo_files::journal::{self, JournalError};
 use octavo_model::id::PciAddress;
 use octavo_model::reason::Reason;
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 pub use self::interrupted::{Interrupted, interrupted};
 use self::interrupted::{unreadable_journals, unreadable_notices, unreadable_paths};
-use super::durable::{self, DurableError};
+use super::durable::{self, DurableError, failed};
 
 /// Journal size limit in bytes, above the journal size of a node with sixteen devices.
 const MAX_JOURNAL_BYTES: u64 = 4 << 20;
@@ -36,30 +36,19 @@ pub struct Store {
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// A file or directory in it cannot be used.
-    #[error("cannot {action} {}", .path.display())]
-    File {
-        /// The attempted action.
-        action: &'static str,
-        /// The file or directory.
-        path: PathBuf,
-        /// The operating system's error.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] DurableError),
     /// The directory is writable by others, who could use it to have a GPU repartitioned.
-    #[error("{} belongs to somebody else, or others may write to it", .0.display())]
+    #[error("{} is owned or writable by another user; change its owner and set mode 0700", .0.display())]
     Unsafe(PathBuf),
     /// Another agent or command is currently changing this node.
-    #[error("{}: it holds {}", describe_holder(.by.as_ref()), .path.display())]
+    #[error("{} and holds {}", describe_holder(.by.as_ref()), .path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
         /// The lock's holder, if known.
         by: Option<LockHolder>,
     },
-    /// A file could not be replaced or removed.
-    #[error(transparent)]
-    Durable(#[from] DurableError),
 }
 
 /// The process that holds the lock.
@@ -89,36 +78,30 @@ pub enum JournalState {
 
 impl Store {
     /// Opens `dir`, creates it if it does not exist, and locks it for this process under the name `by`.
-    pub fn open(folder: &Path, by: &str) -> Result<Self, StoreError> {
+    pub fn open(state_dir: &Path, by: &str) -> Result<Self, StoreError> {
         // The directory is private because its files name layouts and other users' processes.
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder
-            .create(folder)
-            .map_err(failed("create the folder", folder))?;
-        if is_writable_by_others(folder).map_err(failed("look at", folder))? {
-            return Err(StoreError::Unsafe(folder.to_owned()));
+        builder.create(state_dir).map_err(failed("create the directory", state_dir))?;
+        if is_writable_by_others(state_dir).map_err(failed("read the permissions of", state_dir))? {
+            return Err(StoreError::Unsafe(state_dir.to_owned()));
         }
-        let path = folder.join("lock");
+        let path = state_dir.join("lock");
         let mut options = OpenOptions::new();
         let options = options.create(true).read(true).write(true).truncate(false);
         let mut lock = durable::open(options, &path).map_err(failed("open", &path))?;
         match lock.try_lock() {
             Ok(()) => {
                 // Only used in messages, so a full disk must not prevent the engine from running.
-                let _unnamed = lock
-                    .set_len(0)
-                    .and_then(|()| writeln!(lock, "{} {by}", std::process::id()));
-                Ok(Self {
-                    dir: folder.to_owned(),
-                    _lock: lock,
-                })
+                let _unnamed =
+                    lock.set_len(0).and_then(|()| writeln!(lock, "{} {by}", std::process::id()));
+                Ok(Self { dir: state_dir.to_owned(), _lock: lock })
             }
             Err(TryLockError::WouldBlock) => {
                 let by = holder(&mut lock);
                 Err(StoreError::Locked { path, by })
             }
-            Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source)),
+            Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source).into()),
         }
     }
 
@@ -132,9 +115,9 @@ impl Store {
         match journal::parse(&bytes) {
             Ok(record) => Ok(JournalState::Interrupted(record)),
             Err(reason) => {
-                let kept = self.unreadable_path();
-                fs::rename(&path, &kept).map_err(failed("put aside", &path))?;
-                Ok(JournalState::Unreadable { path: kept, reason })
+                let copy = self.unreadable_path();
+                fs::rename(&path, &copy).map_err(failed("move aside", &path))?;
+                Ok(JournalState::Unreadable { path: copy, reason })
             }
         }
     }
@@ -163,8 +146,7 @@ impl Store {
         if lacks_line_end(&mut file).map_err(failed("read", &path))? {
             line.insert(0, '\n');
         }
-        file.write_all(line.as_bytes())
-            .map_err(failed("write", &path))
+        Ok(file.write_all(line.as_bytes()).map_err(failed("write", &path))?)
     }
 
     /// Returns the ID of the last plan in the history, so that the reported plan survives a restart or another program
@@ -178,7 +160,7 @@ impl Store {
     pub fn has_applied(&self, plan: &str, pci: PciAddress) -> bool {
         let pci = pci.to_string();
         let is_applied =
-            |device: &DeviceAttempt| device.pci == pci && Reason::Applied.is(&device.result);
+            |device: &DeviceAttempt| device.pci == pci && device.result == Reason::Applied;
         let attempts = history(&self.dir).unwrap_or_default();
         let mut attempts = attempts.iter().filter(|attempt| attempt.plan == plan);
         attempts.any(|attempt| attempt.devices.iter().any(is_applied))
@@ -199,12 +181,16 @@ impl Store {
     }
 
     fn truncate_history(&self, path: &Path) -> Result<(), StoreError> {
-        let long = fs::metadata(path).is_ok_and(|file| file.len() > MAX_HISTORY_BYTES);
-        if !long {
+        let length = fs::metadata(path).map_or(0, |file| file.len());
+        if length <= MAX_HISTORY_BYTES {
             return Ok(());
         }
-        let bytes = fs::read(path).map_err(failed("read", path))?;
-        let half = bytes.get(bytes.len() / 2..).unwrap_or_default();
+        let start = (length / 2).max(length.saturating_sub(MAX_HISTORY_BYTES));
+        let mut file = files::open(path).map_err(|error| failed("read", path)(error.into()))?;
+        let half = file
+            .seek(SeekFrom::Start(start))
+            .and_then(|_| files::prefix_of(file, MAX_HISTORY_BYTES))
+            .map_err(failed("read", path))?;
         let line = half.iter().position(|byte| *byte == b'\n').unwrap_or(0);
         let newer = half.get(line.saturating_add(1)..).unwrap_or_default();
         let draft = self.dir.join("history.draft");
@@ -220,12 +206,7 @@ impl Store {
     /// Records that the node will be rebooted for this layout.
     pub fn record_reboot(&self, layout: &str) -> Result<(), StoreError> {
         let draft = self.dir.join("rebooted.draft");
-        Ok(durable::replace(
-            &self.reboot_path(),
-            &draft,
-            layout.as_bytes(),
-            0o600,
-        )?)
+        Ok(durable::replace(&self.reboot_path(), &draft, layout.as_bytes(), 0o600)?)
     }
 
     /// Removes the record of a reboot that succeeded or is no longer needed.
@@ -240,8 +221,7 @@ impl Store {
     /// Returns the path for an unreadable journal: the next free name, or the first one if all are taken.
     fn unreadable_path(&self) -> PathBuf {
         let mut free = unreadable_paths(&self.dir).skip_while(|path| path.exists());
-        free.next()
-            .unwrap_or_else(|| self.dir.join("journal.unreadable"))
+        free.next().unwrap_or_else(|| self.dir.join("journal.unreadable"))
     }
 
     fn journal_path(&self) -> PathBuf {
@@ -252,24 +232,19 @@ impl Store {
 /// Reads the lock's holder from the lock file.
 fn holder(lock: &mut File) -> Option<LockHolder> {
     const LONGEST: u64 = 64;
-    let mut text = String::new();
-    lock.take(LONGEST).read_to_string(&mut text).ok()?;
+    let text = String::from_utf8(files::prefix_of(lock, LONGEST).ok()?).ok()?;
     let (pid, by) = text.trim_end().split_once(' ')?;
     let pid: u32 = pid.parse().ok()?;
     // The number may come from another container and mean a different process here.
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let is_ours = ["octavo", "nvidia-mig"]
-        .iter()
-        .any(|ours| name.starts_with(ours));
-    Some(LockHolder {
-        pid: is_ours.then_some(pid),
-        by: by.to_owned(),
-    })
+    let comm = PathBuf::from(format!("/proc/{pid}/comm"));
+    let name = files::text(&comm, LONGEST).unwrap_or_default();
+    let is_ours = ["octavo", "nvidia-mig"].iter().any(|ours| name.starts_with(ours));
+    Some(LockHolder { pid: is_ours.then_some(pid), by: by.to_owned() })
 }
 
 fn describe_holder(by: Option<&LockHolder>) -> String {
     let Some(LockHolder { pid, by }) = by else {
-        return "another process changes this node's devices".to_owned();
+        return "another process is changing the devices of this node".to_owned();
     };
     let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
     match by.as_str() {
@@ -280,22 +255,22 @@ fn describe_holder(by: Option<&LockHolder>) -> String {
 }
 
 /// Reads the history in `dir`, oldest entry first. Does not need the lock.
-pub fn history(folder: &Path) -> Result<Vec<Attempt>, StoreError> {
-    Ok(history::parse(&history_text(folder)?))
+pub fn history(state_dir: &Path) -> Result<Vec<Attempt>, StoreError> {
+    Ok(history::parse(&history_text(state_dir)?))
 }
 
-fn history_text(folder: &Path) -> Result<String, StoreError> {
-    let bytes = read(&history_path(folder), MAX_HISTORY_BYTES * 2)?;
+fn history_text(state_dir: &Path) -> Result<String, StoreError> {
+    let bytes = read(&history_path(state_dir), MAX_HISTORY_BYTES * 2)?;
     Ok(String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned())
 }
 
-fn history_path(folder: &Path) -> PathBuf {
-    folder.join("history.jsonl")
+fn history_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("history.jsonl")
 }
 
 /// Returns whether other users may write to the directory, whose content is trusted.
-fn is_writable_by_others(folder: &Path) -> io::Result<bool> {
-    let data = fs::metadata(folder)?;
+fn is_writable_by_others(dir: &Path) -> io::Result<bool> {
+    let data = fs::metadata(dir)?;
     let own = rustix::process::geteuid().as_raw();
     let owner = data.uid();
     Ok((owner != own && owner != 0) || data.mode() & 0o002 != 0)
@@ -317,16 +292,7 @@ fn read(path: &Path, longest: u64) -> Result<Option<Vec<u8>>, StoreError> {
     match files::read_prefix(path, longest) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(ReadError::Missing(_)) => Ok(None),
-        Err(error) => Err(failed("read", path)(error.into())),
-    }
-}
-
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::File {
-        action,
-        path,
-        source,
+        Err(error) => Err(failed("read", path)(error.into()).into()),
     }
 }
 
@@ -368,21 +334,21 @@ mod tests {
 
     #[test]
     fn state_directory_is_locked_exclusively() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
         let store = Store::open(&path, "command").unwrap();
         let error = Store::open(&path, "agent").unwrap_err();
         let own = std::process::id();
-        let said = format!("another octavo apply is running (pid {own}): it holds ");
-        assert!(error.to_string().starts_with(&said), "{error}");
+        let message = format!("another octavo apply is running (pid {own}) and holds ");
+        assert!(error.to_string().starts_with(&message), "{error}");
         drop(store);
         Store::open(&path, "command").unwrap();
     }
 
     #[test]
     fn journal_persists_until_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), "command").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), "command").unwrap();
         assert!(matches!(store.journal().unwrap(), JournalState::Empty));
         store.write_journal(&record()).unwrap();
         assert!(
@@ -395,50 +361,47 @@ mod tests {
 
     #[test]
     fn i12_unreadable_journal_is_moved_aside_and_reported() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), "command").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), "command").unwrap();
         store.write_journal(&record()).unwrap();
-        let path = folder.path().join("journal");
+        let path = directory.path().join("journal");
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        let JournalState::Unreadable { path: kept, reason } = store.journal().unwrap() else {
+        let JournalState::Unreadable { path: copy, reason } = store.journal().unwrap() else {
             panic!("it is torn");
         };
-        assert!(reason.to_string().contains("torn"), "{reason}");
-        assert_eq!(fs::read(kept).unwrap(), whole[..whole.len() / 2]);
+        assert!(reason.to_string().contains("incomplete or corrupted"), "{reason}");
+        assert_eq!(fs::read(copy).unwrap(), whole[..whole.len() / 2]);
         assert!(matches!(store.journal().unwrap(), JournalState::Empty));
     }
 
     #[test]
     fn an_unreadable_journal_is_reported_until_it_is_discarded() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), "command").unwrap();
-        fs::write(folder.path().join("journal"), "octavo-journal 1 9 0\n").unwrap();
-        let [said] = &interrupted(folder.path()).unreadable[..] else {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), "command").unwrap();
+        fs::write(directory.path().join("journal"), "octavo-journal 1 9 0\n").unwrap();
+        let [message] = &interrupted(directory.path()).unreadable[..] else {
             panic!("it cannot be read");
         };
-        assert!(said.contains("torn or cut"), "{said}");
-        assert!(matches!(
-            store.journal().unwrap(),
-            JournalState::Unreadable { .. }
-        ));
+        assert!(message.contains("incomplete or corrupted"), "{message}");
+        assert!(matches!(store.journal().unwrap(), JournalState::Unreadable { .. }));
         store.write_journal(&record()).unwrap();
         store.clear().unwrap();
-        let [said] = &interrupted(folder.path()).unreadable[..] else {
+        let [message] = &interrupted(directory.path()).unreadable[..] else {
             panic!("it is kept");
         };
-        assert!(said.contains("journal.unreadable"), "{said}");
+        assert!(message.contains("journal.unreadable"), "{message}");
         assert_eq!(store.unreadable().len(), 1);
         assert_eq!(store.discard_unreadable().unwrap().len(), 1);
-        assert_eq!(interrupted(folder.path()), Interrupted::default());
+        assert_eq!(interrupted(directory.path()), Interrupted::default());
     }
 
     #[test]
     fn i12_fifo_is_an_error_and_does_not_block() {
         for name in ["journal", "lock", "history.jsonl", "rebooted"] {
-            let folder = tempfile::tempdir().unwrap();
-            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
-            let path = folder.path().join(name);
+            let directory = tempfile::tempdir().unwrap();
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+            let path = directory.path().join(name);
             rustix::fs::mknodat(
                 rustix::fs::CWD,
                 &path,
@@ -447,7 +410,7 @@ mod tests {
                 0,
             )
             .unwrap();
-            let error = match Store::open(folder.path(), "command") {
+            let error = match Store::open(directory.path(), "command") {
                 Err(error) => error,
                 Ok(store) => match name {
                     "journal" => store.journal().unwrap_err(),
@@ -455,21 +418,18 @@ mod tests {
                     _ => store.append_history(&attempt("1")).unwrap_err(),
                 },
             };
-            assert!(chain(&error).contains("no regular file"), "{error:?}");
+            assert!(chain(&error).contains("not a regular file"), "{error:?}");
         }
     }
 
     #[test]
     fn i4_failed_journal_write_keeps_previous_journal() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), "command").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), "command").unwrap();
         store.write_journal(&record()).unwrap();
         // A directory at the draft's path fails like a full or read-only disk, and for root as well.
-        fs::create_dir(folder.path().join("journal.draft")).unwrap();
-        let other = ApplyRecord {
-            plan: "other".to_owned(),
-            ..record()
-        };
+        fs::create_dir(directory.path().join("journal.draft")).unwrap();
+        let other = ApplyRecord { plan: "other".to_owned(), ..record() };
         let error = store.write_journal(&other).unwrap_err();
         assert!(error.to_string().starts_with("cannot write "), "{error}");
         assert!(
@@ -479,16 +439,16 @@ mod tests {
 
     #[test]
     fn history_survives_incomplete_line_and_is_bounded() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), "command").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), "command").unwrap();
         store.append_history(&attempt("1")).unwrap();
-        let path = history_path(folder.path());
+        let path = history_path(directory.path());
         let mut torn = fs::read(&path).unwrap();
         torn.extend_from_slice(b"{\"time\":\"2026");
         fs::write(&path, torn).unwrap();
         store.append_history(&attempt("2")).unwrap();
         let plans = || -> Vec<String> {
-            let all = history(folder.path()).unwrap().into_iter();
+            let all = history(directory.path()).unwrap().into_iter();
             all.map(|attempt| attempt.plan).collect()
         };
         assert_eq!(plans(), ["1", "2"]);

@@ -94,7 +94,7 @@ struct Kubelet {
 /// The kubelet client and its last response, used by one thread at a time.
 #[derive(Debug)]
 struct KubeletClient {
-    asker: AllocationReader,
+    reader: AllocationReader,
     last: Option<KubeletResponse>,
 }
 
@@ -107,9 +107,7 @@ pub struct PodProcesses {
 impl PodProcesses {
     /// Reads the process file system at `proc_root`.
     pub fn new(proc_root: &Path) -> Self {
-        Self {
-            proc_root: proc_root.to_owned(),
-        }
+        Self { proc_root: proc_root.to_owned() }
     }
 }
 
@@ -142,7 +140,7 @@ impl NodeProbe {
                 Kubelet {
                     in_pod: settings.in_pod(),
                     client: Mutex::new(KubeletClient {
-                        asker: AllocationReader::new(socket, &settings.device_plugins(), living),
+                        reader: AllocationReader::new(socket, &settings.device_plugins(), living),
                         last: None,
                     }),
                 }
@@ -159,17 +157,13 @@ impl UsageProbe for NodeProbe {
             return Ok(found);
         };
         let pods = holder::holders_from_allocations(&kubelet.allocations()?, devices);
-        match pods
-            .unassigned
-            .iter()
-            .find(|one| is_gpu_resource(&one.resource))
-        {
+        match pods.unassigned.iter().find(|one| is_gpu_resource(&one.resource)) {
             None => {
                 found.extend(pods.holders);
                 Ok(found)
             }
             Some(one) => Err(format!(
-                "pod {}/{} was given {} {}, and nobody knows what of this node that is",
+                "pod {}/{} was allocated {} {}, which matches no device of this node",
                 one.namespace, one.pod, one.resource, one.device_id
             )),
         }
@@ -184,31 +178,28 @@ impl Kubelet {
     /// Returns the allocations of containers, from a query that started after this call.
     fn allocations(&self) -> Result<Vec<DeviceAllocation>, String> {
         let now = Instant::now();
-        let mut desk = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = desk.last.as_ref().filter(|answer| answer.queried_at >= now) {
-            return answer.allocations.clone();
+        let mut cache = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(allocations) = cache.last.as_ref().filter(|answer| answer.queried_at >= now) {
+            return allocations.allocations.clone();
         }
-        let asked = Instant::now();
-        let given = self.query(&mut desk.asker);
-        desk.last = Some(KubeletResponse {
-            queried_at: asked,
-            allocations: given.clone(),
-        });
-        given
+        let queried_at = Instant::now();
+        let allocations = self.query(&mut cache.reader);
+        cache.last = Some(KubeletResponse { queried_at, allocations: allocations.clone() });
+        allocations
     }
 
-    fn query(&self, asker: &mut AllocationReader) -> Result<Vec<DeviceAllocation>, String> {
+    fn query(&self, reader: &mut AllocationReader) -> Result<Vec<DeviceAllocation>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| error.to_string())?;
-        match runtime.block_on(asker.ask(QUERY_TIMEOUT)) {
+        match runtime.block_on(reader.ask(QUERY_TIMEOUT)) {
             // Also where checkpoints exist: they do not include resource claims.
-            Ok(heard) if heard.is_young => Err(pod_resources::YOUNG_KUBELET_MESSAGE.to_owned()),
-            Ok(heard) => Ok(heard.devices),
+            Ok(list) if list.is_young => Err(pod_resources::YOUNG_KUBELET_MESSAGE.to_owned()),
+            Ok(list) => Ok(list.devices),
             Err(PodResourcesError::Absent { .. }) if !self.in_pod => Ok(Vec::new()),
             Err(error @ PodResourcesError::Absent { .. }) => Err(format!(
-                "{}: mount the kubelet's folder, or say --pod-resources none",
+                "{}: mount the directory of the kubelet, or set --pod-resources none",
                 chain(&error)
             )),
             Err(error) => Err(chain(&error)),
@@ -227,25 +218,25 @@ fn is_gpu_resource(resource: &str) -> bool {
 /// Returns all users of the devices in `inventory`: the processes that the driver lists and all other holders. Queries
 /// on a thread that may block. The second value is the reason why the list is incomplete.
 pub(super) async fn all_holders(
-    witness: &Arc<dyn UsageProbe>,
+    usage_probe: &Arc<dyn UsageProbe>,
     inventory: &Inventory,
 ) -> (Vec<Holder>, Option<String>) {
-    let witness = Arc::clone(witness);
+    let usage_probe = Arc::clone(usage_probe);
     let named = holder::of(inventory);
     let devices = inventory.devices.clone();
-    let asked = tokio::task::spawn_blocking(move || {
-        let (mut all, untold) = match witness.holders(&devices) {
+    let query = tokio::task::spawn_blocking(move || {
+        let (mut all, unknown_reason) = match usage_probe.holders(&devices) {
             Ok(others) => (holder::merge_holders(named, others), None),
             Err(reason) => (named, Some(reason)),
         };
-        witness.describe(&mut all);
-        (all, untold)
+        usage_probe.describe(&mut all);
+        (all, unknown_reason)
     });
-    match timeout(SCAN_TIMEOUT, asked).await {
-        Ok(Ok(told)) => told,
+    match timeout(SCAN_TIMEOUT, query).await {
+        Ok(Ok(users)) => users,
         Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
         Err(_) => {
-            let reason = "a process of this node does not let itself be looked at";
+            let reason = "timed out reading /proc: a process of this node blocks it";
             (Vec::new(), Some(reason.to_owned()))
         }
     }

@@ -101,10 +101,8 @@ impl DriverEdits {
         let mut parts = read.cdi_version.split('.').map(str::parse);
         let mut part = || parts.next()?.ok();
         let version = (part()?, part()?, part()?);
-        (read.kind == NVIDIA_KIND && parts.next().is_none()).then_some(Self {
-            version,
-            edits: read.container_edits,
-        })
+        (read.kind == NVIDIA_KIND && parts.next().is_none())
+            .then_some(Self { version, edits: read.container_edits })
     }
 }
 
@@ -120,19 +118,11 @@ pub fn write_spec(
         if devices.iter().any(|device| device.name == name) {
             continue;
         }
-        let device_nodes = unit_files(files, unit)?
-            .iter()
-            .map(DeviceNode::from)
-            .collect();
-        devices.push(Device {
-            name,
-            container_edits: ContainerEdits { device_nodes },
-        });
+        let device_nodes = unit_files(files, unit)?.iter().map(DeviceNode::from).collect();
+        devices.push(Device { name, container_edits: ContainerEdits { device_nodes } });
     }
     devices.sort_by(|one, other| one.name.cmp(&other.name));
-    let (a, b, c) = driver.map_or(MIN_CDI_VERSION, |driver| {
-        driver.version.max(MIN_CDI_VERSION)
-    });
+    let (a, b, c) = driver.map_or(MIN_CDI_VERSION, |driver| driver.version.max(MIN_CDI_VERSION));
     let description = CdiSpec {
         cdi_version: format!("{a}.{b}.{c}"),
         kind: CDI_KIND,
@@ -149,9 +139,7 @@ fn common_edits(
     files: &DeviceFiles,
     driver: Option<&DriverEdits>,
 ) -> Result<Map<String, Value>, serde_json::Error> {
-    let mut edits = driver
-        .map(|driver| driver.edits.clone())
-        .unwrap_or_default();
+    let mut edits = driver.map(|driver| driver.edits.clone()).unwrap_or_default();
     let list = |edits: &mut Map<String, Value>, key: &str| match edits.remove(key) {
         Some(Value::Array(list)) => list,
         Some(_) | None => Vec::new(),
@@ -189,10 +177,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
-        DeviceFile {
-            path: path.to_owned(),
-            number: DeviceNumber { major, minor },
-        }
+        DeviceFile { path: path.to_owned(), number: DeviceNumber { major, minor } }
     }
 
     fn pci() -> PciAddress {
@@ -204,14 +189,8 @@ mod tests {
             common: vec![file("/dev/nvidiactl", 195, 255)],
             devices: [(pci(), file("/dev/nvidia3", 195, 3))].into(),
             instances: [
-                (
-                    (pci(), 1, None),
-                    file("/dev/nvidia-caps/nvidia-cap12", 235, 12),
-                ),
-                (
-                    (pci(), 1, Some(0)),
-                    file("/dev/nvidia-caps/nvidia-cap13", 235, 13),
-                ),
+                ((pci(), 1, None), file("/dev/nvidia-caps/nvidia-cap12", 235, 12)),
+                ((pci(), 1, Some(0)), file("/dev/nvidia-caps/nvidia-cap13", 235, 13)),
             ]
             .into(),
         }
@@ -233,17 +212,13 @@ mod tests {
         }
     }
 
-    fn told(units: &[Unit], driver: Option<&DriverEdits>) -> Value {
+    fn written(units: &[Unit], driver: Option<&DriverEdits>) -> Value {
         serde_json::from_str(&write_spec(units, &files(), driver).unwrap()).unwrap()
     }
 
     #[test]
     fn spec_lists_each_unit_once_with_its_device_numbers() {
-        let units = [
-            unit("MIG-1", Some((1, 0))),
-            unit("GPU-1", None),
-            unit("MIG-1", Some((1, 0))),
-        ];
+        let units = [unit("MIG-1", Some((1, 0))), unit("GPU-1", None), unit("MIG-1", Some((1, 0)))];
         let gpu = json!({"path": "/dev/nvidia3", "type": "c", "major": 195, "minor": 3, "permissions": "rw"});
         let cap = |minor: u32| json!({"path": format!("/dev/nvidia-caps/nvidia-cap{minor}"), "type": "c", "major": 235, "minor": minor, "permissions": "rw"});
         let expected = json!({
@@ -257,7 +232,7 @@ mod tests {
                 "deviceNodes": [{"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255, "permissions": "rw"}],
             },
         });
-        assert_eq!(told(&units, None), expected);
+        assert_eq!(written(&units, None), expected);
     }
 
     #[test]
@@ -273,20 +248,17 @@ containerEdits:
   mounts: [{hostPath: /usr/lib/libcuda.so.570, containerPath: /usr/lib/libcuda.so.570, options: [ro, bind]}]
 ";
         let driver = DriverEdits::parse(text).unwrap();
-        let told = told(&[unit("GPU-1", None)], Some(&driver));
-        assert_eq!(told["cdiVersion"], "0.5.0");
-        let edits = &told["containerEdits"];
+        let spec = written(&[unit("GPU-1", None)], Some(&driver));
+        assert_eq!(spec["cdiVersion"], "0.5.0");
+        let edits = &spec["containerEdits"];
         assert_eq!(edits["env"], json!(["A=1", "NVIDIA_VISIBLE_DEVICES=void"]));
-        assert_eq!(
-            edits["mounts"][0]["hostPath"],
-            json!("/usr/lib/libcuda.so.570")
-        );
+        assert_eq!(edits["mounts"][0]["hostPath"], json!("/usr/lib/libcuda.so.570"));
         assert_eq!(edits["hooks"][0]["args"][1], json!("update-ldcache"));
         let nodes = edits["deviceNodes"].as_array().unwrap();
         let paths: Vec<&Value> = nodes.iter().map(|node| &node["path"]).collect();
         assert_eq!(paths, ["/dev/nvidia-modeset", "/dev/nvidiactl"]);
         // NVIDIA's own devices are not taken over.
-        assert_eq!(told["devices"].as_array().unwrap().len(), 1);
+        assert_eq!(spec["devices"].as_array().unwrap().len(), 1);
     }
 
     #[test]
@@ -305,10 +277,7 @@ containerEdits:
         let odd =
             "cdiVersion: 0.3.0\nkind: nvidia.com/gpu\ncontainerEdits: {env: 1, deviceNodes: no}\n";
         let driver = DriverEdits::parse(odd).unwrap();
-        let told = told(&[], Some(&driver));
-        assert_eq!(
-            told["containerEdits"]["env"],
-            json!(["NVIDIA_VISIBLE_DEVICES=void"])
-        );
+        let spec = written(&[], Some(&driver));
+        assert_eq!(spec["containerEdits"]["env"], json!(["NVIDIA_VISIBLE_DEVICES=void"]));
     }
 }

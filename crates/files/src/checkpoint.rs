@@ -22,19 +22,19 @@ const COMPUTE_SLICES: [u32; 8] = [1, 2, 3, 4, 7, 8, 6, 1];
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// The text is not a checkpoint.
-    #[error("it is no checkpoint")]
+    #[error("it is not a checkpoint")]
     Json(#[source] serde_json::Error),
     /// The version is not supported.
-    #[error("it is of version {0:?}, and this program knows {VERSION}")]
+    #[error("it has version {0:?}, but this program supports {VERSION}")]
     Version(String),
     /// A GPU of the checkpoint is not on this node.
     #[error("this node has no GPU {0}")]
     NoSuchDevice(String),
     /// A GPU occurs twice.
-    #[error("GPU {0} is in it twice")]
+    #[error("it contains GPU {0} twice")]
     DuplicateDevice(String),
     /// The GPU does not support MIG, or does not report whether it does.
-    #[error("GPU {0} cannot be partitioned, or does not tell")]
+    #[error("GPU {0} cannot be partitioned, or does not report whether it can")]
     NotCapable(String),
     /// The GPU does not offer a profile.
     #[error("GPU {uuid} offers no {kind} profile {number}")]
@@ -47,7 +47,7 @@ pub enum CheckpointError {
         number: u32,
     },
     /// The partitions of a GPU are not completely known.
-    #[error("nobody tells all the partitions of the GPU at {0}")]
+    #[error("not all partitions of the GPU at {0} are reported")]
     IncompleteGeometry(String),
 }
 
@@ -105,28 +105,21 @@ pub fn write(inventory: &Inventory) -> Result<String, CheckpointError> {
         let Some(state) = device.mig.state() else {
             continue;
         };
-        let untold = || CheckpointError::IncompleteGeometry(device.pci.to_string());
-        let uuid = device.uuid.as_ref().ok_or_else(untold)?;
+        let incomplete = || CheckpointError::IncompleteGeometry(device.pci.to_string());
+        let uuid = device.uuid.as_ref().ok_or_else(incomplete)?;
         if state.geometry == Completeness::Partial {
-            return Err(untold());
+            return Err(incomplete());
         }
-        let instances: Option<Vec<InstanceState>> = state
-            .gpu_instances
-            .iter()
-            .map(|instance| write_instance(state, instance))
-            .collect();
+        let instances: Option<Vec<InstanceState>> =
+            state.gpu_instances.iter().map(|instance| write_instance(state, instance)).collect();
         devices.push(DeviceState {
             uuid: uuid.to_string(),
             mig_mode: u32::from(state.current == MigMode::Enabled),
-            gpu_instances: Some(instances.ok_or_else(untold)?),
+            gpu_instances: Some(instances.ok_or_else(incomplete)?),
         });
     }
-    let document = Document {
-        version: VERSION.to_owned(),
-        mig_state: State {
-            devices: Some(devices),
-        },
-    };
+    let document =
+        Document { version: VERSION.to_owned(), mig_state: State { devices: Some(devices) } };
     let mut text = serde_json::to_string(&document).map_err(CheckpointError::Json)?;
     text.push('\n');
     Ok(text)
@@ -155,10 +148,7 @@ fn write_instance(state: &MigState, instance: &GpuInstance) -> Option<InstanceSt
     let all = instance.compute_instances.iter();
     let computes: Option<Vec<ComputeState>> = all
         .map(|compute| {
-            Some(ComputeState {
-                profile: compute_profile_number(profile, compute)?,
-                engine: 0,
-            })
+            Some(ComputeState { profile: compute_profile_number(profile, compute)?, engine: 0 })
         })
         .collect();
     Some(InstanceState {
@@ -200,9 +190,8 @@ fn read_device(
         MigTarget::Enabled(Vec::new())
     } else {
         let all = wanted.gpu_instances.unwrap_or_default().into_iter();
-        let instances: Result<Vec<InstanceTarget>, CheckpointError> = all
-            .map(|instance| read_instance(state, instance, &wanted.uuid))
-            .collect();
+        let instances: Result<Vec<InstanceTarget>, CheckpointError> =
+            all.map(|instance| read_instance(state, instance, &wanted.uuid)).collect();
         let mut instances = instances?;
         instances.sort();
         MigTarget::Enabled(instances)
@@ -220,11 +209,8 @@ fn read_instance(
     instance: InstanceState,
     uuid: &str,
 ) -> Result<InstanceTarget, CheckpointError> {
-    let unknown = |kind, number| CheckpointError::NoSuchProfile {
-        uuid: uuid.to_owned(),
-        kind,
-        number,
-    };
+    let unknown =
+        |kind, number| CheckpointError::NoSuchProfile { uuid: uuid.to_owned(), kind, number };
     let mut offered = state.catalog.profiles().iter();
     let profile = offered
         .find(|profile| profile.index == instance.profile)

@@ -54,7 +54,7 @@ pub enum HooksError {
     #[error("{0}")]
     Malformed(String),
     /// The version is not supported.
-    #[error("it is of version {0:?}, and this program knows {VERSION}")]
+    #[error("it has version {0:?}, but this program supports {VERSION}")]
     Version(String),
     /// A hook has no program.
     #[error("a hook of {0} has no command")]
@@ -122,16 +122,8 @@ mod tests {
         assert_eq!(start.envs.as_ref().unwrap()["PORT"], "8080");
         assert_eq!(hooks.at(HookPoint::PreApplyMode), []);
         assert_eq!(hooks.at(HookPoint::ApplyExit).len(), 1);
-        assert_eq!(
-            Hooks::parse("version: v1\nhooks:\n").unwrap(),
-            Hooks::default()
-        );
-        assert_eq!(
-            Hooks::parse("hooks: {apply-exit: }")
-                .unwrap()
-                .at(HookPoint::ApplyExit),
-            []
-        );
+        assert_eq!(Hooks::parse("version: v1\nhooks:\n").unwrap(), Hooks::default());
+        assert_eq!(Hooks::parse("hooks: {apply-exit: }").unwrap().at(HookPoint::ApplyExit), []);
     }
 
     #[test]
@@ -141,15 +133,9 @@ mod tests {
             ("version: v1\nhooks: {pre-aply-mode: []}", "pre-aply-mode"),
             ("version: v1\nhook: {}", "hook"),
             ("version: v1\nhooks: {apply-exit: [{comand: x}]}", "comand"),
-            (
-                "version: v1\nhooks: {apply-exit: [{command: ''}]}",
-                "no command",
-            ),
+            ("version: v1\nhooks: {apply-exit: [{command: ''}]}", "no command"),
             ("version: v1\nhooks: {apply-exit: [{args: [x]}]}", "command"),
-            (
-                "version: v1\nhooks: {apply-exit: [], apply-exit: []}",
-                "apply-exit",
-            ),
+            ("version: v1\nhooks: {apply-exit: [], apply-exit: []}", "apply-exit"),
         ] {
             let error = Hooks::parse(text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

@@ -7,11 +7,8 @@
 //!
 //! An incomplete, overwritten or damaged file, or one written by a later version, is detected and reported as such.
 
-use octavo_model::catalog::Placement;
 use octavo_model::digest::Digest;
-use octavo_planner::layout::{InstanceTarget, MigTarget};
-use octavo_planner::reconcile::{ApplyRecord, ApplyRecordEntry};
-use serde::{Deserialize, Serialize};
+use octavo_planner::reconcile::ApplyRecord;
 use thiserror::Error;
 
 const MAGIC: &str = "octavo-journal";
@@ -21,13 +18,15 @@ const VERSION: u32 = 1;
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// The first line is not a journal header.
-    #[error("it does not begin as a journal does")]
+    #[error("it does not start with the header of a journal")]
     BadHeader,
     /// The file was written by a later version.
-    #[error("it is of version {0}, and this program knows version {VERSION}")]
+    #[error("it has version {0}, but this program supports version {VERSION}")]
     Version(u32),
     /// The length of the body differs from the header.
-    #[error("it has {found} bytes after its first line instead of {wanted}: it was torn or cut")]
+    #[error(
+        "it has {found} bytes after its first line instead of {wanted}: it is incomplete or corrupted"
+    )]
     LengthMismatch {
         /// Expected length in bytes.
         wanted: usize,
@@ -35,72 +34,26 @@ pub enum JournalError {
         found: usize,
     },
     /// The hash of the body differs from the header.
-    #[error("its content is not what was written: the hash differs")]
+    #[error("its content is corrupted: the hash differs")]
     HashMismatch,
     /// The body is intact but cannot be parsed.
     #[error("cannot read its content")]
     MalformedContent(#[source] serde_json::Error),
-    /// A value is invalid.
-    #[error("its content has an impossible value: {0}")]
-    InvalidValue(String),
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecordJson {
-    plan: String,
-    layout: String,
-    devices: Vec<EntryJson>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EntryJson {
-    pci: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    uuid: Option<String>,
-    /// Absent if it is the same as in the record, as in files of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    plan: Option<String>,
-    /// Absent if it is the same as in the record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    layout: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    previous: Option<TargetJson>,
-    target: TargetJson,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum TargetJson {
-    Disabled,
-    Enabled(Vec<InstanceJson>),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InstanceJson {
-    profile: u32,
-    compute: Vec<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    start: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    size: Option<u32>,
-}
-
-/// Serializes a journal.
+/// Serializes a journal. An entry contains its plan and its layout only if they differ from those of the record.
 pub fn write(record: &ApplyRecord) -> String {
-    let body = RecordJson {
-        plan: record.plan.clone(),
-        layout: record.layout.clone(),
-        devices: record
-            .devices
-            .iter()
-            .map(|entry| write_entry(record, entry))
-            .collect(),
-    };
+    let mut record = record.clone();
+    for entry in &mut record.devices {
+        if entry.plan == record.plan {
+            entry.plan.clear();
+        }
+        if entry.layout == record.layout {
+            entry.layout.clear();
+        }
+    }
     // Serialization cannot fail: the type contains only numbers, strings and lists.
-    let body = serde_json::to_string(&body).unwrap_or_default();
+    let body = serde_json::to_string(&record).unwrap_or_default();
     let hash = Digest::from_bytes(body.as_bytes());
     format!("{MAGIC} {VERSION} {} {hash:016x}\n{body}", body.len())
 }
@@ -129,89 +82,29 @@ pub fn parse(bytes: &[u8]) -> Result<ApplyRecord, JournalError> {
     if format!("{:016x}", Digest::from_bytes(body)) != hash {
         return Err(JournalError::HashMismatch);
     }
-    let body: RecordJson = serde_json::from_slice(body).map_err(JournalError::MalformedContent)?;
-    let (plan, layout) = (&body.plan, &body.layout);
-    let devices: Result<Vec<ApplyRecordEntry>, JournalError> = body
-        .devices
-        .into_iter()
-        .map(|entry| read_entry(entry, (plan, layout)))
-        .collect();
-    let devices = devices?;
-    Ok(ApplyRecord {
-        plan: body.plan,
-        layout: body.layout,
-        devices,
-    })
+    let mut record: ApplyRecord =
+        serde_json::from_slice(body).map_err(JournalError::MalformedContent)?;
+    for entry in &mut record.devices {
+        if entry.plan.is_empty() {
+            entry.plan.clone_from(&record.plan);
+        }
+        if entry.layout.is_empty() {
+            entry.layout.clone_from(&record.layout);
+        }
+    }
+    Ok(record)
 }
 
 fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, JournalError> {
     text.parse().map_err(|_| JournalError::BadHeader)
 }
 
-fn write_entry(record: &ApplyRecord, entry: &ApplyRecordEntry) -> EntryJson {
-    let other = |own: &str, common: &str| (own != common).then(|| own.to_owned());
-    EntryJson {
-        pci: entry.pci.to_string(),
-        uuid: entry.uuid.as_ref().map(ToString::to_string),
-        plan: other(&entry.plan, &record.plan),
-        layout: other(&entry.layout, &record.layout),
-        previous: entry.previous.as_ref().map(write_target),
-        target: write_target(&entry.target),
-    }
-}
-
-fn write_target(target: &MigTarget) -> TargetJson {
-    match target {
-        MigTarget::Disabled => TargetJson::Disabled,
-        MigTarget::Enabled(instances) => {
-            let all = instances.iter().map(|instance| InstanceJson {
-                profile: instance.profile_id,
-                compute: instance.compute.clone(),
-                start: instance.placement.map(|place| place.start),
-                size: instance.placement.map(|place| place.size),
-            });
-            TargetJson::Enabled(all.collect())
-        }
-    }
-}
-
-fn read_entry(
-    entry: EntryJson,
-    (plan, layout): (&str, &str),
-) -> Result<ApplyRecordEntry, JournalError> {
-    let value = |what: &str| JournalError::InvalidValue(what.to_owned());
-    let uuid = entry
-        .uuid
-        .map(|uuid| uuid.parse().map_err(|_| value(&uuid)));
-    Ok(ApplyRecordEntry {
-        pci: entry.pci.parse().map_err(|_| value(&entry.pci))?,
-        uuid: uuid.transpose()?,
-        plan: entry.plan.unwrap_or_else(|| plan.to_owned()),
-        layout: entry.layout.unwrap_or_else(|| layout.to_owned()),
-        previous: entry.previous.map(read_target),
-        target: read_target(entry.target),
-    })
-}
-
-fn read_target(target: TargetJson) -> MigTarget {
-    match target {
-        TargetJson::Disabled => MigTarget::Disabled,
-        TargetJson::Enabled(instances) => {
-            let all = instances.into_iter().map(|instance| InstanceTarget {
-                profile_id: instance.profile,
-                compute: instance.compute,
-                placement: instance
-                    .start
-                    .zip(instance.size)
-                    .map(|(start, size)| Placement { start, size }),
-            });
-            MigTarget::Enabled(all.collect())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use octavo_model::catalog::Placement;
+    use octavo_planner::layout::{InstanceTarget, MigTarget};
+    use octavo_planner::reconcile::ApplyRecordEntry;
+
     use super::*;
 
     fn record() -> ApplyRecord {
@@ -255,6 +148,13 @@ mod tests {
     }
 
     #[test]
+    fn journal_of_an_earlier_program_is_read_and_written_alike() {
+        let text = include_str!("journal/recorded.journal");
+        assert_eq!(parse(text.as_bytes()).unwrap(), record());
+        assert_eq!(write(&record()), text);
+    }
+
+    #[test]
     fn a_journal_of_an_earlier_version_has_one_plan_for_all_its_devices() {
         let body =
             r#"{"plan":"p","layout":"l","devices":[{"pci":"0000:07:00.0","target":"disabled"}]}"#;
@@ -275,10 +175,7 @@ mod tests {
         }
         let mut longer = bytes.to_vec();
         longer.push(b' ');
-        assert!(matches!(
-            parse(&longer),
-            Err(JournalError::LengthMismatch { .. })
-        ));
+        assert!(matches!(parse(&longer), Err(JournalError::LengthMismatch { .. })));
         for at in 0..bytes.len() {
             for bit in [1, 0x20, 0x80] {
                 let mut other = bytes.to_vec();
@@ -293,10 +190,7 @@ mod tests {
     fn later_version_is_reported_with_its_number() {
         let text = write(&record()).replacen("journal 1", "journal 7", 1);
         let error = parse(text.as_bytes()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "it is of version 7, and this program knows version 1"
-        );
+        assert_eq!(error.to_string(), "it has version 7, but this program supports version 1");
     }
 
     #[test]
@@ -305,15 +199,18 @@ mod tests {
             "",
             "[]",
             "{\"plan\":1}",
-            "{\"plan\":\"\",\"layout\":\"\",\"devices\":[{\"pci\":\"x\",\"target\":\"disabled\"}]}",
+            r#"{"plan":"","layout":"","devices":[{"pci":"x","target":"disabled"}]}"#,
+            r#"{"plan":"","layout":"","devices":[],"more":1}"#,
+            r#"{"plan":"","layout":"","devices":[{"pci":"0000:07:00.0","target":"disabled","more":1}]}"#,
+            r#"{"plan":"","layout":"","devices":[{"pci":"0000:07:00.0","target":{"enabled":[{"profile":9,"compute":[],"more":1}]}}]}"#,
+            r#"{"plan":"","layout":"","devices":[{"pci":"0000:07:00.0","target":{"enabled":[{"profile":9,"compute":[],"start":1,"size":"x"}]}}]}"#,
+            r#"{"plan":"","layout":"","devices":[{"pci":"0000:07:00.0","target":{"enabled":[{"profile":9,"compute":[],"start":1,"size":4294967296}]}}]}"#,
+            r#"{"plan":"","layout":"","devices":[{"pci":"0000:07:00.0","target":{"enabled":[{"profile":9,"compute":[],"start":-1,"size":1}]}}]}"#,
         ] {
             let hash = Digest::from_bytes(body.as_bytes());
             let text = format!("{MAGIC} {VERSION} {} {hash:016x}\n{body}", body.len());
             assert!(
-                matches!(
-                    parse(text.as_bytes()),
-                    Err(JournalError::MalformedContent(_) | JournalError::InvalidValue(_))
-                ),
+                matches!(parse(text.as_bytes()), Err(JournalError::MalformedContent(_))),
                 "{body}"
             );
         }

@@ -3,7 +3,7 @@
 //! Parsing has two steps. First, YAML (of which JSON is a subset) is parsed into a tree with source positions, with
 //! limits on depth and size. Then the tree is converted to layouts. The second step continues after an error, so that
 //! all errors are reported at once. Keys that mig-parted silently ignores are errors here, or warnings if their meaning
-//! is clear (`docs/layouts.md`).
+//! is clear (`docs/reference/layouts.md`).
 
 pub mod catalog;
 mod device_plugin;
@@ -26,11 +26,11 @@ mod write;
 
 use octavo_model::similar_names;
 use octavo_model::source_position::SourcePosition;
-use octavo_planner::layout::{Layouts, Rule, TimeSlicing};
+use octavo_planner::layout::Layouts;
 
-pub use self::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
-use self::findings::Findings;
-use self::node::{Entry, Node, Value};
+pub use self::error::{LayoutError, LayoutProblem, LayoutWarning, Positioned, WarningProblem};
+use self::findings::{Findings, Mapping, MappingShape};
+use self::node::{Entry, Node};
 pub use self::render::render;
 pub use self::write::{LayoutWriteError, write, write_json};
 
@@ -76,30 +76,9 @@ pub fn parse(text: &str) -> Result<ParsedLayouts, Vec<LayoutError>> {
     findings.into_parsed(layouts)
 }
 
-/// Removes source positions, so that equal layouts of different files compare equal.
-#[must_use]
-pub fn without_places(mut layouts: Layouts) -> Layouts {
-    for layout in &mut layouts.layouts {
-        layout.place = SourcePosition::default();
-        layout.rules.iter_mut().for_each(clear_places);
-    }
-    layouts
-}
-
-fn clear_places(rule: &mut Rule) {
-    use octavo_planner::layout::MigSpec;
-    rule.place = SourcePosition::default();
-    if let Some(MigSpec::Enabled(counts)) = &mut rule.mig {
-        for count in counts {
-            count.place = SourcePosition::default();
-        }
-    }
-    rule.time_slicing = rule.time_slicing.take().map(TimeSlicing::without_positions);
-}
-
 fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
     let root = tree::read(text, findings)?;
-    let Value::Map(entries) = &root.value else {
+    let Some(entries) = root.entries() else {
         findings.error(root.place, LayoutProblem::UnknownDialect);
         return None;
     };
@@ -108,23 +87,20 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
         first_entry_of(entries, DEVICE_PLUGIN_ONLY_KEYS).or_else(|| misplaced_plugin_key(entries));
     let theirs = first_entry_of(entries, MIG_PARTED_KEYS).or(plugin);
     let mig_configs = first_entry_of(entries, &["mig-configs"]);
-    let place = match (
-        first_entry_of(entries, OCTAVO_KEYS),
-        theirs,
-        plugin,
-        mig_configs,
-    ) {
-        (Some(_), None, ..) => return octavo::read(&root, entries, findings),
-        (None, Some(_), None, _) => return mig_parted::read(&root, entries, findings),
-        (None, Some(_), Some(_), None) => return device_plugin::read(&root, entries, findings),
+    let (place, problem) = match (first_entry_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs)
+    {
+        (Some(_), None, ..) => return octavo::read(&root, findings),
+        (None, Some(_), None, _) => return mig_parted::read(&root, findings),
+        (None, Some(_), Some(_), None) => return device_plugin::read(&root, findings),
         (Some(one), Some(other), ..) | (None, Some(_), Some(one), Some(other)) => {
-            let place = one.place.max(other.place);
-            findings.error(place, LayoutProblem::MixedDialects);
-            return None;
+            (one.place.max(other.place), LayoutProblem::MixedDialects)
         }
-        (None, None, ..) => entries.first().map_or(root.place, |entry| entry.place),
+        (None, None, ..) => {
+            let place = entries.first().map_or(root.place, |entry| entry.place);
+            (place, LayoutProblem::UnknownDialect)
+        }
     };
-    findings.error(place, LayoutProblem::UnknownDialect);
+    findings.error(place, problem);
     None
 }
 
@@ -148,20 +124,17 @@ fn first_entry_of<'n>(entries: &'n [Entry], keys: &[&str]) -> Option<&'n Entry> 
     entries.iter().find(|entry| keys.contains(&&*entry.key))
 }
 
-/// Checks `apiVersion` and `kind`, the first two keys of every Octavo file. The last pair is an example for `kind` and
-/// its value.
+/// Checks `apiVersion` and `kind`, the first two keys of every Octavo file. `example` shows `kind` with its value.
 fn expect_header(
-    file: (SourcePosition, &[Entry]),
-    what: &'static str,
-    (example, kind): (&'static str, &'static str),
+    file: Mapping<'_>,
+    kind: &'static str,
+    example: &'static str,
     findings: &mut Findings,
 ) {
-    let needed = [
-        ("apiVersion", "\"apiVersion: octavo.dev/v1\"", API_VERSION),
-        ("kind", example, kind),
-    ];
-    for (key, example, expected) in needed {
-        if let Some(node) = findings.required(file, what, (key, example)) {
+    let version = "\"apiVersion: octavo.dev/v1\"";
+    for (key, example, expected) in [("apiVersion", version, API_VERSION), ("kind", example, kind)]
+    {
+        if let Some(node) = findings.required(file, key, example) {
             expect_text(node, key, expected, findings);
         }
     }
@@ -169,18 +142,33 @@ fn expect_header(
 
 /// Checks a key with a fixed value.
 fn expect_text(node: &Node, key: &'static str, expected: &'static str, findings: &mut Findings) {
-    let said = match &node.value {
-        Value::Scalar(scalar) => scalar.text.as_str(),
-        Value::List(_) | Value::Map(_) => "",
-    };
-    if said != expected {
-        let problem = LayoutProblem::WrongFixedValue {
-            key,
-            expected,
-            found: node.describe(),
-        };
+    if scalar::text(node) != Some(expected) {
+        let problem = LayoutProblem::WrongFixedValue { key, expected, found: node.describe() };
         findings.error(node.place, problem);
     }
+}
+
+/// Parses a file that is not empty and has a mapping at the top. Otherwise the error is `problem`.
+fn parse_file<T>(
+    text: &str,
+    shape: MappingShape,
+    problem: LayoutProblem,
+    read: impl FnOnce(Mapping<'_>, &mut Findings) -> Option<T>,
+) -> Result<T, Vec<LayoutError>> {
+    let mut findings = Findings::default();
+    if text.trim().is_empty() {
+        findings.error(SourcePosition { line: 1, column: 1 }, problem);
+        return findings.into_result(None);
+    }
+    let parsed = tree::read(text, &mut findings).and_then(|root| {
+        if root.entries().is_none() {
+            findings.error(root.place, problem);
+            return None;
+        }
+        let file = findings.mapping(&root, shape)?;
+        read(file, &mut findings)
+    });
+    findings.into_result(parsed)
 }
 
 #[cfg(test)]

@@ -4,17 +4,15 @@
 //! Parsing accepts only what we would have written, byte for byte. A configuration sent through the aggregator can
 //! therefore contain nothing that [`PluginConfig`] cannot represent. Source: NVIDIA k8s-device-plugin v0.20.0,
 //! `api/config/v1`.
-//! say no more to the plugin than [`PluginConfig`] has words for. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
 
 use std::fmt::Write as _;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use octavo_model::resource::ResourceName;
-use octavo_node::mig_strategy::MigStrategy;
-use octavo_node::sharing::diagnosis;
 use octavo_node::sharing::hand_off::{PluginConfig, ReplicatedResource};
 use serde::Deserialize;
 use thiserror::Error;
+
+use crate::digest::sha256_prefix;
 
 /// Prefix of our keys.
 pub const KEY_PREFIX: &str = "octavo-";
@@ -29,19 +27,19 @@ const DIGEST_BYTES: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PluginConfigError {
     /// The key does not have our format.
-    #[error("a key is called octavo-LAYOUT-DIGEST and has at most 63 characters")]
+    #[error("a key must have the form octavo-LAYOUT-DIGEST and at most 63 characters")]
     InvalidKey,
     /// The configuration is too long.
-    #[error("a configuration has at most {MAX_CONFIG_BYTES} bytes, and this has {0}")]
+    #[error("a configuration can have at most {MAX_CONFIG_BYTES} bytes, but this one has {0}")]
     TooLong(usize),
     /// The configuration cannot be parsed.
     #[error("the configuration cannot be read: {0}")]
     Malformed(String),
     /// The configuration contains more than sharing, or is formatted differently.
-    #[error("the configuration is not what an agent would have written")]
+    #[error("the configuration is not in the form that an agent writes")]
     NotCanonical,
     /// The digest in the key is that of another configuration.
-    #[error("the key is not the one of this configuration")]
+    #[error("the key does not belong to this configuration")]
     DigestMismatch,
 }
 
@@ -86,9 +84,7 @@ pub fn text(config: &PluginConfig) -> String {
     let mut text = format!(
         "version: v1\nflags:\n  migStrategy: {}\nsharing:\n  timeSlicing:\n    renameByDefault: {}\n    \
          failRequestsGreaterThanOne: {}\n    resources:\n",
-        diagnosis::strategy(config.mig_strategy),
-        config.rename_by_default,
-        config.fail_requests_greater_than_one,
+        config.mig_strategy, config.rename_by_default, config.fail_requests_greater_than_one,
     );
     for ReplicatedResource { name, replicas } in &config.resources {
         // Writing to a `String` cannot fail.
@@ -103,15 +99,13 @@ pub fn key(layout: &str, text: &str) -> String {
     let room = MAX_KEY_CHARS.saturating_sub(KEY_PREFIX.len() + 1 + 2 * DIGEST_BYTES);
     let safe = layout.chars().map(|c| if is_plain(c) { c } else { '-' });
     let safe: String = safe.take(room).collect();
-    format!("{KEY_PREFIX}{safe}-{}", short_digest(text))
+    format!("{KEY_PREFIX}{safe}-{}", sha256_prefix(text, DIGEST_BYTES))
 }
 
 /// Parses a configuration that an agent may have written.
 pub fn read(key: &str, text: &str) -> Result<PluginConfig, PluginConfigError> {
-    let name = key
-        .strip_prefix(KEY_PREFIX)
-        .ok_or(PluginConfigError::InvalidKey)?;
-    let (layout, said) = name.rsplit_once('-').ok_or(PluginConfigError::InvalidKey)?;
+    let name = key.strip_prefix(KEY_PREFIX).ok_or(PluginConfigError::InvalidKey)?;
+    let (layout, digest) = name.rsplit_once('-').ok_or(PluginConfigError::InvalidKey)?;
     if text.len() > MAX_CONFIG_BYTES {
         return Err(PluginConfigError::TooLong(text.len()));
     }
@@ -121,7 +115,7 @@ pub fn read(key: &str, text: &str) -> Result<PluginConfig, PluginConfigError> {
     if self::text(&config) != text {
         return Err(PluginConfigError::NotCanonical);
     }
-    if short_digest(text) != said {
+    if sha256_prefix(text, DIGEST_BYTES) != digest {
         return Err(PluginConfigError::DigestMismatch);
     }
     if self::key(layout, text) != key {
@@ -137,11 +131,7 @@ fn config(document: Document) -> Option<PluginConfig> {
         let name: ResourceName = name.parse().ok()?;
         resources.push(ReplicatedResource { name, replicas });
     }
-    let strategies = [MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed];
-    let said = document.flags.mig_strategy;
-    let mig_strategy = strategies
-        .into_iter()
-        .find(|one| diagnosis::strategy(*one) == said)?;
+    let mig_strategy = document.flags.mig_strategy.parse().ok()?;
     let is_ordered = resources.is_sorted_by(|one, other| one.name < other.name);
     let is_shared = resources.iter().all(|one| one.replicas >= 2);
     (is_ordered && is_shared && !resources.is_empty()).then_some(PluginConfig {
@@ -150,16 +140,6 @@ fn config(document: Document) -> Option<PluginConfig> {
         fail_requests_greater_than_one: sharing.fail_requests_greater_than_one,
         resources,
     })
-}
-
-/// First digits of the text's SHA-256.
-fn short_digest(text: &str) -> String {
-    let digest = digest(&SHA256, text.as_bytes());
-    let mut digits = String::new();
-    for byte in digest.as_ref().iter().take(DIGEST_BYTES) {
-        let _written = write!(digits, "{byte:02x}");
-    }
-    digits
 }
 
 /// Shortens error messages about input from a peer.
@@ -171,13 +151,13 @@ fn first_line(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use octavo_node::mig_strategy::MigStrategy;
+
     use super::*;
 
     fn config() -> PluginConfig {
-        let replicated = |name: &str, replicas| ReplicatedResource {
-            name: name.parse().unwrap(),
-            replicas,
-        };
+        let replicated =
+            |name: &str, replicas| ReplicatedResource { name: name.parse().unwrap(), replicas };
         PluginConfig {
             mig_strategy: MigStrategy::Mixed,
             rename_by_default: true,
@@ -214,14 +194,7 @@ sharing:
     #[test]
     fn key_is_valid_as_label_value_and_config_map_key() {
         let text = text(&config());
-        for layout in [
-            "notebooks",
-            "",
-            "a b/c:d",
-            "ümlaut",
-            &"x".repeat(300),
-            "-.-",
-        ] {
+        for layout in ["notebooks", "", "a b/c:d", "ümlaut", &"x".repeat(300), "-.-"] {
             let key = key(layout, &text);
             assert!(key.len() <= MAX_KEY_CHARS, "{key}");
             assert!(key.starts_with("octavo-"), "{key}");
@@ -239,18 +212,13 @@ sharing:
         let good = text(&config());
         let swapped = good.replace("replicas: 4", "replicas: 1");
         let mps = good.replace("timeSlicing", "mps");
-        let flag = good.replace(
-            "migStrategy: mixed",
-            "migStrategy: mixed\n  plugin: {passDeviceSpecs: true}",
-        );
+        let flag = good
+            .replace("migStrategy: mixed", "migStrategy: mixed\n  plugin: {passDeviceSpecs: true}");
         let quoted = good.replace("version: v1", "version: 'v1'");
         let comment = format!("{good}# hello\n");
         let twice = format!("{good}    - name: nvidia.com/gpu\n      replicas: 4\n");
         let foreign = good.replace("nvidia.com/gpu", "example.com/gpu");
-        let nothing = text(&PluginConfig {
-            resources: Vec::new(),
-            ..config()
-        });
+        let nothing = text(&PluginConfig { resources: Vec::new(), ..config() });
         let long = format!("{good}{}", "#".repeat(MAX_CONFIG_BYTES));
         let bomb = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n".to_owned();
         for wrong in [
@@ -272,10 +240,7 @@ sharing:
             assert!(read(&key, &wrong).is_err(), "{wrong}");
         }
         let of_another = key("a", "something else");
-        assert_eq!(
-            read(&of_another, &good),
-            Err(PluginConfigError::DigestMismatch)
-        );
+        assert_eq!(read(&of_another, &good), Err(PluginConfigError::DigestMismatch));
         for wrong in ["default", "octavo-", "octavo-a", "../octavo-a-12345678", ""] {
             assert!(read(wrong, &good).is_err(), "{wrong}");
         }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use octavo_model::id::{NodeName, TypeName};
+use strum::IntoStaticStr;
 
 pub use self::authentication::{Caller, UserTokenReview};
 pub use self::permissions::{Method, ROUTE_RULES, RoutePermission, RouteRule};
@@ -22,7 +23,8 @@ use super::hardware_profile::{ProfileKey, ProfileKind};
 pub const API_GROUP: &str = "octavo.dev";
 
 /// Verb of an access review.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verb {
     /// Read one object.
     Get,
@@ -37,7 +39,8 @@ pub enum Verb {
 }
 
 /// Resource of an access review.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Resource {
     /// Accelerator types with their counts and availability.
     AcceleratorTypes,
@@ -87,7 +90,7 @@ pub enum Types {
 
 /// Visibility of the data behind a path for one requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
+pub struct Visibility {
     /// Visible types.
     pub types: Types,
     /// True if nodes may be named, with device identifiers. Internal error messages are then shown too.
@@ -102,45 +105,25 @@ pub const MAX_TYPE_REVIEWS: usize = 64;
 impl Verb {
     /// Verb as RBAC rules write it.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Patch => "patch",
-        }
+        self.into()
     }
 }
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Self; 4] = [
-        Self::AcceleratorTypes,
-        Self::Nodes,
-        Self::Usage,
-        Self::HardwareProfiles,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::AcceleratorTypes, Self::Nodes, Self::Usage, Self::HardwareProfiles];
 
     /// Resource name as RBAC rules write it.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AcceleratorTypes => "acceleratortypes",
-            Self::Nodes => "nodes",
-            Self::Usage => "usage",
-            Self::HardwareProfiles => "hardwareprofiles",
-        }
+        self.into()
     }
 }
 
 impl AccessReview {
     /// Review for a verb on all objects of a resource.
     pub fn all(verb: Verb, resource: Resource) -> Self {
-        Self::Resource {
-            verb,
-            resource,
-            namespace: None,
-            name: None,
-        }
+        Self::Resource { verb, resource, namespace: None, name: None }
     }
 
     /// Review for reading the node `name`. An invalid name is reviewed as access to any node, which permission for a
@@ -177,39 +160,27 @@ impl AccessReview {
 
     /// Review for creating a hardware profile in `namespace`.
     pub fn create_profile(namespace: &str) -> Self {
-        Self::Profile {
-            verb: Verb::Create,
-            namespace: namespace.to_owned(),
-            name: None,
-        }
+        Self::Profile { verb: Verb::Create, namespace: namespace.to_owned(), name: None }
     }
 
     /// Review for reading this hardware profile.
     pub fn read_profile(key: &ProfileKey) -> Self {
-        Self::Profile {
-            verb: Verb::Get,
-            namespace: key.namespace.clone(),
-            name: Some(key.name.clone()),
-        }
+        Self::profile(Verb::Get, key)
     }
 
     /// Review for changing this hardware profile.
     pub fn change_profile(key: &ProfileKey) -> Self {
-        Self::Profile {
-            verb: Verb::Patch,
-            namespace: key.namespace.clone(),
-            name: Some(key.name.clone()),
-        }
+        Self::profile(Verb::Patch, key)
+    }
+
+    fn profile(verb: Verb, key: &ProfileKey) -> Self {
+        Self::Profile { verb, namespace: key.namespace.clone(), name: Some(key.name.clone()) }
     }
 
     /// `kubectl` command that performs the same review.
     pub fn command(&self) -> String {
         match self {
-            Self::Profile {
-                verb,
-                namespace,
-                name,
-            } => {
+            Self::Profile { verb, namespace, name } => {
                 let name = name.as_ref().map(|name| format!("/{name}"));
                 format!(
                     "kubectl auth can-i {} {}{} -n {namespace}",
@@ -218,16 +189,9 @@ impl AccessReview {
                     name.unwrap_or_default()
                 )
             }
-            Self::Resource {
-                verb,
-                resource,
-                namespace,
-                name,
-            } => {
+            Self::Resource { verb, resource, namespace, name } => {
                 let name = name.as_ref().map(|name| format!("/{name}"));
-                let within = namespace
-                    .as_ref()
-                    .map(|namespace| format!(" -n {namespace}"));
+                let within = namespace.as_ref().map(|namespace| format!(" -n {namespace}"));
                 format!(
                     "kubectl auth can-i {} {}.{API_GROUP}{}{}",
                     verb.as_str(),
@@ -251,12 +215,7 @@ fn profiles() -> String {
 impl fmt::Display for AccessReview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource {
-                verb,
-                resource,
-                namespace,
-                name,
-            } => {
+            Self::Resource { verb, resource, namespace, name } => {
                 write!(f, "{} {}.{API_GROUP}", verb.as_str(), resource.as_str())?;
                 if let Some(name) = name {
                     write!(f, " {name}")?;
@@ -266,11 +225,7 @@ impl fmt::Display for AccessReview {
                     None => Ok(()),
                 }
             }
-            Self::Profile {
-                verb,
-                namespace,
-                name,
-            } => {
+            Self::Profile { verb, namespace, name } => {
                 write!(f, "{} {}", verb.as_str(), profiles())?;
                 if let Some(name) = name {
                     write!(f, " {name}")?;
@@ -302,14 +257,10 @@ impl Types {
     }
 }
 
-impl Sight {
+impl Visibility {
     /// Full visibility: for requesters with all permissions, and for everyone if authentication is off.
     pub fn everything() -> Self {
-        Self {
-            types: Types::All,
-            nodes: true,
-            profiles: true,
-        }
+        Self { types: Types::All, nodes: true, profiles: true }
     }
 
     /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
@@ -319,30 +270,28 @@ impl Sight {
 
     /// Returns `true` if an object that applies to all of these types is visible; one that applies to none requires
     /// access to all types.
-    pub fn shows_all_types(&self, kinds: &[String]) -> bool {
+    pub fn shows_all_types(&self, kinds: &[TypeName]) -> bool {
         match self.types {
             Types::All => true,
-            Types::Only(_) => !kinds.is_empty() && kinds.iter().all(|kind| self.shows_type(kind)),
+            Types::Only(_) => {
+                !kinds.is_empty() && kinds.iter().all(|kind| self.types.contains(Some(kind)))
+            }
         }
     }
 
     /// Returns the error message `theirs` to requesters who may list nodes, and `ours` to all others: internal
     /// messages can contain machine names, addresses and file paths.
-    pub fn told(&self, theirs: String, ours: &str) -> String {
+    pub fn disclose(&self, theirs: String, ours: &str) -> String {
         if self.nodes {
             return theirs;
         }
         let who = AccessReview::all(Verb::List, Resource::Nodes);
-        format!("{ours}; why is for who may {who}")
+        format!("{ours}; the cause is visible only with the permission to {who}")
     }
 
     /// No visibility: for requesters without a reviewed permission.
     pub fn none() -> Self {
-        Self {
-            types: Types::Only(BTreeSet::new()),
-            nodes: false,
-            profiles: false,
-        }
+        Self { types: Types::Only(BTreeSet::new()), nodes: false, profiles: false }
     }
 }
 

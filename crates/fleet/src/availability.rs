@@ -3,7 +3,7 @@
 //! ```text
 //! Seen (an agent's inventory) --+
 //!                               +--> count --> Availability: rows by type, resource and shape
-//! Sights (nodes and pods) ------+
+//! Snapshot (nodes and pods) ----+
 //!            \
 //!             Holders --> History (how long earlier pods held units) --> time until one is free
 //! ```
@@ -13,6 +13,7 @@
 
 mod agent_units;
 mod count;
+mod document;
 mod ended_holdings;
 mod history;
 mod holder_workloads;
@@ -29,10 +30,11 @@ mod tests;
 
 pub use self::agent_units::{AgentReport, AgentUnits, UnitCounts};
 pub use self::count::{AgentNode, Availability, CountBasis, HoldingTimes, MAX_ROWS, count};
+pub use self::document::{AvailabilityList, AvailabilityRow, UnusableUnits, WaitBasis, WaitReport};
 pub use self::ended_holdings::{EndedHolding, HoldingEvent, HoldingObserver};
 pub use self::history::HoldingHistory;
 pub use self::potential::PotentialCache;
 pub use self::row::{NodeShare, Pending, Row, RowKey, UnavailableUnits, Unknown, Wait};
-pub use self::shape::{DeviceResource, Shape};
+pub use self::shape::{DeviceResource, Shape, UnknownShape};
 pub use self::unavailable::UnavailableReason;
 pub use self::unit_type::{TypeResolver, UnitType};

@@ -18,7 +18,7 @@ pub use self::placement::{PlacementObstacle, free_slots, placement_obstacle};
 pub use self::pod::{ClusterPod, Phase, PodKey, PodRequirements};
 pub use self::quantity::{Quantity, QuantityError};
 pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};
-pub use self::snapshot::Sights;
+pub use self::snapshot::ClusterSnapshot;
 pub use self::taint::{Effect, Taint, TaintOperator, Toleration};
 
 /// Kubernetes resource that limits the number of pods on a node.

@@ -32,10 +32,10 @@ pub enum TokenError {
     #[error("the token has more than {MAX_TOKEN_BYTES} bytes")]
     TooLong,
     /// It is not a signed token. It may be a secret of another kind, so the message does not repeat it.
-    #[error("the token is not a signed one of a service account (three parts with dots between)")]
+    #[error("the token is not a signed service account token (three parts separated by dots)")]
     Malformed,
     /// It has characters that no bearer token can have.
-    #[error("the token has characters that a bearer token cannot have")]
+    #[error("the token has characters that are not allowed in a bearer token")]
     InvalidCharacters,
 }
 
@@ -86,13 +86,13 @@ pub struct AcceptanceRule {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Denial {
     /// It is expired, its pod is gone, its signature is invalid, or it is for another audience.
-    #[error("the API server does not accept the token: {0}")]
+    #[error("the API server rejected the token: {0}")]
     NotAuthenticated(String),
     /// It is not for the required audience.
     #[error("the token is not for the audience {0}")]
     Audience(Audience),
     /// It belongs to another account.
-    #[error("the token is of {found:?} and not of {wanted}")]
+    #[error("the token belongs to {found:?}, not to {wanted}")]
     Account {
         /// User name of the token.
         found: String,
@@ -100,7 +100,9 @@ pub enum Denial {
         wanted: ServiceAccount,
     },
     /// It is not bound to a pod on a node, or the node name is invalid.
-    #[error("the token names no node ({NODE_CLAIM}): it has to be bound to a pod that has one")]
+    #[error(
+        "the token contains no node ({NODE_CLAIM}): it must be bound to a pod that runs on a node"
+    )]
     NoNode,
 }
 
@@ -172,10 +174,7 @@ impl FromStr for ServiceAccount {
             text: text.to_owned(),
             expected: "a service account like octavo-system/octavo-agent",
         })?;
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }
 
@@ -228,11 +227,7 @@ impl AcceptanceRule {
         }
         // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
         // audience.
-        if !review
-            .audiences
-            .iter()
-            .any(|one| one == self.audience.as_str())
-        {
+        if !review.audiences.iter().any(|one| one == self.audience.as_str()) {
             return Err(Denial::Audience(self.audience.clone()));
         }
         if review.username != self.account.username() {
@@ -249,12 +244,12 @@ impl AcceptanceRule {
 }
 
 /// Start of an external message without control characters, which a terminal could interpret.
-pub(super) fn sanitized(said: &str) -> String {
-    if said.is_empty() {
-        return "it gives no reason".to_owned();
+pub(super) fn sanitized(message: &str) -> String {
+    if message.is_empty() {
+        return "no reason given".to_owned();
     }
-    let said = said.chars().take(MAX_REASON_CHARS);
-    said.map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let message = message.chars().take(MAX_REASON_CHARS);
+    message.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

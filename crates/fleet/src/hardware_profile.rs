@@ -2,10 +2,12 @@
 //! and drafts of new profiles.
 //!
 //! Existing profiles belong to their users: they are read and checked here, and never changed. Device properties that
-//! the schema has no field for are stored in annotations. `octavo_documents` reads and writes the objects; the aggregator and the
+//! the schema has no field for are stored in annotations. [`object`] reads and writes the objects; the aggregator and the
 //! command line call this module. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
 
 mod checks;
+pub mod create_request;
+pub mod document;
 mod draft;
 mod draft_error;
 mod draft_note;
@@ -13,6 +15,7 @@ mod draft_request;
 mod finding;
 mod node_selection;
 mod node_types;
+pub mod object;
 mod placement;
 mod reach;
 mod specs;
@@ -22,6 +25,9 @@ mod user_changes;
 use std::fmt;
 
 use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use serde_with::{SerializeDisplay, skip_serializing_none};
+use utoipa::ToSchema;
 
 pub use self::checks::{ClusterContext, LocalQueues, check_profile};
 pub use self::draft::{Draft, draft};
@@ -40,6 +46,8 @@ pub use self::tolerations::NO_TAINT;
 pub use self::user_changes::{CountError, CountField, CountOverride, CountProblem, CountsError};
 use crate::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};
 
+/// Maximum number of profiles of a cluster or of a file.
+pub const MAX_PROFILES: usize = 2000;
 /// Annotation with the accelerator types of a profile, separated by commas.
 pub const TYPE_ANNOTATION: &str = "octavo.dev/type";
 /// Annotation with the memory of one device, in MiB.
@@ -71,7 +79,7 @@ pub struct HardwareProfile {
     /// Node selection.
     pub scheduling: Scheduling,
     /// Octavo's annotations.
-    pub said: ProfileAnnotations,
+    pub annotations: ProfileAnnotations,
     /// Unreadable parts, each prefixed with its path.
     pub unreadable: Vec<String>,
 }
@@ -86,36 +94,48 @@ pub struct ProfileKey {
 }
 
 /// Kind of a profile object. Legacy kinds are only read; the cluster rejects new objects of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum ProfileKind {
     /// `HardwareProfile` of `infrastructure.opendatahub.io`.
     #[default]
+    #[serde(rename = "hardware-profile")]
     Hardware,
     /// Legacy `HardwareProfile` of `dashboard.opendatahub.io`.
+    #[serde(rename = "dashboard-profile")]
     Dashboard,
     /// Older legacy `AcceleratorProfile` of `dashboard.opendatahub.io`.
+    #[serde(rename = "accelerator-profile")]
     Accelerator,
 }
 
 /// Resource that a workload of the profile requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = IdentifierJson)]
 pub struct Identifier {
     /// Display name.
     pub display_name: String,
     /// Resource name, such as `nvidia.com/gpu`.
+    #[serde(rename = "identifier")]
     pub resource: String,
     /// Minimum that a user can request.
+    #[schema(value_type = String)]
     pub min: Count,
-    /// Maximum; `None` if unlimited.
+    /// Maximum; absent if unlimited.
+    #[schema(value_type = Option<String>)]
     pub max: Option<Count>,
     /// Default request.
+    #[schema(value_type = String)]
     pub default: Count,
     /// Resource type, if stated.
+    #[serde(skip)]
     pub resource_type: Option<String>,
 }
 
-/// Count as text and as a quantity.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Count as text and as a quantity. Documents have the text.
+#[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, Deserialize)]
+#[serde(from = "String")]
 pub struct Count {
     /// Text as written.
     pub text: String,
@@ -164,9 +184,7 @@ impl HardwareProfile {
     /// Display name, otherwise the object name.
     pub fn shown(&self) -> &str {
         let shown = self.display_name.as_deref();
-        shown
-            .filter(|name| !name.is_empty())
-            .unwrap_or(&self.key.name)
+        shown.filter(|name| !name.is_empty()).unwrap_or(&self.key.name)
     }
 
     /// Requirements of a workload with the default counts. Source: the webhooks of workbenches-operator and
@@ -177,18 +195,10 @@ impl HardwareProfile {
         let amounts =
             Amounts::from_quantities(all.iter().map(|(name, count)| (name.as_str(), *count)));
         let (selector, tolerations) = match &self.scheduling {
-            Scheduling::Node {
-                selector,
-                tolerations,
-            } => (selector.clone(), tolerations.clone()),
+            Scheduling::Node { selector, tolerations } => (selector.clone(), tolerations.clone()),
             Scheduling::Anywhere | Scheduling::Queue { .. } => Default::default(),
         };
-        PodRequirements {
-            amounts,
-            selector,
-            affinity: None,
-            tolerations,
-        }
+        PodRequirements { amounts, selector, affinity: None, tolerations }
     }
 
     /// Requested device resources.
@@ -214,8 +224,8 @@ impl HardwareProfile {
     /// Accelerator types of the profile: from its annotation, otherwise from the type label in its selector,
     /// otherwise those that it reaches. Empty for workloads without devices.
     pub fn types(&self, reach: Option<&Reach>) -> Vec<TypeName> {
-        if !self.said.types.is_empty() {
-            return self.said.types.clone();
+        if !self.annotations.types.is_empty() {
+            return self.annotations.types.clone();
         }
         if let Some(selected) = self.selected_type() {
             return vec![selected];
@@ -228,10 +238,13 @@ impl HardwareProfile {
     /// Type in its selector, by Octavo's type label.
     pub fn selected_type(&self) -> Option<TypeName> {
         let value = self.selector()?.get(TYPE_LABEL)?;
-        value
-            .parse()
-            .ok()
-            .filter(|_| value != "mixed" && value != "unknown")
+        value.parse().ok().filter(|_| value != "mixed" && value != "unknown")
+    }
+}
+
+impl AsRef<str> for ProfileKind {
+    fn as_ref(&self) -> &str {
+        self.as_str()
     }
 }
 
@@ -242,24 +255,15 @@ impl ProfileKind {
     /// Group, version, kind and plural name in the API.
     pub fn api(self) -> (&'static str, &'static str, &'static str, &'static str) {
         match self {
-            Self::Hardware => (
-                "infrastructure.opendatahub.io",
-                "v1",
-                "HardwareProfile",
-                "hardwareprofiles",
-            ),
-            Self::Dashboard => (
-                "dashboard.opendatahub.io",
-                "v1alpha1",
-                "HardwareProfile",
-                "hardwareprofiles",
-            ),
-            Self::Accelerator => (
-                "dashboard.opendatahub.io",
-                "v1",
-                "AcceleratorProfile",
-                "acceleratorprofiles",
-            ),
+            Self::Hardware => {
+                ("infrastructure.opendatahub.io", "v1", "HardwareProfile", "hardwareprofiles")
+            }
+            Self::Dashboard => {
+                ("dashboard.opendatahub.io", "v1alpha1", "HardwareProfile", "hardwareprofiles")
+            }
+            Self::Accelerator => {
+                ("dashboard.opendatahub.io", "v1", "AcceleratorProfile", "acceleratorprofiles")
+            }
         }
     }
 
@@ -291,10 +295,14 @@ impl ProfileKind {
 impl Count {
     /// Count of whole units.
     pub fn whole(count: u64) -> Self {
-        Self {
-            text: count.to_string(),
-            quantity: Quantity::whole(count),
-        }
+        Self { text: count.to_string(), quantity: Quantity::whole(count) }
+    }
+}
+
+/// The quantity of a text that is none is 0: an object with an unreadable count is shown too.
+impl From<String> for Count {
+    fn from(text: String) -> Self {
+        Self { quantity: text.parse().unwrap_or_default(), text }
     }
 }
 

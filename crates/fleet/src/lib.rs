@@ -3,13 +3,19 @@
 
 pub mod accelerator_resource;
 pub mod access;
+pub mod api;
 pub mod availability;
 pub mod cluster;
 pub mod credential;
 pub mod estimate;
-pub mod fleet;
 pub mod hardware_profile;
 pub mod matching;
+pub mod measured_speed;
 pub mod price;
+pub mod problem;
+pub mod request_error;
 pub mod slo;
+pub mod startup;
+pub mod summary;
 pub mod type_source;
+pub mod usage;

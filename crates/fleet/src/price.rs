@@ -9,11 +9,30 @@ use std::fmt;
 use std::str::FromStr;
 
 use octavo_model::id::TypeName;
+use octavo_model::reported::Reported;
 use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use strum::{Display, IntoStaticStr};
 use thiserror::Error;
+use utoipa::ToSchema;
 
 /// Purchase option of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    SerializeDisplay,
+    DeserializeFromStr,
+    Display,
+    IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum PurchaseOption {
     /// By the hour, without commitment.
     #[default]
@@ -24,23 +43,30 @@ pub enum PurchaseOption {
     Reserved,
 }
 
-/// A non-negative amount of money.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A non-negative amount of money. Its text is a decimal; the text of a price or of a limit is parsed by [`FromStr`], a
+/// sum in a document may be larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Amount(Decimal);
 
 /// A three-letter ISO 4217 currency code.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct Currency(String);
 
-/// The price of one device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A price per hour.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = CostJson)]
 pub struct Price {
-    /// The purchase option.
-    pub option: PurchaseOption,
-    /// Price of one device for one hour.
+    /// Price for one hour, a decimal.
+    #[schema(value_type = String)]
     pub per_hour: Amount,
-    /// The currency.
+    /// Three-letter code of the currency.
+    #[schema(value_type = String)]
     pub currency: Currency,
+    /// `on-demand`, `spot` or `reserved`.
+    #[schema(value_type = String)]
+    pub purchase_option: Reported<PurchaseOption>,
 }
 
 /// Prices of types, in one currency.
@@ -55,40 +81,15 @@ pub struct PriceBook {
 pub enum PriceError {
     /// Not an amount.
     #[error(
-        "{0:?} is no price: digits, a point and at most {MAX_DECIMALS} digits behind it, as 12.34, and at most {MAX_AMOUNT}"
+        "{0:?} is not a price: use a number with at most {MAX_DECIMALS} decimals, such as 12.34, up to {MAX_AMOUNT}"
     )]
     Amount(String),
     /// Not a currency.
-    #[error("{0:?} is no currency: three capital letters, as USD")]
+    #[error("{0:?} is not a currency: use three capital letters, such as USD")]
     Currency(String),
     /// Not a purchase option.
-    #[error("{0:?} is no way of buying; there are on-demand, spot and reserved")]
+    #[error("{0:?} is not a purchase option: use on-demand, spot or reserved")]
     Option(String),
-}
-
-/// Formats an amount with at least two decimals and a comma between thousands, as in `1,234.50`. Any other text is
-/// returned unchanged.
-pub fn shown(amount: &str) -> String {
-    match Decimal::from_str_exact(amount) {
-        Ok(decimal) => grouped(&with_decimals(decimal, 2)),
-        Err(_) => amount.to_owned(),
-    }
-}
-
-/// Formats the bounds of an estimate like [`shown`]. From a thousand on, they are rounded to three significant
-/// digits, because the estimate is not more precise.
-pub fn format_estimate(low: &str, high: &str) -> (String, String) {
-    let both = Decimal::from_str_exact(low)
-        .ok()
-        .zip(Decimal::from_str_exact(high).ok());
-    let Some((least, most)) = both.filter(|(_, most)| *most >= Decimal::ONE_THOUSAND) else {
-        return (shown(low), shown(high));
-    };
-    let whole = |amount: Decimal| {
-        let rounded = amount.round_sf(3).unwrap_or(amount);
-        grouped(&with_decimals(rounded.round(), 0))
-    };
-    (whole(least), whole(most))
 }
 
 /// The amount with at least this many decimals.
@@ -124,11 +125,7 @@ impl PurchaseOption {
 
     /// The option's word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on-demand",
-            Self::Spot => "spot",
-            Self::Reserved => "reserved",
-        }
+        self.into()
     }
 }
 
@@ -141,9 +138,13 @@ impl FromStr for PurchaseOption {
     }
 }
 
-impl fmt::Display for PurchaseOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+impl TryFrom<String> for Amount {
+    type Error = PriceError;
+
+    fn try_from(text: String) -> Result<Self, PriceError> {
+        let amount = Decimal::from_str_exact(&text).ok();
+        let amount = amount.filter(|amount| !amount.is_sign_negative());
+        amount.map(Self).ok_or_else(|| PriceError::Amount(truncate(&text)))
     }
 }
 
@@ -172,6 +173,24 @@ impl fmt::Display for Amount {
 }
 
 impl Amount {
+    /// Formats the amount with at least two decimals and a comma between thousands, as in `1,234.50`.
+    pub fn shown(self) -> String {
+        grouped(&with_decimals(self.0, 2))
+    }
+
+    /// Formats the bounds of an estimate like [`Self::shown`]. From a thousand on, they are rounded to three significant
+    /// digits, because the estimate is not more precise.
+    pub fn format_estimate(low: Self, high: Self) -> (String, String) {
+        if high.0 < Decimal::ONE_THOUSAND {
+            return (low.shown(), high.shown());
+        }
+        let whole = |amount: Decimal| {
+            let rounded = amount.round_sf(3).unwrap_or(amount);
+            grouped(&with_decimals(rounded.round(), 0))
+        };
+        (whole(low.0), whole(high.0))
+    }
+
     /// Multiplies the amount by `count`.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
@@ -196,11 +215,7 @@ impl FromStr for Currency {
 
     fn from_str(text: &str) -> Result<Self, PriceError> {
         let is_one = text.len() == 3 && text.bytes().all(|b| b.is_ascii_uppercase());
-        if is_one {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(PriceError::Currency(truncate(text)))
-        }
+        if is_one { Ok(Self(text.to_owned())) } else { Err(PriceError::Currency(truncate(text))) }
     }
 }
 
@@ -213,10 +228,7 @@ impl fmt::Display for Currency {
 impl PriceBook {
     /// Creates an empty price book.
     pub fn new(currency: Currency) -> Self {
-        Self {
-            currency,
-            prices: BTreeMap::new(),
-        }
+        Self { currency, prices: BTreeMap::new() }
     }
 
     /// Adds a price; returns it instead if the book already has one for this key.
@@ -232,11 +244,7 @@ impl PriceBook {
     /// The price of one whole device of a type with this purchase option.
     pub fn price(&self, of: &TypeName, option: PurchaseOption) -> Option<Price> {
         let per_hour = *self.prices.get(&(of.clone(), option))?;
-        Some(Price {
-            option,
-            per_hour,
-            currency: self.currency.clone(),
-        })
+        Some(Price { per_hour, currency: self.currency.clone(), purchase_option: option.into() })
     }
 
     /// The currency of all its prices.
@@ -274,11 +282,7 @@ mod tests {
             "12,34",
             "99999999999999999999",
         ] {
-            assert_eq!(
-                text.parse::<Amount>(),
-                Err(PriceError::Amount(truncate(text))),
-                "{text}"
-            );
+            assert_eq!(text.parse::<Amount>(), Err(PriceError::Amount(truncate(text))), "{text}");
         }
         assert!("usd".parse::<Currency>().is_err());
         assert!("preemptible".parse::<PurchaseOption>().is_err());
@@ -289,10 +293,7 @@ mod tests {
         let tenth: Amount = "0.1".parse().unwrap();
         assert_eq!(tenth.times(3).to_string(), "0.3");
         assert_eq!(
-            tenth
-                .for_seconds(36_000.0)
-                .map(|cost| cost.to_string())
-                .as_deref(),
+            tenth.for_seconds(36_000.0).map(|cost| cost.to_string()).as_deref(),
             Some("1.00")
         );
         assert_eq!(tenth.for_seconds(f64::NAN), None);
@@ -308,17 +309,17 @@ mod tests {
             ("0.0125", "0.0125"),
             ("999", "999.00"),
             ("1000", "1,000.00"),
-            ("1234567.5", "1,234,567.50"),
-            ("dear", "dear"),
+            ("123456.5", "123,456.50"),
         ] {
-            assert_eq!(shown(amount), text);
+            assert_eq!(amount.parse::<Amount>().unwrap().shown(), text);
         }
     }
 
     #[test]
     fn large_estimates_have_three_significant_digits() {
-        let pair = |low, high| {
-            let (low, high) = format_estimate(low, high);
+        let pair = |low: &str, high: &str| {
+            let (low, high) = (low.parse().unwrap(), high.parse().unwrap());
+            let (low, high) = Amount::format_estimate(low, high);
             format!("{low} to {high}")
         };
         assert_eq!(pair("233707.26", "560897.44"), "234,000 to 561,000");
@@ -329,23 +330,20 @@ mod tests {
 
     #[test]
     fn missing_price_is_none() {
-        let mut book = PriceBook::new("EUR".parse().unwrap());
+        let mut price_book = PriceBook::new("EUR".parse().unwrap());
         let h100: TypeName = "nvidia-h100-80gb".parse().unwrap();
         assert_eq!(
-            book.add(h100.clone(), PurchaseOption::Spot, "2.5".parse().unwrap()),
+            price_book.add(h100.clone(), PurchaseOption::Spot, "2.5".parse().unwrap()),
             None
         );
-        assert!(book.price(&h100, PurchaseOption::OnDemand).is_none());
-        let found = book.price(&h100, PurchaseOption::Spot).unwrap();
+        assert!(price_book.price(&h100, PurchaseOption::OnDemand).is_none());
+        let found = price_book.price(&h100, PurchaseOption::Spot).unwrap();
         assert_eq!(
             (found.per_hour.to_string(), found.currency.to_string()),
             ("2.5".into(), "EUR".into())
         );
         let again: Amount = "9".parse().unwrap();
-        assert_eq!(
-            book.add(h100.clone(), PurchaseOption::Spot, again),
-            Some(again)
-        );
-        assert_eq!(book.price(&h100, PurchaseOption::Spot), Some(found));
+        assert_eq!(price_book.add(h100.clone(), PurchaseOption::Spot, again), Some(again));
+        assert_eq!(price_book.price(&h100, PurchaseOption::Spot), Some(found));
     }
 }

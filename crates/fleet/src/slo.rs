@@ -1,44 +1,153 @@
 //! Evaluation of measured rows of a model catalog against the objectives of a service: throughput, latencies and
 //! cost.
 //!
-//! Used by the aggregator with rows measured by third parties. Their hardware is free text ("H100", "RTX 4090"),
-//! which is looked up in the hardware catalog. A row with unknown hardware is reported and never dropped, because
-//! users would ask for a missing row.
+//! Used by the aggregator with rows measured by third parties. Rows have the format of Open Data Hub's model catalog
+//! (`hardware_type`, `hardware_count`, `requests_per_second`, and latencies by name); other fields are ignored. Their
+//! hardware is free text ("H100", "RTX 4090"), which is looked up in the hardware catalog. A row with unknown hardware
+//! is reported and never dropped, because users would ask for a missing row.
 
 use std::collections::BTreeMap;
 
+use octavo_model::API_VERSION;
 use octavo_model::accelerators::{Catalog, Lookup, facts};
 use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
+use utoipa::ToSchema;
 
-use crate::price::{Amount, PriceBook, PurchaseOption};
+use crate::price::{Amount, Currency, PriceBook, PurchaseOption};
+use crate::request_error::RequestError;
 
 /// Maximum number of replicas to consider.
 pub const MAX_REPLICAS: u32 = 1000;
+/// Maximum number of rows in a request.
+pub const MAX_ROWS: usize = 1000;
+/// Maximum number of latency objectives.
+const MAX_LATENCIES: usize = 32;
+/// Maximum length of a hardware name.
+const MAX_HARDWARE_NAME_BYTES: usize = 64;
+/// Maximum number of devices per replica of the service.
+const MAX_DEVICES: u32 = 100_000;
+/// Prefixes of latency names.
+const LATENCY_PREFIXES: [&str; 3] = ["ttft_", "itl_", "e2e_"];
 
-/// A measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MeasuredRow {
-    /// Name of the hardware in the model catalog.
-    pub hardware: String,
-    /// Devices of one replica of the service.
-    pub count: u32,
-    /// Throughput of one replica in requests per second.
-    pub requests_per_second: Option<f64>,
-    /// Latencies by name, such as `ttft_p90`, in the unit of the catalog.
-    pub latencies: BTreeMap<String, f64>,
+/// Request to evaluate measured rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SloRequest {
+    /// Objectives of the service.
+    pub objectives: Objectives,
+    /// Measured rows, at most 1000.
+    pub rows: Vec<MeasuredRow>,
 }
 
 /// Objectives of a service.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = ObjectivesJson)]
 pub struct Objectives {
-    /// Throughput of all replicas together in requests per second.
+    /// Minimum throughput of all replicas together, in requests per second.
+    pub requests_per_second_at_least: Option<f64>,
+    /// Maximum of each latency, such as `{"ttft_p90": 300}`, in the unit of the rows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latencies_at_most: BTreeMap<String, f64>,
+    /// Maximum cost of all replicas per hour, a decimal in quotes.
+    #[serde(default)]
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    #[schema(value_type = Option<String>)]
+    pub price_at_most_per_hour: Option<Amount>,
+    /// `on-demand`, `spot` or `reserved`; `on-demand` by default.
+    #[schema(value_type = Option<String>)]
+    pub purchase_option: Option<PurchaseOption>,
+}
+
+/// A measured row, in the terms of the model catalog.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RowJson)]
+pub struct MeasuredRow {
+    /// Name of the hardware, such as `H100`.
+    pub hardware_type: String,
+    /// Devices of one replica of the service.
+    #[schema(value_type = u64)]
+    pub hardware_count: u32,
+    /// Throughput of one replica in requests per second.
     pub requests_per_second: Option<f64>,
-    /// Maximum of each latency, by name, in the unit of the rows.
-    pub latencies: BTreeMap<String, f64>,
-    /// Maximum cost of all replicas per hour.
-    pub ceiling: Option<Amount>,
-    /// The purchase option of the devices.
-    pub option: PurchaseOption,
+    /// Latencies (`ttft_p90`, `itl_p95`, `e2e_p99` and others), and further fields of the catalog.
+    #[serde(flatten)]
+    #[schema(value_type = BTreeMap<String, Object>)]
+    pub more: BTreeMap<String, Value>,
+}
+
+/// The evaluated rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloAnswer {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `SloAnswer`.
+    pub kind: String,
+    /// Number of rows that meet all objectives.
+    pub met: usize,
+    /// All rows: those that meet all objectives first, then by cost, by number of devices and by index.
+    pub items: Vec<SloRow>,
+    /// Notices about the whole answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// The evaluation of a row.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloRow {
+    /// Index of the row, from 0.
+    pub row: usize,
+    /// Name of the hardware in the row.
+    pub hardware: String,
+    /// Types that the name may denote; empty if it is unknown.
+    #[schema(value_type = Vec<String>)]
+    pub types: Vec<TypeName>,
+    /// Those of `types` that the fleet has.
+    #[schema(value_type = Vec<String>)]
+    pub here: Vec<TypeName>,
+    /// Devices of one replica.
+    pub count: u32,
+    /// Replicas required for the throughput.
+    pub replicas: Option<u32>,
+    /// Cost of all replicas per hour, with the most expensive of the types; absent if one has no price.
+    #[schema(value_type = Option<String>)]
+    pub per_hour: Option<Amount>,
+    /// Currency of the cost.
+    #[schema(value_type = Option<String>)]
+    pub currency: Option<Currency>,
+    /// Unmet objectives, as text; empty if it meets all.
+    pub misses: Vec<String>,
+    /// Hardware profiles whose workloads get these devices, at most 16: those with most available first. Also empty for
+    /// users without permission to list profiles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<SloProfile>,
+}
+
+/// A hardware profile that provides the devices of a row.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloProfile {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its display name.
+    pub display_name: String,
+    /// Types that its workloads can get.
+    #[schema(value_type = Vec<String>)]
+    pub types: Vec<TypeName>,
+    /// Number of further workloads of its default size that fit now; absent if unknown.
+    pub available: Option<u64>,
 }
 
 /// Meaning of a hardware name.
@@ -50,119 +159,251 @@ pub enum Hardware {
     Unknown(Vec<String>),
 }
 
-/// The evaluation of a row.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RowEvaluation {
-    /// Index of the row, from 0.
-    pub row: usize,
-    /// The meaning of its hardware.
-    pub hardware: Hardware,
-    /// Replicas required for the throughput, if known.
-    pub replicas: Option<u32>,
-    /// Cost of all replicas per hour, with the most expensive of the possible types; `None` if one has no price.
-    pub per_hour: Option<Amount>,
-    /// Human-readable unmet objectives; empty if it meets all.
-    pub unmet: Vec<String>,
-}
-
-/// Evaluates all rows. Rows that meet all objectives come first; within both groups they are sorted by cost, then by
-/// number of devices, then by index.
-pub fn evaluate(
-    rows: &[MeasuredRow],
-    wanted: &Objectives,
-    prices: Option<&PriceBook>,
-) -> Vec<RowEvaluation> {
-    let catalogue = Catalog::built_in();
-    let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
-    let mut all: Vec<(u64, RowEvaluation)> = Vec::new();
-    for (at, row) in rows.iter().enumerate() {
-        let hardware = names
-            .entry(&row.hardware)
-            .or_insert_with(|| Hardware::resolve(&catalogue, &row.hardware));
-        let one = evaluate_row(row, (at, hardware.clone()), wanted, prices);
-        let devices = u64::from(row.count).saturating_mul(one.replicas.unwrap_or(1).into());
-        all.push((devices, one));
+impl SloRequest {
+    /// Checks the ranges of all values.
+    pub fn validate(&self) -> Result<(), RequestError> {
+        self.objectives.validate()?;
+        validate_rows(&self.rows, "rows")
     }
-    all.sort_by_key(|(devices, one)| {
-        let dear = (one.per_hour.is_none(), one.per_hour);
-        (!one.unmet.is_empty(), dear, *devices, one.row)
-    });
-    all.into_iter().map(|(_, one)| one).collect()
+
+    /// Evaluates all rows of a valid request. `here` lists the types of the fleet.
+    pub fn evaluate(&self, prices: Option<&PriceBook>, here: &[TypeName]) -> SloAnswer {
+        let catalogue = Catalog::built_in();
+        let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
+        let mut items: Vec<SloRow> = Vec::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            let hardware = names
+                .entry(&row.hardware_type)
+                .or_insert_with(|| Hardware::resolve(&catalogue, &row.hardware_type));
+            let mut one = evaluate_row(row, hardware, &self.objectives, prices);
+            one.row = at;
+            let is_here = |name: &&TypeName| here.contains(name);
+            one.here.extend(one.types.iter().filter(is_here).cloned());
+            items.push(one);
+        }
+        items.sort_by_key(|one| {
+            let devices = u64::from(one.count).saturating_mul(one.replicas.unwrap_or(1).into());
+            let cost = (one.per_hour.is_none(), one.per_hour);
+            (!one.misses.is_empty(), cost, devices, one.row)
+        });
+        SloAnswer {
+            api_version: API_VERSION.to_owned(),
+            kind: "SloAnswer".to_owned(),
+            met: items.iter().filter(|one| one.misses.is_empty()).count(),
+            items,
+            notices: Vec::new(),
+        }
+    }
 }
 
+impl Objectives {
+    fn validate(&self) -> Result<(), RequestError> {
+        let field = "objectives.latenciesAtMost";
+        if self.latencies_at_most.len() > MAX_LATENCIES {
+            let problem = format!("at most {MAX_LATENCIES} latencies can be requested");
+            return Err(RequestError::new(field, problem));
+        }
+        for (name, most) in &self.latencies_at_most {
+            if !is_latency(name) || name.len() > 40 {
+                let name: String = name.chars().take(40).collect();
+                let problem = format!(
+                    "{name:?} is not a latency: names start with ttft_, itl_ or e2e_, such as ttft_p90"
+                );
+                return Err(RequestError::new(field, problem));
+            }
+            require_positive(field, *most)?;
+        }
+        self.requests_per_second_at_least
+            .map_or(Ok(()), |least| require_positive("objectives.requestsPerSecondAtLeast", least))
+    }
+}
+
+impl MeasuredRow {
+    /// Value of a further field, such as a latency; `None` if it was not measured.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.more.get(name)?.as_f64()
+    }
+
+    /// Checks that a further field is a number from 0, or absent. Null means that it was not measured.
+    pub fn validate_figure(&self, name: &str) -> Result<(), String> {
+        match self.more.get(name) {
+            None | Some(Value::Null) => Ok(()),
+            Some(value) if value.as_f64().is_some_and(|number| number >= 0.0) => Ok(()),
+            Some(_) => Err(format!("{name} must be a non-negative number")),
+        }
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let name = &self.hardware_type;
+        if name.trim().is_empty() || name.len() > MAX_HARDWARE_NAME_BYTES {
+            let most = MAX_HARDWARE_NAME_BYTES;
+            return Err(format!("hardware_type must have 1 to {most} characters"));
+        }
+        if !(1..=MAX_DEVICES).contains(&self.hardware_count) {
+            return Err(format!("hardware_count must be an integer from 1 to {MAX_DEVICES}"));
+        }
+        let latencies = self.more.keys().filter(|name| is_latency(name));
+        for name in latencies {
+            self.validate_figure(name)?;
+        }
+        if self.requests_per_second.is_some_and(|rps| rps.is_nan() || rps < 0.0) {
+            return Err("requests_per_second must be a non-negative number".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Checks the ranges of measured rows. An error names `field` and the number of the row, from 1.
+pub fn validate_rows(rows: &[MeasuredRow], field: &'static str) -> Result<(), RequestError> {
+    if rows.len() > MAX_ROWS {
+        let problem = format!("at most {MAX_ROWS} rows can be evaluated in one request");
+        return Err(RequestError::new(field, problem));
+    }
+    for (at, row) in (1..).zip(rows) {
+        row.validate()
+            .map_err(|problem| RequestError::new(field, format!("row {at}: {problem}")))?;
+    }
+    Ok(())
+}
+
+fn is_latency(name: &str) -> bool {
+    LATENCY_PREFIXES.iter().any(|start| name.starts_with(start))
+}
+
+fn require_positive(field: &'static str, number: f64) -> Result<(), RequestError> {
+    if number.is_finite() && number > 0.0 {
+        Ok(())
+    } else {
+        let problem = format!("{number} is not greater than 0");
+        Err(RequestError::new(field, problem))
+    }
+}
+
+/// Evaluates a row. The caller sets the index and the types of the fleet.
 fn evaluate_row(
     row: &MeasuredRow,
-    (at, hardware): (usize, Hardware),
+    hardware: &Hardware,
     wanted: &Objectives,
     prices: Option<&PriceBook>,
-) -> RowEvaluation {
+) -> SloRow {
     let mut misses = Vec::new();
-    if let Hardware::Unknown(near) = &hardware {
-        let near = match near.as_slice() {
-            [] => String::new(),
-            near => format!("; did you mean {}?", near.join(", ")),
-        };
-        misses.push(format!("nobody knows which hardware this is{near}"));
-    }
+    let types = match hardware {
+        Hardware::Types(types) => types.clone(),
+        Hardware::Unknown(near) => {
+            let near = match near.as_slice() {
+                [] => String::new(),
+                near => format!("; did you mean {}?", near.join(", ")),
+            };
+            misses.push(format!("unknown hardware{near}"));
+            Vec::new()
+        }
+    };
     let replicas = replicas(row, wanted, &mut misses);
-    for (name, most) in &wanted.latencies {
-        match row.latencies.get(name) {
-            Some(had) if had <= most => {}
-            Some(had) => misses.push(format!("{name} is {had}, and {most} is the most")),
+    for (name, most) in &wanted.latencies_at_most {
+        match row.figure(name) {
+            Some(had) if had <= *most => {}
+            Some(had) => misses.push(format!("{name} is {had}, above the limit of {most}")),
             None => misses.push(format!("{name} was not measured")),
         }
     }
     let per_hour = replicas.and_then(|replicas| {
-        let devices = row.count.checked_mul(replicas)?;
-        Some(max_price(&hardware, wanted, prices)?.times(devices))
+        let devices = row.hardware_count.checked_mul(replicas)?;
+        Some(max_price(&types, wanted, prices)?.times(devices))
     });
-    if let Some(ceiling) = wanted.ceiling {
+    if let Some(ceiling) = wanted.price_at_most_per_hour {
         match per_hour {
             Some(price) if price <= ceiling => {}
-            Some(price) => misses.push(format!(
-                "it costs {price} an hour, and {ceiling} is the most"
-            )),
-            None => misses.push("nobody says what it costs".to_owned()),
+            Some(price) => {
+                misses.push(format!("it costs {price} per hour, above the limit of {ceiling}"));
+            }
+            None => misses.push("its price is unknown".to_owned()),
         }
     }
-    RowEvaluation {
-        row: at,
-        hardware,
+    SloRow {
+        row: 0,
+        hardware: row.hardware_type.clone(),
+        types,
+        here: Vec::new(),
+        count: row.hardware_count,
         replicas,
         per_hour,
-        unmet: misses,
+        currency: per_hour.and(prices).map(|price_book| price_book.currency().clone()),
+        misses,
+        profiles: Vec::new(),
     }
 }
 
 /// Replicas required for the throughput; one if there is no throughput objective.
 fn replicas(row: &MeasuredRow, wanted: &Objectives, misses: &mut Vec<String>) -> Option<u32> {
-    let Some(asked) = wanted.requests_per_second else {
+    let Some(requested) = wanted.requests_per_second_at_least else {
         return Some(1);
     };
-    let Some(one) = row.requests_per_second else {
+    // Zero means that the throughput was not measured.
+    let Some(one) = row.requests_per_second.filter(|rps| *rps > 0.0) else {
         misses.push("its throughput was not measured".to_owned());
         return None;
     };
-    let found = (1..=MAX_REPLICAS).find(|replicas| f64::from(*replicas) * one >= asked);
+    let found = (1..=MAX_REPLICAS).find(|replicas| f64::from(*replicas) * one >= requested);
     if found.is_none() {
         misses.push(format!(
-            "one answers {one} requests a second: more than {MAX_REPLICAS} would be needed"
+            "one replica handles {one} requests per second: more than {MAX_REPLICAS} replicas would be needed"
         ));
     }
     found
 }
 
+/// Price of the most expensive of the types; `None` if one has no price, or there are none.
 fn max_price(
-    hardware: &Hardware,
+    types: &[TypeName],
     wanted: &Objectives,
     prices: Option<&PriceBook>,
 ) -> Option<Amount> {
-    let Hardware::Types(types) = hardware else {
-        return None;
-    };
-    let price = |name: &TypeName| Some(prices?.price(name, wanted.option)?.per_hour);
+    let option = wanted.purchase_option.unwrap_or_default();
+    let price = |name: &TypeName| Some(prices?.price(name, option)?.per_hour);
     let all: Option<Vec<Amount>> = types.iter().map(price).collect();
     all?.into_iter().max()
+}
+
+impl SloProfile {
+    /// Namespace and name: `opendatahub/premium`.
+    pub fn key(&self) -> String {
+        match self.namespace.as_str() {
+            "" => self.name.clone(),
+            namespace => format!("{namespace}/{}", self.name),
+        }
+    }
+}
+
+impl SloRow {
+    /// Cost and currency as text: `1,234.50 USD`.
+    pub fn cost(&self) -> Option<String> {
+        let amount = self.per_hour?.shown();
+        Some(match &self.currency {
+            Some(currency) => format!("{amount} {currency}"),
+            None => amount,
+        })
+    }
+
+    /// Describes the matching profiles: `Premium GPU (opendatahub/premium) - 4 available - 5.00 USD/h - meets all`.
+    pub fn profile_descriptions(&self) -> Vec<String> {
+        let cost = self.cost().map_or_else(|| "no price".to_owned(), |cost| format!("{cost}/h"));
+        let keeps = match self.misses.len() {
+            0 => "meets all".to_owned(),
+            1 => "misses 1 objective".to_owned(),
+            several => format!("misses {several} objectives"),
+        };
+        let profiles = self.profiles.iter();
+        profiles
+            .map(|one| {
+                let free = match one.available {
+                    Some(free) => format!("{free} available"),
+                    None => "availability unknown".to_owned(),
+                };
+                let (name, key) = (&one.display_name, one.key());
+                format!("{name} ({key}) - {free} - {cost} - {keeps}")
+            })
+            .collect()
+    }
 }
 
 impl Hardware {
@@ -178,11 +419,7 @@ impl Hardware {
         };
         types.sort();
         types.dedup();
-        if types.is_empty() {
-            Self::Unknown(Vec::new())
-        } else {
-            Self::Types(types)
-        }
+        if types.is_empty() { Self::Unknown(Vec::new()) } else { Self::Types(types) }
     }
 }
 
@@ -194,31 +431,37 @@ mod tests {
 
     fn row(hardware: &str, count: u32, rps: f64, ttft: f64) -> MeasuredRow {
         MeasuredRow {
-            hardware: hardware.to_owned(),
-            count,
+            hardware_type: hardware.to_owned(),
+            hardware_count: count,
             requests_per_second: Some(rps),
-            latencies: BTreeMap::from([("ttft_p90".to_owned(), ttft)]),
+            more: BTreeMap::from([("ttft_p90".to_owned(), ttft.into())]),
         }
     }
 
-    fn book() -> PriceBook {
-        let mut book = PriceBook::new("USD".parse().unwrap());
+    fn price_book() -> PriceBook {
+        let mut price_book = PriceBook::new("USD".parse().unwrap());
         for (name, price) in [("nvidia-h200-141gb", "4"), ("nvidia-a100-80gb", "1.50")] {
-            book.add(
-                name.parse().unwrap(),
-                PurchaseOption::OnDemand,
-                price.parse().unwrap(),
-            );
+            price_book.add(name.parse().unwrap(), PurchaseOption::OnDemand, price.parse().unwrap());
         }
-        book
+        price_book
     }
 
     fn wanted() -> Objectives {
         Objectives {
-            requests_per_second: Some(10.0),
-            latencies: BTreeMap::from([("ttft_p90".to_owned(), 300.0)]),
+            requests_per_second_at_least: Some(10.0),
+            latencies_at_most: BTreeMap::from([("ttft_p90".to_owned(), 300.0)]),
             ..Objectives::default()
         }
+    }
+
+    fn evaluate(
+        rows: &[MeasuredRow],
+        objectives: &Objectives,
+        prices: Option<&PriceBook>,
+    ) -> Vec<SloRow> {
+        let (objectives, rows) = (objectives.clone(), rows.to_vec());
+        let request = SloRequest { objectives, rows };
+        request.evaluate(prices, &[]).items
     }
 
     #[test]
@@ -228,28 +471,18 @@ mod tests {
             row("A100 80GB", 2, 4.0, 250.0),
             row("A100 80GB", 1, 4.0, 400.0),
         ];
-        let judged = evaluate(&rows, &wanted(), Some(&book()));
-        let told: Vec<_> = judged
+        let judged = evaluate(&rows, &wanted(), Some(&price_book()));
+        let results: Vec<_> = judged
             .iter()
-            .map(|one| {
-                (
-                    one.row,
-                    one.replicas,
-                    one.per_hour.map(|price| price.to_string()),
-                )
-            })
+            .map(|one| (one.row, one.replicas, one.per_hour.map(|price| price.to_string())))
             .collect();
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(
-            told,
-            [
-                (0, Some(2), some("8")),
-                (1, Some(3), some("9.00")),
-                (2, Some(3), some("4.50"))
-            ]
+            results,
+            [(0, Some(2), some("8")), (1, Some(3), some("9.00")), (2, Some(3), some("4.50"))]
         );
-        assert!(judged[0].unmet.is_empty() && judged[1].unmet.is_empty());
-        assert_eq!(judged[2].unmet, ["ttft_p90 is 400, and 300 is the most"]);
+        assert!(judged[0].misses.is_empty() && judged[1].misses.is_empty());
+        assert_eq!(judged[2].misses, ["ttft_p90 is 400, above the limit of 300"]);
     }
 
     #[test]
@@ -261,40 +494,32 @@ mod tests {
         ];
         let judged = evaluate(&rows, &wanted(), None);
         let of = |at| judged.iter().find(|one| one.row == at).unwrap();
-        assert!(
-            of(0).unmet[0].starts_with("nobody knows which hardware this is"),
-            "{:?}",
-            of(0)
-        );
-        let Hardware::Types(types) = &of(1).hardware else {
-            panic!("{:?}", of(1));
-        };
-        assert!(types.len() > 1 && of(1).unmet.is_empty(), "{types:?}");
-        assert!(of(2).unmet[0].contains("did you mean"), "{:?}", of(2));
+        assert!(of(0).misses[0].starts_with("unknown hardware"), "{:?}", of(0));
+        let types = &of(1).types;
+        assert!(types.len() > 1 && of(1).misses.is_empty(), "{types:?}");
+        assert!(of(2).misses[0].contains("did you mean"), "{:?}", of(2));
     }
 
     #[test]
     fn missing_measurement_or_price_is_an_unmet_objective() {
         let mut bare = row("H200", 1, 1.0, 1.0);
         bare.requests_per_second = None;
-        bare.latencies.clear();
-        let objectives = Objectives {
-            ceiling: Some("5".parse().unwrap()),
-            ..wanted()
-        };
-        let judged = evaluate(&[bare], &objectives, Some(&book()));
+        bare.more.clear();
+        let objectives =
+            Objectives { price_at_most_per_hour: Some("5".parse().unwrap()), ..wanted() };
+        let judged = evaluate(&[bare], &objectives, Some(&price_book()));
         assert_eq!(
-            judged[0].unmet,
+            judged[0].misses,
             [
                 "its throughput was not measured",
                 "ttft_p90 was not measured",
-                "nobody says what it costs"
+                "its price is unknown"
             ]
         );
-        let dear = evaluate(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&book()));
-        assert_eq!(dear[0].unmet, ["it costs 8 an hour, and 5 is the most"]);
+        let dear = evaluate(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&price_book()));
+        assert_eq!(dear[0].misses, ["it costs 8 per hour, above the limit of 5"]);
         let small = evaluate(&[row("H200", 1, 0.001, 1.0)], &wanted(), None);
-        assert!(small[0].unmet[0].contains("more than 1000 would be needed"));
+        assert!(small[0].misses[0].contains("more than 1000 replicas would be needed"));
     }
 
     proptest! {
@@ -303,18 +528,18 @@ mod tests {
             rows in prop::collection::vec((prop::sample::select(vec!["H200", "A100 80GB", "x"]), 1..9_u32, 0.1..50.0_f64, 1.0..600.0_f64), 0..20),
         ) {
             let rows: Vec<MeasuredRow> = rows.into_iter().map(|(name, count, rps, ttft)| row(name, count, rps, ttft)).collect();
-            let judged = evaluate(&rows, &wanted(), Some(&book()));
+            let judged = evaluate(&rows, &wanted(), Some(&price_book()));
             let mut places: Vec<usize> = judged.iter().map(|one| one.row).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..rows.len()).collect::<Vec<_>>());
-            let flags: Vec<bool> = judged.iter().map(|one| !one.unmet.is_empty()).collect();
+            let flags: Vec<bool> = judged.iter().map(|one| !one.misses.is_empty()).collect();
             prop_assert!(flags.is_sorted());
-            for one in judged.iter().filter(|one| one.unmet.is_empty()) {
+            for one in judged.iter().filter(|one| one.misses.is_empty()) {
                 let row = &rows[one.row];
-                prop_assert!(row.latencies["ttft_p90"] <= 300.0);
+                prop_assert!(row.figure("ttft_p90").unwrap() <= 300.0);
                 let replicas = f64::from(one.replicas.unwrap());
                 prop_assert!(replicas * row.requests_per_second.unwrap() >= 10.0);
-                prop_assert!(matches!(one.hardware, Hardware::Types(_)));
+                prop_assert!(!one.types.is_empty());
             }
         }
     }

@@ -34,16 +34,16 @@ pub(crate) fn scan_devices(sys: &Sysfs, functions: &mut [PciFunction]) {
     if !functions.iter().any(is_bound_to_amdgpu) {
         return;
     }
-    let mut told: Vec<(PciAddress, AmdReading)> = functions
+    let mut readings: Vec<(PciAddress, AmdReading)> = functions
         .iter()
         .filter(|function| is_bound_to_amdgpu(function))
         .map(|function| (function.address, device(sys, function)))
         .collect();
-    Topology::read(sys).add_to_devices(&mut told);
-    for (address, told) in told {
+    Topology::read(sys).add_to_devices(&mut readings);
+    for (address, reading) in readings {
         let function = functions.iter_mut().find(|known| known.address == address);
         if let Some(function) = function {
-            function.amd = Some(told);
+            function.amd = Some(reading);
         }
     }
 }
@@ -75,21 +75,18 @@ fn device(sys: &Sysfs, function: &PciFunction) -> AmdReading {
     };
     let product_name = files.text("product_name");
     let mut problems = files.problems;
-    problems.extend(module.problems.into_iter().map(|problem| ReadProblem {
-        source: format!("{MODULE}/{}", problem.source),
-        ..problem
-    }));
-    AmdReading {
-        amd,
-        product_name,
-        memory,
-        problems,
-    }
+    problems.extend(
+        module.problems.into_iter().map(|problem| ReadProblem {
+            source: format!("{MODULE}/{}", problem.source),
+            ..problem
+        }),
+    );
+    AmdReading { amd, product_name, memory, problems }
 }
 
-fn mode(files: &mut Files<'_>, of: &str) -> Option<PartitioningMode> {
-    let current = files.mode(&format!("current_{of}_partition"));
-    let available = files.modes(&format!("available_{of}_partition"));
+fn mode(files: &mut Files<'_>, kind: &str) -> Option<PartitioningMode> {
+    let current = files.mode(&format!("current_{kind}_partition"));
+    let available = files.modes(&format!("available_{kind}_partition"));
     current.map(|current| PartitioningMode { current, available })
 }
 

@@ -42,10 +42,7 @@ pub struct InFlight {
 impl CallWatch {
     /// Creates an empty record in which a call is overdue after `deadline`.
     pub fn new(deadline: Duration) -> Self {
-        Self {
-            record: Arc::default(),
-            deadline,
-        }
+        Self { record: Arc::default(), deadline }
     }
 
     /// Runs `call` and records it until it returns.
@@ -60,21 +57,16 @@ impl CallWatch {
             record.started = record.started.wrapping_add(1);
             let serial = record.started;
             let since = Instant::now();
-            let call = InFlight {
-                function,
-                device,
-                serial,
-                since,
-            };
+            let call = InFlight { function, device, serial, since };
             record.running.insert(serial, call);
             (serial, since)
         };
-        let answer = call();
+        let result = call();
         let mut record = self.lock();
         record.running.remove(&serial);
         record.has_overrun |= since.elapsed() >= self.deadline;
         drop(record);
-        answer
+        result
     }
 
     /// Returns the oldest call that has been running longer than the deadline.
@@ -88,10 +80,9 @@ impl CallWatch {
     }
 
     /// Returns the time until [`Self::stalled`] can change from `None`.
-    pub fn patience(&self) -> Duration {
-        self.oldest().map_or(self.deadline, |call| {
-            self.deadline.saturating_sub(call.since.elapsed())
-        })
+    pub fn time_to_stall(&self) -> Duration {
+        self.oldest()
+            .map_or(self.deadline, |call| self.deadline.saturating_sub(call.since.elapsed()))
     }
 
     /// Returns the time after which a running call counts as stalled.
@@ -137,8 +128,8 @@ mod tests {
         calls.record("nvmlGpuInstanceDestroy", None, || {
             std::thread::scope(|scope| {
                 let other = || calls.record("nvmlDeviceSetMigMode", None, stalled);
-                let told = scope.spawn(other).join();
-                assert_eq!(told.ok().flatten(), Some("nvmlGpuInstanceDestroy"));
+                let stalled = scope.spawn(other).join();
+                assert_eq!(stalled.ok().flatten(), Some("nvmlGpuInstanceDestroy"));
             });
             assert_eq!(stalled(), Some("nvmlGpuInstanceDestroy"));
         });
@@ -148,7 +139,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_until_stall_follows_the_oldest_call() {
         let calls = CallWatch::new(Duration::from_secs(10));
-        assert_eq!(calls.patience(), Duration::from_secs(10));
+        assert_eq!(calls.time_to_stall(), Duration::from_secs(10));
         let (mut first, mut second) = (Duration::ZERO, Duration::ZERO);
         // The clock is paused and advances only at an await, so the test manipulates the record directly.
         let first_since = Instant::now();
@@ -162,9 +153,9 @@ mod tests {
                 since: first_since,
             };
             calls.lock().running.insert(serial, older);
-            first = calls.patience();
+            first = calls.time_to_stall();
             calls.lock().running.remove(&serial);
-            second = calls.patience();
+            second = calls.time_to_stall();
         });
         assert_eq!([first, second], [6, 10].map(Duration::from_secs));
     }

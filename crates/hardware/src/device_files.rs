@@ -20,24 +20,19 @@ use super::holders::nodes::{Capability, Nodes, is_gone};
 /// `nv-caps.c`.
 const HOST_DEV_DIR: &str = "/dev";
 /// Files that every container with a GPU needs. Source: NVIDIA Container Toolkit.
-const COMMON_FILES: [&str; 4] = [
-    "nvidiactl",
-    "nvidia-uvm",
-    "nvidia-uvm-tools",
-    "nvidia-modeset",
-];
+const COMMON_FILES: [&str; 4] = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"];
 
 /// An error that makes the driver's device files unknown.
 #[derive(Debug, Error)]
 pub enum DeviceFilesError {
     /// The kernel lists no NVIDIA devices.
-    #[error("the kernel has no devices of NVIDIA's driver: it is not loaded")]
+    #[error("the NVIDIA driver is not loaded: the kernel lists no NVIDIA devices")]
     NoDriver,
     /// The driver's tables cannot be read.
-    #[error("cannot tell which device files the driver has")]
+    #[error("cannot determine the device files of the driver")]
     Tables(#[source] HoldersError),
     /// A device file cannot be inspected.
-    #[error("cannot look at {}", path.display())]
+    #[error("cannot read the metadata of {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -62,46 +57,28 @@ pub fn read(
         files.common.extend(common(dev, name)?);
     }
     for (pci, minor) in minors {
-        let number = DeviceNumber {
-            major,
-            minor: *minor,
-        };
-        files
-            .devices
-            .insert(*pci, file(&format!("nvidia{minor}"), number));
+        let number = DeviceNumber { major, minor: *minor };
+        files.devices.insert(*pci, file(&format!("nvidia{minor}"), number));
     }
     let Some(major) = nodes.capabilities else {
         return Ok(files);
     };
     for (minor, capability) in &nodes.table {
-        let Capability::Instance {
-            gpu,
-            gpu_instance,
-            compute_instance,
-        } = *capability
-        else {
+        let Capability::Instance { gpu, gpu_instance, compute_instance } = *capability else {
             continue;
         };
         let Some((pci, _)) = minors.iter().find(|(_, minor)| **minor == gpu) else {
             continue;
         };
-        let number = DeviceNumber {
-            major,
-            minor: *minor,
-        };
+        let number = DeviceNumber { major, minor: *minor };
         let file = file(&format!("nvidia-caps/nvidia-cap{minor}"), number);
-        files
-            .instances
-            .insert((*pci, gpu_instance, compute_instance), file);
+        files.instances.insert((*pci, gpu_instance, compute_instance), file);
     }
     Ok(files)
 }
 
 fn file(name: &str, number: DeviceNumber) -> DeviceFile {
-    DeviceFile {
-        path: format!("{HOST_DEV_DIR}/{name}"),
-        number,
-    }
+    DeviceFile { path: format!("{HOST_DEV_DIR}/{name}"), number }
 }
 
 fn common(dev: &Path, name: &str) -> Result<Option<DeviceFile>, DeviceFilesError> {
@@ -156,22 +133,19 @@ mod tests {
     fn files_have_host_paths_and_kernel_numbers() {
         let (proc, dev) = machine(DEVICES);
         let files = read(proc.path(), dev.path(), &minors()).unwrap();
-        let told = |file: &DeviceFile| {
+        let described = |file: &DeviceFile| {
             let DeviceNumber { major, minor } = file.number;
             format!("{} {major}:{minor}", file.path)
         };
-        let common: Vec<String> = files.common.iter().map(told).collect();
+        let common: Vec<String> = files.common.iter().map(described).collect();
         assert_eq!(common, ["/dev/nvidiactl 1:3", "/dev/nvidia-uvm 1:5"]);
-        let devices: Vec<String> = files.devices.values().map(told).collect();
+        let devices: Vec<String> = files.devices.values().map(described).collect();
         assert_eq!(devices, ["/dev/nvidia0 195:0", "/dev/nvidia3 195:3"]);
         // Nothing of the GPU with minor number 5, which is not in the list.
-        let instances: Vec<String> = files.instances.values().map(told).collect();
+        let instances: Vec<String> = files.instances.values().map(described).collect();
         assert_eq!(
             instances,
-            [
-                "/dev/nvidia-caps/nvidia-cap12 235:12",
-                "/dev/nvidia-caps/nvidia-cap13 235:13"
-            ]
+            ["/dev/nvidia-caps/nvidia-cap12 235:12", "/dev/nvidia-caps/nvidia-cap13 235:13"]
         );
     }
 

@@ -14,17 +14,10 @@ use octavo_model::driver_traces::{
 };
 use octavo_toolkit::files;
 
-use crate::sysfs::Sysfs;
+use crate::sysfs::{Sysfs, parse_number};
 
 /// Kernel modules that drive accelerators or reserve them for other uses. Source: the drivers themselves.
-const MODULES: [&str; 6] = [
-    "nvidia",
-    "nouveau",
-    "amdgpu",
-    "neuron",
-    "vfio_pci",
-    "habanalabs",
-];
+const MODULES: [&str; 6] = ["nvidia", "nouveau", "amdgpu", "neuron", "vfio_pci", "habanalabs"];
 /// Device class of the Neuron driver.
 const NEURON_CLASS_DIR: &str = "class/neuron_device";
 const KFD_NODES_DIR: &str = "class/kfd/kfd/topology/nodes";
@@ -52,35 +45,35 @@ const MAX_RELEASE_BYTES: u64 = 4096;
 pub fn read(root: &Path) -> DriverTraces {
     let sys = Sysfs::new(root.to_owned());
     let mut modules = BTreeMap::new();
-    let mut untold = BTreeMap::new();
+    let mut unknown_modules = BTreeMap::new();
     for module in MODULES {
-        let folder = format!("module/{module}");
-        match fs::metadata(root.join(&folder)) {
+        let dir = format!("module/{module}");
+        match fs::metadata(root.join(&dir)) {
             Ok(found) if found.is_dir() => {
-                let version = sys.text(&format!("{folder}/version"));
+                let version = sys.text(&format!("{dir}/version"));
                 modules.insert(module.to_owned(), version);
             }
             Ok(_) => {}
             Err(error) if files::is_missing(&error) => {}
             // A module directory that cannot be inspected is not absent.
             Err(error) => {
-                untold.insert(module.to_owned(), error.to_string());
+                unknown_modules.insert(module.to_owned(), error.to_string());
             }
         }
     }
     let neuron = sys.names(NEURON_CLASS_DIR).unwrap_or_default();
-    let neuron = neuron.iter().filter_map(|name| number(name, "neuron"));
-    let (kfd_nodes, kfd_untold) = match sys.names(KFD_NODES_DIR) {
+    let neuron = neuron.iter().filter_map(|name| parse_number(name.strip_prefix("neuron")?));
+    let (kfd_nodes, kfd_error) = match sys.names(KFD_NODES_DIR) {
         Ok(names) => (names.len(), None),
         Err(error) => (0, Some(error.to_string())),
     };
     DriverTraces {
         has_bus: fs::read_dir(root.join("bus/pci/devices")).is_ok(),
         modules,
-        unknown_modules: untold,
+        unknown_modules,
         neuron: neuron.collect(),
         kfd_nodes,
-        kfd_error: kfd_untold,
+        kfd_error,
         installed: None,
     }
 }
@@ -104,40 +97,30 @@ pub fn installed_modules(modules: &Path, proc: &Path) -> Option<AvailableModules
         let name = name.replace('-', "_");
         MODULES.contains(&name.as_str()).then_some(name)
     });
-    Some(AvailableModules {
-        modules: found.collect(),
-        place: place.display().to_string(),
-    })
+    Some(AvailableModules { modules: found.collect(), place: place.display().to_string() })
 }
 
 /// Returns how pods' control groups are managed, from the sysfs at `root`, and the device files in `dev` that systemd
 /// would not find.
 pub fn control_groups(root: &Path, dev: Option<&Path>) -> Observed<ControlGroups> {
-    let folder = root.join(CGROUP_DIR);
-    let is_folder = |path: &str| folder.join(path).is_dir();
-    let (version, tree) = if folder.join(CGROUP_V2_FILE).exists() {
+    let dir = root.join(CGROUP_DIR);
+    let is_dir = |path: &str| dir.join(path).is_dir();
+    let (version, tree) = if dir.join(CGROUP_V2_FILE).exists() {
         (CgroupVersion::Two, "")
-    } else if is_folder(CGROUP_V1_DEVICES) {
+    } else if is_dir(CGROUP_V1_DEVICES) {
         (CgroupVersion::One, CGROUP_V1_DEVICES)
     } else {
-        return Err(format!(
-            "there are no control groups in {}",
-            folder.display()
-        ));
+        return Err(format!("no cgroups found in {}", dir.display()));
     };
-    let pods = if folder.join(tree).join("kubepods.slice").is_dir() {
+    let pods = if dir.join(tree).join("kubepods.slice").is_dir() {
         Some(PodCgroupManager::Systemd)
-    } else if folder.join(tree).join("kubepods").is_dir() {
+    } else if dir.join(tree).join("kubepods").is_dir() {
         Some(PodCgroupManager::Runtime)
     } else {
         None
     };
-    let dev = dev.ok_or_else(|| "/dev is this pod's own here".to_owned());
-    Ok(ControlGroups {
-        version,
-        pods,
-        unlinked: dev.and_then(unlinked_device_files),
-    })
+    let dev = dev.ok_or_else(|| "/dev belongs to this pod, not to the host".to_owned());
+    Ok(ControlGroups { version, pods, unlinked: dev.and_then(unlinked_device_files) })
 }
 
 /// Returns NVIDIA's device files without a link in `/dev/char`. The kernel creates these links for other vendors.
@@ -149,9 +132,7 @@ fn unlinked_device_files(dev: &Path) -> Observed<Vec<String>> {
         Some(!dev.join(format!("char/{major}:{minor}")).exists())
     };
     let nvidias = names.into_iter().filter(|name| name.starts_with("nvidia"));
-    Ok(nvidias
-        .filter(|name| is_unlinked(name) == Some(true))
-        .collect())
+    Ok(nvidias.filter(|name| is_unlinked(name) == Some(true)).collect())
 }
 
 /// Returns the accelerators' device files in the directory `dev`.
@@ -159,9 +140,9 @@ pub fn device_files(dev: &Path) -> Observed<DeviceFiles> {
     let mut names = BTreeSet::new();
     collect(dev, "", &mut names)
         .map_err(|error| format!("cannot read {}: {error}", dev.display()))?;
-    for folder in DEVICE_SUBDIRS {
-        let path = dev.join(folder);
-        match collect(&path, folder, &mut names) {
+    for subdir in DEVICE_SUBDIRS {
+        let path = dev.join(subdir);
+        match collect(&path, subdir, &mut names) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
@@ -174,10 +155,7 @@ fn collect(path: &Path, prefix: &str, names: &mut BTreeSet<String>) -> io::Resul
     for entry in fs::read_dir(path)?.take(MAX_DEVICE_FILES) {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !DEVICE_FILE_PREFIXES
-            .iter()
-            .any(|known| name.starts_with(known))
-        {
+        if !DEVICE_FILE_PREFIXES.iter().any(|known| name.starts_with(known)) {
             continue;
         }
         // Follow links: containers may have device files as links.
@@ -190,13 +168,6 @@ fn collect(path: &Path, prefix: &str, names: &mut BTreeSet<String>) -> io::Resul
         }
     }
     Ok(())
-}
-
-/// Parses the number after a prefix, written as the kernel does.
-fn number(name: &str, prefix: &str) -> Option<u32> {
-    let digits = name.strip_prefix(prefix)?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -216,16 +187,12 @@ mod tests {
         plant("module/neuron/version", "2.26.5.0\n");
         plant("module/amdgpu/srcversion", "x");
         plant("module/e1000/version", "1");
-        for name in [
-            "neuron0", "neuron10", "neuron2", "neuron", "neuronx", "other1",
-        ] {
+        for name in ["neuron0", "neuron10", "neuron2", "neuron", "neuronx", "other1"] {
             plant(&format!("class/neuron_device/{name}/core_count"), "2");
         }
         let traces = read(sys.path());
-        let modules = [
-            ("amdgpu".to_owned(), None),
-            ("neuron".to_owned(), Some("2.26.5.0".to_owned())),
-        ];
+        let modules =
+            [("amdgpu".to_owned(), None), ("neuron".to_owned(), Some("2.26.5.0".to_owned()))];
         assert_eq!(traces.modules, modules.into());
         assert_eq!(traces.neuron, [0, 2, 10].into());
         assert!(!traces.has_bus);
@@ -242,8 +209,8 @@ mod tests {
         let traces = read(sys.path());
         let loaded: Vec<&String> = traces.modules.keys().collect();
         assert_eq!(loaded, ["neuron"]);
-        let untold: Vec<&String> = traces.unknown_modules.keys().collect();
-        assert_eq!(untold, ["nvidia"]);
+        let unknown_modules: Vec<&String> = traces.unknown_modules.keys().collect();
+        assert_eq!(unknown_modules, ["nvidia"]);
     }
 
     #[test]
@@ -260,8 +227,8 @@ mod tests {
 
     #[test]
     fn installed_modules_are_those_of_the_running_kernel() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| folder.path().join(path);
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
         for path in ["proc/sys/kernel", "modules/6.1.0", "modules/6.2.0"] {
             fs::create_dir_all(at(path)).unwrap();
         }
@@ -273,10 +240,7 @@ mod tests {
         fs::write(at("modules/6.1.0/modules.dep"), list).unwrap();
         fs::write(at("modules/6.2.0/modules.dep"), "extra/nvidia.ko:\n").unwrap();
         let found = read().unwrap();
-        assert_eq!(
-            found.modules,
-            ["neuron", "vfio_pci"].map(str::to_owned).into()
-        );
+        assert_eq!(found.modules, ["neuron", "vfio_pci"].map(str::to_owned).into());
         assert!(found.place.ends_with("modules/6.1.0/modules.dep"));
         fs::write(at("proc/sys/kernel/osrelease"), "../../etc").unwrap();
         assert_eq!(read(), None, "it is no name of a folder");
@@ -290,36 +254,21 @@ mod tests {
         make("dev/char");
         let dev = at("dev");
         let read = || control_groups(machine.path(), Some(&dev));
-        assert!(read().unwrap_err().contains("no control groups"));
+        assert!(read().unwrap_err().contains("no cgroups"));
         make("fs/cgroup/devices/kubepods");
-        let of = |version, pods| ControlGroups {
-            version,
-            pods,
-            unlinked: Ok(Vec::new()),
-        };
-        assert_eq!(
-            read(),
-            Ok(of(CgroupVersion::One, Some(PodCgroupManager::Runtime)))
-        );
+        let of = |version, pods| ControlGroups { version, pods, unlinked: Ok(Vec::new()) };
+        assert_eq!(read(), Ok(of(CgroupVersion::One, Some(PodCgroupManager::Runtime))));
         fs::write(at("fs/cgroup/cgroup.controllers"), "").unwrap();
         assert_eq!(read(), Ok(of(CgroupVersion::Two, None)));
         make("fs/cgroup/kubepods.slice");
-        assert_eq!(
-            read(),
-            Ok(of(CgroupVersion::Two, Some(PodCgroupManager::Systemd)))
-        );
+        assert_eq!(read(), Ok(of(CgroupVersion::Two, Some(PodCgroupManager::Systemd))));
         // A link to `/dev/null`, with device number 1:3, stands for an NVIDIA device, which only root could create.
         symlink("/dev/null", at("dev/nvidia0")).unwrap();
         symlink("/dev/null", at("dev/kfd")).unwrap();
         assert_eq!(read().unwrap().unlinked, Ok(vec!["nvidia0".to_owned()]));
         symlink("../nvidia0", at("dev/char/1:3")).unwrap();
         assert_eq!(read().unwrap().unlinked, Ok(Vec::new()));
-        assert!(
-            control_groups(machine.path(), None)
-                .unwrap()
-                .unlinked
-                .is_err()
-        );
+        assert!(control_groups(machine.path(), None).unwrap().unlinked.is_err());
     }
 
     #[test]

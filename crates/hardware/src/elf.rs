@@ -24,12 +24,12 @@ pub(crate) fn incomplete_reason(path: &Path) -> io::Result<Option<String>> {
     };
     let mut header = [0; HEADER_BYTES];
     if file.read_exact(&mut header).is_err() || !header.starts_with(&MAGIC) {
-        return Ok(Some("it is no 64-bit ELF library".to_owned()));
+        return Ok(Some("it is not a 64-bit ELF library".to_owned()));
     }
     let promised = announced_length(&mut file, &header);
     let there = file.metadata()?.len();
     Ok((promised > there)
-        .then(|| format!("it has {there} bytes of {promised}; perhaps it is still being copied")))
+        .then(|| format!("it has {there} of {promised} bytes; it might still be being copied")))
 }
 
 /// Returns the length that the headers announce: the end of the last segment or of the section table, which is at the
@@ -76,26 +76,23 @@ mod tests {
         let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(objection_to(&whole), None);
         for length in [64, 100, 3000, 200_000, whole.len() / 2, whole.len() - 1] {
-            let said = objection_to(&whole[..length]).unwrap_or_default();
-            assert!(said.contains("still being copied"), "{length}: {said:?}");
+            let message = objection_to(&whole[..length]).unwrap_or_default();
+            assert!(message.contains("still be being copied"), "{length}: {message:?}");
         }
     }
 
     #[test]
     fn non_library_is_rejected_with_reason() {
         for bytes in [&b""[..], b"not a library", b"\x7fELF\x01\x01", &[0; 100]] {
-            assert_eq!(
-                objection_to(bytes).as_deref(),
-                Some("it is no 64-bit ELF library")
-            );
+            assert_eq!(objection_to(bytes).as_deref(), Some("it is not a 64-bit ELF library"));
         }
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        for path in [folder.path(), &pipe] {
+        for path in [directory.path(), &pipe] {
             assert_eq!(
                 incomplete_reason(path).unwrap().as_deref(),
-                Some("it is no regular file")
+                Some("it is not a regular file")
             );
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use octavo_model::call::{CallFailure, FailureKind};
+use octavo_model::inventory::ReadProblem;
 use thiserror::Error;
 
 /// A failed driver call.
@@ -50,8 +51,6 @@ pub enum Remedy {
 }
 
 impl Code {
-    /// The driver is not initialized.
-    pub const UNINITIALIZED: Self = Self::Nvml(1);
     /// Invalid argument, also returned past the end of a list.
     pub const INVALID_ARGUMENT: Self = Self::Nvml(2);
     /// Not supported by this device.
@@ -62,10 +61,6 @@ impl Code {
     pub const INSUFFICIENT_SIZE: Self = Self::Nvml(7);
     /// No event within the timeout.
     pub const TIMEOUT: Self = Self::Nvml(10);
-    /// The device fell off the bus.
-    pub const GPU_IS_LOST: Self = Self::Nvml(15);
-    /// The library and the kernel driver have different versions.
-    pub const VERSION_MISMATCH: Self = Self::Nvml(18);
 
     /// Returns the required action. Source: the meaning of each number in `nvml.h`.
     pub fn remedy(self) -> Remedy {
@@ -96,10 +91,7 @@ pub(crate) enum CallTarget {
 impl DriverError {
     /// Converts the error of a call that changes a device.
     pub(crate) fn failure(self, concerns: CallTarget) -> CallFailure {
-        CallFailure {
-            kind: self.code.failure_kind(concerns),
-            what: self.to_string(),
-        }
+        CallFailure { kind: self.code.failure_kind(concerns), what: self.to_string() }
     }
 }
 
@@ -127,7 +119,7 @@ impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {
             Self::NoSuchFunction => return f.pad("not in this driver's library"),
-            Self::InvalidText => return f.pad("answered with bytes that are no text"),
+            Self::InvalidText => return f.pad("returned bytes that are not text"),
             Self::MissingPciAddress => return f.pad("no PCI address in the response"),
             Self::Nvml(number) => *number,
         };
@@ -161,6 +153,12 @@ impl fmt::Display for Code {
             _ => "error",
         };
         f.pad(&format!("{words} ({number})"))
+    }
+}
+
+impl From<DriverError> for ReadProblem {
+    fn from(error: DriverError) -> Self {
+        Self { source: error.call.to_owned(), error: error.code.to_string() }
     }
 }
 
@@ -204,7 +202,7 @@ pub enum LoadError {
         missing: String,
     },
     /// NVML failed to initialize.
-    #[error("cannot start NVML from {path}")]
+    #[error("cannot initialize NVML from {path}")]
     Refused {
         /// The file.
         path: PathBuf,
@@ -212,12 +210,12 @@ pub enum LoadError {
         source: DriverError,
     },
     /// The driver version has an unknown format.
-    #[error("cannot read the driver's version from {path}")]
+    #[error("cannot read the driver version from {path}")]
     Version {
         /// The file.
         path: PathBuf,
         /// The parse error.
-        source: octavo_model::quantity::DriverVersionError,
+        source: octavo_model::id::ParseError,
     },
 }
 
@@ -251,10 +249,7 @@ mod tests {
         }));
         let (reason, missing) = ("too short".to_owned(), "nvmlInit_v2".to_owned());
         for error in [
-            LoadError::Unloadable {
-                path: path.clone(),
-                reason,
-            },
+            LoadError::Unloadable { path: path.clone(), reason },
             LoadError::NotNvml { path, missing },
         ] {
             assert!(!is_without(&error), "{error}");
@@ -307,10 +302,7 @@ mod tests {
         let meaningless = |concerns| Code::INVALID_ARGUMENT.failure_kind(concerns);
         assert_eq!(meaningless(CallTarget::Instance), NotFound);
         assert_eq!(meaningless(CallTarget::Other), Rejected);
-        let error = DriverError {
-            call: "nvmlGpuInstanceDestroy",
-            code: Code::Nvml(19),
-        };
+        let error = DriverError { call: "nvmlGpuInstanceDestroy", code: Code::Nvml(19) };
         assert_eq!(
             error.failure(CallTarget::Instance).to_string(),
             "nvmlGpuInstanceDestroy: in use (19)"
@@ -319,17 +311,12 @@ mod tests {
 
     #[test]
     fn error_message_names_call_and_code_once() {
-        let source = DriverError {
-            call: "nvmlInit_v2",
-            code: Code::Nvml(9),
-        };
-        let error = LoadError::Refused {
-            path: PathBuf::from("/usr/lib64/libnvidia-ml.so.1"),
-            source,
-        };
+        let source = DriverError { call: "nvmlInit_v2", code: Code::Nvml(9) };
+        let error =
+            LoadError::Refused { path: PathBuf::from("/usr/lib64/libnvidia-ml.so.1"), source };
         assert_eq!(
             chain(&error),
-            "cannot start NVML from /usr/lib64/libnvidia-ml.so.1: nvmlInit_v2: driver not loaded (9)"
+            "cannot initialize NVML from /usr/lib64/libnvidia-ml.so.1: nvmlInit_v2: driver not loaded (9)"
         );
     }
 }

@@ -13,6 +13,7 @@ mod programs;
 
 use std::path::Path;
 
+use jiff::Timestamp;
 use octavo_model::holder::{Holder, HolderDetails, Pod};
 use procfs::process::Process;
 use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
@@ -44,7 +45,9 @@ fn add_details(process: &Process, boot: Option<u64>, who: &mut HolderDetails) {
     who.command = command(process).or_else(|| stat.as_ref().map(|stat| stat.comm.clone()));
     who.since = stat
         .zip(boot)
-        .and_then(|(stat, boot)| boot.checked_add(stat.starttime.checked_div(ticks_per_second())?));
+        .and_then(|(stat, boot)| boot.checked_add(stat.starttime.checked_div(ticks_per_second())?))
+        .and_then(|seconds| Timestamp::from_second(i64::try_from(seconds).ok()?).ok())
+        .map(|time| time.to_string());
     who.pod = process.cgroups().ok().and_then(|groups| {
         let mut paths = groups.into_iter().map(|group| group.pathname);
         paths.find_map(|path| Pod::from_cgroup_path(&path))
@@ -64,9 +67,7 @@ fn command(process: &Process) -> Option<String> {
 
 /// Returns the boot time in seconds since 1970. Source: `btime` of `/proc/stat`.
 fn boot_time(root: &Path) -> Option<u64> {
-    KernelStats::from_file(root.join("stat"), current_system_info())
-        .ok()
-        .map(|stats| stats.btime)
+    KernelStats::from_file(root.join("stat"), current_system_info()).ok().map(|stats| stats.btime)
 }
 
 #[cfg(test)]
@@ -83,10 +84,7 @@ mod tests {
             device: PciAddress::new(0, 7, 0, 0).unwrap(),
             gpu_instance: None,
             compute_instance: None,
-            details: HolderDetails {
-                pid: Some(pid),
-                ..HolderDetails::default()
-            },
+            details: HolderDetails { pid: Some(pid), ..HolderDetails::default() },
         }
     }
 
@@ -103,16 +101,11 @@ mod tests {
             .unwrap();
         child.stdin.as_mut().unwrap().write_all(b"here").unwrap();
         let mut back = [0; 4];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut back)
-            .unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut back).unwrap();
         child
     }
 
-    fn told(child: &mut Child) -> HolderDetails {
+    fn details_of(child: &mut Child) -> HolderDetails {
         let mut holders = [holder(child.id())];
         describe(Path::new("/proc"), &mut holders);
         drop(child.stdin.take());
@@ -123,12 +116,13 @@ mod tests {
 
     #[test]
     fn process_is_described_with_command_and_start_time() {
-        let began = u64::try_from(jiff::Timestamp::now().as_second()).unwrap();
-        let who = told(&mut waiting(&[]));
+        let began = Timestamp::now().as_second();
+        let who = details_of(&mut waiting(&[]));
         assert_eq!(who.command.as_deref(), Some("cat -"));
         // The kernel counts from a boot time with a resolution of one second, and the wall clock may have been set
         // since.
-        assert!(who.since.unwrap().abs_diff(began) < 600, "{who:?} {began}");
+        let since: Timestamp = who.since.as_deref().unwrap().parse().unwrap();
+        assert!(since.as_second().abs_diff(began) < 600, "{who:?} {began}");
     }
 
     #[test]
@@ -147,7 +141,7 @@ mod tests {
     #[test]
     fn command_is_one_line_of_limited_length() {
         let long = "x".repeat(10_000);
-        let who = told(&mut waiting(&["\u{1b}[31m\n", &long]));
+        let who = details_of(&mut waiting(&["\u{1b}[31m\n", &long]));
         let command = who.command.unwrap();
         assert!(command.starts_with("cat - [31m xxx"), "{command}");
         assert!(command.chars().count() <= MAX_COMMAND_CHARS);

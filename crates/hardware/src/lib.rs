@@ -63,20 +63,6 @@ pub struct Settings {
     pub call_deadline: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            library: None,
-            driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
-            sys_root: PathBuf::from(sysfs::ROOT),
-            neuron_logical_config: PathBuf::from(neuron::LOGICAL_CONFIG),
-            custom_catalog: Arc::default(),
-            // Longer than the slowest call of a healthy driver: the first one without a persistence daemon.
-            call_deadline: Duration::from_secs(10),
-        }
-    }
-}
-
 /// Result of one driver observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {

@@ -11,9 +11,6 @@ use crate::error::LoadError;
 /// The library's file name.
 pub const LIBRARY_NAME: &str = "libnvidia-ml.so.1";
 
-/// Driver installation roots: the host, a driver container, GKE.
-pub const DRIVER_ROOTS: [&str; 3] = ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"];
-
 /// Library directories below a root, in order of precedence.
 const DIRECTORIES: [&str; 6] = [
     "usr/lib/x86_64-linux-gnu",
@@ -27,9 +24,7 @@ const DIRECTORIES: [&str; 6] = [
 /// Returns all candidate paths below `roots`, in order of precedence.
 pub fn candidates(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     roots.iter().flat_map(|root| {
-        DIRECTORIES
-            .iter()
-            .map(move |directory| root.join(directory).join(LIBRARY_NAME))
+        DIRECTORIES.iter().map(move |directory| root.join(directory).join(LIBRARY_NAME))
     })
 }
 
@@ -37,11 +32,7 @@ pub fn candidates(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
 /// uses the system's cache, comes last.
 pub(crate) fn find(chosen: Option<&Path>, roots: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
     if let Some(path) = chosen {
-        return if path.exists() {
-            Ok(vec![path.to_owned()])
-        } else {
-            Err(not_found(path))
-        };
+        return if path.exists() { Ok(vec![path.to_owned()]) } else { Err(not_found(path)) };
     }
     let there = candidates(roots).filter(|path| path.exists());
     Ok(there.chain([PathBuf::from(LIBRARY_NAME)]).collect())
@@ -62,11 +53,8 @@ fn not_found(path: &Path) -> LoadError {
 
 /// Returns the searched directories for a message.
 pub(crate) fn describe_search_path(roots: &[PathBuf]) -> String {
-    let mut places: Vec<String> = roots
-        .iter()
-        .map(|root| root.display().to_string())
-        .collect();
-    places.push("the loader's path".to_owned());
+    let mut places: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+    places.push("the default search path".to_owned());
     places.join(", ")
 }
 
@@ -79,14 +67,8 @@ mod tests {
         let roots = [PathBuf::from("/"), PathBuf::from("/run/nvidia/driver")];
         let all: Vec<PathBuf> = candidates(&roots).collect();
         assert_eq!(all.len(), 12);
-        assert_eq!(
-            all.first().unwrap(),
-            Path::new("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
-        );
-        assert_eq!(
-            all.last().unwrap(),
-            Path::new("/run/nvidia/driver/lib/libnvidia-ml.so.1")
-        );
+        assert_eq!(all.first().unwrap(), Path::new("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"));
+        assert_eq!(all.last().unwrap(), Path::new("/run/nvidia/driver/lib/libnvidia-ml.so.1"));
     }
 
     #[test]
@@ -102,9 +84,6 @@ mod tests {
     #[test]
     fn configured_library_is_the_only_candidate() {
         let error = find(Some(Path::new("/nowhere/libfoo.so")), &[PathBuf::from("/")]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no NVML library libfoo.so (looked in /nowhere)"
-        );
+        assert_eq!(error.to_string(), "no NVML library libfoo.so (looked in /nowhere)");
     }
 }

@@ -27,9 +27,9 @@ pub(crate) fn merge(
         .iter()
         .map(|function| (function.address, from_bus(function, observation)))
         .collect();
-    for told in observation.into_iter().flat_map(|all| &all.devices) {
-        let seen = devices.remove(&told.pci);
-        devices.insert(told.pci, from_driver(told.clone(), seen.as_ref()));
+    for reading in observation.into_iter().flat_map(|all| &all.devices) {
+        let seen = devices.remove(&reading.pci);
+        devices.insert(reading.pci, from_driver(reading.clone(), seen.as_ref()));
     }
     if let Some(observation) = observation {
         let is_named = |address: PciAddress| {
@@ -45,25 +45,15 @@ pub(crate) fn merge(
             devices.insert(device.pci, device);
         }
     }
-    Inventory {
-        neuron: None,
-        machine,
-        nvml,
-        devices: devices.into_values().collect(),
-    }
+    Inventory { neuron: None, machine, nvml, devices: devices.into_values().collect() }
 }
 
 /// Returns the last inventory, marked as stalled in `call`.
 pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     let mut inventory = last.clone();
-    inventory.nvml = NvmlState::Stalled {
-        call: call.function.to_owned(),
-        driver: last.nvml.driver().cloned(),
-    };
-    let concerned = inventory
-        .devices
-        .iter_mut()
-        .find(|device| Some(device.pci) == call.device);
+    inventory.nvml =
+        NvmlState::Stalled { call: call.function.to_owned(), driver: last.nvml.driver().cloned() };
+    let concerned = inventory.devices.iter_mut().find(|device| Some(device.pci) == call.device);
     if let Some(device) = concerned {
         device.problems.push(ReadProblem {
             source: call.function.to_owned(),
@@ -83,18 +73,11 @@ fn may_be_unidentified(function: &PciFunction) -> bool {
 
 /// Returns a device that NVML counts without an address and that is not on the bus.
 fn device_without_address(unnamed: &UnidentifiedDevice) -> Device {
-    let ids = PciIds {
-        vendor: NVIDIA,
-        device: 0,
-        subsystem_vendor: 0,
-        subsystem_device: 0,
-        class: None,
-    };
+    let ids =
+        PciIds { vendor: NVIDIA, device: 0, subsystem_vendor: 0, subsystem_device: 0, class: None };
     let mut device = Device::new(PciAddress::unreported(unnamed.index), ids);
     device.index = Some(unnamed.index);
-    device.condition = Condition::Failing {
-        reason: unnamed.reason.clone(),
-    };
+    device.condition = Condition::Failing { reason: unnamed.reason.clone() };
     device
 }
 
@@ -104,41 +87,36 @@ fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device
     device.numa_node = function.numa_node;
     let unnamed = observation.map_or(&[][..], |all| &all.unidentified);
     device.condition = match unnamed.first() {
-        Some(unnamed) if may_be_unidentified(function) => Condition::Failing {
-            reason: unnamed.reason.clone(),
-        },
-        Some(_) | None => Condition::PciOnly {
-            kernel_driver: function.kernel_driver.clone(),
-        },
+        Some(unnamed) if may_be_unidentified(function) => {
+            Condition::Failing { reason: unnamed.reason.clone() }
+        }
+        Some(_) | None => Condition::PciOnly { kernel_driver: function.kernel_driver.clone() },
     };
-    if let Some(told) = &function.amd {
-        apply_amd_reading(&mut device, told);
+    if let Some(reading) = &function.amd {
+        apply_amd_reading(&mut device, reading);
     }
     device
 }
 
 /// Adds amdgpu's values, which are available wherever the driver is bound. AMD devices have no MIG.
-fn apply_amd_reading(device: &mut Device, told: &AmdReading) {
-    device.condition = match told.memory {
+fn apply_amd_reading(device: &mut Device, reading: &AmdReading) {
+    device.condition = match reading.memory {
         Some(_) => Condition::Working,
         None => Condition::Failing {
-            reason: "amdgpu is bound to it and does not tell its memory".to_owned(),
+            reason: "amdgpu is bound to it and does not report its memory".to_owned(),
         },
     };
     device.mig = Mig::NotCapable;
-    device.memory = told.memory;
-    device.product_name.clone_from(&told.product_name);
-    device.amd = Some(told.amd.clone());
-    device.problems.extend(told.problems.iter().cloned());
+    device.memory = reading.memory;
+    device.product_name.clone_from(&reading.product_name);
+    device.amd = Some(reading.amd.clone());
+    device.problems.extend(reading.problems.iter().cloned());
 }
 
 fn from_driver(mut device: Device, seen: Option<&Device>) -> Device {
     if let Some(seen) = seen {
         device.numa_node = device.numa_node.or(seen.numa_node);
-        device.pci_ids = PciIds {
-            class: seen.pci_ids.class,
-            ..device.pci_ids
-        };
+        device.pci_ids = PciIds { class: seen.pci_ids.class, ..device.pci_ids };
     }
     device
 }
@@ -155,13 +133,7 @@ mod tests {
     }
 
     fn ids(vendor: u16, class: Option<u32>) -> PciIds {
-        PciIds {
-            vendor,
-            device: 0xfffe,
-            subsystem_vendor: vendor,
-            subsystem_device: 1,
-            class,
-        }
+        PciIds { vendor, device: 0xfffe, subsystem_vendor: vendor, subsystem_device: 1, class }
     }
 
     fn function(at: &str, kernel_driver: &str) -> PciFunction {
@@ -175,17 +147,14 @@ mod tests {
         }
     }
 
-    fn told(at: &str) -> Device {
+    fn reported(at: &str) -> Device {
         let mut device = Device::new(address(at), ids(0x10de, None));
         device.condition = Condition::Working;
         device
     }
 
     fn ready() -> Driver {
-        Driver {
-            version: "570.133.20".parse().unwrap(),
-            cuda: None,
-        }
+        Driver { version: "570.133.20".parse().unwrap(), cuda: None }
     }
 
     fn amd(memory: Option<u64>) -> PciFunction {
@@ -207,10 +176,7 @@ mod tests {
             devices,
             unidentified: (0..)
                 .zip(unnamed)
-                .map(|(index, &reason)| UnidentifiedDevice {
-                    index,
-                    reason: reason.to_owned(),
-                })
+                .map(|(index, &reason)| UnidentifiedDevice { index, reason: reason.to_owned() })
                 .collect(),
         };
         let nvml = NvmlState::Ready(ready());
@@ -219,15 +185,12 @@ mod tests {
 
     #[test]
     fn bus_adds_class_and_numa_node() {
-        let devices = merged(
-            &[function("0000:3b:00.0", "nvidia")],
-            vec![told("0000:3b:00.0")],
-            &[],
-        );
+        let devices =
+            merged(&[function("0000:3b:00.0", "nvidia")], vec![reported("0000:3b:00.0")], &[]);
         let expected = Device {
             numa_node: Some(1),
             pci_ids: ids(0x10de, Some(0x03_0200)),
-            ..told("0000:3b:00.0")
+            ..reported("0000:3b:00.0")
         };
         assert_eq!(devices, [expected]);
     }
@@ -236,7 +199,7 @@ mod tests {
     fn devices_are_ordered_by_address() {
         let devices = merged(
             &[function("0000:86:00.0", "vfio-pci")],
-            vec![told("0000:af:00.0"), told("0000:3b:00.0")],
+            vec![reported("0000:af:00.0"), reported("0000:3b:00.0")],
             &[],
         );
         let order: Vec<String> = devices.iter().map(|d| d.pci.to_string()).collect();
@@ -246,10 +209,7 @@ mod tests {
     #[test]
     fn unidentified_device_is_failing() {
         let devices = merged(
-            &[
-                function("0000:3b:00.0", "nvidia"),
-                function("0000:86:00.0", "vfio-pci"),
-            ],
+            &[function("0000:3b:00.0", "nvidia"), function("0000:86:00.0", "vfio-pci")],
             vec![],
             &["nvmlDeviceGetHandleByIndex_v2: GPU is lost (15)"],
         );
@@ -260,9 +220,7 @@ mod tests {
                 Condition::Failing {
                     reason: "nvmlDeviceGetHandleByIndex_v2: GPU is lost (15)".to_owned()
                 },
-                Condition::PciOnly {
-                    kernel_driver: Some("vfio-pci".to_owned())
-                }
+                Condition::PciOnly { kernel_driver: Some("vfio-pci".to_owned()) }
             ]
         );
     }
@@ -270,10 +228,8 @@ mod tests {
     #[test]
     fn devices_counted_by_nvml_and_absent_from_the_bus_are_failing() {
         let reason = "nvmlDeviceGetPciInfo_v3: no PCI address in the response";
-        let devices = merged(&[], vec![told("0000:3b:00.0")], &[reason, reason]);
-        let failing = Condition::Failing {
-            reason: reason.to_owned(),
-        };
+        let devices = merged(&[], vec![reported("0000:3b:00.0")], &[reason, reason]);
+        let failing = Condition::Failing { reason: reason.to_owned() };
         let seen: Vec<(String, Option<u32>, &Condition)> = devices
             .iter()
             .map(|device| (device.pci.to_string(), device.index, &device.condition))
@@ -286,15 +242,9 @@ mod tests {
                 ("ffffffff:01:00.0".to_owned(), Some(1), &failing),
             ]
         );
-        let one_on_bus = [
-            function("0000:3b:00.0", "nvidia"),
-            function("0000:86:00.0", "nvidia"),
-        ];
-        let devices = merged(&one_on_bus, vec![told("0000:3b:00.0")], &[reason, reason]);
-        let seen: Vec<String> = devices
-            .iter()
-            .map(|device| device.pci.to_string())
-            .collect();
+        let one_on_bus = [function("0000:3b:00.0", "nvidia"), function("0000:86:00.0", "nvidia")];
+        let devices = merged(&one_on_bus, vec![reported("0000:3b:00.0")], &[reason, reason]);
+        let seen: Vec<String> = devices.iter().map(|device| device.pci.to_string()).collect();
         assert_eq!(seen, ["0000:3b:00.0", "0000:86:00.0", "ffffffff:01:00.0"]);
     }
 
@@ -307,19 +257,13 @@ mod tests {
         assert_eq!(device.condition, Condition::Working);
         assert_eq!(device.memory, Some(Mebibytes::new(196_592)));
         assert_eq!(device.product_name.as_deref(), Some("AMD Instinct MI300X"));
-        assert_eq!(
-            (&device.mig, &device.amd),
-            (&Mig::NotCapable, &Some(Amd::default()))
-        );
+        assert_eq!((&device.mig, &device.amd), (&Mig::NotCapable, &Some(Amd::default())));
     }
 
     #[test]
     fn amd_device_without_memory_is_failing() {
         let devices = merged(&[amd(None)], vec![], &[]);
-        assert!(
-            matches!(devices[0].condition, Condition::Failing { .. }),
-            "{devices:?}"
-        );
+        assert!(matches!(devices[0].condition, Condition::Failing { .. }), "{devices:?}");
         assert!(devices[0].amd.is_some());
     }
 }

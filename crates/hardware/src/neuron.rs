@@ -33,9 +33,6 @@ use files::{AttributePath, Files};
 const MODULE: &str = "module/neuron";
 const VERSION: &str = "module/neuron/version";
 
-/// Configuration file for logical cores, written by the node's start-up script.
-pub(crate) const LOGICAL_CONFIG: &str = "/opt/aws/neuron/logical_nc_config";
-
 /// Directories of the devices. The first consists of links to the second.
 const DEVICE_DIRS: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_device"];
 
@@ -57,15 +54,11 @@ const SRAM_CORRECTED: &str = "stats/hardware/sram_ecc_corrected";
 const POWER: &str = "stats/power/utilization";
 const UNHEALTHY: &str = "stats/hardware/health_status/unhealthy_components";
 
-const CORE_ARCHITECTURE: AttributePath = AttributePath {
-    path: "info/architecture/arch_type",
-    suffix: "arch_type",
-};
+const CORE_ARCHITECTURE: AttributePath =
+    AttributePath { path: "info/architecture/arch_type", suffix: "arch_type" };
 /// Memory currently in use. The neighboring file `present` is the size of the last allocation or release.
-const CORE_MEMORY: AttributePath = AttributePath {
-    path: "stats/memory_usage/device_mem/total",
-    suffix: "device_mem/total",
-};
+const CORE_MEMORY: AttributePath =
+    AttributePath { path: "stats/memory_usage/device_mem/total", suffix: "device_mem/total" };
 
 /// Class attributes of a node that is part of an `UltraServer`: Trainium2's, then Trainium3's.
 const ULTRASERVER: [&str; 7] = [
@@ -92,11 +85,7 @@ pub(crate) struct NeuronReader {
 
 impl NeuronReader {
     pub(crate) fn new(sys: Sysfs, logical_config: PathBuf) -> Self {
-        Self {
-            sys,
-            logical_config,
-            last: Vec::new(),
-        }
+        Self { sys, logical_config, last: Vec::new() }
     }
 
     /// Reads the driver's current state; `None` if it is not loaded. Compares the device count with `functions`, those
@@ -104,17 +93,14 @@ impl NeuronReader {
     pub(crate) fn read(&mut self, functions: &[PciFunction]) -> Option<Neuron> {
         let listed = self.numbers();
         // Require a readable directory: an inaccessible path may be anything.
-        let is_loaded = [MODULE]
-            .iter()
-            .chain(&DEVICE_DIRS)
-            .any(|path| self.sys.is_dir(path));
+        let is_loaded = [MODULE].iter().chain(&DEVICE_DIRS).any(|path| self.sys.is_dir(path));
         let is_hidden = listed.is_err() && !self.last.is_empty();
         if !is_loaded && !is_hidden {
             self.last.clear();
             return None;
         }
         let mut problems = Vec::new();
-        let driver_version = self.version(&mut problems);
+        let driver_version = self.word(VERSION, VERSION, &mut problems);
         let may_differ = !values::is_known_release(driver_version.as_deref());
         let mut driver_layout = DriverLayout::Known;
         match listed {
@@ -132,7 +118,7 @@ impl NeuronReader {
                 problems.extend(count_mismatch(self.last.len(), functions));
             }
             Err(error) => {
-                let error = format!("{error}; what is shown of devices was read before");
+                let error = format!("{error}; the devices show the previous reading");
                 problems.push(problem(DEVICE_DIRS[0], error));
             }
         }
@@ -151,18 +137,11 @@ impl NeuronReader {
     /// Returns the `UltraServer` attributes verbatim. They belong to the class and not to a device, so only the class
     /// directory has them.
     fn ultraserver(&self, problems: &mut Vec<ReadProblem>) -> BTreeMap<String, String> {
-        let mut said = BTreeMap::new();
-        for name in ULTRASERVER {
-            let path = format!("{}/{name}", DEVICE_DIRS[0]);
-            match values::parse_value(self.sys.told(&path), values::word) {
-                Ok(Some(word)) => {
-                    said.insert(name.to_owned(), word);
-                }
-                Ok(None) => {}
-                Err(error) => problems.push(problem(name, error)),
-            }
-        }
-        said
+        let attributes = ULTRASERVER.iter().filter_map(|name| {
+            let word = self.word(&format!("{}/{name}", DEVICE_DIRS[0]), name, problems)?;
+            Some(((*name).to_owned(), word))
+        });
+        attributes.collect()
     }
 
     /// Returns the device numbers and their directory. Fails if a directory that may contain devices cannot be read.
@@ -178,31 +157,30 @@ impl NeuronReader {
         nothing
     }
 
-    fn version(&self, problems: &mut Vec<ReadProblem>) -> Option<String> {
-        let told = self.sys.told(VERSION);
-        let read = values::parse_value(told, values::word);
+    /// Returns the word in the file `path`. Invalid content is a problem of `source`.
+    fn word(&self, path: &str, source: &str, problems: &mut Vec<ReadProblem>) -> Option<String> {
+        let read = values::parse_value(self.sys.read_text(path), values::word);
         read.unwrap_or_else(|error| {
-            problems.push(problem(VERSION, error));
+            problems.push(problem(source, error));
             None
         })
     }
 }
 
 /// Returns the numbers N of the subdirectories `<stem>N` in ascending order. Ignores other entries.
-fn numbered(sys: &Sysfs, folder: &str, stem: &str) -> io::Result<Vec<u32>> {
-    let numbers = values::numbered(&sys.names(folder)?, stem).into_iter();
-    let is_folder = |number: &u32| sys.is_dir(&format!("{folder}/{stem}{number}"));
-    Ok(numbers.take(MAX_ENTRIES).filter(is_folder).collect())
+fn numbered(sys: &Sysfs, dir: &str, stem: &str) -> io::Result<Vec<u32>> {
+    let numbers = values::numbered(&sys.names(dir)?, stem).into_iter();
+    let is_dir = |number: &u32| sys.is_dir(&format!("{dir}/{stem}{number}"));
+    Ok(numbers.take(MAX_ENTRIES).filter(is_dir).collect())
 }
 
 /// Returns the numbers within the driver's limit. Reports the others as a problem.
 fn within_device_limit(numbers: Vec<u32>, problems: &mut Vec<ReadProblem>) -> Vec<u32> {
-    let (numbers, others): (Vec<u32>, Vec<u32>) = numbers
-        .into_iter()
-        .partition(|number| *number < values::MAX_DEVICES);
+    let (numbers, others): (Vec<u32>, Vec<u32>) =
+        numbers.into_iter().partition(|number| *number < values::MAX_DEVICES);
     if let Some(first) = others.first() {
         let error = format!(
-            "neuron{first} is no device, nor is any from {} on",
+            "neuron{first} is ignored: device numbers from {} on are not supported",
             values::MAX_DEVICES
         );
         problems.push(problem("neuron_device", error));
@@ -213,10 +191,8 @@ fn within_device_limit(numbers: Vec<u32>, problems: &mut Vec<ReadProblem>) -> Ve
 fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
     let cores = cores(files);
     let device_name = files.value(NAME, values::word);
-    let most = device_name
-        .as_deref()
-        .and_then(accelerators::neuron_memory)
-        .unwrap_or(MAX_DEVICE_MEMORY);
+    let most =
+        device_name.as_deref().and_then(accelerators::neuron_memory).unwrap_or(MAX_DEVICE_MEMORY);
     let mut device = NeuronDevice {
         number,
         serial: files
@@ -235,9 +211,7 @@ fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
             memory_corrected: files.value(MEMORY_CORRECTED, values::count),
             sram_corrected: files.value(SRAM_CORRECTED, values::count),
         },
-        power_percent: files
-            .value(POWER, values::power)
-            .and_then(values::Power::percent),
+        power_percent: files.value(POWER, values::power).and_then(values::Power::percent),
         unhealthy: files.list(UNHEALTHY, values::parts),
         problems: Vec::new(),
     };
@@ -248,36 +222,36 @@ fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
 /// Returns the number of cores that the driver reports, or the number of core directories: the count is readable only
 /// by root before 2.28.
 fn cores(files: &mut Files<'_>) -> Option<u32> {
-    let folders = u32::try_from(files.cores()).ok().filter(|n| *n > 0);
-    let told = files.value(CORE_COUNT, values::cores);
-    if let (Some(told), Some(folders)) = (told, folders)
-        && told != folders
+    let directories = u32::try_from(files.cores()).ok().filter(|n| *n > 0);
+    let count = files.value(CORE_COUNT, values::cores);
+    if let (Some(reported), Some(directories)) = (count, directories)
+        && reported != directories
     {
-        let error = format!("it says {told}, and there are folders of {folders}");
+        let error = format!("it reports {reported}, but there are {directories} core directories");
         files.add_problem(CORE_COUNT, error);
     }
-    told.or(folders)
+    count.or(directories)
 }
 
 /// Returns the sum over all cores, or `None` if a core does not report its memory: a partial sum would overstate the
 /// free memory.
 fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
-    let told: Vec<u64> = (0..files.cores())
+    let values: Vec<u64> = (0..files.cores())
         .filter_map(|core| files.core_value(core, CORE_MEMORY, values::count))
         .collect();
     let all = usize::try_from(cores?).ok()?;
-    if told.is_empty() {
+    if values.is_empty() {
         let whole = files.moved_value(CORE_MEMORY, values::count)?;
         return Some(Mebibytes::from_bytes(whole));
     }
-    if told.len() != all {
-        let error = format!("{} of {all} cores tell it", told.len());
+    if values.len() != all {
+        let error = format!("only {} of {all} cores report it", values.len());
         files.add_problem(CORE_MEMORY.path, error);
         return None;
     }
-    let sum = told.into_iter().try_fold(0_u64, u64::checked_add);
+    let sum = values.into_iter().try_fold(0_u64, u64::checked_add);
     if sum.is_none() {
-        files.add_problem(CORE_MEMORY.path, "more than there can be in all".to_owned());
+        files.add_problem(CORE_MEMORY.path, "the sum of all cores is too large".to_owned());
     }
     sum.map(Mebibytes::from_bytes)
 }
@@ -285,7 +259,7 @@ fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
 /// Rejects a value above the device's memory.
 fn checked_memory(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Mebibytes> {
     if used > most {
-        let error = format!("{used} in use, and there is no more than {most}");
+        let error = format!("{used} in use exceeds the total of {most}");
         files.add_problem(CORE_MEMORY.path, error);
         return None;
     }
@@ -294,29 +268,21 @@ fn checked_memory(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Op
 
 /// Reports a difference between the device counts of the bus and the driver. The files do not show which function is
 /// which device, so only the counts are compared.
-fn count_mismatch(told: usize, functions: &[PciFunction]) -> Option<ReadProblem> {
+fn count_mismatch(reported: usize, functions: &[PciFunction]) -> Option<ReadProblem> {
     let is_ours = |ids: PciIds| ids.vendor == AMAZON;
     let on_bus = functions
         .iter()
         .filter(|function| is_ours(function.ids))
-        .filter(|function| {
-            !function
-                .kernel_driver
-                .as_deref()
-                .is_some_and(is_passthrough_driver)
-        })
+        .filter(|function| !function.kernel_driver.as_deref().is_some_and(is_passthrough_driver))
         .count();
-    (told != on_bus).then(|| {
-        let error = format!("the driver has {told}, and {on_bus} are on the PCI bus");
+    (reported != on_bus).then(|| {
+        let error = format!("the driver reports {reported}, but {on_bus} are on the PCI bus");
         problem(Neuron::COUNT_MISMATCH, error)
     })
 }
 
 fn problem(what: &str, error: String) -> ReadProblem {
-    ReadProblem {
-        source: what.to_owned(),
-        error,
-    }
+    ReadProblem { source: what.to_owned(), error }
 }
 
 #[cfg(test)]

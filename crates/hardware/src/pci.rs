@@ -11,16 +11,13 @@ use octavo_model::inventory::{Machine, PciIds, VgpuHost};
 
 use crate::amd;
 use crate::pci_function::PciFunction;
-use crate::sysfs::Sysfs;
+use crate::sysfs::{Sysfs, is_printable_name};
 
 const DEVICES: &str = "bus/pci/devices";
 
 const NVIDIA: u16 = 0x10de;
 const AMAZON: u16 = 0x1d0f;
 const NEURON_DRIVER: &str = "neuron";
-
-/// Maximum length of a product name in bytes.
-const MAX_NAME_BYTES: usize = 128;
 
 /// Classification of a function.
 #[derive(Debug)]
@@ -55,13 +52,7 @@ pub(crate) struct Bus {
 
 impl Bus {
     pub(crate) fn new(sys: Sysfs, own: Arc<OverlayProducts>) -> Self {
-        Self {
-            sys,
-            own,
-            known: BTreeMap::new(),
-            last: Vec::new(),
-            error: None,
-        }
+        Self { sys, own, known: BTreeMap::new(), last: Vec::new(), error: None }
     }
 
     /// Returns every accelerator on the bus, ordered by address. If the bus cannot be read, returns the last result
@@ -109,11 +100,8 @@ impl Bus {
     pub(crate) fn machine(&self, functions: &[PciFunction]) -> Machine {
         let name = self.sys.text("class/dmi/id/product_name");
         Machine {
-            product_name: name.filter(|name| is_printable(name)),
-            vgpu: functions
-                .iter()
-                .rev()
-                .find_map(|function| function.vgpu.clone()),
+            product_name: name.filter(|name| is_printable_name(name)),
+            vgpu: functions.iter().rev().find_map(|function| function.vgpu.clone()),
             bus_error: self.error.clone(),
         }
     }
@@ -142,15 +130,9 @@ fn read_function(
     let is_one = is_accelerator(ids, own) || (is_amazons && is_bound_to_neuron(sys, name));
     if !is_one || sys.link(&at("physfn")).is_some() {
         ids.class.ok_or(IncompleteFunction)?;
-        return Ok(if is_amazons {
-            FunctionKind::AmazonFunction
-        } else {
-            FunctionKind::Other
-        });
+        return Ok(if is_amazons { FunctionKind::AmazonFunction } else { FunctionKind::Other });
     }
-    let config = (ids.vendor == NVIDIA)
-        .then(|| sys.bytes(&at("config"), 256))
-        .flatten();
+    let config = (ids.vendor == NVIDIA).then(|| sys.bytes(&at("config"), 256)).flatten();
     let function = PciFunction {
         address,
         ids,
@@ -161,9 +143,7 @@ fn read_function(
     };
     // A function that was removed while it was read may be incomplete.
     let is_there = sys.exists(&at("vendor"));
-    is_there
-        .then_some(FunctionKind::Accelerator(Box::new(function)))
-        .ok_or(IncompleteFunction)
+    is_there.then_some(FunctionKind::Accelerator(Box::new(function))).ok_or(IncompleteFunction)
 }
 
 /// Returns whether the function is bound to the Neuron driver, which binds to nothing else. Identifies chips that are
@@ -171,12 +151,6 @@ fn read_function(
 fn is_bound_to_neuron(sys: &Sysfs, name: &str) -> bool {
     let driver = sys.link(&format!("{DEVICES}/{name}/driver"));
     driver.as_deref() == Some(NEURON_DRIVER)
-}
-
-/// Returns whether the text is printable. Invalid UTF-8 has become a replacement character by now.
-fn is_printable(text: &str) -> bool {
-    let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
-    text.len() <= MAX_NAME_BYTES && !text.contains(odd)
 }
 
 /// Returns whether a function is an accelerator. The catalog takes precedence over the class: Inferentia and Trainium

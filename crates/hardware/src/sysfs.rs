@@ -5,14 +5,11 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::PathBuf;
 
 use octavo_model::quantity::Mebibytes;
 use octavo_toolkit::files::{self, ReadError};
-
-/// Linux's mount point.
-pub(crate) const ROOT: &str = "/sys";
 
 /// Size limit of an attribute in bytes; sysfs itself returns at most one page.
 const MAX_ATTRIBUTE_BYTES: u64 = 4096;
@@ -22,6 +19,21 @@ const MAX_ENTRIES: usize = 1 << 16;
 
 /// Upper bound of a device's memory: 16 TiB, more than a hundred times that of any device.
 pub(crate) const MAX_DEVICE_MEMORY: Mebibytes = Mebibytes::new(16 << 20);
+
+/// Maximum length of a product name in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// Parses a number as the kernel writes it: digits only.
+pub(crate) fn parse_number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Returns whether the text is a printable name. Invalid UTF-8 has become a replacement character by now.
+pub(crate) fn is_printable_name(text: &str) -> bool {
+    let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
+    text.len() <= MAX_NAME_BYTES && !text.contains(odd)
+}
 
 /// A mounted sysfs.
 #[derive(Debug, Clone)]
@@ -72,14 +84,12 @@ impl Sysfs {
         if !fs::metadata(&path).ok()?.is_file() {
             return None;
         }
-        let mut bytes = Vec::new();
-        let file = File::open(path).ok()?;
-        file.take(limit).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        // Not opened with `O_NONBLOCK`, which would fail where the device does not respond.
+        files::prefix_of(File::open(path).ok()?, limit).ok()
     }
 
     /// Returns a text attribute untrimmed, or the read error.
-    pub(crate) fn told(&self, path: &str) -> Result<String, ReadError> {
+    pub(crate) fn read_text(&self, path: &str) -> Result<String, ReadError> {
         files::text(&self.root.join(path), MAX_ATTRIBUTE_BYTES)
     }
 
@@ -100,13 +110,13 @@ impl Sysfs {
     /// in sysfs they lead to other devices.
     pub(crate) fn walk(&self, path: &str, depth: usize, most: usize) -> Vec<Entry> {
         let mut found: Vec<Entry> = Vec::new();
-        let mut folders = VecDeque::from([(path.to_owned(), 1)]);
-        while let Some((folder, level)) = folders.pop_front() {
+        let mut directories = VecDeque::from([(path.to_owned(), 1)]);
+        while let Some((dir, level)) = directories.pop_front() {
             let left = most.saturating_sub(found.len());
             if left == 0 {
                 break;
             }
-            let entries = fs::read_dir(self.root.join(&folder));
+            let entries = fs::read_dir(self.root.join(&dir));
             let mut here: Vec<Entry> = entries
                 .into_iter()
                 .flatten()
@@ -115,16 +125,14 @@ impl Sysfs {
                 .filter_map(|entry| {
                     let kind = entry.file_type().ok()?;
                     let name = entry.file_name().into_string().ok()?;
-                    (kind.is_dir() || kind.is_file()).then(|| Entry {
-                        path: format!("{folder}/{name}"),
-                        is_dir: kind.is_dir(),
-                    })
+                    (kind.is_dir() || kind.is_file())
+                        .then(|| Entry { path: format!("{dir}/{name}"), is_dir: kind.is_dir() })
                 })
                 .collect();
             here.sort_by(|one, other| one.path.cmp(&other.path));
             if level < depth {
                 let next = here.iter().filter(|entry| entry.is_dir);
-                folders.extend(next.map(|entry| (entry.path.clone(), level.saturating_add(1))));
+                directories.extend(next.map(|entry| (entry.path.clone(), level.saturating_add(1))));
             }
             found.append(&mut here);
         }

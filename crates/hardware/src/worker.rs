@@ -57,10 +57,7 @@ enum Message {
     /// Open the library again.
     Resume,
     /// The events thread of driver instance `driver_generation` has released the library.
-    EventsEnded {
-        driver_generation: u64,
-        error: Option<DriverError>,
-    },
+    EventsEnded { driver_generation: u64, error: Option<DriverError> },
     /// The time to search for the driver has come.
     TimerElapsed,
     /// All handles were dropped.
@@ -90,8 +87,8 @@ struct Shared {
 
 impl Shared {
     /// Stores the Xids before it notifies, so that a listener finds them.
-    fn publish_xids(&self, heard: &[Xid]) {
-        self.xids().record(heard);
+    fn publish_xids(&self, xids: &[Xid]) {
+        self.xids().record(xids);
         self.notify_change();
     }
 
@@ -111,8 +108,7 @@ impl Shared {
     }
 
     fn notify_change(&self) {
-        self.pulse
-            .send_modify(|pulse| pulse.changes = pulse.changes.wrapping_add(1));
+        self.pulse.send_modify(|pulse| pulse.changes = pulse.changes.wrapping_add(1));
     }
 }
 
@@ -147,13 +143,11 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         candidates: Vec::new(),
         driver: None,
         observation: None,
-        life: 0,
+        driver_generation: 0,
         events: EventsThreadState::None,
         release: ReleaseState::NotReleased,
     };
-    thread::Builder::new()
-        .name("nvml".to_owned())
-        .spawn(move || worker.run(&inbox))?;
+    thread::Builder::new().name("nvml".to_owned()).spawn(move || worker.run(&inbox))?;
     Ok(Handle::new(shared, outbox))
 }
 
@@ -170,7 +164,7 @@ struct Worker {
     driver: Option<Box<dyn GpuDriver>>,
     observation: Option<Observation>,
     /// Number of drivers opened so far; identifies late messages about an earlier one.
-    life: u64,
+    driver_generation: u64,
     events: EventsThreadState,
     release: ReleaseState,
 }
@@ -187,15 +181,14 @@ impl Worker {
         while let Some(message) = self.next(inbox) {
             self.mark_busy();
             match message {
-                Message::Observe(asker) => self.observe_and_reply(asker, inbox),
+                Message::Observe(requester) => self.observe_and_reply(requester, inbox),
                 Message::Work(job) => self.work(job),
-                Message::Readings(asker) => self.readings(asker),
-                Message::Release(asker) => self.release(asker),
+                Message::Readings(requester) => self.readings(requester),
+                Message::Release(requester) => self.release(requester),
                 Message::Resume => self.resume(),
-                Message::EventsEnded {
-                    driver_generation: life,
-                    error,
-                } => self.events_ended(life, error),
+                Message::EventsEnded { driver_generation, error } => {
+                    self.events_ended(driver_generation, error);
+                }
                 Message::TimerElapsed => self.on_timer(),
                 Message::Stop => break,
             }
@@ -237,14 +230,14 @@ impl Worker {
     /// Observes once for all requests received before the observation starts.
     fn observe_and_reply(
         &mut self,
-        asker: oneshot::Sender<Arc<Inventory>>,
+        requester: oneshot::Sender<Arc<Inventory>>,
         inbox: &Receiver<Message>,
     ) {
-        let mut askers = vec![asker];
+        let mut requesters = vec![requester];
         let mut others = Vec::new();
         for message in inbox.try_iter() {
             match message {
-                Message::Observe(asker) => askers.push(asker),
+                Message::Observe(requester) => requesters.push(requester),
                 other @ (Message::Work(_)
                 | Message::Readings(_)
                 | Message::Release(_)
@@ -256,9 +249,9 @@ impl Worker {
         }
         self.observe();
         let inventory = self.publish();
-        for asker in askers {
+        for requester in requesters {
             // A requester that timed out has used the latest inventory instead.
-            let _gone = asker.send(Arc::clone(&inventory));
+            let _gone = requester.send(Arc::clone(&inventory));
         }
         for other in others {
             let _ours_and_open = self.self_sender.send(other);
@@ -341,7 +334,7 @@ impl Worker {
         }
         if let Some(driver) = opened {
             self.driver = Some(driver);
-            self.life = self.life.wrapping_add(1);
+            self.driver_generation = self.driver_generation.wrapping_add(1);
             self.apply_link_event(Event::Initialized);
         } else {
             self.apply_link_event(Event::Failed(reasons.join("; ")));

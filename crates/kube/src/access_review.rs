@@ -2,9 +2,7 @@
 //! [`octavo_fleet::access`] decides on the results. Used by the aggregator's access control for users
 //! and programs.
 
-use std::path::Path;
-
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewStatus};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -15,8 +13,7 @@ use octavo_fleet::credential::{Audience, Token};
 use octavo_fleet::hardware_profile::ProfileKind;
 use tokio::time::timeout;
 
-use super::client::{ConnectError, Program, connect};
-use super::token_review::{REVIEW_TIMEOUT, ReviewError};
+use super::token_review::{REVIEW_TIMEOUT, ReviewError, review};
 
 /// Client for reviews of users and programs.
 #[derive(Clone)]
@@ -27,41 +24,15 @@ pub struct AccessReviewer {
 }
 
 impl AccessReviewer {
-    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Tokens must be for `audience` or,
-    /// without it, for the API server. Sends no request yet.
-    pub async fn connect(
-        kubeconfig: Option<&Path>,
-        audience: Option<Audience>,
-    ) -> Result<Self, ConnectError> {
-        let client: Client = connect(kubeconfig, Program::Aggregator).await?;
-        Ok(Self {
-            tokens: Api::all(client.clone()),
-            access_reviews: Api::all(client),
-            audience,
-        })
+    /// Creates a reviewer. Tokens must be for `audience` or, without it, for the API server.
+    pub fn new(client: Client, audience: Option<Audience>) -> Self {
+        Self { tokens: Api::all(client.clone()), access_reviews: Api::all(client), audience }
     }
 
     /// Reviews a token, with one request and no retries.
     pub async fn review_token(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
-        let audience = self.audience.iter();
-        let audiences = audience.map(|audience| audience.as_str().to_owned());
-        let audiences: Vec<String> = audiences.collect();
-        let asked = TokenReview {
-            spec: TokenReviewSpec {
-                token: Some(token.expose().to_owned()),
-                audiences: (!audiences.is_empty()).then_some(audiences),
-            },
-            ..TokenReview::default()
-        };
-        let options = PostParams::default();
-        let answer = timeout(REVIEW_TIMEOUT, self.tokens.create(&options, &asked))
-            .await
-            .map_err(|_late| ReviewError::TimedOut)?
-            .map_err(|error| ReviewError::Api(Box::new(error)))?;
-        answer
-            .status
-            .map(proof_from_status)
-            .ok_or(ReviewError::NoStatus)
+        let audiences = self.audience.as_ref().map(|audience| vec![audience.as_str().to_owned()]);
+        review(&self.tokens, token, audiences).await.map(review_from_status)
     }
 
     /// Returns whether the caller is authorized, with one request and no retries.
@@ -70,30 +41,28 @@ impl AccessReviewer {
         caller: &Caller,
         question: &AccessReview,
     ) -> Result<bool, ReviewError> {
-        let asked = SubjectAccessReview {
+        let review = SubjectAccessReview {
             spec: review_spec(caller, question),
             ..SubjectAccessReview::default()
         };
         let options = PostParams::default();
-        let answer = timeout(REVIEW_TIMEOUT, self.access_reviews.create(&options, &asked))
+        let result = timeout(REVIEW_TIMEOUT, self.access_reviews.create(&options, &review))
             .await
             .map_err(|_late| ReviewError::TimedOut)?
             .map_err(|error| ReviewError::Access(Box::new(error)))?;
-        let status = answer.status.ok_or(ReviewError::NoStatus)?;
+        let status = result.status.ok_or(ReviewError::NoStatus)?;
         Ok(status.allowed && status.denied != Some(true))
     }
 }
 
 impl std::fmt::Debug for AccessReviewer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asker")
-            .field("audience", &self.audience)
-            .finish_non_exhaustive()
+        f.debug_struct("AccessReviewer").field("audience", &self.audience).finish_non_exhaustive()
     }
 }
 
 /// Converts the API server's response. Missing fields get default values.
-fn proof_from_status(status: TokenReviewStatus) -> UserTokenReview {
+fn review_from_status(status: TokenReviewStatus) -> UserTokenReview {
     let user = status.user.unwrap_or_default();
     UserTokenReview {
         authenticated: status.authenticated.unwrap_or_default(),
@@ -117,12 +86,7 @@ fn review_spec(caller: &Caller, question: &AccessReview) -> SubjectAccessReviewS
         ..SubjectAccessReviewSpec::default()
     };
     match question {
-        AccessReview::Resource {
-            verb,
-            resource,
-            namespace,
-            name,
-        } => {
+        AccessReview::Resource { verb, resource, namespace, name } => {
             spec.resource_attributes = Some(ResourceAttributes {
                 verb: Some(verb.as_str().to_owned()),
                 group: Some(API_GROUP.to_owned()),
@@ -132,11 +96,7 @@ fn review_spec(caller: &Caller, question: &AccessReview) -> SubjectAccessReviewS
                 ..ResourceAttributes::default()
             });
         }
-        AccessReview::Profile {
-            verb,
-            namespace,
-            name,
-        } => {
+        AccessReview::Profile { verb, namespace, name } => {
             let (group, version, _, plural) = ProfileKind::Hardware.api();
             spec.resource_attributes = Some(ResourceAttributes {
                 verb: Some(verb.as_str().to_owned()),
@@ -175,19 +135,13 @@ mod tests {
             "audiences": ["octavo"],
         }))
         .unwrap();
-        let proof = proof_from_status(status);
+        let proof = review_from_status(status);
         assert!(proof.authenticated);
         assert_eq!(proof.audiences, ["octavo"]);
-        assert_eq!(
-            (proof.caller.user.as_str(), proof.caller.uid.as_str()),
-            ("ada", "4e1d")
-        );
+        assert_eq!((proof.caller.user.as_str(), proof.caller.uid.as_str()), ("ada", "4e1d"));
         assert_eq!(proof.caller.groups, ["team-a"]);
         assert_eq!(proof.caller.extra.len(), 1);
-        assert_eq!(
-            proof_from_status(TokenReviewStatus::default()),
-            UserTokenReview::default()
-        );
+        assert_eq!(review_from_status(TokenReviewStatus::default()), UserTokenReview::default());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Backoff of failed watches and requests.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
+use octavo_model::backoff::{self, jittered};
+use octavo_toolkit::random::random;
 use tokio::time::Instant;
 
 /// Exponential backoff with jitter of half the delay, so that a fleet does not reconnect at the same time.
@@ -22,7 +23,7 @@ const RESET_AFTER: Duration = Duration::from_mins(2);
 impl ReconnectBackoff {
     /// Returns the next delay, at most `longest`.
     pub(crate) fn next_delay(&mut self, longest: Duration) -> Duration {
-        self.wait(Instant::now(), RandomState::new().hash_one(0), longest)
+        self.wait(Instant::now(), random(), longest)
     }
 
     fn wait(&mut self, now: Instant, random: u64, longest: Duration) -> Duration {
@@ -31,13 +32,10 @@ impl ReconnectBackoff {
             self.failures = 0;
         }
         self.last = Some(now);
-        let whole = INITIAL_DELAY
-            .saturating_mul(2_u32.saturating_pow(self.failures))
-            .min(longest);
+        let backoff = backoff::Backoff { initial: INITIAL_DELAY, max: longest };
+        let whole = backoff.delay(self.failures);
         self.failures = self.failures.saturating_add(1);
-        let half = whole / 2;
-        let share = u32::try_from(random >> 32).unwrap_or(u32::MAX);
-        half.saturating_add(half.mul_f64(f64::from(share) / f64::from(u32::MAX)))
+        jittered(whole / 2, whole, random)
     }
 }
 
@@ -66,10 +64,7 @@ mod tests {
         let waits: Vec<u64> = (0..7)
             .map(|_| {
                 patience.reset();
-                patience
-                    .wait(now, u64::MAX, MAX_DELAY)
-                    .as_secs_f64()
-                    .round()
+                patience.wait(now, u64::MAX, MAX_DELAY).as_secs_f64().round()
             })
             .map(|seconds| format!("{seconds}").parse().unwrap())
             .collect();

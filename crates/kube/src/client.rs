@@ -12,8 +12,10 @@ pub use kube::Client;
 use kube::Config;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::runtime::watcher;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
+use tokio::time::timeout;
 use tower::limit::RateLimitLayer;
 
 /// Connection timeout.
@@ -54,7 +56,7 @@ pub enum ConnectError {
         source: Box<KubeconfigError>,
     },
     /// This is not a pod with a service account.
-    #[error("there is no service account of a pod here; outside of a pod give a --kubeconfig")]
+    #[error("no service account found; set --kubeconfig outside a pod")]
     InCluster(#[source] Box<dyn StdError + Send + Sync>),
     /// The credentials cannot be used.
     #[error("cannot use the credentials for the API server")]
@@ -102,16 +104,12 @@ async fn config(kubeconfig: Option<&Path>, program: Program) -> Result<Config, C
 }
 
 async fn config_from_file(path: &Path) -> Result<Config, ConnectError> {
-    let unusable = |source| ConnectError::Kubeconfig {
-        path: path.to_owned(),
-        source: Box::new(source),
-    };
+    let unusable =
+        |source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
     let options = KubeConfigOptions::default();
     let file = Kubeconfig::read_from(path).map_err(unusable)?;
     let authority = ca_file(&file);
-    let mut config = Config::from_custom_kubeconfig(file, &options)
-        .await
-        .map_err(unusable)?;
+    let mut config = Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?;
     // Reloaded when it is replaced, as in a pod.
     config.root_cert_file = authority;
     Ok(config)
@@ -128,15 +126,89 @@ fn ca_file(file: &Kubeconfig) -> Option<PathBuf> {
 }
 
 /// Formats an API error for users: the client's own format prints the whole response.
-pub fn told(error: &kube::Error) -> String {
+pub fn describe_error(error: &kube::Error) -> String {
     let kube::Error::Api(status) = error else {
         return chain(error);
     };
     let (code, message) = (status.code, status.message.trim());
     match status.reason.as_str() {
-        "" => format!("the API server says {code}: {message}"),
-        reason => format!("the API server says {code} {reason}: {message}"),
+        "" => format!("the API server returned {code}: {message}"),
+        reason => format!("the API server returned {code} {reason}: {message}"),
     }
+}
+
+/// Formats the error of a watch for users.
+pub(crate) fn describe_watch_error(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => describe_error(error),
+        watcher::Error::WatchError(status) => describe_error(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+/// Error of one request.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The API server refused the request or is unreachable.
+    #[error("{}", describe_error(.0))]
+    Refused(#[source] Box<kube::Error>),
+    /// No response within this time.
+    #[error("no response from the API server within {0:?}")]
+    TimedOut(Duration),
+}
+
+impl RequestError {
+    /// Returns the HTTP status of the response, if there was one.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(error) => response_code(error),
+            Self::TimedOut(_) => None,
+        }
+    }
+
+    /// Formats the error without the time limit.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Refused(error) => describe_error(error),
+            Self::TimedOut(_) => "no response from the API server".to_owned(),
+        }
+    }
+
+    /// Returns the delay that the server requests.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(error) => requested_delay(error),
+            Self::TimedOut(_) => None,
+        }
+    }
+}
+
+/// Awaits the response of one request, for at most [`REQUEST_TIMEOUT`].
+pub(crate) async fn request<T>(
+    response: impl Future<Output = kube::Result<T>>,
+) -> Result<T, RequestError> {
+    request_within(REQUEST_TIMEOUT, response).await
+}
+
+/// Awaits the response of one request.
+pub(crate) async fn request_within<T>(
+    limit: Duration,
+    response: impl Future<Output = kube::Result<T>>,
+) -> Result<T, RequestError> {
+    match timeout(limit, response).await {
+        Ok(response) => response.map_err(|error| RequestError::Refused(Box::new(error))),
+        Err(_elapsed) => Err(RequestError::TimedOut(limit)),
+    }
+}
+
+/// Returns the HTTP status of the API server's response, if there was one.
+pub(crate) fn response_code(error: &kube::Error) -> Option<u16> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    Some(status.code)
 }
 
 /// Returns the delay that the server requests. Source: Kubernetes, `Status.details.retryAfterSeconds`.
@@ -185,8 +257,8 @@ mod tests {
     #[tokio::test]
     async fn every_request_names_its_program_and_version() {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("kubeconfig");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("kubeconfig");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
              clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\n\
@@ -197,19 +269,12 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let version = env!("CARGO_PKG_VERSION");
         let agent = connect_agent(Some(&file)).await.unwrap();
-        assert_eq!(
-            user_agent(&server, agent).await,
-            Some(format!("octavo-agent/{version}"))
-        );
-        for (program, name) in [
-            (Program::Aggregator, "octavo-aggregator"),
-            (Program::Octavo, "octavo"),
-        ] {
+        assert_eq!(user_agent(&server, agent).await, Some(format!("octavo-agent/{version}")));
+        for (program, name) in
+            [(Program::Aggregator, "octavo-aggregator"), (Program::Octavo, "octavo")]
+        {
             let client = connect(Some(&file), program).await.unwrap();
-            assert_eq!(
-                user_agent(&server, client).await,
-                Some(format!("{name}/{version}"))
-            );
+            assert_eq!(user_agent(&server, client).await, Some(format!("{name}/{version}")));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Watches all Nodes and Pods of the cluster, with the fields that scheduling depends on.
 //!
 //! ```text
-//!  API server --> chase (list, watch) --> read (relevant fields) --> sight (batched changes) --> receivers
+//!  API server --> list_watcher --> extract (relevant fields) --> snapshot_publisher (batched changes) --> receivers
 //! ```
 //!
 //! A [`ClusterWatcher`] runs in the aggregator and never writes to the cluster. Its snapshots are immutable and report their
@@ -13,24 +13,22 @@ mod object;
 mod pod_requests;
 mod snapshot_publisher;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use kube::Client;
-use octavo_fleet::cluster::{ClusterNode, ClusterPod, Sights};
+use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::extract::Extracted;
 use self::list_watcher::{ListWatcher, WatchedKind};
 use self::snapshot_publisher::SnapshotPublisher;
-use super::client::{ConnectError, Program, connect};
 
 /// A snapshot of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Followed {
     /// Nodes and pods, without terminated pods.
-    pub sights: Arc<Sights>,
+    pub sights: Arc<ClusterSnapshot>,
     /// When both were last known to be complete and current; `None` before the first list.
     pub current_at: Option<Instant>,
     /// Why the cluster is currently not watched; `None` if it is.
@@ -63,24 +61,14 @@ pub struct ClusterWatcher {
 
 impl std::fmt::Debug for ClusterWatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Follower")
-            .field(&self.followed.borrow().current_at)
-            .finish()
+        f.debug_tuple("ClusterWatcher").field(&self.followed.borrow().current_at).finish()
     }
 }
 
 impl ClusterWatcher {
-    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
-    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
-    }
-
-    /// Creates a watcher with an existing client.
+    /// Creates a watcher. Sends no request before it runs.
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            followed: watch::Sender::default(),
-        }
+        Self { client, followed: watch::Sender::default() }
     }
 
     /// Subscribes to snapshots, which are published a few times per second at most.
@@ -90,12 +78,12 @@ impl ClusterWatcher {
 
     /// Runs forever.
     pub async fn run(self) {
-        let (nodes, of_nodes) = mpsc::channel(CHANNEL_CAPACITY);
-        let (pods, of_pods) = mpsc::channel(CHANNEL_CAPACITY);
+        let (nodes, node_updates) = mpsc::channel(CHANNEL_CAPACITY);
+        let (pods, pod_updates) = mpsc::channel(CHANNEL_CAPACITY);
         let nodes: ListWatcher<object::Node> = ListWatcher::new(self.client.clone(), nodes);
         let pods: ListWatcher<object::Pod> = ListWatcher::new(self.client, pods);
-        let sight = SnapshotPublisher::new(self.followed);
-        tokio::join!(nodes.run(), pods.run(), sight.run(of_nodes, of_pods));
+        let publisher = SnapshotPublisher::new(self.followed);
+        tokio::join!(nodes.run(), pods.run(), publisher.run(node_updates, pod_updates));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Creates events, with one request each.
 //!
-//! Events are created and never modified, so `create` is the only permission needed. An event waits in an
+//! Events are created and never modified, so `create` is the only permission needed. `kube::runtime::events::Recorder`
+//! also needs `patch`, and both for the group `events.k8s.io`. An event waits in an
 //! [`EventQueue`] until the API server accepts it. While the API server is unavailable or refuses events, only the
 //! latest event of each subject is retained.
 
@@ -14,16 +15,16 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use octavo_model::id::NodeName;
 use octavo_model::reason::Reason;
-use octavo_node::node::event_deduplicator::Event;
-use octavo_node::node::event_queue::{EventQueue, InFlight};
-use octavo_node::sharing::guard::PodRef;
+use octavo_node::node_object::drain::PodId;
+use octavo_node::node_object::event_deduplicator::Event;
+use octavo_node::node_object::event_queue::{EventQueue, QueuedEvent};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::backoff::{MAX_DELAY, ReconnectBackoff};
-use crate::client::{REQUEST_TIMEOUT, requested_delay, told};
+use crate::client::{REQUEST_TIMEOUT, describe_error, requested_delay};
 
 /// Namespace of events about cluster-scoped objects. Source: Kubernetes, `client-go/tools/record`.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -38,7 +39,7 @@ pub(super) enum EventObject {
     /// This machine's Node, by UID.
     Node(String),
     /// A pod on this machine.
-    Pod(PodRef),
+    Pod(PodId),
 }
 
 /// Creates events about a machine and its pods.
@@ -61,8 +62,8 @@ pub(super) enum OnRefusal {
 
 impl fmt::Debug for EventWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = f.debug_struct("Writer");
-        told.field("node", &self.node).finish_non_exhaustive()
+        let mut debug = f.debug_struct("EventWriter");
+        debug.field("node", &self.node).finish_non_exhaustive()
     }
 }
 
@@ -91,23 +92,21 @@ impl EventWriter {
                 return Ok(());
             }
             Ok(Err(error)) => error,
-            Err(_late) => kube::Error::Service("no answer came in time".into()),
+            Err(_late) => kube::Error::Service("the request timed out".into()),
         };
         let failure = Failure::of(&error);
         match failure {
             Failure::Invalid => {
-                warn!(
-                    "event {} is dropped: {}",
-                    event.reason.as_str(),
-                    told(&error)
-                );
+                warn!(event = %event.reason.as_str(), error = %describe_error(&error), "invalid event dropped");
                 return Ok(());
             }
             Failure::Refused if !self.refused => {
                 self.refused = true;
-                warn!("events are refused: {}", told(&error));
+                warn!(error = %describe_error(&error), "the API server rejects events");
             }
-            Failure::Refused | Failure::Unavailable => debug!("event not sent: {}", told(&error)),
+            Failure::Refused | Failure::Unavailable => {
+                debug!(error = %describe_error(&error), "event not sent");
+            }
         }
         if failure == Failure::Refused && self.on_refusal == OnRefusal::Drop {
             return Ok(());
@@ -201,7 +200,7 @@ impl<S: Clone + Ord> Receiver<S> {
     }
 
     /// Waits for the next event; `None` after the queue was closed.
-    async fn next(&self) -> Option<InFlight<S>> {
+    async fn next(&self) -> Option<QueuedEvent<S>> {
         loop {
             let wait = {
                 let now = self.0.began.elapsed();
@@ -257,10 +256,9 @@ impl Failure {
 fn body(node: &str, about: &EventObject, event: &Event) -> Option<ApiEvent> {
     let now = Timestamp::now();
     let (name, object) = match about {
-        EventObject::Node(uid) => (
-            node,
-            json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}),
-        ),
+        EventObject::Node(uid) => {
+            (node, json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}))
+        }
         EventObject::Pod(pod) => (
             pod.name.as_str(),
             json!({"apiVersion": "v1", "kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid}),
@@ -288,17 +286,8 @@ fn whole(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The subject of a pod event.
-type PodSubject = (PodRef, PodFact);
-
-/// A fact about a pod. A later event about the same fact replaces an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum PodFact {
-    /// Whether a container exceeds its memory share.
-    Share,
-    /// Any other fact, by reason.
-    Other(Reason),
-}
+/// The subject of a pod event. A later event about the same fact replaces an earlier one.
+type PodSubject = (PodId, Reason);
 
 /// Reports events about pods of this machine. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -320,16 +309,10 @@ impl PodEventsHandle {
     }
 
     /// Reports an event about a pod.
-    pub fn report(&self, pod: &PodRef, event: &Event) {
-        let is_share = matches!(
-            event.reason,
-            Reason::MemoryOverShare | Reason::MemoryWithinShare
-        );
-        let fact = if is_share {
-            PodFact::Share
-        } else {
-            PodFact::Other(event.reason)
-        };
+    pub fn report(&self, pod: &PodId, event: &Event) {
+        // Whether a container exceeds its memory share is one fact.
+        let is_share = event.reason == Reason::MemoryWithinShare;
+        let fact = if is_share { Reason::MemoryOverShare } else { event.reason };
         self.0.change((pod.clone(), fact), Some(event.clone()));
     }
 }
@@ -351,22 +334,15 @@ mod tests {
 
     #[test]
     fn event_names_object_and_source() {
-        let event = Event {
-            reason: Reason::Blocked,
-            message: "pid 7".to_owned(),
-            unit: None,
-        };
+        let event = Event { reason: Reason::Blocked, message: "pid 7".to_owned(), unit: None };
         let of_node = body("n", &EventObject::Node("u".to_owned()), &event).unwrap();
         assert_eq!(of_node.involved_object.uid.as_deref(), Some("u"));
         assert_eq!(of_node.type_.as_deref(), Some("Warning"));
         assert_eq!(of_node.reason.as_deref(), Some("LayoutBlocked"));
         assert_eq!(of_node.metadata.generate_name.as_deref(), Some("n."));
-        let event = Event {
-            reason: Reason::MemoryOverShare,
-            message: "uses".to_owned(),
-            unit: None,
-        };
-        let pod = PodRef {
+        let event =
+            Event { reason: Reason::MemoryOverShare, message: "uses".to_owned(), unit: None };
+        let pod = PodId {
             namespace: "team-a".to_owned(),
             name: "train-0".to_owned(),
             uid: "v".to_owned(),

@@ -1,7 +1,7 @@
 //! Watches hardware profiles and the queues that they can reference, and creates profiles.
 //!
 //! ```text
-//!  API server --> profile_watcher (each kind separately) --> octavo_documents: parse --> Profiles, shared --> aggregator
+//!  API server --> profile_watcher (each kind separately) --> octavo_fleet: parse --> Profiles, shared --> aggregator
 //!  command line, aggregator --> write: identify, check for existing, apply
 //! ```
 //!
@@ -12,7 +12,6 @@ mod profile_watcher;
 mod write;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use kube::Client;
@@ -24,7 +23,6 @@ pub use self::write::{
     Applied, DryRun, ErrorCategory, Existing, FIELD_MANAGER, Outcome, ProfileWriter, WriteError,
     key,
 };
-use super::client::{ConnectError, Program, connect};
 
 /// Profiles and queues of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,31 +55,21 @@ pub struct ProfileWatcher {
 impl std::fmt::Debug for ProfileWatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let count = self.known.borrow().all.len();
-        write!(f, "ProfileFollower({count})")
+        write!(f, "ProfileWatcher({count})")
     }
 }
 
 impl Profiles {
     /// Returns whether the state of every kind is known.
     pub fn is_read(&self) -> bool {
-        ProfileKind::ALL
-            .iter()
-            .all(|kind| self.kinds.contains_key(kind))
+        ProfileKind::ALL.iter().all(|kind| self.kinds.contains_key(kind))
     }
 }
 
 impl ProfileWatcher {
-    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
-    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
-    }
-
-    /// Creates a watcher with an existing client.
+    /// Creates a watcher. Sends no request before it runs.
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            known: watch::Sender::default(),
-        }
+        Self { client, known: watch::Sender::default() }
     }
 
     /// Subscribes to the profiles.

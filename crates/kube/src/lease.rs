@@ -2,9 +2,9 @@
 //!
 //! [`LeaderElector`] decides the next step, and this module sends the request. Started by the aggregator as a separate task,
 //! so that no slow operation delays a renewal. Writers have a [`LeadershipHandle`] and check it before each write.
+//! No dependency of the workspace provides leader election.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,14 +12,15 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use octavo_node::lease::{LEASE_DURATION, LeaderElector, Sight, Step};
+use octavo_node::lease::{LEASE_DURATION, LeaderElector, ObservedLease, Step};
+use octavo_toolkit::desired::send_if_changed;
+use octavo_toolkit::random::random;
 use serde_json::json;
-use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::client::told;
+use super::client::{RequestError, request_within};
 
 /// Request timeout, shorter than the time until the Lease expires.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -44,17 +45,6 @@ pub struct LeaseHolder {
 #[derive(Debug, Clone)]
 pub struct LeadershipHandle {
     until: watch::Receiver<Option<Instant>>,
-}
-
-/// Reason why the Lease was not read or written.
-#[derive(Debug, Error)]
-enum LeaseError {
-    /// The API server refused the request or is unreachable.
-    #[error("{}", told(.0))]
-    Refused(Box<kube::Error>),
-    /// No response.
-    #[error("the API server does not answer within {REQUEST_TIMEOUT:?}")]
-    TimedOut,
 }
 
 impl fmt::Debug for LeaseHolder {
@@ -85,7 +75,7 @@ impl LeaseHolder {
     ) -> (LeadershipHandle, Self) {
         let (until, lead) = watch::channel(None);
         // A restarted program needs a new identity, because the last request of its predecessor may still be in flight.
-        let me = format!("{who}_{:016x}", RandomState::new().hash_one(0));
+        let me = format!("{who}_{:016x}", random());
         let keeper = Self {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),
@@ -113,74 +103,69 @@ impl LeaseHolder {
     }
 
     async fn step(&mut self) {
-        let asked = self.began.elapsed();
-        let step = self.election.step(asked);
+        let elapsed = self.began.elapsed();
+        let step = self.election.step(elapsed);
         // Creation can only conflict with an existing Lease. A 404 on creation means that the namespace does not exist,
         // not that another process was faster.
-        let makes = step == Step::Create;
+        let is_creation = step == Step::Create;
         let done = match step {
             Step::Wait(wait) => {
                 // An expiring leader publishes that at the expiry, not at its next request.
-                let left = self.election.remaining_hold(asked).unwrap_or(wait);
+                let left = self.election.remaining_hold(elapsed).unwrap_or(wait);
                 sleep(wait.min(left)).await;
                 return;
             }
             Step::Read => self.read().await,
-            Step::Create => self.write(asked, None, true).await,
-            Step::Write {
-                version,
-                is_takeover: is_taken,
-            } => self.write(asked, Some(version), is_taken).await,
+            Step::Create => self.write(elapsed, None, true).await,
+            Step::Write { version, is_takeover: is_taken } => {
+                self.write(elapsed, Some(version), is_taken).await
+            }
         };
         match done {
             Ok(()) => {
                 if self.error.take().is_some() {
-                    info!("{self:?}: the API server answers again");
+                    info!(lease = %self.name, "the API server responds again");
                 }
             }
-            Err(LeaseError::Refused(error)) if is_conflict(&error, makes) => {
-                debug!("{self:?}: another one was faster");
+            Err(error) if is_conflict(&error, is_creation) => {
+                debug!(lease = %self.name, "another process acquired the Lease first");
                 self.election.record_conflict(self.began.elapsed());
             }
             Err(error) => {
                 self.election.record_failure(self.began.elapsed());
-                let told = error.to_string();
-                if self.error.as_ref() != Some(&told) {
-                    warn!(
-                        "the Lease {}/{}: {told}; it is tried again",
-                        self.namespace, self.name
-                    );
-                    self.error = Some(told);
+                let message = error.to_string();
+                if self.error.as_ref() != Some(&message) {
+                    warn!(namespace = %self.namespace, lease = %self.name, error = %message, "cannot renew the Lease; retrying");
+                    self.error = Some(message);
                 }
             }
         }
     }
 
-    async fn read(&mut self) -> Result<(), LeaseError> {
-        let lease = answered(timeout(REQUEST_TIMEOUT, self.leases.get_opt(&self.name)).await)?;
-        let sight = lease.map(|lease| {
+    async fn read(&mut self) -> Result<(), RequestError> {
+        let lease = request_within(REQUEST_TIMEOUT, self.leases.get_opt(&self.name)).await?;
+        let observed = lease.map(|lease| {
             let spec = lease.spec.unwrap_or_default();
             self.transitions = spec.lease_transitions.unwrap_or_default();
             let seconds = spec.lease_duration_seconds;
             let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-            Sight {
+            ObservedLease {
                 holder: spec.holder_identity,
                 duration: seconds.map(Duration::from_secs),
                 version: lease.metadata.resource_version.unwrap_or_default(),
             }
         });
-        self.election
-            .record_observation(self.began.elapsed(), sight);
+        self.election.record_observation(self.began.elapsed(), observed);
         Ok(())
     }
 
     /// Writes this holder into the Lease of this version, or creates the Lease.
     async fn write(
         &mut self,
-        asked: Duration,
+        elapsed: Duration,
         version: Option<String>,
         is_taken: bool,
-    ) -> Result<(), LeaseError> {
+    ) -> Result<(), RequestError> {
         let now = MicroTime(Timestamp::now());
         let mut spec = LeaseSpec {
             holder_identity: Some(self.election.identity().to_owned()),
@@ -193,32 +178,21 @@ impl LeaseHolder {
             spec.lease_transitions = Some(self.transitions.saturating_add(others));
             spec.acquire_time = Some(now);
         }
-        let answer = if let Some(version) = version {
+        let lease = if let Some(version) = version {
             // A merge patch preserves other fields and annotations.
             let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
             let (params, patch) = (PatchParams::default(), Patch::Merge(body));
-            timeout(
-                REQUEST_TIMEOUT,
-                self.leases.patch(&self.name, &params, &patch),
-            )
-            .await
+            request_within(REQUEST_TIMEOUT, self.leases.patch(&self.name, &params, &patch)).await?
         } else {
             let lease = Lease {
-                metadata: ObjectMeta {
-                    name: Some(self.name.clone()),
-                    ..ObjectMeta::default()
-                },
+                metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
                 spec: Some(spec),
             };
-            timeout(
-                REQUEST_TIMEOUT,
-                self.leases.create(&PostParams::default(), &lease),
-            )
-            .await
+            let params = PostParams::default();
+            request_within(REQUEST_TIMEOUT, self.leases.create(&params, &lease)).await?
         };
-        let lease = answered(answer)?;
         let version = lease.metadata.resource_version.unwrap_or_default();
-        self.election.record_write(asked, version);
+        self.election.record_write(elapsed, version);
         Ok(())
     }
 
@@ -230,19 +204,13 @@ impl LeaseHolder {
         if is_held != self.was_held {
             let (namespace, name, me) = (&self.namespace, &self.name, self.election.identity());
             if is_held {
-                info!("{me} holds the Lease {namespace}/{name} and writes");
+                info!(identity = %me, %namespace, lease = %name, "Lease acquired; this process is the leader");
             } else {
-                warn!(
-                    "{me} does not hold the Lease {namespace}/{name} any more and writes nothing"
-                );
+                warn!(identity = %me, %namespace, lease = %name, "Lease lost; this process is no longer the leader");
             }
             self.was_held = is_held;
         }
-        self.until.send_if_modified(|known| {
-            let differs = *known != until;
-            *known = until;
-            differs
-        });
+        send_if_changed(&self.until, until);
     }
 
     /// Releases the Lease, so that another process does not have to wait for its expiry.
@@ -252,11 +220,10 @@ impl LeaseHolder {
         if !was_held && version.is_none() {
             return;
         }
-        let answer = timeout(RELEASE_TIMEOUT, self.release_if_held(version)).await;
-        match answered(answer) {
-            Ok(true) => info!("the Lease {}/{} was given back", self.namespace, self.name),
-            Ok(false) => debug!("{self:?} is another's already"),
-            Err(error) => debug!("{self:?} was not given back: {error}"),
+        match request_within(RELEASE_TIMEOUT, self.release_if_held(version)).await {
+            Ok(true) => info!(namespace = %self.namespace, lease = %self.name, "Lease released"),
+            Ok(false) => debug!(lease = %self.name, "the Lease already belongs to another process"),
+            Err(error) => debug!(lease = %self.name, %error, "cannot release the Lease"),
         }
     }
 
@@ -265,7 +232,7 @@ impl LeaseHolder {
     async fn release_if_held(&self, version: Option<String>) -> kube::Result<bool> {
         if let Some(version) = version {
             match self.release(version).await {
-                Err(error) if is_conflict(&error, false) => {}
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 done => return done.map(|()| true),
             }
         }
@@ -290,19 +257,9 @@ impl LeaseHolder {
     }
 }
 
-fn answered<T, E>(answer: Result<kube::Result<T>, E>) -> Result<T, LeaseError> {
-    match answer {
-        Ok(answer) => answer.map_err(|error| LeaseError::Refused(Box::new(error))),
-        Err(_late) => Err(LeaseError::TimedOut),
-    }
-}
-
 /// Returns whether the request lost a race: the Lease was modified, created or deleted concurrently.
-fn is_conflict(error: &kube::Error, makes: bool) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    status.code == 409 || (status.code == 404 && !makes)
+fn is_conflict(error: &RequestError, is_creation: bool) -> bool {
+    matches!((error.code(), is_creation), (Some(409), _) | (Some(404), false))
 }
 
 #[cfg(test)]
@@ -316,6 +273,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::Value;
     use tokio::sync::Notify;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -330,10 +288,10 @@ mod tests {
         async fn answer(&self, request: Request<Body>) -> Response<Body> {
             let method = request.method().clone();
             let body = request.into_body().collect().await.unwrap().to_bytes();
-            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let renews = said["spec"]["renewTime"].is_string();
-            let (status, answer) = self.take(&method, &said);
-            if method == Method::PATCH && renews {
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let is_renewal = body["spec"]["renewTime"].is_string();
+            let (status, answer) = self.take(&method, &body);
+            if method == Method::PATCH && is_renewal {
                 self.renewed.notify_one();
                 pending::<()>().await;
             }
@@ -342,7 +300,7 @@ mod tests {
             response.body(answer).unwrap()
         }
 
-        fn take(&self, method: &Method, said: &Value) -> (StatusCode, Value) {
+        fn take(&self, method: &Method, body: &Value) -> (StatusCode, Value) {
             let mut lease = self.lease.lock().unwrap();
             let refusal = |code: StatusCode| {
                 let reason = match code {
@@ -353,7 +311,7 @@ mod tests {
                 json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "no"})
             };
             if *method == Method::POST {
-                let mut made = said.clone();
+                let mut made = body.clone();
                 made["metadata"]["resourceVersion"] = json!("1");
                 return (StatusCode::CREATED, lease.insert(made).clone());
             }
@@ -362,12 +320,12 @@ mod tests {
             };
             if *method == Method::PATCH {
                 let version = known["metadata"]["resourceVersion"].clone();
-                if said["metadata"]["resourceVersion"] != version {
+                if body["metadata"]["resourceVersion"] != version {
                     return (StatusCode::CONFLICT, refusal(StatusCode::CONFLICT));
                 }
                 let number: u32 = version.as_str().unwrap().parse().unwrap();
                 known["metadata"]["resourceVersion"] = json!((number + 1).to_string());
-                known["spec"]["holderIdentity"] = said["spec"]["holderIdentity"].clone();
+                known["spec"]["holderIdentity"] = body["spec"]["holderIdentity"].clone();
             }
             (StatusCode::OK, known.clone())
         }
@@ -381,9 +339,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lease_is_released_during_renewal() {
         let server = Arc::new(Server::default());
-        let asked = Arc::clone(&server);
+        let request_server = Arc::clone(&server);
         let service = tower::service_fn(move |request: Request<Body>| {
-            let server = Arc::clone(&asked);
+            let server = Arc::clone(&request_server);
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
         let client = Client::new(service, "default");

@@ -10,14 +10,14 @@ use std::time::Duration;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client};
 use octavo_model::id::NodeName;
-use octavo_node::node::FIELD_MANAGER;
-use octavo_node::node::write_backoff::WriteBackoff;
+use octavo_node::node_object::FIELD_MANAGER;
+use octavo_node::node_object::write_backoff::WriteBackoff;
+use octavo_toolkit::desired::{self, Desired, TaskHandle, TaskState, update};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use crate::client::{REQUEST_TIMEOUT, told};
+use crate::client;
 
 /// Interval of reading the object.
 const READ_INTERVAL: Duration = Duration::from_mins(10);
@@ -35,69 +35,57 @@ pub struct NodeFeatureContent {
 /// Handle that sets the desired content.
 #[derive(Debug)]
 pub struct NodeFeatureHandle {
-    wanted: watch::Sender<(u64, DesiredFeature)>,
-    said: watch::Receiver<NodeFeatureStatus>,
+    node: String,
+    task: TaskHandle<DesiredObject, NodeFeatureStatus>,
 }
 
 /// Progress and errors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeFeatureStatus {
+struct NodeFeatureStatus {
     /// The last generation that was applied.
-    pub turn: Option<u64>,
+    generation: Option<u64>,
     /// The current error.
-    pub trouble: Option<String>,
+    trouble: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-enum DesiredFeature {
+#[derive(Debug, Clone, PartialEq, Default)]
+enum DesiredObject {
     /// Nothing was set yet: leave the object unchanged.
     #[default]
     Unset,
     /// The object must not exist.
     Absent,
-    /// The object must have this content.
-    Content(NodeFeatureContent),
+    /// The object must be this one, in the API's format.
+    Present(Value),
 }
 
 /// Keeps the object in its desired state; run it as a task.
 #[derive(Debug)]
 pub struct NodeFeatureWriter {
     objects: Api<DynamicObject>,
-    node: String,
-    wanted: watch::Receiver<(u64, DesiredFeature)>,
-    said: watch::Sender<NodeFeatureStatus>,
+    name: String,
+    state: TaskState<DesiredObject, NodeFeatureStatus>,
 }
 
 impl NodeFeatureHandle {
     /// Sets the desired content.
-    pub fn say(&self, feature: NodeFeatureContent) {
-        self.update_desired(DesiredFeature::Content(feature));
+    pub fn set(&self, content: &NodeFeatureContent) {
+        self.task.set(DesiredObject::Present(body(&self.node, content)));
     }
 
     /// Deletes the object.
     pub fn delete(&self) {
-        self.update_desired(DesiredFeature::Absent);
-    }
-
-    fn update_desired(&self, new: DesiredFeature) {
-        self.wanted.send_if_modified(|(turn, wanted)| {
-            let differs = *wanted != new;
-            *turn = turn.saturating_add(u64::from(differs));
-            *wanted = new;
-            differs
-        });
+        self.task.set(DesiredObject::Absent);
     }
 
     /// Waits until the API server has the desired state. Has no timeout.
     pub async fn wait_until_applied(&self) {
-        let turn = self.wanted.borrow().0;
-        let mut said = self.said.clone();
-        let _gone = said.wait_for(|said| said.turn >= Some(turn)).await;
+        self.task.wait_until(|status, generation| status.generation >= Some(generation)).await;
     }
 
-    /// Returns progress and errors.
-    pub fn said(&self) -> NodeFeatureStatus {
-        self.said.borrow().clone()
+    /// Returns the current error.
+    pub fn trouble(&self) -> Option<String> {
+        self.task.observed.borrow().trouble.clone()
     }
 }
 
@@ -107,67 +95,62 @@ impl NodeFeatureWriter {
         let kind = GroupVersionKind::gvk("nfd.k8s-sigs.io", "v1alpha1", "NodeFeature");
         let kind = ApiResource::from_gvk(&kind);
         let namespace = client.default_namespace().to_owned();
-        let (want, wanted) = watch::channel((0, DesiredFeature::default()));
-        let (say, said) = watch::channel(NodeFeatureStatus::default());
-        let publisher = Self {
-            objects: Api::namespaced_with(client, &namespace, &kind),
-            node: node.as_str().to_owned(),
-            wanted,
-            said: say,
-        };
-        let post = NodeFeatureHandle { wanted: want, said };
-        (post, publisher)
+        let (task, state) = desired::channel();
+        let node = node.as_str().to_owned();
+        let objects = Api::namespaced_with(client, &namespace, &kind);
+        let writer = Self { objects, name: name(&node), state };
+        (NodeFeatureHandle { node, task }, writer)
     }
 
     /// Runs until the handle is dropped.
     pub async fn run(mut self) {
         let began = Instant::now();
-        let mut pace = WriteBackoff::default();
+        let mut backoff = WriteBackoff::default();
         // The last known object, if it was read.
-        let mut there: Option<Option<Value>> = None;
+        let mut known_object: Option<Option<Value>> = None;
         // The last written content and the resulting object, to which others may have added fields.
         let mut accepted: Option<(DesiredObject, Option<Value>)> = None;
         loop {
-            let (turn, wanted) = self.wanted.borrow_and_update().clone();
-            let wish = wanted.object(&self.node);
+            let Desired { generation, state: desired } =
+                self.state.desired.borrow_and_update().clone();
             let now = began.elapsed();
-            let known = there.is_some();
-            let wait = match (&there, &wish) {
-                (_, DesiredObject::Anything) => READ_INTERVAL,
-                (Some(there), wish)
-                    if wish.is(there.as_ref())
-                        || accepted.as_ref() == Some(&(wish.clone(), there.clone())) =>
+            let known = known_object.is_some();
+            let wait = match (&known_object, &desired) {
+                (_, DesiredObject::Unset) => READ_INTERVAL,
+                (Some(known_object), desired)
+                    if desired.matches(known_object.as_ref())
+                        || accepted.as_ref() == Some(&(desired.clone(), known_object.clone())) =>
                 {
-                    debug!("the NodeFeature is as it shall be");
-                    self.publish_status(Some(turn), None);
+                    debug!("the NodeFeature is up to date");
+                    self.publish_status(Some(generation), None);
                     READ_INTERVAL
                 }
-                (_, wish) => match pace.wait(now, wish) {
+                (_, desired) => match backoff.wait(now, desired) {
                     Some(wait) => wait,
-                    None => match self.step(known, wish).await {
+                    None => match self.step(known, desired).await {
                         Ok(object) => {
                             if known {
-                                pace.record_write(began.elapsed(), wish.clone());
-                                accepted = Some((wish.clone(), object.clone()));
+                                backoff.record_write(began.elapsed(), desired.clone());
+                                accepted = Some((desired.clone(), object.clone()));
                             }
-                            there = Some(object);
+                            known_object = Some(object);
                             Duration::ZERO
                         }
-                        Err(trouble) => {
-                            pace.record_failure(began.elapsed(), None);
-                            self.publish_status(None, Some(trouble));
-                            there = None;
-                            pace.wait(began.elapsed(), wish).unwrap_or_default()
+                        Err(error) => {
+                            backoff.record_failure(began.elapsed(), None);
+                            self.publish_status(None, Some(error));
+                            known_object = None;
+                            backoff.wait(began.elapsed(), desired).unwrap_or_default()
                         }
                     },
                 },
             };
             tokio::select! {
-                changed = self.wanted.changed() => if changed.is_err() {
+                changed = self.state.desired.changed() => if changed.is_err() {
                     return;
                 },
                 () = sleep(wait) => if wait == READ_INTERVAL {
-                    there = None;
+                    known_object = None;
                 },
             }
         }
@@ -175,86 +158,55 @@ impl NodeFeatureWriter {
 
     /// Reads or writes the object. Returns the current object.
     async fn step(&self, known: bool, want: &DesiredObject) -> Result<Option<Value>, String> {
-        let name = name(&self.node);
-        let asked = async {
+        let name = &self.name;
+        let response = async {
             match want {
-                _ if !known => self.objects.get_opt(&name).await,
-                DesiredObject::Nothing => {
-                    let gone = self.objects.delete(&name, &DeleteParams::default()).await;
+                _ if !known => self.objects.get_opt(name).await,
+                DesiredObject::Absent => {
+                    let gone = self.objects.delete(name, &DeleteParams::default()).await;
                     match gone {
                         Ok(_) => Ok(None),
                         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
                         Err(error) => Err(error),
                     }
                 }
-                DesiredObject::Anything => Ok(None),
-                DesiredObject::This(body) => {
+                DesiredObject::Unset => Ok(None),
+                DesiredObject::Present(body) => {
                     let params = PatchParams::apply(FIELD_MANAGER).force();
-                    let done = self
-                        .objects
-                        .patch(&name, &params, &Patch::Apply(body))
-                        .await?;
-                    info!("NodeFeature {name}: written");
+                    let done = self.objects.patch(name, &params, &Patch::Apply(body)).await?;
+                    info!(%name, "NodeFeature updated");
                     Ok(Some(done))
                 }
             }
         };
-        match timeout(REQUEST_TIMEOUT, asked).await {
-            Ok(Ok(object)) => Ok(object.map(compared_fields)),
-            Ok(Err(error)) => Err(told(&error)),
-            Err(_late) => Err("the API server does not answer".to_owned()),
-        }
+        let object = client::request(response).await.map_err(|error| error.describe())?;
+        Ok(object.map(compared_fields))
     }
 
-    fn publish_status(&self, turn: Option<u64>, trouble: Option<String>) {
-        self.said.send_if_modified(|said| {
-            let new = NodeFeatureStatus {
-                turn: turn.or(said.turn),
-                trouble,
-            };
-            if new.trouble != said.trouble
-                && let Some(trouble) = &new.trouble
+    fn publish_status(&self, generation: Option<u64>, error: Option<String>) {
+        update(&self.state.observed, |status| {
+            if error != status.trouble
+                && let Some(error) = &error
             {
-                warn!("the NodeFeature cannot be kept: {trouble}; it is tried again later");
+                warn!(%error, "cannot update the NodeFeature; retrying");
             }
-            let differs = *said != new;
-            *said = new;
-            differs
+            status.generation = generation.or(status.generation);
+            status.trouble = error;
         });
     }
 }
 
-/// The desired object in the API's format.
-#[derive(Debug, Clone, PartialEq)]
-enum DesiredObject {
-    Anything,
-    Nothing,
-    This(Value),
-}
-
 impl DesiredObject {
-    fn is(&self, there: Option<&Value>) -> bool {
+    /// Returns whether the object that is there is as desired.
+    fn matches(&self, known_object: Option<&Value>) -> bool {
         match self {
-            Self::Anything => true,
-            Self::Nothing => there.is_none(),
-            Self::This(body) => {
-                let part = |of: &Value, at: &str| of.pointer(at).cloned();
-                there.is_some_and(|there| {
-                    ["/spec", "/metadata/labels"]
-                        .iter()
-                        .all(|at| part(there, at) == part(body, at))
-                })
-            }
-        }
-    }
-}
-
-impl DesiredFeature {
-    fn object(&self, node: &str) -> DesiredObject {
-        match self {
-            Self::Unset => DesiredObject::Anything,
-            Self::Absent => DesiredObject::Nothing,
-            Self::Content(feature) => DesiredObject::This(body(node, feature)),
+            Self::Unset => true,
+            Self::Absent => known_object.is_none(),
+            Self::Present(body) => known_object.is_some_and(|known_object| {
+                ["/spec", "/metadata/labels"]
+                    .iter()
+                    .all(|at| known_object.pointer(at) == body.pointer(at))
+            }),
         }
     }
 }
@@ -264,11 +216,8 @@ fn name(node: &str) -> String {
 }
 
 fn body(node: &str, feature: &NodeFeatureContent) -> Value {
-    let devices: Vec<Value> = feature
-        .devices
-        .iter()
-        .map(|attributes| json!({"attributes": attributes}))
-        .collect();
+    let devices: Vec<Value> =
+        feature.devices.iter().map(|attributes| json!({"attributes": attributes})).collect();
     json!({
         "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
         "kind": "NodeFeature",

@@ -1,7 +1,7 @@
 //! State of NVIDIA's device plugin in the API server: its `ConfigMap`, the `DaemonSets` that run it, and its pods on
 //! this node.
 //!
-//! Callers have a [`DevicePluginStatus`] and never wait: they set the wanted information and read the result. Requests are only sent
+//! Callers have a [`DevicePluginHandle`] and never wait: they set the wanted information and read the result. Requests are only sent
 //! while it is wanted, at increasing intervals. Missing permissions are part of the result.
 
 use std::collections::BTreeSet;
@@ -12,34 +12,32 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap as ApiConfigMap, Container, ContainerStatus, Pod};
 use kube::api::{GetParams, ListParams};
 use kube::{Api, Client};
+use octavo_model::backoff::Backoff;
 use octavo_model::id::NodeName;
 use octavo_node::sharing::diagnosis::{
     ConfigMap, Evidence, LookupResult, PluginDaemonSet, PluginPod,
 };
 use octavo_node::sharing::hand_off::rollout::{ApiAnswers, ApiQueries};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use octavo_toolkit::desired::{self, TaskHandle, TaskState, update};
+use tokio::time::Instant;
 use tracing::debug;
 
-use crate::client::{REQUEST_TIMEOUT, told};
+use crate::client::{self, RequestError};
 use crate::nvidia_plugin_config::FIELD_MANAGER;
 
-/// Initial and maximum interval between reads of the `ConfigMap`, for which a whole fleet may wait.
-const CONFIG_MAP_INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
-/// Initial and maximum interval between investigations of a blocked change.
-const INVESTIGATION_INTERVALS: [Duration; 2] = [Duration::from_secs(30), Duration::from_mins(10)];
+/// Interval between reads of the `ConfigMap`, for which a whole fleet may wait.
+const CONFIG_MAP_INTERVAL: Backoff =
+    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
+/// Interval between investigations of a blocked change.
+const INVESTIGATION_INTERVAL: Backoff =
+    Backoff { initial: Duration::from_secs(30), max: Duration::from_mins(10) };
 /// Program names of the plugin and of the program that follows the Node's label. Source: NVIDIA k8s-device-plugin,
 /// `deployments/helm`; NVIDIA GPU Operator, `assets/state-device-plugin`.
 const PLUGIN_PROGRAM: &str = "nvidia-device-plugin";
 const CONFIG_MANAGER_PROGRAM: &str = "config-manager";
 
-/// Handle of a [`DevicePluginWatcher`], which ends when the handle is dropped.
-#[derive(Debug)]
-pub struct DevicePluginStatus {
-    orders: watch::Sender<ApiQueries>,
-    /// The results.
-    pub results: watch::Receiver<ApiAnswers>,
-}
+/// Handle of a [`DevicePluginWatcher`]: the wanted information, and the results.
+pub type DevicePluginHandle = TaskHandle<ApiQueries, ApiAnswers>;
 
 /// Reads the plugin's state; run it as a task.
 #[derive(Debug)]
@@ -49,9 +47,8 @@ pub struct DevicePluginWatcher {
     pods: Api<Pod>,
     name: String,
     node: String,
-    orders: watch::Receiver<ApiQueries>,
-    heard: watch::Sender<ApiAnswers>,
-    look: Schedule,
+    state: TaskState<ApiQueries, ApiAnswers>,
+    config_map_schedule: Schedule,
     investigation: Schedule,
 }
 
@@ -59,19 +56,9 @@ pub struct DevicePluginWatcher {
 #[derive(Debug)]
 struct Schedule {
     at: Instant,
-    wait: Duration,
-    bounds: [Duration; 2],
-}
-
-impl DevicePluginStatus {
-    /// Sets the wanted information.
-    pub fn set_orders(&self, orders: ApiQueries) {
-        self.orders.send_if_modified(|known| {
-            let differs = *known != orders;
-            *known = orders;
-            differs
-        });
-    }
+    interval: Backoff,
+    /// Number of times that it was due.
+    count: u32,
 }
 
 impl DevicePluginWatcher {
@@ -81,62 +68,50 @@ impl DevicePluginWatcher {
         client: Client,
         (namespace, name): (&str, &str),
         node: &NodeName,
-    ) -> (DevicePluginStatus, Self) {
-        let (order, orders) = watch::channel(ApiQueries::default());
-        let (hear, heard) = watch::channel(ApiAnswers::default());
-        let scout = Self {
+    ) -> (DevicePluginHandle, Self) {
+        let (handle, state) = desired::channel();
+        let watcher = Self {
             maps: Api::namespaced(client.clone(), namespace),
             sets: Api::namespaced(client.clone(), namespace),
             pods: Api::namespaced(client, namespace),
             name: name.to_owned(),
             node: node.as_str().to_owned(),
-            orders,
-            heard: hear,
-            look: Schedule::new(CONFIG_MAP_INTERVALS),
-            investigation: Schedule::new(INVESTIGATION_INTERVALS),
+            state,
+            config_map_schedule: Schedule::new(CONFIG_MAP_INTERVAL),
+            investigation: Schedule::new(INVESTIGATION_INTERVAL),
         };
-        let watch = DevicePluginStatus {
-            orders: order,
-            results: heard,
-        };
-        (watch, scout)
+        (handle, watcher)
     }
 
     /// Runs until the handle is dropped.
     pub async fn run(mut self) {
         let mut known = ApiQueries::default();
         loop {
-            let orders = self.orders.borrow_and_update().clone();
+            let orders = self.state.latest();
             if orders.key != known.key {
-                self.look = Schedule::new(CONFIG_MAP_INTERVALS);
+                self.config_map_schedule = Schedule::new(CONFIG_MAP_INTERVAL);
             }
             if orders != known {
-                self.investigation = Schedule::new(INVESTIGATION_INTERVALS);
+                self.investigation = Schedule::new(INVESTIGATION_INTERVAL);
             }
             self.drop_unwanted(&orders);
             known = orders.clone();
             let wait = self.step(&orders).await;
-            tokio::select! {
-                changed = self.orders.changed() => if changed.is_err() {
-                    return;
-                },
-                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            if !self.state.wait(wait).await {
+                return;
             }
         }
     }
 
     /// Drops results that are no longer wanted, because they become outdated.
     fn drop_unwanted(&self, orders: &ApiQueries) {
-        self.update_results(|heard| {
+        update(&self.state.observed, |answers| {
             let key = orders.key.clone().unwrap_or_default();
-            if heard.key != key {
-                *heard = ApiAnswers {
-                    key,
-                    ..ApiAnswers::default()
-                };
+            if answers.key != key {
+                *answers = ApiAnswers { key, ..ApiAnswers::default() };
             }
             if !orders.investigate {
-                heard.evidence = None;
+                answers.evidence = None;
             }
         });
     }
@@ -144,26 +119,19 @@ impl DevicePluginWatcher {
     /// Reads what is due. Returns the delay until the next read.
     async fn step(&mut self, orders: &ApiQueries) -> Option<Duration> {
         let key = orders.key.as_deref()?;
-        if orders.investigate {
-            if self.investigation.is_now() {
-                self.investigate(key).await;
-                self.investigation.done();
-            }
-            // Continue to wait for a key that has not appeared yet.
-            if self.look.is_now() {
-                let map = self.config_map(key).await;
-                self.update_results(|heard| heard.config_map = Some(map));
-                self.look.done();
-            }
-            return Some(self.investigation.left().min(self.look.left()));
+        if orders.investigate && self.investigation.is_now() {
+            self.investigate(key).await;
+            self.investigation.done();
         }
-        if self.look.is_now() {
+        // During an investigation, the key may still appear.
+        if self.config_map_schedule.is_now() {
             let map = self.config_map(key).await;
-            debug!("the ConfigMap of NVIDIA's device plugin was looked at for {key}");
-            self.update_results(|heard| heard.config_map = Some(map));
-            self.look.done();
+            debug!(%key, "ConfigMap of NVIDIA's device plugin read");
+            update(&self.state.observed, |answers| answers.config_map = Some(map));
+            self.config_map_schedule.done();
         }
-        Some(self.look.left())
+        let left = self.config_map_schedule.left();
+        Some(if orders.investigate { left.min(self.investigation.left()) } else { left })
     }
 
     async fn investigate(&self, key: &str) {
@@ -177,23 +145,22 @@ impl DevicePluginWatcher {
             LookupResult::Missing | LookupResult::Unknown(_) => BTreeSet::new(),
         };
         let pods = self.pods(&named).await;
-        self.update_results(|heard| {
-            heard.config_map = Some(evidence.config_map.clone());
-            heard.evidence = Some(Evidence { pods, ..evidence });
+        update(&self.state.observed, |answers| {
+            answers.config_map = Some(evidence.config_map.clone());
+            answers.evidence = Some(Evidence { pods, ..evidence });
         });
     }
 
     async fn config_map(&self, key: &str) -> LookupResult<ConfigMap> {
         // The API server's cache suffices, because the object is read again.
         let params = GetParams::any();
-        let asked = self.maps.get_with(&self.name, &params);
-        from_response(timeout(REQUEST_TIMEOUT, asked).await, |map| seen(map, key))
+        let response = client::request(self.maps.get_with(&self.name, &params)).await;
+        from_response(response, |map| seen(map, key))
     }
 
     async fn plugins(&self) -> LookupResult<Vec<PluginDaemonSet>> {
         let params = ListParams::default().match_any();
-        let asked = timeout(REQUEST_TIMEOUT, self.sets.list(&params)).await;
-        from_response(asked, |list| {
+        from_response(client::request(self.sets.list(&params)).await, |list| {
             let mut all: Vec<PluginDaemonSet> = list.items.into_iter().filter_map(plugin).collect();
             all.sort_by(|one, other| one.name.cmp(&other.name));
             all
@@ -201,35 +168,20 @@ impl DevicePluginWatcher {
     }
 
     async fn pods(&self, plugins: &BTreeSet<&str>) -> LookupResult<Vec<PluginPod>> {
-        let params = ListParams::default()
-            .fields(&format!("spec.nodeName={}", self.node))
-            .match_any();
-        let asked = timeout(REQUEST_TIMEOUT, self.pods.list(&params)).await;
-        from_response(asked, |list| {
+        let params =
+            ListParams::default().fields(&format!("spec.nodeName={}", self.node)).match_any();
+        from_response(client::request(self.pods.list(&params)).await, |list| {
             let all = list.items.into_iter();
             let mut all: Vec<PluginPod> = all.filter_map(|one| pod(one, plugins)).collect();
             all.sort_by(|one, other| one.name.cmp(&other.name));
             all
         })
     }
-
-    fn update_results(&self, change: impl FnOnce(&mut ApiAnswers)) {
-        self.heard.send_if_modified(|heard| {
-            let before = heard.clone();
-            change(heard);
-            *heard != before
-        });
-    }
 }
 
 impl Schedule {
-    fn new(bounds: [Duration; 2]) -> Self {
-        let [first, _] = bounds;
-        Self {
-            at: Instant::now(),
-            wait: first,
-            bounds,
-        }
+    fn new(interval: Backoff) -> Self {
+        Self { at: Instant::now(), interval, count: 0 }
     }
 
     fn is_now(&self) -> bool {
@@ -241,40 +193,30 @@ impl Schedule {
     }
 
     fn done(&mut self) {
-        let [_, longest] = self.bounds;
-        self.at = Instant::now().checked_add(self.wait).unwrap_or(self.at);
-        self.wait = self.wait.saturating_mul(2).min(longest);
+        let wait = self.interval.delay(self.count);
+        self.at = Instant::now().checked_add(wait).unwrap_or(self.at);
+        self.count = self.count.saturating_add(1);
     }
 }
 
 /// Converts a response.
-fn from_response<T, U, E>(
-    answer: Result<kube::Result<T>, E>,
-    of: impl FnOnce(T) -> U,
+fn from_response<T, U>(
+    response: Result<T, RequestError>,
+    convert: impl FnOnce(T) -> U,
 ) -> LookupResult<U> {
-    match answer {
-        Ok(Ok(object)) => LookupResult::Present(of(object)),
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => LookupResult::Missing,
-        Ok(Err(error)) => LookupResult::Unknown(told(&error)),
-        Err(_late) => LookupResult::Unknown("the API server does not answer".to_owned()),
+    match response {
+        Ok(object) => LookupResult::Present(convert(object)),
+        Err(error) if error.code() == Some(404) => LookupResult::Missing,
+        Err(error) => LookupResult::Unknown(error.describe()),
     }
 }
 
 fn seen(map: ApiConfigMap, key: &str) -> ConfigMap {
     let fields = map.metadata.managed_fields.unwrap_or_default();
-    let mut ours = fields
-        .into_iter()
-        .filter(|one| one.manager.as_deref() == Some(FIELD_MANAGER));
-    let written = ours
-        .next()
-        .and_then(|one| one.time)
-        .map(|time| time_since(time.0));
+    let mut ours = fields.into_iter().filter(|one| one.manager.as_deref() == Some(FIELD_MANAGER));
+    let written = ours.next().and_then(|one| one.time).map(|time| time_since(time.0));
     let data = map.data.unwrap_or_default();
-    ConfigMap {
-        content: data.get(key).cloned(),
-        keys: data.into_keys().collect(),
-        written,
-    }
+    ConfigMap { content: data.get(key).cloned(), keys: data.into_keys().collect(), written }
 }
 
 /// Returns the time since `then`; zero if the local clock is behind the API server's.
@@ -292,9 +234,7 @@ fn plugin(set: DaemonSet) -> Option<PluginDaemonSet> {
     let volumes = spec.volumes.into_iter().flatten();
     Some(PluginDaemonSet {
         name: set.metadata.name.unwrap_or_default(),
-        config_maps: volumes
-            .filter_map(|volume| volume.config_map.map(|map| map.name))
-            .collect(),
+        config_maps: volumes.filter_map(|volume| volume.config_map.map(|map| map.name)).collect(),
         has_config_manager: spec.containers.iter().any(is_config_manager),
         mig_strategy: strategy.and_then(|one| one.value.clone()),
     })
@@ -349,18 +289,14 @@ fn container_error(status: &ContainerStatus) -> Option<String> {
     if let Some(waiting) = &state.waiting {
         let reason = waiting.reason.as_deref()?;
         let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing");
-        let last = status
-            .last_state
-            .as_ref()
-            .and_then(|last| last.terminated.as_ref());
-        let code = last.map_or_else(String::new, |last| {
-            format!(", after exit status {}", last.exit_code)
-        });
-        return (!is_usual).then(|| format!("its container {name} does not run: {reason}{code}"));
+        let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+        let code =
+            last.map_or_else(String::new, |last| format!(", after exit status {}", last.exit_code));
+        return (!is_usual).then(|| format!("its container {name} is not running: {reason}{code}"));
     }
     let ended = state.terminated.as_ref()?;
     (ended.exit_code != 0)
-        .then(|| format!("its container {name} ended with status {}", ended.exit_code))
+        .then(|| format!("its container {name} exited with status {}", ended.exit_code))
 }
 
 #[cfg(test)]
@@ -396,19 +332,10 @@ mod tests {
         let helm = set(&json!([
             {"name": "nvidia-device-plugin-sidecar", "command": ["config-manager"]},
             {"name": "nvidia-device-plugin-ctr", "command": ["nvidia-device-plugin"]}]));
-        let helms = PluginDaemonSet {
-            mig_strategy: None,
-            ..expected
-        };
+        let helms = PluginDaemonSet { mig_strategy: None, ..expected };
         assert_eq!(helm, Some(helms.clone()));
         let alone = set(&json!([{"name": "one", "command": ["/usr/bin/nvidia-device-plugin"]}]));
-        assert_eq!(
-            alone,
-            Some(PluginDaemonSet {
-                has_config_manager: false,
-                ..helms
-            })
-        );
+        assert_eq!(alone, Some(PluginDaemonSet { has_config_manager: false, ..helms }));
         for other in [
             json!([{"name": "gpu-feature-discovery-ctr", "command": ["gpu-feature-discovery"]},
                    {"name": "gpu-feature-discovery-sidecar", "command": ["config-manager"]}]),
@@ -434,20 +361,14 @@ mod tests {
         let status = |name: &str, state: serde_json::Value| json!({"name": name, "state": state, "image": "", "imageID": "", "ready": true, "restartCount": 0});
         let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
         let well = read(json!([status("nvidia-device-plugin-ctr", running.clone())]));
-        assert!(
-            well.running_for.is_some() && well.trouble.is_none(),
-            "{well:?}"
-        );
+        assert!(well.running_for.is_some() && well.trouble.is_none(), "{well:?}");
         let crash = json!({"waiting": {"reason": "CrashLoopBackOff"}});
         let ill = read(json!([
             status("nvidia-device-plugin-ctr", running),
             status("nvidia-device-plugin-sidecar", crash)
         ]));
         let trouble = ill.trouble.unwrap();
-        assert!(
-            trouble.contains("sidecar does not run: CrashLoopBackOff"),
-            "{trouble}"
-        );
+        assert!(trouble.contains("sidecar is not running: CrashLoopBackOff"), "{trouble}");
         let begins = json!({"waiting": {"reason": "ContainerCreating"}});
         let young = read(json!([status("nvidia-device-plugin-ctr", begins)]));
         assert_eq!((young.running_for, young.trouble), (None, None));
@@ -457,15 +378,12 @@ mod tests {
     fn missing_object_differs_from_forbidden_one() {
         let answer = |code: u16| {
             let status = kube::core::Status::failure("no", "Why").with_code(code);
-            let answer: kube::Result<()> = Err(kube::Error::Api(Box::new(status)));
-            from_response(Ok::<_, ()>(answer), |()| ())
+            let error = RequestError::Refused(Box::new(kube::Error::Api(Box::new(status))));
+            from_response(Err(error), |()| ())
         };
         assert_eq!(answer(404), LookupResult::Missing);
         assert!(matches!(answer(403), LookupResult::Unknown(why) if why.contains("403")));
-        let late: Result<kube::Result<()>, ()> = Err(());
-        assert!(matches!(
-            from_response(late, |()| ()),
-            LookupResult::Unknown(_)
-        ));
+        let late = Err(RequestError::TimedOut(Duration::from_secs(1)));
+        assert!(matches!(from_response(late, |()| ()), LookupResult::Unknown(_)));
     }
 }

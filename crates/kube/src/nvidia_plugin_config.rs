@@ -4,7 +4,6 @@
 //! and rejects changes to keys of others, and no local state is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -12,9 +11,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use thiserror::Error;
-use tokio::time::timeout;
 
-use super::client::{ConnectError, Program, REQUEST_TIMEOUT, connect, told};
+use super::client::{self, RequestError};
 
 /// Our field manager.
 pub const FIELD_MANAGER: &str = "octavo-aggregator";
@@ -42,37 +40,22 @@ pub struct Contents {
 
 /// Reason why the `ConfigMap` was not read or written.
 #[derive(Debug, Error)]
-pub enum PluginConfigMapError {
-    /// The API server refused the request or is unreachable.
-    #[error("ConfigMap {name}: {}", told(.source))]
-    Refused {
-        /// The `ConfigMap`.
-        name: String,
-        /// The cause.
-        source: Box<kube::Error>,
-    },
-    /// No response.
-    #[error("ConfigMap {0}: the API server does not answer within {REQUEST_TIMEOUT:?}")]
-    TimedOut(String),
+#[error("ConfigMap {name}: {source}")]
+pub struct PluginConfigMapError {
+    /// The `ConfigMap`.
+    name: String,
+    /// The cause.
+    source: RequestError,
 }
 
 impl std::fmt::Debug for PluginConfigMap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shelf({})", self.name())
+        write!(f, "PluginConfigMap({})", self.name())
     }
 }
 
 impl PluginConfigMap {
-    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
-    pub async fn connect(
-        kubeconfig: Option<&Path>,
-        place: (&str, &str),
-    ) -> Result<Self, ConnectError> {
-        let client = connect(kubeconfig, Program::Aggregator).await?;
-        Ok(Self::new(client, place))
-    }
-
-    /// Creates a `PluginConfigMap` with an existing client.
+    /// Creates a client of the `ConfigMap` of this namespace and name.
     pub fn new(client: Client, (namespace, name): (&str, &str)) -> Self {
         Self {
             maps: Api::namespaced(client, namespace),
@@ -88,8 +71,7 @@ impl PluginConfigMap {
 
     /// Reads the content; empty if the object does not exist.
     pub async fn read(&self) -> Result<Contents, PluginConfigMapError> {
-        let answer = timeout(REQUEST_TIMEOUT, self.maps.get_opt(&self.name)).await;
-        let map = self.answered(answer)?;
+        let map = self.request(self.maps.get_opt(&self.name)).await?;
         Ok(map.map(contents).unwrap_or_default())
     }
 
@@ -115,26 +97,15 @@ impl PluginConfigMap {
         }
         let params = PatchParams::apply(FIELD_MANAGER);
         let patch = Patch::Apply(body);
-        let answer = timeout(
-            REQUEST_TIMEOUT,
-            self.maps.patch(&self.name, &params, &patch),
-        )
-        .await;
-        self.answered(answer).map(|_now| ())
+        self.request(self.maps.patch(&self.name, &params, &patch)).await.map(|_map| ())
     }
 
-    fn answered<T, E>(
+    async fn request<T>(
         &self,
-        answer: Result<kube::Result<T>, E>,
+        response: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, PluginConfigMapError> {
-        match answer {
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(error)) => Err(PluginConfigMapError::Refused {
-                name: self.name(),
-                source: Box::new(error),
-            }),
-            Err(_late) => Err(PluginConfigMapError::TimedOut(self.name())),
-        }
+        let response = client::request(response).await;
+        response.map_err(|source| PluginConfigMapError { name: self.name(), source })
     }
 }
 
@@ -147,10 +118,7 @@ fn contents(map: ConfigMap) -> Contents {
     for entry in map.metadata.managed_fields.unwrap_or_default() {
         let is_ours = is_ours(&entry);
         let manager = entry.manager.unwrap_or_default();
-        let data = entry
-            .fields_v1
-            .as_ref()
-            .and_then(|fields| fields.0.get("f:data"));
+        let data = entry.fields_v1.as_ref().and_then(|fields| fields.0.get("f:data"));
         let keys = data.and_then(|data| data.as_object());
         let keys = keys.into_iter().flat_map(|keys| keys.keys());
         for key in keys.filter_map(|key| key.strip_prefix("f:")) {

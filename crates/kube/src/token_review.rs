@@ -2,7 +2,6 @@
 //!
 //! [`AcceptanceRule::authenticate`]: octavo_fleet::credential::AcceptanceRule::authenticate
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
@@ -11,8 +10,6 @@ use kube::{Api, Client};
 use octavo_fleet::credential::{AgentTokenReview, Audience, NODE_CLAIM, Token};
 use thiserror::Error;
 use tokio::time::timeout;
-
-use super::client::{ConnectError, Program, connect};
 
 /// Timeout of a review. An agent waits for it while it connects.
 pub const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,58 +25,53 @@ pub struct TokenReviewer {
 #[derive(Debug, Error)]
 pub enum ReviewError {
     /// The API server cannot be reached or does not permit token reviews.
-    #[error("the API server does not review tokens")]
+    #[error("cannot review the token with the API server")]
     Api(#[source] Box<kube::Error>),
     /// The API server cannot be reached or does not permit access reviews.
-    #[error("the API server does not say what somebody may do")]
+    #[error("cannot review access with the API server")]
     Access(#[source] Box<kube::Error>),
     /// No response in time.
-    #[error("the API server has not answered within {REVIEW_TIMEOUT:?}")]
+    #[error("no response from the API server within {REVIEW_TIMEOUT:?}")]
     TimedOut,
     /// The response has no status.
-    #[error("the API server answered without saying what it was asked")]
+    #[error("the review returned by the API server has no status")]
     NoStatus,
 }
 
 impl TokenReviewer {
-    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
-    pub async fn connect(
-        kubeconfig: Option<&Path>,
-        audience: Audience,
-    ) -> Result<Self, ConnectError> {
-        let client: Client = connect(kubeconfig, Program::Aggregator).await?;
-        Ok(Self {
-            reviews: Api::all(client),
-            audience,
-        })
+    /// Creates a reviewer of tokens for this audience.
+    pub fn new(client: Client, audience: Audience) -> Self {
+        Self { reviews: Api::all(client), audience }
     }
 
     /// Reviews a token, with one request and no retries.
     pub async fn review(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
-        let asked = TokenReview {
-            spec: TokenReviewSpec {
-                token: Some(token.expose().to_owned()),
-                audiences: Some(vec![self.audience.as_str().to_owned()]),
-            },
-            ..TokenReview::default()
-        };
-        let options = PostParams::default();
-        let answer = timeout(REVIEW_TIMEOUT, self.reviews.create(&options, &asked))
-            .await
-            .map_err(|_late| ReviewError::TimedOut)?
-            .map_err(|error| ReviewError::Api(Box::new(error)))?;
-        answer
-            .status
-            .map(review_from_status)
-            .ok_or(ReviewError::NoStatus)
+        let audiences = vec![self.audience.as_str().to_owned()];
+        review(&self.reviews, token, Some(audiences)).await.map(review_from_status)
     }
+}
+
+/// Reviews a token for these audiences or, without them, for the API server.
+pub(crate) async fn review(
+    reviews: &Api<TokenReview>,
+    token: &Token,
+    audiences: Option<Vec<String>>,
+) -> Result<TokenReviewStatus, ReviewError> {
+    let review = TokenReview {
+        spec: TokenReviewSpec { token: Some(token.expose().to_owned()), audiences },
+        ..TokenReview::default()
+    };
+    let options = PostParams::default();
+    let result = timeout(REVIEW_TIMEOUT, reviews.create(&options, &review))
+        .await
+        .map_err(|_late| ReviewError::TimedOut)?
+        .map_err(|error| ReviewError::Api(Box::new(error)))?;
+    result.status.ok_or(ReviewError::NoStatus)
 }
 
 impl std::fmt::Debug for TokenReviewer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reviewer")
-            .field("audience", &self.audience)
-            .finish_non_exhaustive()
+        f.debug_struct("TokenReviewer").field("audience", &self.audience).finish_non_exhaustive()
     }
 }
 
@@ -126,9 +118,6 @@ mod tests {
             nodes: vec!["node-a".to_owned()],
         };
         assert_eq!(review_from_status(status), review);
-        assert_eq!(
-            review_from_status(TokenReviewStatus::default()),
-            AgentTokenReview::default()
-        );
+        assert_eq!(review_from_status(TokenReviewStatus::default()), AgentTokenReview::default());
     }
 }

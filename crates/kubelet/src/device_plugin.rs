@@ -18,10 +18,9 @@ mod plugin_dir;
 mod register_request;
 mod registration;
 mod resource_server;
-pub mod responder;
 mod service;
 
+pub use allocation_response::DeviceResponder;
 pub use gate::{AllocationBlock, AllocationError, AllocationGate};
 pub use kubelet_poller::KubeletReport;
 pub use manager::{DevicePluginReport, Manager, ResourceStatus, Settings};
-pub use responder::Answer;

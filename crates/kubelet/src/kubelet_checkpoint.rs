@@ -33,7 +33,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The file does not have the kubelet's current format.
-    #[error("{} is not as kubelet writes it", path.display())]
+    #[error("{} does not have the format of a kubelet checkpoint", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
@@ -108,21 +108,21 @@ enum Ids {
     Plain(Vec<String>),
 }
 
-/// Reads the checkpoint in `folder`. Blocks.
-pub fn read(folder: &Path) -> Result<PodUids, CheckpointError> {
-    load(folder).map(index_entries)
+/// Reads the checkpoint in `dir`. Blocks.
+pub fn read(dir: &Path) -> Result<PodUids, CheckpointError> {
+    load(dir).map(index_entries)
 }
 
-/// Returns the number of healthy devices of each registered resource, from the checkpoint in `folder`. Blocks.
-pub fn healthy_device_counts(folder: &Path) -> Result<BTreeMap<String, usize>, CheckpointError> {
-    let all: Registrations = load(folder)?;
+/// Returns the number of healthy devices of each registered resource, from the checkpoint in `dir`. Blocks.
+pub fn healthy_device_counts(dir: &Path) -> Result<BTreeMap<String, usize>, CheckpointError> {
+    let all: Registrations = load(dir)?;
     let counts = all.data.registered.unwrap_or_default().into_iter();
     let counts = counts.map(|(name, ids)| (name, ids.map_or(0, |ids| ids.len())));
     Ok(counts.collect())
 }
 
-fn load<T: DeserializeOwned>(folder: &Path) -> Result<T, CheckpointError> {
-    let path = folder.join(FILE);
+fn load<T: DeserializeOwned>(dir: &Path) -> Result<T, CheckpointError> {
+    let path = dir.join(FILE);
     let text = match files::text(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) => {
@@ -134,7 +134,7 @@ fn load<T: DeserializeOwned>(folder: &Path) -> Result<T, CheckpointError> {
 }
 
 fn index_entries(checkpoint: Checkpoint) -> PodUids {
-    let mut record = PodUids::default();
+    let mut uids = PodUids::default();
     for entry in checkpoint.data.entries.into_iter().flatten() {
         let ids: Vec<String> = match entry.ids {
             Ids::ByNode(by_node) => by_node.into_values().flatten().collect(),
@@ -142,20 +142,16 @@ fn index_entries(checkpoint: Checkpoint) -> PodUids {
         };
         for id in ids {
             let key = (entry.resource.clone(), id, entry.container.clone());
-            record.0.entry(key).or_default().insert(entry.uid.clone());
+            uids.0.entry(key).or_default().insert(entry.uid.clone());
         }
     }
-    record
+    uids
 }
 
 impl PodUids {
     /// Adds the UID of the pod, if the checkpoint has it.
     pub fn name(&self, device: DeviceAllocation) -> Allocation {
-        let key = (
-            device.resource.clone(),
-            device.device_id.clone(),
-            device.container.clone(),
-        );
+        let key = (device.resource.clone(), device.device_id.clone(), device.container.clone());
         let mut uids = self.0.get(&key).into_iter().flatten();
         // A terminated pod stays in the checkpoint for a while, which makes the UID ambiguous.
         let uid = uids.next().filter(|_| uids.next().is_none()).cloned();
@@ -165,12 +161,7 @@ impl PodUids {
     /// Returns all allocations.
     pub fn entries(&self) -> impl Iterator<Item = KubeletAllocation<'_>> {
         self.0.iter().flat_map(|((resource, id, container), uids)| {
-            uids.iter().map(move |uid| KubeletAllocation {
-                uid,
-                container,
-                resource,
-                id,
-            })
+            uids.iter().map(move |uid| KubeletAllocation { uid, container, resource, id })
         })
     }
 }
@@ -185,27 +176,18 @@ mod tests {
 
     #[test]
     fn registered_resources_without_healthy_devices_count_zero() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let counts = |registered: &str| {
             let text = format!(
                 r#"{{"Data":{{"PodDeviceEntries":null,"RegisteredDevices":{registered}}},"Checksum":1}}"#
             );
-            std::fs::write(folder.path().join(FILE), text).unwrap();
-            super::healthy_device_counts(folder.path()).unwrap()
+            std::fs::write(directory.path().join(FILE), text).unwrap();
+            super::healthy_device_counts(directory.path()).unwrap()
         };
         let all =
             counts(r#"{"aws.amazon.com/neuron":["0","1"],"nvidia.com/gpu":null,"amd.com/gpu":[]}"#);
-        let expected = [
-            ("amd.com/gpu", 0),
-            ("aws.amazon.com/neuron", 2),
-            ("nvidia.com/gpu", 0),
-        ];
-        assert_eq!(
-            all,
-            expected
-                .map(|(name, count)| (name.to_owned(), count))
-                .into()
-        );
+        let expected = [("amd.com/gpu", 0), ("aws.amazon.com/neuron", 2), ("nvidia.com/gpu", 0)];
+        assert_eq!(all, expected.map(|(name, count)| (name.to_owned(), count)).into());
         assert!(counts("null").is_empty());
     }
 
@@ -225,7 +207,7 @@ mod tests {
         )
     }
 
-    fn record(entries: &[String]) -> PodUids {
+    fn uids(entries: &[String]) -> PodUids {
         let all = entries.join(",");
         parse(&format!(
             r#"{{"Data":{{"PodDeviceEntries":[{all}],"RegisteredDevices":{{"nvidia.com/gpu":["a"]}}}},"Checksum":1}}"#
@@ -235,11 +217,8 @@ mod tests {
 
     #[test]
     fn pod_uid_is_found_in_both_checkpoint_formats() {
-        let record = record(&[
-            entry("u1", r#"{"-1":["a"],"0":["b"]}"#),
-            entry("u2", r#"["c"]"#),
-        ]);
-        let uid = |id: &str| record.name(device(id)).uid;
+        let uids = uids(&[entry("u1", r#"{"-1":["a"],"0":["b"]}"#), entry("u2", r#"["c"]"#)]);
+        let uid = |id: &str| uids.name(device(id)).uid;
         assert_eq!(uid("a").as_deref(), Some("u1"));
         assert_eq!(uid("b").as_deref(), Some("u1"));
         assert_eq!(uid("c").as_deref(), Some("u2"));
@@ -248,12 +227,9 @@ mod tests {
 
     #[test]
     fn ambiguous_allocation_has_no_uid() {
-        let record = record(&[
-            entry("u1", r#"["a"]"#),
-            entry("u2", r#"["a"]"#),
-            entry("u1", r#"["a"]"#),
-        ]);
-        assert_eq!(record.name(device("a")).uid, None);
+        let uids =
+            uids(&[entry("u1", r#"["a"]"#), entry("u2", r#"["a"]"#), entry("u1", r#"["a"]"#)]);
+        assert_eq!(uids.name(device("a")).uid, None);
     }
 
     #[test]

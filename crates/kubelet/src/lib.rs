@@ -5,3 +5,4 @@ pub mod kubelet_checkpoint;
 pub mod pod_allocations;
 pub mod pod_resources;
 pub mod proto;
+pub mod unix_channel;

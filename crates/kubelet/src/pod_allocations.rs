@@ -37,7 +37,7 @@ pub trait RunningPods: fmt::Debug + Send + Sync {
 pub struct AllocationReader {
     socket: PathBuf,
     /// The directory of the checkpoint.
-    folder: PathBuf,
+    plugin_dir: PathBuf,
     running_pods: Arc<dyn RunningPods>,
     /// Namespace and name by UID, of pods that the kubelet has reported.
     names: BTreeMap<String, (String, String)>,
@@ -58,92 +58,87 @@ pub struct PodAllocations {
 type CheckpointRead = (PodUids, Option<Result<BTreeSet<String>, String>>);
 
 impl AllocationReader {
-    /// Queries the kubelet at `socket` and the checkpoint in `folder`, and `running_pods` if the two differ.
-    pub fn new(socket: &Path, folder: &Path, running_pods: Arc<dyn RunningPods>) -> Self {
+    /// Queries the kubelet at `socket` and the checkpoint in `plugin_dir`, and `running_pods` if the two differ.
+    pub fn new(socket: &Path, plugin_dir: &Path, running_pods: Arc<dyn RunningPods>) -> Self {
         Self {
             socket: socket.to_owned(),
-            folder: folder.to_owned(),
+            plugin_dir: plugin_dir.to_owned(),
             running_pods,
             names: BTreeMap::new(),
         }
     }
 
-    /// Returns the current allocations. Each query has the timeout `patience`.
+    /// Returns the current allocations. Each query takes at most `limit`.
     ///
     /// # Errors
     ///
     /// Fails if the kubelet does not report its allocations: see [`list`]. An unreadable checkpoint is ignored. If the
     /// running pods are unknown, all entries of the checkpoint count.
-    pub async fn ask(&mut self, patience: Duration) -> Result<PodAllocations, PodResourcesError> {
-        let mut given = list(&self.socket, patience).await?;
+    pub async fn ask(&mut self, limit: Duration) -> Result<PodAllocations, PodResourcesError> {
+        let mut devices = list(&self.socket, limit).await?;
         // A kubelet that restarted during the query is young.
         let is_young = started_recently(&self.socket);
-        let Some((record, living)) = self.read_checkpoint(&given, is_young, patience).await else {
-            return Ok(PodAllocations {
-                devices: given,
-                is_young,
-                has_checkpoint: false,
-            });
+        let Some((checkpoint, running)) = self.read_checkpoint(&devices, is_young, limit).await
+        else {
+            return Ok(PodAllocations { devices, is_young, has_checkpoint: false });
         };
-        self.update_names(&given, &record);
-        let counts = |entry: &KubeletAllocation<'_>| match &living {
-            Some(Ok(living)) => living.contains(entry.uid),
+        self.update_names(&devices, &checkpoint);
+        let counts = |entry: &KubeletAllocation<'_>| match &running {
+            Some(Ok(running)) => running.contains(entry.uid),
             Some(Err(_)) | None => true,
         };
-        let more: Vec<DeviceAllocation> = unreported(&given, &record)
+        let more: Vec<DeviceAllocation> = unreported(&devices, &checkpoint)
             .filter(counts)
             .map(|entry| self.device(entry))
             .collect();
-        given.extend(more);
-        Ok(PodAllocations {
-            devices: given,
-            is_young,
-            has_checkpoint: true,
-        })
+        devices.extend(more);
+        Ok(PodAllocations { devices, is_young, has_checkpoint: true })
     }
 
     /// Reads the checkpoint, and the running pods if they affect the result.
     async fn read_checkpoint(
         &self,
-        given: &[DeviceAllocation],
+        devices: &[DeviceAllocation],
         is_young: bool,
-        patience: Duration,
+        limit: Duration,
     ) -> Option<CheckpointRead> {
-        let folder = self.folder.clone();
-        let read = spawn_blocking(move || kubelet_checkpoint::read(&folder));
-        let record = match timeout(patience, read).await {
-            Ok(Ok(Ok(record))) => record,
+        let plugin_dir = self.plugin_dir.clone();
+        let read = spawn_blocking(move || kubelet_checkpoint::read(&plugin_dir));
+        let checkpoint = match timeout(limit, read).await {
+            Ok(Ok(Ok(checkpoint))) => checkpoint,
             Ok(Ok(Err(error))) => {
-                debug!("kubelet's record says nothing: {}", chain(&error));
+                debug!(error = %chain(&error), "cannot use the kubelet checkpoint");
                 return None;
             }
             Ok(Err(_)) | Err(_) => return None,
         };
-        if is_young || unreported(given, &record).next().is_none() {
-            return Some((record, None));
+        if is_young || unreported(devices, &checkpoint).next().is_none() {
+            return Some((checkpoint, None));
         }
-        let living = Arc::clone(&self.running_pods);
-        let living = timeout(patience, spawn_blocking(move || living.pods())).await;
-        let living = match living {
-            Ok(Ok(living)) => living,
+        let running = Arc::clone(&self.running_pods);
+        let running = timeout(limit, spawn_blocking(move || running.pods())).await;
+        let running = match running {
+            Ok(Ok(running)) => running,
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_late) => Err("a process of this node does not let itself be looked at".to_owned()),
+            Err(_late) => {
+                Err("timed out reading /proc: a process of this node blocks it".to_owned())
+            }
         };
-        if let Err(reason) = &living {
-            debug!("all that kubelet's record has counts as held: {reason}");
+        if let Err(reason) = &running {
+            debug!(%reason, "all entries of the kubelet checkpoint count as allocated");
         }
-        Some((record, Some(living)))
+        Some((checkpoint, Some(running)))
     }
 
     /// Stores the names of pods in the checkpoint and removes all others.
-    fn update_names(&mut self, given: &[DeviceAllocation], record: &PodUids) {
-        for one in given {
-            if let Some(uid) = record.name(one.clone()).uid {
+    fn update_names(&mut self, devices: &[DeviceAllocation], checkpoint: &PodUids) {
+        for one in devices {
+            if let Some(uid) = checkpoint.name(one.clone()).uid {
                 let name = (one.namespace.clone(), one.pod.clone());
                 self.names.insert(uid, name);
             }
         }
-        let recorded: BTreeSet<&str> = record.entries().map(|entry| entry.uid).collect();
+        let recorded: BTreeSet<&str> = checkpoint.entries().map(|entry| entry.uid).collect();
         self.names.retain(|uid, _| recorded.contains(uid.as_str()));
     }
 
@@ -163,15 +158,13 @@ impl AllocationReader {
 
 /// Returns NVIDIA devices that are in the checkpoint but not reported by the kubelet.
 fn unreported<'a>(
-    given: &[DeviceAllocation],
-    record: &'a PodUids,
+    devices: &[DeviceAllocation],
+    checkpoint: &'a PodUids,
 ) -> impl Iterator<Item = KubeletAllocation<'a>> {
-    let told: BTreeSet<(String, String)> = given
-        .iter()
-        .map(|one| (one.resource.clone(), one.device_id.clone()))
-        .collect();
-    record.entries().filter(move |entry| {
+    let named: BTreeSet<(String, String)> =
+        devices.iter().map(|one| (one.resource.clone(), one.device_id.clone())).collect();
+    checkpoint.entries().filter(move |entry| {
         let key = (entry.resource.to_owned(), entry.id.to_owned());
-        is_nvidia_resource(entry.resource) && !told.contains(&key)
+        is_nvidia_resource(entry.resource) && !named.contains(&key)
     })
 }

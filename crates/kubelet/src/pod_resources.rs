@@ -4,26 +4,24 @@
 //! notifications, so it is queried on demand. The kubelet rejects more than a hundred queries per second.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use std::{fs, io};
 
-use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 pub use octavo_model::holder::DeviceAllocation;
 use octavo_node::sharing::ledger::RESTART_TIMEOUT;
 use thiserror::Error;
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint, Uri};
-use tower::service_fn;
+use tonic::transport::Channel;
 
 use crate::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
 use crate::proto::pod_resources::{
     AllocatableResourcesRequest, ContainerResources, ListPodResourcesRequest,
     ListPodResourcesResponse,
 };
+use crate::unix_channel::{self, ConnectError};
 
 /// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
 const NVIDIA_RESOURCE_PREFIX: &str = "nvidia.com/";
@@ -34,12 +32,10 @@ const NVIDIA_DRA_DRIVER: &str = "gpu.nvidia.com";
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// Flow-control window in bytes.
 const WINDOW_BYTES: u32 = 1 << 20;
-/// Placeholder that is never used, because a Unix socket has no host name.
-const PLACEHOLDER_URI: &str = "http://localhost";
 
 /// Message for a response from a kubelet that [`started_recently`].
 pub const YOUNG_KUBELET_MESSAGE: &str =
-    "kubelet was started just now, and may not tell of all pods' devices yet";
+    "the kubelet has just started, and might not report the devices of all pods yet";
 
 /// IDs by resource name.
 pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
@@ -48,43 +44,28 @@ pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
 #[derive(Debug, Error)]
 pub enum PodResourcesError {
     /// Not even the socket's directory exists: no kubelet ever ran here, so there are no pods.
-    #[error("there is no {}", folder.display())]
+    #[error("{} does not exist", directory.display())]
     Absent {
         /// The directory.
-        folder: PathBuf,
+        directory: PathBuf,
     },
-    /// No process listens. The kubelet is not running or is restarting, and its pods keep running.
-    #[error("cannot connect to kubelet at {}", socket.display())]
-    Unreachable {
-        /// The socket.
-        socket: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The listening process does not speak gRPC.
-    #[error("whoever listens at {} does not speak as kubelet does", socket.display())]
-    NotKubelet {
-        /// The socket.
-        socket: PathBuf,
-        /// The cause.
-        #[source]
-        source: tonic::transport::Error,
-    },
+    /// There is no connection to the kubelet, whose pods keep running.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// No response in time.
-    #[error("kubelet did not tell its pods' devices within {} s", deadline.as_secs_f32())]
+    #[error("the kubelet did not list the devices of its pods within {} s", deadline.as_secs_f32())]
     TimedOut {
         /// The timeout.
         deadline: Duration,
     },
     /// The response exceeds the size limit.
-    #[error("kubelet's list of its pods' devices is longer than {limit} bytes")]
+    #[error("the list of pod devices from the kubelet is longer than {limit} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
     /// The kubelet refused the query, or its response cannot be parsed.
-    #[error("kubelet did not tell its pods' devices")]
+    #[error("the kubelet did not list the devices of its pods")]
     Refused(#[source] Box<tonic::Status>),
 }
 
@@ -101,9 +82,7 @@ pub async fn list(
     socket: &Path,
     deadline: Duration,
 ) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
-    timeout(deadline, query(socket))
-        .await
-        .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
+    timeout(deadline, query(socket)).await.unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
 }
 
 /// Returns whether the kubelet that listens at `socket` started so recently that it may not have loaded its pods: it
@@ -152,14 +131,14 @@ async fn query_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodReso
     let channel = connect(socket).await?;
     let mut kubelet =
         PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
-    let answer = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
-    let answer = match answer.await {
-        Ok(answer) => answer.into_inner(),
+    let response = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
+    let response = match response.await {
+        Ok(response) => response.into_inner(),
         Err(status) if status.code() == Code::Unimplemented => return Ok(None),
         Err(status) => return Err(PodResourcesError::Refused(Box::new(status))),
     };
     let mut all = Allocatable::new();
-    for devices in answer.devices {
+    for devices in response.devices {
         let known = all.entry(devices.resource_name).or_default();
         known.extend(devices.device_ids);
     }
@@ -171,60 +150,38 @@ async fn query(socket: &Path) -> Result<Vec<DeviceAllocation>, PodResourcesError
     let mut kubelet =
         PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
     match kubelet.list(ListPodResourcesRequest {}).await {
-        Ok(answer) => Ok(devices(answer.into_inner())),
+        Ok(response) => Ok(devices(response.into_inner())),
         // Source: tonic's decoder. The kubelet does not use this code.
-        Err(status) if status.code() == Code::OutOfRange => Err(PodResourcesError::TooLarge {
-            limit: MAX_RESPONSE_BYTES,
-        }),
+        Err(status) if status.code() == Code::OutOfRange => {
+            Err(PodResourcesError::TooLarge { limit: MAX_RESPONSE_BYTES })
+        }
         Err(status) => Err(PodResourcesError::Refused(Box::new(status))),
     }
 }
 
 async fn connect(socket: &Path) -> Result<Channel, PodResourcesError> {
-    let stream = match UnixStream::connect(socket).await {
-        Ok(stream) => stream,
-        Err(source) => return Err(unreachable(socket, source)),
-    };
-    // One connection per request.
-    let mut stream = Some(TokioIo::new(stream));
-    let connector = service_fn(move |_: Uri| {
-        let stream = stream.take();
-        async move { stream.ok_or_else(|| io::Error::other("the connection was used before")) }
-    });
-    Endpoint::from_static(PLACEHOLDER_URI)
+    let endpoint = unix_channel::endpoint()
         .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .connect_with_connector(connector)
-        .await
-        .map_err(|source| PodResourcesError::NotKubelet {
-            socket: socket.to_owned(),
-            source,
-        })
+        .initial_connection_window_size(WINDOW_BYTES);
+    unix_channel::connect(socket, endpoint).await.map_err(|error| {
+        // A bare file name is in the current directory, which exists.
+        let dir = socket.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let missing_dir = dir.filter(|dir| matches!(dir.try_exists(), Ok(false)));
+        match (&error, missing_dir) {
+            (ConnectError::Unreachable { .. }, Some(dir)) => {
+                PodResourcesError::Absent { directory: dir.to_owned() }
+            }
+            _ => error.into(),
+        }
+    })
 }
 
-fn unreachable(socket: &Path, source: io::Error) -> PodResourcesError {
-    // A bare file name is in the current directory, which exists.
-    let folder = socket
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let missing = |folder: &&Path| matches!(folder.try_exists(), Ok(false));
-    match folder.filter(missing) {
-        Some(folder) => PodResourcesError::Absent {
-            folder: folder.to_owned(),
-        },
-        None => PodResourcesError::Unreachable {
-            socket: socket.to_owned(),
-            source,
-        },
-    }
-}
-
-fn devices(answer: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
+fn devices(response: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
     let mut all = Vec::new();
-    for pod in answer.pod_resources {
+    for pod in response.pod_resources {
         for container in pod.containers {
-            let given = allocated_devices(&container);
-            all.extend(given.map(|(resource, device_id)| DeviceAllocation {
+            let devices = allocated_devices(&container);
+            all.extend(devices.map(|(resource, device_id)| DeviceAllocation {
                 namespace: pod.namespace.clone(),
                 pod: pod.name.clone(),
                 container: container.name.clone(),

@@ -52,7 +52,7 @@ const KINDS: &[(&str, &str)] = &[
 const DRIVER_NAME_SOURCES: &[&str] = &["S18", "S28", "S19", "S14", "S15", "S5"];
 
 #[derive(Deserialize)]
-struct Catalogue {
+struct Catalog {
     sources: BTreeMap<String, String>,
     accelerators: Vec<BTreeMap<String, Value>>,
     cloud_instances: BTreeMap<String, Vec<Instance>>,
@@ -95,15 +95,15 @@ type AliasIndex = BTreeMap<(String, String), BTreeMap<String, BTreeSet<String>>>
 
 /// Generates the Rust source of the tables in `json`.
 pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
-    let catalogue: Catalogue = serde_json::from_str(json)?;
+    let catalog: Catalog = serde_json::from_str(json)?;
     let mut names = AliasIndex::new();
-    for product in &catalogue.accelerators {
+    for product in &catalog.accelerators {
         names_of(product, &mut names)?;
     }
-    for instance in catalogue.cloud_instances.values().flatten() {
+    for instance in catalog.cloud_instances.values().flatten() {
         names_by_cloud(instance, &mut names);
     }
-    for shared in &catalogue.shared_names {
+    for shared in &catalog.shared_names {
         let key = (shared.kind.clone(), shared.text.clone());
         let whom = names.entry(key).or_default();
         for sku in &shared.skus {
@@ -111,12 +111,12 @@ pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
             whom.entry(sku.clone()).or_default().extend(sources);
         }
     }
-    check_references(&catalogue, &names)?;
-    let mut text = String::from("const SAID: &[ProductEntry] = &[\n");
-    for product in &catalogue.accelerators {
+    check_references(&catalog, &names)?;
+    let mut text = String::from("const PRODUCTS: &[ProductEntry] = &[\n");
+    for product in &catalog.accelerators {
         let sku = word(product, "id")?;
-        let entry = product_entry(&catalogue, product, &names)
-            .map_err(|error| format!("{sku}: {error}"))?;
+        let entry =
+            product_entry(&catalog, product, &names).map_err(|error| format!("{sku}: {error}"))?;
         text.push_str(&entry);
     }
     text.push_str("];\n\nconst SHARED: &[SharedAliasEntry] = &[\n");
@@ -135,41 +135,31 @@ pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
 }
 
 /// Checks that all cited sources and referenced SKUs exist.
-fn check_references(catalogue: &Catalogue, names: &AliasIndex) -> Result<(), Box<dyn Error>> {
-    let ids: Result<BTreeSet<&str>, String> = catalogue
-        .accelerators
-        .iter()
-        .map(|product| word(product, "id"))
-        .collect();
+fn check_references(catalog: &Catalog, names: &AliasIndex) -> Result<(), Box<dyn Error>> {
+    let ids: Result<BTreeSet<&str>, String> =
+        catalog.accelerators.iter().map(|product| word(product, "id")).collect();
     let ids = ids?;
     for ((_, name), whom) in names {
         for (sku, sources) in whom {
             if !ids.contains(sku.as_str()) {
                 return Err(format!("{name:?}: there is no {sku}").into());
             }
-            cited(catalogue, sources.iter().map(String::as_str))
+            cited(catalog, sources.iter().map(String::as_str))
                 .map_err(|error| format!("{name:?}: {error}"))?;
         }
     }
     Ok(())
 }
 
-fn cited<'a>(
-    catalogue: &Catalogue,
-    sources: impl IntoIterator<Item = &'a str>,
-) -> Result<(), String> {
+fn cited<'a>(catalog: &Catalog, sources: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
     let mut any = false;
     for key in sources {
         any = true;
-        if !catalogue.sources.contains_key(key) {
+        if !catalog.sources.contains_key(key) {
             return Err(format!("there is no source {key}"));
         }
     }
-    if any {
-        Ok(())
-    } else {
-        Err("nobody says so".to_owned())
-    }
+    if any { Ok(()) } else { Err("no source".to_owned()) }
 }
 
 fn names_of(
@@ -180,8 +170,8 @@ fn names_of(
     let sources: Vec<String> = part(product, "sources")?;
     let mut add = |kind: &str, text: &str, sources: &[String]| {
         let whom = names.entry((kind.to_owned(), text.to_owned())).or_default();
-        let said = whom.entry(sku.to_owned()).or_default();
-        said.extend(sources.iter().cloned());
+        let cited_sources = whom.entry(sku.to_owned()).or_default();
+        cited_sources.extend(sources.iter().cloned());
     };
     let by_driver = product.get("name_from").is_none();
     // Amazon's driver omits the vendor.
@@ -190,9 +180,7 @@ fn names_of(
         None => word(product, "name")?,
     };
     if by_driver {
-        let best = DRIVER_NAME_SOURCES
-            .iter()
-            .find(|key| sources.iter().any(|own| own == *key));
+        let best = DRIVER_NAME_SOURCES.iter().find(|key| sources.iter().any(|own| own == *key));
         let best = best.map(|key| vec![(*key).to_owned()]).unwrap_or_default();
         add("driver", name, &best);
     }
@@ -219,8 +207,8 @@ fn names_of(
         }
     }
     let ids: Vec<String> = part(product, "pci_ids")?;
-    let said: BTreeMap<String, Vec<String>> = part(product, "said_by")?;
-    let of_ids = said.get("pci_ids").cloned().unwrap_or_default();
+    let cited_sources: BTreeMap<String, Vec<String>> = part(product, "said_by")?;
+    let of_ids = cited_sources.get("pci_ids").cloned().unwrap_or_default();
     for id in ids.iter().filter(|id| id.matches(':').count() == 1) {
         let whom = names.entry(("pci".to_owned(), id.clone())).or_default();
         let sources = whom.entry(sku.to_owned()).or_default();
@@ -246,7 +234,7 @@ fn names_by_cloud(instance: &Instance, names: &mut AliasIndex) {
 }
 
 fn product_entry(
-    catalogue: &Catalogue,
+    catalog: &Catalog,
     product: &BTreeMap<String, Value>,
     names: &AliasIndex,
 ) -> Result<String, Box<dyn Error>> {
@@ -260,7 +248,7 @@ fn product_entry(
             continue;
         };
         let sources = by.get(*key).cloned().unwrap_or_default();
-        cited(catalogue, sources.iter().map(String::as_str))
+        cited(catalog, sources.iter().map(String::as_str))
             .map_err(|error| format!("{key}: {error}"))?;
         if let Some(foreign) = sources.iter().find(|source| !own.contains(*source)) {
             return Err(format!("{key}: {foreign} is not among its sources").into());
@@ -276,10 +264,7 @@ fn product_entry(
             value_expression(value)?
         )?;
     }
-    if let Some(key) = by
-        .keys()
-        .find(|key| !FACTS.iter().any(|(known, _)| known == key))
-    {
+    if let Some(key) = by.keys().find(|key| !FACTS.iter().any(|(known, _)| known == key)) {
         return Err(format!("said_by: no fact is called {key}").into());
     }
     text.push_str("    ], words: &[\n");
@@ -293,15 +278,15 @@ fn product_entry(
             )?;
         }
     }
-    text.push_str(&instance_entries(catalogue, sku)?);
+    text.push_str(&instance_entries(catalog, sku)?);
     text.push_str("    ] },\n");
     Ok(text)
 }
 
 /// Cloud instance types with the product.
-fn instance_entries(catalogue: &Catalogue, sku: &str) -> Result<String, Box<dyn Error>> {
+fn instance_entries(catalog: &Catalog, sku: &str) -> Result<String, Box<dyn Error>> {
     let mut text = String::from("    ], shapes: &[\n");
-    for (cloud, instance) in catalogue
+    for (cloud, instance) in catalog
         .cloud_instances
         .iter()
         .flat_map(|(cloud, all)| all.iter().map(move |instance| (cloud, instance)))
@@ -371,9 +356,7 @@ impl std::fmt::Debug for Literal {
 
 fn kind_of(kind: &str) -> Result<&'static str, String> {
     let found = KINDS.iter().find(|(key, _)| *key == kind);
-    found
-        .map(|(_, name)| *name)
-        .ok_or_else(|| format!("no kind of name is called {kind:?}"))
+    found.map(|(_, name)| *name).ok_or_else(|| format!("no kind of name is called {kind:?}"))
 }
 
 fn word<'a>(product: &'a BTreeMap<String, Value>, key: &str) -> Result<&'a str, String> {
@@ -385,8 +368,6 @@ fn part<T: serde::de::DeserializeOwned>(
     product: &BTreeMap<String, Value>,
     key: &str,
 ) -> Result<T, Box<dyn Error>> {
-    let value = product
-        .get(key)
-        .ok_or_else(|| format!("there is no {key}"))?;
+    let value = product.get(key).ok_or_else(|| format!("there is no {key}"))?;
     serde_json::from_value(value.clone()).map_err(|error| format!("{key}: {error}").into())
 }

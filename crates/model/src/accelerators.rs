@@ -25,8 +25,8 @@ pub use catalog::{
     Product, SharedAlias, Value,
 };
 pub use facts::{
-    DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, NotAccelerator, PciPattern, Tflops,
-    citation, is_known_accelerator, non_accelerator_with_ids, non_accelerators, products,
+    Facts, LinkKind, MarketedMemory, MemoryUnit, NotAccelerator, PciPattern, Tflops,
+    is_known_accelerator, non_accelerator_with_ids, non_accelerators, products,
 };
 pub use field::{AliasKind, Field};
 pub use naming::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, TypeSources};
@@ -64,10 +64,7 @@ fn identify_with(
 pub fn architecture(ids: PciIds) -> Option<Architecture> {
     let found = facts::products_with_ids(ids);
     let first = found.first()?.architecture;
-    found
-        .iter()
-        .all(|facts| facts.architecture == first)
-        .then(|| Architecture::new(first))
+    found.iter().all(|facts| facts.architecture == first).then(|| Architecture::new(first))
 }
 
 /// Catalog entry of a product.
@@ -92,9 +89,7 @@ fn agreed_identity(
         fitting = product_names::best_named(fitting, name);
     }
     let (first, others) = fitting.split_first()?;
-    let one_type = others
-        .iter()
-        .all(|facts| facts.type_name == first.type_name);
+    let one_type = others.iter().all(|facts| facts.type_name == first.type_name);
     let sku = others.is_empty().then(|| first.sku.parse().ok()).flatten();
     one_type
         .then(|| first.type_name.parse().ok())
@@ -111,10 +106,7 @@ fn identity_from_driver_name(
 ) -> Option<Identity> {
     let name = product_name.filter(|_| vendor == Vendor::Nvidia)?;
     let type_name = product_names::derive_type(name, memory)?;
-    Some(Identity::Known {
-        type_name,
-        sku: None,
-    })
+    Some(Identity::Known { type_name, sku: None })
 }
 
 /// Type from the model shared by all candidates, with the memory that the driver reports in place of theirs.
@@ -126,10 +118,7 @@ fn identity_with_reported_memory(
     let one_model = others.iter().all(|facts| facts.model == first.model);
     let seen = memory.filter(|_| one_model)?;
     let type_name = product_names::with_memory_suffix(first.model, Some(seen))?;
-    Some(Identity::Known {
-        type_name,
-        sku: None,
-    })
+    Some(Identity::Known { type_name, sku: None })
 }
 
 #[cfg(test)]

@@ -88,10 +88,7 @@ pub enum FailureKind {
 impl DriverCall {
     /// Returns whether it destroys an instance.
     pub fn destroys(self) -> bool {
-        matches!(
-            self,
-            Self::DestroyComputeInstance { .. } | Self::DestroyGpuInstance { .. }
-        )
+        matches!(self, Self::DestroyComputeInstance { .. } | Self::DestroyGpuInstance { .. })
     }
 }
 

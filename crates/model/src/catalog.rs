@@ -6,18 +6,24 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
 use crate::profile::ProfileName;
 use crate::quantity::Mebibytes;
 
 /// All GPU-instance profiles of a device, in the order of NVML's profile index. Cheap to clone, because the devices
 /// of a node usually share one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "Vec<GpuInstanceProfile>")]
 pub struct ProfileCatalog {
     profiles: Arc<[GpuInstanceProfile]>,
 }
 
 /// A GPU-instance profile. Source of all figures: `nvmlGpuInstanceProfileInfo_t` of the device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = ProfileJson)]
 pub struct GpuInstanceProfile {
     /// The driver's id: the number printed by `nvidia-smi mig -lgip` and required to create an instance.
     pub id: u32,
@@ -25,21 +31,28 @@ pub struct GpuInstanceProfile {
     /// (`+me`, `+gfx`).
     pub index: u32,
     /// The name computed by NVIDIA's Kubernetes tools, as in labels and resource names.
+    #[schema(value_type = String)]
     pub name: ProfileName,
     /// Maximum number of instances on an empty device.
     pub max_count: u32,
     /// Memory of one instance.
+    #[serde(rename = "memoryMiB")]
+    #[schema(value_type = u64)]
     pub memory: Mebibytes,
     /// All other resources of one instance.
     pub resources: InstanceResources,
     /// Possible placements in memory slices; empty if the driver does not report them.
+    #[serde(default)]
     pub placements: Vec<Placement>,
     /// Compute-instance profiles available in a GPU instance of this profile.
+    #[serde(default)]
     pub compute_profiles: Vec<ComputeInstanceProfile>,
 }
 
 /// A compute-instance profile of a GPU-instance profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = ComputeProfileJson)]
 pub struct ComputeInstanceProfile {
     /// The driver's id.
     pub id: u32,
@@ -54,7 +67,9 @@ pub struct ComputeInstanceProfile {
 }
 
 /// Slices, multiprocessors and engines of a GPU instance or a MIG device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = ResourcesJson)]
 pub struct InstanceResources {
     /// GPU slices.
     pub gpu_slices: u32,
@@ -75,7 +90,9 @@ pub struct InstanceResources {
 }
 
 /// A contiguous range of memory slices (of a GPU instance) or of compute slices (of a compute instance).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PlacementJson)]
 pub struct Placement {
     /// First slice.
     pub start: u32,
@@ -90,13 +107,23 @@ impl Placement {
     }
 }
 
+impl From<Vec<GpuInstanceProfile>> for ProfileCatalog {
+    fn from(profiles: Vec<GpuInstanceProfile>) -> Self {
+        Self::new(profiles)
+    }
+}
+
+impl Serialize for ProfileCatalog {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.profiles().serialize(serializer)
+    }
+}
+
 impl ProfileCatalog {
     /// Creates a catalog of `profiles`.
     pub fn new(mut profiles: Vec<GpuInstanceProfile>) -> Self {
         profiles.sort_by_key(|profile| profile.index);
-        Self {
-            profiles: profiles.into(),
-        }
+        Self { profiles: profiles.into() }
     }
 
     /// The profiles, in the order of NVML's profile index.
@@ -113,9 +140,6 @@ impl ProfileCatalog {
     /// placement is known.
     pub fn memory_slices(&self) -> u32 {
         let placements = self.profiles.iter().flat_map(|profile| &profile.placements);
-        placements
-            .map(|placement| placement.end())
-            .max()
-            .unwrap_or(0)
+        placements.map(|placement| placement.end()).max().unwrap_or(0)
     }
 }

@@ -7,11 +7,7 @@ use crate::inventory::{
 };
 
 /// A GPU that answers, with no other data.
-#[expect(
-    clippy::unwrap_used,
-    clippy::missing_panics_doc,
-    reason = "the address is valid"
-)]
+#[expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "the address is valid")]
 pub fn gpu() -> Device {
     let ids = PciIds {
         vendor: 0x10de,
@@ -49,11 +45,5 @@ pub fn compute_instance(id: u32) -> ComputeInstance {
 
 /// A compute process in these instances.
 pub fn process(pid: u32, gpu_instance: Option<u32>, compute_instance: Option<u32>) -> Process {
-    Process {
-        pid,
-        kind: ProcessKind::Compute,
-        gpu_instance,
-        compute_instance,
-        memory: None,
-    }
+    Process { pid, kind: ProcessKind::Compute, gpu_instance, compute_instance, memory: None }
 }

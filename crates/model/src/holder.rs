@@ -4,6 +4,10 @@ mod pods;
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
 pub use self::pods::{DeviceAllocation, PodHolders, holders_from_allocations};
 use crate::id::PciAddress;
 use crate::inventory::{Inventory, ProcessKind};
@@ -30,14 +34,16 @@ pub struct HolderDetails {
     pub kind: Option<ProcessKind>,
     /// Command with its arguments, on one line.
     pub command: Option<String>,
-    /// Start time of the process, in seconds since 1970.
-    pub since: Option<u64>,
+    /// Start time of the process, in RFC 3339 (UTC).
+    pub since: Option<String>,
     /// Pod of the process.
     pub pod: Option<Pod>,
 }
 
 /// Pod of a process. Fields that only Kubernetes knows are absent if it was not queried.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
+#[schema(as = HolderPod)]
 pub struct Pod {
     /// UID. Source: the name of the control group that the kubelet creates.
     pub uid: Option<String>,
@@ -78,14 +84,7 @@ pub fn of(inventory: &Inventory) -> Vec<Holder> {
 /// Merges two lists of holders: `open` have a device file open, `named` are known in more detail. A process in `open`
 /// is dropped if `named` has it at the same place.
 pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
-    let place = |of: &Holder| {
-        (
-            of.device,
-            of.gpu_instance,
-            of.compute_instance,
-            of.details.pid,
-        )
-    };
+    let place = |of: &Holder| (of.device, of.gpu_instance, of.compute_instance, of.details.pid);
     let known: BTreeSet<_> = named.iter().map(place).collect();
     let new = |holder: &Holder| holder.details.pid.is_none() || !known.contains(&place(holder));
     named.extend(open.into_iter().filter(new));
@@ -105,9 +104,8 @@ impl Pod {
     /// `/../../pod<uid>/<container>`.
     pub fn from_cgroup_path(path: &str) -> Option<Self> {
         let is_from_within = path.starts_with("/../");
-        let mut parts = path
-            .split('/')
-            .skip_while(|part| !is_from_within && !part.starts_with("kubepods"));
+        let mut parts =
+            path.split('/').skip_while(|part| !is_from_within && !part.starts_with("kubepods"));
         let (uid, mut below) = loop {
             let part = parts.next()?;
             if let Some(uid) = pod_uid(part) {
@@ -125,9 +123,7 @@ impl Pod {
 /// UID in the path component of a pod.
 fn pod_uid(part: &str) -> Option<String> {
     let name = part.strip_suffix(".slice").unwrap_or(part);
-    let (_, uid) = name
-        .rsplit_once("-pod")
-        .or_else(|| name.split_once("pod"))?;
+    let (_, uid) = name.rsplit_once("-pod").or_else(|| name.split_once("pod"))?;
     let uid = uid.replace('_', "-");
     let well_formed = uid.len() >= 32 && uid.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     well_formed.then_some(uid)
@@ -151,19 +147,13 @@ mod tests {
     #[track_caller]
     fn tells(path: &str, container: Option<&str>) {
         let pod = Pod::from_cgroup_path(path).unwrap();
-        assert_eq!(
-            (pod.uid.as_deref(), pod.container.as_deref()),
-            (Some(UID), container)
-        );
+        assert_eq!((pod.uid.as_deref(), pod.container.as_deref()), (Some(UID), container));
     }
 
     #[test]
     fn a_control_group_names_its_pod_under_both_drivers_and_each_quality_of_service() {
         let dashed = UID.replace('-', "_");
-        tells(
-            &format!("/kubepods/burstable/pod{UID}/{CONTAINER}"),
-            Some(CONTAINER),
-        );
+        tells(&format!("/kubepods/burstable/pod{UID}/{CONTAINER}"), Some(CONTAINER));
         tells(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
         for scope in ["cri-containerd-", "crio-", "docker-"] {
             tells(
@@ -178,10 +168,7 @@ mod tests {
             );
         }
         // The kubelet itself runs in a control group, as in kind clusters.
-        tells(
-            &format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"),
-            Some(CONTAINER),
-        );
+        tells(&format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
         tells(&format!("/kubepods/pod{UID}"), None);
     }
 
@@ -208,11 +195,7 @@ mod tests {
             device: PciAddress::new(0, 7, 0, 0).unwrap(),
             gpu_instance,
             compute_instance: None,
-            details: HolderDetails {
-                pid,
-                kind,
-                ..HolderDetails::default()
-            },
+            details: HolderDetails { pid, kind, ..HolderDetails::default() },
         };
         let compute = Some(ProcessKind::Compute);
         let named = vec![holder(Some(5), None, compute), holder(None, None, None)];

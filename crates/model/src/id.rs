@@ -5,50 +5,51 @@
 //! or changes its MIG mode.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
 
-/// A text that is not a valid identifier of the expected kind.
+/// A text that is not a valid identifier or version of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not {expected}")]
-pub struct IdError {
+pub struct ParseError {
     text: String,
     expected: &'static str,
 }
 
-impl IdError {
-    fn new(text: &str, expected: &'static str) -> Self {
-        Self {
-            text: text.to_owned(),
-            expected,
-        }
+impl ParseError {
+    pub(crate) fn new(text: &str, expected: &'static str) -> Self {
+        Self { text: text.to_owned(), expected }
     }
 }
 
 /// UUID of a whole GPU as printed by NVML: `GPU-<uuid>`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct GpuUuid(String);
 
 /// UUID of a MIG device: `MIG-<uuid>`, or `MIG-GPU-<uuid>/<gi>/<ci>` before driver R470. Changes at every creation.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct MigUuid(String);
 
 /// A canonical accelerator type, `vendor-model-memory`, as used by people and selectors: `nvidia-a100-80gb`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct TypeName(String);
 
 /// An id in the hardware catalog, finer than a type: `nvidia-a100-sxm4-80gb`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct Sku(String);
 
 /// Name of a Kubernetes Node: an RFC 1123 subdomain of at most 253 characters. Source: Kubernetes, "Object Names and
 /// IDs".
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct NodeName(String);
 
 /// A PCI function: domain, bus, device, function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr,
+)]
 pub struct PciAddress {
     domain: u32,
     bus: u8,
@@ -66,13 +67,13 @@ macro_rules! text_id {
         }
 
         impl FromStr for $name {
-            type Err = IdError;
+            type Err = ParseError;
 
-            fn from_str(text: &str) -> Result<Self, IdError> {
+            fn from_str(text: &str) -> Result<Self, ParseError> {
                 if $well_formed(text) {
                     Ok(Self(text.to_owned()))
                 } else {
-                    Err(IdError::new(text, $expected))
+                    Err(ParseError::new(text, $expected))
                 }
             }
         }
@@ -87,16 +88,8 @@ macro_rules! text_id {
 
 text_id!(GpuUuid, is_gpu_uuid, "a GPU UUID like GPU-<uuid>");
 text_id!(MigUuid, is_mig_uuid, "a MIG UUID like MIG-<uuid>");
-text_id!(
-    TypeName,
-    is_label_name,
-    "an accelerator type like nvidia-a100-80gb"
-);
-text_id!(
-    NodeName,
-    is_subdomain,
-    "a node name: lower-case letters, digits, '-' and '.', at most 253 of them"
-);
+text_id!(TypeName, is_label_name, "an accelerator type like nvidia-a100-80gb");
+text_id!(NodeName, is_subdomain, "a node name: at most 253 lowercase letters, digits, '-' and '.'");
 text_id!(Sku, is_label_name, "a SKU like nvidia-a100-sxm4-80gb");
 
 fn is_gpu_uuid(text: &str) -> bool {
@@ -149,24 +142,14 @@ pub fn is_subdomain(text: &str) -> bool {
 impl PciAddress {
     /// Creates an address from its parts; `None` if the device or function is out of PCI's range (32 and 8).
     pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Option<Self> {
-        (device < 32 && function < 8).then_some(Self {
-            domain,
-            bus,
-            device,
-            function,
-        })
+        (device < 32 && function < 8).then_some(Self { domain, bus, device, function })
     }
 
     /// Placeholder address of a device whose driver reports none, derived from the driver's index. Its domain is
     /// `ffffffff`, like the address that NVML returns for devices that are not on the PCI bus.
     pub fn unreported(index: u32) -> Self {
         let [.., device, bus] = index.to_be_bytes();
-        Self {
-            domain: u32::MAX,
-            bus,
-            device: device % 32,
-            function: 0,
-        }
+        Self { domain: u32::MAX, bus, device: device % 32, function: 0 }
     }
 
     /// Returns whether it is a placeholder for an address that the driver does not report.
@@ -176,39 +159,36 @@ impl PciAddress {
 }
 
 impl FromStr for PciAddress {
-    type Err = IdError;
+    type Err = ParseError;
 
     /// Parses both common forms: sysfs' `0000:07:00.0` and NVML's `00000000:07:00.0`, in either case.
-    fn from_str(text: &str) -> Result<Self, IdError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let parse = || {
             let (domain, rest) = text.split_once(':')?;
             let (bus, rest) = rest.split_once(':')?;
             let (device, function) = rest.split_once('.')?;
             Self::new(
-                u32::try_from(hex(domain, 4..=8)?).ok()?,
-                u8::try_from(hex(bus, 2..=2)?).ok()?,
-                u8::try_from(hex(device, 2..=2)?).ok()?,
-                u8::try_from(hex(function, 1..=1)?).ok()?,
+                parse_hex(domain, 4..=8)?,
+                parse_hex(bus, 2..=2)?,
+                parse_hex(device, 2..=2)?,
+                parse_hex(function, 1..=1)?,
             )
         };
-        parse().ok_or_else(|| IdError::new(text, "a PCI address like 0000:07:00.0"))
+        parse().ok_or_else(|| ParseError::new(text, "a PCI address like 0000:07:00.0"))
     }
 }
 
-fn hex(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<u64> {
-    let plain = length.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
-    plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+/// Parses a hexadecimal number of a permitted count of digits, without sign or prefix.
+pub(crate) fn parse_hex<T: TryFrom<u64>>(text: &str, digits: RangeInclusive<usize>) -> Option<T> {
+    let is_plain = digits.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = u64::from_str_radix(text, 16).ok().filter(|_| is_plain)?;
+    T::try_from(number).ok()
 }
 
 impl fmt::Display for PciAddress {
     /// Formats the address as sysfs and `lspci -D` do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            domain,
-            bus,
-            device,
-            function,
-        } = self;
+        let Self { domain, bus, device, function } = self;
         f.pad(&format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"))
     }
 }
@@ -233,10 +213,7 @@ mod tests {
     #[test]
     fn a_pci_address_reads_both_spellings_and_prints_that_of_sysfs() {
         for text in ["00000000:3B:00.0", "0000:3b:00.0"] {
-            assert_eq!(
-                text.parse::<PciAddress>().unwrap().to_string(),
-                "0000:3b:00.0"
-            );
+            assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), "0000:3b:00.0");
         }
         let wide: PciAddress = "00010000:01:1f.7".parse().unwrap();
         assert_eq!(wide.to_string(), "10000:01:1f.7");
@@ -244,14 +221,8 @@ mod tests {
 
     #[test]
     fn invalid_pci_address_is_quoted_in_error() {
-        for text in [
-            "",
-            "3b:00.0",
-            "0000:3b:20.0",
-            "0000:3b:00.8",
-            "+000:3b:00.0",
-            "0000:3b:00.0 ",
-        ] {
+        for text in ["", "3b:00.0", "0000:3b:20.0", "0000:3b:00.8", "+000:3b:00.0", "0000:3b:00.0 "]
+        {
             let error = text.parse::<PciAddress>().unwrap_err();
             assert_eq!(
                 error.to_string(),

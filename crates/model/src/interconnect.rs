@@ -10,7 +10,8 @@ mod hives;
 mod neuron;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+
+use strum::Display;
 
 use crate::id::PciAddress;
 use crate::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup, Vendor};
@@ -28,7 +29,8 @@ pub struct Interconnect {
 }
 
 /// Kind of links between devices, from worst to best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum InterconnectKind {
     /// PCIe only.
     Pcie,
@@ -40,18 +42,6 @@ pub enum InterconnectKind {
     NvLink,
     /// NVLink through switches.
     NvSwitch,
-}
-
-impl fmt::Display for InterconnectKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Pcie => "pcie",
-            Self::Xgmi => "xgmi",
-            Self::NeuronLink => "neuronlink",
-            Self::NvLink => "nvlink",
-            Self::NvSwitch => "nvswitch",
-        })
-    }
 }
 
 /// Interconnect of `devices`; `None` with fewer than two devices, or if their links are unknown.
@@ -88,15 +78,8 @@ pub fn of_node(inventory: &Inventory) -> Option<Interconnect> {
 }
 
 fn interconnect_of(kind: InterconnectKind, nodes: &[&Device], linked: &[u64]) -> Interconnect {
-    let domains = components(linked)
-        .into_iter()
-        .map(|members| addresses(nodes, members))
-        .collect();
-    Interconnect {
-        kind,
-        domain_size: clique::max_clique_size(linked),
-        domains,
-    }
+    let domains = components(linked).into_iter().map(|members| addresses(nodes, members)).collect();
+    Interconnect { kind, domain_size: clique::max_clique_size(linked), domains }
 }
 
 fn answers(device: &Device) -> bool {
@@ -119,16 +102,13 @@ fn kind_of(nodes: &[&Device], devices: &[Device]) -> Option<InterconnectKind> {
         return Some(InterconnectKind::NvLink);
     }
     let silent = nodes.iter().any(|device| has_unread_links(device));
-    let all_told = remotes().next().is_none() && !silent && nodes.len() == devices.len();
-    all_told.then_some(InterconnectKind::Pcie)
+    let is_complete = remotes().next().is_none() && !silent && nodes.len() == devices.len();
+    is_complete.then_some(InterconnectKind::Pcie)
 }
 
 /// All of NVML's link functions have `NvLink` in their names.
 fn has_unread_links(device: &Device) -> bool {
-    device
-        .problems
-        .iter()
-        .any(|problem| problem.source.contains("NvLink"))
+    device.problems.iter().any(|problem| problem.source.contains("NvLink"))
 }
 
 /// For each node, the bit set of nodes it has a direct link to. A common switch counts as a direct link: it provides
@@ -152,11 +132,7 @@ fn adjacency(nodes: &[&Device]) -> Option<Vec<u64>> {
         }
     }
     for members in behind.values() {
-        pairs.extend(
-            members
-                .iter()
-                .flat_map(|a| members.iter().map(|b| (*a, *b))),
-        );
+        pairs.extend(members.iter().flat_map(|a| members.iter().map(|b| (*a, *b))));
     }
     let mut linked = vec![0_u64; nodes.len()];
     for (a, b) in pairs.into_iter().filter(|(a, b)| a != b) {
@@ -192,10 +168,7 @@ fn components(linked: &[u64]) -> Vec<u64> {
 }
 
 fn addresses(nodes: &[&Device], members: u64) -> Vec<PciAddress> {
-    clique::bits(members)
-        .filter_map(|node| nodes.get(node))
-        .map(|device| device.pci)
-        .collect()
+    clique::bits(members).filter_map(|node| nodes.get(node)).map(|device| device.pci).collect()
 }
 
 #[cfg(test)]

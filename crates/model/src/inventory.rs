@@ -3,7 +3,9 @@
 //! Data that could not be read is absent, and listed in the device's `problems`. A device that does not answer is listed with the reason.
 
 mod amd;
+mod document;
 mod health;
+mod json;
 mod links;
 mod mig;
 mod neuron;
@@ -13,11 +15,20 @@ mod usage;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay, serde_as, skip_serializing_none};
 use thiserror::Error;
+use utoipa::ToSchema;
 
-use crate::id::{GpuUuid, PciAddress, Sku, TypeName};
+use self::document::{IdentityDocument, NvmlDocument};
+use self::json::{Hex, is_default, no_more_keys};
+use self::links::NvLinkDocument;
+use self::mig::MigDocument;
+
+use crate::id::{GpuUuid, PciAddress, Sku, TypeName, parse_hex};
 use crate::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 pub use amd::{Amd, AmdPartition, PartitioningMode};
+pub use document::{ApiVersion, InventoryDocument, Kind};
 pub use health::{Health, ReadProblem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink, SwitchGroup};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
@@ -28,7 +39,8 @@ pub use neuron::{
 pub use state::{DeviceState, Issue, Severity, is_passthrough_driver};
 pub use usage::{DeviceProcesses, InstanceUse};
 
-/// Accelerators of a node, and the state of the drivers they were read through.
+/// Accelerators of a node, and the state of the drivers they were read through. Its JSON and YAML format is the
+/// document `octavo.dev/v1` `Inventory`: `octavo inspect` writes it, and `--from FILE` reads it strictly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
     /// Properties of the machine.
@@ -42,7 +54,10 @@ pub struct Inventory {
 }
 
 /// Machine properties that do not come from a device.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = MachineJson)]
 pub struct Machine {
     /// Product name from the firmware. Source: `/sys/class/dmi/id/product_name`.
     pub product_name: Option<String>,
@@ -53,7 +68,9 @@ pub struct Machine {
 }
 
 /// Host of a virtual GPU. Source: the vendor capability (signature `VF`) of the GPU's PCI configuration space.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = VgpuHostJson)]
 pub struct VgpuHost {
     /// Driver version of the host.
     pub driver_version: String,
@@ -62,7 +79,8 @@ pub struct VgpuHost {
 }
 
 /// State of NVML.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "camelCase", from = "NvmlDocument")]
 pub enum NvmlState {
     /// No usable library; the search is repeated.
     Absent {
@@ -83,6 +101,7 @@ pub enum NvmlState {
         /// NVML function that does not return.
         call: String,
         /// The driver, unless it stalled before reporting its version.
+        #[serde(flatten)]
         driver: Option<Driver>,
     },
 }
@@ -99,63 +118,86 @@ impl NvmlState {
 }
 
 /// NVIDIA driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Driver {
     /// Version of the kernel driver.
+    #[serde(rename = "driverVersion")]
     pub version: DriverVersion,
     /// Supported CUDA version.
+    #[serde(rename = "cudaVersion")]
     pub cuda: Option<CudaVersion>,
 }
 
 /// Physical accelerator.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = DeviceJson)]
 pub struct Device {
-    /// PCI address; together with the UUID it identifies the device.
-    pub pci: PciAddress,
-    /// UUID, if the driver reported it.
-    pub uuid: Option<GpuUuid>,
-    /// Vendor.
-    pub vendor: Vendor,
-    /// Product.
-    pub identity: Identity,
-    /// PCI ids from configuration space.
-    pub pci_ids: PciIds,
-    /// Source of this record, and how well the device answers.
-    pub condition: Condition,
-    /// Product name that the driver reports, such as `NVIDIA H100 80GB HBM3`.
-    pub product_name: Option<String>,
     /// NVML index; for display only, because it can change.
     pub index: Option<u32>,
     /// Minor number in `/dev/nvidia<minor>`; for display only, because it can change.
     pub minor: Option<u32>,
+    /// PCI address; together with the UUID it identifies the device.
+    #[schema(value_type = String)]
+    pub pci: PciAddress,
+    /// UUID, if the driver reported it.
+    #[schema(value_type = Option<String>)]
+    pub uuid: Option<GpuUuid>,
+    /// Vendor.
+    #[schema(value_type = String)]
+    pub vendor: Vendor,
+    /// Product.
+    #[serde(flatten)]
+    #[schema(inline, value_type = IdentityDocument)]
+    pub identity: Identity,
+    /// Product name that the driver reports, such as `NVIDIA H100 80GB HBM3`.
+    pub product_name: Option<String>,
     /// Chip family.
+    #[schema(value_type = Option<String>)]
     pub architecture: Option<Architecture>,
     /// CUDA compute capability.
+    #[schema(value_type = Option<String>)]
     pub compute_capability: Option<ComputeCapability>,
     /// Total memory as the driver reports it.
+    #[serde(rename = "memoryMiB")]
+    #[schema(value_type = Option<u64>)]
     pub memory: Option<Mebibytes>,
     /// NUMA node of its PCI slot.
     pub numa_node: Option<u32>,
+    /// Source of this record, and how well the device answers.
+    pub condition: Condition,
+    /// PCI ids from configuration space.
+    pub pci_ids: PciIds,
     /// MIG state.
+    #[schema(value_type = MigDocument)]
     pub mig: Mig,
     /// Processes with a context on the device, ordered by pid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<Process>,
     /// Its active `NVLink` connections, ordered by link number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<NvLinkDocument>)]
     pub links: Vec<NvLink>,
     /// Membership of a multi-node NVLink fabric.
     pub fabric: Option<Fabric>,
     /// Group of GPUs with NVLink peer-to-peer behind hidden switches without a fabric. Source: `nvmlDeviceGetP2PStatus`.
     pub p2p_group: Option<u32>,
     /// Error counters, and the recovery action that the driver requests.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub health: Health,
     /// Data from AMD's driver.
     pub amd: Option<Amd>,
     /// Data that could not be read, with the errors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<ReadProblem>,
 }
 
 /// Vendor of accelerators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr,
+)]
 pub enum Vendor {
     /// NVIDIA, PCI vendor 10de.
     Nvidia,
@@ -168,7 +210,8 @@ pub enum Vendor {
 }
 
 /// Product identity of a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "IdentityDocument", into = "IdentityDocument")]
 pub enum Identity {
     /// Identified by its hardware or driver.
     Known {
@@ -189,24 +232,42 @@ pub enum Identity {
 }
 
 /// Ids of a PCI function. Source: `/sys/bus/pci/devices/<bdf>/`, or `nvmlDeviceGetPciInfo_v3`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = PciIdsJson)]
 pub struct PciIds {
     /// Vendor id.
+    #[serde_as(as = "Hex<4>")]
+    #[schema(value_type = String)]
     pub vendor: u16,
     /// Device id.
+    #[serde_as(as = "Hex<4>")]
+    #[schema(value_type = String)]
     pub device: u16,
     /// Subsystem vendor id.
+    #[serde_as(as = "Hex<4>")]
+    #[schema(value_type = String)]
     pub subsystem_vendor: u16,
     /// Subsystem device id.
+    #[serde_as(as = "Hex<4>")]
+    #[schema(value_type = String)]
     pub subsystem_device: u16,
     /// 24-bit class code: 0x030200 for a 3D controller; absent if only NVML was read.
+    #[serde_as(as = "Option<Hex<6>>")]
+    #[schema(value_type = Option<String>)]
     pub class: Option<u32>,
 }
 
 /// How well a device answers, which determines how much of its record is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = ConditionJson)]
 pub enum Condition {
     /// Its driver answers.
+    #[serde(deserialize_with = "no_more_keys")]
     Working,
     /// Its driver lists it but returns errors for it, or it fell off the bus.
     Failing {
@@ -214,6 +275,7 @@ pub enum Condition {
         reason: String,
     },
     /// Present on the PCI bus only, without a driver library.
+    #[serde(rename_all = "camelCase")]
     PciOnly {
         /// Bound kernel driver, if any.
         kernel_driver: Option<String>,
@@ -221,11 +283,15 @@ pub enum Condition {
 }
 
 /// Chip family. Source: `nvmlDeviceGetArchitecture`, and the catalog for others.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String")]
 pub struct Architecture(String);
 
 /// Process with a context on the device. Unknown memory is absent, because NVML does not report it inside containers.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = ProcessJson)]
 pub struct Process {
     /// Process id in the PID namespace of the driver's host.
     pub pid: u32,
@@ -236,16 +302,26 @@ pub struct Process {
     /// Compute instance it runs in.
     pub compute_instance: Option<u32>,
     /// Device memory it uses.
+    #[serde(rename = "memoryMiB")]
+    #[schema(value_type = Option<u64>)]
     pub memory: Option<Mebibytes>,
 }
 
 /// Kind of a process' context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ProcessKindJson)]
 pub enum ProcessKind {
     /// Compute (CUDA) context.
     Compute,
     /// Graphics context.
     Graphics,
+}
+
+impl From<String> for Architecture {
+    fn from(name: String) -> Self {
+        Self::new(&name)
+    }
 }
 
 impl Architecture {
@@ -281,10 +357,6 @@ impl FromStr for Vendor {
 
     /// Parses the output of [`Display`](fmt::Display), and `pci-<id>` of any vendor.
     fn from_str(text: &str) -> Result<Self, UnknownVendor> {
-        let hex = |id: &str| {
-            let plain = id.len() == 4 && id.bytes().all(|b| b.is_ascii_hexdigit());
-            plain.then(|| u16::from_str_radix(id, 16).ok()).flatten()
-        };
         match text {
             "nvidia" => Ok(Self::Nvidia),
             "amd" => Ok(Self::Amd),
@@ -292,7 +364,7 @@ impl FromStr for Vendor {
             _ => {
                 let mut others = OTHER_VENDORS.iter();
                 let named = others.find(|(_, name)| *name == text).map(|(id, _)| *id);
-                let id = named.or_else(|| text.strip_prefix("pci-").and_then(hex));
+                let id = named.or_else(|| parse_hex(text.strip_prefix("pci-")?, 4..=4));
                 id.map(Self::Other).ok_or(UnknownVendor)
             }
         }
@@ -301,7 +373,7 @@ impl FromStr for Vendor {
 
 /// Name that is not that of a vendor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("no maker is called so")]
+#[error("expected nvidia, amd, aws, intel, habana or pci-<vendor id>")]
 pub struct UnknownVendor;
 
 impl fmt::Display for Vendor {
@@ -374,9 +446,7 @@ impl Device {
             vendor: Vendor::from_pci(pci_ids.vendor),
             identity: Identity::Unknown,
             pci_ids,
-            condition: Condition::PciOnly {
-                kernel_driver: None,
-            },
+            condition: Condition::PciOnly { kernel_driver: None },
             product_name: None,
             index: None,
             minor: None,

@@ -4,30 +4,30 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
 
-use crate::label_text;
-
-/// Maximum length of a key prefix.
-const MAX_PREFIX_LEN: usize = 253;
+use crate::id::is_subdomain;
+use crate::label_shortening;
 
 /// A label key: a name, usually with a DNS prefix, such as `octavo.dev/type`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct LabelKey(String);
 
 /// A label value, possibly empty.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct LabelValue(String);
 
 /// A string that Kubernetes would reject in a label.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LabelError {
     /// The string is not a valid key.
-    #[error("{0:?} is no label key like octavo.dev/type")]
+    #[error("{0:?} is not a label key such as octavo.dev/type")]
     Key(String),
     /// The string is not a valid value.
     #[error(
-        "{0:?} is no label value: at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at either end"
+        "{0:?} is not a label value: at most 63 characters of A-Z a-z 0-9 - _ . that start and end with a letter \
+         or digit"
     )]
     Value(String),
 }
@@ -51,14 +51,10 @@ impl FromStr for LabelKey {
 
     fn from_str(text: &str) -> Result<Self, LabelError> {
         let valid = match text.split_once('/') {
-            Some((prefix, name)) => is_prefix(prefix) && is_name(name),
+            Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
             None => is_name(text),
         };
-        if valid {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(LabelError::Key(text.to_owned()))
-        }
+        if valid { Ok(Self(text.to_owned())) } else { Err(LabelError::Key(text.to_owned())) }
     }
 }
 
@@ -84,12 +80,12 @@ impl LabelValue {
         }
         let allowed =
             |text: &str| -> String { text.chars().filter(|c| is_allowed_char(*c)).collect() };
-        let kept = tail.len() <= label_text::MAX_LABEL_LENGTH / 2
+        let keeps_tail = tail.len() <= label_shortening::MAX_LABEL_LENGTH / 2
             && tail.chars().all(is_allowed_char)
             && tail.ends_with(|c: char| c.is_ascii_alphanumeric());
-        let (head, tail) = if kept { (head, tail) } else { (&*whole, "") };
+        let (head, tail) = if keeps_tail { (head, tail) } else { (&*whole, "") };
         // Hash the original head, so that values that differ only in dropped characters remain distinct.
-        Self(label_text::shorten(&allowed(head), head, tail))
+        Self(label_shortening::shorten(&allowed(head), head, tail))
     }
 }
 
@@ -117,7 +113,7 @@ fn is_value(text: &str) -> bool {
 
 fn is_name(text: &str) -> bool {
     let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= label_text::MAX_LABEL_LENGTH
+    text.len() <= label_shortening::MAX_LABEL_LENGTH
         && end(text.chars().next())
         && end(text.chars().next_back())
         && text.chars().all(is_allowed_char)
@@ -125,17 +121,6 @@ fn is_name(text: &str) -> bool {
 
 fn is_allowed_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
-/// Returns true for a DNS-1123 subdomain.
-fn is_prefix(text: &str) -> bool {
-    let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= MAX_PREFIX_LEN
-        && text.split('.').all(|part| {
-            part.starts_with(lower)
-                && part.ends_with(lower)
-                && part.chars().all(|c| lower(c) || c == '-')
-        })
 }
 
 #[cfg(test)]
@@ -147,12 +132,7 @@ mod tests {
     #[test]
     fn keys_follow_the_rules_of_kubernetes() {
         let long = format!("nvidia.com/{}", "k".repeat(63));
-        for key in [
-            "octavo.dev/type",
-            "nvidia.com/mig-1g.10gb.me.count",
-            "name",
-            &long,
-        ] {
+        for key in ["octavo.dev/type", "nvidia.com/mig-1g.10gb.me.count", "name", &long] {
             assert!(key.parse::<LabelKey>().is_ok(), "{key}");
         }
         let long = format!("{long}k");
@@ -169,10 +149,7 @@ mod tests {
             "a/mig+me",
             &long,
         ] {
-            assert_eq!(
-                key.parse::<LabelKey>(),
-                Err(LabelError::Key(key.to_owned()))
-            );
+            assert_eq!(key.parse::<LabelKey>(), Err(LabelError::Key(key.to_owned())));
         }
     }
 
@@ -218,19 +195,9 @@ mod tests {
 
     #[test]
     fn invalid_characters_are_removed_and_hashed() {
-        fits(
-            "To-Be-Filled-By-O.E.M.",
-            "",
-            "To-Be-Filled-By-O.E.M-b6498781",
-        );
-        assert_ne!(
-            LabelValue::from_parts("a+b", ""),
-            LabelValue::from_parts("ab", "")
-        );
-        assert_ne!(
-            LabelValue::from_parts("a+b", ""),
-            LabelValue::from_parts("a=b", "")
-        );
+        fits("To-Be-Filled-By-O.E.M.", "", "To-Be-Filled-By-O.E.M-b6498781");
+        assert_ne!(LabelValue::from_parts("a+b", ""), LabelValue::from_parts("ab", ""));
+        assert_ne!(LabelValue::from_parts("a+b", ""), LabelValue::from_parts("a=b", ""));
     }
 
     proptest! {

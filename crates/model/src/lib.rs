@@ -4,6 +4,7 @@
 //! [`inventory`], the accelerators of a node as they were read.
 
 pub mod accelerators;
+pub mod backoff;
 pub mod call;
 pub mod catalog;
 pub mod device_file;
@@ -16,12 +17,13 @@ pub mod id;
 pub mod interconnect;
 pub mod inventory;
 pub mod label;
-pub mod label_text;
+pub mod label_shortening;
 pub mod process_origin;
 pub mod profile;
 pub mod quantity;
 pub mod reading;
 pub mod reason;
+pub mod reported;
 pub mod resource;
 pub mod sharing_status;
 pub mod similar_names;
@@ -29,3 +31,6 @@ pub mod slices;
 pub mod source_position;
 pub mod text;
 pub mod xid;
+
+/// `apiVersion` of the JSON documents of the REST API and of the command line.
+pub const API_VERSION: &str = "octavo.dev/v1";

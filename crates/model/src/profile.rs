@@ -11,12 +11,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
 
 use crate::quantity::Mebibytes;
 
 /// A parsed profile name. Equal names are the same profile *as users write it*: `3c.3g.40gb` equals `3g.40gb`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ProfileName {
     gpu_slices: u8,
     memory_gb: u16,
@@ -52,7 +53,7 @@ pub enum ProfileNameError {
     #[error("{0:?} is not a profile name like 1g.10gb, 1c.3g.40gb or 1g.10gb+me")]
     Malformed(String),
     /// A compute instance cannot have more slices than its GPU instance.
-    #[error("{name:?} asks for {compute} compute slices of a GPU instance that has {gpu}")]
+    #[error("{name:?} requests {compute} compute slices of a GPU instance that has {gpu}")]
     ComputeExceedsGpu {
         /// The text as it was given.
         name: String,
@@ -92,10 +93,7 @@ impl ProfileName {
             .checked_sub(1)?
             .checked_div(total)?;
         let gibibytes = total.div_ceil(1024);
-        let memory_gb = eighths
-            .checked_mul(gibibytes)?
-            .checked_add(4)?
-            .checked_div(8)?;
+        let memory_gb = eighths.checked_mul(gibibytes)?.checked_add(4)?.checked_div(8)?;
         (1..=gpu_slices).contains(&compute_slices).then_some(Self {
             gpu_slices,
             memory_gb: u16::try_from(memory_gb).ok()?,
@@ -112,10 +110,7 @@ impl ProfileName {
     /// The name of the whole GPU instance: `3g.40gb` for `1c.3g.40gb`.
     #[must_use]
     pub fn gpu_instance(&self) -> Self {
-        Self {
-            compute_slices: self.gpu_slices,
-            ..self.clone()
-        }
+        Self { compute_slices: self.gpu_slices, ..self.clone() }
     }
 
     /// The name of a compute instance of it with this many slices: `1c.3g.40gb`; `None` for zero or more slices than
@@ -124,10 +119,7 @@ impl ProfileName {
         let compute_slices = u8::try_from(slices).ok()?;
         (1..=self.gpu_slices)
             .contains(&compute_slices)
-            .then(|| Self {
-                compute_slices,
-                ..self.clone()
-            })
+            .then(|| Self { compute_slices, ..self.clone() })
     }
 
     /// Returns whether both have the same attributes.
@@ -212,9 +204,7 @@ fn parse(text: &str) -> Option<ProfileName> {
     let mut parts = base.split('.').rev();
     let memory_gb = number(parts.next()?, "gb")?;
     let gpu_slices = number(parts.next()?, "g")?;
-    let compute_slices = parts
-        .next()
-        .map_or(Some(gpu_slices), |part| number(part, "c"))?;
+    let compute_slices = parts.next().map_or(Some(gpu_slices), |part| number(part, "c"))?;
     parts.next().is_none().then_some(ProfileName {
         gpu_slices,
         memory_gb,
@@ -233,11 +223,7 @@ fn split_attributes(text: &str) -> Option<(&str, Attributes)> {
     let well_formed = names
         .iter()
         .all(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '.'));
-    let attributes = if sign == "+" {
-        Attributes::With(names)
-    } else {
-        Attributes::Without(names)
-    };
+    let attributes = if sign == "+" { Attributes::With(names) } else { Attributes::Without(names) };
     well_formed.then_some((base, attributes))
 }
 
@@ -333,7 +319,7 @@ mod tests {
         let error = "4c.3g.20gb".parse::<ProfileName>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            r#""4c.3g.20gb" asks for 4 compute slices of a GPU instance that has 3"#
+            r#""4c.3g.20gb" requests 4 compute slices of a GPU instance that has 3"#
         );
     }
 }

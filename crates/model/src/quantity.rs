@@ -3,10 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use thiserror::Error;
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use utoipa::ToSchema;
+
+use crate::id::ParseError;
 
 /// Memory in MiB (2^20 bytes), the unit of NVML's MIG attributes and of `nvidia.com/gpu.memory`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
+#[serde(transparent)]
 pub struct Mebibytes(u64);
 
 impl Mebibytes {
@@ -33,7 +40,9 @@ impl fmt::Display for Mebibytes {
 }
 
 /// A CUDA compute capability, such as 9.0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr,
+)]
 pub struct ComputeCapability {
     /// Major number: 8 for Ampere and Ada, 9 for Hopper.
     pub major: u32,
@@ -48,7 +57,9 @@ impl fmt::Display for ComputeCapability {
 }
 
 /// The CUDA version supported by a driver, such as 12.8.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr,
+)]
 pub struct CudaVersion {
     /// Major number.
     pub major: u32,
@@ -59,10 +70,7 @@ pub struct CudaVersion {
 impl CudaVersion {
     /// Converts NVML's number, such as 12080 for 12.8. Source: `nvmlSystemGetCudaDriverVersion`.
     pub fn from_nvml(number: u32) -> Self {
-        Self {
-            major: number / 1000,
-            minor: number % 1000 / 10,
-        }
+        Self { major: number / 1000, minor: number % 1000 / 10 }
     }
 }
 
@@ -72,17 +80,40 @@ impl fmt::Display for CudaVersion {
     }
 }
 
+impl FromStr for ComputeCapability {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (major, minor) = two_numbers(text, "a compute capability like \"9.0\"")?;
+        Ok(Self { major, minor })
+    }
+}
+
+impl FromStr for CudaVersion {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (major, minor) = two_numbers(text, "a CUDA version like 12.8")?;
+        Ok(Self { major, minor })
+    }
+}
+
+fn two_numbers(text: &str, expected: &'static str) -> Result<(u32, u32), ParseError> {
+    let number = |part: &str| {
+        let digits = part.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| part.parse::<u32>().ok()).flatten()
+    };
+    text.split_once('.')
+        .and_then(|(major, minor)| Some((number(major)?, number(minor)?)))
+        .ok_or_else(|| ParseError::new(text, expected))
+}
+
 /// An NVIDIA driver version: `570.133.20`, or `470.82` with two parts.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct DriverVersion {
     text: String,
     parts: (String, String, String),
 }
-
-/// A text that is not a driver version.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is not a driver version like 570.133.20 or 470.82")]
-pub struct DriverVersionError(String);
 
 impl DriverVersion {
     /// The whole version.
@@ -107,9 +138,9 @@ impl DriverVersion {
 }
 
 impl FromStr for DriverVersion {
-    type Err = DriverVersionError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, DriverVersionError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let parts: Vec<&str> = text.split('.').collect();
         let numeric = parts.iter().all(|part| {
             !part.is_empty() && part.len() <= 9 && part.bytes().all(|b| b.is_ascii_digit())
@@ -117,7 +148,9 @@ impl FromStr for DriverVersion {
         let parts = match (numeric, parts.as_slice()) {
             (true, [major, minor]) => (*major, *minor, ""),
             (true, [major, minor, revision]) => (*major, *minor, *revision),
-            (true | false, _) => return Err(DriverVersionError(text.to_owned())),
+            (true | false, _) => {
+                return Err(ParseError::new(text, "a driver version like 570.133.20 or 470.82"));
+            }
         };
         Ok(Self {
             text: text.to_owned(),
@@ -139,24 +172,14 @@ mod tests {
     #[test]
     fn driver_versions_have_two_or_three_parts_and_keep_their_zeros() {
         let version: DriverVersion = "525.85.05".parse().unwrap();
-        assert_eq!(
-            (version.major(), version.minor(), version.revision()),
-            ("525", "85", "05")
-        );
+        assert_eq!((version.major(), version.minor(), version.revision()), ("525", "85", "05"));
         let short: DriverVersion = "470.82".parse().unwrap();
         assert_eq!((short.minor(), short.revision()), ("82", ""));
-        for text in [
-            "",
-            "570",
-            "570.",
-            "570.1.2.3",
-            "r570.1",
-            "570.-1",
-            "9999999999.1",
-        ] {
+        for text in ["", "570", "570.", "570.1.2.3", "r570.1", "570.-1", "9999999999.1"] {
+            let error = text.parse::<DriverVersion>().unwrap_err().to_string();
             assert_eq!(
-                text.parse::<DriverVersion>(),
-                Err(DriverVersionError(text.to_owned()))
+                error,
+                format!("{text:?} is not a driver version like 570.133.20 or 470.82")
             );
         }
     }
@@ -169,9 +192,6 @@ mod tests {
 
     #[test]
     fn bytes_round_down_to_mebibytes() {
-        assert_eq!(
-            Mebibytes::from_bytes((81_559 << 20) + 1_048_575).get(),
-            81_559
-        );
+        assert_eq!(Mebibytes::from_bytes((81_559 << 20) + 1_048_575).get(), 81_559);
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! A value that a board or driver does not support is absent; no number means "none".
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use crate::id::{GpuUuid, PciAddress};
 use crate::inventory::{Process, RemappedRows};
 use crate::quantity::Mebibytes;
@@ -103,18 +106,26 @@ pub struct DeviceMetrics {
 }
 
 /// Memory of a device or partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = MemoryUseJson)]
 pub struct MemoryUse {
     /// Total memory.
+    #[serde(rename = "totalMiB")]
+    #[schema(value_type = u64)]
     pub total: Mebibytes,
     /// Memory used by processes.
+    #[serde(rename = "usedMiB")]
+    #[schema(value_type = u64)]
     pub used: Mebibytes,
     /// Memory reserved by the driver.
+    #[serde(rename = "reservedMiB")]
+    #[schema(value_type = u64)]
     pub reserved: Mebibytes,
 }
 
 /// A percentage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Percent(pub u8);
 
 impl MemoryUse {

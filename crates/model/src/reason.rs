@@ -1,17 +1,24 @@
 //! Reasons: stable identifiers of states, used alike in status, annotation, labels, events, metrics, history and log.
 //! No other file spells them.
 //!
-//! Filters and alerts depend on these words, so an existing one never changes. A new reason needs a variant, its row in
-//! `rows.rs` and a place in [`Reason::ALL`]; `docs/reasons.md` is generated from this module (`make golden`).
+//! Filters and alerts depend on these words, so an existing one never changes. A new reason needs a variant and its row in
+//! `rows.rs`; `docs/reference/reasons.md` is generated from this module (`make golden`).
+
+#![expect(missing_docs, reason = "strum generates `into_str` without documentation")]
 
 mod reference_page;
 mod rows;
 
 pub use reference_page::page;
-use rows::Row;
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 /// Reason for the state of a node or device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr,
+)]
 pub enum Reason {
     /// The layout is applied.
     Applied,
@@ -52,6 +59,7 @@ pub enum Reason {
     /// GPU Operator's operands run again.
     OperandsRestored,
     /// GPU Operator's operands run again, and the device is still in use by another process.
+    #[strum(serialize = "operands-in-vain")]
     OperandsPauseIneffective,
     /// NVIDIA's device plugin was restarted.
     DevicePluginRefreshed,
@@ -92,7 +100,7 @@ pub enum Reason {
 }
 
 /// Severity of a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 pub enum Severity {
     /// No attention required.
     Normal,
@@ -102,133 +110,43 @@ pub enum Severity {
 
 impl Severity {
     /// Returns the type of a Kubernetes event. Source: Kubernetes, `core/v1`, Event, `type`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 impl Reason {
     /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 38] = [
-        Self::Applied,
-        Self::Pending,
-        Self::Applying,
-        Self::Yielded,
-        Self::Drifted,
-        Self::Blocked,
-        Self::RolledBack,
-        Self::NeedsReset,
-        Self::Infeasible,
-        Self::Failed,
-        Self::LayoutNotice,
-        Self::NoDriver,
-        Self::NvmlLost,
-        Self::NvmlStalled,
-        Self::DriverBack,
-        Self::Stale,
-        Self::KeysLeftToOthers,
-        Self::OperandsPaused,
-        Self::OperandsRestored,
-        Self::OperandsPauseIneffective,
-        Self::DevicePluginRefreshed,
-        Self::PartitionsOffered,
-        Self::PartitionsNotOffered,
-        Self::DrainBegan,
-        Self::DrainEnded,
-        Self::DrainGaveUp,
-        Self::DrainRefused,
-        Self::SharingInForce,
-        Self::SharingPending,
-        Self::SharingHeld,
-        Self::SharingNotInForce,
-        Self::SharingRefused,
-        Self::DevicePluginConflict,
-        Self::DeviceUnhealthy,
-        Self::DeviceHealthy,
-        Self::MemoryOverShare,
-        Self::MemoryWithinShare,
-        Self::MemoryNearlyExhausted,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Returns the identifier used in status, annotation, labels, metrics, history, and in the log as `reason=as_str`.
     pub const fn as_str(self) -> &'static str {
-        self.row().word
+        self.into_str()
     }
 
     /// Returns the reason of the corresponding Kubernetes event, if there is one.
     pub const fn event(self) -> Option<&'static str> {
-        self.row().event
+        rows::row(self).event
     }
 
     /// Returns the severity.
     pub const fn kind(self) -> Severity {
-        self.row().kind
+        rows::row(self).kind
     }
 
     /// Returns the meaning, as a sentence.
     pub const fn meaning(self) -> &'static str {
-        self.row().meaning
+        rows::row(self).meaning
     }
 
     /// Returns the recommended action, as a sentence.
     pub const fn remedy(self) -> &'static str {
-        self.row().remedy
+        rows::row(self).remedy
     }
 
     /// Returns the reason with this identifier; `None` for an unknown one, such as that of a newer agent.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
-    }
-
-    /// Returns true if `as_str` is this reason's identifier.
-    pub fn is(self, word: &str) -> bool {
-        self.as_str() == word
-    }
-
-    const fn row(self) -> &'static Row {
-        match self {
-            Self::Applied => &rows::APPLIED,
-            Self::Pending => &rows::PENDING,
-            Self::Applying => &rows::APPLYING,
-            Self::Yielded => &rows::YIELDED,
-            Self::Drifted => &rows::DRIFTED,
-            Self::Blocked => &rows::BLOCKED,
-            Self::RolledBack => &rows::ROLLED_BACK,
-            Self::NeedsReset => &rows::NEEDS_RESET,
-            Self::Infeasible => &rows::INFEASIBLE,
-            Self::Failed => &rows::FAILED,
-            Self::LayoutNotice => &rows::LAYOUT_NOTICE,
-            Self::NoDriver => &rows::NO_DRIVER,
-            Self::NvmlLost => &rows::NVML_LOST,
-            Self::NvmlStalled => &rows::NVML_STALLED,
-            Self::DriverBack => &rows::DRIVER_BACK,
-            Self::Stale => &rows::STALE,
-            Self::KeysLeftToOthers => &rows::KEYS_LEFT_TO_OTHERS,
-            Self::OperandsPaused => &rows::OPERANDS_PAUSED,
-            Self::OperandsRestored => &rows::OPERANDS_RESTORED,
-            Self::OperandsPauseIneffective => &rows::OPERANDS_PAUSE_INEFFECTIVE,
-            Self::DevicePluginRefreshed => &rows::DEVICE_PLUGIN_REFRESHED,
-            Self::PartitionsOffered => &rows::PARTITIONS_OFFERED,
-            Self::PartitionsNotOffered => &rows::PARTITIONS_NOT_OFFERED,
-            Self::DrainBegan => &rows::DRAIN_BEGAN,
-            Self::DrainEnded => &rows::DRAIN_ENDED,
-            Self::DrainGaveUp => &rows::DRAIN_GAVE_UP,
-            Self::DrainRefused => &rows::DRAIN_REFUSED,
-            Self::SharingInForce => &rows::sharing::SHARING_IN_FORCE,
-            Self::SharingPending => &rows::sharing::SHARING_PENDING,
-            Self::SharingHeld => &rows::sharing::SHARING_HELD,
-            Self::SharingNotInForce => &rows::sharing::SHARING_NOT_IN_FORCE,
-            Self::SharingRefused => &rows::sharing::SHARING_REFUSED,
-            Self::DevicePluginConflict => &rows::sharing::DEVICE_PLUGIN_CONFLICT,
-            Self::DeviceUnhealthy => &rows::sharing::DEVICE_UNHEALTHY,
-            Self::DeviceHealthy => &rows::sharing::DEVICE_HEALTHY,
-            Self::MemoryOverShare => &rows::sharing::MEMORY_OVER_SHARE,
-            Self::MemoryWithinShare => &rows::sharing::MEMORY_WITHIN_SHARE,
-            Self::MemoryNearlyExhausted => &rows::sharing::MEMORY_NEARLY_EXHAUSTED,
-        }
+        word.parse().ok()
     }
 }
 
@@ -240,9 +158,9 @@ mod tests {
 
     #[test]
     fn each_reason_has_a_unique_parsable_word() {
-        let words: BTreeSet<&str> = Reason::ALL.into_iter().map(Reason::as_str).collect();
+        let words: BTreeSet<&str> = Reason::ALL.iter().copied().map(Reason::as_str).collect();
         assert_eq!(words.len(), Reason::ALL.len());
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
         assert_eq!(Reason::parse("nonsense"), None);
@@ -250,28 +168,19 @@ mod tests {
 
     #[test]
     fn words_are_kebab_case_events_are_camel_case_and_each_has_two_sentences() {
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             let word = reason.as_str();
             let kebab = |c: char| c.is_ascii_lowercase() || c == '-';
             assert!(word.chars().all(kebab) && !word.is_empty(), "{word}");
             if let Some(event) = reason.event() {
-                assert!(
-                    event.starts_with(|c: char| c.is_ascii_uppercase()),
-                    "{event}"
-                );
+                assert!(event.starts_with(|c: char| c.is_ascii_uppercase()), "{event}");
                 assert!(event.chars().all(|c| c.is_ascii_alphabetic()), "{event}");
                 // Source: Kubernetes, `core/v1`, Event, `reason`.
                 assert!(event.len() <= 128, "{event}");
             }
             for sentence in [reason.meaning(), reason.remedy()] {
-                assert!(
-                    sentence.ends_with('.') && !sentence.contains('|'),
-                    "{sentence}"
-                );
-                assert!(
-                    !sentence.contains('\n') && !sentence.contains("  "),
-                    "{sentence}"
-                );
+                assert!(sentence.ends_with('.') && !sentence.contains('|'), "{sentence}");
+                assert!(!sentence.contains('\n') && !sentence.contains("  "), "{sentence}");
             }
         }
     }

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
 
-use crate::id::{GpuUuid, MigUuid};
+use crate::id::{GpuUuid, MigUuid, is_subdomain};
 use crate::profile::ProfileName;
 
 /// Name of an extended resource of NVIDIA: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.shared`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ResourceName(String);
 
 /// Device id: a unit's UUID, followed by the number for a replica: `GPU-<uuid>::2`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ShareId {
     uuid: String,
     replica: Option<u32>,
@@ -23,11 +24,11 @@ pub struct ShareId {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResourceError {
     /// The name is not in NVIDIA's domain.
-    #[error("{0:?} does not begin with nvidia.com/")]
+    #[error("{0:?} does not start with nvidia.com/")]
     Domain(String),
     /// The part after the domain is not valid in a resource name.
     #[error(
-        "{0:?}: behind nvidia.com/ there are lower-case letters, digits, '-' and '.', at most 63 of them"
+        "{0:?}: nvidia.com/ must be followed by at most 63 lowercase letters, digits, '-' and '.'"
     )]
     Name(String),
     /// The id is not the UUID of a GPU or MIG device with an optional replica number.
@@ -76,17 +77,9 @@ impl FromStr for ResourceName {
     type Err = ResourceError;
 
     fn from_str(text: &str) -> Result<Self, ResourceError> {
-        let name = text
-            .strip_prefix(DOMAIN)
-            .ok_or_else(|| ResourceError::Domain(text.to_owned()))?;
-        let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_part = |part: &str| {
-            let bytes = part.as_bytes();
-            let ends = bytes.first().zip(bytes.last());
-            ends.is_some_and(|(first, last)| is_end(*first) && is_end(*last))
-                && bytes.iter().all(|byte| is_end(*byte) || *byte == b'-')
-        };
-        if name.len() <= LONGEST && name.split('.').all(is_part) {
+        let name =
+            text.strip_prefix(DOMAIN).ok_or_else(|| ResourceError::Domain(text.to_owned()))?;
+        if name.len() <= LONGEST && is_subdomain(name) {
             Ok(Self(text.to_owned()))
         } else {
             Err(ResourceError::Name(text.to_owned()))
@@ -101,20 +94,19 @@ impl fmt::Display for ResourceName {
 }
 
 impl ShareId {
+    /// Returns an id without the number of its replica, also if the rest is no UUID.
+    pub fn uuid_part(text: &str) -> &str {
+        text.split_once("::").map_or(text, |(uuid, _)| uuid)
+    }
+
     /// The id of a unit that is not shared.
     pub fn whole(uuid: &str) -> Self {
-        Self {
-            uuid: uuid.to_owned(),
-            replica: None,
-        }
+        Self { uuid: uuid.to_owned(), replica: None }
     }
 
     /// The id of one of a unit's replicas, which are numbered from zero.
     pub fn replica(uuid: &str, number: u32) -> Self {
-        Self {
-            uuid: uuid.to_owned(),
-            replica: Some(number),
-        }
+        Self { uuid: uuid.to_owned(), replica: Some(number) }
     }
 
     /// UUID of the device or partition.
@@ -143,10 +135,7 @@ impl FromStr for ShareId {
         if uuid.parse::<GpuUuid>().is_err() && uuid.parse::<MigUuid>().is_err() {
             return Err(wrong());
         }
-        Ok(Self {
-            uuid: uuid.to_owned(),
-            replica,
-        })
+        Ok(Self { uuid: uuid.to_owned(), replica })
     }
 }
 
@@ -169,18 +158,11 @@ mod tests {
     fn resource_names_match_nvidia_device_plugin() {
         let mig = |name: &str| ResourceName::mig(&name.parse().unwrap()).to_string();
         assert_eq!(ResourceName::gpu().as_str(), "nvidia.com/gpu");
-        assert_eq!(
-            ResourceName::gpu().shared().as_str(),
-            "nvidia.com/gpu.shared"
-        );
+        assert_eq!(ResourceName::gpu().shared().as_str(), "nvidia.com/gpu.shared");
         assert_eq!(mig("1g.10gb"), "nvidia.com/mig-1g.10gb");
         assert_eq!(mig("1g.10gb+me"), "nvidia.com/mig-1g.10gb.me");
         assert_eq!(mig("1c.3g.40gb"), "nvidia.com/mig-1c.3g.40gb");
-        for name in [
-            "nvidia.com/gpu",
-            "nvidia.com/mig-1g.10gb.me",
-            "nvidia.com/a100-x3",
-        ] {
+        for name in ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb.me", "nvidia.com/a100-x3"] {
             assert_eq!(name.parse::<ResourceName>().unwrap().as_str(), name);
         }
     }
@@ -204,11 +186,7 @@ mod tests {
 
     #[test]
     fn share_ids_round_trip() {
-        for id in [
-            ShareId::whole(GPU),
-            ShareId::replica(GPU, 0),
-            ShareId::replica(GPU, 31),
-        ] {
+        for id in [ShareId::whole(GPU), ShareId::replica(GPU, 0), ShareId::replica(GPU, 31)] {
             assert_eq!(id.to_string().parse::<ShareId>(), Ok(id));
         }
         for text in [

@@ -22,10 +22,7 @@ pub fn rank_by_similarity<'a>(
 /// The name in `known` that was probably meant: up to a third of its letters may differ, and always one.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |(distance, other): &(usize, &str)| *distance <= (other.len() / 3).max(1);
-    rank_by_similarity(name, known)
-        .into_iter()
-        .find(near)
-        .map(|(_, other)| other)
+    rank_by_similarity(name, known).into_iter().find(near).map(|(_, other)| other)
 }
 
 /// Letters and digits in lower case; `None` if the name is too long.
@@ -41,11 +38,7 @@ mod tests {
     #[test]
     fn most_similar_name_comes_first() {
         let known = ["all-1g.10gb", "serving", "notebooks"];
-        let first = |name| {
-            rank_by_similarity(name, known)
-                .first()
-                .map(|(_, name)| *name)
-        };
+        let first = |name| rank_by_similarity(name, known).first().map(|(_, name)| *name);
         assert_eq!(first("servin"), Some("serving"));
         assert_eq!(first("all-1g.20gb"), Some("all-1g.10gb"));
         assert_eq!(first("Note-Books"), Some("notebooks"));

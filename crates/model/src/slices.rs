@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::inventory::{Completeness, Condition, Device, GpuInstance, MigMode, MigState};
 
-/// Maximum number of slices. A larger number is a driver error: [`Untold::TooMany`].
+/// Maximum number of slices. A larger number is a driver error: [`UndrawableReason::TooMany`].
 const MAX_SLICES: u32 = 24;
 
 /// Drawable memory slices of a device.
@@ -93,9 +93,7 @@ impl<'a> Slices<'a> {
         match self {
             Self::NotPartitionable | Self::Undrawable(_) | Self::Whole { .. } => None,
             Self::Partitioned { regions, .. } => {
-                let free = regions
-                    .iter()
-                    .filter(|region| matches!(region, Region::Free { .. }));
+                let free = regions.iter().filter(|region| matches!(region, Region::Free { .. }));
                 Some(free.count())
             }
         }
@@ -145,11 +143,7 @@ fn partitioned(state: &MigState, slices: u32) -> Slices<'_> {
             **owner = Some(instance);
         }
     }
-    Slices::Partitioned {
-        slices,
-        regions: join_regions(owners),
-        hidden,
-    }
+    Slices::Partitioned { slices, regions: join_regions(owners), hidden }
 }
 
 /// Joins adjacent slices of the same owner to regions.
@@ -159,17 +153,12 @@ fn join_regions<'a>(
     let mut regions = Vec::new();
     for (start, owner) in owners {
         match (owner, regions.last_mut()) {
-            (
-                Some(owner),
-                Some(Region::Instance {
-                    instance, slices, ..
-                }),
-            ) if instance.id == owner.id => *slices = slices.saturating_add(1),
-            (Some(instance), _) => regions.push(Region::Instance {
-                instance,
-                start,
-                slices: 1,
-            }),
+            (Some(owner), Some(Region::Instance { instance, slices, .. }))
+                if instance.id == owner.id =>
+            {
+                *slices = slices.saturating_add(1);
+            }
+            (Some(instance), _) => regions.push(Region::Instance { instance, start, slices: 1 }),
             (None, _) => regions.push(Region::Free { start }),
         }
     }

@@ -1,4 +1,13 @@
-//! Sanitizing of texts from drivers, kernels and agents for display.
+//! Formatting of texts, counts, ages and memory for display, on terminals and pages.
+
+use std::time::Duration;
+
+use crate::quantity::Mebibytes;
+
+/// Maximum length of a name, id or word that a node reports, in bytes.
+pub const MAX_WORD_BYTES: usize = 256;
+/// Maximum length of a description for users that a node reports, in bytes.
+pub const MAX_TEXT_BYTES: usize = 4096;
 
 /// Returns `text` on one line, without characters that are invisible or change the text direction. Names come from
 /// firmware, drivers and other machines, and must neither control a terminal nor imitate another text. Whitespace
@@ -34,9 +43,99 @@ pub fn truncate(text: &str, most: usize) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
+/// Returns at most [`MAX_WORD_BYTES`] of the text.
+pub fn truncated_word(text: &str) -> String {
+    truncate(text, MAX_WORD_BYTES)
+}
+
+/// Formats a count with its noun: `1 node`, `2 nodes`.
+pub fn count_noun(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+/// Joins the first few names of a list: `a, b and 3 more`.
+pub fn first_names(names: &[impl AsRef<str>], shown: usize) -> String {
+    let first: Vec<&str> = names.iter().take(shown).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(shown) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// Formats an age: `12 s`, `3 min`, `5 h`, `2 d`. The script of the pages updates it in the same format: `words` in
+/// `octavo.js`.
+pub fn format_age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Formats an age for a column: `7s`, `12m`, `3h`, `9d`, in the largest unit with a value of at least two, as kubectl
+/// does.
+pub fn format_age_short(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Formats memory, rounded down to a tenth: `79.6 GiB`, `12.5 TiB`. TiB starts at ten, because below that a tenth of a
+/// TiB would hide a whole GPU.
+pub fn format_memory(memory: Mebibytes) -> String {
+    let mebibytes = memory.get();
+    let (unit, name) = match mebibytes {
+        0..1024 => return format!("{mebibytes} MiB"),
+        1024..10_485_760 => (1024, "GiB"),
+        10_485_760..1_073_741_824 => (1_048_576, "TiB"),
+        _ => (1_073_741_824, "PiB"),
+    };
+    let tenths = (mebibytes % unit).saturating_mul(10) / unit;
+    match tenths {
+        0 => format!("{} {name}", mebibytes / unit),
+        _ => format!("{}.{tenths} {name}", mebibytes / unit),
+    }
+}
+
+/// Formats memory for a column, as a Kubernetes quantity: `80Gi`, rounded; below ten GiB in `Mi`.
+pub fn format_memory_short(memory: Mebibytes) -> String {
+    match memory.get() {
+        mib @ 0..10_240 => format!("{mib}Mi"),
+        mib => format!("{}Gi", mib.saturating_add(512) >> 10),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ages_and_amounts_are_short() {
+        let ages = [0, 59, 60, 3599, 3600, 172_799, 172_800].map(Duration::from_secs);
+        assert_eq!(ages.map(format_age), ["0 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]);
+        let ages = [0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(Duration::from_secs);
+        assert_eq!(ages.map(format_age_short), ["0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
+        let amounts = [512, 15_360, 81_559, 652_472, 1_150_168, 13_107_200].map(Mebibytes::new);
+        assert_eq!(
+            amounts.map(format_memory),
+            ["512 MiB", "15 GiB", "79.6 GiB", "637.1 GiB", "1123.2 GiB", "12.5 TiB"]
+        );
+        let amounts = [8_192, 15_360, 652_472].map(Mebibytes::new);
+        assert_eq!(amounts.map(format_memory_short), ["8192Mi", "15Gi", "637Gi"]);
+    }
+
+    #[test]
+    fn lists_name_the_first_few() {
+        assert_eq!(first_names(&["a", "b"], 2), "a, b");
+        assert_eq!(first_names(&["a", "b", "c", "d"], 2), "a, b and 2 more");
+        assert_eq!(first_names(&[""; 0], 2), "");
+    }
 
     #[test]
     fn printable_removes_control_and_bidi_characters() {

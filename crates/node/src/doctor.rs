@@ -14,6 +14,7 @@ mod allocatable;
 mod amd;
 mod bus;
 mod control_groups;
+mod document;
 mod drivers;
 mod facts;
 mod health;
@@ -27,11 +28,17 @@ mod other_managers;
 mod owners;
 mod vendor_labels;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
 use octavo_model::id::PciAddress;
+use octavo_model::text::{count_noun, first_names};
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
+pub use self::document::Diagnosis;
 pub use facts::{
     Facts, FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress, Processes,
     RegisteredResources, Roots,
@@ -39,7 +46,10 @@ pub use facts::{
 pub use other_managers::{GFD, MIG_MANAGER};
 
 /// Check, in order from the device to the pod. Names are only ever added, because scripts refer to checks by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Check {
     /// Accelerators on the bus are in the catalog.
     Accelerators,
@@ -92,7 +102,7 @@ pub enum Check {
 }
 
 /// Object of a finding.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub enum Subject {
     /// The node.
     Node,
@@ -105,8 +115,11 @@ pub enum Subject {
 }
 
 /// Result of a check, in order of severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckResult {
     /// The check does not apply to this node.
     NotApplicable,
     /// As expected.
@@ -120,32 +133,34 @@ pub enum Verdict {
 }
 
 /// Result of a check for one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finding {
     /// Check that was run.
     pub check: Check,
     /// Object that was checked.
     pub subject: Subject,
     /// Result of the check.
-    pub verdict: Verdict,
+    pub verdict: CheckResult,
     /// Observed values and their sources. Parts come from drivers and files and can contain any character.
     pub evidence: String,
     /// Recommended action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
 /// Number of findings by verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerdictCounts {
-    /// Number of [`Verdict::Ok`] findings.
+    /// Number of [`CheckResult::Ok`] findings.
     pub ok: usize,
-    /// Number of [`Verdict::Warning`] findings.
+    /// Number of [`CheckResult::Warning`] findings.
     pub warning: usize,
-    /// Number of [`Verdict::Failing`] findings.
+    /// Number of [`CheckResult::Failing`] findings.
     pub failing: usize,
-    /// Number of [`Verdict::Unknown`] findings.
+    /// Number of [`CheckResult::Unknown`] findings.
     pub unknown: usize,
-    /// Number of [`Verdict::NotApplicable`] findings.
+    /// Number of [`CheckResult::NotApplicable`] findings.
     pub not_applicable: usize,
 }
 
@@ -177,77 +192,27 @@ pub fn count_verdicts(findings: &[Finding]) -> VerdictCounts {
         all.filter(|finding| finding.verdict == verdict).count()
     };
     VerdictCounts {
-        ok: count(Verdict::Ok),
-        warning: count(Verdict::Warning),
-        failing: count(Verdict::Failing),
-        unknown: count(Verdict::Unknown),
-        not_applicable: count(Verdict::NotApplicable),
+        ok: count(CheckResult::Ok),
+        warning: count(CheckResult::Warning),
+        failing: count(CheckResult::Failing),
+        unknown: count(CheckResult::Unknown),
+        not_applicable: count(CheckResult::NotApplicable),
     }
 }
 
 impl Check {
     /// All checks, in order from the device to the pod.
-    pub const ALL: [Self; 24] = [
-        Self::Accelerators,
-        Self::NvidiaDriver,
-        Self::NeuronDriver,
-        Self::AmdDriver,
-        Self::KernelDriver,
-        Self::NvidiaLibrary,
-        Self::NeuronDevices,
-        Self::NvidiaDeviceFiles,
-        Self::NeuronDeviceFiles,
-        Self::AmdDeviceFiles,
-        Self::DeviceHealth,
-        Self::MigMode,
-        Self::MigInstances,
-        Self::MigDeviceFiles,
-        Self::Layout,
-        Self::ControlGroups,
-        Self::Processes,
-        Self::DevicePlugin,
-        Self::Allocatable,
-        Self::ResourceOwners,
-        Self::TimeSlicing,
-        Self::OtherManagers,
-        Self::Labels,
-        Self::VendorLabels,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Name, such as `nvidia-driver`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Accelerators => "accelerators",
-            Self::NvidiaDriver => "nvidia-driver",
-            Self::NeuronDriver => "neuron-driver",
-            Self::AmdDriver => "amd-driver",
-            Self::KernelDriver => "kernel-driver",
-            Self::NvidiaLibrary => "nvidia-library",
-            Self::NeuronDevices => "neuron-devices",
-            Self::NvidiaDeviceFiles => "nvidia-device-files",
-            Self::NeuronDeviceFiles => "neuron-device-files",
-            Self::AmdDeviceFiles => "amd-device-files",
-            Self::DeviceHealth => "device-health",
-            Self::MigMode => "mig-mode",
-            Self::MigInstances => "mig-instances",
-            Self::MigDeviceFiles => "mig-device-files",
-            Self::Layout => "layout",
-            Self::ControlGroups => "control-groups",
-            Self::Processes => "processes",
-            Self::DevicePlugin => "device-plugin",
-            Self::Allocatable => "allocatable",
-            Self::ResourceOwners => "resource-owners",
-            Self::TimeSlicing => "time-slicing",
-            Self::OtherManagers => "other-managers",
-            Self::Labels => "labels",
-            Self::VendorLabels => "vendor-labels",
-        }
+        self.into()
     }
 
     fn finding(
         self,
         subject: Subject,
-        verdict: Verdict,
+        verdict: CheckResult,
         evidence: impl Into<String>,
         remedy: Option<&str>,
     ) -> Finding {
@@ -261,51 +226,46 @@ impl Check {
     }
 
     fn ok(self, subject: Subject, evidence: impl Into<String>) -> Finding {
-        self.finding(subject, Verdict::Ok, evidence, None)
+        self.finding(subject, CheckResult::Ok, evidence, None)
     }
 
     fn failing(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
-        self.finding(subject, Verdict::Failing, evidence, Some(remedy))
+        self.finding(subject, CheckResult::Failing, evidence, Some(remedy))
     }
 
     fn warning(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
-        self.finding(subject, Verdict::Warning, evidence, Some(remedy))
+        self.finding(subject, CheckResult::Warning, evidence, Some(remedy))
     }
 
     fn unknown(self, subject: Subject, evidence: impl Into<String>) -> Finding {
-        self.finding(subject, Verdict::Unknown, evidence, None)
+        self.finding(subject, CheckResult::Unknown, evidence, None)
     }
 
     /// The subject is the node, because no other object exists.
     fn not_applicable(self, evidence: impl Into<String>) -> Finding {
-        self.finding(Subject::Node, Verdict::NotApplicable, evidence, None)
+        self.finding(Subject::Node, CheckResult::NotApplicable, evidence, None)
     }
 }
 
-impl Verdict {
+impl CheckResult {
     /// Name, such as `not-applicable`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotApplicable => "not-applicable",
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Failing => "failing",
-        }
+        self.into()
     }
 }
 
-/// Name that is not that of a check.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no check")]
-pub struct UnknownCheck(String);
+/// Reads the format of `Display`. Everything that is no other object is a resource.
+impl FromStr for Subject {
+    type Err = Infallible;
 
-impl FromStr for Check {
-    type Err = UnknownCheck;
-
-    fn from_str(word: &str) -> Result<Self, UnknownCheck> {
-        let found = Self::ALL.into_iter().find(|check| check.as_str() == word);
-        found.ok_or_else(|| UnknownCheck(word.to_owned()))
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let neuron = || text.strip_prefix("neuron")?.parse().ok();
+        Ok(match (text, text.parse(), neuron()) {
+            ("node", ..) => Self::Node,
+            (_, Ok(address), _) => Self::Device(address),
+            (_, Err(_), Some(number)) => Self::Neuron(number),
+            (_, Err(_), None) => Self::Resource(text.to_owned()),
+        })
     }
 }
 
@@ -320,19 +280,9 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Count with its noun.
-fn format_count(count: usize, singular: &str, plural: &str) -> String {
-    format!("{count} {}", if count == 1 { singular } else { plural })
-}
-
 /// First few names of a list, for display.
 fn format_list(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    first_names(names, 8)
 }
 
 #[cfg(test)]

@@ -19,9 +19,7 @@ impl LabelSet {
 
     /// Returns keys and values, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.labels
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
+        self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// Returns the number of labels.
@@ -37,16 +35,13 @@ impl LabelSet {
 
 impl FromIterator<(LabelKey, LabelValue)> for LabelSet {
     fn from_iter<I: IntoIterator<Item = (LabelKey, LabelValue)>>(labels: I) -> Self {
-        Self {
-            labels: labels.into_iter().collect(),
-        }
+        Self { labels: labels.into_iter().collect() }
     }
 }
 
 impl fmt::Display for LabelSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.iter()
-            .try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+        self.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
     }
 }
 
@@ -57,10 +52,7 @@ pub(crate) mod tests_support {
 
     /// Builds a label set from keys and values that are known to be valid.
     pub(crate) fn label_set(labels: &[(&str, &str)]) -> LabelSet {
-        labels
-            .iter()
-            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
-            .collect()
+        labels.iter().map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect()
     }
 }
 
@@ -70,15 +62,8 @@ mod tests {
 
     #[test]
     fn label_set_prints_in_key_order() {
-        let set = label_set(&[
-            ("b.example/x", "2"),
-            ("a.example/y", ""),
-            ("a.example/x", "1"),
-        ]);
-        assert_eq!(
-            set.to_string(),
-            "a.example/x=1\na.example/y=\nb.example/x=2\n"
-        );
+        let set = label_set(&[("b.example/x", "2"), ("a.example/y", ""), ("a.example/x", "1")]);
+        assert_eq!(set.to_string(), "a.example/x=1\na.example/y=\nb.example/x=2\n");
         assert_eq!((set.len(), set.is_empty()), (3, false));
         assert_eq!(set.get("b.example/x"), Some("2"));
         assert_eq!(set.get("c.example/x"), None);

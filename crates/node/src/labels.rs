@@ -7,7 +7,7 @@
 //! is reported by a [`Note`].
 //!
 //! The result depends only on the inventory, the options and the current offers, and not on the order of devices.
-//! Labels therefore change only when the hardware does. `docs/labels.md` lists all keys.
+//! Labels therefore change only when the hardware does. [`mod@reference`] lists all keys.
 
 mod diff;
 mod gfd;
@@ -15,10 +15,13 @@ mod instance_features;
 mod labels_builder;
 mod note;
 mod octavo_keys;
+pub mod reference;
 
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 use octavo_planner::reconcile::NodeLayoutStatus;
+use strum::IntoStaticStr;
 
 use crate::label_set::LabelSet;
 use crate::mig_strategy::MigStrategy;
@@ -44,7 +47,8 @@ pub struct Options {
 }
 
 /// Progress of a node towards its desired layout, in the few values that node selectors need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LayoutState {
     /// Every device matches the layout.
     Applied,
@@ -60,7 +64,7 @@ impl LayoutState {
     /// Derives the layout state from the node's status; `None` if the node has no layout or was not observed yet.
     pub fn from_status(status: &NodeLayoutStatus) -> Option<Self> {
         status.layout.as_ref()?;
-        match status.state.map(Reason::parse) {
+        match status.state.as_ref().map(Reported::known) {
             Some(Some(Reason::Applied)) => Some(Self::Applied),
             Some(Some(Reason::Pending | Reason::Applying | Reason::Yielded)) => Some(Self::Pending),
             Some(Some(Reason::Blocked | Reason::NeedsReset | Reason::Drifted)) => {
@@ -75,12 +79,7 @@ impl LayoutState {
 
     /// Returns the value of the label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Applied => Reason::Applied.as_str(),
-            Self::Pending => Reason::Pending.as_str(),
-            Self::Blocked => Reason::Blocked.as_str(),
-            Self::Failed => Reason::Failed.as_str(),
-        }
+        self.into()
     }
 }
 

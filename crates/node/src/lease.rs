@@ -24,7 +24,7 @@ const MAX_LEASE_DURATION: Duration = Duration::from_mins(10);
 
 /// An observed state of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
+pub struct ObservedLease {
     /// Identity of the holder; `None` if the Lease is free.
     pub holder: Option<String>,
     /// Lease duration requested by the holder.
@@ -80,12 +80,7 @@ enum LeaseState {
 impl LeaderElector {
     /// Creates a candidate with this identity, which must be unique.
     pub fn new(identity: String) -> Self {
-        Self {
-            identity,
-            known: LeaseState::Unknown,
-            due: Duration::ZERO,
-            held_until: None,
-        }
+        Self { identity, known: LeaseState::Unknown, due: Duration::ZERO, held_until: None }
     }
 
     /// Returns the identity of this candidate.
@@ -118,17 +113,13 @@ impl LeaderElector {
     }
 
     /// Records an observed state of the Lease; `None` if it does not exist.
-    pub fn record_observation(&mut self, now: Duration, sight: Option<Sight>) {
+    pub fn record_observation(&mut self, now: Duration, observed: Option<ObservedLease>) {
         self.due = now;
-        let Some(sight) = sight else {
+        let Some(observed) = observed else {
             self.known = LeaseState::Absent;
             return;
         };
-        let Sight {
-            holder,
-            duration,
-            version,
-        } = sight;
+        let ObservedLease { holder, duration, version } = observed;
         self.known = match holder.filter(|holder| !holder.is_empty()) {
             None => LeaseState::Free { version },
             Some(holder) if holder == self.identity => LeaseState::Held { version },
@@ -148,14 +139,11 @@ impl LeaderElector {
         };
     }
 
-    /// Records a successful write, requested at `asked`, with its resulting version.
-    pub fn record_write(&mut self, asked: Duration, version: String) {
-        self.held_until = Some(
-            asked
-                .saturating_add(LEASE_DURATION)
-                .saturating_sub(EXPIRY_MARGIN),
-        );
-        self.due = asked.saturating_add(RENEW_INTERVAL);
+    /// Records a successful write, requested at `sent_at`, with its resulting version.
+    pub fn record_write(&mut self, sent_at: Duration, version: String) {
+        self.held_until =
+            Some(sent_at.saturating_add(LEASE_DURATION).saturating_sub(EXPIRY_MARGIN));
+        self.due = sent_at.saturating_add(RENEW_INTERVAL);
         self.known = LeaseState::Held { version };
     }
 
@@ -189,10 +177,7 @@ impl LeaderElector {
     /// Returns when this version of another holder's Lease expires, if it was observed before.
     fn known_expiry(&self, version: &str) -> Option<Duration> {
         match &self.known {
-            LeaseState::HeldByOther {
-                version: known,
-                free,
-            } if known == version => Some(*free),
+            LeaseState::HeldByOther { version: known, free } if known == version => Some(*free),
             LeaseState::HeldByOther { .. }
             | LeaseState::Unknown
             | LeaseState::Absent

@@ -6,6 +6,6 @@ pub mod label_set;
 pub mod labels;
 pub mod lease;
 pub mod mig_strategy;
-pub mod node;
+pub mod node_object;
 pub mod sharing;
 pub mod workload;

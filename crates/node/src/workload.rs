@@ -89,11 +89,7 @@ impl PodAnnotations {
             (SHARING_ANNOTATION, common_value(sharing)),
         ];
         let there = all.into_iter();
-        Self(
-            there
-                .filter_map(|(key, value)| Some((key, value?)))
-                .collect(),
-        )
+        Self(there.filter_map(|(key, value)| Some((key, value?))).collect())
     }
 
     /// The changes that a pod with these annotations needs; empty if it is up to date.
@@ -115,8 +111,8 @@ impl PodAnnotations {
 fn common_value<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
     let different: BTreeSet<&str> = values.collect();
     let first = different.first()?;
-    let said = if different.len() > 1 { MIXED } else { first };
-    Some(said.to_owned())
+    let value = if different.len() > 1 { MIXED } else { first };
+    Some(value.to_owned())
 }
 
 /// Returns the allocations that a node reports, given the types of its devices.
@@ -139,13 +135,7 @@ pub fn claims(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Claims {
     }
     let claims = given.into_iter().map(|(place, (parts, uids))| {
         let marks = PodAnnotations::from_parts(&parts);
-        (
-            place,
-            AllocationClaim {
-                uids,
-                annotations: marks,
-            },
-        )
+        (place, AllocationClaim { uids, annotations: marks })
     });
     claims.collect()
 }
@@ -160,7 +150,7 @@ fn is_time_sliced(unit: &UnitUsage, tenant: &Tenant) -> bool {
 }
 
 fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> AllocatedPart {
-    let sharing = match (is_time_sliced(unit, tenant), unit.partition) {
+    let sharing = match (is_time_sliced(unit, tenant), unit.gpu_instance) {
         (true, _) => "time-slicing",
         (false, Some(_)) => "mig",
         (false, None) => "exclusive",
@@ -168,16 +158,12 @@ fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> Allocated
     // Only valid profile names are written to annotations.
     let profile = unit.profile.as_deref();
     let profile = profile.and_then(|text| text.parse::<ProfileName>().ok());
-    let profile = match (unit.partition, profile) {
+    let profile = match (unit.gpu_instance, profile) {
         (None, _) => None,
         (Some(_), Some(profile)) => Some(profile.to_string()),
         (Some(_), None) => Some(UNKNOWN.to_owned()),
     };
-    AllocatedPart {
-        kind: kind.cloned(),
-        profile,
-        sharing,
-    }
+    AllocatedPart { kind: kind.cloned(), profile, sharing }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-// Keeps a page what the aggregator says now, and lets it be used by keyboard. Without this script every page still works: the
-// filter is a form, sorting and paging are links.
+// Live updates and keyboard shortcuts. Without this script every page still works: the filter is a form, sorting and paging
+// are links.
 //
-// One function, load(), fetches the page for an address and morphs its <main> into the one on screen, so focus, scroll and
-// typed text stay. Everything that asks for a new page calls it: a filter, a link, the stream, the timer. The latest wins.
+// load() fetches the page at an address and morphs its <main> into the current one, which preserves focus, scroll position
+// and typed text. The filter, links, the event stream and the timer all call it. The latest call wins.
 (() => {
   "use strict";
   const BEAT_MISSED_AFTER = 16_000; // The stream beats every 5 s.
   const POLL_EVERY = 5_000;
-  const AGES_EVERY = 10_000; // A confirmation alone is no change, and is not announced.
+  const AGES_EVERY = 10_000; // A confirmation alone is not a change and sends no event.
   const ANSWER_WITHIN = 10_000;
   const TYPING = 200;
 
@@ -16,7 +16,7 @@
   const banner = document.getElementById("banner");
   const form = () => document.getElementById("filter");
 
-  // Where the page's data comes from, and since when it does not.
+  // Connection state.
   let stream = null;
   let lastBeat = 0;
   let lostSince = null;
@@ -25,7 +25,7 @@
   let under_way = null;
 
   function show(how) {
-    const words = { live: "Live", polling: "Every 5 s", lost: "Not connected" };
+    const words = { live: "Live", polling: "Polling", lost: "Disconnected" };
     if (live.dataset.how === how) return;
     live.dataset.how = how;
     live.textContent = words[how];
@@ -45,15 +45,15 @@
       lostSince = new Date();
       const time = lostSince.toLocaleTimeString();
       document.getElementById("banner-text").textContent =
-        `No connection to the aggregator since ${time}. What you see was so then, and may be wrong now.`;
+        `No connection to the aggregator since ${time}. The page shows the data from that time, which may be out of date.`;
       banner.hidden = false;
       document.documentElement.classList.add("lost");
     }
     show("lost");
   }
 
-  // Loads what `url` says now. `history` is "push" or "replace" where the address changes with it. `body` is what a form sends: an
-  // address has no room for the names of a thousand nodes.
+  // Loads `url`. `history` is "push" or "replace" if the address changes. `body` is the data of a form: an address has no room
+  // for the names of a thousand nodes.
   async function load(url, history, body) {
     if (under_way) under_way.abort();
     const mine = new AbortController();
@@ -70,7 +70,7 @@
       if (history === "replace") window.history.replaceState(null, "", url);
       await htmx.swap({ text, target: "#main", select: "#main", swap: "outerMorph", sourceElement: document.body });
       rendered = performance.now();
-      // Somebody may have chosen something else while this was put in its place.
+      // The user may have started another load during the swap.
       if (under_way === mine) settle();
       showPicked();
       tick();
@@ -84,16 +84,16 @@
     }
   }
 
-  // What a morph cannot know: a choice that somebody made outranks the attribute that came, unless it is another one now.
+  // A morph does not change the value of a select that the user has changed. Apply the attribute of the new page.
   function settle() {
     for (const select of document.querySelectorAll("#filter select, form[data-stay] select")) {
-      const told = select.querySelector("option[selected]");
-      if (select !== document.activeElement && told && !told.selected) select.value = told.value;
-      if (select !== document.activeElement && !told) select.selectedIndex = 0;
+      const selected = select.querySelector("option[selected]");
+      if (select !== document.activeElement && selected && !selected.selected) select.value = selected.value;
+      if (select !== document.activeElement && !selected) select.selectedIndex = 0;
     }
   }
 
-  // Ages go on between two loads; the times of day are told in the reader's zone.
+  // Updates ages between two loads, and shows times in the local time zone.
   function tick() {
     for (const origin of document.querySelectorAll("[data-origin]"))
       if (origin.textContent !== location.origin) origin.textContent = location.origin;
@@ -110,7 +110,7 @@
     }
   }
 
-  // As the server writes it: `words::age`.
+  // Same format as `format_age` on the server.
   function words(ms) {
     const s = Math.floor(ms / 1000);
     if (s < 60) return `${s} s`;
@@ -119,26 +119,26 @@
     return `${Math.floor(s / 86_400)} d`;
   }
 
-  // The stream says that something changed, at most once a second; the page then loads itself.
+  // The stream sends an event for changes, at most once a second; the page then reloads.
   function listen() {
     if (stream) stream.close();
     stream = new EventSource("/live");
     stream.addEventListener("open", () => { lastBeat = performance.now(); connected(); });
     stream.addEventListener("beat", () => { lastBeat = performance.now(); });
     stream.addEventListener("change", () => { lastBeat = performance.now(); refresh(); });
-    // A refused stream closes itself and the timer polls; a broken one is tried again by the browser. Whether the
-    // aggregator is there at all is for the next load to say.
+    // If the stream is refused, it closes and the timer polls; if it breaks, the browser reconnects. The next load shows
+    // whether the aggregator is reachable.
     stream.addEventListener("error", () => { lastBeat = 0; refresh(); });
   }
 
   function refresh() {
-    // A request that a person made is not thrown away for one that nobody did.
-    // What came of something that was done stays until the reader goes on: its address alone does not say it again.
+    // A refresh does not cancel a load that the user started. The outcome of an action stays on the page until the user
+    // navigates, because its address alone does not reproduce it.
     if (document.querySelector("[data-still]")) return;
     if (!document.hidden && under_way === null) again();
   }
 
-  // The page as it is now. One that was made of what a form sent is made of the same again, for its address does not say it.
+  // Reloads the current page. A page that answers a form is loaded with the same form data.
   let sent = null;
   const fields = (form, button) => {
     const data = new URLSearchParams();
@@ -177,7 +177,7 @@
   window.addEventListener("pageshow", (event) => { if (event.persisted) { listen(); refresh(); } });
   window.addEventListener("popstate", again);
 
-  // The filter, as one types.
+  // Filter while the user types.
   function filtered() {
     const data = new URLSearchParams();
     for (const [name, value] of new FormData(form())) if (value !== "") data.append(name, value);
@@ -190,7 +190,7 @@
     clearTimeout(typing);
     typing = setTimeout(() => load(filtered(), "replace"), TYPING);
   });
-  // Half a label selector is a mistake, so that field waits for the whole one.
+  // An incomplete label selector is invalid, so this field waits for the change event.
   document.addEventListener("change", (event) => {
     if (!event.target.matches("#filter select, #filter [name=selector]")) return;
     clearTimeout(typing);
@@ -202,7 +202,7 @@
     clearTimeout(typing);
     load(filtered(), "push");
   });
-  // A form that only chooses what is shown beside the rest: it stays in its place, and the address says what was chosen.
+  // A form that only selects what the page shows: the page stays, and the address contains the selection.
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-stay]");
     if (form) stay(form);
@@ -218,14 +218,14 @@
   }
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("form[data-stay]")) return;
-    // A button that does something is no choice of what is shown.
+    // A button that performs an action submits the form normally.
     const button = event.submitter;
     if (button && button.name === "do") return;
     event.preventDefault();
-    // A field that was changed has asked already.
+    // A changed field has already started a load.
     if (under_way === null || (button && button.name)) stay(event.target, button);
   });
-  // Links that only change what is shown of the fleet.
+  // Links that only change what the page shows.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-stay]");
     if (link && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)) {
@@ -234,17 +234,17 @@
     }
   });
 
-  // Nodes that are selected, on the screen or not: a refresh, a filter, another page of the list and a look at a node keep them.
+  // Selected nodes. The selection survives refreshes, filters, paging and visits to a node page.
   const PICKED = "octavo-picked";
   const boxes = () => [...document.querySelectorAll(".pick[name=node]")];
   let picked = new Set();
-  try { picked = new Set(JSON.parse(sessionStorage.getItem(PICKED) || "[]")); } catch { /* None, then. */ }
+  try { picked = new Set(JSON.parse(sessionStorage.getItem(PICKED) || "[]")); } catch { /* No stored selection. */ }
   function pick(names, on) {
     for (const name of names) if (on) picked.add(name); else picked.delete(name);
-    try { sessionStorage.setItem(PICKED, JSON.stringify([...picked])); } catch { /* Kept until another page, then. */ }
-    document.getElementById("said").textContent = showPicked();
+    try { sessionStorage.setItem(PICKED, JSON.stringify([...picked])); } catch { /* Without storage, the selection lasts until the next page. */ }
+    document.getElementById("announcement").textContent = showPicked();
   }
-  // What a form without this script has is only what is on the screen, so the rest goes with it as hidden fields.
+  // Selected nodes that are not listed are submitted as hidden fields.
   function showPicked() {
     const words = document.getElementById("picked");
     if (!words) return "";
@@ -268,8 +268,8 @@
       return field;
     }));
     const nodes = picked.size === 1 ? "1 node selected" : `${picked.size} nodes selected`;
-    const text = picked.size === 0 ? "No node is selected."
-      : elsewhere.length === 0 ? nodes : `${nodes}, ${elsewhere.length} of them not listed here`;
+    const text = picked.size === 0 ? "No nodes selected"
+      : elsewhere.length === 0 ? nodes : `${nodes}, ${elsewhere.length} not listed here`;
     if (words.textContent !== text) words.textContent = text;
     document.getElementById("selection").classList.toggle("some", picked.size > 0);
     return text;
@@ -284,13 +284,13 @@
     if (event.target.id === "pick-none") pick([...picked], false);
   });
 
-  // Texts to take away. A page that did not come over TLS has no clipboard of its own, and can have its text selected and copied.
+  // Copy buttons. Without TLS there is no clipboard API, but the text can be selected and copied with execCommand.
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-copy]");
     if (!button) return;
     getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
     const done = document.execCommand("copy");
-    document.getElementById("said").textContent = done ? "Copied" : "Selected: copy it with Ctrl and C";
+    document.getElementById("announcement").textContent = done ? "Copied" : "Selected: press Ctrl+C to copy";
     button.textContent = done ? "Copied" : "Selected";
   });
 
@@ -298,7 +298,7 @@
   function theme(name) {
     const root = document.documentElement;
     if (name === "auto") delete root.dataset.theme; else root.dataset.theme = name;
-    try { localStorage.setItem("octavo-theme", name); } catch { /* Not remembered, then. */ }
+    try { localStorage.setItem("octavo-theme", name); } catch { /* Without storage, the theme is not remembered. */ }
     pressed();
   }
   function pressed() {

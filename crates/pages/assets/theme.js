@@ -5,5 +5,5 @@
   try {
     const chosen = localStorage.getItem("octavo-theme");
     if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
-  } catch { /* Storage is closed to us: the system's theme it is. */ }
+  } catch { /* Without storage, use the theme of the system. */ }
 })();

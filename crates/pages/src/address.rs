@@ -10,8 +10,7 @@ pub(super) struct ListAddress(Vec<(String, String)>);
 impl ListAddress {
     /// Parameters of `uri`; `None` if the encoding is invalid.
     pub(super) fn parse(uri: &Uri) -> Option<Self> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
-        let pairs = pairs.into_iter();
+        let pairs = query_pairs(uri)?.into_iter();
         Some(Self(pairs.filter(|(_, value)| !value.is_empty()).collect()))
     }
 
@@ -23,41 +22,32 @@ impl ListAddress {
     /// First value of a parameter, or an empty string.
     pub(super) fn get(&self, name: &str) -> &str {
         let mut all = self.0.iter();
-        all.find(|(known, _)| known == name)
-            .map_or("", |(_, value)| value)
+        all.find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
     /// Address with `value` in place of the current values; an empty value removes the parameter. It leads to the first
     /// page, because a continuation token is valid for one order and filter only.
     pub(super) fn with(&self, name: &str, value: &str) -> String {
-        let kept = self
-            .0
-            .iter()
-            .filter(|(known, _)| known != name && known != "continue");
-        let mut text: Vec<String> = kept
-            .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
-            .collect();
+        let retained = self.0.iter().filter(|(known, _)| known != name && known != "continue");
+        let mut text: Vec<String> =
+            retained.map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
         if !value.is_empty() {
             text.push(format!("{}={}", encoded(name), encoded(value)));
         }
-        if text.is_empty() {
-            "/".to_owned()
-        } else {
-            format!("/?{}", text.join("&"))
-        }
+        if text.is_empty() { "/".to_owned() } else { format!("/?{}", text.join("&")) }
     }
 
     /// Address with only these parameters.
     pub(super) fn only(&self, names: &[&str]) -> String {
-        let kept = self.0.iter();
-        let kept = kept.filter(|(known, _)| names.contains(&known.as_str()));
-        Self(kept.cloned().collect()).with("continue", "")
+        let retained = self.0.iter();
+        let retained = retained.filter(|(known, _)| names.contains(&known.as_str()));
+        Self(retained.cloned().collect()).with("continue", "")
     }
 
     /// Removes a parameter.
     pub(super) fn without(&self, name: &str) -> Self {
-        let kept = self.0.iter().filter(|(known, _)| known != name);
-        Self(kept.cloned().collect())
+        let retained = self.0.iter().filter(|(known, _)| known != name);
+        Self(retained.cloned().collect())
     }
 
     /// The same filter as flags of `octavo nodes`, each preceded by a space, quoted for a shell. Excludes the order,
@@ -76,12 +66,20 @@ impl ListAddress {
 
     /// Address with this value, or without it if it is already set, so that a second click undoes the first.
     pub(super) fn toggled(&self, name: &str, value: &str) -> String {
-        if self.get(name) == value {
-            self.with(name, "")
-        } else {
-            self.with(name, value)
-        }
+        if self.get(name) == value { self.with(name, "") } else { self.with(name, value) }
     }
+}
+
+/// Query parameters of `uri`, in order; `None` if the encoding is invalid.
+pub(super) fn query_pairs(uri: &Uri) -> Option<Vec<(String, String)>> {
+    let Query(pairs) = Query::try_from_uri(uri).ok()?;
+    Some(pairs)
+}
+
+/// First value of a query parameter; `None` if it is absent or empty.
+pub(super) fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
+    let found = query_pairs(uri)?.into_iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value).filter(|value| !value.is_empty())
 }
 
 /// Quotes `text` as one word of a shell.
@@ -91,6 +89,14 @@ pub(super) fn quoted(text: &str) -> String {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// Path of the page of a hardware profile; a profile of a file may have no namespace.
+pub(super) fn profile_path(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => format!("/profiles/{}", encoded(name)),
+        namespace => format!("/profiles/{}/{}", encoded(namespace), encoded(name)),
     }
 }
 
@@ -110,36 +116,27 @@ pub(super) fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str) -> ListAddress {
+    fn address(uri: &str) -> ListAddress {
         ListAddress::parse(&uri.parse().unwrap()).unwrap()
     }
 
     #[test]
     fn address_changes_one_parameter() {
-        let asked = asked("/?search=&type=a&selector=x%20in%20(a%2Cb)&continue=t");
-        assert_eq!(asked.get("selector"), "x in (a,b)");
-        assert_eq!(
-            asked.with("type", "b"),
-            "/?selector=x%20in%20%28a%2Cb%29&type=b"
-        );
-        assert_eq!(
-            asked.toggled("type", "a"),
-            "/?selector=x%20in%20%28a%2Cb%29"
-        );
+        let address = address("/?search=&type=a&selector=x%20in%20(a%2Cb)&continue=t");
+        assert_eq!(address.get("selector"), "x in (a,b)");
+        assert_eq!(address.with("type", "b"), "/?selector=x%20in%20%28a%2Cb%29&type=b");
+        assert_eq!(address.toggled("type", "a"), "/?selector=x%20in%20%28a%2Cb%29");
     }
 
     #[test]
     fn filter_is_quoted_as_shell_flags() {
-        let asked = asked("/?sort=-free&state=ok&selector=x%20in%20(a)&search=it's&limit=2");
-        assert_eq!(
-            asked.flags(),
-            r" --state=ok --selector='x in (a)' --search='it'\''s'"
-        );
+        let address = address("/?sort=-free&state=ok&selector=x%20in%20(a)&search=it's&limit=2");
+        assert_eq!(address.flags(), r" --state=ok --selector='x in (a)' --search='it'\''s'");
     }
 
     #[test]
     fn invalid_utf8_is_replaced() {
-        assert_eq!(asked("/?search=%ff").get("search"), "\u{fffd}");
-        assert_eq!(asked("/").with("type", ""), "/");
+        assert_eq!(address("/?search=%ff").get("search"), "\u{fffd}");
+        assert_eq!(address("/").with("type", ""), "/");
     }
 }

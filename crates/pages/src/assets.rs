@@ -50,16 +50,12 @@ pub(super) async fn file(
     headers: HeaderMap,
 ) -> Response {
     let Some(file) = Files::get(&name) else {
-        return (StatusCode::NOT_FOUND, "There is no such file.\n").into_response();
+        return (StatusCode::NOT_FOUND, "File not found.\n").into_response();
     };
     let tag = tag(&file.metadata.sha256_hash());
     let current = query.is_some_and(|query| query == format!("v={tag}"));
     let etag = format!("\"{tag}\"");
-    let cache = if current {
-        "public, max-age=31536000, immutable"
-    } else {
-        "no-cache"
-    };
+    let cache = if current { "public, max-age=31536000, immutable" } else { "no-cache" };
     let about = [
         (header::CONTENT_TYPE, kind(&name).to_owned()),
         (header::CACHE_CONTROL, cache.to_owned()),

@@ -1,7 +1,7 @@
 //! The availability page: a section per type, with a bar per resource and the reasons for unavailable units.
 
 use askama::Template;
-use octavo_fleet::access::Sight;
+use octavo_fleet::access::Visibility;
 use octavo_fleet::availability::{
     CountBasis, Row, RowKey as Of, Shape, UnavailableReason, UnitType, Wait,
 };
@@ -10,8 +10,8 @@ use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Cou
 use octavo_toolkit::error::chain;
 
 use super::assets::Assets;
+use super::badges::{count_noun as number_of, format_age, format_memory, millis, starting};
 use super::bar::{Bar, LegendEntry, SET_ASIDE, legend_of};
-use super::format::{count_noun as number_of, format_age, format_memory, millis, starting};
 
 #[derive(Template)]
 #[template(path = "availability.html")]
@@ -47,22 +47,18 @@ struct ResourcePart {
     reasons: Vec<String>,
 }
 
-/// Builds the page of a count, limited by `sight`, for a reader who reached this server at `origin`.
+/// Builds the page of a count, limited by `visibility`, for a reader who reached this server at `origin`.
 pub(super) fn page(
     counter: &Counter,
     made: &AvailabilityCount,
-    sight: &Sight,
+    visibility: &Visibility,
     origin: &str,
 ) -> AvailabilityPage {
-    let Age {
-        age: since,
-        is_stale,
-        trouble,
-    } = counter.age(made);
+    let Age { age: since, is_stale, trouble } = counter.age(made);
     let availability = &made.availability;
     let mut types: Vec<TypePart> = Vec::new();
     let rows = availability.rows.iter();
-    let rows = rows.filter(|row| sight.shows_type(row.key.kind.as_str()));
+    let rows = rows.filter(|row| visibility.shows_type(row.key.kind.as_str()));
     // Resources without nodes or pending pods are shown only as possible results of repartitioning, by `could`.
     for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
         let name = row.key.kind.as_str();
@@ -84,20 +80,20 @@ pub(super) fn page(
         assets: Assets::links(),
         basis: match availability.basis {
             CountBasis::Cluster => {
-                "Counted by the nodes and pods of the cluster, and by what agents see."
+                "Calculated from the nodes and pods of the cluster and the reports of agents."
             }
             CountBasis::Agents => {
-                "Counted by what agents see: free is what has no process. What pods were promised is not known."
+                "Calculated from the reports of agents: devices and partitions without a process are free. Pod resource requests are unknown."
             }
         },
         age: format_age(since),
         age_ms: millis(since),
         stale: is_stale,
-        starting: starting(counter.view(), sight),
-        trouble: trouble.map(|why| sight.told(why, CLUSTER_UNREADABLE)),
+        starting: starting(counter.view(), visibility),
+        trouble: trouble.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
         left_out: (availability.omitted_rows > 0).then(|| {
             let rows = counted_rows(availability.omitted_rows);
-            format!("{rows} left out: there are too many types or resources.")
+            format!("{rows} omitted: there are too many types or resources.")
         }),
         types,
         origin: origin.to_owned(),
@@ -109,9 +105,7 @@ fn counted_rows(count: usize) -> String {
 }
 
 fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
-    let Of {
-        resource, shape, ..
-    } = &row.key;
+    let Of { resource, shape, .. } = &row.key;
     let taken = match basis {
         CountBasis::Cluster => "requested",
         CountBasis::Agents => "in use",
@@ -126,17 +120,12 @@ fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
         (
             "unavailable",
             Some("crosses"),
-            "unusable",
+            "unavailable",
             unusable.saturating_sub(unknown).saturating_sub(set_aside),
         ),
         ("set-aside", None, SET_ASIDE, set_aside),
-        ("unknown", None, "use unknown", unknown),
-        (
-            "partitioned",
-            Some("stripes"),
-            "waited for",
-            row.pending.units,
-        ),
+        ("unknown", None, "usage unknown", unknown),
+        ("partitioned", Some("stripes"), "pending", row.pending.units),
     ]);
     let reasons = row.unavailable.iter();
     ResourcePart {
@@ -164,7 +153,16 @@ fn what(shape: &Shape) -> String {
         Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),
         Shape::TimeSlice => "as time slices of devices".to_owned(),
         Shape::MigTimeSlice(profile) => format!("as time slices of {profile} partitions"),
-        Shape::NeuronCore => "as cores".to_owned(),
+        Shape::NeuronCore => "as NeuronCores".to_owned(),
+    }
+}
+
+/// Returns what has the memory of a row: time slices share that of their device or partition.
+fn memory_owner(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Device | Shape::TimeSlice => "device",
+        Shape::Mig(_) | Shape::MigTimeSlice(_) | Shape::AmdPartition(_) => "partition",
+        Shape::NeuronCore => "core",
     }
 }
 
@@ -172,26 +170,19 @@ fn facts(row: &Row) -> Vec<String> {
     let mut facts = Vec::new();
     let nodes = number_of(usize::try_from(row.nodes).unwrap_or(0), "node", "nodes");
     let each = row.memory.filter(|memory| *memory > Mebibytes::default());
+    let owner = memory_owner(&row.key.shape);
     facts.push(match each {
         // For a node with several types, this is the minimum.
         Some(each) if row.key.kind == UnitType::Mixed => {
-            format!(
-                "{} on {nodes}, with {} or more each",
-                row.capacity,
-                format_memory(each)
-            )
+            format!("{} on {nodes}; at least {} per {owner}", row.capacity, format_memory(each))
         }
-        Some(each) => format!(
-            "{} on {nodes}, with {} each",
-            row.capacity,
-            format_memory(each)
-        ),
+        Some(each) => format!("{} on {nodes}; {} per {owner}", row.capacity, format_memory(each)),
         None => format!("{} on {nodes}", row.capacity),
     });
     facts.extend(wait(row.wait));
     let sources: Vec<&str> = row.sources.iter().map(|source| source.as_str()).collect();
     if !sources.is_empty() {
-        facts.push(format!("Type said by {}", sources.join(", ")));
+        facts.push(format!("Type source: {}", sources.join(", ")));
     }
     facts
 }
@@ -200,45 +191,34 @@ fn facts(row: &Row) -> Vec<String> {
 fn wait(wait: Wait) -> Option<String> {
     let at = |seconds: i64| {
         let time = jiff::Timestamp::from_second(seconds);
-        time.map_or_else(|error| chain(&error), super::format::format_time)
+        time.map_or_else(|error| chain(&error), super::badges::format_time)
     };
     match wait {
         Wait::Now => None,
         Wait::Unknown(why) => {
             let since = why.observations().map(|(_, since)| at(since));
             let since = since.map_or_else(String::new, |since| format!(" (since {since})"));
-            Some(format!("Wait unknown: {}{since}", why.words()))
+            Some(format!("Wait time unknown: {}{since}", why.words()))
         }
-        Wait::Deadlines {
-            earliest,
-            latest,
-            of,
-            holders,
-        } => {
+        Wait::Deadlines { earliest, latest, of, holders } => {
             let [from, to] = [earliest, latest].map(at);
             Some(format!(
-                "The pods that say when they end, {of} of {holders}, end from {from} to {to} at the latest"
+                "{of} of {holders} pods have a deadline: the earliest is {from}, the latest {to}"
             ))
         }
-        Wait::Likely {
-            from,
-            to,
-            samples,
-            since,
-            of,
-            holders,
-        } => {
+        Wait::Likely { from, to, samples, since, of, holders } => {
             let from = at(from);
-            let to = to.map_or_else(String::new, |to| {
-                format!(", nine times in ten by {}", at(to))
-            });
+            let to = to.map_or_else(
+                || " (50 % probability)".to_owned(),
+                |to| format!(" (50 % probability) or {} (90 %)", at(to)),
+            );
             let also = match of {
                 0 => String::new(),
-                _ => format!("; {of} of {holders} pods say when they end"),
+                _ => format!("; {of} of {holders} pods have a deadline"),
             };
             let since = at(since);
             Some(format!(
-                "One is free by {from} as likely as not{to}: by how long {samples} others that ended since {since} held theirs{also}"
+                "Next free unit expected by {from}{to}, based on {samples} pods that ended since {since}{also}"
             ))
         }
     }
@@ -248,11 +228,10 @@ fn wait(wait: Wait) -> Option<String> {
 fn could(part: &mut TypePart, rows: &[Row]) {
     let of_type = rows.iter().filter(|row| row.key.kind.as_str() == part.name);
     let more = of_type.filter(|row| row.potential > 0);
-    let more: Vec<String> = more
-        .map(|row| format!("{} x {}", row.potential, row.key.shape))
-        .collect();
+    let more: Vec<String> =
+        more.map(|row| format!("{} x {}", row.potential, row.key.shape)).collect();
     if let Some(first) = part.resources.first_mut().filter(|_| !more.is_empty()) {
-        let text = format!("Idle devices could become, instead: {}", more.join(" or "));
+        let text = format!("Idle devices could be repartitioned into {}", more.join(" or "));
         first.facts.push(text);
     }
 }

@@ -1,6 +1,6 @@
 //! Device counts as a bar, with a legend.
 
-use octavo_fleet::fleet::Counts;
+use octavo_fleet::summary::DeviceCounts;
 
 /// Maximum number of devices drawn as separate segments; more are drawn in proportion.
 const MAX_SEGMENTS: u32 = 16;
@@ -42,11 +42,8 @@ pub(super) struct LegendEntry {
 
 impl Bar {
     /// Bar of these counts.
-    pub(super) fn from_counts(counts: Counts, height: u32) -> Self {
-        Self {
-            label: describe_counts(counts),
-            ..Self::from_legend(&legend(counts), height)
-        }
+    pub(super) fn from_counts(counts: DeviceCounts, height: u32) -> Self {
+        Self { label: describe_counts(counts), ..Self::from_legend(&legend(counts), height) }
     }
 
     /// Bar of the entries of a legend.
@@ -62,33 +59,19 @@ impl Bar {
         } else {
             lay_out(keys.iter().copied(), total, 40)
         };
-        Self {
-            label: describe(keys),
-            height,
-            segments,
-        }
+        Self { label: describe(keys), height, segments }
     }
 }
 
 /// Nonzero counts, in the order of the segments.
-pub(super) fn legend(counts: Counts) -> Vec<LegendEntry> {
+pub(super) fn legend(counts: DeviceCounts) -> Vec<LegendEntry> {
     legend_of([
         ("in-use", None, "in use", counts.in_use.into()),
-        (
-            "partitioned",
-            Some("stripes"),
-            "partitioned",
-            counts.partitioned.into(),
-        ),
+        ("partitioned", Some("stripes"), "partitioned", counts.partitioned.into()),
         ("free", None, "free", counts.free.into()),
-        (
-            "unavailable",
-            Some("crosses"),
-            "unavailable",
-            counts.unavailable.into(),
-        ),
-        ("set-aside", None, SET_ASIDE, counts.reserved.into()),
-        ("unknown", None, "use unknown", counts.unknown.into()),
+        ("unavailable", Some("crosses"), "unavailable", counts.unavailable.into()),
+        ("set-aside", None, SET_ASIDE, counts.set_aside.into()),
+        ("unknown", None, "usage unknown", counts.unknown.into()),
     ])
 }
 
@@ -107,20 +90,14 @@ pub(super) fn legend_of<const N: usize>(
 }
 
 /// Describes the counts: `2 in use, 6 free`.
-pub(super) fn describe_counts(counts: Counts) -> String {
+pub(super) fn describe_counts(counts: DeviceCounts) -> String {
     describe(&legend(counts))
 }
 
 fn describe(keys: &[LegendEntry]) -> String {
-    let said = keys.iter();
-    let said: Vec<String> = said
-        .map(|key| format!("{} {}", key.count, key.word))
-        .collect();
-    if said.is_empty() {
-        "no device".to_owned()
-    } else {
-        said.join(", ")
-    }
+    let parts = keys.iter();
+    let parts: Vec<String> = parts.map(|key| format!("{} {}", key.count, key.word)).collect();
+    if parts.is_empty() { "no device".to_owned() } else { parts.join(", ") }
 }
 
 /// Lays out the segments side by side with a gap, in hundredths of a percent.
@@ -136,12 +113,7 @@ fn lay_out(keys: impl Iterator<Item = LegendEntry>, total: u32, gap: u64) -> Vec
         let width = share(before).saturating_sub(start).saturating_sub(gap);
         let width = width.max(MIN_WIDTH);
         let start = start.min(10_000_u64.saturating_sub(width));
-        Segment {
-            kind: key.kind,
-            fill: key.fill,
-            x: percent(start),
-            width: percent(width),
-        }
+        Segment { kind: key.kind, fill: key.fill, x: percent(start), width: percent(width) }
     })
     .collect()
 }
@@ -154,21 +126,15 @@ fn percent(hundredths: u64) -> String {
 mod tests {
     use super::*;
 
-    fn drawn(counts: Counts) -> Vec<(&'static str, String, String)> {
+    fn drawn(counts: DeviceCounts) -> Vec<(&'static str, String, String)> {
         let bar = Bar::from_counts(counts, 12);
         let segments = bar.segments.into_iter();
-        segments
-            .map(|segment| (segment.kind, segment.x, segment.width))
-            .collect()
+        segments.map(|segment| (segment.kind, segment.x, segment.width)).collect()
     }
 
     #[test]
     fn each_device_of_a_node_is_a_segment() {
-        let counts = Counts {
-            free: 6,
-            in_use: 2,
-            ..Counts::default()
-        };
+        let counts = DeviceCounts { total: 8, free: 6, in_use: 2, ..DeviceCounts::default() };
         let drawn = drawn(counts);
         let kinds: Vec<&str> = drawn.iter().map(|(kind, ..)| *kind).collect();
         assert_eq!(kinds, [&["in-use"; 2][..], &["free"; 6]].concat());
@@ -179,11 +145,8 @@ mod tests {
 
     #[test]
     fn narrow_segment_stays_visible_and_inside_the_bar() {
-        let counts = Counts {
-            free: 9_999,
-            unknown: 1,
-            ..Counts::default()
-        };
+        let counts =
+            DeviceCounts { total: 10_000, free: 9_999, unknown: 1, ..DeviceCounts::default() };
         let drawn = drawn(counts);
         assert_eq!(drawn[0].0, "free");
         assert_eq!(drawn[1], ("unknown", "99.40".to_owned(), "0.60".to_owned()));
@@ -191,7 +154,7 @@ mod tests {
 
     #[test]
     fn no_device_is_no_segment() {
-        assert!(drawn(Counts::default()).is_empty());
-        assert_eq!(describe_counts(Counts::default()), "no device");
+        assert!(drawn(DeviceCounts::default()).is_empty());
+        assert_eq!(describe_counts(DeviceCounts::default()), "no device");
     }
 }

@@ -2,7 +2,7 @@
 
 use octavo_model::inventory::Issue;
 
-use super::format::{printable, severity_style};
+use super::badges::{printable, severity_style};
 
 /// Line of a complaint.
 #[derive(Debug)]
@@ -24,8 +24,7 @@ pub(super) fn known_facts(
     all: impl IntoIterator<Item = (&'static str, Option<String>)>,
 ) -> Vec<Fact> {
     let all = all.into_iter();
-    all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))
-        .collect()
+    all.filter_map(|(name, value)| value.map(|value| Fact { name, value })).collect()
 }
 
 /// Converts the domain's complaints to lines.

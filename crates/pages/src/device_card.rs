@@ -5,8 +5,8 @@ use octavo_model::inventory::{
 };
 use octavo_node::sharing::usage::DeviceUsage;
 
+use super::badges::{Badge, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
-use super::format::{Badge, device_state, format_memory, printable};
 use super::sharing::{UsageTable, mark_usage};
 use super::slice_diagram::SliceDiagram;
 use super::vendor_devices::{amd_facts, partition_diagram};
@@ -90,7 +90,7 @@ impl DeviceCard {
 fn product(device: &Device) -> String {
     let name = device.product_name.as_deref().map(printable);
     let by_hand = device.identity.is_manual();
-    let hand = by_hand.then(|| "type named by hand".to_owned());
+    let hand = by_hand.then(|| "type set manually".to_owned());
     let words: Vec<String> = name.into_iter().chain(hand).collect();
     words.join(", ")
 }
@@ -111,7 +111,7 @@ fn process_row(process: &Process) -> ProcessRow {
     let place = match (process.gpu_instance, process.compute_instance) {
         (Some(gpu), Some(compute)) => format!("gi {gpu}/{compute}"),
         (Some(gpu), None) => format!("gi {gpu}"),
-        (None, _) => "whole".to_owned(),
+        (None, _) => "whole device".to_owned(),
     };
     ProcessRow {
         pid: process.pid.to_string(),
@@ -120,18 +120,16 @@ fn process_row(process: &Process) -> ProcessRow {
             ProcessKind::Graphics => "graphics",
         },
         place,
-        memory: process
-            .memory
-            .map_or_else(|| "not told".to_owned(), format_memory),
+        memory: process.memory.map_or_else(|| "not reported".to_owned(), format_memory),
     }
 }
 
 fn facts(device: &Device, working: bool) -> Vec<Fact> {
-    let untold = working && device.usage() == DeviceProcesses::Unknown;
+    let is_unreported = working && device.usage() == DeviceProcesses::Unknown;
     let chip = device.architecture.as_ref().map(|chip| {
         let chip = printable(chip.as_str());
         match device.compute_capability {
-            Some(capability) => format!("{chip}, compute {capability}"),
+            Some(capability) => format!("{chip}, compute capability {capability}"),
             None => chip,
         }
     });
@@ -140,13 +138,10 @@ fn facts(device: &Device, working: bool) -> Vec<Fact> {
     known_facts([
         ("Memory", device.memory.map(format_memory)),
         ("NUMA node", device.numa_node.map(|node| node.to_string())),
-        ("Chip", chip),
-        (
-            "ECC",
-            ecc.map(|on| if on { "on" } else { "off" }.to_owned()),
-        ),
+        ("Architecture", chip),
+        ("ECC", ecc.map(|on| if on { "on" } else { "off" }.to_owned())),
         ("NVLinks", links.map(|links| links.to_string())),
-        ("Processes", untold.then(|| "not told".to_owned())),
+        ("Processes", is_unreported.then(|| "not reported".to_owned())),
     ])
 }
 
@@ -155,7 +150,7 @@ fn ids(device: &Device) -> Vec<Fact> {
     let unknown = device.identity_note().map(|_| device.pci_ids.to_string());
     known_facts([
         ("PCI", Some(device.pci.to_string())),
-        ("PCI id", unknown),
+        ("PCI ID", unknown),
         ("UUID", device.uuid.as_ref().map(ToString::to_string)),
     ])
 }
@@ -180,29 +175,15 @@ mod tests {
         let card = DeviceCard::of(&device, &NvmlState::Loading);
         assert_eq!((&*card.kind, &*card.product), ("GPU - type unknown", ""));
         let id = |card: &DeviceCard| {
-            card.ids
-                .iter()
-                .find(|id| id.name == "PCI id")
-                .map(|id| id.value.clone())
+            card.ids.iter().find(|id| id.name == "PCI ID").map(|id| id.value.clone())
         };
         assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
-        device.identity = Identity::Manual {
-            type_name: "acme-x1".parse().unwrap(),
-            sku: None,
-        };
-        device.condition = Condition::PciOnly {
-            kernel_driver: Some("vfio-pci".to_owned()),
-        };
+        device.identity = Identity::Manual { type_name: "acme-x1".parse().unwrap(), sku: None };
+        device.condition = Condition::PciOnly { kernel_driver: Some("vfio-pci".to_owned()) };
         let card = DeviceCard::of(&device, &NvmlState::Loading);
-        assert_eq!(
-            (&*card.kind, &*card.product),
-            ("acme-x1", "type named by hand")
-        );
+        assert_eq!((&*card.kind, &*card.product), ("acme-x1", "type set manually"));
         assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
         let said: Vec<&str> = card.complaints.iter().map(|line| &*line.text).collect();
-        assert_eq!(
-            said,
-            ["set aside for a virtual machine: the kernel driver vfio-pci is bound to it"]
-        );
+        assert_eq!(said, ["reserved for a virtual machine: bound to the kernel driver vfio-pci"]);
     }
 }

@@ -1,12 +1,13 @@
 //! Filter form of the list of nodes.
 
-use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_fleet::summary::{NodeState, Sharing};
+use octavo_model::reason::Reason;
 use octavo_planner::reconcile::ApplyState;
 use octavo_store::fleet::TypeTotals;
 use octavo_store::query::{self, Query, SortKey};
 
 use super::address::ListAddress;
-use super::format::{node_state, type_name};
+use super::badges::{node_state, type_name};
 use super::groups::{BY_TYPE, GROUP};
 use super::rows::sort_parameter;
 
@@ -37,7 +38,7 @@ pub(super) struct Choice {
 
 /// Builds the form with the current parameters selected.
 pub(super) fn filter_form(
-    asked: &ListAddress,
+    address: &ListAddress,
     types: &[TypeTotals],
     query: &Query,
     has_layouts: bool,
@@ -60,11 +61,11 @@ pub(super) fn filter_form(
     let sort = sort_parameter(query.sort.key, query.sort.descending);
     let orders = [
         (SortKey::Name, false, "name"),
-        (SortKey::State, true, "state, gravest first"),
+        (SortKey::State, true, "state, most severe first"),
         (SortKey::Devices, true, "devices, most first"),
         (SortKey::Free, true, "free devices, most first"),
         (SortKey::Memory, true, "memory, most first"),
-        (SortKey::Age, true, "confirmed, longest ago first"),
+        (SortKey::Age, true, "last seen, oldest first"),
     ];
     let mut orders: Vec<(String, String)> = orders
         .map(|(key, descending, word)| (sort_parameter(key, descending), word.to_owned()))
@@ -72,45 +73,38 @@ pub(super) fn filter_form(
     if !orders.iter().any(|(value, _)| *value == sort) {
         orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
     }
-    let filters = [
-        "search",
-        "type",
-        "state",
-        "sharing",
-        "layout",
-        "layoutState",
-        "selector",
-    ];
+    let filters = ["search", "type", "state", "sharing", "layout", "layoutState", "selector"];
     let mut selects = vec![
-        select("type", "Type", asked.get("type"), types),
-        select("state", "State", asked.get("state"), states),
-        select("sharing", "Sharing", asked.get("sharing"), sharing),
+        select("type", "Type", address.get("type"), types),
+        select("state", "State", address.get("state"), states),
+        select("sharing", "Sharing", address.get("sharing"), sharing),
     ];
     // A fleet without layouts needs no filter for them.
-    if has_layouts || !asked.get("layoutState").is_empty() {
-        let words = ApplyState::WORDS.into_iter().rev().chain([query::NO_STATE]);
+    if has_layouts || !address.get("layoutState").is_empty() {
+        let words =
+            ApplyState::REASONS.into_iter().rev().map(Reason::as_str).chain([query::NO_STATE]);
         let words = words.map(|word| (word.to_owned(), word.to_owned()));
-        let now = asked.get("layoutState");
+        let now = address.get("layoutState");
         selects.push(select("layoutState", "Layout", now, words));
     }
     selects.push(Select {
         name: "sort",
         label: "Order",
-        options: chosen(orders, &sort).collect(),
+        options: choices(orders, &sort).collect(),
     });
-    let group = [("", "no"), (BY_TYPE, "by type")];
+    let group = [("", "none"), (BY_TYPE, "by type")];
     let group = group.map(|(value, word)| (value.to_owned(), word.to_owned()));
     selects.push(Select {
         name: GROUP,
         label: "Group",
-        options: chosen(group.to_vec(), asked.get(GROUP)).collect(),
+        options: choices(group.to_vec(), address.get(GROUP)).collect(),
     });
     FilterForm {
-        search: asked.get("search").to_owned(),
-        selector: asked.get("selector").to_owned(),
+        search: address.get("search").to_owned(),
+        selector: address.get("selector").to_owned(),
         selects,
-        active: filters.iter().any(|name| !asked.get(name).is_empty()),
-        clear: asked.only(&["sort", GROUP]),
+        active: filters.iter().any(|name| !address.get(name).is_empty()),
+        clear: address.only(&["sort", GROUP]),
     }
 }
 
@@ -127,19 +121,12 @@ fn select(
     if !all.iter().any(|(value, _)| value == now) {
         all.push((now.to_owned(), now.to_owned()));
     }
-    Select {
-        name,
-        label,
-        options: chosen(all, now).collect(),
-    }
+    Select { name, label, options: choices(all, now).collect() }
 }
 
-fn chosen(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice> {
-    all.into_iter().map(move |(value, word)| Choice {
-        chosen: value == now,
-        value,
-        word,
-    })
+/// Options with these values and labels, of which `now` is chosen.
+pub(super) fn choices(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice> {
+    all.into_iter().map(move |(value, word)| Choice { chosen: value == now, value, word })
 }
 
 /// Value of the parameter `type` for this type.

@@ -1,10 +1,11 @@
 //! Layout state of a node.
 
-use octavo_fleet::fleet::{DeviceLayout, LayoutStatus, LayoutSummary};
+use octavo_fleet::summary::LayoutSummary;
 use octavo_model::reason::Reason;
-use octavo_planner::reconcile::ApplyState;
+use octavo_model::reported::Reported;
+use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
 
-use super::format::printable;
+use super::badges::printable;
 
 /// Layout section of a node's page.
 #[derive(Debug)]
@@ -59,12 +60,12 @@ pub(super) struct LayoutCell {
 
 impl LayoutSection {
     /// Converts the node's layout status.
-    pub(super) fn of(layout: &LayoutStatus) -> Self {
+    pub(super) fn of(layout: &NodeLayoutStatus) -> Self {
         Self {
             name: layout.layout.as_deref().map(printable),
             by_hand: layout.is_manual,
             plan: layout.plan.as_deref().map(printable),
-            badge: layout.state.as_deref().map(StateBadge::of),
+            badge: layout.state.as_ref().map(StateBadge::of),
             verdict: verdict(layout),
             notice: layout.notice.as_deref().map(printable),
             drain: layout.drain.as_deref().map(printable),
@@ -77,34 +78,29 @@ impl LayoutCell {
     /// Converts the node's layout summary.
     pub(super) fn of(layout: &LayoutSummary) -> Self {
         Self {
-            name: layout
-                .layout
-                .as_deref()
-                .map_or_else(|| "none".to_owned(), printable),
-            badge: layout.state.as_deref().map(StateBadge::of),
-            steps: layout
-                .progress
-                .map(|(done, steps)| format!("{done} of {steps}")),
+            name: layout.name.as_deref().map_or_else(|| "none".to_owned(), printable),
+            badge: layout.state.as_ref().map(StateBadge::of),
+            steps: layout.progress.map(|at| format!("{} of {}", at.done, at.steps)),
         }
     }
 }
 
 impl StateBadge {
-    pub(super) fn of(state: &str) -> Self {
-        let (tone, icon) = match Reason::parse(state) {
+    pub(super) fn of(state: &Reported<Reason>) -> Self {
+        let (tone, icon) = match state.known() {
             Some(Reason::Applied) => ("good", "ok"),
             Some(Reason::Pending | Reason::Applying) => ("soft", "stale"),
             Some(Reason::Yielded | Reason::Drifted | Reason::Blocked) => ("warn", "warn"),
             _ if ApplyState::needs_attention(state) => ("bad", "bad"),
             _ => ("soft", "note"),
         };
-        let word = printable(state);
+        let word = printable(state.as_str());
         Self { tone, icon, word }
     }
 }
 
 impl DeviceLayoutRow {
-    fn of(device: &DeviceLayout) -> Self {
+    fn of(device: &DeviceLayoutStatus) -> Self {
         Self {
             pci: device.pci.to_string(),
             name: printable(&device.name),
@@ -112,11 +108,7 @@ impl DeviceLayoutRow {
             message: printable(&device.message),
             progress: device.progress.as_ref().map(|progress| {
                 let (done, steps) = (progress.done, progress.steps.max(progress.done));
-                let back = if progress.back {
-                    ", back to what it had"
-                } else {
-                    ""
-                };
+                let back = if progress.back { "; rolling back" } else { "" };
                 ProgressBar {
                     doing: printable(&progress.current_step),
                     done,
@@ -128,17 +120,15 @@ impl DeviceLayoutRow {
     }
 }
 
-fn verdict(layout: &LayoutStatus) -> String {
+fn verdict(layout: &NodeLayoutStatus) -> String {
     let all = layout.devices.len();
     let devices = layout.devices.iter();
-    let have = devices
-        .filter(|device| Reason::Applied.is(&device.state))
-        .count();
+    let have = devices.filter(|device| device.state == Reason::Applied).count();
     match (all, all.saturating_sub(have)) {
-        (0, _) => "It asks nothing of any device here.".to_owned(),
-        (1, 0) => "In force on the one device that it is about.".to_owned(),
-        (_, 0) => format!("In force on all {all} devices that it is about."),
-        (_, _) => format!("Not in force: {have} of {all} devices have what it says."),
+        (0, _) => "The layout matches no device of this node.".to_owned(),
+        (1, 0) => "Applied to its only matching device.".to_owned(),
+        (_, 0) => format!("Applied to all {all} matching devices."),
+        (_, _) => format!("Applied to {have} of {all} matching devices."),
     }
 }
 
@@ -149,34 +139,28 @@ mod tests {
 
     use super::*;
 
-    fn layout(states: &[&str]) -> LayoutStatus {
-        let device = |(number, state): (u8, &&str)| DeviceLayout {
-            pci: PciAddress::new(0, number, 0, 0).unwrap(),
-            name: format!("GPU {number}"),
-            state: (*state).to_owned(),
-            message: String::new(),
-            progress: None,
+    fn layout(states: &[&str]) -> NodeLayoutStatus {
+        let device = |(number, state): (u8, &&str)| {
+            DeviceLayoutStatus::new(
+                PciAddress::new(0, number, 0, 0).unwrap(),
+                format!("GPU {number}"),
+                Reported::parse(state),
+            )
         };
-        LayoutStatus {
+        NodeLayoutStatus {
             layout: Some("serving".to_owned()),
             devices: (0..).zip(states).map(device).collect(),
-            ..LayoutStatus::default()
+            ..NodeLayoutStatus::default()
         }
     }
 
     #[test]
     fn verdict_states_whether_the_layout_is_applied() {
         for (states, said) in [
-            (&[][..], "It asks nothing of any device here."),
-            (&["applied"], "In force on the one device that it is about."),
-            (
-                &["applied", "applied"],
-                "In force on all 2 devices that it is about.",
-            ),
-            (
-                &["applied", "blocked"],
-                "Not in force: 1 of 2 devices have what it says.",
-            ),
+            (&[][..], "The layout matches no device of this node."),
+            (&["applied"], "Applied to its only matching device."),
+            (&["applied", "applied"], "Applied to all 2 matching devices."),
+            (&["applied", "blocked"], "Applied to 1 of 2 matching devices."),
         ] {
             assert_eq!(LayoutSection::of(&layout(states)).verdict, said);
         }
@@ -184,14 +168,11 @@ mod tests {
 
     #[test]
     fn every_state_has_an_icon_and_unknown_states_keep_their_word() {
-        for word in ApplyState::WORDS {
-            assert_ne!(StateBadge::of(word).icon, "note", "{word}");
+        for reason in ApplyState::REASONS {
+            assert_ne!(StateBadge::of(&reason.into()).icon, "note", "{reason}");
         }
-        let newer = StateBadge::of("re\u{202e}sting");
-        assert_eq!(
-            (newer.icon, newer.word.as_str()),
-            ("note", "re\u{fffd}sting")
-        );
+        let newer = StateBadge::of(&Reported::parse("re\u{202e}sting"));
+        assert_eq!((newer.icon, newer.word.as_str()), ("note", "re\u{fffd}sting"));
     }
 
     #[test]
@@ -206,6 +187,6 @@ mod tests {
         let section = LayoutSection::of(&layout);
         let steps = section.devices[0].progress.as_ref().unwrap();
         assert_eq!((steps.done, steps.all), (9, 9));
-        assert_eq!(steps.words, "9 of 9 steps, back to what it had");
+        assert_eq!(steps.words, "9 of 9 steps; rolling back");
     }
 }

@@ -7,41 +7,42 @@
 mod address;
 mod assets;
 mod availability;
+mod badges;
 mod bar;
 mod card_lines;
 mod device_card;
 mod filter_form;
-mod format;
 mod groups;
 mod layout;
 mod list;
 mod live;
-mod name_form;
 mod node;
 mod plan;
 mod profiles;
 mod rows;
 mod sharing;
 mod slice_diagram;
+mod unknown_devices;
 mod vendor_devices;
 
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use octavo_access::access::{AccessError, error, requested_host};
-use octavo_fleet::access::Sight;
+use octavo_access::guard::{AccessError, error, requested_host};
+use octavo_fleet::access::Visibility;
 use octavo_model::id::NodeName;
 use octavo_store::availability::Counter;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 use tokio::sync::Semaphore;
 
+use self::address::query_parameter;
 use self::assets::Assets;
 
 /// Content Security Policy: a page can only load its own files and send requests to its own server.
@@ -54,7 +55,7 @@ const MAX_STREAMS: usize = 256;
 /// State shared by the handlers.
 #[derive(Debug, Clone)]
 struct PageState {
-    view: View,
+    view: FleetView,
     availability: Counter,
     streams: Arc<Semaphore>,
 }
@@ -99,18 +100,14 @@ pub fn router(availability: Counter) -> Router {
 
 async fn nodes(
     State(site): State<PageState>,
-    sight: Option<Extension<Sight>>,
+    visibility: Option<Extension<Visibility>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     // Without a guard in front of it, the page shows nothing.
-    let sight = sight.map_or_else(Sight::none, |Extension(sight)| sight);
-    let page = list::page(&site.view, &sight, &uri, &origin(&uri, &headers));
-    let status = if page.is_wrong() {
-        StatusCode::BAD_REQUEST
-    } else {
-        StatusCode::OK
-    };
+    let visibility = visibility.map_or_else(Visibility::none, |Extension(visibility)| visibility);
+    let page = list::page(&site.view, &visibility, &uri, &origin(&uri, &headers));
+    let status = if page.is_wrong() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     html(status, &page)
 }
 
@@ -132,16 +129,15 @@ async fn node(
     let Some(node) = known else {
         let page = NotFoundPage {
             assets: Assets::links(),
-            title: "No such node",
-            text: "No agent has reported a node of that name. It may have been removed, or its agent may not have come \
-                back since the aggregator was started.",
+            title: "Node not found",
+            text: "No agent has reported a node with this name. It may have been removed, or its agent has not \
+                reconnected since the aggregator started.",
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
     let reader = node::PageParameters {
         layouts: site.view.layouts(),
         layout: query_parameter(&uri, "layout"),
-        type_override: query_parameter(&uri, "type-override"),
         origin: origin(&uri, &headers),
     };
     html(StatusCode::OK, &node::page(node, site.view.clock(), reader))
@@ -149,68 +145,41 @@ async fn node(
 
 async fn availability(
     State(site): State<PageState>,
-    sight: Option<Extension<Sight>>,
+    visibility: Option<Extension<Visibility>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let sight = sight.map_or_else(Sight::none, |Extension(sight)| sight);
+    let visibility = visibility.map_or_else(Visibility::none, |Extension(visibility)| visibility);
     match site.availability.latest().await {
         Some(counted) => {
             let origin = origin(&uri, &headers);
-            let page = availability::page(&site.availability, &counted, &sight, &origin);
+            let page = availability::page(&site.availability, &counted, &visibility, &origin);
             html(StatusCode::OK, &page)
         }
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
-/// Value of a query parameter.
-fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
-    let found = pairs.into_iter().find(|(known, _)| known == name);
-    found
-        .map(|(_, value)| value)
-        .filter(|value| !value.is_empty())
-}
-
 /// Renders the page for a refused request.
 pub fn refusal_page(refused: &AccessError) -> Response {
     let (status, title) = match refused.kind() {
         error::AccessErrorKind::Unauthenticated => {
-            (StatusCode::UNAUTHORIZED, "It is not known who you are")
+            (StatusCode::UNAUTHORIZED, "Authentication required")
         }
-        error::AccessErrorKind::UntrustedProxy => (
-            StatusCode::BAD_REQUEST,
-            "The word of a proxy cannot be taken",
-        ),
-        error::AccessErrorKind::Forbidden => (StatusCode::FORBIDDEN, "You may not see or do this"),
-        error::AccessErrorKind::CrossSite => {
-            (StatusCode::FORBIDDEN, "Another site made this request")
+        error::AccessErrorKind::UntrustedProxy => (StatusCode::BAD_REQUEST, "Untrusted proxy"),
+        error::AccessErrorKind::Forbidden => (StatusCode::FORBIDDEN, "Access denied"),
+        error::AccessErrorKind::CrossSite => (StatusCode::FORBIDDEN, "Cross-site request rejected"),
+        error::AccessErrorKind::Host => (StatusCode::MISDIRECTED_REQUEST, "Unknown host name"),
+        error::AccessErrorKind::NotFound => (StatusCode::NOT_FOUND, "Page not found"),
+        error::AccessErrorKind::Method => (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
+        error::AccessErrorKind::ReviewUnavailable => {
+            (StatusCode::SERVICE_UNAVAILABLE, "Authorization is unavailable")
         }
-        error::AccessErrorKind::Host => (
-            StatusCode::MISDIRECTED_REQUEST,
-            "This server is not known by that host name",
-        ),
-        error::AccessErrorKind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
-        error::AccessErrorKind::Method => (
-            StatusCode::METHOD_NOT_ALLOWED,
-            "This method is not possible here",
-        ),
-        error::AccessErrorKind::ReviewUnavailable => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Nobody can say now whether you may see or do this",
-        ),
     };
-    let page = RefusedPage {
-        assets: Assets::links(),
-        title,
-        text: chain(refused),
-    };
+    let page = RefusedPage { assets: Assets::links(), title, text: chain(refused) };
     let mut response = set_headers(html(status, &page));
     let mut say = |name, value: &'static str| {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value))
+        response.headers_mut().insert(name, HeaderValue::from_static(value))
     };
     if status == StatusCode::UNAUTHORIZED {
         say(header::WWW_AUTHENTICATE, "Bearer");
@@ -229,8 +198,8 @@ pub fn refusal_page(refused: &AccessError) -> Response {
 async fn not_found() -> Response {
     let page = NotFoundPage {
         assets: Assets::links(),
-        title: "There is no such page",
-        text: "The address may be mistyped, or the page was one of another version.",
+        title: "Page not found",
+        text: "The address may be mistyped, or it may belong to another version of Octavo.",
     };
     html(StatusCode::NOT_FOUND, &page)
 }

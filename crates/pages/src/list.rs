@@ -2,24 +2,24 @@
 
 use askama::Template;
 use axum::http::Uri;
-use octavo_fleet::access::{Sight, Types};
-use octavo_fleet::fleet::{Counts, NodeState};
+use octavo_fleet::access::{Types, Visibility};
 use octavo_fleet::hardware_profile::TYPE_LABEL;
+use octavo_fleet::summary::{DeviceCounts, NodeState};
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::quantity::Mebibytes;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Node, TypeTotals};
 use octavo_store::query::{self, Query};
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_toolkit::error::chain;
 
 use super::address::{ListAddress, encoded};
 use super::assets::Assets;
-use super::bar::{Bar, LegendEntry, legend};
-use super::filter_form::{FilterForm, filter_form, type_value};
-use super::format::{
+use super::badges::{
     Badge, count_noun, format_age, format_memory, millis, node_state, starting, type_name,
 };
+use super::bar::{Bar, LegendEntry, legend};
+use super::filter_form::{FilterForm, filter_form, type_value};
 use super::groups::{GROUP, NodeSection, is_grouped, sections};
 use super::rows::{ColumnHeading, NodeRow, headings};
 
@@ -75,7 +75,7 @@ struct FleetTotals {
     nodes: usize,
     nodes_noun: &'static str,
     verdict: String,
-    are: String,
+    total: String,
     states: Vec<StateLink>,
 }
 
@@ -119,93 +119,69 @@ impl ListPage {
 /// Builds the page that `uri` requests, for a reader who reached this server at `origin`.
 ///
 /// A reader who is not allowed to list nodes sees types only.
-pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListPage {
+pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
     let fleet = view.listed();
-    let asked = ListAddress::parse(uri);
-    let query = asked.as_ref().map_or_else(
-        || Err("the address is not encoded as addresses are".to_owned()),
-        parse,
-    );
-    let asked = asked.unwrap_or_default();
+    let address = ListAddress::parse(uri);
+    let query = address
+        .as_ref()
+        .map_or_else(|| Err("the address has an invalid encoding".to_owned()), parse);
+    let address = address.unwrap_or_default();
     let (wrong, (query, is_grouped)) = match query {
         Ok(query) => (None, query),
-        Err(error) => (
-            Some(format!("Nothing is listed: {error}.")),
-            (Query::default(), false),
-        ),
+        Err(error) => (Some(format!("Invalid filter: {error}.")), (Query::default(), false)),
     };
-    let query = Query {
-        limit: query.limit.min(MAX_ROWS),
-        ..query
-    };
+    let query = Query { limit: query.limit.min(MAX_ROWS), ..query };
     let found = query::find(&fleet, &query, now);
     let sections = if is_grouped {
         let all = (&fleet, view.clock());
-        sections(all, (&asked, &query), MAX_ROWS, now)
+        sections(all, (&address, &query), MAX_ROWS, now)
     } else {
         vec![one_part(&found, view.clock(), now)]
     };
     let mut types = fleet.types(now);
-    types.retain(|one| sight.types.contains(one.counts.type_name.as_ref()));
+    types.retain(|one| visibility.types.contains(one.counts.type_name.as_ref()));
     let mut nodes = fleet.nodes.iter();
     let has_layouts = nodes.any(|node| node.summary.layout.is_some());
-    let pager = if is_grouped {
-        None
-    } else {
-        pager(&asked, &found, fleet.nodes.len())
-    };
+    let pager = if is_grouped { None } else { pager(&address, &found, fleet.nodes.len()) };
     ListPage {
         assets: Assets::links(),
-        nodes: sight.nodes,
-        starting: starting(view, sight),
+        nodes: visibility.nodes,
+        starting: starting(view, visibility),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
-        glance: fleet_totals((&fleet, view), &types, &sight.types, &asked, now),
-        form: filter_form(&asked, &types, &query, has_layouts),
-        types: types.iter().map(|one| card(one, &asked)).collect(),
+        glance: fleet_totals((&fleet, view), &types, &visibility.types, &address, now),
+        form: filter_form(&address, &types, &query, has_layouts),
+        types: types.iter().map(|one| card(one, &address)).collect(),
         wrong,
-        caption: format!(
-            "{} of {}",
-            count_noun(found.total, "node", "nodes"),
-            fleet.nodes.len()
-        ),
-        heads: headings(&asked, query.sort),
+        caption: format!("{} of {}", count_noun(found.total, "node", "nodes"), fleet.nodes.len()),
+        heads: headings(&address, query.sort),
         is_bare: sections.iter().all(|part| part.rows.is_empty()),
         sections,
         pager,
         origin: origin.to_owned(),
-        query: match { asked.without(GROUP) }
-            .with("sort", asked.get("sort"))
-            .strip_prefix('/')
+        query: match { address.without(GROUP) }.with("sort", address.get("sort")).strip_prefix('/')
         {
             Some(query) => query.to_owned(),
             None => String::new(),
         },
-        flags: asked.flags(),
+        flags: address.flags(),
     }
 }
 
 /// Parses the filter and whether to group nodes.
-fn parse(asked: &ListAddress) -> Result<(Query, bool), String> {
-    let is_grouped = is_grouped(asked)?;
+fn parse(address: &ListAddress) -> Result<(Query, bool), String> {
+    let is_grouped = is_grouped(address)?;
     // Groups have no pages, so a continuation token does not apply.
-    let asked = asked.without(GROUP);
-    let asked = if is_grouped {
-        asked.without("continue")
-    } else {
-        asked
-    };
-    let query = Query::parse(asked.pairs()).map_err(|error| chain(&error))?;
+    let address = address.without(GROUP);
+    let address = if is_grouped { address.without("continue") } else { address };
+    let query = Query::parse(address.pairs()).map_err(|error| chain(&error))?;
     Ok((query, is_grouped))
 }
 
 /// Rows of a page, without a heading.
 fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> NodeSection {
     let rows = found.items.iter();
-    NodeSection {
-        head: None,
-        rows: rows.map(|node| NodeRow::of(node, clock, now)).collect(),
-    }
+    NodeSection { head: None, rows: rows.map(|node| NodeRow::of(node, clock, now)).collect() }
 }
 
 fn empty(now: Moment, origin: &str) -> EmptyFleet {
@@ -214,10 +190,7 @@ fn empty(now: Moment, origin: &str) -> EmptyFleet {
         age: format_age(since),
         age_ms: millis(since),
         young: since.as_secs() < RECENT_START_SECONDS,
-        command: format!(
-            "octavo-agent --aggregator https://{}:7443",
-            host_name(origin)
-        ),
+        command: format!("octavo-agent --aggregator https://{}:7443", host_name(origin)),
     }
 }
 
@@ -231,22 +204,23 @@ fn host_name(origin: &str) -> &str {
 }
 
 fn fleet_totals(
-    (fleet, view): (&Fleet, &View),
+    (fleet, view): (&Fleet, &FleetView),
     types: &[TypeTotals],
     seen: &Types,
-    asked: &ListAddress,
+    address: &ListAddress,
     now: Moment,
 ) -> FleetTotals {
     let counts = types.iter().map(|one| one.counts.counts);
-    let counts = counts.fold(Counts::default(), Counts::plus);
+    let counts = counts.fold(DeviceCounts::default(), DeviceCounts::plus);
     let memory_of_all = match seen {
-        Types::All => fleet.nodes.iter().fold(0_u64, |sum, node| {
-            sum.saturating_add(node.summary.memory.get())
-        }),
+        Types::All => fleet
+            .nodes
+            .iter()
+            .fold(0_u64, |sum, node| sum.saturating_add(node.summary.memory.get())),
         // The memory of all nodes would include types that the reader is not allowed to see.
         Types::Only(_) => types.iter().fold(0_u64, |sum, one| {
             let each = one.counts.memory.map_or(0, Mebibytes::get);
-            sum.saturating_add(each.saturating_mul(one.counts.counts.total().into()))
+            sum.saturating_add(each.saturating_mul(one.counts.counts.total.into()))
         }),
     };
     let by_state = NodeState::ALL.map(|state| {
@@ -257,30 +231,18 @@ fn fleet_totals(
     let is_starting = view.startup().is_some();
     let partitions = counts.partitions;
     FleetTotals {
-        devices: counts.total(),
-        devices_noun: if counts.total() == 1 {
-            "device"
-        } else {
-            "devices"
-        },
+        devices: counts.total,
+        devices_noun: if counts.total == 1 { "device" } else { "devices" },
         memory: format_memory(Mebibytes::new(memory_of_all)),
-        partitions: (partitions.count > 0).then(|| {
-            format!(
-                "{} of {} partitions free",
-                partitions.free(),
-                partitions.count
-            )
-        }),
+        partitions: (partitions.total > 0)
+            .then(|| format!("{} of {} partitions free", partitions.free, partitions.total)),
         bar: Bar::from_counts(counts, 15),
         legend: legend(counts),
         nodes,
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },
         verdict: attention_summary(fleet, is_starting, now),
-        are: match nodes {
-            1 => "is 1 node".to_owned(),
-            several => format!("are {several} nodes"),
-        },
-        states: state_links(&by_state, asked),
+        total: count_noun(nodes, "node", "nodes"),
+        states: state_links(&by_state, address),
     }
 }
 
@@ -302,31 +264,31 @@ fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
     let is_returning = is_starting && without_agent > 0;
     let verdict = match (wanting, without_agent) {
         (0, without) if is_returning && without < fleet.nodes.len() => {
-            Some("those that have reported as they should be".to_owned())
+            Some("no issues reported so far".to_owned())
         }
-        (0, 0) => return "all as they should be".to_owned(),
+        (0, 0) => return "no issues".to_owned(),
         (0, without) if without == fleet.nodes.len() => None,
-        (0, _) => Some("the others as they should be".to_owned()),
+        (0, _) => Some("no issues on the others".to_owned()),
         (1, _) => Some("1 needs attention".to_owned()),
         (several, _) => Some(format!("{several} need attention")),
     };
     let without_agent = match without_agent {
         0 => None,
         _ if is_returning => None,
-        count => Some(format!("{count} without an agent, by labels")),
+        count => Some(format!("{count} without an agent, known from the cluster only")),
     };
     let parts: Vec<String> = without_agent.into_iter().chain(verdict).collect();
     parts.join("; ")
 }
 
-fn state_links(by_state: &[(NodeState, usize)], asked: &ListAddress) -> Vec<StateLink> {
-    let chosen = asked.get("state");
+fn state_links(by_state: &[(NodeState, usize)], address: &ListAddress) -> Vec<StateLink> {
+    let chosen = address.get("state");
     // Most severe state first.
     let shown = by_state.iter().rev();
     shown
         .filter(|(state, count)| *count > 0 || state.as_str() == chosen)
         .map(|(state, count)| StateLink {
-            href: asked.toggled("state", state.as_str()),
+            href: address.toggled("state", state.as_str()),
             chosen: state.as_str() == chosen,
             badge: node_state(*state),
             count: *count,
@@ -334,7 +296,7 @@ fn state_links(by_state: &[(NodeState, usize)], asked: &ListAddress) -> Vec<Stat
         .collect()
 }
 
-fn card(one: &TypeTotals, asked: &ListAddress) -> TypeCard {
+fn card(one: &TypeTotals, address: &ListAddress) -> TypeCard {
     let TypeTotals { counts, nodes, .. } = one;
     let value = type_value(one);
     let nodes = usize::try_from(*nodes).unwrap_or(usize::MAX);
@@ -344,11 +306,11 @@ fn card(one: &TypeTotals, asked: &ListAddress) -> TypeCard {
         without => format!("{on}, {without} without an agent"),
     };
     TypeCard {
-        href: asked.toggled("type", &value),
-        chosen: asked.get("type") == value,
+        href: address.toggled("type", &value),
+        chosen: address.get("type") == value,
         id: value,
         name: type_name(counts.type_name.as_ref()),
-        count: counts.counts.total(),
+        count: counts.counts.total,
         about: match counts.memory {
             Some(each) => format!("{} each, {on}", format_memory(each)),
             None => on,
@@ -358,23 +320,23 @@ fn card(one: &TypeTotals, asked: &ListAddress) -> TypeCard {
     }
 }
 
-fn pager(asked: &ListAddress, found: &query::Page, all: usize) -> Option<Pager> {
-    let first = !asked.get("continue").is_empty();
+fn pager(address: &ListAddress, found: &query::Page, all: usize) -> Option<Pager> {
+    let first = !address.get("continue").is_empty();
     if !first && found.next.is_none() {
         return None;
     }
     let next = found.next.as_ref().map(|token| {
-        let here = asked.with("continue", "");
+        let here = address.with("continue", "");
         let join = if here.contains('?') { '&' } else { '?' };
         format!("{here}{join}continue={}", encoded(&token.to_string()))
     });
     Some(Pager {
         words: format!(
-            "{} shown of {} that match; {all} in all",
+            "{} of {} matching nodes shown; {all} in total",
             found.items.len(),
             found.total
         ),
-        first: first.then(|| asked.with("continue", "")),
+        first: first.then(|| address.with("continue", "")),
         next,
     })
 }

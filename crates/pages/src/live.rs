@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use octavo_store::task_stream::TaskStream;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -38,7 +38,7 @@ pub(super) async fn stream(State(site): State<PageState>) -> Response {
 
 /// Sends events until the page disconnects or the store is dropped. A page that does not read delays no other page.
 async fn send_events(
-    mut view: View,
+    mut view: FleetView,
     events: mpsc::Sender<Result<Event, Infallible>>,
     permit: OwnedSemaphorePermit,
 ) {

@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use askama::Template;
 use octavo_files::config_files::LayoutFileSnapshot;
-use octavo_fleet::fleet::Counts;
+use octavo_fleet::summary::DeviceCounts;
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::interconnect::{self, Interconnect, InterconnectKind};
-use octavo_model::inventory::{Amd, Inventory, Neuron, NvmlState, Topology};
+use octavo_model::inventory::{Inventory, Neuron, NvmlState, Topology};
 use octavo_model::slices::words::LEGEND;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::Node;
-use octavo_stream::status;
 use octavo_toolkit::error::chain;
 
 use super::assets::Assets;
-use super::bar::describe_counts;
-use super::device_card::DeviceCard;
-use super::format::{
+use super::badges::{
     Badge, count_noun, format_age, format_time, millis, node_state, printable, type_name,
 };
+use super::bar::describe_counts;
+use super::card_lines::{Fact, known_facts};
+use super::device_card::DeviceCard;
 use super::layout::LayoutSection;
-use super::name_form::NameForm;
 use super::plan::LayoutPreview;
 use super::sharing::{SharingSection, device_usage};
+use super::unknown_devices::UnknownDevices;
 use super::vendor_devices::NeuronSection;
 
 #[derive(Template)]
@@ -35,7 +35,7 @@ pub(super) struct NodePage {
     stale: bool,
     summary: String,
     notices: Vec<Notice>,
-    facts: Vec<NamedFact>,
+    facts: Vec<Fact>,
     boot_id: String,
     age: String,
     age_ms: u64,
@@ -50,11 +50,9 @@ pub(super) struct NodePage {
     neuron: Option<NeuronSection>,
     /// Explanation of the instance IDs in the diagrams, if there are any.
     legend: Option<&'static str>,
-    /// Form for devices that are unknown or were named manually.
-    names: Option<NameForm>,
+    /// Devices that are unknown or were named manually.
+    unknown: Option<UnknownDevices>,
     what_if: LayoutPreview,
-    /// The layout of the displayed plan, which the other form passes on.
-    asked_layout: Option<String>,
     labels: Vec<(String, String)>,
     origin: String,
 }
@@ -66,8 +64,6 @@ pub(super) struct PageParameters {
     pub(super) layouts: LayoutFileSnapshot,
     /// Layout to plan.
     pub(super) layout: Option<String>,
-    /// Name to try for unknown devices.
-    pub(super) type_override: Option<String>,
     /// Base URL by which the reader reached this server.
     pub(super) origin: String,
 }
@@ -79,35 +75,25 @@ struct Notice {
     since: Option<String>,
 }
 
-#[derive(Debug)]
-struct NamedFact {
-    name: &'static str,
-    value: String,
-}
-
 /// Builds the page of `node`.
 pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
-    let told = node.has_agent().then(|| status::decode(&node.parts));
-    let told = match told.transpose() {
+    let status = node.has_agent().then(|| node.status());
+    let status = match status.transpose() {
         Ok(status) => status,
         Err(error) => {
             let text = printable(&chain(&error));
-            let text = format!("What its agent sent cannot be read as a whole: {text}");
+            let text = format!("The report of the agent cannot be decoded completely: {text}");
             notices.push(Notice { text, since: None });
             None
         }
     };
-    let inventory = told.as_ref().map(|status| &status.inventory);
-    let usage = told.as_ref().and_then(|status| status.usage.as_ref());
-    let layout = told.as_ref().and_then(|status| status.layout.as_ref());
-    let sharing = told.as_ref().and_then(|status| status.sharing.as_ref());
-    notices.extend(
-        inventory
-            .filter(|all| all.is_nvml_relevant())
-            .and_then(|all| nvml(&all.nvml)),
-    );
+    let inventory = status.as_ref().map(|status| &status.inventory);
+    let usage = status.as_ref().and_then(|status| status.usage.as_ref());
+    let layout = status.as_ref().and_then(|status| status.layout.as_ref());
+    let sharing = status.as_ref().and_then(|status| status.sharing.as_ref());
+    notices.extend(inventory.filter(|all| all.is_nvml_relevant()).and_then(|all| nvml(&all.nvml)));
     let devices = inventory.iter().flat_map(|all| {
         let devices = all.devices.iter();
         // Devices held by the Neuron driver are shown once, in their own section.
@@ -142,15 +128,11 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         legend: devices.iter().any(DeviceCard::has_ids).then_some(LEGEND),
         devices,
         neuron: inventory.and_then(NeuronSection::of),
-        names: inventory
-            .and_then(|all| NameForm::of(&node.name, all, reader.type_override.as_deref())),
+        unknown: inventory.and_then(|all| UnknownDevices::new(&node.name, all)),
         what_if: inventory
             .map(|all| LayoutPreview::of(&reader.layouts, all, reader.layout.as_deref()))
             .unwrap_or_default(),
-        asked_layout: reader.layout,
-        labels: labels
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect(),
+        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         origin: reader.origin,
     }
 }
@@ -158,8 +140,8 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
 /// `8 devices: 2 in use, 6 free`.
 fn summary(node: &Node, now: Moment) -> String {
     let types = node.types(now).map(|one| one.counts);
-    let counts = types.fold(Counts::default(), Counts::plus);
-    match usize::try_from(counts.total()).unwrap_or(usize::MAX) {
+    let counts = types.fold(DeviceCounts::default(), DeviceCounts::plus);
+    match usize::try_from(counts.total).unwrap_or(usize::MAX) {
         0 => "no accelerator".to_owned(),
         total => {
             let total = count_noun(total, "device", "devices");
@@ -171,22 +153,19 @@ fn summary(node: &Node, now: Moment) -> String {
 fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
     let mut notices = Vec::new();
     if !node.has_agent() {
-        notices.push(Notice {
-            text: without_agent(node),
-            since: None,
-        });
+        notices.push(Notice { text: without_agent(node), since: None });
     } else if node.freshness.is_stale(now) {
         let bound = format_age(node.freshness.bound().max(Duration::from_secs(1)));
         notices.push(Notice {
             text: format!(
-                "Stale: its agent has not confirmed this for longer than {bound}. Is the node up, and does its agent run? \
-                 The agent's log says why it does not report. What follows was so when it last did, at"
+                "Stale: no report from the agent for more than {bound}. Check that the node is up and its agent is running; \
+                 the agent's log shows why it does not report. The data below is from the last report, at"
             ),
             since: Some(format_time(clock.wall(node.freshness.confirmed()))),
         });
     } else if !node.connected {
         notices.push(Notice {
-            text: "Its agent is not connected now; it may only be restarting.".to_owned(),
+            text: "The agent is not connected. It may be restarting.".to_owned(),
             since: None,
         });
     }
@@ -197,22 +176,22 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
 fn without_agent(node: &Node) -> String {
     let types = node.summary.types.iter().map(|one| {
         let name = type_name(one.type_name.as_ref());
-        match one.counts.total() {
-            0 => format!("{name}, number not reported"),
+        match one.counts.total {
+            0 => format!("{name} (count not reported)"),
             count => format!("{count} x {name}"),
         }
     });
     let types: Vec<String> = types.collect();
     let by = match node.source {
-        TypeSource::Label(key) => format!("by its label {key}"),
+        TypeSource::Label(key) => format!("according to the label {key}"),
         TypeSource::Agent | TypeSource::Unknown => {
-            "by its capacity, and no label names the type".to_owned()
+            "according to its capacity; no label names the type".to_owned()
         }
     };
     format!(
-        "No agent reports this node. It has {} {by}. To see devices, state and use, deploy octavo-agent to it: check that the \
-         DaemonSet's node selector and tolerations admit this node, and that its pod there runs. Until then a hardware profile \
-         can select the node by its label.",
+        "No agent reports this node. It has {} {by}. To see devices, state and usage, run octavo-agent on it: check that the \
+         node selector and tolerations of the DaemonSet match this node, and that its pod is running. Until then, a hardware \
+         profile can select the node by its label.",
         types.join(", ")
     )
 }
@@ -221,27 +200,22 @@ fn nvml(state: &NvmlState) -> Option<Notice> {
     let text = match state {
         NvmlState::Ready(_) => return None,
         NvmlState::Absent { reason } => format!(
-            "NVML: absent: {}. Install the driver; where it is elsewhere, tell the agent with --driver-root.",
+            "NVML: absent: {}. Install the driver. If it is installed in another location, set --driver-root of the agent.",
             printable(reason)
         ),
-        NvmlState::Loading => "NVML: loading: found and not yet initialised".to_owned(),
+        NvmlState::Loading => "NVML: loading: found but not yet initialized".to_owned(),
         NvmlState::Lost { reason } => format!(
-            "NVML: lost: {}. What follows is what the PCI bus shows. A driver that is being upgraded \
-             comes back by itself.",
+            "NVML: lost: {}. The data below is from the PCI bus. If the driver is being upgraded, the agent \
+             reconnects to it automatically.",
             printable(reason)
         ),
         NvmlState::Stalled { call, .. } => format!(
-            "NVML: stalled: {} does not return. What follows was read before. Look at the node for \
-             processes in state D and at its kernel log; a reboot is often the only cure.",
+            "NVML: stalled: {} does not return. The data below was read earlier. Check the node for \
+             processes in state D and its kernel log; often only a reboot helps.",
             printable(call)
         ),
     };
     Some(Notice { text, since: None })
-}
-
-/// Version of the kernel module, which all AMD devices share; the in-tree module has none.
-fn amd_driver(amd: &Amd) -> Option<&str> {
-    amd.driver_version.as_deref()
 }
 
 /// For Neuron devices, the topology says more than the number of directly connected devices.
@@ -253,54 +227,33 @@ fn links(found: &Interconnect, topology: Option<Topology>) -> String {
     }
 }
 
-fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<NamedFact> {
+fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Fact> {
     let driver = inventory.and_then(|all| all.nvml.driver());
     let neuron = inventory.and_then(|all| all.neuron.as_ref());
     let topology = neuron.and_then(Neuron::topology);
     let neuron = neuron.and_then(|neuron| neuron.driver_version.as_deref());
     let mut amd = inventory.iter().flat_map(|all| &all.devices);
-    let amd = amd.find_map(|device| device.amd.as_ref().and_then(amd_driver));
+    // All AMD devices share the kernel module; the in-tree module has no version.
+    let amd = amd.find_map(|device| device.amd.as_ref()?.driver_version.as_deref());
     let machine = inventory.map(|all| &all.machine);
     let product = machine.and_then(|machine| machine.product_name.as_deref());
     let vgpu = machine.and_then(|machine| machine.vgpu.as_ref());
     let bus = machine.and_then(|machine| machine.bus_error.as_deref());
     let found = inventory.and_then(interconnect::of_node);
-    let all = [
+    known_facts([
         ("Machine", product.map(printable)),
-        (
-            "PCI bus",
-            bus.map(|error| format!("cannot be read: {}", printable(error))),
-        ),
-        (
-            "Driver",
-            driver.map(|driver| printable(driver.version.as_str())),
-        ),
-        (
-            "CUDA",
-            driver.and_then(|driver| driver.cuda.map(|cuda| cuda.to_string())),
-        ),
+        ("PCI bus", bus.map(|error| format!("cannot be read: {}", printable(error)))),
+        ("Driver", driver.map(|driver| printable(driver.version.as_str()))),
+        ("CUDA", driver.and_then(|driver| driver.cuda.map(|cuda| cuda.to_string()))),
         ("Neuron driver", neuron.map(printable)),
         ("AMD driver", amd.map(printable)),
-        (
-            "Host's driver",
-            vgpu.map(|host| printable(&host.driver_version)),
-        ),
-        ("Links", found.map(|found| links(&found, topology))),
+        ("Host driver", vgpu.map(|host| printable(&host.driver_version))),
+        ("Interconnect", found.map(|found| links(&found, topology))),
         ("Sharing", Some(node.summary.sharing.to_string())),
         (
             "Agent",
-            Some(if node.has_agent() {
-                printable(&node.agent_version)
-            } else {
-                "none".to_owned()
-            }),
+            Some(if node.has_agent() { printable(&node.agent_version) } else { "none".to_owned() }),
         ),
-        (
-            "Type by",
-            (!node.has_agent()).then(|| node.source.as_str().to_owned()),
-        ),
-    ];
-    all.into_iter()
-        .filter_map(|(name, value)| value.map(|value| NamedFact { name, value }))
-        .collect()
+        ("Type source", (!node.has_agent()).then(|| node.source.as_str().to_owned())),
+    ])
 }

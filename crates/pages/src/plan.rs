@@ -11,12 +11,13 @@ use octavo_model::reason::Reason;
 use octavo_planner::layout::{DeviceTarget, MigTarget};
 use octavo_planner::plan::messages::{self, PlanFormatter};
 use octavo_planner::plan::{
-    Blocked, Cause, DeviceChange, DevicePlan, Infeasible, PlanOutcome, Policy, Step, Verdict,
+    Blocked, Cause, DeviceChange, DevicePlan, DevicePlanResult, Infeasible, PlanOutcome, Policy,
+    Step,
 };
 use octavo_store::dry_run::{DryRun, dry_run};
 
 use self::diagram::{mark_fates, planned_diagram};
-use super::format::{Badge, printable};
+use super::badges::{Badge, printable};
 use super::slice_diagram::SliceDiagram;
 
 /// The form, with the plan of the selected layout.
@@ -78,25 +79,22 @@ pub(super) struct Obstacle {
 }
 
 impl LayoutPreview {
-    /// Builds the form for a node with this inventory, and the plan of the layout `asked`, if any.
+    /// Builds the form for a node with this inventory, and the plan of the layout `requested`, if any.
     pub(super) fn of(
         current: &LayoutFileSnapshot,
         inventory: &Inventory,
-        asked: Option<&str>,
+        requested: Option<&str>,
     ) -> Self {
         let AvailableLayouts { file, made } = current.names(inventory);
         let choices = |names: Vec<String>| -> Vec<Choice> {
-            let choice = |name: String| Choice {
-                chosen: asked == Some(name.as_str()),
-                name,
-            };
+            let choice = |name: String| Choice { chosen: requested == Some(name.as_str()), name };
             names.into_iter().map(choice).collect()
         };
         Self {
             file: choices(file),
             made: choices(made),
             notice: current.notice.as_deref().map(printable),
-            answer: asked.map(|asked| PlanPreview::of(current, inventory, asked)),
+            answer: requested.map(|requested| PlanPreview::of(current, inventory, requested)),
         }
     }
 
@@ -107,11 +105,11 @@ impl LayoutPreview {
 }
 
 impl PlanPreview {
-    fn of(current: &LayoutFileSnapshot, inventory: &Inventory, asked: &str) -> Self {
-        match dry_run(current, asked, inventory, Policy::default()) {
-            Ok(run) => Self::planned(inventory, asked, &run),
+    fn of(current: &LayoutFileSnapshot, inventory: &Inventory, requested: &str) -> Self {
+        match dry_run(current, requested, inventory, Policy::default()) {
+            Ok(run) => Self::planned(inventory, requested, &run),
             Err(error) => Self {
-                layout: printable(asked),
+                layout: printable(requested),
                 badge: outcome_badge(PlanOutcome::Infeasible, "no plan"),
                 summary: printable(&error.to_string()),
                 warnings: Vec::new(),
@@ -121,30 +119,25 @@ impl PlanPreview {
         }
     }
 
-    fn planned(inventory: &Inventory, asked: &str, run: &DryRun) -> Self {
+    fn planned(inventory: &Inventory, requested: &str, run: &DryRun) -> Self {
         let found = run.plan.outcome();
         let untouched: Vec<String> = inventory
             .devices
             .iter()
-            .filter(|device| {
-                run.targets
-                    .devices
-                    .iter()
-                    .all(|target| target.pci != device.pci)
-            })
+            .filter(|device| run.targets.devices.iter().all(|target| target.pci != device.pci))
             .map(|device| title(inventory, device))
             .collect();
         Self {
-            layout: printable(asked),
+            layout: printable(requested),
             badge: outcome_badge(found, outcome_label(found)),
             summary: match found {
-                PlanOutcome::Unchanged => "The node has what this layout asks for.".to_owned(),
+                PlanOutcome::Unchanged => "The node already has this layout.".to_owned(),
                 PlanOutcome::Changes => {
                     format!("{}.", capitalize(&messages::summary(&run.plan.summary())))
                 }
-                PlanOutcome::Blocked => "Somebody is in the way of at least one device.".to_owned(),
+                PlanOutcome::Blocked => "At least one device is blocked.".to_owned(),
                 PlanOutcome::Infeasible => {
-                    "At least one device can never have it, so nothing of it would be done."
+                    "At least one device cannot have this layout, so nothing would be changed."
                         .to_owned()
                 }
             },
@@ -162,19 +155,12 @@ fn groups(inventory: &Inventory, run: &DryRun) -> Vec<DeviceGroup> {
         let Some(device) = devices.find(|device| device.pci == plan.pci) else {
             continue;
         };
-        let target = run
-            .targets
-            .devices
-            .iter()
-            .find(|target| target.pci == plan.pci);
+        let target = run.targets.devices.iter().find(|target| target.pci == plan.pci);
         let story = DevicePlanView::of(inventory, device, plan, target);
         let name = title(inventory, device);
         match groups.iter_mut().find(|group| group.story == story) {
             Some(group) => group.devices.push(name),
-            None => groups.push(DeviceGroup {
-                devices: vec![name],
-                story,
-            }),
+            None => groups.push(DeviceGroup { devices: vec![name], story }),
         }
     }
     groups
@@ -205,14 +191,14 @@ impl DevicePlanView {
             obstacles: Vec::new(),
         };
         match verdict {
-            Verdict::Unchanged => {}
-            Verdict::Change(change) => story.changes(device, change, &words),
-            Verdict::Blocked(blocked) => story.obstacles = obstacles(blocked, &words),
-            Verdict::Infeasible(why) => story.obstacles = vec![infeasibility(why, &words)],
+            DevicePlanResult::Unchanged => {}
+            DevicePlanResult::Change(change) => story.changes(device, change, &words),
+            DevicePlanResult::Blocked(blocked) => story.obstacles = obstacles(blocked, &words),
+            DevicePlanResult::Infeasible(why) => story.obstacles = vec![infeasibility(why, &words)],
         }
         if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
             story.notes.push(format!(
-                "Time-slicing: {sharing}. A plan is about partitions and leaves sharing as it is."
+                "Time-slicing: {sharing}. The plan covers partitions only and does not change time-slicing."
             ));
         }
         story
@@ -221,7 +207,7 @@ impl DevicePlanView {
     fn changes(&mut self, device: &Device, change: &DeviceChange, words: &PlanFormatter<'_>) {
         let steps = change.steps.iter();
         // The text does not name the device, so that devices with the same plan can share it.
-        let said = |step: &Step| match step {
+        let describe = |step: &Step| match step {
             Step::Reset { .. } => "reset the GPU".to_owned(),
             other @ (Step::DestroyComputeInstance { .. }
             | Step::DestroyGpuInstance { .. }
@@ -229,31 +215,28 @@ impl DevicePlanView {
             | Step::CreateGpuInstance { .. }
             | Step::CreateComputeInstance { .. }) => printable(&words.step(other, &change.after)),
         };
-        self.steps = steps.map(said).collect();
+        self.steps = steps.map(describe).collect();
         self.notes.push(match &change.mode {
             Some(mode) => format!("{}.", capitalize(&words.mode(mode))),
-            None => "Nobody is disturbed.".to_owned(),
+            None => "No workload is interrupted.".to_owned(),
         });
         let scope = change.mode.as_ref().and_then(|mode| mode.reset.as_ref());
         if let Some(links) =
             scope.and_then(|scope| scope.links.filter(|_| !scope.coupled.is_empty()))
         {
             self.notes.push(format!(
-                "{} couples it with other GPUs of this node; the driver may want to reset them together.",
+                "{} connects this GPU to other GPUs of the node; the driver may require resetting them together.",
                 messages::link_name(links)
             ));
         }
-        self.then = device
-            .mig
-            .state()
-            .map(|state| planned_diagram(state, change, words));
+        self.then = device.mig.state().map(|state| planned_diagram(state, change, words));
     }
 }
 
 /// Describes the target of a device.
 fn describe_target(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> String {
     match target.and_then(|target| target.mig.as_ref()) {
-        None => "its partitions are left as they are".to_owned(),
+        None => "partitions unchanged".to_owned(),
         Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
         Some(MigTarget::Enabled(instances)) => printable(&words.list(instances)),
     }
@@ -261,10 +244,8 @@ fn describe_target(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> 
 
 fn obstacles(blocked: &Blocked, words: &PlanFormatter<'_>) -> Vec<Obstacle> {
     let obstacle = |cause: &Cause| {
-        let holders = cause
-            .holders()
-            .iter()
-            .map(|holder| printable(&messages::holder(&holder.details)));
+        let holders =
+            cause.holders().iter().map(|holder| printable(&messages::holder(&holder.details)));
         Obstacle {
             what: printable(&capitalize(&words.cause(cause))),
             holders: holders.collect(),
@@ -279,18 +260,16 @@ fn infeasibility(why: &Infeasible, words: &PlanFormatter<'_>) -> Obstacle {
     Obstacle {
         what: printable(&capitalize(&words.rule(&why.rule))),
         holders: Vec::new(),
-        advice: nearest
-            .map(|offer| printable(&format!("Would fit: {offer}")))
-            .collect(),
+        advice: nearest.map(|offer| printable(&format!("Would fit: {offer}"))).collect(),
     }
 }
 
 fn outcome_label(outcome: PlanOutcome) -> &'static str {
     match outcome {
-        PlanOutcome::Unchanged => "nothing to do",
+        PlanOutcome::Unchanged => "no changes",
         PlanOutcome::Changes => "would change",
         PlanOutcome::Blocked => Reason::Blocked.as_str(),
-        PlanOutcome::Infeasible => "impossible",
+        PlanOutcome::Infeasible => Reason::Infeasible.as_str(),
     }
 }
 
@@ -310,5 +289,40 @@ pub(super) fn capitalize(text: &str) -> String {
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),
         None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::examples::gpu;
+    use octavo_model::holder::{Holder, HolderDetails};
+    use octavo_model::inventory::{Machine, NvmlState};
+
+    use super::*;
+
+    #[test]
+    fn process_name_cannot_control_the_page() {
+        let device = gpu();
+        let pci = device.pci;
+        let inventory = Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            neuron: None,
+            devices: vec![device],
+        };
+        let holder = Holder {
+            device: pci,
+            gpu_instance: None,
+            compute_instance: None,
+            details: HolderDetails {
+                pid: Some(7),
+                command: Some("a\u{202e}b\u{200b}c\u{1b}[2Jd".to_owned()),
+                ..HolderDetails::default()
+            },
+        };
+        let causes = vec![Cause::DeviceInUse { holders: vec![holder] }];
+        let words = PlanFormatter::new(&inventory, pci);
+        let shown = obstacles(&Blocked { causes }, &words);
+        assert_eq!(shown[0].holders, ["pid 7, a\u{fffd}b\u{fffd}c\u{fffd}[2Jd"]);
     }
 }

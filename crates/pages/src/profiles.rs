@@ -19,16 +19,18 @@ use axum::response::Response;
 use axum::{Extension, Form};
 use octavo_access::creation::{ProfileCreator, Requester};
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
-use octavo_fleet::access::Sight;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::hardware_profile::document::{self, ProfileRow, ProfileSource};
+use octavo_fleet::hardware_profile::{FindingSeverity, Identifier};
+use octavo_model::id::TypeName;
 use octavo_model::quantity::Mebibytes;
 use tokio::sync::Semaphore;
 
 use self::draft::PageReader;
 use self::estimate::Estimate;
-use super::address::encoded;
+use super::address::profile_path;
 use super::assets::Assets;
-use super::format::{Badge, count_noun, format_memory, printable};
+use super::badges::{Badge, count_noun, format_memory, printable};
 use super::{NotFoundPage, PageState, html, origin};
 
 /// Maximum number of rows, ordered by namespace and name.
@@ -74,23 +76,20 @@ struct ProfileListRow {
 
 pub(super) async fn list(
     State(site): State<PageState>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let profiles = site.view.profiles();
     let judged = profiles.latest_report(site.view.fleet()).await;
-    let seen = judged.visible_to(&sight);
+    let seen = judged.visible_to(&visibility);
     let all = seen.clone().count();
     let shown = seen.take(MAX_ROWS);
     let rows: Vec<ProfileListRow> = shown.map(|(row, _)| ProfileListRow::of(row)).collect();
     let page = ListPage {
         assets: Assets::links(),
-        notice: site
-            .view
-            .profiles_notice(&sight)
-            .map(|text| printable(&text)),
-        is_nowhere: judged.source == "nowhere" && rows.is_empty(),
+        notice: site.view.profiles_notice(&visibility).map(|text| printable(&text)),
+        is_nowhere: judged.source == ProfileSource::Nowhere && rows.is_empty(),
         caption: count_noun(all, "hardware profile", "hardware profiles"),
         more: all.saturating_sub(rows.len()),
         rows,
@@ -102,66 +101,61 @@ pub(super) async fn list(
 /// Serves a profile without a namespace, which a file may contain.
 pub(super) async fn profile_without_namespace(
     State(site): State<PageState>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(
-        (&site, &sight),
-        ("", &name),
-        (&uri, &origin(&uri, &headers)),
-    )
-    .await
+    answer((&site, &visibility), ("", &name), (&uri, &origin(&uri, &headers))).await
 }
 
 pub(super) async fn profile(
     State(site): State<PageState>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     Path((namespace, name)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let origin = origin(&uri, &headers);
-    answer((&site, &sight), (&namespace, &name), (&uri, &origin)).await
+    answer((&site, &visibility), (&namespace, &name), (&uri, &origin)).await
 }
 
 async fn answer(
-    (site, sight): (&PageState, &Sight),
+    (site, visibility): (&PageState, &Visibility),
     (namespace, name): (&str, &str),
     (uri, origin): (&Uri, &str),
 ) -> Response {
     let profiles = site.view.profiles();
     let judged = profiles.latest_report(site.view.fleet()).await;
-    let mut all = judged.visible_to(sight);
+    let mut all = judged.visible_to(visibility);
     // If a namespace has profiles of both kinds, the current kind sorts first and is shown.
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
-    let Some((row, said)) = found else {
+    let Some((row, annotations)) = found else {
         let page = NotFoundPage {
             assets: Assets::links(),
-            title: "No such hardware profile",
-            text: "Nobody has told of a hardware profile of that name in that namespace. It may have been removed.",
+            title: "Hardware profile not found",
+            text: "No hardware profile with this name is known in this namespace. It may have been removed.",
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    let estimate = Estimate::of((&site.view, sight), row, (uri, origin)).await;
-    let notice = site.view.profiles_notice(sight);
-    let page = detail::page(row, said, notice, (origin, estimate));
+    let estimate = Estimate::of((&site.view, visibility), row, (uri, origin)).await;
+    let notice = site.view.profiles_notice(visibility);
+    let page = detail::page(row, annotations, notice, (origin, estimate));
     html(StatusCode::OK, &page)
 }
 
 /// Serves the form of a new profile.
 pub(super) async fn new(
     State(site): State<PageState>,
-    maker: Option<Extension<ProfileCreator>>,
-    (ReaderVisibility(sight), who): (ReaderVisibility, Requester),
+    creator: Option<Extension<ProfileCreator>>,
+    (ReaderVisibility(visibility), who): (ReaderVisibility, Requester),
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let reader = PageReader {
         who,
-        sight,
-        maker: maker.map(|Extension(maker)| maker),
+        visibility,
+        creator: creator.map(|Extension(creator)| creator),
         origin: origin(&uri, &headers),
     };
     let (status, page) = draft::page(&site, &uri, reader).await;
@@ -171,15 +165,15 @@ pub(super) async fn new(
 /// Handles the form of a new profile: validates or creates it.
 pub(super) async fn submit_draft(
     State(site): State<PageState>,
-    maker: Option<Extension<ProfileCreator>>,
-    (ReaderVisibility(sight), who): (ReaderVisibility, Requester),
+    creator: Option<Extension<ProfileCreator>>,
+    (ReaderVisibility(visibility), who): (ReaderVisibility, Requester),
     (uri, headers): (Uri, HeaderMap),
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
     let reader = PageReader {
         who,
-        sight,
-        maker: maker.map(|Extension(maker)| maker),
+        visibility,
+        creator: creator.map(|Extension(creator)| creator),
         origin: origin(&uri, &headers),
     };
     let (status, page) = draft::submit(&site, pairs, reader).await;
@@ -201,8 +195,8 @@ pub(super) async fn limit_long_forms(
     let Ok(_permit) = forms.try_acquire() else {
         let page = NotFoundPage {
             assets: Assets::links(),
-            title: "Too many long forms",
-            text: "The server already reads as many long forms as it can. Send this one again in a few seconds.",
+            title: "The server is busy",
+            text: "The server is already processing the maximum number of large forms. Submit this one again in a few seconds.",
         };
         let mut response = html(StatusCode::SERVICE_UNAVAILABLE, &page);
         let headers = response.headers_mut();
@@ -220,19 +214,12 @@ impl ProfileListRow {
             key: printable(&key(row)),
             types: types(row),
             memory: row.memory_mib.map_or_else(|| "-".to_owned(), memory_of),
-            architecture: row
-                .architecture
-                .as_deref()
-                .map_or_else(|| "-".to_owned(), printable),
+            architecture: row.architecture.as_deref().map_or_else(|| "-".to_owned(), printable),
             asks: row.identifiers.iter().map(format_count).collect(),
-            available: row
-                .available
-                .map_or_else(|| "-".to_owned(), |free| free.to_string()),
+            available: row.available.map_or_else(|| "-".to_owned(), |free| free.to_string()),
             reach: reach_summary(row),
             badge: verdict(row),
-            findings: { row.findings.iter() }
-                .map(|one| printable(&one.message))
-                .collect(),
+            findings: { row.findings.iter() }.map(|one| printable(&one.message)).collect(),
         }
     }
 }
@@ -246,17 +233,16 @@ fn key(row: &ProfileRow) -> String {
 }
 
 fn href(row: &ProfileRow) -> String {
-    let name = encoded(&row.name);
-    match row.namespace.as_str() {
-        "" => format!("/profiles/{name}"),
-        namespace => format!("/profiles/{}/{name}", encoded(namespace)),
-    }
+    profile_path(&row.namespace, &row.name)
 }
 
 fn types(row: &ProfileRow) -> String {
     match row.types.as_slice() {
         [] => "any".to_owned(),
-        all => printable(&all.join(", ")),
+        all => {
+            let names: Vec<&str> = all.iter().map(TypeName::as_str).collect();
+            printable(&names.join(", "))
+        }
     }
 }
 
@@ -265,47 +251,34 @@ fn memory_of(mib: u64) -> String {
 }
 
 /// Formats a default count: `1 nvidia.com/gpu`, `16Gi memory`.
-fn format_count(one: &IdentifierJson) -> String {
-    printable(&format!("{} {}", one.default, one.identifier))
+fn format_count(one: &Identifier) -> String {
+    printable(&format!("{} {}", one.default, one.resource))
 }
 
 fn reach_summary(row: &ProfileRow) -> String {
     let Some(reach) = &row.reach else {
         return "-".to_owned();
     };
-    let nodes = count_noun(
-        usize::try_from(reach.nodes).unwrap_or(usize::MAX),
-        "node",
-        "nodes",
-    );
-    match reach.closed {
+    let nodes = count_noun(usize::try_from(reach.nodes).unwrap_or(usize::MAX), "node", "nodes");
+    match reach.unavailable_nodes {
         0 => nodes,
-        closed => format!("{nodes}, {closed} closed now"),
+        closed => format!("{nodes}, {closed} unavailable"),
     }
 }
 
 /// Badge of the most severe finding.
 fn verdict(row: &ProfileRow) -> Badge {
-    let ranks = ["error", "warning", "note"];
-    let worst = ranks
-        .into_iter()
-        .find(|rank| row.findings.iter().any(|one| one.gravity == *rank));
-    worst.map_or(
-        Badge {
-            tone: "good",
-            icon: "ok",
-            word: "ok",
-        },
-        gravity,
-    )
+    let worst = row.findings.iter().filter_map(|one| one.gravity.known()).max();
+    worst.map_or(Badge { tone: "good", icon: "ok", word: "ok" }, gravity)
 }
 
-fn gravity(word: &str) -> Badge {
-    let (tone, icon, word) = match word {
-        "error" => ("bad", "bad", "error"),
-        "warning" => ("warn", "warn", "warning"),
-        _ => ("soft", "note", "note"),
+fn gravity(severity: FindingSeverity) -> Badge {
+    let (tone, icon) = match severity {
+        FindingSeverity::Error => ("bad", "bad"),
+        FindingSeverity::Warning => ("warn", "warn"),
+        FindingSeverity::Note => ("soft", "note"),
     };
+    let word = severity.as_str();
     Badge { tone, icon, word }
 }
 
@@ -318,36 +291,11 @@ struct FindingRow {
 }
 
 impl FindingRow {
-    fn of(one: &FindingJson) -> Self {
+    fn of(one: &document::FindingRow) -> Self {
         Self {
-            badge: gravity(&one.gravity),
+            badge: gravity(one.gravity.known().unwrap_or(FindingSeverity::Note)),
             message: printable(&one.message),
             remedy: printable(&one.remedy),
-        }
-    }
-}
-
-/// Count of a resource: resource name, display name, minimum, default and maximum.
-#[derive(Debug)]
-struct CountRow {
-    resource: String,
-    shown: String,
-    min: String,
-    default: String,
-    max: String,
-}
-
-impl CountRow {
-    fn of(one: &IdentifierJson) -> Self {
-        Self {
-            resource: printable(&one.identifier),
-            shown: printable(&one.display_name),
-            min: printable(&one.min),
-            default: printable(&one.default),
-            max: one
-                .max
-                .as_deref()
-                .map_or_else(|| "no bound".to_owned(), printable),
         }
     }
 }

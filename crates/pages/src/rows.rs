@@ -1,15 +1,15 @@
 //! Rows and column headings of the table of nodes.
 
-use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::Node;
 use octavo_store::query::{Sort, SortKey};
 
 use super::address::ListAddress;
-use super::bar::{Bar, describe_counts};
-use super::format::{
+use super::badges::{
     Badge, format_age, format_memory, format_time, millis, node_state, printable, type_name,
 };
+use super::bar::{Bar, describe_counts};
 use super::layout::LayoutCell;
 
 /// Row of a node.
@@ -63,7 +63,7 @@ const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
     ("Sharing", Some(SortKey::Sharing), false, ""),
     ("Partitions", None, false, "num"),
     ("State", Some(SortKey::State), true, ""),
-    ("Confirmed", Some(SortKey::Age), true, "num"),
+    ("Last seen", Some(SortKey::Age), true, "num"),
 ];
 
 impl NodeRow {
@@ -73,12 +73,12 @@ impl NodeRow {
         let counts = node.counts(now);
         let types = node.summary.types.iter().map(|one| TypeCount {
             name: type_name(one.type_name.as_ref()),
-            count: one.counts.total(),
+            count: one.counts.total,
             is_nameless: one.type_name.is_none(),
         });
         let partitions = counts.partitions;
         let since = node.freshness.age(now);
-        let has_devices = counts.total() > 0;
+        let has_devices = counts.total > 0;
         Self {
             name: node.name.to_string(),
             stale: state == NodeState::Stale,
@@ -101,9 +101,9 @@ impl NodeRow {
                 | Sharing::Mixed) => some.as_str(),
             },
             layout: node.summary.layout.as_ref().map(LayoutCell::of),
-            partitions: match partitions.count {
+            partitions: match partitions.total {
                 0 => "-".to_owned(),
-                count => format!("{} of {count} free", partitions.free()),
+                count => format!("{} of {count} free", partitions.free),
             },
             state: node_state(state),
             reason: node.reason(now).map(printable),
@@ -115,24 +115,16 @@ impl NodeRow {
 }
 
 /// Builds the headings of a table in this order.
-pub(super) fn headings(asked: &ListAddress, sort: Sort) -> Vec<ColumnHeading> {
+pub(super) fn headings(address: &ListAddress, sort: Sort) -> Vec<ColumnHeading> {
     let head = |(word, key, greatest_first, class): (_, Option<SortKey>, bool, _)| {
         let here = key == Some(sort.key);
-        let descending = if here {
-            !sort.descending
-        } else {
-            greatest_first
-        };
+        let descending = if here { !sort.descending } else { greatest_first };
         ColumnHeading {
             word,
             key: key.map_or("", SortKey::as_str),
             class,
-            href: key.map(|key| asked.with("sort", &sort_parameter(key, descending))),
-            sorted: here.then_some(if sort.descending {
-                "descending"
-            } else {
-                "ascending"
-            }),
+            href: key.map(|key| address.with("sort", &sort_parameter(key, descending))),
+            sorted: here.then_some(if sort.descending { "descending" } else { "ascending" }),
         }
     };
     COLUMNS.into_iter().map(head).collect()

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use octavo_fleet::fleet::SharingReport;
 use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::{Reason, Severity};
+use octavo_model::reported::Reported;
 use octavo_model::resource::ShareId;
-use octavo_model::sharing_status::{Health, ResourceStatus, RetainedId, SharingMode};
+use octavo_model::sharing_status::{
+    DeviceProvider, Health, ResourceStatus, RetainedId, SharingStatus,
+};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
-use super::format::{count_noun, format_age, format_memory, printable};
+use super::badges::{count_noun, format_age, format_memory, printable};
 use super::layout::StateBadge;
 use super::slice_diagram::{Mark, SliceDiagram};
 /// Sharing section of a node's page.
@@ -21,7 +23,7 @@ pub(super) struct SharingSection {
     pub(super) by: String,
     pub(super) message: Option<String>,
     pub(super) resources: Vec<Resource>,
-    pub(super) kept: Vec<String>,
+    pub(super) retained: Vec<String>,
     pub(super) unfit: Vec<String>,
 }
 
@@ -30,7 +32,7 @@ pub(super) struct Resource {
     pub(super) name: String,
     pub(super) wanted: u64,
     pub(super) offered: String,
-    /// Number of units and of replicas: `2 devices or partitions, 3 to each`.
+    /// Number of units and of replicas: `2 devices or partitions, 3 replicas each`.
     pub(super) units: String,
 }
 
@@ -69,58 +71,49 @@ const MAX_MARKS: u32 = 24;
 /// Maximum number of names in a diagram.
 const MAX_NAMES: usize = 3;
 /// Text for a value that is not reported.
-const NOT_REPORTED: &str = "not told";
+const NOT_REPORTED: &str = "not reported";
 /// Text for the memory of a holder without a process.
 const NO_PROCESS: &str = "no process";
 
 impl SharingSection {
     /// Converts the node's sharing status.
-    pub(super) fn of(report: &SharingReport) -> Self {
-        let by = [SharingMode::HandOff, SharingMode::Embedded];
-        let by = by.into_iter().find(|mode| mode.as_str() == report.mode);
+    pub(super) fn of(report: &SharingStatus) -> Self {
         Self {
             badge: sharing_badge(&report.state),
-            by: match by {
-                Some(SharingMode::HandOff) => "Given out by NVIDIA's device plugin.".to_owned(),
-                Some(SharingMode::Embedded) => "Given out by the agent.".to_owned(),
-                None => format!("Given out by: {}.", printable(&report.mode)),
+            by: match report.mode.known() {
+                Some(DeviceProvider::HandOff) => "Allocated by NVIDIA's device plugin.".to_owned(),
+                Some(DeviceProvider::Embedded) => {
+                    "Allocated by the built-in device plugin of the agent.".to_owned()
+                }
+                None => format!("Allocated by: {}.", printable(report.mode.as_str())),
             },
             message: report.message.as_deref().map(printable),
             resources: report.resources.iter().map(resource).collect(),
-            kept: report.retained.iter().map(retained_unit).collect(),
+            retained: report.retained.iter().map(retained_unit).collect(),
             unfit: report.resources.iter().flat_map(unhealthy_units).collect(),
         }
     }
 }
 
-fn sharing_badge(state: &str) -> StateBadge {
-    let reason = Reason::parse(state);
-    let (tone, icon) = match reason {
+fn sharing_badge(state: &Reported<Reason>) -> StateBadge {
+    let (tone, icon) = match state.known() {
         Some(Reason::SharingInForce) => ("good", "ok"),
         Some(Reason::SharingPending) => ("soft", "stale"),
         Some(Reason::SharingHeld) => ("warn", "warn"),
         Some(reason) if reason.kind() == Severity::Warning => ("bad", "bad"),
         Some(_) | None => ("soft", "note"),
     };
-    let word = printable(state);
+    let word = printable(state.as_str());
     StateBadge { tone, icon, word }
 }
 
 fn resource(resource: &ResourceStatus) -> Resource {
-    let units = count_noun(
-        resource.units.len(),
-        "device or partition",
-        "devices or partitions",
-    );
-    let mut replicas: Vec<u32> = resource
-        .units
-        .iter()
-        .filter_map(|unit| unit.replicas)
-        .collect();
+    let units = count_noun(resource.units.len(), "device or partition", "devices or partitions");
+    let mut replicas: Vec<u32> = resource.units.iter().filter_map(|unit| unit.replicas).collect();
     replicas.sort_unstable();
     let each = match (replicas.first(), replicas.last()) {
-        (Some(least), Some(most)) if least == most => format!(", each for {least} by turns"),
-        (Some(least), Some(most)) => format!(", each for {least} to {most} by turns"),
+        (Some(least), Some(most)) if least == most => format!(", {least} replicas each"),
+        (Some(least), Some(most)) => format!(", {least} to {most} replicas each"),
         _ => String::new(),
     };
     Resource {
@@ -133,21 +126,19 @@ fn resource(resource: &ResourceStatus) -> Resource {
     }
 }
 
-fn retained_unit(kept: &RetainedId) -> String {
-    let by = &kept.by;
+fn retained_unit(retained: &RetainedId) -> String {
     printable(&format!(
-        "{}/{} ({}) has {} as {}",
-        by.namespace, by.pod, by.container, kept.id, by.resource
+        "{}/{} ({}) holds {} as {}",
+        retained.namespace, retained.pod, retained.container, retained.id, retained.resource
     ))
 }
 
 fn unhealthy_units(resource: &ResourceStatus) -> Vec<String> {
     let units = resource.units.iter().filter_map(|unit| match &unit.health {
         Health::Healthy => None,
-        Health::Unhealthy { reason } => Some(printable(&format!(
-            "{} is not given out: {reason}",
-            unit.uuid
-        ))),
+        Health::Unhealthy { reason } => {
+            Some(printable(&format!("{} is not allocatable: {reason}", unit.uuid)))
+        }
     });
     units.collect()
 }
@@ -177,14 +168,10 @@ fn row(unit: &UnitUsage, tenant: &Tenant) -> HolderRow {
         memory: if is_without_process(tenant) {
             NO_PROCESS.to_owned()
         } else {
-            tenant
-                .memory
-                .map_or_else(|| NOT_REPORTED.to_owned(), format_memory)
+            tenant.memory.map_or_else(|| NOT_REPORTED.to_owned(), format_memory)
         },
         bar: share(unit, tenant).filter(|_| !is_without_process(tenant)),
-        busy: tenant
-            .utilization
-            .map_or_else(String::new, |percent| format!("{} %", percent.0)),
+        busy: tenant.utilization.map_or_else(String::new, |percent| format!("{} %", percent.0)),
         over: tenant.is_over_share,
     }
 }
@@ -198,8 +185,8 @@ fn name(tenant: &Tenant) -> String {
     match (&tenant.namespace, &tenant.pod) {
         (Some(namespace), Some(pod)) => printable(&format!("{namespace}/{pod}")),
         (None, Some(pod)) => printable(pod),
-        (_, None) => match (tenant.unnamed_pod_uid(), tenant.processes.as_slice()) {
-            (Some(uid), _) => printable(&format!("a pod that kubelet does not name: {uid}")),
+        (_, None) => match (&tenant.unnamed_pod, tenant.processes.as_slice()) {
+            (Some(uid), _) => printable(&format!("pod not reported by the kubelet: {uid}")),
             (None, []) => "not a pod".to_owned(),
             (None, [pid]) => format!("not a pod: pid {pid}"),
             (None, [pid, more @ ..]) => format!("not a pod: pid {pid} and {} more", more.len()),
@@ -207,18 +194,18 @@ fn name(tenant: &Tenant) -> String {
     }
 }
 
-/// Describes the held part: `1g.10gb gi 7/0, replicas 0, 2`, `whole`.
+/// Describes the held part: `1g.10gb gi 7/0, replicas 0, 2`, `whole device`.
 fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
-    let what = match (&unit.profile, unit.partition) {
+    let what = match (&unit.profile, unit.partition()) {
         (Some(profile), Some((gpu, compute))) => format!("{profile} gi {gpu}/{compute}"),
         (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
-        (_, None) => "whole".to_owned(),
+        (_, None) => "whole device".to_owned(),
     };
     let mut numbers: Vec<u32> = tenant.ids.iter().filter_map(ShareId::number).collect();
     numbers.sort_unstable();
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     printable(&match numbers.as_slice() {
-        [] if tenant.ids.is_empty() => format!("{what}, not given to it"),
+        [] if tenant.ids.is_empty() => format!("{what}, not allocated"),
         [] => what,
         [one] => format!("{what}, replica {one}"),
         several => format!("{what}, replicas {}", several.join(", ")),
@@ -242,7 +229,7 @@ fn unattributed_row(unit: &UnitUsage) -> Option<HolderRow> {
     Some(HolderRow {
         who: "not attributed".to_owned(),
         container: String::new(),
-        place: place(unit, &Tenant::default()).replace(", not given to it", ""),
+        place: place(unit, &Tenant::default()).replace(", not allocated", ""),
         memory: format_memory(used),
         bar: None,
         busy: String::new(),
@@ -256,13 +243,13 @@ fn memory_warnings(unit: &UnitUsage) -> Vec<String> {
     let mut alarms = Vec::new();
     if unit.is_nearly_exhausted {
         alarms.push(format!(
-            "Hardly any memory of {what} is left: whoever asks for more fails next."
+            "The memory of {what} is almost exhausted: further memory allocations will fail."
         ));
     }
     if let Some(seconds) = unit.exhausted_in {
         let left = format_age(Duration::from_secs(seconds));
         alarms.push(format!(
-            "As fast as of late, the memory of {what} is used up in about {left}."
+            "At the current rate, the memory of {what} is exhausted in about {left}."
         ));
     }
     alarms
@@ -272,7 +259,7 @@ fn memory_warnings(unit: &UnitUsage) -> Vec<String> {
 pub(super) fn mark_usage(picture: &mut SliceDiagram, usage: &DeviceUsage) {
     for region in &mut picture.regions {
         let units = usage.units.iter().filter(|unit| {
-            let instance = unit.partition.map(|(gpu_instance, _)| gpu_instance);
+            let instance = unit.gpu_instance;
             region.instance == instance && (instance.is_some() || region.class != "is-free")
         });
         for unit in units {
@@ -286,18 +273,14 @@ fn holder_lines(unit: &UnitUsage) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(replicas) = unit.replicas {
         let held: usize = unit.tenants.iter().map(|tenant| tenant.ids.len()).sum();
-        lines.push(format!("shared by {replicas}, {held} taken"));
+        lines.push(format!("{replicas} replicas, {held} allocated"));
     }
     let mut names: Vec<String> = unit
         .tenants
         .iter()
         .filter_map(|tenant| {
             let pod = printable(tenant.pod.as_deref()?);
-            Some(if tenant.is_over_share {
-                format!("{pod} over its share")
-            } else {
-                pod
-            })
+            Some(if tenant.is_over_share { format!("{pod} over fair share") } else { pod })
         })
         .collect();
     let more = names.len().saturating_sub(MAX_NAMES);
@@ -346,10 +329,7 @@ mod tests {
             namespace: Some("team-a".to_owned()),
             pod: Some(pod.to_owned()),
             container: Some("main".to_owned()),
-            ids: replicas
-                .iter()
-                .map(|one| ShareId::replica(GPU, *one))
-                .collect(),
+            ids: replicas.iter().map(|one| ShareId::replica(GPU, *one)).collect(),
             memory: Some(Mebibytes::new(memory)),
             utilization: Some(Percent(40)),
             is_over_share: is_over,
@@ -360,7 +340,8 @@ mod tests {
     fn unit() -> UnitUsage {
         UnitUsage {
             uuid: GPU.to_owned(),
-            partition: None,
+            gpu_instance: None,
+            compute_instance: None,
             profile: None,
             resource: None,
             replicas: Some(4),
@@ -393,16 +374,11 @@ mod tests {
     #[test]
     fn a_pod_that_holds_a_share_and_runs_no_process_uses_no_memory_of_it() {
         let mut unit = unit();
-        unit.tenants = vec![
-            tenant("idle", &[0], 0, false),
-            tenant("new", &[1], 0, false),
-        ];
+        unit.tenants = vec![tenant("idle", &[0], 0, false), tenant("new", &[1], 0, false)];
         unit.tenants[0].processes = vec![4711];
         let users = UsageTable::of(&device(unit)).unwrap();
         let rows = users.rows.iter().take(2);
-        let said: Vec<_> = rows
-            .map(|row| (row.memory.as_str(), row.bar.is_some()))
-            .collect();
+        let said: Vec<_> = rows.map(|row| (row.memory.as_str(), row.bar.is_some())).collect();
         assert_eq!(said, [("0 MiB", true), ("no process", false)]);
     }
 
@@ -425,16 +401,16 @@ mod tests {
         assert_eq!(
             said,
             [
-                "team-a/greedy\u{fffd}|whole, replica 2|40 GiB|20480/20480 of 20 GiB|40 %|true",
-                "team-a/big|whole, replicas 0, 1|30 GiB|30720/40960 of 40 GiB|40 %|false",
-                "not attributed|whole|512 MiB|||false",
+                "team-a/greedy\u{fffd}|whole device, replica 2|40 GiB|20480/20480 of 20 GiB|40 %|true",
+                "team-a/big|whole device, replicas 0, 1|30 GiB|30720/40960 of 40 GiB|40 %|false",
+                "not attributed|whole device|512 MiB|||false",
             ]
         );
         assert_eq!(
             users.alarms,
             [
-                "Hardly any memory of the device is left: whoever asks for more fails next.",
-                "As fast as of late, the memory of the device is used up in about 3 min.",
+                "The memory of the device is almost exhausted: further memory allocations will fail.",
+                "At the current rate, the memory of the device is exhausted in about 3 min.",
             ]
         );
     }
@@ -443,40 +419,19 @@ mod tests {
     fn diagram_shows_replicas_and_marks_excess_usage() {
         assert_eq!(
             holder_lines(&unit()),
-            [
-                "shared by 4, 3 taken",
-                "greedy\u{fffd} over its share",
-                "big"
-            ]
+            ["4 replicas, 3 allocated", "greedy\u{fffd} over fair share", "big"]
         );
-        assert_eq!(
-            marks(&unit()),
-            [
-                Mark::Allocated,
-                Mark::Allocated,
-                Mark::OverShare,
-                Mark::Free
-            ]
-        );
+        assert_eq!(marks(&unit()), [Mark::Allocated, Mark::Allocated, Mark::OverShare, Mark::Free]);
     }
 
     #[test]
     fn pod_unknown_to_kubelet_is_still_called_a_pod() {
-        let unnamed = Tenant {
-            uid: Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned()),
-            processes: vec![4711],
-            ..Tenant::default()
-        };
-        let nobody = Tenant {
-            uid: None,
-            ..unnamed.clone()
-        };
+        let nobody = Tenant { processes: vec![4711], ..Tenant::default() };
+        let uid = "7d1c5a3e-1111-2222-3333-444455556666".to_owned();
+        let unnamed = nobody.clone().with_uid(Some(uid));
         assert_eq!(
             [name(&unnamed), name(&nobody)],
-            [
-                "a pod that kubelet does not name: 7d1c5a3e",
-                "not a pod: pid 4711"
-            ]
+            ["pod not reported by the kubelet: 7d1c5a3e", "not a pod: pid 4711"]
         );
     }
 
@@ -501,7 +456,7 @@ mod tests {
             (Reason::DevicePluginConflict.as_str(), "bad"),
             ("dozing", "note"),
         ] {
-            assert_eq!(sharing_badge(state).icon, icon, "{state}");
+            assert_eq!(sharing_badge(&Reported::parse(state)).icon, icon, "{state}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use octavo_model::inventory::{Device, DeviceProcesses, InstanceUse, MigState};
 use octavo_model::slices::{Region as Stretch, Slices, words as say};
 
-use crate::format::printable;
+use crate::badges::printable;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SliceDiagram {
@@ -88,11 +88,7 @@ impl SliceDiagram {
                 regions: vec![whole(slices, device.usage())],
                 ..nothing(mode.to_owned())
             }),
-            Slices::Partitioned {
-                slices,
-                regions,
-                hidden,
-            } => Some(Self {
+            Slices::Partitioned { slices, regions, hidden } => Some(Self {
                 count: free.map(|free| format!("{free} of {slices} slices free")),
                 slices,
                 regions: regions

@@ -9,15 +9,15 @@ use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use octavo_fleet::access::{Sight, Types};
-use octavo_fleet::cluster::{Amounts, ClusterNode, Sights};
+use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot};
+use octavo_fleet::startup::StartupProgress;
 use octavo_kube::cluster::Followed;
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
-use octavo_store::startup_progress::StartupProgress;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Parts, Run};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -28,7 +28,7 @@ use super::profiles::MAX_LONG_FORMS;
 use super::{MAX_STREAMS, router};
 
 /// A fleet of this many nodes without devices.
-fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
+fn view(nodes: usize) -> (watch::Sender<Fleet>, FleetView) {
     let clock = Clock::start();
     let inventory = Inventory {
         neuron: None,
@@ -40,10 +40,7 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
     for number in 0..nodes {
         let origin = ReportingAgent {
             name: format!("node-{number:05}").parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: "boot".to_owned(),
-            },
+            run: Run { epoch: 1, boot_id: "boot".to_owned() },
             agent_version: "<b>0.1.0</b>".to_owned(),
         };
         let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
@@ -56,16 +53,13 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
         fleet.nodes.insert(Arc::new(node));
     }
     let (fleet, receiver) = watch::channel(fleet);
-    (fleet, View::new(receiver, clock))
+    (fleet, FleetView::new(receiver, clock))
 }
 
-async fn get(view: &View, path: &str) -> Response<Body> {
+async fn get(view: &FleetView, path: &str) -> Response<Body> {
     let mut request = Request::get(path).body(Body::empty()).unwrap();
-    request.extensions_mut().insert(Sight::everything());
-    router(Counter::new(view.clone(), None))
-        .oneshot(request)
-        .await
-        .unwrap()
+    request.extensions_mut().insert(Visibility::everything());
+    router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap()
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -112,13 +106,10 @@ async fn every_response_has_the_security_headers() {
 #[tokio::test]
 async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let (_fleet, view) = view(4);
-    let now = StartupProgress {
-        nodes: 4,
-        expected: Some(9),
-    };
+    let now = StartupProgress::new(4, Some(9));
     let (progress, startup) = watch::channel(Some(now));
     let view = view.with_startup(startup);
-    let told = "The aggregator is starting: 4 of about 9 nodes have reported. What is shown is not complete.";
+    let told = "The aggregator is starting: 4 of about 9 nodes have reported. The data shown is incomplete.";
     for path in ["/", "/availability"] {
         let page = text(get(&view, path).await).await;
         assert!(page.contains(told), "{path}: {page}");
@@ -153,19 +144,19 @@ async fn a_node_whose_agent_left_needs_attention_once_the_start_is_over() {
         node("vendor", ("nvidia.com/gpu.product", "NVIDIA-L4")),
     ];
     let (_cluster, followed) = watch::channel(Arc::new(Followed {
-        sights: Arc::new(Sights::new(nodes, [])),
+        sights: Arc::new(ClusterSnapshot::new(nodes, [])),
         current_at: Some(Instant::now()),
         ..Followed::default()
     }));
-    let (progress, startup) = watch::channel(Some(StartupProgress::default()));
+    let (progress, startup) = watch::channel(Some(StartupProgress::new(0, None)));
     let view = view.with_startup(startup).with_cluster(Some(followed));
     let during = text(get(&view, "/").await).await;
-    assert!(!during.contains("without an agent, by labels"), "{during}");
+    assert!(!during.contains("without an agent, known from the cluster only"), "{during}");
     assert!(!during.contains("1 needs attention"), "{during}");
     progress.send_replace(None);
     let after = text(get(&view, "/").await).await;
     assert!(
-        after.contains("2 without an agent, by labels; 1 needs attention"),
+        after.contains("2 without an agent, known from the cluster only; 1 needs attention"),
         "{after}"
     );
 }
@@ -176,7 +167,7 @@ async fn send(site: &Router, path: &str, form: &str) -> Response<Body> {
         .header(header::CONTENT_LENGTH, form.len())
         .body(Body::from(form.to_owned()))
         .unwrap();
-    request.extensions_mut().insert(Sight::everything());
+    request.extensions_mut().insert(Visibility::everything());
     site.clone().oneshot(request).await.unwrap()
 }
 
@@ -195,7 +186,7 @@ async fn i10_form_length_and_number_of_long_forms_are_bounded() {
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Body::new(body))
             .unwrap();
-        request.extensions_mut().insert(Sight::everything());
+        request.extensions_mut().insert(Visibility::everything());
         reading.spawn(site.clone().oneshot(request));
     }
     let long = format!("name={}", "x".repeat(300 << 10));
@@ -222,26 +213,17 @@ async fn nodes_are_grouped_by_type_with_filter_and_order() {
     let (_fleet, view) = view(30);
     let path = "/?search=node-0000&sort=-name&group=type";
     let page = text(get(&view, path).await).await;
-    assert!(
-        page.contains(">no accelerator</span> <span class=\"soft\">10 nodes<"),
-        "{page}"
-    );
+    assert!(page.contains(">no accelerator</span> <span class=\"soft\">10 nodes<"), "{page}");
     let at = |name: &str| page.find(&format!("id=\"node-{name}\"")).unwrap();
     assert!(at("node-00009") < at("node-00000"));
     assert!(page.contains("--group-by=type"), "{page}");
     // The API has no groups, and clearing the filter keeps them.
-    assert!(
-        page.contains("/api/v1/nodes?search=node-0000&#38;sort=-name"),
-        "{page}"
-    );
-    assert!(
-        page.contains("href=\"/?sort=-name&#38;group=type\""),
-        "{page}"
-    );
+    assert!(page.contains("/api/v1/nodes?search=node-0000&#38;sort=-name"), "{page}");
+    assert!(page.contains("href=\"/?sort=-name&#38;group=type\""), "{page}");
     let wrong = get(&view, "/?group=colour").await;
     assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
     let said = text(wrong).await;
-    assert!(said.contains("the parameter group cannot be"), "{said}");
+    assert!(said.contains("for parameter group: must be type"), "{said}");
 
     let (_fleet, view) = self::view(300);
     let page = text(get(&view, "/?group=type").await).await;
@@ -263,10 +245,7 @@ async fn assets_are_addressed_by_hash_and_cached() {
         let tag = answer.headers().get(header::ETAG).unwrap();
         let again = Request::get(link).header(header::IF_NONE_MATCH, tag);
         let again = again.body(Body::empty()).unwrap();
-        let answer = router(Counter::new(view.clone(), None))
-            .oneshot(again)
-            .await
-            .unwrap();
+        let answer = router(Counter::new(view.clone(), None)).oneshot(again).await.unwrap();
         assert_eq!(answer.status(), StatusCode::NOT_MODIFIED, "{link}");
         let other = format!("{link}0");
         let answer = get(&view, &other).await;
@@ -301,10 +280,10 @@ async fn large_fleet_is_paginated_completely() {
 async fn unreadable_status_is_reported_and_peer_texts_are_escaped() {
     let (_fleet, view) = view(1);
     let page = text(get(&view, "/nodes/node-00000").await).await;
-    assert!(page.contains("What its agent sent cannot be read as a whole"));
+    assert!(page.contains("The report of the agent cannot be decoded completely"));
     assert!(!page.contains("<b>0.1.0</b>"));
     let page = text(get(&view, "/?selector=%3Cscript%3E").await).await;
-    assert!(page.contains("Nothing is listed"));
+    assert!(page.contains("Invalid filter"));
     assert!(!page.contains("<script>"));
 }
 
@@ -341,51 +320,37 @@ async fn live_stream_sends_changes_and_ends_with_the_store() {
 #[tokio::test]
 async fn list_hides_nodes_without_permission_and_explains_it() {
     let (_fleet, view) = view(3);
-    let asks = async |sight: Option<Sight>| {
+    let asks = async |sight: Option<Visibility>| {
         let mut request = Request::get("/").body(Body::empty()).unwrap();
         if let Some(sight) = sight {
             request.extensions_mut().insert(sight);
         }
-        let answer = router(Counter::new(view.clone(), None))
-            .oneshot(request)
-            .await
-            .unwrap();
+        let answer = router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         text(answer).await
     };
-    let types = Sight {
-        types: Types::All,
-        nodes: false,
-        profiles: false,
-    };
+    let types = Visibility { types: Types::All, nodes: false, profiles: false };
     // Without a guard in front of it, the page shows nothing either.
     for sight in [Some(types), None] {
         let page = asks(sight).await;
         assert!(!page.contains("node-0000"), "{page}");
         assert!(page.contains("list nodes.octavo.dev"), "{page}");
     }
-    assert!(asks(Some(Sight::everything())).await.contains("node-00002"));
+    assert!(asks(Some(Visibility::everything())).await.contains("node-00002"));
 }
 
 #[tokio::test]
 async fn nfr_003_profiles_are_compared_for_users_who_may_list_them() {
     let (_fleet, view) = view(1);
-    let sight = Sight {
-        types: Types::All,
-        nodes: false,
-        profiles: false,
-    };
+    let sight = Visibility { types: Types::All, nodes: false, profiles: false };
     for sight in [Some(sight), None] {
         let mut request = Request::get("/compare").body(Body::empty()).unwrap();
         if let Some(sight) = sight {
             request.extensions_mut().insert(sight);
         }
-        let answer = router(Counter::new(view.clone(), None))
-            .oneshot(request)
-            .await
-            .unwrap();
+        let answer = router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         let page = text(answer).await;
-        assert!(page.contains("may list hardwareprofiles"), "{page}");
+        assert!(page.contains("permission to list hardwareprofiles"), "{page}");
     }
 }

@@ -9,8 +9,8 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 
+use super::badges::{Badge, count_noun, format_memory, neuron_state, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
-use super::format::{Badge, count_noun, format_memory, neuron_state, printable};
 use super::slice_diagram::{Region, SliceDiagram};
 
 /// Maximum number of parts drawn for a device: the number of columns in the style sheet.
@@ -57,29 +57,29 @@ impl NeuronSection {
     }
 }
 
-/// `Driver 2.30.7.0. 16 devices. A logical core is 2 physical cores: the chip's default.`
+/// `Driver 2.30.7.0. 16 devices. A logical core is 2 physical cores (default of the chip).`
 fn summary(neuron: &Neuron) -> String {
     let version = neuron.driver_version.as_deref();
     let driver = version.map_or_else(
-        || "Driver of unknown version".to_owned(),
+        || "Driver version unknown".to_owned(),
         |version| format!("Driver {}", printable(version)),
     );
     let devices = count_noun(neuron.devices.len(), "device", "devices");
     let logical = match neuron.logical {
-        None => "Nobody tells how large a logical core is".to_owned(),
+        None => "The size of a logical core is not reported".to_owned(),
         Some(LogicalCores { size, source }) => {
-            let who = match source {
-                LogicalSource::File => "the node's setting",
-                LogicalSource::Default => "the chip's default",
+            let origin = match source {
+                LogicalSource::File => "configured on the node",
+                LogicalSource::Default => "default of the chip",
             };
-            format!("A logical core is {}: {who}", physical(size))
+            format!("A logical core is {} ({origin})", physical(size))
         }
     };
-    let mut said = vec![driver, devices, logical];
+    let mut parts = vec![driver, devices, logical];
     if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
-        said.push(format!("UltraServer mode {}", printable(mode)));
+        parts.push(format!("UltraServer mode {}", printable(mode)));
     }
-    format!("{}.", said.join(". "))
+    format!("{}.", parts.join(". "))
 }
 
 fn physical(cores: u32) -> String {
@@ -105,22 +105,15 @@ impl NeuronCard {
             ("Cores", device.core_architecture.as_deref().map(printable)),
             ("Links", links),
             ("Errors", error_summary(device)),
-            (
-                "Power",
-                device
-                    .power_percent
-                    .map(|percent| format!("{percent} % of the most")),
-            ),
+            ("Power", device.power_percent.map(|percent| format!("{percent} % of the maximum"))),
             ("Serial", device.serial.as_deref().map(printable)),
-            ("Known by", Some(identity_note(neuron.identity(device)))),
+            ("Identified by", Some(identity_note(neuron.identity(device)))),
         ]);
         Self {
             number: device.number,
             title: format!("Neuron {}", device.number),
-            kind: facts.map_or_else(
-                || "type unknown".to_owned(),
-                |facts| facts.type_name.to_owned(),
-            ),
+            kind: facts
+                .map_or_else(|| "type unknown".to_owned(), |facts| facts.type_name.to_owned()),
             product: name.map(printable).unwrap_or_default(),
             state: neuron_state(state),
             complaints: issue_lines(device.issues()),
@@ -133,17 +126,15 @@ impl NeuronCard {
 /// Attribute that identifies the device, and how long it is stable.
 fn identity_note(identity: NeuronIdentity) -> String {
     match identity {
-        NeuronIdentity::Serial => "its serial number".to_owned(),
-        NeuronIdentity::Number => "its number, until the node boots again".to_owned(),
+        NeuronIdentity::Serial => "serial number".to_owned(),
+        NeuronIdentity::Number => "device number, until the next reboot".to_owned(),
     }
 }
 
 /// The driver reports the used memory; the total comes from the catalog.
 fn neuron_memory(device: &NeuronDevice) -> Option<String> {
     let name = device.device_name.as_deref();
-    let all = name
-        .and_then(accelerators::neuron_memory)
-        .map(format_memory);
+    let all = name.and_then(accelerators::neuron_memory).map(format_memory);
     match (device.memory_used.map(format_memory), all) {
         (Some(used), Some(all)) => Some(format!("{used} used of {all}")),
         (Some(used), None) => Some(format!("{used} used")),
@@ -155,21 +146,25 @@ fn neuron_memory(device: &NeuronDevice) -> Option<String> {
 /// `0` or the nonzero counters; `None` if no counter is reported.
 fn error_summary(device: &NeuronDevice) -> Option<String> {
     let counts = [
-        (device.errors.memory_uncorrected, "uncorrected in memory"),
-        (device.errors.memory_repairable, "repairable in memory"),
-        (device.errors.sram_uncorrected, "uncorrected on the chip"),
-        (device.errors.memory_corrected, "corrected in memory"),
-        (device.errors.sram_corrected, "corrected on the chip"),
+        (
+            device.errors.memory_uncorrected,
+            ("uncorrected memory error", "uncorrected memory errors"),
+        ),
+        (device.errors.memory_repairable, ("repairable memory error", "repairable memory errors")),
+        (
+            device.errors.sram_uncorrected,
+            ("uncorrected on-chip error", "uncorrected on-chip errors"),
+        ),
+        (device.errors.memory_corrected, ("corrected memory error", "corrected memory errors")),
+        (device.errors.sram_corrected, ("corrected on-chip error", "corrected on-chip errors")),
     ];
-    let known = || {
-        counts
-            .iter()
-            .filter_map(|(count, what)| Some(((*count)?, what)))
-    };
+    let known = || counts.iter().filter_map(|(count, what)| Some(((*count)?, what)));
     known().next()?;
     let found = known().filter(|(count, _)| *count > 0);
     let found: Vec<String> = found
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, (one, many))| {
+            count_noun(usize::try_from(count).unwrap_or(usize::MAX), one, many)
+        })
         .collect();
     Some(match found.as_slice() {
         [] => "0".to_owned(),
@@ -182,19 +177,12 @@ fn core_diagram(cores: u32, logical: Option<LogicalCores>) -> SliceDiagram {
     let size = logical.map_or(1, |logical| logical.size);
     let divides = cores.checked_rem(size) == Some(0);
     let drawn = divides && cores <= MAX_PARTS;
-    let count = if drawn {
-        cores.checked_div(size).unwrap_or_default()
-    } else {
-        0
-    };
+    let count = if drawn { cores.checked_div(size).unwrap_or_default() } else { 0 };
     let regions = (0..count).map(|number| {
         let first = number.saturating_mul(size);
         let place = match size {
             1 => format!("physical core {first}"),
-            _ => format!(
-                "physical cores {first}-{}",
-                first.saturating_add(size).saturating_sub(1)
-            ),
+            _ => format!("physical cores {first}-{}", first.saturating_add(size).saturating_sub(1)),
         };
         region(size, format!("core {number}"), Vec::new(), place)
     });
@@ -202,11 +190,7 @@ fn core_diagram(cores: u32, logical: Option<LogicalCores>) -> SliceDiagram {
         // If both are the same, the distinction is not explained.
         Some(LogicalCores { size: 1, .. }) => {
             let count = usize::try_from(cores).unwrap_or(usize::MAX);
-            count_noun(
-                count,
-                "core, physical and logical",
-                "cores, physical and logical",
-            )
+            format!("{} (1 logical core per physical core)", count_noun(count, "core", "cores"))
         }
         Some(_) => {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -226,15 +210,7 @@ fn core_diagram(cores: u32, logical: Option<LogicalCores>) -> SliceDiagram {
 }
 
 fn region(slices: u32, name: String, lines: Vec<String>, place: String) -> Region {
-    Region {
-        class: "is-open",
-        slices,
-        name,
-        lines,
-        place,
-        instance: None,
-        marks: Vec::new(),
-    }
+    Region { class: "is-open", slices, name, lines, place, instance: None, marks: Vec::new() }
 }
 
 /// Partitions of an AMD device as programs see them; `None` for a device that cannot be partitioned and appears as one.
@@ -257,9 +233,7 @@ pub(super) fn partition_diagram(amd: &Amd, all: Option<Mebibytes>) -> Option<Sli
         count: Some(partition_range(&amd.partitions)),
         slices: if drawn { count } else { 0 },
         regions: shown.zip(0_u32..).map(partition).collect(),
-        hidden: shared_memory_note(&amd.partitions, all)
-            .into_iter()
-            .collect(),
+        hidden: shared_memory_note(&amd.partitions, all).into_iter().collect(),
     })
 }
 
@@ -269,10 +243,9 @@ fn partition_range(partitions: &[AmdPartition]) -> String {
     match partitions {
         [] => count,
         [one] => format!("{count}, renderD{}", one.render_minor),
-        [first, .., last] => format!(
-            "{count}, renderD{} to D{}",
-            first.render_minor, last.render_minor
-        ),
+        [first, .., last] => {
+            format!("{count}, renderD{} to D{}", first.render_minor, last.render_minor)
+        }
     }
 }
 
@@ -281,7 +254,8 @@ fn shared_memory_note(partitions: &[AmdPartition], all: Option<Mebibytes>) -> Op
     let seen = partitions.iter().filter_map(|one| one.memory);
     let seen = seen.fold(0_u64, |sum, one| sum.saturating_add(one.get()));
     (seen > all?.get()).then(|| {
-        "Partitions share memory: they have less together than each sees alone.".to_owned()
+        "Partitions share memory: the device has less memory than the sum of its partitions."
+            .to_owned()
     })
 }
 
@@ -303,7 +277,7 @@ pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
         ("Hive", amd.hive.map(|hive| format!("{hive:016x}"))),
         ("Function", amd.is_virtual.then(|| "virtual".to_owned())),
         ("Driver", amd.driver_version.as_deref().map(printable)),
-        ("Chip id", amd.unique_id.as_deref().map(printable)),
+        ("Chip ID", amd.unique_id.as_deref().map(printable)),
         ("Serial", amd.serial.as_deref().map(printable)),
     ])
 }
@@ -354,10 +328,8 @@ mod tests {
     }
 
     fn text(facts: &[Fact]) -> String {
-        let facts: Vec<String> = facts
-            .iter()
-            .map(|fact| format!("{}: {}", fact.name, fact.value))
-            .collect();
+        let facts: Vec<String> =
+            facts.iter().map(|fact| format!("{}: {}", fact.name, fact.value)).collect();
         facts.join("; ")
     }
 
@@ -366,47 +338,28 @@ mod tests {
         let chips = chips(&trn2(Some(lnc(2, LogicalSource::Default))));
         assert_eq!(
             chips.summary,
-            "Driver 2.30.7.0. 1 device. A logical core is 2 physical cores: the chip's default."
+            "Driver 2.30.7.0. 1 device. A logical core is 2 physical cores (default of the chip)."
         );
         let chip = &chips.devices[0];
-        assert_eq!(
-            (chip.title.as_str(), chip.kind.as_str()),
-            ("Neuron 3", "aws-trainium2-96gb")
-        );
-        assert_eq!(
-            (chip.product.as_str(), chip.state.word),
-            ("Trainium2", "untold")
-        );
+        assert_eq!((chip.title.as_str(), chip.kind.as_str()), ("Neuron 3", "aws-trainium2-96gb"));
+        assert_eq!((chip.product.as_str(), chip.state.word), ("Trainium2", "untold"));
         let (caption, marks, regions) = drawn(chip.picture.as_ref().unwrap());
-        assert_eq!(
-            (caption.as_str(), marks),
-            ("4 logical cores of 8 physical cores", 8)
-        );
+        assert_eq!((caption.as_str(), marks), ("4 logical cores of 8 physical cores", 8));
         let expected = (0..4).map(|number| (format!("core {number}"), 2));
         assert_eq!(regions, expected.collect::<Vec<_>>());
-        assert_eq!(
-            chip.picture.as_ref().unwrap().regions[3].place,
-            "physical cores 6-7"
-        );
+        assert_eq!(chip.picture.as_ref().unwrap().regions[3].place, "physical cores 6-7");
         assert_eq!(
             text(&chip.facts),
-            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7; Known by: its number, until the node boots again"
+            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7; Identified by: device number, until the next reboot"
         );
     }
 
     #[test]
     fn physical_cores_are_drawn_without_logical_ones() {
         let chips = chips(&trn2(None));
-        assert!(
-            chips
-                .summary
-                .ends_with("Nobody tells how large a logical core is.")
-        );
+        assert!(chips.summary.ends_with("The size of a logical core is not reported."));
         let (caption, marks, regions) = drawn(chips.devices[0].picture.as_ref().unwrap());
-        assert_eq!(
-            (caption.as_str(), marks, regions.len()),
-            ("8 physical cores", 8, 8)
-        );
+        assert_eq!((caption.as_str(), marks, regions.len()), ("8 physical cores", 8, 8));
     }
 
     #[test]
@@ -426,7 +379,7 @@ mod tests {
         assert_eq!(chips.devices[0].kind, "type unknown");
         assert_eq!(
             text(&chips.devices[0].facts),
-            "Known by: its number, until the node boots again"
+            "Identified by: device number, until the next reboot"
         );
     }
 
@@ -445,19 +398,13 @@ mod tests {
         device.errors.memory_uncorrected = Some(0);
         device.problems = vec![problem("core_count")];
         let chips = chips(&neuron);
-        let said = |lines: &[IssueLine]| -> Vec<(&str, String)> {
-            lines
-                .iter()
-                .map(|line| (line.tone, line.text.clone()))
-                .collect()
+        let parts = |lines: &[IssueLine]| -> Vec<(&str, String)> {
+            lines.iter().map(|line| (line.tone, line.text.clone())).collect()
         };
         assert_eq!(
-            said(&chips.devices[0].complaints),
+            parts(&chips.devices[0].complaints),
             [
-                (
-                    "bad",
-                    "its driver says that it is unhealthy: hbm\u{fffd}".to_owned()
-                ),
+                ("bad", "its driver reports it as unhealthy: hbm\u{fffd}".to_owned()),
                 (
                     "warn",
                     "uncorrected errors of on-chip memory since the driver was loaded: 2"
@@ -467,7 +414,7 @@ mod tests {
             ]
         );
         assert_eq!(chips.complaints.len(), 2);
-        assert!(text(&chips.devices[0].facts).contains("Errors: 2 uncorrected on the chip"));
+        assert!(text(&chips.devices[0].facts).contains("Errors: 2 uncorrected on-chip errors"));
     }
 
     #[test]
@@ -478,10 +425,7 @@ mod tests {
             memory: Some(Mebibytes::new(49_148)),
         };
         let mode = |current: &str| {
-            Some(PartitioningMode {
-                current: current.to_owned(),
-                available: Vec::new(),
-            })
+            Some(PartitioningMode { current: current.to_owned(), available: Vec::new() })
         };
         let mut amd = Amd {
             compute: mode("CPX"),
@@ -493,10 +437,7 @@ mod tests {
         let all = Some(Mebibytes::new(196_592));
         let picture = partition_diagram(&amd, all).unwrap();
         assert_eq!(picture.caption, "compute CPX, memory NPS4");
-        assert_eq!(
-            picture.count.as_deref(),
-            Some("8 partitions, renderD128 to D135")
-        );
+        assert_eq!(picture.count.as_deref(), Some("8 partitions, renderD128 to D135"));
         // Two partitions share each quarter.
         assert_eq!(picture.hidden.len(), 1);
         assert_eq!(picture.regions.len(), 8);
@@ -512,10 +453,7 @@ mod tests {
         amd.partitions = (128..328).map(part).collect();
         let many = partition_diagram(&amd, None).unwrap();
         assert_eq!((many.slices, many.regions.len()), (0, 0));
-        assert_eq!(
-            many.count.as_deref(),
-            Some("200 partitions, renderD128 to D327")
-        );
+        assert_eq!(many.count.as_deref(), Some("200 partitions, renderD128 to D327"));
         assert_eq!(many.hidden.len(), 0);
         // A device that cannot be partitioned needs no diagram.
         (amd.compute, amd.memory) = (None, None);

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use octavo_model::catalog::{GpuInstanceProfile, Placement};
+use octavo_model::inventory::ComputeInstance;
 
 /// Maximum number of compute instances in one GPU instance; no device has more. Each doubles the work.
 pub(crate) const MAX_COMPUTE_INSTANCES: usize = 8;
@@ -17,12 +18,20 @@ const MAX_GPU_SLICES: u32 = 8;
 /// Maximum number of slices of a profile: bounds the work if a driver reports billions.
 const MAX_PROFILE_SLICES: u32 = 24;
 
+/// The compute slices of an existing compute instance according to `profile`, that of its GPU instance.
+pub(crate) fn listed_slices(
+    profile: Option<&GpuInstanceProfile>,
+    compute: &ComputeInstance,
+) -> Option<u32> {
+    let mut listed = profile?.compute_profiles.iter();
+    listed.find(|listed| listed.id == compute.profile_id).map(|listed| listed.slices)
+}
+
 /// The sizes, in compute slices, that a compute instance may have in a GPU instance of this profile.
 pub(crate) fn compute_sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
     let whole = profile.resources.gpu_slices;
     let all = 1..=whole.min(MAX_PROFILE_SLICES);
-    all.filter(|size| max_instances(profile, *size) > 0)
-        .collect()
+    all.filter(|size| max_instances(profile, *size) > 0).collect()
 }
 
 /// Maximum number of compute instances of `slices` slices in one GPU instance of this profile; zero if there cannot
@@ -43,16 +52,12 @@ pub(crate) fn max_instances(profile: &GpuInstanceProfile, slices: u32) -> u32 {
     if listed.is_empty() {
         let half = slices.saturating_mul(2) <= whole.saturating_add(1);
         let more = whole.saturating_sub(slices).checked_div(alignment(slices));
-        return if half {
-            more.unwrap_or(0).saturating_add(1)
-        } else {
-            0
-        };
+        return if half { more.unwrap_or(0).saturating_add(1) } else { 0 };
     }
     let mut listed = listed.iter();
-    let told = listed.find(|other| other.slices == slices);
+    let offered = listed.find(|other| other.slices == slices);
     let fit = whole.checked_div(slices).unwrap_or(0);
-    told.map_or(0, |other| other.max_count.min(fit))
+    offered.map_or(0, |other| other.max_count.min(fit))
 }
 
 /// Returns whether an empty GPU instance of this profile can be split into these compute instances.
@@ -68,9 +73,7 @@ pub(crate) fn is_possible(profile: &GpuInstanceProfile, compute: &[u32]) -> bool
     }
     let sum: u64 = compute.iter().copied().map(u64::from).sum();
     sum <= u64::from(whole)
-        && counts
-            .iter()
-            .all(|(slices, count)| *count <= max_instances(profile, *slices))
+        && counts.iter().all(|(slices, count)| *count <= max_instances(profile, *slices))
         && (!profile.compute_profiles.is_empty() || fits_beside(&[], compute, whole))
 }
 
@@ -99,9 +102,7 @@ fn place_all(taken: &mut Vec<Placement>, sizes: &[u32], whole: u32) -> bool {
     while start < whole {
         let place = Placement { start, size: *size };
         let free = place.end() <= whole
-            && !taken
-                .iter()
-                .any(|other| other.start < place.end() && start < other.end());
+            && !taken.iter().any(|other| other.start < place.end() && start < other.end());
         if free {
             taken.push(place);
             if place_all(taken, rest, whole) {
@@ -140,10 +141,7 @@ mod tests {
             name: format!("{slices}g.20gb").parse().unwrap(),
             max_count: 2,
             memory: Mebibytes::new(1),
-            resources: InstanceResources {
-                gpu_slices: slices,
-                ..InstanceResources::default()
-            },
+            resources: InstanceResources { gpu_slices: slices, ..InstanceResources::default() },
             placements: Vec::new(),
             compute_profiles: listed.collect(),
         }
@@ -158,11 +156,7 @@ mod tests {
         assert_eq!(compute_sizes(&ruled), [1, 2, 3, 4, 7]);
         assert_eq!(compute_sizes(&ruled), compute_sizes(&listed));
         for slices in 0..10 {
-            assert_eq!(
-                max_instances(&ruled, slices),
-                max_instances(&listed, slices),
-                "{slices}"
-            );
+            assert_eq!(max_instances(&ruled, slices), max_instances(&listed, slices), "{slices}");
         }
         assert_eq!(compute_sizes(&profile(3, &[])), [1, 2, 3]);
         assert_eq!(compute_sizes(&profile(4, &[])), [1, 2, 4]);
@@ -194,10 +188,7 @@ mod tests {
     fn absurd_slice_count_is_bounded() {
         let absurd = profile(7, &[]);
         let absurd = GpuInstanceProfile {
-            resources: InstanceResources {
-                gpu_slices: u32::MAX,
-                ..InstanceResources::default()
-            },
+            resources: InstanceResources { gpu_slices: u32::MAX, ..InstanceResources::default() },
             ..absurd
         };
         assert_eq!(compute_sizes(&absurd).len(), 24);

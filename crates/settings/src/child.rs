@@ -51,11 +51,7 @@ pub fn exec_command(parent: i32, program: &Path) -> Command {
 /// Returns the command that starts this program again to load `library`. `parent` is this process.
 pub fn load_command(parent: i32, library: &Path) -> Command {
     let mut command = own(LOAD, parent);
-    command
-        .arg(library)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg(library).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
@@ -71,10 +67,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<ChildInvocatio
     let parent = arguments.next()?.to_str()?.parse().ok()?;
     let object = arguments.next()?;
     let task = if task == EXEC {
-        ChildTask::Exec {
-            program: object,
-            arguments: arguments.collect(),
-        }
+        ChildTask::Exec { program: object, arguments: arguments.collect() }
     } else {
         ChildTask::Load(object.into())
     };

@@ -15,10 +15,10 @@ pub enum DurationError {
     #[error("not a duration such as 500ms, 10s, 5m or 1h30m")]
     Malformed,
     /// Negative.
-    #[error("a duration cannot be negative")]
+    #[error("the duration must not be negative")]
     Negative,
     /// Zero.
-    #[error("a duration of zero has no meaning here")]
+    #[error("the duration must not be zero")]
     Zero,
 }
 
@@ -57,11 +57,7 @@ pub fn expiry(text: &str) -> Result<Expiry, DurationError> {
         return Ok(Expiry::Never);
     }
     let duration = read(text)?;
-    Ok(if duration.is_zero() {
-        Expiry::Never
-    } else {
-        Expiry::After(duration)
-    })
+    Ok(if duration.is_zero() { Expiry::Never } else { Expiry::After(duration) })
 }
 
 fn read(text: &str) -> Result<Duration, DurationError> {

@@ -2,32 +2,41 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use octavo_planner::plan::{Disruption, Policy};
+
+use octavo_toolkit::choice::{Choice, choice};
+
+/// Disruptions that a change may cause.
+const DISRUPTIONS: &[Choice<Disruption>] = &[
+    ("none", "No disruption of running workloads", Disruption::None),
+    ("clients-bounce", "Clients that have a GPU open must close it", Disruption::ClientsBounce),
+    ("gpu-reset", "GPUs can be reset", Disruption::GpuReset),
+    (
+        "reboot",
+        "The node can be rebooted once, if a required reset is impossible and no GPU is in use",
+        Disruption::Reboot,
+    ),
+];
 
 /// Settings of changing devices.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Partitioning")]
 pub struct EngineSettings {
-    /// The most that a change may cost those who use the node
+    /// Maximum disruption that a change can cause
     #[arg(
         long,
-        value_name = "DISRUPTION",
+        value_name = "LEVEL",
         env = "OCTAVO_ALLOW",
-        default_value = "gpu-reset"
+        default_value = "gpu-reset",
+        value_parser = choice(DISRUPTIONS)
     )]
-    allow: Allow,
+    allow: Disruption,
 
-    /// Where journal, history, lock and the agent's socket are
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_STATE_DIR",
-        default_value = "/var/lib/octavo"
-    )]
+    /// Directory of journal, history, lock and the agent's socket
+    #[arg(long, value_name = "DIR", env = "OCTAVO_STATE_DIR", default_value = "/var/lib/octavo")]
     pub state_dir: PathBuf,
 
-    /// Resets a GPU where a change of MIG mode needs it, if it is there
+    /// Program that resets a GPU if a change of MIG mode needs it; optional
     #[arg(
         long,
         value_name = "PATH",
@@ -36,7 +45,7 @@ pub struct EngineSettings {
     )]
     pub nvidia_smi: PathBuf,
 
-    /// Reboots the node, with --allow reboot
+    /// Program that reboots the node, for --allow reboot
     #[arg(
         long,
         value_name = "PATH",
@@ -45,23 +54,18 @@ pub struct EngineSettings {
     )]
     reboot_program: PathBuf,
 
-    /// Let the kernel reset a GPU, through sysfs, where there is no nvidia-smi
+    /// Reset GPUs through sysfs if nvidia-smi does not exist
     #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET")]
     pub allow_sysfs_reset: bool,
 
-    /// Where procfs of the node is mounted
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_PROC_ROOT",
-        default_value = "/proc"
-    )]
+    /// Mount point of the node's procfs
+    #[arg(long, value_name = "DIR", env = "OCTAVO_PROC_ROOT", default_value = "/proc")]
     pub proc_root: PathBuf,
 
-    /// Where the kubelet tells which pods have which devices; `none` where there is no kubelet
+    /// Directory of the kubelet's PodResources socket; `none` without a kubelet
     ///
-    /// Outside of a pod, a folder that is not there says the same. In a pod it has to be mounted: what cannot be told counts as
-    /// in use.
+    /// Outside a pod, a missing directory means the same as `none`. In a pod, mount the directory: devices with
+    /// unknown allocations count as in use.
     #[arg(
         long,
         value_name = "PATH",
@@ -70,7 +74,7 @@ pub struct EngineSettings {
     )]
     pod_resources: PathBuf,
 
-    /// What kubelet says to every container: not for people
+    /// Set by the kubelet in every container; not for users
     #[arg(long, env = "KUBERNETES_SERVICE_HOST", hide = true)]
     kubernetes_service_host: Option<String>,
 
@@ -79,34 +83,15 @@ pub struct EngineSettings {
     pub device_plugins: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Allow {
-    /// Nothing that anybody notices
-    None,
-    /// Clients that have a GPU open let go of it
-    ClientsBounce,
-    /// A GPU is reset
-    GpuReset,
-    /// The node is rebooted, where a reset is needed and cannot be done, nobody uses a GPU, and it was not tried before
-    Reboot,
-}
-
 impl EngineSettings {
     /// Returns which disruptions are permitted.
     pub fn policy(&self) -> Policy {
-        Policy {
-            max_disruption: match self.allow {
-                Allow::None => Disruption::None,
-                Allow::ClientsBounce => Disruption::ClientsBounce,
-                Allow::GpuReset => Disruption::GpuReset,
-                Allow::Reboot => Disruption::Reboot,
-            },
-        }
+        Policy { max_disruption: self.allow }
     }
 
     /// Returns the program that reboots the node, if that is permitted.
     pub fn reboot_program(&self) -> Option<&Path> {
-        (self.allow == Allow::Reboot).then_some(&self.reboot_program)
+        (self.allow == Disruption::Reboot).then_some(&self.reboot_program)
     }
 
     /// Returns kubelet's socket; `None` if there is no kubelet.
@@ -119,9 +104,7 @@ impl EngineSettings {
         // Both directories are kubelet's, and are siblings.
         let sibling = || {
             let kubelet = self.pod_resources.parent().and_then(Path::parent);
-            kubelet
-                .unwrap_or_else(|| Path::new(""))
-                .join("device-plugins")
+            kubelet.unwrap_or_else(|| Path::new("")).join("device-plugins")
         };
         self.device_plugins.clone().unwrap_or_else(sibling)
     }

@@ -13,35 +13,32 @@ use super::duration;
 pub struct HardwareSettings {
     /// NVML library to load instead of searching for one
     ///
-    /// The full path of libnvidia-ml.so.1. Without it, the usual library directories below each driver root are searched.
+    /// The full path of libnvidia-ml.so.1. Default: the first one in the usual library directories of the driver
+    /// roots.
     #[arg(long, value_name = "PATH", env = "OCTAVO_NVML_LIBRARY")]
     pub nvml_library: Option<PathBuf>,
 
-    /// Root below which a driver may be installed; repeat for several
+    /// Root directory to search for a driver; repeat for several
     ///
-    /// Roots are tried in order. In the variable they are separated by colons.
+    /// Directories are searched in order. In the environment variable, separate them with colons.
     #[arg(
         long = "driver-root",
         value_name = "DIR",
         env = "OCTAVO_DRIVER_ROOT",
         value_delimiter = ':',
+        // The host, a driver container, GKE.
         default_values = ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"]
     )]
     pub driver_roots: Vec<PathBuf>,
 
-    /// Where sysfs is mounted
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_SYS_ROOT",
-        default_value = "/sys"
-    )]
+    /// Mount point of sysfs
+    #[arg(long, value_name = "DIR", env = "OCTAVO_SYS_ROOT", default_value = "/sys")]
     pub sys_root: PathBuf,
 
-    /// Where the node says how large a logical core is
+    /// File with the size of a logical NeuronCore
     ///
-    /// One line of this file of AWS Neuron says how many physical cores of Trainium are one logical core: 1 or 2. Without the file,
-    /// the chip's default holds.
+    /// This AWS Neuron file has the number of physical Trainium cores per logical core: 1 or 2. Without the file, the
+    /// default of the chip is used.
     #[arg(
         long,
         value_name = "PATH",
@@ -50,18 +47,19 @@ pub struct HardwareSettings {
     )]
     pub neuron_logical_config: PathBuf,
 
-    /// A catalogue of your own, by which devices are recognised too
+    /// Additional product catalog to identify devices with
     ///
-    /// It adds products, with the PCI ids and names that they are recognised by. docs/cli.md has its form, which is read strictly: a
-    /// mistake in it ends the program.
+    /// Adds products with their PCI IDs and names. docs/tasks/command-line.md describes the format. If the file is
+    /// invalid, the program exits.
     #[arg(long, value_name = "FILE", env = "OCTAVO_CATALOG")]
     pub catalog: Option<PathBuf>,
 
-    /// How long one call of the driver may take before NVML counts as stalled
+    /// Time limit of one driver call, after which NVML counts as stalled
     #[arg(
         long,
         value_name = "DURATION",
         env = "OCTAVO_CALL_DEADLINE",
+        // Longer than the slowest call of a healthy driver: the first one without a persistence daemon.
         default_value = "10s",
         value_parser = duration::positive
     )]

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesSettings {
-    /// The cluster to ask, outside of a pod; in a pod it is the pod's, as its service account
+    /// Kubeconfig for use outside a pod [default in a pod: its service account]
     #[arg(long, value_name = "FILE", env = "OCTAVO_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 }
@@ -27,7 +27,7 @@ pub struct ConfigMapName {
 
 /// A text is not the name of a `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("a namespace and a name are needed, such as gpu-operator/plugin-config")]
+#[error("expected a namespace and a name, such as gpu-operator/plugin-config")]
 pub struct ConfigMapNameError;
 
 impl FromStr for ConfigMapName {
@@ -38,10 +38,7 @@ impl FromStr for ConfigMapName {
             Some((namespace, name))
                 if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
             {
-                Ok(Self {
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                })
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
             }
             Some(_) | None => Err(ConfigMapNameError),
         }

@@ -1,46 +1,67 @@
 //! Settings of labels: the flags of the agent and of `octavo labels`, so that both produce the same labels for a
 //! machine.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use octavo_node::labels::{Options, Publication};
-use octavo_node::mig_strategy;
+use octavo_node::mig_strategy::MigStrategy;
 
-use super::Switch;
+use octavo_toolkit::choice::{Choice, choice};
+
+/// How NVIDIA's labels present partitions.
+const MIG_STRATEGIES: &[Choice<MigStrategy>] = &[
+    (
+        "none",
+        "Ignore partitions; with --sharing embedded, GPUs with MIG mode enabled are not offered",
+        MigStrategy::None,
+    ),
+    ("single", "Present partitions as whole GPUs, if all are identical", MigStrategy::Single),
+    ("mixed", "Present each profile as a separate resource", MigStrategy::Mixed),
+];
+
+/// Whether labels are written. A word instead of a bare flag, so that `--flag=off` can undo what a variable set.
+const SWITCH: &[Choice<Publication>] =
+    &[("on", "Enable", Publication::Publish), ("off", "Disable", Publication::Withhold)];
 
 /// Settings of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Labels")]
 pub struct LabelSettings {
-    /// How NVIDIA's labels and resources present partitions, as in NVIDIA's device plugin [default: none; of an agent with --sharing
-    /// embedded: mixed]
-    #[arg(long, value_name = "STRATEGY", env = "OCTAVO_MIG_STRATEGY")]
+    /// Presentation of partitions in NVIDIA's labels and resources, as in NVIDIA's device plugin [default: none; for
+    /// an agent with --sharing embedded: mixed]
+    #[arg(
+        long,
+        value_name = "STRATEGY",
+        env = "OCTAVO_MIG_STRATEGY",
+        value_parser = choice(MIG_STRATEGIES)
+    )]
     pub mig_strategy: Option<MigStrategy>,
 
-    /// Write NVIDIA's labels (nvidia.com/*) beside our own
+    /// Also write NVIDIA's labels (nvidia.com/*)
     ///
-    /// Turn it off where gpu-feature-discovery runs: a label has one writer.
+    /// Turn this off if gpu-feature-discovery runs, because a label must have only one writer.
     #[arg(
         long,
         value_name = "on|off",
         env = "OCTAVO_NVIDIA_LABELS",
         hide_possible_values = true,
-        default_value = "on"
+        default_value = "on",
+        value_parser = choice(SWITCH)
     )]
-    pub nvidia_labels: Switch,
+    pub nvidia_labels: Publication,
 
     /// Write nvidia.com/gfd.timestamp
     ///
-    /// Off by default, because it changes at every start: the only label that would be written when nothing about the
-    /// hardware has changed.
+    /// Off by default, because this label changes at every start even if the hardware is the same.
     #[arg(
         long,
         value_name = "on|off",
         env = "OCTAVO_TIMESTAMP",
         hide_possible_values = true,
-        default_value = "off"
+        default_value = "off",
+        value_parser = choice(SWITCH)
     )]
-    pub timestamp: Switch,
+    pub timestamp: Publication,
 
     /// Write nvidia.com/gpu.machine
     #[arg(
@@ -48,45 +69,21 @@ pub struct LabelSettings {
         value_name = "on|off",
         env = "OCTAVO_MACHINE_TYPE",
         hide_possible_values = true,
-        default_value = "on"
+        default_value = "on",
+        value_parser = choice(SWITCH)
     )]
-    pub machine_type: Switch,
-}
-
-/// How NVIDIA's labels present partitions, as it is typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MigStrategy {
-    /// As if there were no partitions; --sharing embedded offers nothing of a GPU with MIG mode enabled
-    None,
-    /// As whole GPUs, where all partitions are alike
-    Single,
-    /// Each profile as a resource of its own
-    Mixed,
+    pub machine_type: Publication,
 }
 
 impl LabelSettings {
     /// Returns the options of the label compiler; `started` is the program's start time.
     pub fn options(self, started: Timestamp) -> Options {
         Options {
-            mig_strategy: match self.mig_strategy {
-                None | Some(MigStrategy::None) => mig_strategy::MigStrategy::None,
-                Some(MigStrategy::Single) => mig_strategy::MigStrategy::Single,
-                Some(MigStrategy::Mixed) => mig_strategy::MigStrategy::Mixed,
-            },
-            timestamp: match self.timestamp {
-                Switch::On => Some(started.as_second()),
-                Switch::Off => None,
-            },
-            machine_type: publication(self.machine_type),
-            nvidia: publication(self.nvidia_labels),
+            mig_strategy: self.mig_strategy.unwrap_or_default(),
+            timestamp: (self.timestamp == Publication::Publish).then(|| started.as_second()),
+            machine_type: self.machine_type,
+            nvidia: self.nvidia_labels,
             layout: None,
         }
-    }
-}
-
-fn publication(switch: Switch) -> Publication {
-    match switch {
-        Switch::On => Publication::Publish,
-        Switch::Off => Publication::Withhold,
     }
 }

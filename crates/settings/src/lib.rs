@@ -17,13 +17,13 @@ use std::{env, io};
 
 use clap::builder::Resettable;
 use clap::error::ErrorKind;
-use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueEnum};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use thiserror::Error;
 
 /// clap's output instead of a run: help, a version, or a usage error.
 #[derive(Debug, Error)]
 #[error("{error}")]
-pub struct Answer {
+pub struct EarlyExit {
     // Not a source: it is the message.
     error: clap::Error,
     usage: EarlyExitKind,
@@ -40,16 +40,13 @@ pub enum EarlyExitKind {
     Failure,
 }
 
-impl From<clap::Error> for Answer {
+impl From<clap::Error> for EarlyExit {
     fn from(error: clap::Error) -> Self {
-        Self {
-            error,
-            usage: EarlyExitKind::UsageError,
-        }
+        Self { error, usage: EarlyExitKind::UsageError }
     }
 }
 
-impl Answer {
+impl EarlyExit {
     /// Prints it: requested output to standard output, an error to standard error.
     pub fn print(&self) -> io::Result<()> {
         self.error.print()
@@ -62,30 +59,14 @@ impl Answer {
 
     /// Returns the kind of output.
     pub fn kind(&self) -> EarlyExitKind {
-        if self.error.use_stderr() {
-            self.usage
-        } else {
-            EarlyExitKind::Requested
-        }
+        if self.error.use_stderr() { self.usage } else { EarlyExitKind::Requested }
     }
 
     /// Turns a usage error into a general failure.
     #[must_use]
     pub fn into_failure(self) -> Self {
-        Self {
-            usage: EarlyExitKind::Failure,
-            ..self
-        }
+        Self { usage: EarlyExitKind::Failure, ..self }
     }
-}
-
-/// A setting that is on or off, and says so: `--flag=off` can undo what a variable or a manifest set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// Do it.
-    On,
-    /// Leave it.
-    Off,
 }
 
 /// Parses `arguments`, program name first. An empty variable counts as unset: templates with an empty value produce
@@ -117,19 +98,12 @@ fn prepare_variables(command: Command) -> Command {
     command
         .mut_args(|argument| {
             let argument = argument.hide_env_values(true);
-            if is_empty(&argument) {
-                argument.env(Resettable::Reset)
-            } else {
-                argument
-            }
+            if is_empty(&argument) { argument.env(Resettable::Reset) } else { argument }
         })
         .mut_subcommands(prepare_variables)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "settings are what the environment is read for"
-)]
+#[expect(clippy::disallowed_methods, reason = "settings are what the environment is read for")]
 fn is_empty(argument: &Arg) -> bool {
     let value = argument.get_env().and_then(env::var_os);
     value.is_some_and(|value| value.is_empty())

@@ -12,7 +12,7 @@ pub struct ServerUrl(String);
 
 /// A text is not the URL of an aggregator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("not an address such as https://octavo.example.org or http://127.0.0.1:8080")]
+#[error("not a URL such as https://octavo.example.org or http://127.0.0.1:8080")]
 pub struct ServerUrlError;
 
 impl ServerUrl {
@@ -32,11 +32,7 @@ impl FromStr for ServerUrl {
     type Err = ServerUrlError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text = if text.contains("://") {
-            text.to_owned()
-        } else {
-            format!("https://{text}")
-        };
+        let text = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
         let uri: Uri = text.parse().map_err(|_| ServerUrlError)?;
         let authority = uri.authority().ok_or(ServerUrlError)?;
         let known = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -59,7 +55,7 @@ mod tests {
 
     #[test]
     fn url_is_normalized_to_its_base() {
-        for (text, kept) in [
+        for (text, expected) in [
             ("https://octavo.example.org", "https://octavo.example.org"),
             ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
             ("localhost:8443", "https://localhost:8443"),
@@ -68,7 +64,7 @@ mod tests {
             ("http://[::1]:8080", "http://[::1]:8080"),
             ("HTTPS://Host", "https://Host"),
         ] {
-            assert_eq!(text.parse(), Ok(ServerUrl(kept.to_owned())), "{text}");
+            assert_eq!(text.parse(), Ok(ServerUrl(expected.to_owned())), "{text}");
         }
     }
 

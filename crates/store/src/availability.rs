@@ -6,36 +6,34 @@
 
 mod holders;
 mod query;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_documents::api::API_VERSION;
-use octavo_documents::availability::{AvailabilityList, AvailabilityRow};
 use octavo_fleet::availability::{
-    AgentNode, AgentReport, AgentUnits, Availability, HoldingEvent, HoldingHistory, HoldingTimes,
-    PotentialCache, TypeResolver, count,
+    AgentNode, AgentReport, AgentUnits, Availability, AvailabilityList, AvailabilityRow,
+    HoldingEvent, HoldingHistory, HoldingTimes, PotentialCache, TypeResolver, count,
 };
 use octavo_kube::cluster::Followed;
+use octavo_model::API_VERSION;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::NodeName;
 use octavo_model::reason::Reason;
-use octavo_stream::protocol::PartKey;
-use octavo_stream::status;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
+pub use self::query::AvailabilityQuery;
 use super::clock::{Clock, Moment};
 use super::cluster_nodes::STALE_AFTER;
 use super::fleet::{Fleet, Node};
 use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
-use super::view::View;
+use super::view::FleetView;
 
 /// Message for callers who are not allowed to see why the cluster cannot be read.
-pub const CLUSTER_UNREADABLE: &str = "its nodes and pods cannot be read now";
+pub const CLUSTER_UNREADABLE: &str = "the nodes and pods of the cluster cannot be read";
 
 /// Minimum interval between counts while the fleet changes all the time; requests within it receive the previous count.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,7 +43,7 @@ const MEANWHILE: Duration = Duration::from_secs(3);
 /// Counts capacity for all callers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Counter {
-    view: View,
+    view: FleetView,
     cluster: Option<watch::Receiver<Arc<Followed>>>,
     cache: StaleWhileRevalidate<AvailabilityCount, CountState>,
     /// Completed holding intervals, which the next count adds to the history.
@@ -90,7 +88,7 @@ struct CountState {
 
 impl Counter {
     /// Creates a counter of this fleet and, if given, of this watched cluster.
-    pub fn new(view: View, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+    pub fn new(view: FleetView, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
         let (completed_intervals, to_learn) = holders::channel();
         let work = CountState {
             names: TypeResolver::new(Catalog::built_in()),
@@ -110,7 +108,7 @@ impl Counter {
     }
 
     /// The counted fleet.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &FleetView {
         &self.view
     }
 
@@ -127,8 +125,7 @@ impl Counter {
     /// Like [`current`](Self::current), but waits for a fresh count instead of returning a recent one; for reactions to
     /// a change.
     pub async fn latest(&self) -> Option<AvailabilityCount> {
-        self.count_if(|last| self.freshness(last).require_fresh())
-            .await
+        self.count_if(|last| self.freshness(last).require_fresh()).await
     }
 
     async fn count_if(
@@ -157,13 +154,11 @@ impl Counter {
         };
         // No event means no change, so an old count of a quiet cluster can still be current.
         let now = Arc::clone(&cluster.borrow());
-        let is_same = counted
-            .followed
-            .as_ref()
-            .is_some_and(|then| Arc::ptr_eq(&then.sights, &now.sights));
+        let is_same =
+            counted.followed.as_ref().is_some_and(|then| Arc::ptr_eq(&then.sights, &now.sights));
         let then = counted.followed.as_ref().and_then(|then| then.current_at);
-        let heard = if is_same { now.current_at } else { then };
-        let age = heard.map(|heard| heard.elapsed());
+        let current_at = if is_same { now.current_at } else { then };
+        let age = current_at.map(|current_at| current_at.elapsed());
         Age {
             age: age.unwrap_or_else(|| Moment::default().age(self.view.clock().now())),
             is_stale: age.is_none_or(|age| age > STALE_AFTER),
@@ -178,11 +173,7 @@ impl Counter {
         query: &AvailabilityQuery,
     ) -> AvailabilityList {
         let clock = self.view.clock();
-        let Age {
-            age,
-            is_stale,
-            trouble,
-        } = self.age(counted);
+        let Age { age, is_stale, trouble } = self.age(counted);
         let now = clock.wall(clock.now());
         let as_of = now.checked_sub(age).unwrap_or(now);
         let all = &counted.availability;
@@ -191,7 +182,7 @@ impl Counter {
             api_version: API_VERSION.to_owned(),
             kind: "AvailabilityList".to_owned(),
             revision: counted.revision,
-            basis: all.basis.as_str().to_owned(),
+            basis: all.basis.into(),
             as_of: as_of.to_string(),
             age_seconds: age.as_secs(),
             stale: is_stale,
@@ -199,7 +190,7 @@ impl Counter {
             starting: None,
             left_out: all.omitted_rows,
             items: rows
-                .map(|row| AvailabilityRow::from_row(row, all.basis))
+                .map(|row| AvailabilityRow::new(row, all.basis, wait::report(row.wait)))
                 .collect(),
         }
     }
@@ -210,12 +201,7 @@ impl Counter {
         let now = (self.view.clock().now(), self.seconds());
         let (revision, at) = (fleet.revision, Instant::now());
         let availability = work.count(fleet, now, followed.as_deref());
-        AvailabilityCount {
-            availability: Arc::new(availability),
-            revision,
-            followed,
-            at,
-        }
+        AvailabilityCount { availability: Arc::new(availability), revision, followed, at }
     }
 
     fn followed(&self) -> Option<Arc<Followed>> {
@@ -280,13 +266,10 @@ impl CountState {
             })
             .collect();
         // An empty snapshot of a cluster that was never read does not mean an empty cluster.
-        let sights = followed.filter(|followed| followed.current_at.is_some());
-        let sights = sights.map(|followed| followed.sights.as_ref());
-        let past = HoldingTimes {
-            history: &mut self.history,
-            now: seconds,
-        };
-        count(&agents, sights, &mut self.names, Some(past))
+        let snapshot = followed.filter(|followed| followed.current_at.is_some());
+        let snapshot = snapshot.map(|followed| followed.sights.as_ref());
+        let past = HoldingTimes { history: &mut self.history, now: seconds };
+        count(&agents, snapshot, &mut self.names, Some(past))
     }
 
     /// Decodes what agents reported since the previous count.
@@ -301,16 +284,10 @@ impl CountState {
                 continue;
             }
             // The store decoded the parts before it accepted them.
-            if let Ok(inventory) = status::decode(&node.parts).map(|status| status.inventory) {
-                let usage = node.parts.get(PartKey::usage().as_str());
-                let usage = usage.and_then(|part| status::decode_usage(part).ok());
-                let sharing = node.parts.get(PartKey::sharing().as_str());
-                let sharing = sharing.and_then(|part| status::decode_sharing(part).ok());
-                let reported = AgentReport {
-                    usage: usage.as_ref(),
-                    sharing: sharing.as_ref(),
-                };
-                let seen = AgentUnits::from_inventory(&inventory, reported, &mut self.known);
+            if let Ok(status) = node.status() {
+                let reported =
+                    AgentReport { usage: status.usage.as_ref(), sharing: status.sharing.as_ref() };
+                let seen = AgentUnits::from_inventory(&status.inventory, reported, &mut self.known);
                 self.seen.insert(node.name.clone(), seen);
             }
         }
@@ -321,8 +298,8 @@ impl CountState {
 /// Returns whether the agent is applying a layout now.
 fn is_applying_layout(node: &Node) -> bool {
     let layout = node.summary.layout.as_ref();
-    let state = layout.and_then(|layout| layout.state.as_deref());
-    state.and_then(Reason::parse) == Some(Reason::Applying)
+    let state = layout.and_then(|layout| layout.state.as_ref());
+    state.is_some_and(|state| *state == Reason::Applying)
 }
 
 #[cfg(test)]

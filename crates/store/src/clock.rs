@@ -20,10 +20,7 @@ pub struct Moment(Duration);
 impl Clock {
     /// Starts a clock.
     pub fn start() -> Self {
-        Self {
-            start: Instant::now(),
-            wall: Timestamp::now(),
-        }
+        Self { start: Instant::now(), wall: Timestamp::now() }
     }
 
     /// Returns the current time.

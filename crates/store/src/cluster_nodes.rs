@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use octavo_fleet::cluster::{ClusterNode, Sights};
-use octavo_fleet::fleet::NodeSummary;
+use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot};
+use octavo_fleet::summary::NodeSummary;
 use octavo_kube::cluster::Followed;
 use octavo_model::accelerators::Catalog;
 use octavo_model::label::{LabelKey, LabelValue};
@@ -32,8 +32,8 @@ pub(super) struct ClusterNodes {
 /// Last merge, with its inputs.
 #[derive(Debug)]
 struct MergeState {
-    catalogue: Catalog,
-    sights: Arc<Sights>,
+    catalog: Catalog,
+    sights: Arc<ClusterSnapshot>,
     /// Nodes of the cluster, each with its entry if it has an accelerator.
     known: BTreeMap<String, (Arc<ClusterNode>, Option<Arc<Node>>)>,
     agents: Fleet,
@@ -52,7 +52,7 @@ impl ClusterNodes {
     /// Creates the merge of a watched cluster.
     pub(super) fn new(followed: watch::Receiver<Arc<Followed>>) -> Self {
         let merged = MergeState {
-            catalogue: Catalog::built_in(),
+            catalog: Catalog::built_in(),
             sights: Arc::default(),
             known: BTreeMap::new(),
             agents: Fleet::default(),
@@ -62,10 +62,7 @@ impl ClusterNodes {
             freshness: Freshness::new(Moment::default(), STALE_AFTER),
             is_stale: false,
         };
-        Self {
-            followed,
-            merged: Arc::new(Mutex::new(merged)),
-        }
+        Self { followed, merged: Arc::new(Mutex::new(merged)) }
     }
 
     /// Merges the nodes that agents report with those of the cluster without an agent, at `now`.
@@ -87,8 +84,8 @@ impl ClusterNodes {
 
 impl MergeState {
     fn merge(&mut self, agents: Fleet, followed: &Followed, now: Moment) -> Fleet {
-        if let Some(heard) = followed.current_at {
-            self.freshness.confirm(now.before(heard.elapsed()));
+        if let Some(current_at) = followed.current_at {
+            self.freshness.confirm(now.before(current_at.elapsed()));
         }
         let is_same_cluster = Arc::ptr_eq(&self.sights, &followed.sights);
         if !is_same_cluster {
@@ -129,18 +126,15 @@ impl MergeState {
         self.freshness = self.freshness.with_found_stale(is_stale);
         for (_, entry) in self.known.values_mut() {
             if let Some(entry) = entry {
-                *entry = Arc::new(Node {
-                    freshness: self.freshness.clone(),
-                    ..Node::clone(entry)
-                });
+                *entry = Arc::new(Node { freshness: self.freshness.clone(), ..Node::clone(entry) });
             }
         }
     }
 
     /// Reads the nodes that changed.
-    fn update_entries(&mut self, sights: &Arc<Sights>) {
-        self.known.retain(|name, _| sights.nodes.contains_key(name));
-        for (name, node) in &sights.nodes {
+    fn update_entries(&mut self, snapshot: &Arc<ClusterSnapshot>) {
+        self.known.retain(|name, _| snapshot.nodes.contains_key(name));
+        for (name, node) in &snapshot.nodes {
             let known = self.known.get(name);
             if known.is_some_and(|(of, _)| Arc::ptr_eq(of, node)) {
                 continue;
@@ -149,13 +143,13 @@ impl MergeState {
             let entry = self.entry(node, before);
             self.known.insert(name.clone(), (Arc::clone(node), entry));
         }
-        self.sights = Arc::clone(sights);
+        self.sights = Arc::clone(snapshot);
     }
 
     /// Creates the entry of a node; returns `before` if it is unchanged.
     fn entry(&self, node: &ClusterNode, before: Option<&Arc<Node>>) -> Option<Arc<Node>> {
         let name = node.name.parse().ok()?;
-        let (summary, source) = NodeSummary::of_labels(node, &self.catalogue)?;
+        let (summary, source) = NodeSummary::of_labels(node, &self.catalog)?;
         let labels = labels(node);
         let same = |known: &&Arc<Node>| {
             known.summary == summary && known.source == source && *known.labels == labels
@@ -185,7 +179,7 @@ mod tests {
     use std::time::Duration;
 
     use octavo_fleet::cluster::Amounts;
-    use octavo_fleet::fleet::NodeState;
+    use octavo_fleet::summary::NodeState;
     use octavo_model::inventory::{Inventory, Machine, NvmlState};
     use octavo_stream::protocol::{Parts, Run};
     use tokio::time::{Instant, timeout};
@@ -193,7 +187,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::fleet::{ReportingAgent, StatusDigest};
-    use crate::view::View;
+    use crate::view::FleetView;
 
     fn cluster_node(name: &str, product: &str) -> ClusterNode {
         ClusterNode {
@@ -206,7 +200,7 @@ mod tests {
 
     fn followed(nodes: Vec<ClusterNode>) -> Arc<Followed> {
         Arc::new(Followed {
-            sights: Arc::new(Sights::new(nodes, [])),
+            sights: Arc::new(ClusterSnapshot::new(nodes, [])),
             current_at: Some(Instant::now()),
             trouble: None,
             invalid_objects: 0,
@@ -222,22 +216,17 @@ mod tests {
         };
         let origin = ReportingAgent {
             name: name.parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: String::new(),
-            },
+            run: Run { epoch: 1, boot_id: String::new() },
             agent_version: "1".to_owned(),
         };
-        let gist = StatusDigest::new(&inventory, Arc::default(), None);
+        let digest = StatusDigest::new(&inventory, Arc::default(), None);
         let freshness = Freshness::new(Moment::default(), Duration::from_hours(1));
-        Node::new(origin, Parts::default(), gist, freshness)
+        Node::new(origin, Parts::default(), digest, freshness)
     }
 
     fn names(fleet: &Fleet) -> Vec<(String, bool)> {
         let nodes = fleet.nodes.iter();
-        nodes
-            .map(|node| (node.name.to_string(), node.has_agent()))
-            .collect()
+        nodes.map(|node| (node.name.to_string(), node.has_agent())).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,10 +237,7 @@ mod tests {
         let merge = || nodes.merge(&of_agents, Moment::default());
         assert_eq!(names(&merge()), []);
 
-        let cpu = ClusterNode {
-            name: "cpu-1".to_owned(),
-            ..ClusterNode::default()
-        };
+        let cpu = ClusterNode { name: "cpu-1".to_owned(), ..ClusterNode::default() };
         let gpus = ["a100", "b100"].map(|name| cluster_node(name, "NVIDIA-A100-SXM4-40GB"));
         let all: Vec<ClusterNode> = gpus.into_iter().chain([cpu]).collect();
         cluster.send_replace(followed(all.clone()));
@@ -293,16 +279,10 @@ mod tests {
         let nodes = ClusterNodes::new(of_cluster);
         let began = Moment::from_millis(500_000);
         let state = |fleet: &Fleet, at: Moment| fleet.nodes.iter().next().unwrap().state(at);
-        assert_eq!(
-            state(&nodes.merge(&of_agents, began), began),
-            NodeState::NoAgent
-        );
+        assert_eq!(state(&nodes.merge(&of_agents, began), began), NodeState::NoAgent);
         tokio::time::advance(STALE_AFTER + Duration::from_secs(1)).await;
         let later = Moment::from_millis(500_000 + 61_000);
-        assert_eq!(
-            state(&nodes.merge(&of_agents, later), later),
-            NodeState::Stale
-        );
+        assert_eq!(state(&nodes.merge(&of_agents, later), later), NodeState::Stale);
     }
 
     #[tokio::test(start_paused = true)]
@@ -310,8 +290,8 @@ mod tests {
         let (_agents, of_agents) = watch::channel(Fleet::default());
         let node = || vec![cluster_node("a100", "NVIDIA-L4")];
         let (cluster, of_cluster) = watch::channel(followed(node()));
-        let mut view = View::new(of_agents, Clock::start()).with_cluster(Some(of_cluster));
-        let state_of = |view: &View, fleet: &Fleet| {
+        let mut view = FleetView::new(of_agents, Clock::start()).with_cluster(Some(of_cluster));
+        let state_of = |view: &FleetView, fleet: &Fleet| {
             let now = view.clock().now();
             fleet.nodes.iter().next().unwrap().state(now)
         };

@@ -26,9 +26,7 @@ pub fn dry_run(
     inventory: &Inventory,
     policy: Policy,
 ) -> Result<DryRun, LayoutLookupError> {
-    let ResolvedLayout {
-        targets, warnings, ..
-    } = layouts.resolve(name, inventory)?;
+    let ResolvedLayout { targets, warnings, .. } = layouts.resolve(name, inventory)?;
     let plan = plan::plan(&PlanInput {
         inventory,
         targets: &targets,
@@ -37,9 +35,5 @@ pub fn dry_run(
         refused: &BTreeSet::new(),
     });
     let warnings = warnings.iter().map(ToString::to_string).collect();
-    Ok(DryRun {
-        targets,
-        plan,
-        warnings,
-    })
+    Ok(DryRun { targets, plan, warnings })
 }

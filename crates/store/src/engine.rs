@@ -4,6 +4,8 @@
 //! the answer, the number of concurrent requests, and the request rate after failures ([`CircuitBreaker`]). Answers are
 //! validated before they are used.
 
+mod messages;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,9 +18,6 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use octavo_documents::estimates::{
-    EngineEstimates, EngineRequest, InvalidResponse, WorkloadJson, validate,
-};
 use octavo_fleet::estimate::circuit_breaker::{CircuitBreaker, Decision, Event};
 use octavo_fleet::estimate::{DeviceGroup, Workload};
 use octavo_toolkit::error::chain;
@@ -28,6 +27,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+pub use self::messages::{EngineEstimates, InvalidResponse};
+use self::messages::{EngineRequest, validate};
 use super::clock::Clock;
 
 /// Maximum length of an answer in bytes. A page of figures needs a hundredth of it.
@@ -41,7 +42,7 @@ const CACHE_CAPACITY: usize = 64;
 
 /// Client of an estimate engine.
 #[derive(Debug)]
-pub struct Engine {
+pub struct EstimateEngine {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: String,
     timeout: Duration,
@@ -57,31 +58,33 @@ type AnswerCache = BTreeMap<Bytes, (Duration, EngineEstimates)>;
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// Too many recent failures; requests are suspended for some seconds.
-    #[error("the estimate engine failed several times in a row and is left alone for some seconds")]
+    #[error(
+        "the estimate engine failed several times in a row; requests to it are suspended for a few seconds"
+    )]
     Suspended,
     /// Too many concurrent requests.
-    #[error("too many questions to the estimate engine are open")]
+    #[error("too many open requests to the estimate engine")]
     Busy,
     /// Timeout.
-    #[error("the estimate engine did not answer within {0:?}")]
+    #[error("the estimate engine did not respond within {0:?}")]
     Timeout(Duration),
     /// Connection failure.
-    #[error("the estimate engine cannot be asked")]
+    #[error("cannot reach the estimate engine")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Status other than 200.
-    #[error("the estimate engine answers {0}")]
+    #[error("the estimate engine returned status {0}")]
     Status(StatusCode),
     /// Answer longer than the limit.
-    #[error("the estimate engine answers more than {} KiB", .0 >> 10)]
+    #[error("the estimate engine returned more than {} KiB", .0 >> 10)]
     AnswerTooLong(usize),
     /// Invalid answer.
-    #[error("the estimate engine is not believed")]
+    #[error("the estimate engine returned an invalid response")]
     InvalidResponse(#[source] InvalidResponse),
 }
 
 /// Failure to set up TLS.
 #[derive(Debug, Error)]
-#[error("cannot prepare TLS for the estimate engine")]
+#[error("cannot initialize TLS for the estimate engine")]
 pub struct EngineSetupError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl EngineError {
@@ -96,7 +99,7 @@ impl EngineError {
     }
 }
 
-impl Engine {
+impl EstimateEngine {
     /// Creates a client of the engine at `url` without connecting; `timeout` is the time limit of an answer.
     pub fn new(url: &str, timeout: Duration) -> Result<Self, EngineSetupError> {
         let tls = tls(url).map_err(EngineSetupError)?;
@@ -126,15 +129,15 @@ impl Engine {
     /// Returns the engine's estimates of `workload` on `devices`, from the cache if possible.
     pub async fn ask(
         &self,
-        (workload, told): (&Workload, WorkloadJson),
+        workload: &Workload,
         devices: &[DeviceGroup],
         clock: &Clock,
     ) -> Result<EngineEstimates, EngineError> {
-        let question = serde_json::to_vec(&EngineRequest::new(told, devices));
+        let question = serde_json::to_vec(&EngineRequest::new(workload, devices));
         let question = question.map_err(|error| EngineError::Unreachable(error.into()))?;
         let question = Bytes::from(question);
-        if let Some(said) = self.lock_cache(clock).get(&question) {
-            return Ok(said.1.clone());
+        if let Some(estimates) = self.lock_cache(clock).get(&question) {
+            return Ok(estimates.1.clone());
         }
         let _place = self.slots.try_acquire().map_err(|_| EngineError::Busy)?;
         if self.record(Event::Requested, clock) == Decision::Skip {
@@ -142,37 +145,34 @@ impl Engine {
         }
         let body = timeout(self.timeout, self.exchange(question.clone())).await;
         let body = body.unwrap_or(Err(EngineError::Timeout(self.timeout)));
-        let said = body.and_then(|body| {
+        let estimates = body.and_then(|body| {
             validate(&body, workload, devices).map_err(EngineError::InvalidResponse)
         });
-        match &said {
-            Ok(said) => {
-                let mut kept = self.lock_cache(clock);
-                if kept.len() < CACHE_CAPACITY {
-                    kept.insert(question, (now(clock), said.clone()));
+        match &estimates {
+            Ok(estimates) => {
+                let mut cache = self.lock_cache(clock);
+                if cache.len() < CACHE_CAPACITY {
+                    cache.insert(question, (now(clock), estimates.clone()));
                 }
-                drop(kept);
+                drop(cache);
                 self.record(Event::Succeeded, clock)
             }
             Err(error) => {
-                warn!("no estimates from {}: {}", self.url, chain(error));
-                let event = if error.is_request_specific() {
-                    Event::Declined
-                } else {
-                    Event::Failed
-                };
+                warn!(url = %self.url, error = chain(error), "request to the estimate engine failed");
+                let event =
+                    if error.is_request_specific() { Event::Declined } else { Event::Failed };
                 self.record(event, clock)
             }
         };
-        said
+        estimates
     }
 
     /// Locks the cache and removes expired answers.
     fn lock_cache(&self, clock: &Clock) -> MutexGuard<'_, AnswerCache> {
         let now = now(clock);
-        let mut kept = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (came, _)| now.saturating_sub(*came) < CACHE_TTL);
-        kept
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|_, (came, _)| now.saturating_sub(*came) < CACHE_TTL);
+        cache
     }
 
     fn record(&self, event: Event, clock: &Clock) -> Decision {
@@ -180,13 +180,10 @@ impl Engine {
         let mut breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, decision) = breaker.step(event, now);
         if let (CircuitBreaker::Closed { .. }, CircuitBreaker::Open { .. }) = (*breaker, next) {
-            warn!(
-                "the estimate engine at {} is left alone for some seconds",
-                self.url
-            );
+            warn!(url = %self.url, "requests to the estimate engine are suspended for a few seconds");
         }
         if let (CircuitBreaker::Probing { .. }, CircuitBreaker::Closed { .. }) = (*breaker, next) {
-            info!("the estimate engine at {} answers again", self.url);
+            info!(url = %self.url, "the estimate engine responds again");
         }
         *breaker = next;
         decision
@@ -207,18 +204,14 @@ impl Engine {
         if response.status() != StatusCode::OK {
             return Err(EngineError::Status(response.status()));
         }
-        let whole = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-            .collect()
-            .await;
-        whole
-            .map(http_body_util::Collected::to_bytes)
-            .map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    EngineError::AnswerTooLong(MAX_ANSWER_BYTES)
-                } else {
-                    EngineError::Unreachable(error)
-                }
-            })
+        let whole = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        whole.map(http_body_util::Collected::to_bytes).map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                EngineError::AnswerTooLong(MAX_ANSWER_BYTES)
+            } else {
+                EngineError::Unreachable(error)
+            }
+        })
     }
 }
 

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use octavo_fleet::fleet::{
-    Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
-    TypeCounts, UsageRank,
+use octavo_fleet::summary::{
+    DeviceCounts, DeviceSummary, LayoutSummary, NodeState, NodeSummary, SharingSummary, TypeCounts,
+    UsageRank,
 };
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
+use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_stream::protocol::{Parts, Run};
+use octavo_stream::status::{self, NodeStatus, StatusError};
 
 use super::clock::Moment;
 use super::persistent_map::{Difference, Keyed, PersistentMap};
@@ -110,11 +112,7 @@ impl Fleet {
                     known.without_agent = known.without_agent.saturating_add(without_agent);
                 } else {
                     let counts = counts.into_owned();
-                    let one = TypeTotals {
-                        counts,
-                        nodes: 1,
-                        without_agent,
-                    };
+                    let one = TypeTotals { counts, nodes: 1, without_agent };
                     all.insert(one.counts.type_name.clone(), one);
                 }
             }
@@ -145,7 +143,7 @@ impl StatusDigest {
     pub fn new(
         inventory: &Inventory,
         labels: Arc<LabelSet>,
-        layout: Option<&LayoutStatus>,
+        layout: Option<&NodeLayoutStatus>,
     ) -> Self {
         let nvml = &inventory.nvml;
         let devices = DeviceSummary::all(inventory);
@@ -161,10 +159,7 @@ impl StatusDigest {
     /// Adds the sharing status.
     #[must_use]
     pub fn with_sharing(self, given: Option<SharingSummary>) -> Self {
-        Self {
-            summary: self.summary.with_sharing(given),
-            ..self
-        }
+        Self { summary: self.summary.with_sharing(given), ..self }
     }
 
     /// Adds the usage by pod.
@@ -180,7 +175,7 @@ impl Node {
     pub fn new(
         origin: ReportingAgent,
         parts: Parts,
-        gist: StatusDigest,
+        digest: StatusDigest,
         freshness: Freshness,
     ) -> Self {
         Self {
@@ -189,10 +184,10 @@ impl Node {
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
-            labels: gist.labels,
-            summary: gist.summary,
-            usage: gist.usage,
-            devices: gist.devices,
+            labels: digest.labels,
+            summary: digest.summary,
+            usage: digest.usage,
+            devices: digest.devices,
             connected: true,
             changed: freshness.confirmed(),
             freshness,
@@ -209,10 +204,7 @@ impl Node {
         Self {
             name,
             source,
-            run: Run {
-                epoch: 0,
-                boot_id: String::new(),
-            },
+            run: Run { epoch: 0, boot_id: String::new() },
             agent_version: String::new(),
             parts: Parts::default(),
             labels,
@@ -230,13 +222,15 @@ impl Node {
         self.source == TypeSource::Agent
     }
 
+    /// Decodes the last reported status; empty without an agent. The fleet stores digests only, because a complete status
+    /// is large.
+    pub fn status(&self) -> Result<NodeStatus, StatusError> {
+        if self.has_agent() { status::decode(&self.parts) } else { Ok(NodeStatus::without_agent()) }
+    }
+
     /// State of the node at `now`.
     pub fn state(&self, now: Moment) -> NodeState {
-        if self.freshness.is_stale(now) {
-            NodeState::Stale
-        } else {
-            self.summary.state
-        }
+        if self.freshness.is_stale(now) { NodeState::Stale } else { self.summary.state }
     }
 
     /// Reason why the node needs attention at `now`; unknown for a stale node.
@@ -246,13 +240,9 @@ impl Node {
     }
 
     /// Device counts at `now`; unknown for a stale node.
-    pub fn counts(&self, now: Moment) -> Counts {
+    pub fn counts(&self, now: Moment) -> DeviceCounts {
         let counts = self.summary.counts();
-        if self.freshness.is_stale(now) {
-            counts.as_stale()
-        } else {
-            counts
-        }
+        if self.freshness.is_stale(now) { DeviceCounts::all_unknown(counts.total) } else { counts }
     }
 
     /// Device counts by type at `now`; unknown for a stale node.
@@ -261,7 +251,7 @@ impl Node {
         self.summary.types.iter().map(move |one| {
             let mut one = Cow::Borrowed(one);
             if is_stale {
-                one.to_mut().counts = one.counts.as_stale();
+                one.to_mut().counts = DeviceCounts::all_unknown(one.counts.total);
             }
             one
         })
@@ -279,11 +269,7 @@ impl Keyed for Node {
 impl Freshness {
     /// Creates a status confirmed at `now`, which becomes stale after `bound`.
     pub fn new(now: Moment, bound: Duration) -> Self {
-        Self {
-            confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())),
-            bound,
-            found_stale: false,
-        }
+        Self { confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())), bound, found_stale: false }
     }
 
     /// Records that the agent confirmed its state, for every version of the node.
@@ -319,9 +305,6 @@ impl Freshness {
     /// Sets the staleness as found by the writer.
     #[must_use]
     pub fn with_found_stale(&self, stale: bool) -> Self {
-        Self {
-            found_stale: stale,
-            ..self.clone()
-        }
+        Self { found_stale: stale, ..self.clone() }
     }
 }

@@ -17,11 +17,11 @@ mod profile_offers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_fleet::fleet::{DeviceSummary, Occupancy, TimeSlicingExtent};
 use octavo_fleet::matching::{
     AvailabilityChange, Bytes, FreeUnits, Isolation, Offer, Request, Shape, Traits,
 };
 use octavo_fleet::price::PriceBook;
+use octavo_fleet::summary::{DeviceSummary, Occupancy, TimeSlicingExtent};
 use octavo_model::id::TypeName;
 
 pub use self::cluster_offers::{ClusterOffers, unoffered_units_note};
@@ -82,13 +82,7 @@ impl<'f> OfferCollector<'f> {
         let mut nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
         // Nodes are popped from the end.
         nodes.reverse();
-        Self {
-            nodes,
-            partitions,
-            isolation,
-            now,
-            drafts: BTreeMap::new(),
-        }
+        Self { nodes, partitions, isolation, now, drafts: BTreeMap::new() }
     }
 
     /// Adds some more nodes; returns whether any remain.
@@ -110,22 +104,15 @@ impl<'f> OfferCollector<'f> {
             // them.
             let price = prices
                 .filter(|_| shape == Shape::Whole)
-                .and_then(|book| book.price(&type_name, request.purchase_option));
-            Offer {
-                price,
-                ..draft.offer(type_name, shape)
-            }
+                .and_then(|price_list| price_list.price(&type_name, request.purchase_option));
+            Offer { price, ..draft.offer(type_name, shape) }
         });
         offers.collect()
     }
 
     fn add_node(&mut self, node: &Arc<Node>) {
         let stale = node.freshness.is_stale(self.now);
-        let turns = node
-            .summary
-            .allocation
-            .as_ref()
-            .map(|given| given.time_slicing);
+        let turns = node.summary.allocation.as_ref().map(|given| given.time_slicing);
         let turns = turns.unwrap_or_default();
         let shape = match turns {
             TimeSlicingExtent::All => Shape::Shared,
@@ -139,10 +126,7 @@ impl<'f> OfferCollector<'f> {
         }
         let has_parts = is_partitioned(node);
         for (name, on_node) in kinds {
-            let draft = self
-                .drafts
-                .entry((name.clone(), shape.clone()))
-                .or_default();
+            let draft = self.drafts.entry((name.clone(), shape.clone())).or_default();
             draft.add(on_node, node, shape == Shape::Shared);
             draft.mixed |= turns == TimeSlicingExtent::Some;
         }
@@ -163,10 +147,7 @@ fn is_partitioned(node: &Node) -> bool {
 
 impl NodeUnits {
     fn add(&mut self, device: &DeviceSummary, stale: bool) {
-        let memory = device
-            .memory
-            .filter(|memory| memory.get() > 0)
-            .map(Bytes::from);
+        let memory = device.memory.filter(|memory| memory.get() > 0).map(Bytes::from);
         self.memory = min_memory(self.memory, memory);
         let place = match device.occupancy {
             _ if stale => &mut self.unknown,
@@ -180,11 +161,8 @@ impl NodeUnits {
     }
 
     fn of(part: &NodePartitions, stale: bool) -> Self {
-        let (taken, free) = if stale {
-            (0, 0)
-        } else {
-            (part.count.saturating_sub(part.free), part.free)
-        };
+        let (taken, free) =
+            if stale { (0, 0) } else { (part.count.saturating_sub(part.free), part.free) };
         Self {
             memory: part.memory,
             units: taken,
@@ -195,9 +173,7 @@ impl NodeUnits {
     }
 
     fn usable(self) -> u32 {
-        [self.units, self.free, self.unknown, self.idle]
-            .into_iter()
-            .fold(0, u32::saturating_add)
+        [self.units, self.free, self.unknown, self.idle].into_iter().fold(0, u32::saturating_add)
     }
 }
 
@@ -205,10 +181,8 @@ impl OfferTotals {
     fn add(&mut self, on: NodeUnits, node: &Node, by_turns: bool) {
         self.memory = min_memory(self.memory, on.memory);
         let usable = on.usable();
-        self.total = self
-            .total
-            .saturating_add(u64::from(usable))
-            .saturating_add(u64::from(on.unavailable));
+        self.total =
+            self.total.saturating_add(u64::from(usable)).saturating_add(u64::from(on.unavailable));
         self.most = self.most.max(usable);
         if by_turns {
             // A process on a time-sliced device does not show how many more slices are free.
@@ -232,26 +206,21 @@ impl OfferTotals {
             Shape::Mig(part) | Shape::Part(part) => format!("{type_name}/{part}"),
             Shape::Shared => format!("{type_name}/shared"),
         };
-        let nobody_tells = self.unknown > 0 && self.free == 0;
-        let free = if nobody_tells {
-            FreeUnits::Unknown
+        let is_unknown = self.unknown > 0 && self.free == 0;
+        let free = if is_unknown {
+            None
         } else {
-            FreeUnits::Known {
-                total: self.free,
-                on_one_node: self.free_on_one,
-            }
+            Some(FreeUnits { total: self.free, on_one_node: self.free_on_one })
         };
         let mut notes = Vec::new();
-        if self.unknown > 0 && !nobody_tells {
+        if self.unknown > 0 && !is_unknown {
             notes.push(format!(
-                "of {} nobody can tell now whether they are free: their node is stale, or its driver does not say",
+                "{} of unknown availability: the node is stale, or its driver does not report usage",
                 self.unknown
             ));
         }
         if self.mixed {
-            notes.push(
-                "some of them are given out by turns, and which is not known here".to_owned(),
-            );
+            notes.push("some of these devices are time-sliced; which ones is unknown".to_owned());
         }
         let change = self.change.map(|(on_one_node, node)| AvailabilityChange {
             on_one_node,

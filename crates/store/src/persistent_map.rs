@@ -27,19 +27,13 @@ const MAX_CHUNK_LEN: usize = 256;
 
 impl<T> Clone for PersistentMap<T> {
     fn clone(&self) -> Self {
-        Self {
-            chunks: self.chunks.clone(),
-            len: self.len,
-        }
+        Self { chunks: self.chunks.clone(), len: self.len }
     }
 }
 
 impl<T> Default for PersistentMap<T> {
     fn default() -> Self {
-        Self {
-            chunks: Vec::new(),
-            len: 0,
-        }
+        Self { chunks: Vec::new(), len: 0 }
     }
 }
 
@@ -77,9 +71,7 @@ impl<T: Keyed> PersistentMap<T> {
         };
         let chunk = Arc::make_mut(chunk);
         match chunk.binary_search_by(|known| known.key().cmp(entry.key())) {
-            Ok(at) => chunk
-                .get_mut(at)
-                .map(|place| std::mem::replace(place, entry)),
+            Ok(at) => chunk.get_mut(at).map(|place| std::mem::replace(place, entry)),
             Err(at) => {
                 chunk.insert(at, entry);
                 self.len = self.len.saturating_add(1);
@@ -137,16 +129,12 @@ impl<T: Keyed> PersistentMap<T> {
         theirs.sort_unstable();
         let shared =
             move |chunk: &&Arc<Vec<Arc<T>>>| theirs.binary_search(&Arc::as_ptr(chunk)).is_err();
-        self.chunks
-            .iter()
-            .filter(shared)
-            .flat_map(|chunk| chunk.iter())
+        self.chunks.iter().filter(shared).flat_map(|chunk| chunk.iter())
     }
 
     /// Index of the chunk that would contain `key`.
     fn chunk_of(&self, key: &T::Key) -> usize {
-        self.chunks
-            .partition_point(|chunk| chunk.last().is_some_and(|last| last.key() < key))
+        self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last.key() < key))
     }
 }
 
@@ -161,10 +149,7 @@ pub struct Difference<'a, T> {
 
 impl<T> Default for Difference<'_, T> {
     fn default() -> Self {
-        Self {
-            changed: Vec::new(),
-            removed: Vec::new(),
-        }
+        Self { changed: Vec::new(), removed: Vec::new() }
     }
 }
 
@@ -192,10 +177,7 @@ mod tests {
     }
 
     fn operations() -> impl Strategy<Value = Vec<(u16, Option<u8>)>> {
-        prop::collection::vec(
-            (0_u16..900, prop::option::weighted(0.7, any::<u8>())),
-            0..2500,
-        )
+        prop::collection::vec((0_u16..900, prop::option::weighted(0.7, any::<u8>())), 0..2500)
     }
 
     fn play(
@@ -205,10 +187,9 @@ mod tests {
     ) {
         for (key, value) in operations {
             let (was, expected) = match value {
-                Some(value) => (
-                    roster.insert(Arc::new(Entry(*key, *value))),
-                    model.insert(*key, *value),
-                ),
+                Some(value) => {
+                    (roster.insert(Arc::new(Entry(*key, *value))), model.insert(*key, *value))
+                }
                 None => (roster.remove(key), model.remove(key)),
             };
             assert_eq!(was.map(|entry| entry.1), expected);

@@ -16,10 +16,10 @@ mod types;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_documents::hardware_profiles::document::ProfileRow;
 use octavo_files::config_files::profiles::HardwareProfileFile;
-use octavo_fleet::access::{Sight, Types};
-use octavo_fleet::cluster::Sights;
+use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::cluster::ClusterSnapshot;
+use octavo_fleet::hardware_profile::document::{ProfileRow, ProfileSource};
 use octavo_fleet::hardware_profile::{
     ClusterContext, Draft, DraftError, DraftRequest, HardwareProfile, LocalQueues,
     ProfileAnnotations, ProfileKey, ProfileKind, Specs, check_profile, draft,
@@ -55,7 +55,7 @@ pub struct Profiles {
 struct Sources {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
-    book: Option<HardwareProfileFile>,
+    file: Option<HardwareProfileFile>,
 }
 
 /// Result with its inputs.
@@ -66,7 +66,7 @@ type WithInputs<T> = (ProfileInputs, Arc<T>);
 struct ProfileInputs {
     fleet: Fleet,
     known: Option<Arc<Known>>,
-    sights: Option<Arc<Sights>>,
+    sights: Option<Arc<ClusterSnapshot>>,
     file: Option<Arc<Vec<HardwareProfile>>>,
 }
 
@@ -75,8 +75,8 @@ struct ProfileInputs {
 pub struct ProfileReport {
     /// Increases when the result changes.
     pub revision: u64,
-    /// Sources: `cluster`, `file`, `both` or `nowhere`.
-    pub source: &'static str,
+    /// Source of the profiles.
+    pub source: ProfileSource,
     /// Profiles by namespace and name.
     pub profiles: Vec<(ProfileRow, ProfileAnnotations)>,
 }
@@ -99,14 +99,10 @@ impl Profiles {
     pub fn new(
         known: Option<watch::Receiver<Arc<Known>>>,
         followed: Option<watch::Receiver<Arc<Followed>>>,
-        book: Option<HardwareProfileFile>,
+        file: Option<HardwareProfileFile>,
     ) -> Self {
         Self {
-            sources: Arc::new(Sources {
-                known,
-                followed,
-                book,
-            }),
+            sources: Arc::new(Sources { known, followed, file }),
             judged: StaleWhileRevalidate::default(),
             targets: StaleWhileRevalidate::default(),
         }
@@ -141,51 +137,47 @@ impl Profiles {
         fleet: Fleet,
     ) -> Result<Option<Arc<Vec<ProfileTargets>>>, TargetsUnavailable> {
         let grounds = self.sources.inputs(fleet.clone());
-        if grounds.source() == "nowhere" {
+        if grounds.source() == ProfileSource::Nowhere {
             return Ok(None);
         }
-        let of = (
-            &self.sources,
-            fleet,
-            (|fit| fit) as fn(Freshness) -> Freshness,
-        );
+        let of = (&self.sources, fleet, (|fit| fit) as fn(Freshness) -> Freshness);
         let led = get_or_compute(&self.targets, of, |of, _| Arc::new(of.led()));
         led.await.map(Some).map_err(|_ended| TargetsUnavailable)
     }
 
     /// Why the profiles may be out of date, limited by the reader's visibility; `None` if they are current.
-    pub fn notice(&self, sight: &Sight) -> Option<String> {
+    pub fn notice(&self, visibility: &Visibility) -> Option<String> {
         let mut notices: Vec<String> = Vec::new();
         if let Some(known) = &self.sources.known {
             let known = known.borrow();
             let troubles = known.errors.iter();
             notices.extend(troubles.map(|(what, why)| {
-                let ours = format!("what is known of {what} may be old");
-                sight.told(format!("{what}: {why}"), &ours)
+                let ours = format!("data about {what} may be outdated");
+                visibility.disclose(format!("{what}: {why}"), &ours)
             }));
             if !known.is_read() && known.errors.is_empty() {
-                notices.push("the cluster's profiles have not been read yet".to_owned());
+                notices
+                    .push("the hardware profiles of the cluster have not been read yet".to_owned());
             }
         }
         if let Some(followed) = &self.sources.followed {
             let followed = followed.borrow();
-            let is_old = followed
-                .current_at
-                .is_some_and(|heard| heard.elapsed() > OUTDATED_AFTER);
+            let is_old = followed.current_at.is_some_and(|at| at.elapsed() > OUTDATED_AFTER);
             match (&followed.trouble, is_old) {
-                (Some(why), _) => notices.push(sight.told(
+                (Some(why), _) => notices.push(visibility.disclose(
                     why.clone(),
-                    "the nodes and pods of the cluster cannot be read now",
+                    "the nodes and pods of the cluster cannot be read",
                 )),
                 (None, true) => notices.push(
-                    "nothing was heard of the cluster for more than a minute: what is available may be old".to_owned(),
+                    "the API server has not sent an update for more than a minute: availability may be outdated".to_owned(),
                 ),
                 (None, false) => {}
             }
         }
-        let book = self.sources.book.as_ref();
-        let of_file = book.and_then(|book| book.current().1);
-        let of_file = of_file.map(|why| sight.told(why, "the file of profiles cannot be used now"));
+        let file = self.sources.file.as_ref();
+        let of_file = file.and_then(|file| file.current().1);
+        let of_file = of_file
+            .map(|why| visibility.disclose(why, "the hardware profiles file cannot be read"));
         notices.extend(of_file);
         (!notices.is_empty()).then(|| notices.join("; "))
     }
@@ -204,53 +196,49 @@ impl Profiles {
         mut wish: DraftRequest,
     ) -> Result<Draft, ProfileDraftError> {
         let grounds = self.sources.inputs(fleet);
-        let Some(sights) = grounds.sights.clone() else {
+        let Some(snapshot) = grounds.sights.clone() else {
             // Drafts require permission to list nodes.
-            let why = self
-                .notice(&Sight::everything())
-                .filter(|_| self.sources.followed.is_some());
+            let why =
+                self.notice(&Visibility::everything()).filter(|_| self.sources.followed.is_some());
             return Err(ProfileDraftError::NoCluster(why.unwrap_or_else(|| {
-                "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
+                "the cluster is not watched; start the aggregator with --follow-cluster".to_owned()
             })));
         };
         if wish.key.namespace.is_empty() {
             wish.key.namespace = grounds.namespace().unwrap_or_default();
         }
         let drafted = spawn_blocking(move || {
-            let catalogue = Catalog::built_in();
-            let types = types(&grounds.fleet, &sights, &catalogue);
-            draft(&wish, &sights, &types, &catalogue)
+            let catalog = Catalog::built_in();
+            let types = types(&grounds.fleet, &snapshot, &catalog);
+            draft(&wish, &snapshot, &types, &catalog)
         });
-        let drafted = drafted.await.map_err(|_| {
-            ProfileDraftError::NoCluster("something is wrong on this side; try again".to_owned())
-        })?;
+        let drafted = drafted
+            .await
+            .map_err(|_| ProfileDraftError::NoCluster("internal error; retry".to_owned()))?;
         drafted.map_err(ProfileDraftError::Refused)
     }
 }
 
 impl Sources {
     fn inputs(&self, fleet: Fleet) -> ProfileInputs {
-        let followed = self
-            .followed
-            .as_ref()
-            .map(|followed| followed.borrow().clone());
+        let followed = self.followed.as_ref().map(|followed| followed.borrow().clone());
         ProfileInputs {
             fleet,
             known: self.known.as_ref().map(|known| Arc::clone(&known.borrow())),
             sights: followed
                 .filter(|followed| followed.current_at.is_some())
                 .map(|followed| Arc::clone(&followed.sights)),
-            file: self.book.as_ref().map(|book| book.current().0),
+            file: self.file.as_ref().map(|file| file.current().0),
         }
     }
 }
 
-/// Returns the cached result if its inputs are current or it is recent; otherwise computes a new one with `maker`,
+/// Returns the cached result if its inputs are current or it is recent; otherwise computes a new one with `compute`,
 /// which receives the inputs and the previous result.
 async fn get_or_compute<T: Send + Sync + 'static>(
-    kept: &StaleWhileRevalidate<WithInputs<T>>,
+    cache: &StaleWhileRevalidate<WithInputs<T>>,
     (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Freshness) -> Freshness),
-    maker: impl FnOnce(&ProfileInputs, Option<Arc<T>>) -> Arc<T> + Send + 'static,
+    compute: impl FnOnce(&ProfileInputs, Option<Arc<T>>) -> Arc<T> + Send + 'static,
 ) -> Result<Arc<T>, JoinError> {
     let fit = |last: &Cached<WithInputs<T>>| {
         let (then, age) = (&last.value.0, last.done.elapsed());
@@ -266,10 +254,10 @@ async fn get_or_compute<T: Send + Sync + 'static>(
     let (sources, fleet) = (Arc::clone(sources), fleet.clone());
     let making = move |(): &mut (), before: Option<WithInputs<T>>| {
         let of = sources.inputs(fleet);
-        let made = maker(&of, before.map(|(_, made)| made));
+        let made = compute(&of, before.map(|(_, made)| made));
         (of, made)
     };
-    let (_, made) = kept.current(fit, making).await?;
+    let (_, made) = cache.current(fit, making).await?;
     Ok(made)
 }
 
@@ -278,20 +266,18 @@ impl ProfileReport {
     /// and reach no others.
     pub fn visible_to<'a>(
         &'a self,
-        sight: &'a Sight,
+        visibility: &'a Visibility,
     ) -> impl Iterator<Item = &'a (ProfileRow, ProfileAnnotations)> + Clone {
         let all = self.profiles.iter();
         all.filter(|(row, _)| {
             // The declared types may differ from the reached ones. Devices of unknown type are visible to readers of
             // all types only.
             let mut reached = row.reach.iter().flat_map(|reach| &reach.types);
-            let shows_reached = sight.types == Types::All
+            let shows_reached = visibility.types == Types::All
                 || reached.all(|one| {
-                    one.type_name
-                        .as_ref()
-                        .is_some_and(|name| sight.shows_type(name))
+                    one.type_name.as_ref().is_some_and(|name| visibility.types.contains(Some(name)))
                 });
-            sight.shows_all_types(&row.types) && shows_reached
+            visibility.shows_all_types(&row.types) && shows_reached
         })
     }
 }
@@ -341,60 +327,48 @@ impl ProfileInputs {
     }
 
     fn report(&self) -> ProfileReport {
-        let catalogue = Catalog::built_in();
+        let catalog = Catalog::built_in();
         let memories = min_memory_by_type(&self.fleet);
         let nothing = LocalQueues::Unknown;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
         let sights = self.sights.as_deref();
-        let of_nodes = sights.map(|sights| types(&self.fleet, sights, &catalogue));
-        let holds = sights.map(Sights::held);
+        let of_nodes = sights.map(|sights| types(&self.fleet, sights, &catalog));
+        let holds = sights.map(ClusterSnapshot::held);
         let around = match (sights, &holds, &of_nodes) {
-            (Some(sights), Some(holds), Some(types)) => Some(ClusterContext {
-                sights,
-                holds,
-                types,
-            }),
+            (Some(sights), Some(holds), Some(types)) => {
+                Some(ClusterContext { snapshot: sights, holds, types })
+            }
             _ => None,
         };
         let profiles = self.profiles().into_iter().map(|profile| {
             let (reach, findings) = check_profile(profile, around, queues);
             // Memory reported by drivers takes precedence over the catalog's.
             let specs = |name: &TypeName| {
-                let specs = Specs::for_type(name, &catalogue);
+                let specs = Specs::for_type(name, &catalog);
                 let shown = memories.get(name).copied();
-                Specs {
-                    memory_mib: shown.or(specs.memory_mib),
-                    ..specs
-                }
+                Specs { memory_mib: shown.or(specs.memory_mib), ..specs }
             };
             let row = ProfileRow::new(profile, (reach.as_ref(), &findings), specs);
-            (row, profile.said.clone())
+            (row, profile.annotations.clone())
         });
-        ProfileReport {
-            revision: 0,
-            source: self.source(),
-            profiles: profiles.collect(),
-        }
+        ProfileReport { revision: 0, source: self.source(), profiles: profiles.collect() }
     }
 
-    fn source(&self) -> &'static str {
+    fn source(&self) -> ProfileSource {
         let kind = ProfileKind::Hardware;
         let known = self.known.as_ref();
         let presence = known.and_then(|known| known.kinds.get(&kind));
         match (presence, &self.file) {
-            (Some(Presence::Present), Some(_)) => "both",
-            (Some(Presence::Present), None) => "cluster",
-            (Some(Presence::Absent) | None, Some(_)) => "file",
-            (Some(Presence::Absent) | None, None) => "nowhere",
+            (Some(Presence::Present), Some(_)) => ProfileSource::Both,
+            (Some(Presence::Present), None) => ProfileSource::Cluster,
+            (Some(Presence::Absent) | None, Some(_)) => ProfileSource::File,
+            (Some(Presence::Absent) | None, None) => ProfileSource::Nowhere,
         }
     }
 
     /// Common namespace of all profiles of the current kind.
     fn namespace(&self) -> Option<String> {
-        let mut all = self
-            .profiles()
-            .into_iter()
-            .filter(|one| one.kind.is_current());
+        let mut all = self.profiles().into_iter().filter(|one| one.kind.is_current());
         let first = all.next()?.key.namespace.clone();
         all.all(|one| one.key.namespace == first).then_some(first)
     }
@@ -417,12 +391,9 @@ mod tests {
     use super::*;
 
     fn followed(name: &str) -> Arc<Followed> {
-        let node = ClusterNode {
-            name: name.to_owned(),
-            ..ClusterNode::default()
-        };
+        let node = ClusterNode { name: name.to_owned(), ..ClusterNode::default() };
         Arc::new(Followed {
-            sights: Arc::new(Sights::new([node], [])),
+            sights: Arc::new(ClusterSnapshot::new([node], [])),
             current_at: Some(Instant::now()),
             trouble: None,
             invalid_objects: 0,

@@ -6,20 +6,22 @@
 
 mod error;
 mod group;
-mod parse;
+pub(crate) mod parse;
 mod selector;
 mod token;
 
 use std::fmt;
 use std::sync::Arc;
 
-use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_model::id::TypeName;
+use octavo_model::reported::Reported;
 use octavo_node::label_set::LabelSet;
+use serde::{Deserialize, Serialize};
 
 use super::clock::Moment;
 use super::fleet::{Fleet, Node};
-pub use error::{Parameter, QueryError};
+pub use error::QueryError;
 pub use group::{GroupedNodes, group_nodes};
 pub use parse::NO_STATE;
 pub use selector::{Selector, SelectorError};
@@ -58,7 +60,7 @@ pub struct Query {
 }
 
 /// Order of nodes. Ties are ordered by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sort {
     /// Sort key.
     pub key: SortKey,
@@ -67,7 +69,7 @@ pub struct Sort {
 }
 
 /// Sort key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SortKey {
     /// Name.
     #[default]
@@ -124,10 +126,7 @@ pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
     let next = matching.last().filter(|_| more);
     Page {
         next: next.map(|last| ContinueToken::new(query, last.rank.owned(), last.node.name.clone())),
-        items: matching
-            .into_iter()
-            .map(|placed| Arc::clone(placed.node))
-            .collect(),
+        items: matching.into_iter().map(|placed| Arc::clone(placed.node)).collect(),
         total,
     }
 }
@@ -161,7 +160,7 @@ impl<'a> RankedNode<'a> {
                 let gravity = NodeState::ALL.iter().position(|one| *one == state);
                 Rank::number(gravity.unwrap_or_default())
             }
-            SortKey::Devices => Rank::Number(node.counts(now).total().into()),
+            SortKey::Devices => Rank::Number(node.counts(now).total.into()),
             SortKey::Free => Rank::Number(node.counts(now).free.into()),
             SortKey::Memory => Rank::Number(node.summary.memory.get()),
             // An older confirmation has a greater rank.
@@ -195,11 +194,7 @@ impl<'a> RankedNode<'a> {
 }
 
 fn directed(ordering: std::cmp::Ordering, descending: bool) -> std::cmp::Ordering {
-    if descending {
-        ordering.reverse()
-    } else {
-        ordering
-    }
+    if descending { ordering.reverse() } else { ordering }
 }
 
 /// Filters of a query at one point in time.
@@ -212,15 +207,12 @@ struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     fn new(query: &'a Query, now: Moment) -> Self {
-        Self {
-            query,
-            now,
-            labels: None,
-        }
+        Self { query, now, labels: None }
     }
 
     /// Evaluates the cheap filters first.
     fn matches(&mut self, node: &Node) -> bool {
+        // Every field is named, so that a new filter does not compile until it is applied.
         let Query {
             search,
             types,
@@ -228,11 +220,14 @@ impl<'a> Filter<'a> {
             sharing,
             layouts,
             layout_states,
-            ..
+            selector: _,
+            sort: _,
+            limit: _,
+            after: _,
         } = self.query;
         let layout = node.summary.layout.as_ref();
-        let name = layout.and_then(|layout| layout.layout.as_deref());
-        let stands = layout.and_then(|layout| layout.state.as_deref());
+        let name = layout.and_then(|layout| layout.name.as_deref());
+        let stands = layout.and_then(|layout| layout.state.as_ref().map(Reported::as_str));
         let has_type = |wanted: &Option<TypeName>| {
             let mut all = node.summary.types.iter();
             all.any(|one| one.type_name == *wanted)
@@ -242,9 +237,7 @@ impl<'a> Filter<'a> {
             && (layouts.is_empty() || layouts.iter().any(|wanted| Some(wanted.as_str()) == name))
             && (states.is_empty() || states.contains(&node.state(self.now)))
             && (types.is_empty() || types.iter().any(has_type))
-            && search
-                .as_ref()
-                .is_none_or(|part| node.name.as_str().contains(part.as_str()))
+            && search.as_ref().is_none_or(|part| node.name.as_str().contains(part.as_str()))
             && self.selects(&node.labels)
     }
 

@@ -3,17 +3,18 @@
 //! Shared by the API and the page. Measurements are joined to types, types to profiles, and profiles to available
 //! devices.
 
-use octavo_documents::estimates::devices_of_profile;
-use octavo_documents::hardware_profiles::document::{IdentifierJson, ProfileRow};
-use octavo_documents::slo::{SloAnswer, SloProfile, SloRequest, rows};
-use octavo_fleet::access::Sight;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::estimate::profile_devices::devices_of_profile;
+use octavo_fleet::hardware_profile::document::ProfileRow;
+use octavo_fleet::hardware_profile::{FindingSeverity, Identifier};
 use octavo_fleet::matching::RequestError;
-use octavo_fleet::slo::{Objectives, evaluate};
+use octavo_fleet::slo::{SloAnswer, SloProfile, SloRequest};
+use octavo_model::id::TypeName;
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 
 use super::estimates::PRICES_OUTDATED;
-use super::view::View;
+use super::view::FleetView;
 
 /// Maximum number of profiles per row; those with the most available devices are kept.
 const MAX_PROFILES: usize = 16;
@@ -25,53 +26,47 @@ pub enum SloError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The evaluation panicked.
-    #[error("the rows could not be judged; try again")]
+    #[error("the rows could not be evaluated because of an internal error; retry")]
     Panicked,
 }
 
 /// Evaluates the request, with hardware profiles if the reader is allowed to list them.
 pub async fn evaluate_objectives(
-    view: &View,
-    sight: &Sight,
-    asked: SloRequest,
+    view: &FleetView,
+    visibility: &Visibility,
+    request: SloRequest,
 ) -> Result<SloAnswer, SloError> {
-    let wanted = Objectives::try_from(asked.objectives)?;
-    let measured = rows(asked.rows)?;
+    request.validate()?;
     let prices = view.prices();
-    // Resolves names against the whole catalog, so it runs on a blocking thread.
-    let book = prices.book.clone();
-    let judging = spawn_blocking(move || {
-        let judged = evaluate(&measured, &wanted, book.as_deref());
-        (measured, judged)
-    });
-    let (measured, judged) = judging.await.map_err(|_ended| SloError::Panicked)?;
+    let price_list = prices.book.clone();
     let listed = view.listed();
     let types = view.types(&listed, view.clock().now());
-    let named = types.iter().filter_map(|one| one.counts.type_name.as_ref());
-    let here: Vec<String> = named.map(ToString::to_string).collect();
-    let currency = prices.book.as_deref().map(|book| book.currency().clone());
-    let mut answer = SloAnswer::new(&measured, judged, (&here, currency.as_ref()));
-    let notice = prices.notice.map(|why| sight.told(why, PRICES_OUTDATED));
+    let here: Vec<TypeName> =
+        { types.iter() }.filter_map(|one| one.counts.type_name.clone()).collect();
+    // Resolves names against the whole catalog, so it runs on a blocking thread.
+    let judging = spawn_blocking(move || request.evaluate(price_list.as_deref(), &here));
+    let mut answer = judging.await.map_err(|_ended| SloError::Panicked)?;
+    let notice = prices.notice.map(|why| visibility.disclose(why, PRICES_OUTDATED));
     answer.notices.extend(notice);
-    if sight.profiles {
+    if visibility.profiles {
         let profiles = view.profiles();
         let all = profiles.judged(view.fleet()).await;
-        let seen: Vec<&ProfileRow> = all.visible_to(sight).map(|(row, _)| row).collect();
+        let seen: Vec<&ProfileRow> = all.visible_to(visibility).map(|(row, _)| row).collect();
         for row in &mut answer.items {
-            row.profiles = suitable_profiles(&row.types, row.count.into(), &seen);
+            row.profiles = suitable_profiles(&row.types, row.count, &seen);
         }
-        answer.notices.extend(view.profiles_notice(sight));
+        answer.notices.extend(view.profiles_notice(visibility));
     } else {
-        answer.notices.extend(view.startup_notice(sight));
+        answer.notices.extend(view.startup_notice(visibility));
         answer.notices.push(
-            "hardware profiles are named to users who may list hardwareprofiles.infrastructure.opendatahub.io".to_owned(),
+            "hardware profiles are omitted: they require the permission to list hardwareprofiles.octavo.dev".to_owned(),
         );
     }
     Ok(answer)
 }
 
 /// Profiles that allow `count` devices of one of `types`, ordered by availability.
-fn suitable_profiles(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloProfile> {
+fn suitable_profiles(types: &[TypeName], count: u32, profiles: &[&ProfileRow]) -> Vec<SloProfile> {
     let all = profiles.iter().filter(|row| is_usable(row));
     let fitting = all.filter_map(|row| {
         let devices = devices_of_profile(row, Some(count)).ok()?;
@@ -79,7 +74,7 @@ fn suitable_profiles(types: &[String], count: u64, profiles: &[&ProfileRow]) -> 
             .identifiers
             .iter()
             .filter(|one| is_device(one))
-            .all(|one| allows_count(one, count));
+            .all(|one| allows_count(one, count.into()));
         // A workload may be placed on any of the profile's types.
         let is_of_types = devices.iter().all(|one| types.contains(&one.type_name));
         (is_allowed && is_of_types).then(|| SloProfile {
@@ -101,23 +96,23 @@ fn suitable_profiles(types: &[String], count: u64, profiles: &[&ProfileRow]) -> 
 
 /// Returns whether the profile can be selected and has no errors.
 pub fn is_usable(row: &ProfileRow) -> bool {
-    row.enabled && row.findings.iter().all(|one| one.gravity != "error")
+    row.enabled && row.findings.iter().all(|one| one.gravity != FindingSeverity::Error)
 }
 
-fn is_device(one: &IdentifierJson) -> bool {
-    octavo_fleet::accelerator_resource::is_accelerator(&one.identifier)
+fn is_device(one: &Identifier) -> bool {
+    octavo_fleet::accelerator_resource::is_accelerator(&one.resource)
 }
 
 /// Returns whether a workload may request this count. A bound that is not a number is ignored.
-pub fn allows_count(one: &IdentifierJson, count: u64) -> bool {
-    let least = one.min.parse().unwrap_or(0);
-    let most = one.max.as_deref().and_then(|most| most.parse().ok());
+pub fn allows_count(one: &Identifier, count: u64) -> bool {
+    let least = one.min.text.parse().unwrap_or(0);
+    let most = one.max.as_ref().and_then(|most| most.text.parse().ok());
     (least..=most.unwrap_or(u64::MAX)).contains(&count)
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::hardware_profile::{HardwareProfile, Specs};
+    use octavo_fleet::hardware_profile::{Count, HardwareProfile, Specs};
 
     use super::*;
 
@@ -126,15 +121,16 @@ mod tests {
         let mut row = ProfileRow::new(&bare, (None, &[]), |_| Specs::default());
         row.name = name.to_owned();
         row.enabled = true;
-        row.types = types.iter().map(ToString::to_string).collect();
+        row.types = types.iter().map(|name| name.parse().unwrap()).collect();
         row.available = available;
         row.findings = Vec::new();
-        row.identifiers = vec![IdentifierJson {
+        row.identifiers = vec![Identifier {
             display_name: "GPU".to_owned(),
-            identifier: "nvidia.com/gpu".to_owned(),
-            min: "1".to_owned(),
-            max: Some("4".to_owned()),
-            default: "1".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            min: Count::whole(1),
+            max: Some(Count::whole(4)),
+            default: Count::whole(1),
+            resource_type: None,
         }];
         row
     }
@@ -152,8 +148,8 @@ mod tests {
             disabled,
         ];
         let rows: Vec<&ProfileRow> = rows.iter().collect();
-        let names = |types: &[&str], count: u64| -> Vec<String> {
-            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+        let names = |types: &[&str], count: u32| -> Vec<String> {
+            let types: Vec<TypeName> = types.iter().map(|name| name.parse().unwrap()).collect();
             let found = suitable_profiles(&types, count, &rows).into_iter();
             found.map(|one| one.name).collect()
         };

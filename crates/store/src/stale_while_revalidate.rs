@@ -50,10 +50,7 @@ impl Freshness {
 impl<T, W> StaleWhileRevalidate<T, W> {
     /// Creates an empty cache.
     pub(super) fn new(work: W) -> Self {
-        Self {
-            last: Arc::default(),
-            state: Arc::new(Mutex::new(work)),
-        }
+        Self { last: Arc::default(), state: Arc::new(Mutex::new(work)) }
     }
 }
 
@@ -65,20 +62,17 @@ impl<T, W: Default> Default for StaleWhileRevalidate<T, W> {
 
 impl<T, W> Clone for StaleWhileRevalidate<T, W> {
     fn clone(&self) -> Self {
-        Self {
-            last: Arc::clone(&self.last),
-            state: Arc::clone(&self.state),
-        }
+        Self { last: Arc::clone(&self.last), state: Arc::clone(&self.state) }
     }
 }
 
 impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T, W> {
-    /// Returns the last value if `fit` accepts it. Otherwise computes a new one with `maker`, which receives the
-    /// previous value. Fails if `maker` panics.
+    /// Returns the last value if `fit` accepts it. Otherwise computes a new one with `compute`, which receives the
+    /// previous value. Fails if `compute` panics.
     pub(super) async fn current(
         &self,
         fit: impl Fn(&Cached<T>) -> Freshness,
-        maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+        compute: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         let fitting = |wanted: &[Freshness]| self.last(|last| wanted.contains(&fit(last)));
         if let Some(made) = fitting(&[Freshness::Fresh]) {
@@ -88,14 +82,14 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T
         let work = Arc::clone(&self.state);
         let work = match (work.try_lock_owned(), &before) {
             (Ok(work), _) => work,
-            (Err(_somebody_makes_it), Some(before)) => return Ok(before.clone()),
-            (Err(_somebody_makes_it), None) => Arc::clone(&self.state).lock_owned().await,
+            (Err(_already_computing), Some(before)) => return Ok(before.clone()),
+            (Err(_already_computing), None) => Arc::clone(&self.state).lock_owned().await,
         };
         // Another task may have computed it in the meantime.
         if let Some(made) = fitting(&[Freshness::Fresh]) {
             return Ok(made);
         }
-        let making = self.spawn_compute(work, maker);
+        let making = self.spawn_compute(work, compute);
         match before {
             Some(before) => Ok(before),
             None => making.await,
@@ -105,17 +99,14 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T
     fn spawn_compute(
         &self,
         mut work: OwnedMutexGuard<W>,
-        maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+        compute: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let last = Arc::clone(&self.last);
         // The value is cached even if no request waits for it any more.
         spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| last.value.clone());
-            let made = maker(&mut work, before);
-            last.send_replace(Some(Cached {
-                value: made.clone(),
-                done: Instant::now(),
-            }));
+            let made = compute(&mut work, before);
+            last.send_replace(Some(Cached { value: made.clone(), done: Instant::now() }));
             made
         })
     }
@@ -138,7 +129,7 @@ mod tests {
 
     /// Requests a value of at least `current`; accepts one of at least `meanwhile` while a new one is computed.
     async fn ask(
-        kept: &StaleWhileRevalidate<u64>,
+        cache: &StaleWhileRevalidate<u64>,
         current: u64,
         meanwhile: u64,
     ) -> Result<u64, JoinError> {
@@ -147,7 +138,7 @@ mod tests {
             made if made >= meanwhile => Freshness::Stale,
             _ => Freshness::Expired,
         };
-        kept.current(fit, move |(), _| current).await
+        cache.current(fit, move |(), _| current).await
     }
 
     async fn is_waiting(asking: impl Future) -> bool {
@@ -156,28 +147,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fresh_value_is_reused_and_expired_value_is_recomputed() {
-        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
-        assert_eq!(ask(&kept, 2, 2).await.unwrap(), 2);
-        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 2);
-        assert_eq!(ask(&kept, 3, 3).await.unwrap(), 3);
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&cache, 2, 2).await.unwrap(), 2);
+        assert_eq!(ask(&cache, 1, 1).await.unwrap(), 2);
+        assert_eq!(ask(&cache, 3, 3).await.unwrap(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn stale_value_is_returned_while_revalidating() {
-        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
-        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 1);
-        assert_eq!(ask(&kept, 2, 1).await.unwrap(), 1);
-        drop(kept.state.lock().await);
-        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 2);
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&cache, 1, 1).await.unwrap(), 1);
+        assert_eq!(ask(&cache, 2, 1).await.unwrap(), 1);
+        drop(cache.state.lock().await);
+        assert_eq!(ask(&cache, 1, 1).await.unwrap(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_callers_get_the_stale_value_or_wait() {
-        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
-        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 1);
-        let work = Arc::clone(&kept.state).lock_owned().await;
-        assert_eq!(ask(&kept, 2, 1).await.unwrap(), 1);
-        let mut waits = Box::pin(ask(&kept, 2, 2));
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&cache, 1, 1).await.unwrap(), 1);
+        let work = Arc::clone(&cache.state).lock_owned().await;
+        assert_eq!(ask(&cache, 2, 1).await.unwrap(), 1);
+        let mut waits = Box::pin(ask(&cache, 2, 2));
         assert!(is_waiting(&mut waits).await);
         drop(work);
         assert_eq!(waits.await.unwrap(), 2);
@@ -185,15 +176,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_callers_share_one_computation() {
-        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
-        let work = Arc::clone(&kept.state).lock_owned().await;
-        let mut first = Box::pin(ask(&kept, 7, 7));
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        let work = Arc::clone(&cache.state).lock_owned().await;
+        let mut first = Box::pin(ask(&cache, 7, 7));
         assert!(is_waiting(&mut first).await);
         let fit = |last: &Cached<u64>| match last.value {
             7 => Freshness::Fresh,
             _ => Freshness::Expired,
         };
-        let second = kept.current(fit, |(), _| panic!("it is there already"));
+        let second = cache.current(fit, |(), _| panic!("it is there already"));
         let mut second = Box::pin(second);
         assert!(is_waiting(&mut second).await);
         drop(work);
@@ -203,9 +194,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failed_computation_is_retried_by_the_next_caller() {
-        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
-        let failed = kept.current(|_| Freshness::Fresh, |(), _| panic!("as a test wants it"));
+        let cache: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        let failed = cache.current(|_| Freshness::Fresh, |(), _| panic!("as a test wants it"));
         assert!(failed.await.is_err());
-        assert_eq!(ask(&kept, 7, 7).await.unwrap(), 7);
+        assert_eq!(ask(&cache, 7, 7).await.unwrap(), 7);
     }
 }

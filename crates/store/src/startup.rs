@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_fleet::cluster::{ClusterNode, Readiness};
+use octavo_fleet::startup::StartupProgress;
 use octavo_kube::cluster::Followed;
 use octavo_model::id::NodeName;
 use tokio::sync::watch;
@@ -18,13 +19,12 @@ use tokio::time::sleep;
 
 use super::clock::Moment;
 use super::fleet::Fleet;
-use super::startup_progress::StartupProgress;
-use super::view::View;
+use super::view::FleetView;
 
 /// Tracks the start until all nodes have reported or a timeout expires.
 #[derive(Debug)]
 pub struct Startup {
-    view: View,
+    view: FleetView,
     cluster: Option<watch::Receiver<Arc<Followed>>>,
     progress: watch::Sender<Option<StartupProgress>>,
 }
@@ -39,15 +39,11 @@ const TYPE_LABEL: &str = "octavo.dev/type";
 impl Startup {
     /// Reports the state of the fleet in `view` to `progress`, with expectations from the cluster if one is watched.
     pub fn new(
-        view: View,
+        view: FleetView,
         cluster: Option<watch::Receiver<Arc<Followed>>>,
         progress: watch::Sender<Option<StartupProgress>>,
     ) -> Self {
-        Self {
-            view,
-            cluster,
-            progress,
-        }
+        Self { view, cluster, progress }
     }
 
     /// Runs until the start is over.
@@ -117,7 +113,7 @@ fn progress(
         (nodes, is_over)
     };
     let expected = expected.map(<[NodeName]>::len);
-    (!is_over).then_some(StartupProgress { nodes, expected })
+    (!is_over).then(|| StartupProgress::new(nodes, expected))
 }
 
 /// Waits for a change of the cluster; never returns without a watched cluster.
@@ -132,7 +128,7 @@ async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::cluster::Sights;
+    use octavo_fleet::cluster::ClusterSnapshot;
     use octavo_model::inventory::{Inventory, Machine, NvmlState};
     use octavo_stream::protocol::{Parts, Run};
     use tokio::time::{Instant, timeout};
@@ -142,17 +138,11 @@ mod tests {
     use crate::fleet::{Freshness, Node, ReportingAgent, StatusDigest};
 
     fn fleet(names: &[&str], has_returned: bool) -> Fleet {
-        let mut fleet = Fleet {
-            saw_returning_agent: has_returned,
-            ..Fleet::default()
-        };
+        let mut fleet = Fleet { saw_returning_agent: has_returned, ..Fleet::default() };
         for name in names {
             let origin = ReportingAgent {
                 name: name.parse().unwrap(),
-                run: Run {
-                    epoch: 1,
-                    boot_id: "b".to_owned(),
-                },
+                run: Run { epoch: 1, boot_id: "b".to_owned() },
                 agent_version: String::new(),
             };
             let inventory = Inventory {
@@ -161,9 +151,9 @@ mod tests {
                 nvml: NvmlState::Loading,
                 devices: Vec::new(),
             };
-            let gist = StatusDigest::new(&inventory, Arc::default(), None);
+            let digest = StatusDigest::new(&inventory, Arc::default(), None);
             let fresh = Freshness::new(Moment::default(), Duration::from_hours(1));
-            let node = Node::new(origin, Parts::default(), gist, fresh);
+            let node = Node::new(origin, Parts::default(), digest, fresh);
             fleet.nodes.insert(Arc::new(node));
         }
         fleet
@@ -183,7 +173,7 @@ mod tests {
         };
         let nodes = names.iter().map(node).chain([plain]);
         Arc::new(Followed {
-            sights: Arc::new(Sights::new(nodes, [])),
+            sights: Arc::new(ClusterSnapshot::new(nodes, [])),
             current_at: Some(Instant::now()),
             trouble: None,
             invalid_objects: 0,
@@ -191,7 +181,7 @@ mod tests {
     }
 
     fn seen(nodes: usize, expected: Option<usize>) -> StartupProgress {
-        StartupProgress { nodes, expected }
+        StartupProgress::new(nodes, expected)
     }
 
     struct Site {
@@ -205,23 +195,16 @@ mod tests {
         fn new(is_followed: bool) -> (Self, Startup) {
             let (fleet, receiver) = watch::channel(Fleet::default());
             let (cluster, followed) = watch::channel(Arc::default());
-            let (sender, progress) = watch::channel(Some(StartupProgress::default()));
-            let view = View::new(receiver, Clock::start());
+            let (sender, progress) = watch::channel(Some(StartupProgress::new(0, None)));
+            let view = FleetView::new(receiver, Clock::start());
             let startup = Startup::new(view, is_followed.then_some(followed), sender);
-            let site = Self {
-                fleet,
-                cluster,
-                progress,
-            };
+            let site = Self { fleet, cluster, progress };
             (site, startup)
         }
 
         async fn reports(&mut self, wanted: Option<StartupProgress>) {
             let seen = self.progress.wait_for(|seen| *seen == wanted);
-            timeout(Duration::from_secs(30), seen)
-                .await
-                .unwrap()
-                .unwrap();
+            timeout(Duration::from_secs(30), seen).await.unwrap().unwrap();
         }
     }
 

@@ -48,23 +48,17 @@ impl Stats {
 
     /// Counts a token review.
     pub fn count_token_review(&self, outcome: &'static str) {
-        self.token_reviews
-            .get_or_create(&[("outcome", outcome)])
-            .inc();
+        self.token_reviews.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Counts a refused HTTP request.
     pub fn count_http_refusal(&self, reason: &'static str) {
-        self.http_refusals
-            .get_or_create(&[("reason", reason)])
-            .inc();
+        self.http_refusals.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts an authentication or authorization of an HTTP reader.
     pub fn checked(&self, what: &'static str, outcome: &'static str) {
-        self.http_reviews
-            .get_or_create(&[("about", what), ("outcome", outcome)])
-            .inc();
+        self.http_reviews.get_or_create(&[("about", what), ("outcome", outcome)]).inc();
     }
 
     /// Counts a requested snapshot.
@@ -84,23 +78,17 @@ impl Stats {
 
     /// Counts a connection refused because of the limit.
     pub fn count_refused_connection(&self, server: &'static str) {
-        self.connections_refused
-            .get_or_create(&[("server", server)])
-            .inc();
+        self.connections_refused.get_or_create(&[("server", server)]).inc();
     }
 
     /// Counts a connection that was ended because of the peer's behavior.
     pub fn count_closed_connection(&self, reason: &'static str) {
-        self.connections_closed
-            .get_or_create(&[("reason", reason)])
-            .inc();
+        self.connections_closed.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts a TLS handshake that failed or timed out.
     pub fn count_handshake_failure(&self, server: &'static str) {
-        self.handshake_failures
-            .get_or_create(&[("server", server)])
-            .inc();
+        self.handshake_failures.get_or_create(&[("server", server)]).inc();
     }
 
     /// Counts a certificate reload.
@@ -110,16 +98,12 @@ impl Stats {
 
     /// Counts a failed certificate reload.
     pub fn count_tls_reload_failure(&self, server: &'static str) {
-        self.tls_reload_failures
-            .get_or_create(&[("server", server)])
-            .inc();
+        self.tls_reload_failures.get_or_create(&[("server", server)]).inc();
     }
 
     /// Counts the violation of an invariant.
     pub fn count_invariant_violation(&self, invariant: &'static str) {
-        self.invariant_violations
-            .get_or_create(&[("invariant", invariant)])
-            .inc();
+        self.invariant_violations.get_or_create(&[("invariant", invariant)]).inc();
     }
 
     /// Registers all metrics with `registry`.
@@ -132,100 +116,84 @@ impl Stats {
         }
         self.register_messages(registry);
         self.register_connections(registry);
-        registry.register(
-            "nodes",
-            "Nodes in the fleet, stale ones included",
-            self.nodes.clone(),
-        );
+        registry.register("nodes", "Nodes in the fleet, including stale nodes", self.nodes.clone());
         registry.register(
             "shared_contents",
-            "Parts of statuses that are kept once for all nodes that have them",
+            "Status fragments that are stored once and shared by several nodes",
             self.shared_contents.clone(),
         );
         registry.register(
             "publications",
-            "States of the fleet that were given to readers",
+            "Versions of the fleet that were published to readers",
             self.publications.clone(),
         );
-        registry.register(
-            "watchers",
-            "Streams that follow the fleet",
-            self.watchers.clone(),
-        );
+        registry.register("watchers", "Open Watch streams (gRPC)", self.watchers.clone());
         registry.register(
             "invariant_violations",
-            "Times that something was found which the design says cannot be",
+            "Violations of internal invariants; a nonzero value is a bug in Octavo",
             self.invariant_violations.clone(),
         );
     }
 
     fn register_messages(&self, registry: &mut Registry) {
-        registry.register(
-            "messages",
-            "Messages of agents, by kind",
-            self.messages.clone(),
-        );
+        registry.register("messages", "Messages from agents by kind", self.messages.clone());
         registry.register(
             "refusals",
-            "Messages and streams that were refused, by reason",
+            "Refused messages and streams by reason",
             self.refusals.clone(),
         );
         registry.register(
             "token_reviews",
-            "Times that the API server was asked what an agent's token is worth, by outcome",
+            "Reviews of agents' tokens by the API server, by outcome",
             self.token_reviews.clone(),
         );
         registry.register(
             "http_refusals",
-            "Requests over HTTP that were refused before they were answered, by reason",
+            "HTTP requests refused by authentication, authorization or request checks, by reason",
             self.http_refusals.clone(),
         );
         registry.register(
             "http_reviews",
-            "Times that the API server was asked about who reads over HTTP, by what it was asked and by outcome",
+            "Reviews of HTTP clients by the API server, by subject and outcome",
             self.http_reviews.clone(),
         );
         registry.register(
             "resyncs",
-            "Snapshots that agents were asked for, by reason",
+            "Full snapshots requested from agents, by reason",
             self.resyncs.clone(),
         );
     }
 
     fn register_connections(&self, registry: &mut Registry) {
-        registry.register(
-            "connections",
-            "Connections that are open, by server",
-            self.connections.clone(),
-        );
+        registry.register("connections", "Open connections by server", self.connections.clone());
         registry.register(
             "connections_accepted",
-            "Connections that were accepted, by server",
+            "Accepted connections by server",
             self.accepted.clone(),
         );
         registry.register(
             "connections_refused",
-            "Connections that were closed at once because there were too many, by server",
+            "Connections beyond --max-connections, by server",
             self.connections_refused.clone(),
         );
         registry.register(
             "connections_cut",
-            "Connections that were ended because the peer did not do its part, by reason",
+            "Connections, streams and requests that the aggregator ended, by reason",
             self.connections_closed.clone(),
         );
         registry.register(
             "tls_handshake_failures",
-            "TLS handshakes that failed or did not come, by server",
+            "TLS handshakes that failed or timed out, by server",
             self.handshake_failures.clone(),
         );
         registry.register(
             "tls_reloads",
-            "Certificates that were taken into use while running, by server",
+            "Renewed certificates that were loaded, by server",
             self.tls_reloads.clone(),
         );
         registry.register(
             "tls_reload_failures",
-            "Changed certificates that could not be used, by server",
+            "Renewed certificates that could not be loaded, by server; the previous certificate stays in use",
             self.tls_reload_failures.clone(),
         );
     }
@@ -257,17 +225,15 @@ mod tests {
         stats.count_invariant_violation("I9");
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
-        let page = include_str!("../../../docs/metrics.md");
-        let types: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE "))
-            .collect();
+        let page = include_str!("../../../docs/reference/metrics.md");
+        let types: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         assert_eq!(types.len(), 16, "{types:?}");
         for told in types {
             let (name, kind) = told.split_once(' ').unwrap();
             let suffix = if kind == "counter" { "_total" } else { "" };
-            let entry = format!("| `{name}{suffix}` |");
-            assert!(page.contains(&entry), "docs/metrics.md has no line {entry}");
+            let entry = format!("\n### `{name}{suffix}`\n");
+            assert!(page.contains(&entry), "docs/reference/metrics.md does not list {name}");
         }
     }
 
@@ -285,7 +251,7 @@ mod tests {
             "octavo_aggregator_messages_total{kind=\"hello\"} 2",
             "octavo_aggregator_connections{server=\"grpc\"} 1",
             "octavo_aggregator_nodes 0",
-            "# HELP octavo_aggregator_nodes Nodes in the fleet, stale ones included.",
+            "# HELP octavo_aggregator_nodes Nodes in the fleet, including stale nodes.",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

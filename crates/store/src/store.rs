@@ -17,9 +17,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use octavo_model::id::NodeName;
-use octavo_stream::messages::{Identity, MAX_PARTS, ReceivedMessage};
+use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};
 use octavo_stream::protocol::{
-    AggregatorMessage, Greeting, Hello, OfferedStatus, Parts, Receiver, StatusOffer,
+    AggregatorMessage, FromAgent, Greeting, Hello, Identity, OfferedStatus, Parts, Receiver,
+    StatusOffer,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -98,8 +99,6 @@ pub enum HelloOutcome {
     HoldOff(AggregatorMessage),
 }
 
-/// Maximum size of a status in bytes, over all contents and keys.
-pub const MAX_STATUS_BYTES: usize = 256 * 1024;
 /// Minimum interval between publications.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which a superseded agent may reconnect.
@@ -128,15 +127,11 @@ impl Store {
     /// Handles a hello on a stream of `peer`. The last accepted agent reports its node.
     pub fn accept_hello(
         &mut self,
-        identity: Identity,
         hello: &Hello,
         peer: &Arc<Peer>,
         now: Moment,
     ) -> Result<HelloOutcome, StoreError> {
-        let Identity {
-            node,
-            agent_version,
-        } = identity;
+        let Identity { node, agent_version } = hello.identity.clone();
         self.stats.count_message("hello");
         let (entry, greeting) = self.admit_hello(&node, hello, now)?;
         let answer = match greeting {
@@ -159,11 +154,7 @@ impl Store {
         let confirmed = matches!(answer, AggregatorMessage::Ack { .. });
         self.count_resync("hello", &answer);
         self.refresh(&node, now, confirmed);
-        let speaker = Reporter {
-            node,
-            id,
-            superseded: on_superseded,
-        };
+        let speaker = Reporter { node, id, superseded: on_superseded };
         Ok(HelloOutcome::Accepted(speaker, answer))
     }
 
@@ -171,36 +162,28 @@ impl Store {
     pub fn handle_message(
         &mut self,
         speaker: &Reporter,
-        message: ReceivedMessage,
+        message: FromAgent,
         now: Moment,
     ) -> Result<Option<AggregatorMessage>, StoreError> {
         let Some(entry) = self.entries.get_mut(&speaker.node) else {
             return Ok(None);
         };
-        if entry
-            .stream
-            .as_ref()
-            .is_none_or(|line| line.id != speaker.id)
-        {
+        if entry.stream.as_ref().is_none_or(|line| line.id != speaker.id) {
             return Ok(None);
         }
         entry.last_message = now;
         let kind = kind(&message);
         self.stats.count_message(kind);
         let offer = match message {
-            ReceivedMessage::Hello { .. } => return Err(StoreError::SecondHello),
-            ReceivedMessage::Snapshot { seq, parts } => entry
-                .receiver
-                .snapshot(seq, self.interned.deduplicated(parts)),
-            ReceivedMessage::Delta {
-                seq,
-                mut change,
-                hash,
-            } => {
+            FromAgent::Hello { .. } => return Err(StoreError::SecondHello),
+            FromAgent::Snapshot { seq, parts } => {
+                entry.receiver.snapshot(seq, self.interned.deduplicated(parts))
+            }
+            FromAgent::Delta { seq, mut change, hash } => {
                 self.interned.deduplicate(&mut change);
                 entry.receiver.delta(seq, &change, hash)
             }
-            ReceivedMessage::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
+            FromAgent::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
         };
         let answer = match offer {
             StatusOffer::Nothing(answer) => answer,
@@ -219,11 +202,7 @@ impl Store {
         let Some(entry) = self.entries.get_mut(&speaker.node) else {
             return;
         };
-        if entry
-            .stream
-            .as_ref()
-            .is_none_or(|line| line.id != speaker.id)
-        {
+        if entry.stream.as_ref().is_none_or(|line| line.id != speaker.id) {
             return;
         }
         entry.stream = None;
@@ -249,18 +228,15 @@ impl Store {
 
     /// Time until [`Store::publish`] is due; `None` if there is nothing to publish.
     pub fn due(&self, now: Moment) -> Option<Duration> {
-        let since = self
-            .published
-            .map_or(PUBLISH_INTERVAL, |published| published.age(now));
-        self.unpublished
-            .then(|| PUBLISH_INTERVAL.saturating_sub(since))
+        let since = self.published.map_or(PUBLISH_INTERVAL, |published| published.age(now));
+        self.unpublished.then(|| PUBLISH_INTERVAL.saturating_sub(since))
     }
 
     /// Answer to a superseded agent.
     pub fn superseded() -> AggregatorMessage {
         AggregatorMessage::HoldOff {
             retry_after: SUPERSEDED_RETRY,
-            reason: "superseded: another connection speaks for this node".to_owned(),
+            reason: "superseded: another connection reports this node".to_owned(),
         }
     }
 
@@ -300,8 +276,7 @@ impl Store {
         let (superseded, on_superseded) = oneshot::channel();
         if let Some(entry) = self.entries.get_mut(node) {
             if let Some(freshness) = &entry.freshness {
-                self.disconnected
-                    .remove(&(freshness.confirmed(), node.clone()));
+                self.disconnected.remove(&(freshness.confirmed(), node.clone()));
             }
             entry.stream = Some(ReportStream {
                 id: self.last_stream_id,
@@ -321,8 +296,8 @@ impl Store {
         let parts = status.parts();
         check_size(name, parts)?;
         let known = self.fleet.nodes.get(name).map(Arc::as_ref);
-        let gist = decode::decode(parts, known, &mut self.interned);
-        let gist = gist.map_err(|source| StoreError::Status {
+        let digest = decode::decode(parts, known, &mut self.interned);
+        let digest = digest.map_err(|source| StoreError::Status {
             node: name.clone(),
             source: Box::new(source),
         })?;
@@ -342,7 +317,7 @@ impl Store {
             run: entry.receiver.run().clone(),
             agent_version: entry.agent_version.clone(),
         };
-        let node = Node::new(origin, parts, gist, freshness);
+        let node = Node::new(origin, parts, digest, freshness);
         self.fleet.nodes.insert(Arc::new(node));
         self.changed(now);
         Ok(answer)
@@ -371,11 +346,7 @@ impl Store {
         if node.connected == connected && node.freshness.found_stale() == stale {
             return;
         }
-        let node = Node {
-            connected,
-            freshness: freshness.clone(),
-            ..Node::clone(node)
-        };
+        let node = Node { connected, freshness: freshness.clone(), ..Node::clone(node) };
         self.fleet.nodes.insert(Arc::new(node));
         self.changed(now);
     }
@@ -395,27 +366,21 @@ impl Store {
     }
 }
 
-fn kind(message: &ReceivedMessage) -> &'static str {
+fn kind(message: &FromAgent) -> &'static str {
     match message {
-        ReceivedMessage::Hello { .. } => "hello",
-        ReceivedMessage::Snapshot { .. } => "snapshot",
-        ReceivedMessage::Delta { .. } => "delta",
-        ReceivedMessage::Heartbeat { .. } => "heartbeat",
+        FromAgent::Hello { .. } => "hello",
+        FromAgent::Snapshot { .. } => "snapshot",
+        FromAgent::Delta { .. } => "delta",
+        FromAgent::Heartbeat { .. } => "heartbeat",
     }
 }
 
 fn check_size(node: &NodeName, parts: &Parts) -> Result<(), StoreError> {
-    for (what, found, most) in [
-        ("parts", parts.len(), MAX_PARTS),
-        ("bytes", parts.size(), MAX_STATUS_BYTES),
-    ] {
+    for (what, found, most) in
+        [("parts", parts.len(), MAX_PARTS), ("bytes", parts.size(), MAX_STATUS_BYTES)]
+    {
         if found > most {
-            return Err(StoreError::TooBig {
-                node: node.clone(),
-                what,
-                found,
-                most,
-            });
+            return Err(StoreError::TooBig { node: node.clone(), what, found, most });
         }
     }
     Ok(())

@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
-use octavo_fleet::access::Sight;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::startup::StartupProgress;
 use octavo_kube::cluster::Followed;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
 use super::cluster_nodes::ClusterNodes;
-use super::engine::Engine;
+use super::engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::profiles::Profiles;
-use super::startup_progress::StartupProgress;
 
 /// The current fleet and its changes. Cheap to clone; holding one delays no other task.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct FleetView {
     fleet: watch::Receiver<Fleet>,
     clock: Clock,
-    book: Arc<LayoutFile>,
+    layouts: Arc<LayoutFile>,
     profiles: Arc<Profiles>,
     prices: Arc<PriceFile>,
-    engine: Option<Arc<Engine>>,
+    engine: Option<Arc<EstimateEngine>>,
     startup: Option<watch::Receiver<Option<StartupProgress>>>,
     types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
-    /// Revision last returned by [`View::listed_changed`].
+    /// Revision last returned by [`FleetView::listed_changed`].
     listed: Option<u64>,
 }
 
@@ -43,13 +43,13 @@ struct CachedTypes {
     all: Arc<[TypeTotals]>,
 }
 
-impl View {
+impl FleetView {
     /// Creates a view of the published fleets.
     pub fn new(fleet: watch::Receiver<Fleet>, clock: Clock) -> Self {
         Self {
             fleet,
             clock,
-            book: Arc::default(),
+            layouts: Arc::default(),
             profiles: Arc::default(),
             prices: Arc::default(),
             engine: None,
@@ -62,47 +62,32 @@ impl View {
 
     /// Adds layouts to plan with.
     #[must_use]
-    pub fn with_layouts(self, book: LayoutFile) -> Self {
-        Self {
-            book: Arc::new(book),
-            ..self
-        }
+    pub fn with_layouts(self, layouts: LayoutFile) -> Self {
+        Self { layouts: Arc::new(layouts), ..self }
     }
 
     /// Adds hardware profiles.
     #[must_use]
     pub fn with_profiles(self, profiles: Profiles) -> Self {
-        Self {
-            profiles: Arc::new(profiles),
-            ..self
-        }
+        Self { profiles: Arc::new(profiles), ..self }
     }
 
     /// Adds prices of devices.
     #[must_use]
     pub fn with_prices(self, prices: PriceFile) -> Self {
-        Self {
-            prices: Arc::new(prices),
-            ..self
-        }
+        Self { prices: Arc::new(prices), ..self }
     }
 
     /// Adds the progress of the start.
     #[must_use]
     pub fn with_startup(self, startup: watch::Receiver<Option<StartupProgress>>) -> Self {
-        Self {
-            startup: Some(startup),
-            ..self
-        }
+        Self { startup: Some(startup), ..self }
     }
 
     /// Adds the cluster's nodes without an agent to the listed nodes.
     #[must_use]
     pub fn with_cluster(self, followed: Option<watch::Receiver<Arc<Followed>>>) -> Self {
-        Self {
-            cluster: followed.map(ClusterNodes::new),
-            ..self
-        }
+        Self { cluster: followed.map(ClusterNodes::new), ..self }
     }
 
     /// Progress of the start; `None` once it is over.
@@ -126,16 +111,16 @@ impl View {
 
     /// Notice that the fleet is incomplete after a start, limited by the reader's visibility; `None` once it is
     /// complete.
-    pub fn startup_notice(&self, sight: &Sight) -> Option<String> {
+    pub fn startup_notice(&self, visibility: &Visibility) -> Option<String> {
         let startup = self.startup();
         // An empty list cannot be mistaken for the whole fleet.
-        let startup = startup.filter(|now| now.nodes > 0 || now.expected.is_some());
-        startup.map(|now| now.told(sight))
+        let startup = startup.filter(|now| now.nodes != Some(0) || now.expected.is_some());
+        startup.map(|now| now.visible_to(visibility).to_string())
     }
 
     /// Notice that profiles may be incomplete or outdated, limited by the reader's visibility; `None` otherwise.
-    pub fn profiles_notice(&self, sight: &Sight) -> Option<String> {
-        match (self.startup_notice(sight), self.profiles.notice(sight)) {
+    pub fn profiles_notice(&self, visibility: &Visibility) -> Option<String> {
+        match (self.startup_notice(visibility), self.profiles.notice(visibility)) {
             (Some(startup), Some(notice)) => Some(format!("{startup}; {notice}")),
             (startup, notice) => startup.or(notice),
         }
@@ -148,15 +133,12 @@ impl View {
 
     /// Adds an estimate engine.
     #[must_use]
-    pub fn with_engine(self, engine: Engine) -> Self {
-        Self {
-            engine: Some(Arc::new(engine)),
-            ..self
-        }
+    pub fn with_engine(self, engine: EstimateEngine) -> Self {
+        Self { engine: Some(Arc::new(engine)), ..self }
     }
 
     /// The estimate engine; `None` if the roofline model is used.
-    pub fn engine(&self) -> Option<&Engine> {
+    pub fn engine(&self) -> Option<&EstimateEngine> {
         self.engine.as_deref()
     }
 
@@ -167,10 +149,10 @@ impl View {
 
     /// The current layouts.
     pub fn layouts(&self) -> LayoutFileSnapshot {
-        self.book.current()
+        self.layouts.current()
     }
 
-    /// Devices by type of `fleet`, a result of [`View::listed`], as returned by [`Fleet::types`]. The result is cached
+    /// Devices by type of `fleet`, a result of [`FleetView::listed`], as returned by [`Fleet::types`]. The result is cached
     /// for up to one second.
     pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeTotals]> {
         let of = (fleet.revision, now.as_millis() / 1000);
@@ -179,8 +161,8 @@ impl View {
             return Arc::clone(&known.all);
         }
         let all: Arc<[TypeTotals]> = fleet.types(now).into();
-        let kept = Arc::clone(&all);
-        *types = Some(CachedTypes { of, all: kept });
+        let cached = Arc::clone(&all);
+        *types = Some(CachedTypes { of, all: cached });
         all
     }
 
@@ -192,7 +174,7 @@ impl View {
         }
     }
 
-    /// Waits until [`View::listed`] differs from the last call, and returns it; `None` once the store is dropped.
+    /// Waits until [`FleetView::listed`] differs from the last call, and returns it; `None` once the store is dropped.
     pub async fn listed_changed(&mut self) -> Option<Fleet> {
         loop {
             match &mut self.cluster {
@@ -250,8 +232,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn end_of_start_is_reported_once_as_a_change() {
         let (_publishes, fleet) = watch::channel(Fleet::default());
-        let (progress, startup) = watch::channel(Some(StartupProgress::default()));
-        let mut view = View::new(fleet, Clock::start()).with_startup(startup);
+        let (progress, startup) = watch::channel(Some(StartupProgress::new(0, None)));
+        let mut view = FleetView::new(fleet, Clock::start()).with_startup(startup);
         progress.send_replace(None);
         assert_eq!(view.changed_or_started().await, Some(0));
         drop(progress);
@@ -262,12 +244,9 @@ mod tests {
     #[test]
     fn types_are_cached_per_revision_and_second() {
         let (_publishes, fleet) = watch::channel(Fleet::default());
-        let view = View::new(fleet, Clock::start());
+        let view = FleetView::new(fleet, Clock::start());
         let of = |revision: u64, at: u64| {
-            let fleet = Fleet {
-                revision,
-                ..Fleet::default()
-            };
+            let fleet = Fleet { revision, ..Fleet::default() };
             view.types(&fleet, Moment::from_millis(at))
         };
         let first = of(1, 0);

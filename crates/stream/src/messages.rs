@@ -12,17 +12,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use octavo_model::digest::Digest;
-use octavo_model::id::NodeName;
 
 pub use self::error::{StreamError, StreamProblem};
 use crate::proto::v1;
-use crate::proto::v1::from_agent::Message as Said;
+use crate::proto::v1::from_agent::Message as AgentMessage;
 use crate::proto::v1::to_agent::Message as Answer;
-use crate::protocol::{AggregatorMessage, Change, Content, FromAgent, Hello, PartKey, Parts, Run};
+use crate::protocol::{
+    AggregatorMessage, Change, Content, FromAgent, Hello, Identity, PartKey, Run,
+};
 
 /// Maximum number of parts of a message and of a status: more than the number of devices of any node.
 pub const MAX_PARTS: usize = 1024;
-/// Maximum size of a status in bytes, counting keys and contents ([`Parts::size`]), and of the message that carries it.
+/// Maximum size of a status in bytes, counting keys and contents ([`Parts::size`](crate::protocol::Parts::size)), and of the message that carries it.
 /// An agent stays below it; an aggregator rejects anything above it.
 pub const MAX_STATUS_BYTES: usize = 256 * 1024;
 /// Maximum number of characters of a boot ID, a version, and a stored reason.
@@ -32,170 +33,104 @@ const MAX_NODE_NAME_BYTES: usize = 253;
 /// Minimum and maximum delay that an agent can be asked to wait. Other values are clamped.
 const HOLD_OFF_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
 
-/// Identity of the sender, apart from the run of the agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Name of the node.
-    pub node: NodeName,
-    /// The agent's version.
-    pub agent_version: String,
-}
-
-/// A message from an agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceivedMessage {
-    /// The first message of every connection.
-    Hello {
-        /// The claimed identity.
-        identity: Identity,
-        /// The state that the agent expects the aggregator to have.
-        hello: Hello,
-    },
-    /// The whole status.
-    Snapshot {
-        /// Its sequence number.
-        seq: u64,
-        /// All parts.
-        parts: Parts,
-    },
-    /// The changes since the previous status.
-    Delta {
-        /// The previous sequence number plus one.
-        seq: u64,
-        /// The changes.
-        change: Change,
-        /// Hash of the resulting status.
-        hash: Digest,
-    },
-    /// The last sent status is still valid.
-    Heartbeat {
-        /// Its sequence number.
-        seq: u64,
-        /// Its hash.
-        hash: Digest,
-    },
-}
-
 /// Encodes a message of an agent.
-pub fn encode_from_agent(message: &FromAgent, identity: &Identity) -> v1::FromAgent {
-    let said = match message {
-        FromAgent::Hello(hello) => Said::Hello(v1::Hello {
-            node: identity.node.to_string(),
+pub fn encode_from_agent(message: &FromAgent) -> v1::FromAgent {
+    let content = match message {
+        FromAgent::Hello(hello) => AgentMessage::Hello(v1::Hello {
+            node: hello.identity.node.to_string(),
             boot_id: hello.run.boot_id.clone(),
-            agent_version: identity.agent_version.clone(),
+            agent_version: hello.identity.agent_version.clone(),
             epoch: hello.run.epoch,
             seq: hello.seq,
             state_hash: hello.hash.get(),
         }),
-        FromAgent::Snapshot { seq, parts } => Said::Snapshot(v1::Snapshot {
+        FromAgent::Snapshot { seq, parts } => AgentMessage::Snapshot(v1::Snapshot {
             seq: *seq,
             parts: parts.iter().map(part).collect(),
         }),
         FromAgent::Delta { seq, change, hash } => {
             let changed = change.changed.iter();
-            Said::Delta(v1::Delta {
+            AgentMessage::Delta(v1::Delta {
                 seq: *seq,
                 changed: changed.map(|(key, content)| part((key, content))).collect(),
                 removed: change.removed.iter().map(ToString::to_string).collect(),
                 state_hash: hash.get(),
             })
         }
-        FromAgent::Heartbeat { seq, hash } => Said::Heartbeat(v1::Heartbeat {
-            seq: *seq,
-            state_hash: hash.get(),
-        }),
+        FromAgent::Heartbeat { seq, hash } => {
+            AgentMessage::Heartbeat(v1::Heartbeat { seq: *seq, state_hash: hash.get() })
+        }
     };
-    v1::FromAgent {
-        message: Some(said),
-    }
+    v1::FromAgent { message: Some(content) }
 }
 
 /// Encodes a part. The message shares the part's bytes.
 pub fn part((key, content): (&PartKey, &Content)) -> v1::Part {
-    v1::Part {
-        key: key.to_string(),
-        content: Bytes::from_owner(Arc::clone(content.shared())),
-    }
+    v1::Part { key: key.to_string(), content: Bytes::from_owner(Arc::clone(content.shared())) }
 }
 
 /// Encodes a message of the aggregator.
 pub fn encode_to_agent(message: &AggregatorMessage) -> v1::ToAgent {
     let answer = match message {
         AggregatorMessage::Ack { seq } => Answer::Ack(v1::Ack { seq: *seq }),
-        AggregatorMessage::Resync { reason } => Answer::Resync(v1::Resync {
-            reason: reason.clone().into_owned(),
-        }),
-        AggregatorMessage::HoldOff {
-            retry_after,
-            reason,
-        } => Answer::HoldOff(v1::HoldOff {
+        AggregatorMessage::Resync { reason } => {
+            Answer::Resync(v1::Resync { reason: reason.clone().into_owned() })
+        }
+        AggregatorMessage::HoldOff { retry_after, reason } => Answer::HoldOff(v1::HoldOff {
             retry_after_ms: u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             reason: reason.clone(),
         }),
     };
-    v1::ToAgent {
-        message: Some(answer),
-    }
+    v1::ToAgent { message: Some(answer) }
 }
 
 /// Parses a message of an agent.
-pub fn parse_from_agent(message: v1::FromAgent) -> Result<ReceivedMessage, StreamError> {
-    let said = message
-        .message
-        .ok_or_else(|| StreamError::new("message", StreamProblem::UnknownMessage))?;
-    match said {
-        Said::Hello(hello) => incoming_hello(hello).map_err(|error| error.within("hello")),
-        Said::Snapshot(snapshot) => {
+pub fn parse_from_agent(message: v1::FromAgent) -> Result<FromAgent, StreamError> {
+    match required(message.message)? {
+        AgentMessage::Hello(hello) => incoming_hello(hello).map_err(|error| error.within("hello")),
+        AgentMessage::Snapshot(snapshot) => {
             incoming_snapshot(snapshot).map_err(|error| error.within("snapshot"))
         }
-        Said::Delta(delta) => incoming_delta(delta).map_err(|error| error.within("delta")),
-        Said::Heartbeat(heartbeat) => Ok(ReceivedMessage::Heartbeat {
+        AgentMessage::Delta(delta) => incoming_delta(delta).map_err(|error| error.within("delta")),
+        AgentMessage::Heartbeat(heartbeat) => Ok(FromAgent::Heartbeat {
             seq: check_seq(heartbeat.seq).map_err(|error| error.within("heartbeat"))?,
             hash: Digest::from_number(heartbeat.state_hash),
         }),
     }
 }
 
-fn incoming_hello(hello: v1::Hello) -> Result<ReceivedMessage, StreamError> {
+fn incoming_hello(hello: v1::Hello) -> Result<FromAgent, StreamError> {
     if hello.node.len() > MAX_NODE_NAME_BYTES {
         return Err(StreamError::new("node", StreamProblem::TooLong));
     }
     let node = hello.node.parse();
-    Ok(ReceivedMessage::Hello {
+    Ok(FromAgent::Hello(Hello {
         identity: Identity {
             node: node.map_err(|error| StreamError::new("node", error))?,
             agent_version: check_text("agent_version", hello.agent_version)?,
         },
-        hello: Hello {
-            run: Run {
-                epoch: hello.epoch,
-                boot_id: check_text("boot_id", hello.boot_id)?,
-            },
-            seq: hello.seq,
-            hash: Digest::from_number(hello.state_hash),
-        },
-    })
+        run: Run { epoch: hello.epoch, boot_id: check_text("boot_id", hello.boot_id)? },
+        seq: hello.seq,
+        hash: Digest::from_number(hello.state_hash),
+    }))
 }
 
-fn incoming_snapshot(snapshot: v1::Snapshot) -> Result<ReceivedMessage, StreamError> {
+fn incoming_snapshot(snapshot: v1::Snapshot) -> Result<FromAgent, StreamError> {
     check_count("parts", snapshot.parts.len())?;
-    Ok(ReceivedMessage::Snapshot {
+    Ok(FromAgent::Snapshot {
         seq: check_seq(snapshot.seq)?,
-        parts: incoming_parts("parts", snapshot.parts)?
-            .into_iter()
-            .collect(),
+        parts: incoming_parts("parts", snapshot.parts)?.into_iter().collect(),
     })
 }
 
-fn incoming_delta(delta: v1::Delta) -> Result<ReceivedMessage, StreamError> {
+fn incoming_delta(delta: v1::Delta) -> Result<FromAgent, StreamError> {
     check_count("changed", delta.changed.len())?;
     check_count("removed", delta.removed.len())?;
     let removed = delta.removed.iter().enumerate();
     let removed = removed.map(|(number, text)| {
-        text.parse()
-            .map_err(|error| StreamError::new(&format!("removed[{number}]"), error))
+        text.parse().map_err(|error| StreamError::new(&format!("removed[{number}]"), error))
     });
-    Ok(ReceivedMessage::Delta {
+    Ok(FromAgent::Delta {
         seq: check_seq(delta.seq)?,
         change: Change {
             removed: removed.collect::<Result<_, _>>()?,
@@ -217,6 +152,10 @@ fn incoming_parts(
         Ok((key, Content::new(part.content.as_ref())))
     });
     parts.collect()
+}
+
+fn required<T>(message: Option<T>) -> Result<T, StreamError> {
+    message.ok_or_else(|| StreamError::new("message", StreamProblem::UnknownMessage))
 }
 
 fn check_count(field: &str, count: usize) -> Result<(), StreamError> {
@@ -246,14 +185,11 @@ fn check_text(field: &str, text: String) -> Result<String, StreamError> {
 
 /// Parses a message of the aggregator. Reasons are sanitized for logging.
 pub fn parse_to_agent(message: v1::ToAgent) -> Result<AggregatorMessage, StreamError> {
-    let answer = message
-        .message
-        .ok_or_else(|| StreamError::new("message", StreamProblem::UnknownMessage))?;
-    Ok(match answer {
+    Ok(match required(message.message)? {
         Answer::Ack(ack) => AggregatorMessage::Ack { seq: ack.seq },
-        Answer::Resync(resync) => AggregatorMessage::Resync {
-            reason: Cow::Owned(sanitize(&resync.reason)),
-        },
+        Answer::Resync(resync) => {
+            AggregatorMessage::Resync { reason: Cow::Owned(sanitize(&resync.reason)) }
+        }
         Answer::HoldOff(hold_off) => AggregatorMessage::HoldOff {
             retry_after: Duration::from_millis(hold_off.retry_after_ms)
                 .clamp(HOLD_OFF_RANGE.0, HOLD_OFF_RANGE.1),

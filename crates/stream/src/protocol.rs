@@ -26,6 +26,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use octavo_model::digest::Digest;
+use octavo_model::id::NodeName;
 
 pub use backoff::Backoff;
 pub use parts::{Change, Content, PartKey, PartKeyError, Parts};
@@ -62,15 +63,26 @@ pub enum FromAgent {
     },
 }
 
-/// Identity of an agent's run, and the status it last sent.
+/// Identity of an agent and its run, and the status it last sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
+    /// The claimed identity, which the receiver must authenticate.
+    pub identity: Identity,
     /// The run of the agent.
     pub run: Run,
     /// Sequence number of the last status sent, 0 for none.
     pub seq: u64,
     /// Hash of that status.
     pub hash: Digest,
+}
+
+/// Identity of an agent, independent of its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of the node.
+    pub node: NodeName,
+    /// The agent's version.
+    pub agent_version: String,
 }
 
 /// One run of an agent. If two claim one node, the one that started later is accepted.

@@ -8,23 +8,26 @@
 //! status is proportional to its size in bytes.
 
 mod amd;
+mod device;
 mod error;
 mod field;
 mod layout;
+mod mig;
 mod neuron;
-mod read;
+mod node;
 mod sharing;
 mod usage;
-mod write;
 
 use std::collections::BTreeMap;
 
-use octavo_fleet::fleet::{LayoutStatus, MAX_USAGE_BYTES, SharingReport};
+use octavo_fleet::summary::MAX_USAGE_BYTES;
 use octavo_model::catalog::ProfileCatalog;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Inventory, Machine, Neuron, NvmlState};
+use octavo_model::sharing_status::SharingStatus;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
+use octavo_planner::reconcile::NodeLayoutStatus;
 use prost::Message;
 
 pub use self::error::{StatusError, StatusProblem};
@@ -53,9 +56,9 @@ pub struct NodeStatus {
     /// The node labels.
     pub labels: LabelSet,
     /// The layout status; `None` if the layout of the node is not managed.
-    pub layout: Option<LayoutStatus>,
+    pub layout: Option<NodeLayoutStatus>,
     /// The sharing status; `None` if sharing is not managed.
-    pub sharing: Option<SharingReport>,
+    pub sharing: Option<SharingStatus>,
     /// The usage by pod; `None` if it is not observed.
     pub usage: Option<Usage>,
 }
@@ -66,9 +69,7 @@ impl NodeStatus {
         Self {
             inventory: Inventory {
                 machine: Machine::default(),
-                nvml: NvmlState::Absent {
-                    reason: "no agent reports this node".to_owned(),
-                },
+                nvml: NvmlState::Absent { reason: "no agent reports this node".to_owned() },
                 neuron: None,
                 devices: Vec::new(),
             },
@@ -85,22 +86,20 @@ impl NodeStatus {
 pub struct Catalogs(BTreeMap<Box<str>, ProfileCatalog>);
 
 /// Encodes a status. The vendor of a device is not encoded, because it follows from its PCI IDs.
-pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutStatus>) -> Parts {
+pub fn encode(
+    inventory: &Inventory,
+    labels: &LabelSet,
+    layout: Option<&NodeLayoutStatus>,
+) -> Parts {
     let mut parts = vec![
-        (
-            PartKey::node(),
-            content(&write::node(&inventory.machine, &inventory.nvml)),
-        ),
-        (PartKey::labels(), content(&write::labels(labels))),
+        (PartKey::node(), content(&node::write(&inventory.machine, &inventory.nvml))),
+        (PartKey::labels(), content(&node::write_labels(labels))),
     ];
-    parts.extend(layout.map(|one| (PartKey::layout(), content(&write::layout(one)))));
+    parts.extend(layout.map(|one| (PartKey::layout(), content(&layout::write(one)))));
     for device in &inventory.devices {
-        let offer = device
-            .mig
-            .state()
-            .and_then(|state| profiles_part(&state.catalog));
+        let offer = device.mig.state().and_then(|state| profiles_part(&state.catalog));
         let profiles = offer.as_ref().map(|(key, _)| key.to_string());
-        let message = write::device(device, profiles.unwrap_or_default());
+        let message = device::write(device, profiles.unwrap_or_default());
         parts.push((PartKey::device(device.pci), content(&message)));
         parts.extend(offer);
     }
@@ -115,7 +114,7 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutSt
 }
 
 /// Encodes the part `sharing`, to be added to the others.
-pub fn encode_sharing(report: &SharingReport) -> (PartKey, Content) {
+pub fn encode_sharing(report: &SharingStatus) -> (PartKey, Content) {
     (PartKey::sharing(), content(&sharing::write(report)))
 }
 
@@ -129,7 +128,7 @@ fn profiles_part(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
     if catalog.profiles().is_empty() {
         return None;
     }
-    let content = content(&write::profiles(catalog));
+    let content = content(&mig::write_profiles(catalog));
     Some((PartKey::profiles(content.digest()), content))
 }
 
@@ -139,14 +138,10 @@ fn content(message: &impl Message) -> Content {
 
 /// Decodes a status.
 pub fn decode(parts: &Parts) -> Result<NodeStatus, StatusError> {
-    let key = PartKey::node();
-    let node = parts.get(key.as_str());
-    let node = node.ok_or_else(|| StatusError::part(&key, StatusProblem::MissingPart))?;
+    let part = |key: PartKey| parts.get(key.as_str());
+    let node = part(PartKey::node())
+        .ok_or_else(|| StatusError::part(&PartKey::node(), StatusProblem::MissingPart))?;
     let (machine, nvml) = decode_node(node)?;
-    let labels = parts.get(PartKey::labels().as_str());
-    let layout = parts.get(PartKey::layout().as_str());
-    let sharing = parts.get(PartKey::sharing().as_str());
-    let usage = parts.get(PartKey::usage().as_str());
     let catalogs = Catalogs::decode(parts)?;
     let mut devices = Vec::new();
     for (key, content) in device_parts(parts) {
@@ -155,17 +150,12 @@ pub fn decode(parts: &Parts) -> Result<NodeStatus, StatusError> {
     // Keys sort as text, addresses sort numerically.
     devices.sort_by_key(|device| device.pci);
     // The same order as for incremental updates, so that both report the same one of several errors.
-    let labels = labels.map(decode_labels).transpose()?.unwrap_or_default();
-    let layout = layout.map(decode_layout).transpose()?;
-    let sharing = sharing.map(decode_sharing).transpose()?;
-    let usage = usage.map(decode_usage).transpose()?;
+    let labels = part(PartKey::labels()).map(decode_labels).transpose()?.unwrap_or_default();
+    let layout = part(PartKey::layout()).map(decode_layout).transpose()?;
+    let sharing = part(PartKey::sharing()).map(decode_sharing).transpose()?;
+    let usage = part(PartKey::usage()).map(decode_usage).transpose()?;
     Ok(NodeStatus {
-        inventory: Inventory {
-            machine,
-            nvml,
-            neuron: decode_neuron(parts)?,
-            devices,
-        },
+        inventory: Inventory { machine, nvml, neuron: decode_neuron(parts)?, devices },
         labels,
         layout,
         sharing,
@@ -175,21 +165,21 @@ pub fn decode(parts: &Parts) -> Result<NodeStatus, StatusError> {
 
 /// Decodes the part `node`: the machine and the state of NVML.
 pub fn decode_node(content: &Content) -> Result<(Machine, NvmlState), StatusError> {
-    decode_part(&PartKey::node(), content, read::node)
+    decode_part(&PartKey::node(), content, node::read)
 }
 
 /// Decodes the part `labels`.
 pub fn decode_labels(content: &Content) -> Result<LabelSet, StatusError> {
-    decode_part(&PartKey::labels(), content, read::labels)
+    decode_part(&PartKey::labels(), content, node::read_labels)
 }
 
 /// Decodes the part `layout`.
-pub fn decode_layout(content: &Content) -> Result<LayoutStatus, StatusError> {
+pub fn decode_layout(content: &Content) -> Result<NodeLayoutStatus, StatusError> {
     decode_part(&PartKey::layout(), content, layout::read)
 }
 
 /// Decodes the part `sharing`.
-pub fn decode_sharing(content: &Content) -> Result<SharingReport, StatusError> {
+pub fn decode_sharing(content: &Content) -> Result<SharingStatus, StatusError> {
     decode_part(&PartKey::sharing(), content, sharing::read)
 }
 
@@ -210,10 +200,7 @@ pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
     let count = devices().count();
     if count > MAX_NEURON_DEVICES {
         let limit = MAX_NEURON_DEVICES;
-        return Err(StatusError::part(
-            &key,
-            StatusProblem::TooMany { count, limit },
-        ));
+        return Err(StatusError::part(&key, StatusProblem::TooMany { count, limit }));
     }
     let Some(content) = parts.get(key.as_str()) else {
         let missing = StatusError::part(&key, StatusProblem::MissingPart);
@@ -232,10 +219,7 @@ pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
 
 /// Returns the Neuron device number in a key.
 fn neuron_number(key: &PartKey) -> Result<u32, StatusError> {
-    let text = key
-        .as_str()
-        .strip_prefix(NEURON_DEVICE_PREFIX)
-        .unwrap_or_default();
+    let text = key.as_str().strip_prefix(NEURON_DEVICE_PREFIX).unwrap_or_default();
     let number = text.parse().ok();
     // A number can be spelled in several ways, but each device has only one part.
     number
@@ -251,7 +235,7 @@ pub fn decode_device(
 ) -> Result<Device, StatusError> {
     let pci = device_address(key)?;
     decode_part(key, content, |message: v1::Device| {
-        read::device(pci, message, |named| catalogs.get(named))
+        device::read(pci, message, |named| catalogs.get(named))
     })
 }
 
@@ -277,9 +261,7 @@ pub fn profile_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)
 /// Returns the PCI address in a key.
 pub fn device_address(key: &PartKey) -> Result<PciAddress, StatusError> {
     let address = key.as_str().strip_prefix(DEVICE_PREFIX).unwrap_or_default();
-    let pci = address
-        .parse::<PciAddress>()
-        .map_err(|error| StatusError::part(key, error))?;
+    let pci = address.parse::<PciAddress>().map_err(|error| StatusError::part(key, error))?;
     // An address can be spelled in several ways, but each device has only one part.
     if PartKey::device(pci) != *key {
         return Err(StatusError::part(key, StatusProblem::NonCanonicalAddress));
@@ -292,7 +274,7 @@ impl Catalogs {
     pub fn decode(parts: &Parts) -> Result<Self, StatusError> {
         let mut catalogs = BTreeMap::new();
         for (key, content) in profile_parts(parts) {
-            let catalog = decode_part(key, content, read::profiles)?;
+            let catalog = decode_part(key, content, mig::read_profiles)?;
             catalogs.insert(key.as_str().into(), catalog);
         }
         Ok(Self(catalogs))

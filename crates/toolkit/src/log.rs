@@ -1,68 +1,54 @@
 //! Settings of the log: the common flags of the long-running programs.
 
 use clap::{Args, ValueEnum};
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
+
+use crate::choice::{Choice, choice};
 
 /// Settings of the log.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogSettings {
-    /// The least severe messages to log
+    /// Minimum level of log messages
     #[arg(
         long,
         value_name = "LEVEL",
         env = "OCTAVO_LOG_LEVEL",
-        default_value = "info"
+        default_value = "info",
+        value_parser = choice(&LEVELS)
     )]
-    pub log_level: LogLevel,
+    pub log_level: LevelFilter,
 
-    /// Levels of single parts, such as `octavo_engine=debug,kube=trace`; goes before --log-level
+    /// Levels per module, such as `octavo_engine=debug,kube=trace`; overrides --log-level
     #[arg(
         long,
-        value_name = "PART=LEVEL,...",
+        value_name = "MODULE=LEVEL,...",
         env = "RUST_LOG",
         value_parser = parts
     )]
     pub log_filter: Option<Targets>,
 
-    /// How messages are written
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        env = "OCTAVO_LOG_FORMAT",
-        default_value = "text"
-    )]
+    /// Format of log messages
+    #[arg(long, value_name = "FORMAT", env = "OCTAVO_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 }
 
-/// The least severe messages to log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// What failed.
-    Error,
-    /// What is not as it should be.
-    Warn,
-    /// What happened.
-    Info,
-    /// Why it happened.
-    Debug,
-    /// Every call.
-    Trace,
-}
-
-impl LogLevel {
-    /// Returns the level of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        <Self as ValueEnum>::from_str(name, false).ok()
-    }
-}
+/// Levels by name, with their help texts.
+pub(crate) const LEVELS: [Choice<LevelFilter>; 5] = [
+    ("error", "Failures", LevelFilter::ERROR),
+    ("warn", "Problems", LevelFilter::WARN),
+    ("info", "Events", LevelFilter::INFO),
+    ("debug", "Reasons for decisions", LevelFilter::DEBUG),
+    ("trace", "Every call", LevelFilter::TRACE),
+];
 
 /// How messages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text
     Text,
-    /// One object a line, for collectors.
+    /// One JSON object per line, for log collectors
     Json,
 }
 
@@ -73,14 +59,14 @@ const AUDIT_TARGET: &str = "octavo::audit";
 /// effect. So is a module of the former single crate `octavo`, which no longer exists.
 fn parts(text: &str) -> Result<Targets, String> {
     let parsed = text.parse::<Targets>();
-    let parsed =
-        parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))?;
-    let former = parsed
-        .iter()
-        .find(|(target, _)| target.starts_with("octavo::") && *target != AUDIT_TARGET);
+    let parsed = parsed
+        .map_err(|error| format!("{error}; expected a list such as octavo=debug,kube=trace"))?;
+    let former =
+        parsed.iter().find(|(target, _)| target.starts_with("octavo::") && *target != AUDIT_TARGET);
     match former {
         Some((target, _)) => Err(format!(
-            "{target} no longer exists; name a crate, such as octavo_engine=debug, or all of Octavo: octavo=debug"
+            "{target} no longer exists; use a crate, such as octavo_engine=debug, or all of \
+             Octavo: octavo=debug"
         )),
         None => Ok(parsed),
     }
@@ -92,17 +78,10 @@ mod tests {
 
     #[test]
     fn module_of_the_former_crate_is_rejected() {
-        for text in [
-            "octavo=debug",
-            "octavo_engine=debug,kube=trace",
-            "octavo::audit=info",
-        ] {
+        for text in ["octavo=debug", "octavo_engine=debug,kube=trace", "octavo::audit=info"] {
             assert!(parts(text).is_ok(), "{text}");
         }
         let error = parts("kube=trace,octavo::apply=debug").unwrap_err();
-        assert!(
-            error.starts_with("octavo::apply no longer exists"),
-            "{error}"
-        );
+        assert!(error.starts_with("octavo::apply no longer exists"), "{error}");
     }
 }

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-use crate::log::{LogFormat, LogLevel, LogSettings};
+use crate::log::{LEVELS, LogFormat, LogSettings};
 
 /// Changes the log level of a running program. Clones control the same logger.
 #[derive(Debug, Clone)]
@@ -26,11 +26,11 @@ pub struct LogLevelHandle {
 
 /// Initializes logging. Called once, by `main`; a second call has no effect.
 pub fn start(settings: &LogSettings) -> LogLevelHandle {
-    let usual = match &settings.log_filter {
+    let configured = match &settings.log_filter {
         Some(filter) => filter.clone(),
-        None => targets(filter(settings.log_level)),
+        None => targets(settings.log_level),
     };
-    let (targets, handle) = reload::Layer::new(usual.clone());
+    let (targets, handle) = reload::Layer::new(configured.clone());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
@@ -40,15 +40,8 @@ pub fn start(settings: &LogSettings) -> LogLevelHandle {
         LogFormat::Json => lines.json().boxed(),
     };
     // Keeps a subscriber that the caller has already installed.
-    let _already_started = tracing_subscriber::registry()
-        .with(targets)
-        .with(lines)
-        .try_init();
-    LogLevelHandle {
-        handle,
-        configured: usual,
-        now: Arc::default(),
-    }
+    let _already_started = tracing_subscriber::registry().with(targets).with(lines).try_init();
+    LogLevelHandle { handle, configured, now: Arc::default() }
 }
 
 impl LogLevelHandle {
@@ -59,27 +52,23 @@ impl LogLevelHandle {
             return;
         }
         *now = level.map(ToOwned::to_owned);
-        let known = level.map(LogLevel::from_name);
-        if let (Some(None), Some(level)) = (known, level) {
-            warn!("{level:?} is no level to log from: error, warn, info, debug or trace");
+        let known = LEVELS.iter().find(|(name, ..)| Some(*name) == level);
+        if let (None, Some(level)) = (known, level) {
+            warn!(?level, "unknown log level: use error, warn, info, debug or trace");
         }
-        let (wanted, said) = match known.flatten().zip(level) {
-            Some((known, level)) => (targets(filter(known)), level),
-            None => (self.configured.clone(), "of the settings"),
+        let (wanted, name) = match known {
+            Some((name, _, filter)) => (targets(*filter), *name),
+            None => (self.configured.clone(), "settings"),
         };
         // Reloading fails if another subscriber was installed before ours; then this logger is not in use.
         if self.handle.reload(wanted).is_ok() {
-            info!("logging from level {said} on");
+            info!(level = %name, "log level set");
         }
     }
 
     /// Switches between `debug` and the level of the settings.
     pub fn toggle(&self) {
-        let known = self
-            .now
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.set(known.is_none().then_some("debug"));
     }
 }
@@ -91,17 +80,5 @@ fn targets(level: LevelFilter) -> Targets {
         LevelFilter::DEBUG => LevelFilter::WARN,
         _ => LevelFilter::OFF,
     };
-    Targets::new()
-        .with_default(of_others)
-        .with_target("octavo", level)
-}
-
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
+    Targets::new().with_default(of_others).with_target("octavo", level)
 }

@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_documents::node_status::annotation;
 use octavo_hardware::Handle;
 use octavo_kube::node::NodeHandle;
 use octavo_model::accelerators::Catalog;
@@ -19,12 +18,13 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reason::Reason;
 use octavo_node::label_set::LabelSet;
-use octavo_node::node::drain::DrainStatus;
-use octavo_node::node::event_deduplicator::{Event, EventDeduplicator, NodeObservation};
-use octavo_node::node::operands::{self, OperandInputs, OperandPauser};
-use octavo_node::node::{
-    Compat, ConflictingKey, Debounced, MIG_CONFIG_LABEL, PluginLabel, STATUS_ANNOTATION,
-    SelectedLayout, View, select,
+use octavo_node::node_object::drain::DrainStatus;
+use octavo_node::node_object::event_deduplicator::{Event, EventDeduplicator, NodeObservation};
+use octavo_node::node_object::operands::{self, OperandInputs, OperandPauser};
+use octavo_node::node_object::status_annotation::annotation;
+use octavo_node::node_object::{
+    Compat, ConflictingKey, Debounced, MIG_CONFIG_LABEL, ObservedNode, PluginLabel,
+    STATUS_ANNOTATION, SelectedLayout, select,
 };
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::telemetry::LogLevelHandle;
@@ -52,8 +52,8 @@ const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The agent's interface to its Node.
 #[derive(Debug)]
 pub struct NodeClient {
-    link: Arc<NodeHandle>,
-    view: watch::Receiver<Option<Arc<View>>>,
+    handle: Arc<NodeHandle>,
+    view: watch::Receiver<Option<Arc<ObservedNode>>>,
     began: Instant,
     compat: Compat,
     taint: bool,
@@ -69,7 +69,7 @@ pub struct NodeClient {
     drain_result: DrainResult,
     plugin_label: PluginLabel,
     /// When another program was first seen to be partitioning this node.
-    held: Option<Duration>,
+    foreign_change_since: Option<Duration>,
     /// Names that administrators assign to unrecognized devices.
     names: NodeTypeOverride,
     /// The annotation written last and its steady form, without the parts that may change at every scan.
@@ -77,18 +77,18 @@ pub struct NodeClient {
 }
 
 impl NodeClient {
-    /// Creates the interface to the Node behind `link`. With `once`, the agent neither waits for operands nor touches
+    /// Creates the interface to the Node behind `handle`. With `once`, the agent neither waits for operands nor touches
     /// them.
     pub fn new(
-        link: Arc<NodeHandle>,
+        handle: Arc<NodeHandle>,
         settings: &ClusterSettings,
         level: LogLevelHandle,
         once: bool,
     ) -> Self {
         let operands = !once && settings.compat == Compat::MigManager;
         Self {
-            view: link.view.clone(),
-            link,
+            view: handle.view.clone(),
+            handle,
             began: Instant::now(),
             compat: settings.compat,
             taint: settings.taint,
@@ -100,12 +100,8 @@ impl NodeClient {
             draining: None,
             drain_result: DrainResult::default(),
             // With `once`, the agent never sees the effect of the label.
-            plugin_label: if once {
-                PluginLabel::Unchanged
-            } else {
-                PluginLabel::Absent
-            },
-            held: None,
+            plugin_label: if once { PluginLabel::Unchanged } else { PluginLabel::Absent },
+            foreign_change_since: None,
             names: NodeTypeOverride::default(),
             last_annotation: None,
         }
@@ -113,8 +109,8 @@ impl NodeClient {
 
     /// Sets the administrator's catalog, used to look up the name that a label assigns to unrecognized devices.
     #[must_use]
-    pub fn with_catalog(mut self, catalogue: Option<Catalog>) -> Self {
-        self.names = NodeTypeOverride::new(catalogue);
+    pub fn with_catalog(mut self, catalog: Option<Catalog>) -> Self {
+        self.names = NodeTypeOverride::new(catalog);
         self
     }
 
@@ -153,8 +149,8 @@ impl NodeClient {
                 },
                 () = pods => return,
             }
-            let facet = self.facet();
-            if facet.is_some() && facet != self.inputs {
+            let current_inputs = self.current_inputs();
+            if current_inputs.is_some() && current_inputs != self.inputs {
                 return;
             }
         }
@@ -166,15 +162,12 @@ impl NodeClient {
         partitioning: Option<&mut Partitioning>,
     ) -> Result<(), SinkError> {
         let mut view = self.view.clone();
-        if timeout(ONESHOT_TIMEOUT, view.wait_for(Option::is_some))
-            .await
-            .is_err()
-        {
-            return Err(SinkError::Cluster(self.link.trouble()));
+        if timeout(ONESHOT_TIMEOUT, view.wait_for(Option::is_some)).await.is_err() {
+            return Err(SinkError::Cluster(self.handle.trouble()));
         }
-        let (following, _) = self.follow();
+        let (choice, _) = self.follow();
         if let Some(partitioning) = partitioning {
-            partitioning.follow(following, false);
+            partitioning.set_node_choice(choice, false);
         }
         Ok(())
     }
@@ -182,44 +175,38 @@ impl NodeClient {
     /// Returns whether the API server has returned the Node yet. Whether it accepts writes is reported elsewhere:
     /// restarting an agent does not help if it is denied one key.
     pub fn has_responded(&self) -> bool {
-        self.link.report.borrow().is_read
+        self.handle.task.observed.borrow().is_read
     }
 
     /// Returns the Node's choice of layout, and when to check again if that is before the Node changes.
     pub fn follow(&mut self) -> (NodeChoice, Option<Duration>) {
-        let facet = self.facet();
-        if let Some(facet) = &facet {
-            let known = self
-                .inputs
-                .as_ref()
-                .and_then(|seen| seen.log_level.as_ref());
-            if known != facet.log_level.as_ref() {
-                self.level.set(facet.log_level.as_deref());
+        let current_inputs = self.current_inputs();
+        if let Some(current_inputs) = &current_inputs {
+            let known = self.inputs.as_ref().and_then(|seen| seen.log_level.as_ref());
+            if known != current_inputs.log_level.as_ref() {
+                self.level.set(current_inputs.log_level.as_deref());
             }
-            self.inputs = Some(facet.clone());
+            self.inputs = Some(current_inputs.clone());
         }
         // If the Node is gone, its last state applies.
-        let Some(facet) = self.inputs.clone() else {
+        let Some(current_inputs) = self.inputs.clone() else {
             return (NodeChoice::NotRead, None);
         };
         let now = self.began.elapsed();
-        if let Some(owner) = facet.at_work {
-            let since = *self.held.get_or_insert(now);
+        if let Some(owner) = current_inputs.at_work {
+            let since = *self.foreign_change_since.get_or_insert(now);
             let waited = now.saturating_sub(since);
             // A program that was killed while it worked leaves its mark indefinitely.
             if waited < MAX_FOREIGN_CHANGE {
-                let held = NodeChoice::ForeignChange(owner, facet.selected);
-                return (held, Some(MAX_FOREIGN_CHANGE.saturating_sub(waited)));
+                let choice = NodeChoice::ForeignChange(owner, current_inputs.selected);
+                return (choice, Some(MAX_FOREIGN_CHANGE.saturating_sub(waited)));
             }
         } else {
-            self.held = None;
+            self.foreign_change_since = None;
         }
-        let again = self.selected.update(now, &facet.selected);
+        let again = self.selected.update(now, &current_inputs.selected);
         let selected = self.selected.get().cloned().flatten();
-        (
-            selected.map_or(NodeChoice::NoChoice, NodeChoice::Label),
-            again,
-        )
+        (selected.map_or(NodeChoice::NoChoice, NodeChoice::Label), again)
     }
 
     /// Evicts blocking pods where the node's status calls for it, and returns the status with the drain's progress, if
@@ -232,31 +219,25 @@ impl NodeClient {
         let draining = self.draining.as_mut()?;
         let view = self.view.borrow().clone();
         // A round may take long, and its layout may be withdrawn meanwhile.
-        let asked = view.as_deref().map(|view| select(view, self.compat));
-        let is_current = asked.as_ref() == self.inputs.as_ref().map(|seen| &seen.selected);
+        let selection = view.as_deref().map(|view| select(view, self.compat));
+        let is_current = selection.as_ref() == self.inputs.as_ref().map(|seen| &seen.selected);
         let now = self.began.elapsed();
         let answers = matches!(inventory.nvml, NvmlState::Ready(_));
         let able = status.filter(|status| answers || status.is_busy());
-        let seen = view
-            .as_deref()
-            .zip(able)
-            .map(|(view, status)| DrainObservation {
-                view,
-                status,
-                is_current,
-            });
+        let seen = view.as_deref().zip(able).map(|(view, status)| DrainObservation {
+            view,
+            status,
+            is_current,
+        });
         let shown = draining.step(now, seen);
-        let drain = draining.standing().map(ToString::to_string);
+        let drain = draining.status().map(ToString::to_string);
         self.emit_events(shown.events.clone());
         self.drain_result = shown;
-        Some(NodeLayoutStatus {
-            drain: Some(drain?),
-            ..status?.clone()
-        })
+        Some(NodeLayoutStatus { drain: Some(drain?), ..status?.clone() })
     }
 
     /// Writes the node's status to the Node. Returns when to call again if that is before something changes.
-    pub fn say(
+    pub fn report(
         &mut self,
         inventory: &Inventory,
         labels: &LabelSet,
@@ -264,45 +245,39 @@ impl NodeClient {
     ) -> Option<Duration> {
         let now = self.began.elapsed();
         self.names.log_effect(inventory);
-        let yielded = self.link.report.borrow().foreign_keys.clone();
-        let scene = NodeObservation {
-            status,
-            nvml: &inventory.nvml,
-            yielded: &yielded,
-        };
+        let yielded = self.handle.task.observed.borrow().foreign_keys.clone();
+        let observation = NodeObservation { status, nvml: &inventory.nvml, yielded: &yielded };
         if self.inputs.is_some() {
-            for change in self.deduplicator.changes(now, &scene) {
+            for change in self.deduplicator.changes(now, &observation) {
                 // All other events are already in the log.
                 if let Some(event) = &change.event
                     && event.reason == Reason::KeysLeftToOthers
                 {
                     warn!(reason = %event.reason.as_str(), "{}", event.message);
                 }
-                self.link.report_event(change);
+                self.handle.report_event(change);
             }
         }
         let nothing = NodeLayoutStatus::default();
         let status = status.unwrap_or(&nothing);
         let operands = self.step_operands(now, labels, status);
         let (text, later) = self.annotation(now, status, (inventory, &yielded));
-        let not_ready =
-            self.taint && status.layout.is_some() && status.state != Some(Reason::Applied.as_str());
+        let is_applied = status.state == Some(Reason::Applied.into());
+        let not_ready = self.taint && status.layout.is_some() && !is_applied;
         let repartitioning = self.drain_result.is_tainted;
         let plugin_label = self.plugin_label.clone();
-        let answer = (status.label == Some(MIG_CONFIG_LABEL)).then(|| mig_config_state(status));
+        let mig_state = (status.label == Some(MIG_CONFIG_LABEL)).then(|| mig_config_state(status));
         // The status that an earlier agent wrote remains until this one knows better.
         let uid = self.inputs.as_ref().map(|seen| seen.uid.clone());
-        self.link.update_desired(|wanted| {
-            wanted.uid = uid;
-            wanted
-                .annotations
-                .insert(STATUS_ANNOTATION.to_owned(), text);
-            wanted.not_ready = not_ready;
-            wanted.repartitioning = repartitioning;
-            wanted.mig_config_state = answer.flatten();
-            wanted.paused = operands.paused;
-            wanted.plugin_config = operands.plugin_config;
-            wanted.plugin_label = plugin_label;
+        self.handle.task.update(|desired| {
+            desired.uid = uid;
+            desired.annotations.insert(STATUS_ANNOTATION.to_owned(), text);
+            desired.not_ready = not_ready;
+            desired.repartitioning = repartitioning;
+            desired.mig_config_state = mig_state.flatten();
+            desired.paused = operands.paused;
+            desired.plugin_config = operands.plugin_config;
+            desired.plugin_label = plugin_label;
         });
         let again = soonest(operands.again, self.drain_result.again);
         soonest(again.map(|at| at.saturating_sub(now)), later)
@@ -316,14 +291,10 @@ impl NodeClient {
         status: &NodeLayoutStatus,
         (inventory, yielded): (&Inventory, &[ConflictingKey]),
     ) -> (String, Option<Duration>) {
-        let drain = self.draining.as_ref().and_then(DrainController::standing);
+        let drain = self.draining.as_ref().and_then(DrainController::status);
         let steady = drain.map(DrainStatus::without_processes);
         let text = annotation(status, inventory, yielded, drain);
-        if self
-            .last_annotation
-            .as_ref()
-            .is_some_and(|(_, said, _)| *said == text)
-        {
+        if self.last_annotation.as_ref().is_some_and(|(_, text_before, _)| *text_before == text) {
             return (text, None);
         }
         let mut core = status.clone();
@@ -331,13 +302,13 @@ impl NodeClient {
             device.message.clear();
         }
         let core = annotation(&core, inventory, yielded, steady.as_ref());
-        if let Some((known, said, at)) = &self.last_annotation
+        if let Some((known, text_before, at)) = &self.last_annotation
             && *known == core
         {
             let waited = now.saturating_sub(*at);
             if waited < MIN_BLOCKER_UPDATE_INTERVAL {
                 return (
-                    said.clone(),
+                    text_before.clone(),
                     Some(MIN_BLOCKER_UPDATE_INTERVAL.saturating_sub(waited)),
                 );
             }
@@ -368,8 +339,8 @@ impl NodeClient {
             partitions: partitions.as_ref(),
         };
         let outcome = operands.reconcile(now, &facts);
-        if let Some(news) = outcome.event.clone() {
-            let event = Event::from(news);
+        if let Some(event) = outcome.event.clone() {
+            let event = Event::from(event);
             info!(reason = %event.reason.as_str(), "{}", event.message);
             self.emit_events(vec![event]);
         }
@@ -382,14 +353,14 @@ impl NodeClient {
     }
 
     /// Returns the Node, if it was read.
-    pub fn view(&self) -> Option<Arc<View>> {
+    pub fn view(&self) -> Option<Arc<ObservedNode>> {
         self.view.borrow().clone()
     }
 
     /// Queues the events for the API server.
     pub fn emit_events(&self, events: Vec<Event>) {
         for event in events {
-            self.link.report_event(event.into());
+            self.handle.report_event(event.into());
         }
     }
 
@@ -408,22 +379,19 @@ impl NodeClient {
     /// Writes the final state: paused operands run again, and pods may be scheduled.
     pub async fn write_final_state(&mut self) {
         self.stop_evictions();
-        self.link.update_desired(|wanted| {
-            wanted.paused.clear();
-            wanted.repartitioning = false;
+        self.handle.task.update(|desired| {
+            desired.paused.clear();
+            desired.repartitioning = false;
         });
         if self.view.borrow().is_some()
-            && timeout(FINAL_WRITE_TIMEOUT, self.link.wait_until_applied())
-                .await
-                .is_err()
+            && timeout(FINAL_WRITE_TIMEOUT, self.handle.wait_until_applied()).await.is_err()
         {
-            warn!("the Node does not have the last that was to be said; the next agent says it");
+            warn!("the Node was not updated before shutdown; the next agent updates it");
         }
     }
 
-    fn facet(&self) -> Option<NodeInputs> {
+    fn current_inputs(&self) -> Option<NodeInputs> {
         let view = self.view.borrow();
-        view.as_deref()
-            .map(|view| NodeInputs::from_view(view, self.compat))
+        view.as_deref().map(|view| NodeInputs::from_view(view, self.compat))
     }
 }

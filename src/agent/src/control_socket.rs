@@ -3,19 +3,20 @@
 //! Any process that can connect to it can repartition the node. The socket's directory and mode therefore admit only
 //! root or the agent's own user, and the peer's credentials are also checked through the kernel.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_documents::agent_socket::{
-    Answer, LayoutChoice, MAX_LINE_BYTES, NodeLayoutStatus, Request, SOCKET_NAME, line,
+use octavo_engine::agent_socket::{
+    Answer, LayoutChoice, MAX_LINE_BYTES, Request, SOCKET_NAME, line,
 };
-use octavo_documents::usage::UsageJson;
 use octavo_node::sharing::usage::Usage;
+use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_toolkit::unix_socket::listen_private;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -41,7 +42,7 @@ pub struct CommandRequest {
 #[derive(Debug)]
 pub struct ControlSocket {
     /// Requests from commands.
-    asked: mpsc::Receiver<CommandRequest>,
+    requests: mpsc::Receiver<CommandRequest>,
     /// The node's status, for commands that watch.
     pub status: watch::Sender<Arc<NodeLayoutStatus>>,
     accepting: JoinSet<()>,
@@ -53,7 +54,7 @@ impl ControlSocket {
     /// Returns the next request; `None` once no more are accepted.
     pub async fn next(&mut self) -> Option<CommandRequest> {
         tokio::select! {
-            asked = self.asked.recv() => asked,
+            request = self.requests.recv() => request,
             Some(ended) = self.accepting.join_next() => {
                 if let Err(error) = ended
                     && error.is_panic()
@@ -83,60 +84,47 @@ struct WatchedState {
     usage: Option<watch::Receiver<Arc<Usage>>>,
 }
 
-/// Listens in `folder` until the desk is dropped. A socket that an earlier agent left behind is replaced: the caller
+/// Listens in `state_dir` until the returned socket is dropped. A socket that an earlier agent left behind is replaced: the caller
 /// holds the lock of the directory.
 ///
 /// `usage` is the usage by pod, if it is observed.
 pub fn listen(
-    folder: &Path,
+    state_dir: &Path,
     usage: Option<watch::Receiver<Arc<Usage>>>,
 ) -> io::Result<ControlSocket> {
-    let path = folder.join(SOCKET_NAME);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let listener = UnixListener::bind(&path)?;
-    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let path = state_dir.join(SOCKET_NAME);
+    let listener = listen_private(&path)?;
     let owner = fs::metadata(&path)?.uid();
-    let (ask, asked) = mpsc::channel(MAX_CONNECTIONS);
+    let (request_sender, requests) = mpsc::channel(MAX_CONNECTIONS);
     let (status, watched) = watch::channel(Arc::new(NodeLayoutStatus::default()));
-    info!("listening for commands on {}", path.display());
-    let told = WatchedState {
-        status: watched,
-        usage,
-    };
+    info!(socket = %path.display(), "listening for commands");
+    let state = WatchedState { status: watched, usage };
     let mut accepting = JoinSet::new();
-    accepting.spawn(accept(listener, owner, ask, told));
-    Ok(ControlSocket {
-        asked,
-        status,
-        accepting,
-        _file: SocketFile(path),
-    })
+    accepting.spawn(accept(listener, owner, request_sender, state));
+    Ok(ControlSocket { requests, status, accepting, _file: SocketFile(path) })
 }
 
 async fn accept(
     listener: UnixListener,
     owner: u32,
-    ask: mpsc::Sender<CommandRequest>,
-    told: WatchedState,
+    request_sender: mpsc::Sender<CommandRequest>,
+    state: WatchedState,
 ) {
-    let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut commands = JoinSet::new();
     loop {
         // Reap finished commands; a panic was already logged.
         while commands.try_join_next().is_some() {}
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let stream = tokio::select! {
-            () = ask.closed() => return,
+            () = request_sender.closed() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Most likely out of file descriptors: other connections must close first.
-                    warn!("cannot accept a command: {error}");
+                    warn!(%error, "cannot accept a command connection");
                     tokio::time::sleep(COMMAND_TIMEOUT).await;
                     continue;
                 }
@@ -144,14 +132,14 @@ async fn accept(
         };
         let uid = stream.peer_cred().map(|peer| peer.uid());
         if !matches!(uid, Ok(uid) if uid == 0 || uid == owner) {
-            warn!("a command of user {uid:?} was turned away");
+            warn!(?uid, "command connection rejected: the user is not authorized");
             continue;
         }
-        let (ask, told) = (ask.clone(), told.clone());
+        let (request_sender, state) = (request_sender.clone(), state.clone());
         commands.spawn(async move {
-            let _seat = seat;
-            if let Err(error) = serve(stream, ask, told).await {
-                debug!("a command went away: {error}");
+            let _seat = permit;
+            if let Err(error) = serve(stream, request_sender, state).await {
+                debug!(%error, "command connection failed");
             }
         });
     }
@@ -159,44 +147,44 @@ async fn accept(
 
 async fn serve(
     stream: UnixStream,
-    ask: mpsc::Sender<CommandRequest>,
-    told: WatchedState,
+    request_sender: mpsc::Sender<CommandRequest>,
+    state: WatchedState,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     let mut reader = BufReader::new(reader.take(limit));
     let mut text = String::new();
     timeout(COMMAND_TIMEOUT, reader.read_line(&mut text)).await??;
-    let answer = match serde_json::from_str::<Request>(&text) {
-        Ok(Request::Usage {}) => match told.usage {
-            Some(usage) => return stream_updates(reader, writer, usage, usage_answer).await,
+    let response = match serde_json::from_str::<Request>(&text) {
+        Ok(Request::Usage {}) => match state.usage {
+            Some(usage) => return stream_updates(reader, writer, usage, usage_response).await,
             None => Some(Answer::Refused {
                 reason:
-                    "nobody looks at who uses what here: the agent runs without --usage-interval (the chart: agent.usage.interval)"
+                    "usage by pod is not collected on this node: start the agent with --usage-interval (chart: agent.usage.interval)"
                         .to_owned(),
             }),
         },
         Ok(Request::Watch {}) => None,
-        Ok(Request::Apply(choice)) => Some(submit_choice(&ask, Some(choice)).await),
-        Ok(Request::Forget {}) => Some(submit_choice(&ask, None).await),
+        Ok(Request::Apply(choice)) => Some(submit_choice(&request_sender, Some(choice)).await),
+        Ok(Request::Forget {}) => Some(submit_choice(&request_sender, None).await),
         Err(error) => Some(Answer::Refused {
-            reason: format!("cannot read what is asked for: {error}"),
+            reason: format!("cannot parse the request: {error}"),
         }),
     };
-    if let Some(answer) = answer {
-        write_answer(&mut writer, &answer).await?;
-        if matches!(answer, Answer::Refused { .. }) {
+    if let Some(response) = response {
+        write_response(&mut writer, &response).await?;
+        if matches!(response, Answer::Refused { .. }) {
             return Ok(());
         }
     }
-    stream_updates(reader, writer, told.status, |status| {
+    stream_updates(reader, writer, state.status, |status| {
         Answer::Status(Box::new(NodeLayoutStatus::clone(status)))
     })
     .await
 }
 
-fn usage_answer(usage: &Usage) -> Answer {
-    Answer::Usage(UsageJson::from(usage))
+fn usage_response(usage: &Usage) -> Answer {
+    Answer::Usage(usage.clone())
 }
 
 /// Sends the current value, and each new one, until the command disconnects.
@@ -204,12 +192,12 @@ async fn stream_updates<T>(
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWriteExt + Unpin,
     mut known: watch::Receiver<Arc<T>>,
-    said: impl Fn(&T) -> Answer,
+    to_response: impl Fn(&T) -> Answer,
 ) -> io::Result<()> {
     let mut rest = [0];
     loop {
         let now = Arc::clone(&known.borrow_and_update());
-        write_answer(&mut writer, &said(&now)).await?;
+        write_response(&mut writer, &to_response(&now)).await?;
         tokio::select! {
             // The command is not expected to send anything else: it sent something, or disconnected.
             _ = reader.read(&mut rest) => return Ok(()),
@@ -222,24 +210,25 @@ async fn stream_updates<T>(
 
 /// Passes the choice to the agent's loop and returns its answer, which may take a while, as the loop first finishes
 /// its current work.
-async fn submit_choice(ask: &mpsc::Sender<CommandRequest>, choice: Option<LayoutChoice>) -> Answer {
-    let (reply, answer) = oneshot::channel();
-    let gone = || Answer::Refused {
-        reason: "the agent is stopping".to_owned(),
-    };
-    if ask.send(CommandRequest { choice, reply }).await.is_err() {
+async fn submit_choice(
+    request_sender: &mpsc::Sender<CommandRequest>,
+    choice: Option<LayoutChoice>,
+) -> Answer {
+    let (reply, reply_received) = oneshot::channel();
+    let gone = || Answer::Refused { reason: "the agent is stopping".to_owned() };
+    if request_sender.send(CommandRequest { choice, reply }).await.is_err() {
         return gone();
     }
-    match answer.await {
+    match reply_received.await {
         Ok(Ok(generation)) => Answer::Accepted { generation },
         Ok(Err(reason)) => Answer::Refused { reason },
         Err(_) => gone(),
     }
 }
 
-async fn write_answer(
+async fn write_response(
     writer: &mut (impl AsyncWriteExt + Unpin),
-    answer: &Answer,
+    response: &Answer,
 ) -> io::Result<()> {
-    timeout(COMMAND_TIMEOUT, writer.write_all(line(answer).as_bytes())).await?
+    timeout(COMMAND_TIMEOUT, writer.write_all(line(response).as_bytes())).await?
 }

@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use octavo_kube::evict::EvictionHandle;
 use octavo_model::id::PciAddress;
-use octavo_model::reason::Severity;
-use octavo_node::node::drain::{
+use octavo_node::node_object::drain::{
     Drain, DrainInputs, DrainOutcome, DrainStatus, PodRequests, Policy,
 };
-use octavo_node::node::event_deduplicator::Event;
-use octavo_node::node::operands::{CLIENT_LABELS, PAUSED, RUNNING};
-use octavo_node::node::{Compat, REPARTITIONING_TAINT, TAINT_EFFECT, View};
+use octavo_node::node_object::event_deduplicator::Event;
+use octavo_node::node_object::operands::{CLIENT_LABELS, PAUSED, RUNNING};
+use octavo_node::node_object::{Compat, ObservedNode, REPARTITIONING_TAINT, TAINT_EFFECT};
 use octavo_planner::reconcile::NodeLayoutStatus;
-use tracing::{info, warn};
+use tracing::info;
+
+use crate::observation_log::log_by_severity;
 
 /// A drain and the handle through which its pods are evicted.
 #[derive(Debug)]
 pub struct DrainController {
     drain: Drain,
     evictions: EvictionHandle,
-    standing: Option<DrainStatus>,
+    status: Option<DrainStatus>,
     /// Whether operands that block a change are paused.
     pauses_operands: bool,
     /// Set when the agent is about to exit.
@@ -31,7 +32,7 @@ pub struct DrainController {
 /// Inputs of a drain step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DrainObservation<'a> {
-    pub(super) view: &'a View,
+    pub(super) view: &'a ObservedNode,
     /// Status of the Node's devices.
     pub(super) status: &'a NodeLayoutStatus,
     /// Whether `status` belongs to the layout that the Node currently requests.
@@ -60,21 +61,21 @@ impl DrainController {
             drain: Drain::new(policy),
             pauses_operands: compat == Compat::MigManager,
             evictions,
-            standing: None,
+            status: None,
             is_closed: false,
         }
     }
 
     /// Waits until the API server reports a change of the pods.
     pub(super) async fn changed(&mut self) {
-        if self.evictions.results.changed().await.is_err() {
+        if self.evictions.observed.changed().await.is_err() {
             // The pod watcher has ended, so no change will ever arrive.
             std::future::pending::<()>().await;
         }
     }
 
-    pub(super) fn standing(&self) -> Option<&DrainStatus> {
-        self.standing.as_ref()
+    pub(super) fn status(&self) -> Option<&DrainStatus> {
+        self.status.as_ref()
     }
 
     /// Takes a step and passes on the evictions. Without a Node nothing can keep new pods away, so no pod is evicted.
@@ -83,46 +84,42 @@ impl DrainController {
         now: Duration,
         seen: Option<DrainObservation<'_>>,
     ) -> DrainResult {
-        let heard = self.evictions.results.borrow_and_update().clone();
+        let results = self.evictions.observed.borrow_and_update().clone();
         let outcome = match seen.filter(|_| !self.is_closed) {
             Some(seen) => self.drain.reconcile(
                 now,
                 &DrainInputs {
                     status: seen.status,
                     is_current: seen.is_current,
-                    pod_observations: &heard,
+                    pod_observations: &results,
                     pauses_operands: self.pauses_operands && has_operands(seen.view),
                     is_tainted: is_tainted(seen.view),
                 },
             ),
             None => self.drain.rest(),
         };
-        self.evictions.set_orders(outcome.pod_requests.clone());
+        self.evictions.set(outcome.pod_requests.clone());
         self.take_result(outcome)
     }
 
     /// Stops all evictions: the agent is about to exit, which may take a while.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
-        self.evictions.set_orders(PodRequests::default());
+        self.evictions.set(PodRequests::default());
     }
 
     fn take_result(&mut self, outcome: DrainOutcome) -> DrainResult {
         let steady =
-            |standing: &Option<DrainStatus>| standing.as_ref().map(DrainStatus::without_processes);
-        if let Some(standing) = &outcome.standing
-            && steady(&self.standing) != Some(standing.without_processes())
+            |status: &Option<DrainStatus>| status.as_ref().map(DrainStatus::without_processes);
+        if let Some(status) = &outcome.drain_status
+            && steady(&self.status) != Some(status.without_processes())
         {
-            info!("{standing}");
+            info!("{status}");
         }
-        self.standing = outcome.standing;
+        self.status = outcome.drain_status;
         let events: Vec<Event> = outcome.events.into_iter().map(Event::from).collect();
         for event in &events {
-            let word = event.reason.as_str();
-            match event.reason.kind() {
-                Severity::Normal => info!(reason = %word, "drain: {}", event.message),
-                Severity::Warning => warn!(reason = %word, "drain: {}", event.message),
-            }
+            log_by_severity(event.reason, &format!("drain: {}", event.message));
         }
         DrainResult {
             is_tainted: outcome.is_tainted,
@@ -135,14 +132,14 @@ impl DrainController {
 }
 
 /// Returns whether operands run on the Node that hold GPUs, or would if the agent had not paused them.
-fn has_operands(view: &View) -> bool {
+fn has_operands(view: &ObservedNode) -> bool {
     let ours = |value: &String| [RUNNING, PAUSED].contains(&value.as_str());
     let mut labels = CLIENT_LABELS.iter().filter_map(|key| view.labels.get(*key));
     labels.any(ours)
 }
 
 /// Returns whether the agent's taint keeps new pods away from the Node.
-pub(super) fn is_tainted(view: &View) -> bool {
+pub(super) fn is_tainted(view: &ObservedNode) -> bool {
     let mut taints = view.taints.iter();
     taints.any(|taint| taint.key == REPARTITIONING_TAINT && taint.effect == TAINT_EFFECT)
 }
@@ -150,36 +147,26 @@ pub(super) fn is_tainted(view: &View) -> bool {
 #[cfg(test)]
 mod tests {
     use octavo_model::holder::{self, Holder, HolderDetails};
-    use octavo_node::node::Taint;
-    use octavo_node::node::drain::{Pod, PodId, PodObservations, Scope};
-    use octavo_planner::reconcile::DeviceStatus;
+    use octavo_model::reason::Reason;
+    use octavo_node::node_object::Taint;
+    use octavo_node::node_object::drain::{Pod, PodId, PodObservations, Scope};
+    use octavo_planner::reconcile::DeviceLayoutStatus;
+    use octavo_toolkit::desired;
 
     use super::*;
 
     fn notebook() -> PodId {
-        PodId {
-            namespace: "team-a".to_owned(),
-            name: "notebook".to_owned(),
-            uid: "1".to_owned(),
-        }
+        PodId { namespace: "team-a".to_owned(), name: "notebook".to_owned(), uid: "1".to_owned() }
     }
 
     /// A status with one GPU that the notebook holds.
     fn blocked() -> NodeLayoutStatus {
         let pci = PciAddress::new(0, 7, 0, 0).unwrap();
         let who = HolderDetails {
-            pod: Some(holder::Pod {
-                uid: Some("1".to_owned()),
-                ..holder::Pod::default()
-            }),
+            pod: Some(holder::Pod { uid: Some("1".to_owned()), ..holder::Pod::default() }),
             ..HolderDetails::default()
         };
-        let device = DeviceStatus {
-            pci,
-            name: "GPU 0".to_owned(),
-            state: "blocked",
-            message: String::new(),
-            is_held: false,
+        let device = DeviceLayoutStatus {
             holders: vec![Holder {
                 device: pci,
                 gpu_instance: None,
@@ -187,11 +174,11 @@ mod tests {
                 details: who,
             }],
             waits_for_holders: true,
-            progress: None,
+            ..DeviceLayoutStatus::new(pci, "GPU 0".to_owned(), Reason::Blocked.into())
         };
         NodeLayoutStatus {
             layout: Some("night".to_owned()),
-            state: Some("blocked"),
+            state: Some(Reason::Blocked.into()),
             devices: vec![device],
             ..NodeLayoutStatus::default()
         }
@@ -199,29 +186,19 @@ mod tests {
 
     #[test]
     fn closed_drain_evicts_no_pod() {
-        let (door, orders, hear) = EvictionHandle::new();
-        let policy = Policy {
-            scope: Scope::Affected,
-            deadline: Duration::from_mins(10),
-        };
-        let mut draining = DrainController::new(policy, Compat::None, door);
+        let (evictions, mut evictor): (EvictionHandle, _) = desired::channel();
+        let policy = Policy { scope: Scope::Affected, deadline: Duration::from_mins(10) };
+        let mut draining = DrainController::new(policy, Compat::None, evictions);
         let taint = Taint {
             key: REPARTITIONING_TAINT.to_owned(),
             value: None,
             effect: "NoSchedule".to_owned(),
             added: None,
         };
-        let view = View {
-            taints: vec![taint],
-            ..View::default()
-        };
+        let view = ObservedNode { taints: vec![taint], ..ObservedNode::default() };
         let status = blocked();
-        let seen = DrainObservation {
-            view: &view,
-            status: &status,
-            is_current: true,
-        };
-        hear.send_replace(PodObservations {
+        let seen = DrainObservation { view: &view, status: &status, is_current: true };
+        evictor.observed.send_replace(PodObservations {
             pods: Some(vec![Pod {
                 id: notebook(),
                 controller: Some("StatefulSet".to_owned()),
@@ -232,12 +209,12 @@ mod tests {
         for second in 0..2 {
             draining.step(Duration::from_secs(second), Some(seen));
         }
-        assert_eq!(orders.borrow().evict, [notebook()]);
+        assert_eq!(evictor.latest().evict, [notebook()]);
         draining.close();
-        assert_eq!(*orders.borrow(), PodRequests::default());
+        assert_eq!(evictor.latest(), PodRequests::default());
         let shown = draining.step(Duration::from_secs(2), Some(seen));
         assert!(!shown.is_tainted);
-        assert_eq!(*orders.borrow(), PodRequests::default());
+        assert_eq!(evictor.latest(), PodRequests::default());
     }
 
     #[test]
@@ -248,9 +225,9 @@ mod tests {
             ("nvidia.com/gpu.deploy.dcgm", "false", false),
             ("nvidia.com/gpu.deploy.driver", RUNNING, false),
         ] {
-            let view = View {
+            let view = ObservedNode {
                 labels: [(key.to_owned(), value.to_owned())].into(),
-                ..View::default()
+                ..ObservedNode::default()
             };
             assert_eq!(has_operands(&view), expected, "{key}={value}");
         }

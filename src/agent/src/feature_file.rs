@@ -17,7 +17,7 @@ use octavo_node::label_set::LabelSet;
 use octavo_settings::duration::Expiry;
 use octavo_toolkit::files::{self, ReadError};
 
-use crate::sink::{Evidence, LabelSink, Publication, PublishFuture, Published, SinkError};
+use crate::sink::{Evidence, LabelSink, Publication, Published, SinkError};
 
 /// The file's reader is another user's process, whatever the agent's umask is.
 const FILE_MODE: u32 = 0o644;
@@ -45,11 +45,7 @@ struct FeatureFileContent {
 impl FeatureFile {
     /// Creates a sink that maintains the file at `path`.
     pub fn new(path: PathBuf, expiry: Expiry) -> Self {
-        Self {
-            path,
-            expiry,
-            lock: None,
-        }
+        Self { path, expiry, lock: None }
     }
 
     /// Writes the file if it is due. It is read every time because another process may have removed or edited it;
@@ -71,10 +67,7 @@ impl FeatureFile {
             Some(found) if self.is_due(found.expires, now) => Published::Refreshed,
             Some(_) => return Ok(Published::Unchanged),
         };
-        let content = FeatureFileContent {
-            expires: self.expires(now),
-            labels: wanted,
-        };
+        let content = FeatureFileContent { expires: self.expires(now), labels: wanted };
         let text = content.to_string();
         if text.len() > MAX_FILE_BYTES {
             return Err(SinkError::TooLarge {
@@ -84,7 +77,7 @@ impl FeatureFile {
             });
         }
         let place = FeatureFilePaths::new(&self.path);
-        fs::create_dir_all(place.folder).map_err(failed("create the folder", place.folder))?;
+        fs::create_dir_all(place.dir).map_err(failed("create the directory", place.dir))?;
         if self.lock.is_none() {
             self.lock = Some(place.lock(&self.path)?);
         }
@@ -113,10 +106,11 @@ impl FeatureFile {
     }
 }
 
+#[tonic::async_trait]
 impl LabelSink for FeatureFile {
     // Blocking on purpose: one small write to a local directory, and no other part of the agent waits for a sink.
-    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
-        Box::pin(async move { self.write(sheet.labels, sheet.claim, sheet.now) })
+    async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
+        self.write(publication.labels, publication.claim, publication.now)
     }
 }
 
@@ -142,21 +136,15 @@ fn read(path: &Path) -> Result<Option<FeatureFileContent>, SinkError> {
 
 fn parse(text: String) -> Option<FeatureFileContent> {
     let Some(rest) = text.strip_prefix(EXPIRY_PREFIX) else {
-        return Some(FeatureFileContent {
-            expires: None,
-            labels: text,
-        });
+        return Some(FeatureFileContent { expires: None, labels: text });
     };
     let (expires, labels) = rest.split_once('\n')?;
-    Some(FeatureFileContent {
-        expires: Some(expires.parse().ok()?),
-        labels: labels.to_owned(),
-    })
+    Some(FeatureFileContent { expires: Some(expires.parse().ok()?), labels: labels.to_owned() })
 }
 
 /// Paths of the file and of its companions: dot-files, which NFD does not read.
 struct FeatureFilePaths<'a> {
-    folder: &'a Path,
+    dir: &'a Path,
     /// In the same directory, so that renaming is atomic.
     draft: PathBuf,
     lock: PathBuf,
@@ -164,12 +152,12 @@ struct FeatureFilePaths<'a> {
 
 impl<'a> FeatureFilePaths<'a> {
     fn new(path: &'a Path) -> Self {
-        let folder = durable::folder(path);
+        let dir = durable::parent_dir(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Self {
-            folder,
-            draft: folder.join(format!(".{name}.draft")),
-            lock: folder.join(format!(".{name}.lock")),
+            dir,
+            draft: dir.join(format!(".{name}.draft")),
+            lock: dir.join(format!(".{name}.lock")),
         }
     }
 
@@ -182,10 +170,9 @@ impl<'a> FeatureFilePaths<'a> {
             .map_err(failed("open", &self.lock))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(SinkError::OwnedByAnother {
-                path: path.to_owned(),
-                lock: self.lock.clone(),
-            }),
+            Err(TryLockError::WouldBlock) => {
+                Err(SinkError::OwnedByAnother { path: path.to_owned(), lock: self.lock.clone() })
+            }
             Err(TryLockError::Error(source)) => Err(failed("lock", &self.lock)(source)),
         }
     }
@@ -193,11 +180,7 @@ impl<'a> FeatureFilePaths<'a> {
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SinkError {
     let path = path.to_owned();
-    move |source| SinkError::File {
-        action,
-        path,
-        source,
-    }
+    move |source| SinkError::File { action, path, source }
 }
 
 #[cfg(test)]
@@ -209,10 +192,7 @@ mod tests {
     use super::*;
 
     fn label_set(labels: &[(&str, &str)]) -> LabelSet {
-        labels
-            .iter()
-            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
-            .collect()
+        labels.iter().map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
     fn noon() -> Timestamp {
@@ -225,17 +205,11 @@ mod tests {
 
     #[test]
     fn the_file_carries_an_expiry_and_sorted_labels() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("features.d/octavo");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("features.d/octavo");
         let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(1)));
-        let labels = label_set(&[
-            ("octavo.dev/type", "nvidia-t4-16gb"),
-            ("octavo.dev/count", "1"),
-        ]);
-        assert_eq!(
-            sink.write(&labels, Evidence::Read, noon()).unwrap(),
-            Published::Changed
-        );
+        let labels = label_set(&[("octavo.dev/type", "nvidia-t4-16gb"), ("octavo.dev/count", "1")]);
+        assert_eq!(sink.write(&labels, Evidence::Read, noon()).unwrap(), Published::Changed);
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "# +expiry-time=2026-11-21T13:00:00Z\noctavo.dev/count=1\noctavo.dev/type=nvidia-t4-16gb\n"
@@ -244,73 +218,50 @@ mod tests {
 
     #[test]
     fn unchanged_labels_cause_no_write_even_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
-        assert_eq!(
-            sink.write(&labels, Evidence::Read, noon()).unwrap(),
-            Published::Changed
-        );
+        assert_eq!(sink.write(&labels, Evidence::Read, noon()).unwrap(), Published::Changed);
         let before = fs::metadata(&path).unwrap();
         let mut restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         assert_eq!(
-            restarted
-                .write(&labels, Evidence::Read, noon() + hours(1))
-                .unwrap(),
+            restarted.write(&labels, Evidence::Read, noon() + hours(1)).unwrap(),
             Published::Unchanged
         );
         let after = fs::metadata(&path).unwrap();
-        assert_eq!(
-            (before.ino(), before.mtime_nsec()),
-            (after.ino(), after.mtime_nsec())
-        );
+        assert_eq!((before.ino(), before.mtime_nsec()), (after.ino(), after.mtime_nsec()));
     }
 
     #[test]
     fn expiry_is_extended_after_half_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         sink.write(&labels, Evidence::Read, noon()).unwrap();
         let later = noon() + hours(1) + Duration::from_secs(1);
-        assert_eq!(
-            sink.write(&labels, Evidence::Read, later).unwrap(),
-            Published::Refreshed
-        );
-        assert_eq!(
-            read(&path).unwrap().unwrap().expires,
-            Some(later + hours(2))
-        );
+        assert_eq!(sink.write(&labels, Evidence::Read, later).unwrap(), Published::Refreshed);
+        assert_eq!(read(&path).unwrap().unwrap().expires, Some(later + hours(2)));
     }
 
     #[test]
     fn expiry_is_corrected_after_the_clock_is_set_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path, Expiry::After(hours(2)));
-        sink.write(&labels, Evidence::Read, noon() + hours(1000))
-            .unwrap();
-        assert_eq!(
-            sink.write(&labels, Evidence::Read, noon()).unwrap(),
-            Published::Refreshed
-        );
+        sink.write(&labels, Evidence::Read, noon() + hours(1000)).unwrap();
+        assert_eq!(sink.write(&labels, Evidence::Read, noon()).unwrap(), Published::Refreshed);
     }
 
     #[test]
     fn edited_or_torn_file_is_rewritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
-        for text in [
-            "",
-            "octavo.dev/count=9\n",
-            "# +expiry-time=never",
-            "\u{fffd}",
-        ] {
+        for text in ["", "octavo.dev/count=9\n", "# +expiry-time=never", "\u{fffd}"] {
             fs::write(&path, text).unwrap();
             assert_eq!(
                 sink.write(&labels, Evidence::Read, noon()).unwrap(),
@@ -323,9 +274,9 @@ mod tests {
 
     #[test]
     fn file_is_world_readable() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
-        let draft = folder.path().join(".octavo.draft");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
+        let draft = directory.path().join(".octavo.draft");
         fs::write(&draft, "left behind by somebody careful").unwrap();
         fs::set_permissions(&draft, Permissions::from_mode(0o600)).unwrap();
         let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
@@ -335,24 +286,19 @@ mod tests {
 
     #[test]
     fn unread_hardware_does_not_replace_published_labels() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
-        let (read, guessed) = (
-            label_set(&[("octavo.dev/driver", "570.1")]),
-            label_set(&[("octavo.dev/count", "8")]),
-        );
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
+        let (read, guessed) =
+            (label_set(&[("octavo.dev/driver", "570.1")]), label_set(&[("octavo.dev/count", "8")]));
         let mut before = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         before.write(&read, Evidence::Read, noon()).unwrap();
         drop(before);
         let mut restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         let later = noon() + hours(1) + Duration::from_secs(1);
-        let kept = restarted.write(&guessed, Evidence::NotRead, later).unwrap();
-        assert_eq!(kept, Published::Refreshed);
+        let published = restarted.write(&guessed, Evidence::NotRead, later).unwrap();
+        assert_eq!(published, Published::Refreshed);
         let content = super::read(&path).unwrap().unwrap();
-        assert_eq!(
-            (content.labels, content.expires),
-            (read.to_string(), Some(later + hours(2)))
-        );
+        assert_eq!((content.labels, content.expires), (read.to_string(), Some(later + hours(2))));
         fs::remove_file(&path).unwrap();
         let published = restarted.write(&guessed, Evidence::NotRead, later).unwrap();
         assert_eq!(published, Published::Changed);
@@ -360,21 +306,19 @@ mod tests {
 
     #[test]
     fn second_agent_reports_that_the_file_is_owned() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("octavo");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("octavo");
         let (one_label, other_label) = (label_set(&[("a", "1")]), label_set(&[("a", "2")]));
         let mut one = FeatureFile::new(path.clone(), Expiry::Never);
         let mut other = FeatureFile::new(path.clone(), Expiry::Never);
         one.write(&one_label, Evidence::Read, noon()).unwrap();
-        let error = other
-            .write(&other_label, Evidence::Read, noon())
-            .unwrap_err();
+        let error = other.write(&other_label, Evidence::Read, noon()).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
-                "{} is kept by another agent, which holds {}",
+                "{} belongs to another agent, which holds the lock {}",
                 path.display(),
-                folder.path().join(".octavo.lock").display()
+                directory.path().join(".octavo.lock").display()
             )
         );
         drop(one);
@@ -384,20 +328,18 @@ mod tests {
 
     #[test]
     fn non_regular_file_is_an_error_and_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let endless = folder.path().join("endless");
+        let endless = directory.path().join("endless");
         std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
-        for path in [pipe, endless, folder.path().to_owned()] {
+        for path in [pipe, endless, directory.path().to_owned()] {
             let before = fs::symlink_metadata(&path).unwrap().ino();
             let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
-            let error = sink
-                .write(&label_set(&[]), Evidence::Read, noon())
-                .unwrap_err();
+            let error = sink.write(&label_set(&[]), Evidence::Read, noon()).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                format!("{} is there and is no regular file", path.display())
+                format!("{} exists and is not a regular file", path.display())
             );
             assert_eq!(fs::symlink_metadata(&path).unwrap().ino(), before);
         }
@@ -405,21 +347,14 @@ mod tests {
 
     #[test]
     fn unwritable_directory_is_an_error_and_the_old_file_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let blocked = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let blocked = directory.path().join("file");
         fs::write(&blocked, "in the way").unwrap();
         let mut sink = FeatureFile::new(blocked.join("octavo"), Expiry::Never);
         let error = sink
-            .write(
-                &label_set(&[("octavo.dev/count", "8")]),
-                Evidence::Read,
-                noon(),
-            )
+            .write(&label_set(&[("octavo.dev/count", "8")]), Evidence::Read, noon())
             .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("cannot create the folder {}", blocked.display())
-        );
+        assert_eq!(error.to_string(), format!("cannot create the directory {}", blocked.display()));
         assert_eq!(fs::read_to_string(&blocked).unwrap(), "in the way");
     }
 }

@@ -74,7 +74,7 @@ pub struct LoopSettings {
 }
 
 /// Destinations of the observations.
-#[expect(missing_debug_implementations, reason = "a sink is somebody's writer")]
+#[expect(missing_debug_implementations, reason = "sinks are trait objects without Debug")]
 pub struct Outputs<'a> {
     /// Sink for labels.
     pub sink: &'a mut dyn LabelSink,
@@ -106,41 +106,37 @@ enum Wakeup {
 struct EventSources {
     ticks: Interval,
     hints: ChangeNotifications,
-    desk: Option<ControlSocket>,
+    control_socket: Option<ControlSocket>,
 }
 
 impl EventSources {
     fn new(hardware: &Handle, every: Duration) -> Self {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
-            ticks,
-            hints: hardware.changes(),
-            desk: None,
-        }
+        Self { ticks, hints: hardware.changes(), control_socket: None }
     }
 
     /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken remains
     /// pending.
-    async fn next(&mut self, teller: &mut StatusReporter<'_>, due: Option<Duration>) -> Wakeup {
+    async fn next(&mut self, reporter: &mut StatusReporter<'_>, due: Option<Duration>) -> Wakeup {
         tokio::select! {
             _ = self.ticks.tick() => Wakeup::Scan,
             () = self.hints.changed() => {
-                debug!("the hardware hints at a change");
+                debug!("possible hardware change; scanning");
                 Wakeup::Scan
             }
-            news = teller.changed() => match news {
+            news = reporter.changed() => match news {
                 Change::Node => {
-                    debug!("the Node says something else");
+                    debug!("the Node changed; scanning");
                     Wakeup::Scan
                 }
                 Change::Allocation => {
-                    debug!("who gives devices out says something else");
+                    debug!("the allocation status changed");
                     Wakeup::Allocation
                 }
             },
             () = sleep(due.unwrap_or_default()), if due.is_some() => Wakeup::Scan,
-            Some(asked) = next_request(&mut self.desk) => Wakeup::Command(asked),
+            Some(request) = next_request(&mut self.control_socket) => Wakeup::Command(request),
         }
     }
 }
@@ -177,7 +173,7 @@ pub async fn run_once(
     let options = Options { layout, ..*labels };
     let labels = labels::compile(&inventory, &options, None).labels;
     if let Some(cluster) = &mut cluster {
-        cluster.say(&inventory, &labels, status.as_ref());
+        cluster.report(&inventory, &labels, status.as_ref());
     }
     publish(&inventory, outputs.sink, &labels).await?;
     if let Some(cluster) = &mut cluster {
@@ -189,24 +185,20 @@ pub async fn run_once(
 /// Returns why the layout failed on the node, if it did. A layout that is blocked, infeasible or waits for a reset did
 /// not fail.
 fn failure(partitioning: &Partitioning, status: &NodeLayoutStatus) -> Option<String> {
-    let failed = Reason::Failed.as_str();
     let can_change = partitioning.owns_state_dir() || status.layout.is_none();
-    if can_change && status.state != Some(failed) {
+    if can_change && status.state != Some(Reason::Failed.into()) {
         return None;
     }
     let layout = status.layout.as_deref().unwrap_or("(none)");
     let mut devices = status.devices.iter();
-    let device = devices.find(|device| device.state == failed);
+    let device = devices.find(|device| device.state == Reason::Failed);
     let device = device.map(|device| format!("{}: {}", device.pci, device.message));
     let why: Vec<String> = device.into_iter().chain(status.notice.clone()).collect();
     Some(format!("layout {layout} failed: {}", why.join("; ")))
 }
 
 /// Scans, publishes and partitions until `shutdown` resolves. Published labels remain.
-#[expect(
-    clippy::too_many_lines,
-    reason = "the steps of one iteration, in their order"
-)]
+#[expect(clippy::too_many_lines, reason = "the steps of one iteration, in their order")]
 pub async fn run(
     hardware: &Handle,
     outputs: Outputs<'_>,
@@ -215,31 +207,31 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = pin!(shutdown);
-    let mut ears = EventSources::new(hardware, settings.interval);
-    let teller = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
-    let mut teller = teller.with_xids(hardware, settings.xids.clone());
+    let mut events = EventSources::new(hardware, settings.interval);
+    let reporter = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
+    let mut reporter = reporter.with_xids(hardware, settings.xids.clone());
     let (mut listened, mut last, mut again) = (false, false, None);
     while !last {
         let waited = Instant::now();
-        let due = soonest(again, teller.next_report);
+        let due = soonest(again, reporter.next_report);
         let woken = tokio::select! {
             () = &mut shutdown => break,
-            woken = ears.next(&mut teller, due) => woken,
+            woken = events.next(&mut reporter, due) => woken,
         };
-        let given = matches!(woken, Wakeup::Allocation);
-        if let (Wakeup::Command(asked), Some(partitioning)) = (woken, &mut partitioning) {
-            answer(partitioning, hardware, asked);
+        let is_allocation = matches!(woken, Wakeup::Allocation);
+        if let (Wakeup::Command(request), Some(partitioning)) = (woken, &mut partitioning) {
+            handle_command(partitioning, hardware, request);
         }
-        teller.outputs.pulse.beat();
+        reporter.outputs.pulse.beat();
         let engine = partitioning.as_ref();
-        if given && let Some(end) = teller.report_allocations(hardware, engine).await {
+        if is_allocation && let Some(end) = reporter.report_allocations(hardware, engine).await {
             again = again.map(|wait| wait.saturating_sub(waited.elapsed()));
             if end.is_break() || !pause(&mut shutdown, settings, again).await {
                 break;
             }
             continue;
         }
-        let waits = teller.update_node_choice(hardware, partitioning.as_mut());
+        let waits = reporter.update_node_choice(hardware, partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,
@@ -247,7 +239,7 @@ pub async fn run(
         let before = partitioning.as_ref().map(|one| one.status(&inventory));
         let silent = inventory.nvml.driver().is_some()
             && is_unchecked(partitioning.as_ref(), before.as_ref());
-        if !silent && teller.report(&inventory, before.as_ref()).await.is_break() {
+        if !silent && reporter.report(&inventory, before.as_ref()).await.is_break() {
             break;
         }
         again = waits;
@@ -257,24 +249,24 @@ pub async fn run(
             let mut round = pin!(partitioning.round(hardware, &inventory));
             again = tokio::select! {
                 again = &mut round => soonest(again, waits),
-                () = teller.report_progress(hardware, &mut ears.ticks, &mut progress, &status) => break,
+                () = reporter.report_progress(hardware, &mut events.ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
                     // A change in progress is completed and reported if the driver permits; otherwise the journal
                     // retains it.
                     last = true;
-                    teller.finish_round(round).await
+                    reporter.finish_round(round).await
                 }
             };
         }
         if let Some(partitioning) = &partitioning {
             if !listened && partitioning.owns_state_dir() {
                 listened = true;
-                ears.desk = teller.listen(partitioning);
+                events.control_socket = reporter.listen(partitioning);
             }
             let inventory = hardware.latest();
             let after = partitioning.status(&inventory);
             if (silent || before.as_ref() != Some(&after))
-                && teller.report(&inventory, Some(&after)).await.is_break()
+                && reporter.report(&inventory, Some(&after)).await.is_break()
             {
                 break;
             }
@@ -283,8 +275,8 @@ pub async fn run(
             break;
         }
     }
-    teller.write_final_state().await;
-    info!("stopped; labels and partitions stay as they are");
+    reporter.write_final_state().await;
+    info!("stopped; labels and partitions are unchanged");
 }
 
 /// Sleeps for [`MIN_SCAN_INTERVAL`], but not longer than `next_report`. Returns `false` if shutdown was requested meanwhile.
@@ -293,9 +285,7 @@ async fn pause(
     settings: &LoopSettings,
     again: Option<Duration>,
 ) -> bool {
-    let breath = MIN_SCAN_INTERVAL
-        .min(settings.interval)
-        .min(again.unwrap_or(MIN_SCAN_INTERVAL));
+    let breath = MIN_SCAN_INTERVAL.min(settings.interval).min(again.unwrap_or(MIN_SCAN_INTERVAL));
     tokio::select! {
         () = shutdown => false,
         () = sleep(breath) => true,
@@ -317,18 +307,18 @@ fn is_unchecked(partitioning: Option<&Partitioning>, status: Option<&NodeLayoutS
 }
 
 /// Returns the next request of a command; pending forever without a socket.
-async fn next_request(desk: &mut Option<ControlSocket>) -> Option<CommandRequest> {
-    match desk {
-        Some(desk) => desk.next().await,
+async fn next_request(socket: &mut Option<ControlSocket>) -> Option<CommandRequest> {
+    match socket {
+        Some(socket) => socket.next().await,
         None => pending().await,
     }
 }
 
-fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: CommandRequest) {
-    let answer = match &asked.choice {
+fn handle_command(partitioning: &mut Partitioning, hardware: &Handle, request: CommandRequest) {
+    let answer = match &request.choice {
         Some(choice) => partitioning.choose(choice, &hardware.latest()),
         None => partitioning.forget(&hardware.latest()),
     };
     // A request is carried out even if the command has disconnected.
-    let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));
+    let _gone = request.reply.send(answer.map_err(|error| chain(&error)));
 }

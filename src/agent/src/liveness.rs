@@ -15,7 +15,7 @@ pub struct Liveness {
     /// Time of the last beat, in milliseconds since `began`.
     last: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
-    patience: Duration,
+    limit: Duration,
 }
 
 /// Maximum duration of an iteration of the loop: every wait in it has a timeout.
@@ -28,7 +28,7 @@ impl Liveness {
             began: Instant::now(),
             last: Arc::default(),
             ready: Arc::default(),
-            patience: interval.saturating_mul(2).saturating_add(MAX_ITERATION),
+            limit: interval.saturating_mul(2).saturating_add(MAX_ITERATION),
         }
     }
 
@@ -51,7 +51,7 @@ impl Liveness {
     /// Returns whether the loop ran recently.
     pub fn is_alive(&self) -> bool {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-        self.began.elapsed().saturating_sub(last) < self.patience
+        self.began.elapsed().saturating_sub(last) < self.limit
     }
 
     /// Returns whether everything was published once.

@@ -18,6 +18,7 @@ use octavo_engine::engine::Round;
 use octavo_engine::executor::Outcome;
 use octavo_model::id::PciAddress;
 use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 use octavo_planner::reconcile::{ApplyState, ChangeOutcome, NodeLayoutStatus};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -44,22 +45,21 @@ pub struct LayoutMetrics {
     drift: Counter,
     blocked: Counter<f64, AtomicU64>,
     states: LabeledFamily<Gauge>,
-    standing: StatusCollector,
+    layout_status: StatusCollector,
     last: Arc<Mutex<LastStates>>,
 }
 
 /// States of the devices at the last scan.
 #[derive(Debug, Default)]
 struct LastStates {
-    states: BTreeMap<PciAddress, &'static str>,
+    states: BTreeMap<PciAddress, Reported<Reason>>,
     /// Time up to which blocked devices are counted.
     since: Option<Instant>,
 }
 
 /// Buckets from a single call to the longest time that a change and its rollback may take.
-const BUCKETS: [f64; 13] = [
-    0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0,
-];
+const BUCKETS: [f64; 13] =
+    [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0];
 
 impl Default for LayoutMetrics {
     fn default() -> Self {
@@ -74,15 +74,15 @@ impl Default for LayoutMetrics {
             drift: Counter::default(),
             blocked: Counter::default(),
             states: LabeledFamily::default(),
-            standing: StatusCollector::default(),
+            layout_status: StatusCollector::default(),
             last: Arc::default(),
         };
         // Initialize all series to 0, so that the first event shows as an increase.
-        for word in ChangeOutcome::WORDS {
-            drop(new.results.get_or_create(&[("result", word)]));
+        for reason in ChangeOutcome::REASONS {
+            drop(new.results.get_or_create(&[("result", reason.as_str())]));
         }
-        for word in ApplyState::WORDS {
-            drop(new.states.get_or_create(&[("state", word)]));
+        for reason in ApplyState::REASONS {
+            drop(new.states.get_or_create(&[("state", reason.as_str())]));
         }
         new
     }
@@ -98,7 +98,7 @@ impl LayoutMetrics {
     }
 
     fn record_outcome(&self, outcome: &Outcome) {
-        let result = [("result", outcome.ending.as_str())];
+        let result = [("result", outcome.ending.reason().as_str())];
         self.results.get_or_create(&result).inc();
         self.duration.observe(outcome.took.as_secs_f64());
         self.hardware.observe(outcome.hardware.as_secs_f64());
@@ -110,35 +110,33 @@ impl LayoutMetrics {
     }
 
     /// Records the current status of the node.
-    pub fn stands(&self, status: &NodeLayoutStatus) {
+    pub fn record_status(&self, status: &NodeLayoutStatus) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.advance_counters(&mut last);
-        self.standing.set(status);
+        self.layout_status.set(status);
         let devices = status.devices.iter();
-        let stand: BTreeMap<PciAddress, &'static str> =
-            devices.map(|device| (device.pci, device.state)).collect();
+        let by_device: BTreeMap<PciAddress, Reported<Reason>> =
+            devices.map(|device| (device.pci, device.state.clone())).collect();
         // Repaired drift is counted by the round that repairs it; drift that is left alone is counted when it is
         // found.
-        let left = stand.iter().filter(|(pci, state)| {
-            Reason::Drifted.is(state) && last.states.get(pci).is_some_and(|before| before != *state)
+        let left = by_device.iter().filter(|(pci, state)| {
+            **state == Reason::Drifted
+                && last.states.get(pci).is_some_and(|before| before != *state)
         });
         self.drift.inc_by(count(left.count()));
-        for word in ApplyState::WORDS {
-            let there = stand.values().filter(|state| **state == word).count();
-            let gauge = self.states.get_or_create(&[("state", word)]);
+        for reason in ApplyState::REASONS {
+            let there = by_device.values().filter(|state| **state == reason).count();
+            let gauge = self.states.get_or_create(&[("state", reason.as_str())]);
             gauge.set(i64::try_from(there).unwrap_or(i64::MAX));
         }
-        last.states = stand;
+        last.states = by_device;
     }
 
     /// Advances the counters that grow with time to the present.
     fn advance_counters(&self, last: &mut LastStates) {
         let now = Instant::now();
         let since = last.since.replace(now).unwrap_or(now);
-        let blocked = last
-            .states
-            .values()
-            .filter(|state| Reason::Blocked.is(state));
+        let blocked = last.states.values().filter(|state| **state == Reason::Blocked);
         let blocked = u32::try_from(blocked.count()).unwrap_or(u32::MAX);
         let span = now.saturating_duration_since(since);
         self.blocked.inc_by(span.as_secs_f64() * f64::from(blocked));
@@ -150,57 +148,57 @@ impl LayoutMetrics {
         self.register_results(&mut registry);
         registry.register(
             "instances_destroyed",
-            "GPU instances that were destroyed",
+            "Number of GPU instances destroyed",
             self.destroyed.clone(),
         );
         registry.register(
             "instances_created",
-            "GPU instances that were created",
+            "Number of GPU instances created",
             self.created.clone(),
         );
         registry.register(
             "retries",
-            "Calls that were made again because the driver said that they may work later",
+            "Number of driver calls retried after a temporary error",
             self.retries.clone(),
         );
         registry.register(
             "rollbacks",
-            "Changes of one device that could not be ended, and what it had was brought back or tried to be",
+            "Number of device changes that were rolled back, including failed rollbacks",
             self.rollbacks.clone(),
         );
         registry.register(
             "drift",
-            "Times that a device was found changed by somebody else",
+            "Number of times a device was found changed by another process",
             self.drift.clone(),
         );
         registry.register(
             "blocked_seconds",
-            "How long devices were blocked, all of them added up",
+            "Total time devices were blocked, in seconds, summed over all devices",
             self.blocked.clone(),
         );
         registry.register(
             "layout_state",
-            "Devices that a layout asks something of, by how they stand",
+            "Number of devices that the selected layout covers, by layout state",
             self.states.clone(),
         );
-        registry.register_collector(Box::new(self.standing.clone()));
+        registry.register_collector(Box::new(self.layout_status.clone()));
         registry
     }
 
     fn register_results(&self, registry: &mut Registry) {
         registry.register(
             "applies",
-            "Changes of one device that have ended, by how",
+            "Number of completed device changes, by result",
             self.results.clone(),
         );
         registry.register(
             "apply_duration_seconds",
-            "How long the change of one device took, from its first action to its last",
+            "Duration of a device change, from its first action to its last, in seconds",
             self.duration.clone(),
         );
         registry.register(
             "apply_hardware_seconds",
-            "How much of that was spent in calls to the driver",
+            "Time that a device change spent in driver calls, in seconds",
             self.hardware.clone(),
         );
     }
@@ -220,7 +218,7 @@ fn count(number: usize) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use octavo_planner::reconcile::{DeviceStatus, OperationCounts};
+    use octavo_planner::reconcile::{DeviceLayoutStatus, OperationCounts};
     use octavo_toolkit::telemetry::exposition;
     use tokio::time::advance;
 
@@ -228,9 +226,7 @@ mod tests {
 
     fn text(applies: &LayoutMetrics) -> String {
         applies.refresh();
-        exposition::write(&applies.registry(), std::iter::empty())
-            .unwrap()
-            .1
+        exposition::write(&applies.registry(), std::iter::empty()).unwrap().1
     }
 
     #[track_caller]
@@ -242,15 +238,12 @@ mod tests {
     }
 
     fn status(states: &[&'static str]) -> NodeLayoutStatus {
-        let device = |(number, state): (u8, &&'static str)| DeviceStatus {
-            pci: PciAddress::new(0, number, 0, 0).unwrap(),
-            name: format!("GPU {number}"),
-            state,
-            message: String::new(),
-            is_held: false,
-            holders: Vec::new(),
-            waits_for_holders: false,
-            progress: None,
+        let device = |(number, state): (u8, &&'static str)| {
+            DeviceLayoutStatus::new(
+                PciAddress::new(0, number, 0, 0).unwrap(),
+                format!("GPU {number}"),
+                Reported::parse(state),
+            )
         };
         NodeLayoutStatus {
             devices: (0..).zip(states).map(device).collect(),
@@ -264,19 +257,11 @@ mod tests {
         let outcome = |ending| Outcome {
             pci: PciAddress::new(0, 7, 0, 0).unwrap(),
             ending,
-            work: OperationCounts {
-                destroyed: 2,
-                created: 3,
-                retries: 4,
-                rollbacks: 1,
-            },
+            work: OperationCounts { destroyed: 2, created: 3, retries: 4, rollbacks: 1 },
             took: Duration::from_millis(300),
             hardware: Duration::from_millis(200),
         };
-        let failed = ChangeOutcome::Failed {
-            reason: String::new(),
-            rollback: None,
-        };
+        let failed = ChangeOutcome::Failed { reason: String::new(), rollback: None };
         applies.record_round(&Round {
             outcomes: vec![outcome(ChangeOutcome::Applied), outcome(failed)],
             drifted: vec![PciAddress::new(0, 7, 0, 0).unwrap()],
@@ -304,7 +289,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn blocked_seconds_include_time_until_scrape() {
         let applies = LayoutMetrics::default();
-        applies.stands(&status(&["applied", "blocked", "blocked"]));
+        applies.record_status(&status(&["applied", "blocked", "blocked"]));
         advance(Duration::from_secs(5)).await;
         tells(
             &applies,
@@ -316,9 +301,9 @@ mod tests {
             ],
         );
         advance(Duration::from_secs(1)).await;
-        applies.stands(&status(&["applied", "applied", "blocked"]));
+        applies.record_status(&status(&["applied", "applied", "blocked"]));
         advance(Duration::from_secs(1)).await;
-        applies.stands(&status(&["applied", "applied", "applied"]));
+        applies.record_status(&status(&["applied", "applied", "applied"]));
         advance(Duration::from_mins(1)).await;
         tells(&applies, &["octavo_blocked_seconds_total 13.0"]);
     }
@@ -327,24 +312,22 @@ mod tests {
     async fn unrepaired_drift_is_counted_once() {
         let applies = LayoutMetrics::default();
         for states in [["applied"], ["drifted"], ["drifted"]] {
-            applies.stands(&status(&states));
+            applies.record_status(&status(&states));
         }
         tells(&applies, &["octavo_drift_total 1"]);
     }
 
     #[test]
     fn every_metric_is_documented() {
-        let page = include_str!("../../../docs/metrics.md");
+        let page = include_str!("../../../docs/reference/metrics.md");
         let text = text(&LayoutMetrics::default());
-        let types: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE "))
-            .collect();
+        let types: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         assert_eq!(types.len(), 15, "{types:?}");
-        for told in types {
-            let (name, _) = told.split_once(' ').unwrap();
-            let entry = format!("| `{name}` |");
-            assert!(page.contains(&entry), "docs/metrics.md has no line {entry}");
+        for family in types {
+            let (name, _) = family.split_once(' ').unwrap();
+            let entry = format!("\n### `{name}`\n");
+            assert!(page.contains(&entry), "docs/reference/metrics.md does not list {name}");
         }
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use octavo_kube::node::NodeHandle;
 use octavo_kube::node_feature::{NodeFeatureContent, NodeFeatureHandle};
 use octavo_node::labels::instance_features;
-use octavo_node::node::DesiredLabels;
+use octavo_node::node_object::DesiredLabels;
 use tokio::time::timeout;
 
-use crate::sink::{Evidence, LabelSink, Publication, PublishFuture, Published, SinkError};
+use crate::sink::{Evidence, LabelSink, Publication, Published, SinkError};
 
 /// Timeout for an agent that runs once to see its labels written.
 pub const ONESHOT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -20,83 +20,55 @@ pub const ONESHOT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Label sink that writes to the Node.
 #[derive(Debug)]
 pub struct NodeSink {
-    link: Arc<NodeHandle>,
+    /// The Node.
+    pub node: Arc<NodeHandle>,
     /// Whether publishing waits until the Node has the labels.
-    waits: bool,
+    pub waits: bool,
 }
 
 /// Label sink that writes labels and devices to the NodeFeature.
 #[derive(Debug)]
 pub struct NodeFeatureSink {
-    post: NodeFeatureHandle,
-    waits: bool,
+    /// The NodeFeature.
+    pub feature: NodeFeatureHandle,
+    /// Whether publishing waits until the NodeFeature has the labels.
+    pub waits: bool,
 }
 
-impl NodeSink {
-    /// Creates a sink that writes through `link`; with `waits`, publishing waits until the labels are written.
-    pub fn new(link: Arc<NodeHandle>, waits: bool) -> Self {
-        Self { link, waits }
-    }
-
-    async fn hand_over(&self, sheet: Publication<'_>) -> Result<Published, SinkError> {
-        self.link.update_desired(|wanted| {
-            wanted.labels = match sheet.claim {
-                Evidence::Read => DesiredLabels::Exactly(sheet.labels.clone()),
-                Evidence::NotRead => DesiredLabels::IfAbsent(sheet.labels.clone()),
+#[tonic::async_trait]
+impl LabelSink for NodeSink {
+    async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
+        self.node.task.update(|desired| {
+            desired.labels = match publication.claim {
+                Evidence::Read => DesiredLabels::Exactly(publication.labels.clone()),
+                Evidence::NotRead => DesiredLabels::IfAbsent(publication.labels.clone()),
             };
         });
-        if self.waits
-            && timeout(ONESHOT_TIMEOUT, self.link.wait_until_applied())
-                .await
-                .is_err()
-        {
-            return Err(SinkError::Cluster(self.link.trouble()));
+        if self.waits && timeout(ONESHOT_TIMEOUT, self.node.wait_until_applied()).await.is_err() {
+            return Err(SinkError::Cluster(self.node.trouble()));
         }
         Ok(Published::Unchanged)
     }
 }
 
-impl NodeFeatureSink {
-    /// Creates a sink that writes through `post`; with `waits`, publishing waits until the labels are written.
-    pub fn new(post: NodeFeatureHandle, waits: bool) -> Self {
-        Self { post, waits }
-    }
-
-    async fn hand_over(&self, sheet: Publication<'_>) -> Result<Published, SinkError> {
+#[tonic::async_trait]
+impl LabelSink for NodeFeatureSink {
+    async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
         // The labels of an earlier agent are better than those of hardware that was not read.
-        if sheet.claim == Evidence::Read {
-            let labels = sheet.labels.iter();
-            self.post.say(NodeFeatureContent {
-                labels: labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .collect(),
-                devices: instance_features(sheet.inventory),
+        if publication.claim == Evidence::Read {
+            let labels = publication.labels.iter();
+            self.feature.set(&NodeFeatureContent {
+                labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+                devices: instance_features(publication.inventory),
             });
         }
-        if self.waits
-            && timeout(ONESHOT_TIMEOUT, self.post.wait_until_applied())
-                .await
-                .is_err()
+        if self.waits && timeout(ONESHOT_TIMEOUT, self.feature.wait_until_applied()).await.is_err()
         {
-            let trouble = self.post.said().trouble;
-            return Err(SinkError::Cluster(trouble.unwrap_or_else(no_answer)));
+            let error = self.feature.trouble().unwrap_or_else(|| {
+                format!("no response from the API server within {ONESHOT_TIMEOUT:?}")
+            });
+            return Err(SinkError::Cluster(error));
         }
         Ok(Published::Unchanged)
-    }
-}
-
-fn no_answer() -> String {
-    format!("the API server has not answered within {ONESHOT_TIMEOUT:?}")
-}
-
-impl LabelSink for NodeSink {
-    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
-        Box::pin(self.hand_over(sheet))
-    }
-}
-
-impl LabelSink for NodeFeatureSink {
-    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
-        Box::pin(self.hand_over(sheet))
     }
 }

@@ -5,11 +5,19 @@ use std::sync::Arc;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Device, Inventory, NvmlState};
-use octavo_model::reason::Reason;
+use octavo_model::reason::{Reason, Severity};
 use octavo_toolkit::error::chain;
 use tracing::{debug, info, warn};
 
 use crate::sink::{Published, SinkError};
+
+/// Logs `message` at the level of its reason's severity.
+pub(super) fn log_by_severity(reason: Reason, message: &str) {
+    match reason.kind() {
+        Severity::Normal => info!(reason = %reason.as_str(), "{message}"),
+        Severity::Warning => warn!(reason = %reason.as_str(), "{message}"),
+    }
+}
 
 /// Remembers what was last logged, and logs only changes.
 #[derive(Debug, Default)]
@@ -37,17 +45,13 @@ impl ObservationLog {
             .collect();
         for (pci, device) in &devices {
             match self.devices.get(pci) {
-                None => info!("device: {device}"),
-                Some(before) if before != device => info!("device now: {device}"),
+                None => info!(%device, "device found"),
+                Some(before) if before != device => info!(%device, "device changed"),
                 Some(_) => {}
             }
         }
-        for (_, gone) in self
-            .devices
-            .iter()
-            .filter(|(pci, _)| !devices.contains_key(pci))
-        {
-            info!("device gone: {gone}");
+        for (_, gone) in self.devices.iter().filter(|(pci, _)| !devices.contains_key(pci)) {
+            info!(device = %gone, "device removed");
         }
         self.devices = devices;
     }
@@ -57,9 +61,9 @@ impl ObservationLog {
             return;
         }
         if let Some(error) = error {
-            warn!("the PCI bus cannot be read: {error}; what was read of it before stays");
+            warn!(%error, "cannot read the PCI bus; using the previous reading");
         } else {
-            info!("the PCI bus can be read again");
+            info!("the PCI bus is readable again");
         }
         self.bus = error.map(ToOwned::to_owned);
     }
@@ -67,22 +71,22 @@ impl ObservationLog {
     fn log_nvml(&mut self, state: &NvmlState) {
         match state {
             NvmlState::Absent { reason } => {
-                info!(reason = %Reason::NoDriver.as_str(), "nvml: absent: {reason}");
+                info!(error = %reason, reason = %Reason::NoDriver.as_str(), "nvml: absent");
             }
             NvmlState::Loading => info!("nvml: loading"),
             NvmlState::Ready(driver) if self.away => {
                 let reason = Reason::DriverBack.as_str();
-                info!(reason = %reason, "nvml: ready, driver {}", driver.version);
+                info!(driver = %driver.version, reason = %reason, "nvml: ready");
                 self.away = false;
             }
-            NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
+            NvmlState::Ready(driver) => info!(driver = %driver.version, "nvml: ready"),
             NvmlState::Lost { reason } => {
-                warn!(reason = %Reason::NvmlLost.as_str(), "nvml: lost: {reason}");
+                warn!(error = %reason, reason = %Reason::NvmlLost.as_str(), "nvml: lost");
                 self.away = true;
             }
             NvmlState::Stalled { call, .. } => {
                 let reason = Reason::NvmlStalled.as_str();
-                warn!(reason = %reason, "nvml: stalled: {call} does not return; the labels stay as they are");
+                warn!(%call, reason = %reason, "nvml: stalled: the call does not return; labels stay unchanged");
                 self.away = true;
             }
         }
@@ -92,18 +96,18 @@ impl ObservationLog {
         match outcome {
             Ok(published) => {
                 if self.failure.take().is_some() {
-                    info!("labels can be published again");
+                    info!("publishing labels works again");
                 }
                 match published {
                     Published::Changed => info!("labels published"),
-                    Published::Refreshed => debug!("the labels' time of expiry moved"),
+                    Published::Refreshed => debug!("expiry time of the labels extended"),
                     Published::Unchanged => {}
                 }
             }
             Err(error) => {
                 let failure = chain(&error);
                 if self.failure.as_ref() != Some(&failure) {
-                    warn!("{failure}; what was published before stays, and it is tried again");
+                    warn!(error = %failure, "cannot publish labels; retrying, previously published labels remain");
                     self.failure = Some(failure);
                 }
             }
@@ -121,7 +125,7 @@ fn describe(device: &Device, inventory: &Inventory) -> String {
         Condition::Failing { reason } => format!("{place}, failing: {reason}"),
         Condition::PciOnly { kernel_driver } => {
             let driver = kernel_driver.as_deref().unwrap_or("none");
-            format!("{place}, seen on the PCI bus only (kernel driver: {driver})")
+            format!("{place}, found on the PCI bus only (kernel driver: {driver})")
         }
     }
 }

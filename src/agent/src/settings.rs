@@ -12,49 +12,51 @@ use std::net::SocketAddr;
 
 use clap::{CommandFactory, Parser};
 use octavo_model::id::NodeName;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_settings::engine::EngineSettings;
 use octavo_settings::hardware::HardwareSettings;
-use octavo_settings::labels::{LabelSettings, MigStrategy};
-use octavo_settings::{Answer, parse};
+use octavo_settings::labels::LabelSettings;
+use octavo_settings::{EarlyExit, parse};
 use octavo_toolkit::log::LogSettings;
 
 use self::cluster::ClusterArgs;
 pub use self::cluster::{Cleanup, ClusterSettings};
-pub use self::partitioning::{Drift, PartitioningSettings};
+pub use self::partitioning::PartitioningSettings;
 pub use self::publishing::{LabelSink, PublishingSettings, Schedule};
-pub use self::sharing::{Allocation, DeviceList, SharingMode, SharingSettings, UsageSettings};
+pub use self::sharing::{DeviceProvider, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
 
 const EXAMPLES: &str = "\
 Examples:
-  # Print this node's labels once and end
+  # Print the labels of this node once
   octavo-agent --oneshot
 
-  # Keep a feature file for Node Feature Discovery up to date
+  # Maintain a feature file for Node Feature Discovery
   octavo-agent --label-sink file --interval 10s
 
-  # Use a driver that is mounted somewhere else
+  # Use a driver in another root directory
   octavo-agent --driver-root /host --oneshot
 
-  # Give the node a layout, and keep it so
+  # Apply a layout and maintain it
   octavo-agent --layouts /etc/octavo/layouts.yaml --layout serving
 
-  # In a cluster: labels on this machine's Node, and the layout that its label octavo.dev/layout names
+  # In a cluster: label the Node of this machine, and apply the layout that
+  # its label octavo.dev/layout names
   octavo-agent --label-sink node --layouts /etc/octavo/layouts.yaml
 
-  # Take away all that it wrote to the Node
+  # Remove everything that the agent wrote to the Node
   octavo-agent --label-sink node --cleanup
 
-  # Report to an aggregator too, which is known by its CA
+  # Report to an aggregator, verified by its CA
   octavo-agent --aggregator https://aggregator:7443 --aggregator-ca ca.crt
 
-Every flag can be set by its variable too; the flag wins.";
+Flags take precedence over environment variables.";
 
-/// Sees the accelerators of this node, partitions them as a layout says, and says in labels what they are
+/// Discover, partition and label the accelerators of this node
 ///
-/// Runs on every accelerator node. A driver that is missing, late, replaced or stuck is waited for and reported; it never
-/// ends the agent.
+/// Runs on every accelerator node. If the driver is missing, starts late, is replaced or hangs, the agent reports it,
+/// waits and continues.
 #[derive(Debug, Parser)]
 #[command(name = "octavo-agent", version, after_long_help = EXAMPLES)]
 struct AgentArgs {
@@ -82,15 +84,11 @@ struct AgentArgs {
     #[command(flatten)]
     uplink: UplinkArgs,
 
-    /// Where /metrics, /healthz and /readyz are served; port 0 takes any free one
+    /// Address for /metrics, /healthz and /readyz; port 0 for any free port
     ///
-    /// Without it nothing is served. It is plaintext, and with --usage-interval it says who uses what.
-    #[arg(
-        long,
-        help_heading = "Metrics",
-        value_name = "ADDRESS",
-        env = "OCTAVO_METRICS_LISTEN"
-    )]
+    /// Without this flag, nothing is served. The connection is not encrypted. With --usage-interval, metrics include
+    /// usage by pod.
+    #[arg(long, help_heading = "Metrics", value_name = "ADDRESS", env = "OCTAVO_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -128,12 +126,12 @@ pub struct AgentSettings {
 
 impl AgentSettings {
     /// Parses the arguments and the environment of this process.
-    pub fn from_process() -> Result<Self, Answer> {
+    pub fn from_process() -> Result<Self, EarlyExit> {
         Self::from_arguments(env::args_os())
     }
 
     /// Parses `arguments`, program name first.
-    pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, Answer>
+    pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, EarlyExit>
     where
         A: Into<OsString> + Clone,
     {
@@ -148,17 +146,15 @@ impl AgentSettings {
 }
 
 impl AgentArgs {
-    fn resolve(mut self) -> Result<AgentSettings, Answer> {
+    fn resolve(mut self) -> Result<AgentSettings, EarlyExit> {
         self.publishing.check()?;
         let cleanup = self.cluster.cleanup;
-        let cluster = self
-            .cluster
-            .resolve(self.publishing.label_sink, || self.uplink.node())?;
+        let cluster = self.cluster.resolve(self.publishing.label_sink, || self.uplink.node())?;
         self.sharing.check(self.engine.pod_resources().is_some())?;
         self.sharing.device_lists.sort_unstable();
         self.sharing.device_lists.dedup();
         self.engine.device_plugins = Some(self.sharing.device_plugins.clone());
-        let is_embedded = self.sharing.mode == SharingMode::Embedded;
+        let is_embedded = self.sharing.mode == DeviceProvider::Embedded;
         if is_embedded {
             // Partitions without a resource could not be allocated.
             let strategy = &mut self.labels.mig_strategy;
@@ -178,11 +174,7 @@ impl AgentArgs {
             node: self.uplink.node().ok(),
             cluster,
             sharing: self.sharing,
-            uplink: if is_once {
-                None
-            } else {
-                self.uplink.resolve()?
-            },
+            uplink: if is_once { None } else { self.uplink.resolve()? },
             metrics: self.metrics_listen.filter(|_| !is_once),
             publishing: self.publishing,
             cleanup,
@@ -191,8 +183,13 @@ impl AgentArgs {
     }
 }
 
-fn usage(message: &str) -> Answer {
-    Answer::usage(&mut AgentArgs::command(), message)
+/// Returns the description of `octavo-agent`: its options with their help.
+pub fn agent_command() -> clap::Command {
+    AgentArgs::command()
+}
+
+fn usage(message: &str) -> EarlyExit {
+    EarlyExit::usage(&mut AgentArgs::command(), message)
 }
 
 #[cfg(test)]
@@ -202,7 +199,6 @@ mod tests {
 
     use jiff::Timestamp;
     use octavo_node::labels::Options;
-    use octavo_node::mig_strategy;
     use octavo_settings::duration::Expiry;
 
     use super::*;
@@ -234,15 +230,9 @@ mod tests {
     fn without_flags_everything_has_its_documented_default() {
         let settings = settings(&[]);
         assert_eq!(settings.publishing.label_sink, LabelSink::Stdout);
-        assert_eq!(
-            settings.publishing.schedule(),
-            Schedule::Every(Duration::from_secs(10))
-        );
+        assert_eq!(settings.publishing.schedule(), Schedule::Every(Duration::from_secs(10)));
         // No timestamp: a value that changes at every start would cause a write at every start.
-        assert_eq!(
-            settings.labels.options(Timestamp::UNIX_EPOCH),
-            Options::default()
-        );
+        assert_eq!(settings.labels.options(Timestamp::UNIX_EPOCH), Options::default());
         let hardware = &settings.hardware;
         assert_eq!(hardware.nvml_library, None);
         assert_eq!(hardware.call_deadline, Duration::from_secs(10));
@@ -258,18 +248,9 @@ mod tests {
             let options = settings(arguments).labels.options(Timestamp::UNIX_EPOCH);
             options.mig_strategy
         };
-        assert_eq!(
-            strategy(&["--sharing=embedded"]),
-            mig_strategy::MigStrategy::Mixed
-        );
-        assert_eq!(
-            strategy(&["--sharing=hand-off"]),
-            mig_strategy::MigStrategy::None
-        );
-        for (name, expected) in [
-            ("none", mig_strategy::MigStrategy::None),
-            ("single", mig_strategy::MigStrategy::Single),
-        ] {
+        assert_eq!(strategy(&["--sharing=embedded"]), MigStrategy::Mixed);
+        assert_eq!(strategy(&["--sharing=hand-off"]), MigStrategy::None);
+        for (name, expected) in [("none", MigStrategy::None), ("single", MigStrategy::Single)] {
             let given = format!("--mig-strategy={name}");
             assert_eq!(strategy(&["--sharing=embedded", &given]), expected);
         }
@@ -278,10 +259,7 @@ mod tests {
     #[test]
     fn roots_may_be_repeated_and_replace_the_defaults() {
         let settings = settings(&["--driver-root", "/a", "--driver-root", "/b"]);
-        assert_eq!(
-            settings.hardware.driver_roots,
-            ["/a", "/b"].map(PathBuf::from)
-        );
+        assert_eq!(settings.hardware.driver_roots, ["/a", "/b"].map(PathBuf::from));
     }
 
     #[test]
@@ -312,10 +290,7 @@ mod tests {
     fn metrics_need_an_address_and_are_off_with_oneshot() {
         assert_eq!(settings(&[]).metrics, None);
         let address = "--metrics-listen=127.0.0.1:9402";
-        assert_eq!(
-            settings(&[address]).metrics,
-            Some("127.0.0.1:9402".parse().unwrap())
-        );
+        assert_eq!(settings(&[address]).metrics, Some("127.0.0.1:9402".parse().unwrap()));
         assert_eq!(settings(&[address, "--oneshot"]).metrics, None);
     }
 
@@ -347,10 +322,7 @@ mod tests {
             let Security::Tls { ca: file, server } = &uplink.security else {
                 panic!("{uplink:?}");
             };
-            assert_eq!(
-                (file.as_path(), server),
-                (Path::new(ca), &name.try_into().unwrap())
-            );
+            assert_eq!((file.as_path(), server), (Path::new(ca), &name.try_into().unwrap()));
         };
         secured(uplink, "/ca.crt", "aggregator.octavo");
         let named = settings(&[&arguments[..], &["--aggregator-server-name=other"]].concat());
@@ -380,33 +352,18 @@ mod tests {
             (&["--aggregator=https://a:1/path"], "like https://"),
             (&["--aggregator=https://a:1/?q"], "like https://"),
             (
-                &[
-                    "--aggregator=http://a:1",
-                    "--aggregator-plaintext",
-                    "--aggregator-ca=/f",
-                ],
-                "has no use",
+                &["--aggregator=http://a:1", "--aggregator-plaintext", "--aggregator-ca=/f"],
+                "has no effect",
             ),
             (
-                &[
-                    "--aggregator=https://a",
-                    "--aggregator-ca=/f",
-                    "--aggregator-server-name=a b",
-                ],
+                &["--aggregator=https://a", "--aggregator-ca=/f", "--aggregator-server-name=a b"],
                 "--aggregator-server-name",
             ),
-            (
-                &[
-                    "--aggregator=http://a",
-                    "--aggregator-plaintext",
-                    "--node-name=A_b",
-                ],
-                "node name",
-            ),
+            (&["--aggregator=http://a", "--aggregator-plaintext", "--node-name=A_b"], "node name"),
             (&["--heartbeat=0s"], "--heartbeat"),
         ] {
-            let said = refusal(arguments);
-            assert!(said.contains(reason), "{arguments:?}: {said}");
+            let message = refusal(arguments);
+            assert!(message.contains(reason), "{arguments:?}: {message}");
         }
     }
 }

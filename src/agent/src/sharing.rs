@@ -10,29 +10,26 @@ pub mod machine;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::sharing_status::SharingStatus;
 use octavo_model::xid::Xid;
-use octavo_node::node::event_deduplicator::Event;
-use octavo_node::node::{PluginLabel, View};
+use octavo_node::node_object::event_deduplicator::Event;
+use octavo_node::node_object::{ObservedNode, PluginLabel};
 use octavo_node::sharing::Offers;
 use octavo_planner::reconcile::NodeLayoutStatus;
 
-/// Future that resolves when a change requires another [`SharingBackend::reconcile`].
-pub type Changed<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-
 /// Backend that allocates devices to pods.
+#[tonic::async_trait]
 pub trait SharingBackend: fmt::Debug + Send {
     /// Compares the offered devices with the desired ones.
-    fn reconcile(&mut self, scene: Observation<'_>) -> SharingOutcome;
+    fn reconcile(&mut self, observation: Observation<'_>) -> SharingOutcome;
 
-    /// Waits for a change reported by kubelet, the API server or another participant. Cancel-safe.
-    fn changed(&mut self) -> Changed<'_>;
+    /// Waits for a change, reported by kubelet, the API server or another participant, that requires another
+    /// [`Self::reconcile`]. Cancel-safe.
+    async fn changed(&mut self);
 }
 
 /// Inputs of [`SharingBackend::reconcile`].
@@ -50,7 +47,7 @@ pub struct Observation<'a> {
     /// Layout status of the node, with the targets of its devices; `None` if no layout can be selected.
     pub status: Option<&'a NodeLayoutStatus>,
     /// The Node, if it is watched and was read.
-    pub view: Option<&'a View>,
+    pub view: Option<&'a ObservedNode>,
     /// Devices whose pods were evicted for the layout that is currently selected.
     pub drained: &'a BTreeSet<PciAddress>,
 }

@@ -4,10 +4,8 @@
 //! sink remembers what it published and writes only differences. An idle node therefore causes no write at all,
 //! whatever the sink.
 
-use std::future::Future;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::pin::Pin;
 
 use jiff::Timestamp;
 use octavo_engine::durable::DurableError;
@@ -15,16 +13,13 @@ use octavo_model::inventory::Inventory;
 use octavo_node::label_set::LabelSet;
 use thiserror::Error;
 
-/// Future of a publication in progress.
-pub type PublishFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Published, SinkError>> + Send + 'a>>;
-
 /// Destination that carries a node's labels to the scheduler.
+#[tonic::async_trait]
 pub trait LabelSink: Send {
-    /// Publishes the labels of `sheet` within the limits of its claim, writing only if something differs.
+    /// Publishes labels within the limits of their evidence, writing only if something differs.
     ///
     /// A failure leaves the published labels in place; the next call tries again.
-    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a>;
+    async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError>;
 }
 
 /// Labels to publish, with their context.
@@ -80,10 +75,10 @@ pub enum SinkError {
         source: io::Error,
     },
     /// The path is a directory, a pipe or a device.
-    #[error("{} is there and is no regular file", .0.display())]
+    #[error("{} exists and is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// Another agent owns the file; two that overwrite each other would make labels flap.
-    #[error("{} is kept by another agent, which holds {}", path.display(), lock.display())]
+    #[error("{} belongs to another agent, which holds the lock {}", path.display(), lock.display())]
     OwnedByAnother {
         /// The file.
         path: PathBuf,
@@ -91,10 +86,10 @@ pub enum SinkError {
         lock: PathBuf,
     },
     /// The cluster did not accept the labels.
-    #[error("the cluster does not have the labels yet: {0}")]
+    #[error("labels are not in the cluster yet: {0}")]
     Cluster(String),
     /// The reader of the file would reject it.
-    #[error("{path} would be {bytes} bytes; NFD reads feature files of at most {limit}")]
+    #[error("{path} would have {bytes} bytes; NFD reads feature files of at most {limit} bytes")]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -107,11 +102,7 @@ pub enum SinkError {
 
 impl From<DurableError> for SinkError {
     fn from(error: DurableError) -> Self {
-        Self::File {
-            action: error.action,
-            path: error.path,
-            source: error.source,
-        }
+        Self::File { action: error.action, path: error.path, source: error.source }
     }
 }
 
@@ -132,15 +123,12 @@ pub struct StdoutSink<W> {
 impl<W: Write + Send> StdoutSink<W> {
     /// Creates a sink that prints to `writer`.
     pub fn new(writer: W) -> Self {
-        Self {
-            writer,
-            printed: None,
-        }
+        Self { writer, printed: None }
     }
 
     fn print(&mut self, labels: &LabelSet, claim: Evidence) -> Result<Published, SinkError> {
-        let kept = claim == Evidence::NotRead && self.printed.is_some();
-        if kept || self.printed.as_ref() == Some(labels) {
+        let is_retained = claim == Evidence::NotRead && self.printed.is_some();
+        if is_retained || self.printed.as_ref() == Some(labels) {
             return Ok(Published::Unchanged);
         }
         // A single write of the whole set, so that a reader seldom sees a part of it.
@@ -154,8 +142,9 @@ impl<W: Write + Send> StdoutSink<W> {
     }
 }
 
+#[tonic::async_trait]
 impl<W: Write + Send> LabelSink for StdoutSink<W> {
-    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
-        Box::pin(async move { self.print(sheet.labels, sheet.claim) })
+    async fn publish(&mut self, publication: Publication<'_>) -> Result<Published, SinkError> {
+        self.print(publication.labels, publication.claim)
     }
 }

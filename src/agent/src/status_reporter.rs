@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use octavo_documents::agent_socket as wire_local;
 use octavo_engine::executor::ProgressByDevice;
 use octavo_hardware::Handle;
 use octavo_model::inventory::{Inventory, NvmlState};
@@ -16,12 +15,13 @@ use octavo_node::labels::{self, LayoutState, Options};
 use octavo_node::sharing::health::XidTable;
 use octavo_node::sharing::usage::Usage;
 use octavo_node::sharing::{Offers, offer};
-use octavo_planner::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
+use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
+use octavo_toolkit::desired::send_if_changed;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, Interval, sleep, sleep_until, timeout};
 use tracing::info;
 
-use super::{MIN_SCAN_INTERVAL, Outputs, SHUTDOWN_TIMEOUT, soonest};
+use super::{MIN_SCAN_INTERVAL, Outputs, SHUTDOWN_TIMEOUT};
 use crate::cluster::NodeClient;
 use crate::control_socket::ControlSocket;
 use crate::metrics::LayoutMetrics;
@@ -37,10 +37,9 @@ pub(super) struct StatusReporter<'a> {
     pub(super) outputs: Outputs<'a>,
     labels: Options,
     log: ObservationLog,
-    /// Metrics.
-    applies: Option<LayoutMetrics>,
+    metrics: Option<LayoutMetrics>,
     /// Status for commands that watch.
-    status: Option<watch::Sender<Arc<wire_local::NodeLayoutStatus>>>,
+    status: Option<watch::Sender<Arc<NodeLayoutStatus>>>,
     /// Maximum delay until the next report.
     pub(super) next_report: Option<Duration>,
     /// When changed usage is reported that could not be reported immediately.
@@ -74,7 +73,7 @@ impl<'a> StatusReporter<'a> {
             outputs,
             labels,
             log: ObservationLog::default(),
-            applies: partitioning.map(|one| one.metrics().clone()),
+            metrics: partitioning.map(|one| one.metrics().clone()),
             status: None,
             next_report: None,
             usage_due: None,
@@ -96,12 +95,7 @@ impl<'a> StatusReporter<'a> {
     pub(super) async fn changed(&mut self) -> Change {
         loop {
             let due = self.usage_due;
-            let Outputs {
-                cluster,
-                sharing,
-                usage,
-                ..
-            } = &mut self.outputs;
+            let Outputs { cluster, sharing, usage, .. } = &mut self.outputs;
             let node = async {
                 match cluster {
                     Some(cluster) => cluster.changed().await,
@@ -134,8 +128,8 @@ impl<'a> StatusReporter<'a> {
     ) -> Option<ControlFlow<()>> {
         let inventory = hardware.latest();
         let status = partitioning.map(|one| one.status(&inventory));
-        let is_waited_for = status.as_ref().and_then(|status| status.state);
-        let is_waited_for = is_waited_for.is_some_and(|state| !Reason::Applied.is(state));
+        let state = status.as_ref().and_then(|status| status.state.as_ref());
+        let is_waited_for = state.is_some_and(|state| *state != Reason::Applied);
         let is_due = partitioning.is_some_and(Partitioning::has_pending_choice);
         if inventory.nvml == NvmlState::Loading || is_waited_for || is_due {
             return None;
@@ -161,17 +155,17 @@ impl<'a> StatusReporter<'a> {
         partitioning: Option<&mut Partitioning>,
     ) -> Option<Duration> {
         let cluster = self.outputs.cluster.as_mut()?;
-        let (following, again) = cluster.follow();
+        let (choice, again) = cluster.follow();
         cluster.name(hardware);
-        partitioning?.follow(following, again.is_some());
+        partitioning?.set_node_choice(choice, again.is_some());
         again
     }
 
     /// Opens the socket for commands, and includes their watchers in reports.
     pub(super) fn listen(&mut self, partitioning: &Partitioning) -> Option<ControlSocket> {
-        let desk = partitioning.listen(self.outputs.usage.clone())?;
-        self.status = Some(desk.status.clone());
-        Some(desk)
+        let socket = partitioning.listen(self.outputs.usage.clone())?;
+        self.status = Some(socket.status.clone());
+        Some(socket)
     }
 
     /// Stops evictions before the agent exits, and gives the current round some time to finish.
@@ -201,56 +195,60 @@ impl<'a> StatusReporter<'a> {
         let cluster = self.outputs.cluster.as_mut();
         let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
         let status = drained.as_ref().or(status);
-        let (shared, due) = self.reconcile_sharing(inventory, status);
+        let (shared, sharing_due) = self.reconcile_sharing(inventory, status);
         let status = shared.as_ref().or(status);
         self.publish_offers(inventory, status);
-        if let (Some(applies), Some(status)) = (&self.applies, status) {
-            applies.stands(status);
-        }
-        if let (Some(watched), Some(status)) = (&self.status, status) {
-            let new = wire_local::NodeLayoutStatus::from(status);
-            watched.send_if_modified(|known| {
-                let differs = **known != new;
-                if differs {
-                    *known = Arc::new(new);
-                }
-                differs
-            });
-        }
-        let options = Options {
-            layout: status.and_then(LayoutState::from_status),
-            ..self.labels
-        };
+        self.publish_status(status);
+        let options = Options { layout: status.and_then(LayoutState::from_status), ..self.labels };
         let labels = labels::compile(inventory, &options, self.current_offers.as_ref()).labels;
         let cluster = self.outputs.cluster.as_ref();
-        let unnamed =
-            (self.unnamed).remaining(inventory, cluster.is_some_and(NodeClient::is_node_unread));
-        if let Some(outbox) = self.outputs.outbox.as_mut().filter(|_| unnamed.is_none()) {
+        let is_node_unread = cluster.is_some_and(NodeClient::is_node_unread);
+        let delay = self.unnamed.remaining(inventory, is_node_unread);
+        if let Some(outbox) = self.outputs.outbox.as_mut().filter(|_| delay.is_none()) {
             outbox.put(inventory, &labels, status);
         }
         self.report_usage();
         self.outputs.pulse.beat();
-        let mut served = true;
-        let due = soonest(due, unnamed);
-        self.next_report = due;
-        if let Some(cluster) = &mut self.outputs.cluster {
-            self.next_report = soonest(cluster.say(inventory, &labels, status), due);
-            served = cluster.has_responded();
+        let cluster = self.outputs.cluster.as_mut();
+        let node_due = cluster.and_then(|cluster| cluster.report(inventory, &labels, status));
+        self.next_report = [node_due, sharing_due, delay].into_iter().flatten().min();
+        self.publish_labels(inventory, &labels, delay.is_some()).await
+    }
+
+    /// Publishes the labels, only where there are none if devices may still get another name. Breaks if they have no
+    /// reader any more.
+    async fn publish_labels(
+        &mut self,
+        inventory: &Inventory,
+        labels: &LabelSet,
+        is_provisional: bool,
+    ) -> ControlFlow<()> {
+        let mut publication = publication(inventory, labels);
+        if is_provisional {
+            publication.claim = Evidence::NotRead;
         }
-        let mut sheet = sheet(inventory, &labels);
-        if unnamed.is_some() {
-            sheet.claim = Evidence::NotRead;
-        }
-        let outcome = self.outputs.sink.publish(sheet).await;
-        if served && outcome.is_ok() {
+        let has_responded = self.outputs.cluster.as_ref().is_none_or(NodeClient::has_responded);
+        let outcome = self.outputs.sink.publish(publication).await;
+        if has_responded && outcome.is_ok() {
             self.outputs.pulse.mark_ready();
         }
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
-            info!("nobody reads the labels any more");
+            info!("the process reading standard output has exited; stopping");
             return ControlFlow::Break(());
         }
         self.log.publishing(outcome);
         ControlFlow::Continue(())
+    }
+
+    /// Publishes the status as metrics and to commands.
+    fn publish_status(&self, status: Option<&NodeLayoutStatus>) {
+        let Some(status) = status else { return };
+        if let Some(metrics) = &self.metrics {
+            metrics.record_status(status);
+        }
+        if let Some(watched) = &self.status {
+            send_if_changed(watched, Arc::new(status.for_commands()));
+        }
     }
 
     /// Compares the current offers with the desired ones. Returns the status with the result, and when to call again.
@@ -262,20 +260,14 @@ impl<'a> StatusReporter<'a> {
         let before = self.compared.replace(Arc::clone(inventory));
         let is_read = before.is_none_or(|before| !Arc::ptr_eq(&before, inventory));
         let xids = self.xids.as_mut().map(XidLog::report).unwrap_or_default();
-        let Outputs {
-            sharing: giver,
-            cluster,
-            ..
-        } = &mut self.outputs;
-        let Some(giver) = giver else {
+        let Outputs { sharing, cluster, .. } = &mut self.outputs;
+        let Some(backend) = sharing else {
             return (None, None);
         };
         let view = cluster.as_ref().and_then(NodeClient::view);
         let nothing = BTreeSet::new();
-        let drained = cluster
-            .as_ref()
-            .map_or(&nothing, NodeClient::drained_devices);
-        let outcome = giver.reconcile(Observation {
+        let drained = cluster.as_ref().map_or(&nothing, NodeClient::drained_devices);
+        let outcome = backend.reconcile(Observation {
             now: self.began.elapsed(),
             inventory,
             is_read,
@@ -301,18 +293,12 @@ impl<'a> StatusReporter<'a> {
         let Some(offered) = &self.outputs.offered else {
             return;
         };
-        let asked = status.and_then(|status| status.targets.clone());
+        let targets = status.and_then(|status| status.targets.clone());
         let strategy = self.labels.mig_strategy;
         let new = self.current_offers.clone().unwrap_or_else(|| {
-            offer::compile(inventory, &asked.unwrap_or_default(), strategy).offers
+            offer::compile(inventory, &targets.unwrap_or_default(), strategy).offers
         });
-        offered.send_if_modified(|known| {
-            let differs = **known != new;
-            if differs {
-                *known = Arc::new(new);
-            }
-            differs
-        });
+        send_if_changed(offered, Arc::new(new));
     }
 
     /// Reports progress and hanging calls while devices are being changed, without scans.
@@ -367,15 +353,15 @@ fn status_during_change(
 ) -> NodeLayoutStatus {
     let mut status = status.clone();
     for (pci, progress) in board {
-        let now = DeviceStatus {
+        let now = DeviceLayoutStatus {
             progress: Some(progress.clone()),
-            ..DeviceStatus::new(inventory, *pci, &ApplyState::Applying)
+            ..DeviceLayoutStatus::from_state(inventory, *pci, &ApplyState::Applying)
         };
         match status.devices.iter_mut().find(|device| device.pci == *pci) {
             Some(device) => *device = now,
             None => status.devices.push(now),
         }
-        status.state = Some(ApplyState::Applying.as_str());
+        status.state = Some(Reason::Applying.into());
     }
     status.devices.sort_by_key(|device| device.pci);
     status
@@ -386,25 +372,16 @@ pub(super) async fn publish(
     sink: &mut dyn LabelSink,
     labels: &LabelSet,
 ) -> Result<Published, SinkError> {
-    sink.publish(sheet(inventory, labels)).await
+    sink.publish(publication(inventory, labels)).await
 }
 
-fn sheet<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Publication<'a> {
-    Publication {
-        labels,
-        inventory,
-        claim: evidence(inventory),
-        now: Timestamp::now(),
-    }
+fn publication<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Publication<'a> {
+    Publication { labels, inventory, claim: evidence(inventory), now: Timestamp::now() }
 }
 
 /// Nothing was read if a call hangs before the driver reported its version, or if the bus was never readable.
 fn evidence(inventory: &Inventory) -> Evidence {
     let hides_all = inventory.machine.bus_error.is_some() && inventory.devices.is_empty();
     let hangs = matches!(inventory.nvml, NvmlState::Stalled { driver: None, .. });
-    if hides_all || hangs {
-        Evidence::NotRead
-    } else {
-        Evidence::Read
-    }
+    if hides_all || hangs { Evidence::NotRead } else { Evidence::Read }
 }

@@ -26,10 +26,7 @@ const MAX_PUBLISH_DELAY: Duration = Duration::from_secs(30);
 
 impl PublishDelay {
     pub(super) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            waits: false,
-        }
+        Self { began: Instant::now(), waits: false }
     }
 
     /// Returns how long publishing is still delayed. `unseen`: the Node is watched, but was not read yet.
@@ -41,7 +38,9 @@ impl PublishDelay {
         let waited = std::mem::replace(&mut self.waits, left.is_some());
         if waits && waited && left.is_none() {
             warn!(
-                "the Node was not seen within {MAX_PUBLISH_DELAY:?}, so what nobody knows is told as unknown, whatever {TYPE_OVERRIDE} says there"
+                waited = ?MAX_PUBLISH_DELAY,
+                label = %TYPE_OVERRIDE,
+                "the Node has not been read; publishing unrecognized devices as unknown, without the type override of its label"
             );
         }
         left
@@ -52,64 +51,58 @@ impl PublishDelay {
 #[derive(Debug, Default)]
 pub(super) struct NodeTypeOverride {
     /// The administrator's catalog, if there is one.
-    catalogue: Option<Catalog>,
-    given: Option<Arc<TypeOverride>>,
-    told: Option<OverrideEffect>,
+    catalog: Option<Catalog>,
+    current: Option<Arc<TypeOverride>>,
+    effect: Option<OverrideEffect>,
 }
 
 impl NodeTypeOverride {
-    pub(super) fn new(catalogue: Option<Catalog>) -> Self {
-        Self {
-            catalogue,
-            ..Self::default()
-        }
+    pub(super) fn new(catalog: Option<Catalog>) -> Self {
+        Self { catalog, ..Self::default() }
     }
 
     /// Applies `label` as the name of unrecognized devices.
     pub(super) fn update(&mut self, label: Option<&str>, hardware: &Handle) {
-        if label == self.given.as_ref().map(|given| given.text()) {
+        if label == self.current.as_ref().map(|current| current.text()) {
             return;
         }
         if label.is_none() {
-            info!("{TYPE_OVERRIDE} is gone from the Node: what nobody knows is unknown again");
+            info!(label = %TYPE_OVERRIDE, "type override removed from the Node; unrecognized devices are unknown again");
         }
-        self.given = label.map(|text| {
+        self.current = label.map(|text| {
             // The built-in catalog is built for this lookup and dropped: the lookup is rare.
-            Arc::new(match &self.catalogue {
-                Some(catalogue) => TypeOverride::new(text, catalogue),
+            Arc::new(match &self.catalog {
+                Some(catalog) => TypeOverride::new(text, catalog),
                 None => TypeOverride::new(text, &Catalog::built_in()),
             })
         });
-        self.told = None;
-        hardware.name_unknown_devices(self.given.clone());
+        self.effect = None;
+        hardware.name_unknown_devices(self.current.clone());
     }
 
     /// Logs the effect of the label if it has changed.
     pub(super) fn log_effect(&mut self, inventory: &Inventory) {
         // Before the driver has responded, even devices that it recognizes look unknown.
-        let Some(given) = self
-            .given
-            .as_ref()
-            .filter(|_| inventory.nvml != NvmlState::Loading)
+        let Some(current) = self.current.as_ref().filter(|_| inventory.nvml != NvmlState::Loading)
         else {
             return;
         };
-        let told = given.told(inventory);
-        if self.told.as_ref() == Some(&told) {
+        let effect = current.effect(inventory);
+        if self.effect.as_ref() == Some(&effect) {
             return;
         }
-        if told.needs_attention {
-            warn!("{}", told.text);
+        if effect.needs_attention {
+            warn!("{}", effect.text);
         } else {
-            info!("{}", told.text);
+            info!("{}", effect.text);
         }
-        self.told = Some(told);
+        self.effect = Some(effect);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_documents::inventory::parse;
+    use octavo_files::inventory::parse;
     use tokio::time::advance;
 
     use super::*;
@@ -130,10 +123,7 @@ mod tests {
         assert_eq!(unnamed.remaining(&nameless, false), None);
         assert_eq!(unnamed.remaining(&nameless, true), Some(MAX_PUBLISH_DELAY));
         advance(MAX_PUBLISH_DELAY / 2).await;
-        assert_eq!(
-            unnamed.remaining(&nameless, true),
-            Some(MAX_PUBLISH_DELAY / 2)
-        );
+        assert_eq!(unnamed.remaining(&nameless, true), Some(MAX_PUBLISH_DELAY / 2));
         assert_eq!(unnamed.remaining(&nameless, false), None);
         advance(MAX_PUBLISH_DELAY).await;
         assert_eq!(unnamed.remaining(&nameless, true), None);

@@ -14,14 +14,14 @@ mod outbox;
 mod session;
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_stream::messages::Identity;
-use octavo_stream::protocol::{Backoff, Run, Sender};
+use octavo_model::backoff::jittered;
+use octavo_stream::protocol::{Backoff, Identity, Run, Sender};
 use octavo_toolkit::files;
+use octavo_toolkit::random::random;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -35,7 +35,6 @@ use self::session::{Session, SessionEnd};
 #[derive(Debug)]
 pub struct Uplink<D> {
     dial: D,
-    identity: Identity,
     heartbeat: Duration,
     sender: Sender,
     latest: watch::Receiver<QueuedStatus>,
@@ -54,14 +53,10 @@ impl<D: Connector> Uplink<D> {
     pub fn new(dial: D, identity: Identity, run: Run, heartbeat: Duration) -> (Outbox, Self) {
         let (outbox, latest) = outbox::outbox();
         let uplink = Self {
-            log: ConnectionLog {
-                aggregator: dial.name(),
-                said: BTreeSet::new(),
-            },
+            log: ConnectionLog { aggregator: dial.name(), logged: BTreeSet::new() },
             dial,
-            identity,
             heartbeat,
-            sender: Sender::new(run),
+            sender: Sender::new(identity, run),
             latest,
         };
         (outbox, uplink)
@@ -73,7 +68,6 @@ impl<D: Connector> Uplink<D> {
         while self.wait_for_status().await {
             let started = Instant::now();
             let mut session = Session {
-                identity: &self.identity,
                 heartbeat: self.heartbeat,
                 sender: &mut self.sender,
                 latest: &mut self.latest,
@@ -91,13 +85,11 @@ impl<D: Connector> Uplink<D> {
                     self.log.lost(&reason, wait);
                     wait
                 }
-                SessionEnd::RetryLater {
-                    retry_after,
-                    reason,
-                } => {
+                SessionEnd::RetryLater { retry_after, reason } => {
                     // Adds up to a half, so that agents that were held off together do not return together.
-                    let wait = retry_after.saturating_add(fraction(retry_after / 2, random()));
-                    let reason = format!("held off: {reason}");
+                    let longest = retry_after.saturating_add(retry_after / 2);
+                    let wait = jittered(retry_after, longest, random());
+                    let reason = format!("the aggregator requested a delay: {reason}");
                     self.log.lost(&reason, wait);
                     wait
                 }
@@ -111,9 +103,7 @@ impl<D: Connector> Uplink<D> {
 
     /// Waits for a status; `false` if there will be none.
     async fn wait_for_status(&mut self) -> bool {
-        let known = self
-            .latest
-            .wait_for(|latest| matches!(latest, QueuedStatus::Status(_)));
+        let known = self.latest.wait_for(|latest| matches!(latest, QueuedStatus::Status(_)));
         known.await.is_ok()
     }
 }
@@ -133,53 +123,36 @@ async fn closed(latest: &mut watch::Receiver<QueuedStatus>) {
     while latest.changed().await.is_ok() {}
 }
 
-/// Returns a random number. The standard library seeds its hashers from the system's randomness, which is sufficient
-/// for jitter.
-fn random() -> u64 {
-    RandomState::new().hash_one(0)
-}
-
-/// Returns the fraction of `whole` that `random` selects uniformly.
-fn fraction(whole: Duration, random: u64) -> Duration {
-    // The durations used here fit in 32 bits of milliseconds.
-    let millis = u32::try_from(whole.as_millis()).unwrap_or(u32::MAX);
-    let share = u64::from(millis).saturating_mul(random >> 32) >> 32;
-    Duration::from_millis(share)
-}
-
 /// Deduplicates the reasons for failed reports.
 #[derive(Debug)]
 struct ConnectionLog {
     aggregator: String,
     /// Reasons logged since the last successful connection.
-    said: BTreeSet<String>,
+    logged: BTreeSet<String>,
 }
 
 impl ConnectionLog {
     fn connected(&mut self) {
-        info!("reporting to {}", self.aggregator);
-        self.said.clear();
+        info!(aggregator = %self.aggregator, "reporting to the aggregator");
+        self.logged.clear();
     }
 
     fn lost(&mut self, reason: &str, wait: Duration) {
         if self.is_new(reason) {
             let seconds = wait.as_secs_f32();
-            warn!(
-                "not reporting to {}: {reason}; tried again in {seconds:.1} s",
-                self.aggregator
-            );
+            warn!(aggregator = %self.aggregator, retry_in = %format_args!("{seconds:.1} s"), error = %reason, "cannot report to the aggregator; retrying");
         }
     }
 
     /// Returns whether a reason was not logged yet. Two alternating reasons are also logged only once each.
     fn is_new(&mut self, reason: &str) -> bool {
-        if self.said.contains(reason) {
+        if self.logged.contains(reason) {
             return false;
         }
-        if self.said.len() >= MAX_LOGGED_REASONS {
-            self.said.clear();
+        if self.logged.len() >= MAX_LOGGED_REASONS {
+            self.logged.clear();
         }
-        self.said.insert(reason.to_owned())
+        self.logged.insert(reason.to_owned())
     }
 }
 

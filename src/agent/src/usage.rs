@@ -12,7 +12,7 @@
 //! not queried again before it returns.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +23,13 @@ use octavo_kubelet::pod_resources::{self, DeviceAllocation, PodResourcesError};
 use octavo_model::id::PciAddress;
 use octavo_model::reading::Reading;
 use octavo_model::reason::Reason;
-use octavo_node::node::event_deduplicator::Event;
+use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::sharing::Offers;
 use octavo_node::sharing::guard::{Alarm, Guard};
 use octavo_node::sharing::join::{Allocation, PodAttribution, UsageInput, join};
 use octavo_node::sharing::usage::Usage;
 use octavo_settings::engine::EngineSettings;
+use octavo_toolkit::desired::send_if_changed;
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -41,18 +42,6 @@ pub const MAX_STALENESS: Duration = Duration::from_mins(5);
 const KUBELET_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for `/proc`: reading a file of a hanging process may never return.
 const PROC_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Sources of the observations, and their interval.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageObserverSettings {
-    interval: Duration,
-    proc_root: PathBuf,
-    /// Kubelet's socket; `None` if the settings state that there is no kubelet.
-    pod_resources: Option<PathBuf>,
-    in_pod: bool,
-    /// Directory of kubelet's device manager checkpoint.
-    device_plugins: PathBuf,
-}
 
 /// Result of one scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,7 +75,8 @@ pub struct RespondingSources {
 #[derive(Debug)]
 pub struct UsageObserver {
     hardware: Handle,
-    settings: UsageObserverSettings,
+    engine: EngineSettings,
+    interval: Duration,
     offers: watch::Receiver<Arc<Offers>>,
     usage: watch::Sender<Arc<Usage>>,
     seen: watch::Sender<Arc<UsageObservation>>,
@@ -94,13 +84,13 @@ pub struct UsageObserver {
     guard: Guard,
     xids: BTreeMap<PciAddress, u64>,
     readings: CachedAnswer<Vec<Reading>>,
-    given: CachedAnswer<Vec<Allocation>>,
+    allocations: CachedAnswer<Vec<Allocation>>,
     attribution: CachedAnswer<PodAttribution>,
     /// The last scan of `/proc`, while it is running.
     pending_scan: Option<JoinHandle<FileScan>>,
     /// Problems that were logged, so that each is logged once.
-    troubles: Vec<String>,
-    looks: u64,
+    logged_problems: Vec<String>,
+    scans: u64,
     began: Instant,
 }
 
@@ -120,10 +110,7 @@ pub struct UsageChannels {
 struct CachedAnswer<T>(Option<(Instant, T)>);
 
 /// Result of a scan of files: the pods of processes, and kubelet's checkpoint.
-type FileScan = (
-    (PodAttribution, Result<(), String>),
-    Result<PodUids, String>,
-);
+type FileScan = ((PodAttribution, Result<(), String>), Result<PodUids, String>);
 
 impl<T> CachedAnswer<T> {
     fn put(&mut self, now: Instant, value: T) {
@@ -138,32 +125,22 @@ impl<T> CachedAnswer<T> {
     }
 }
 
-impl UsageObserverSettings {
-    /// Observes the engine's sources every `interval`, and kubelet's checkpoint in `device_plugins`.
-    pub fn new(interval: Duration, engine: &EngineSettings, device_plugins: PathBuf) -> Self {
-        Self {
-            interval,
-            proc_root: engine.proc_root.clone(),
-            pod_resources: engine.pod_resources().map(ToOwned::to_owned),
-            in_pod: engine.in_pod(),
-            device_plugins,
-        }
-    }
-}
-
 impl UsageObserver {
-    /// Creates an observer that emits events on pods through `pods`, if set. No source is queried before it runs.
+    /// Creates an observer that scans at this interval and emits events on pods through `pods`, if set. No source is
+    /// queried before it runs.
     pub fn new(
         hardware: Handle,
-        settings: UsageObserverSettings,
+        engine: EngineSettings,
+        interval: Duration,
         pods: Option<PodEventsHandle>,
     ) -> (Self, UsageChannels) {
-        let (usage, used) = watch::channel(Arc::default());
-        let (seen, looked) = watch::channel(Arc::default());
+        let (usage, usage_receiver) = watch::channel(Arc::default());
+        let (seen, seen_receiver) = watch::channel(Arc::default());
         let (offered, offers) = watch::channel(Arc::default());
         let observer = Self {
             hardware,
-            settings,
+            engine,
+            interval,
             offers,
             usage,
             seen,
@@ -171,24 +148,20 @@ impl UsageObserver {
             guard: Guard::default(),
             xids: BTreeMap::new(),
             readings: CachedAnswer(None),
-            given: CachedAnswer(None),
+            allocations: CachedAnswer(None),
             attribution: CachedAnswer(None),
             pending_scan: None,
-            troubles: Vec::new(),
-            looks: 0,
+            logged_problems: Vec::new(),
+            scans: 0,
             began: Instant::now(),
         };
-        let views = UsageChannels {
-            usage: used,
-            seen: looked,
-            offered,
-        };
+        let views = UsageChannels { usage: usage_receiver, seen: seen_receiver, offered };
         (observer, views)
     }
 
     /// Observes until [`UsageChannels::offered`] is dropped.
     pub async fn run(mut self) {
-        let mut ticks = interval(self.settings.interval);
+        let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.offers.has_changed().is_ok() {
             ticks.tick().await;
@@ -200,12 +173,12 @@ impl UsageObserver {
         let began = Instant::now();
         let mut missing = Vec::new();
         let mut answered = RespondingSources::default();
-        let (readings, given) = tokio::join!(
+        let (readings, allocations) = tokio::join!(
             self.hardware.readings(),
-            allocations(self.settings.pod_resources.as_deref(), self.settings.in_pod)
+            allocations(self.engine.pod_resources(), self.engine.in_pod())
         );
-        let heard = self.hardware.xids().into_iter();
-        self.xids.extend(heard.map(|xid| (xid.pci, xid.number)));
+        let xids = self.hardware.xids().into_iter();
+        self.xids.extend(xids.map(|xid| (xid.pci, xid.number)));
         let now = Instant::now();
         match readings {
             Ok(readings) => {
@@ -214,36 +187,32 @@ impl UsageObserver {
             }
             Err(error) => missing.push(chain(&error)),
         }
-        let (whose, record) = self.attribute_processes().await;
-        match given {
+        let (attributed, record) = self.attribute_processes().await;
+        match allocations {
             // An older or newer checkpoint may attribute the same ID to another pod.
-            Ok(given) => {
+            Ok(allocations) => {
                 answered.kubelet = true;
-                let given = given.into_iter().map(|device| record.name(device));
-                self.given.put(now, given.collect());
+                let allocations = allocations.into_iter().map(|device| record.name(device));
+                self.allocations.put(now, allocations.collect());
             }
             Err(reason) => missing.push(reason),
         }
-        match whose {
+        match attributed {
             Ok(()) => answered.processes = true,
             Err(reason) => missing.push(reason),
         }
         self.log_problems(&missing);
         let now = Instant::now();
         let readings = self.readings.get(now).cloned().unwrap_or_default();
-        let given = self.given.get(now).cloned().unwrap_or_default();
-        let kin = self
-            .attribution
-            .get(now)
-            .cloned()
-            .unwrap_or(PodAttribution::Hidden);
+        let allocations = self.allocations.get(now).cloned().unwrap_or_default();
+        let attribution = self.attribution.get(now).cloned().unwrap_or(PodAttribution::Hidden);
         let offers = Arc::clone(&self.offers.borrow());
         let mut usage = join(&UsageInput {
             readings: &readings,
             offers: &offers,
-            given: &given,
+            allocations: &allocations,
             is_current: answered.kubelet,
-            kin: &kin,
+            attribution: &attribution,
         });
         missing.append(&mut usage.missing);
         usage.missing = missing;
@@ -265,60 +234,47 @@ impl UsageObserver {
         began: Instant,
     ) {
         let usage = Arc::new(usage);
-        self.usage.send_if_modified(|known| {
-            let differs = *known != usage;
-            if differs {
-                *known = Arc::clone(&usage);
-            }
-            differs
-        });
-        self.looks = self.looks.wrapping_add(1);
+        send_if_changed(&self.usage, Arc::clone(&usage));
+        self.scans = self.scans.wrapping_add(1);
         let seen = UsageObservation {
             usage,
             readings,
             xids: self.xids.clone(),
             answered,
-            scans: self.looks,
+            scans: self.scans,
             duration: began.elapsed(),
         };
-        debug!("it was looked who uses what, in {:?}", seen.duration);
+        debug!(duration = ?seen.duration, "usage scanned");
         self.seen.send_replace(Arc::new(seen));
     }
 
     /// Updates the pods of processes, and returns kubelet's checkpoint: empty if it was not read in this scan.
     async fn attribute_processes(&mut self) -> (Result<(), String>, PodUids) {
         let is_of_before = self.pending_scan.is_some();
-        let mut looking = self.pending_scan.take().unwrap_or_else(|| {
+        let mut scan = self.pending_scan.take().unwrap_or_else(|| {
             let pids = self.pids();
-            let root = self.settings.proc_root.clone();
-            let folder = self.settings.device_plugins.clone();
+            let root = self.engine.proc_root.clone();
+            let dir = self.engine.device_plugins();
             tokio::task::spawn_blocking(move || {
-                let kin = attribute(&root, pids);
-                let record = kubelet_checkpoint::read(&folder).map_err(|error| chain(&error));
-                (kin, record)
+                let attribution = attribute(&root, pids);
+                let record = kubelet_checkpoint::read(&dir).map_err(|error| chain(&error));
+                (attribution, record)
             })
         });
-        match timeout(PROC_TIMEOUT, &mut looking).await {
-            Ok(Ok(((kin, answer), record))) => {
+        match timeout(PROC_TIMEOUT, &mut scan).await {
+            Ok(Ok(((attribution, allocations), record))) => {
                 // Without it, pods are identified by elimination; where that is not enough, the join reports it.
                 let record = record.unwrap_or_else(|reason| {
                     debug!("{reason}");
                     PodUids::default()
                 });
-                self.attribution.put(Instant::now(), kin);
-                (
-                    answer,
-                    if is_of_before {
-                        PodUids::default()
-                    } else {
-                        record
-                    },
-                )
+                self.attribution.put(Instant::now(), attribution);
+                (allocations, if is_of_before { PodUids::default() } else { record })
             }
             Ok(Err(error)) => (Err(error.to_string()), PodUids::default()),
             Err(_late) => {
-                self.pending_scan = Some(looking);
-                let reason = "a process of this node does not let itself be looked at";
+                self.pending_scan = Some(scan);
+                let reason = "timed out reading /proc: a process of this node blocks it";
                 (Err(reason.to_owned()), PodUids::default())
             }
         }
@@ -335,30 +291,20 @@ impl UsageObserver {
 
     fn emit_alarms(&self, alarms: Vec<Alarm>) {
         for alarm in alarms {
-            let Alarm {
-                reason,
-                pods,
-                message,
-            } = alarm;
-            let names: Vec<String> = pods
-                .iter()
-                .map(|pod| format!("{}/{}", pod.namespace, pod.name))
-                .collect();
+            let Alarm { reason, pods, message } = alarm;
+            let names: Vec<String> =
+                pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
             let names = names.join(", ");
             if reason == Reason::MemoryWithinShare {
-                info!("{names}: {message}");
+                info!(pods = %names, "{message}");
             } else {
-                warn!("{names}: {message}");
+                warn!(pods = %names, "{message}");
             }
             let Some(events) = &self.pods else { continue };
             if pods.is_empty() {
-                info!("no pod is told of it: nobody's UID is known");
+                info!("no event is emitted: the UIDs of the pods are unknown");
             }
-            let event = Event {
-                reason,
-                message,
-                unit: None,
-            };
+            let event = Event { reason, message, unit: None };
             for pod in &pods {
                 events.report(pod, &event);
             }
@@ -366,18 +312,18 @@ impl UsageObserver {
     }
 
     /// Logs each problem once.
-    fn log_problems(&mut self, troubles: &[String]) {
-        if self.troubles == troubles {
+    fn log_problems(&mut self, problems: &[String]) {
+        if self.logged_problems == problems {
             return;
         }
-        let new = troubles.iter().filter(|new| !self.troubles.contains(new));
-        for trouble in new {
-            warn!("who uses what is not fully known: {trouble}");
+        let new = problems.iter().filter(|new| !self.logged_problems.contains(new));
+        for problem in new {
+            warn!(%problem, "usage by pod is incomplete");
         }
-        if troubles.is_empty() {
-            info!("it is known again who uses what");
+        if problems.is_empty() {
+            info!("usage by pod is complete again");
         }
-        self.troubles = troubles.to_vec();
+        self.logged_problems = problems.to_vec();
     }
 }
 
@@ -386,10 +332,8 @@ fn attribute(root: &Path, pids: Vec<u32>) -> (PodAttribution, Result<(), String>
     match holders::origins(root, pids) {
         Ok(_) if holders::is_other_pid_namespace(root) => (
             PodAttribution::OtherNamespace,
-            Err(
-                "the driver names no processes of other pods: memory by pod needs hostPID"
-                    .to_owned(),
-            ),
+            Err("the driver does not report processes of other pods: memory by pod requires hostPID"
+                .to_owned()),
         ),
         Ok(origins) => (PodAttribution::Inspected(origins), Ok(())),
         Err(error) => (PodAttribution::Hidden, Err(chain(&error))),
@@ -402,7 +346,7 @@ async fn allocations(socket: Option<&Path>, in_pod: bool) -> Result<Vec<DeviceAl
         return Ok(Vec::new());
     };
     match pod_resources::list(socket, KUBELET_TIMEOUT).await {
-        Ok(given) => Ok(given),
+        Ok(allocations) => Ok(allocations),
         Err(PodResourcesError::Absent { .. }) if !in_pod => Ok(Vec::new()),
         Err(error) => Err(chain(&error)),
     }

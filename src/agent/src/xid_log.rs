@@ -23,7 +23,7 @@ pub(super) struct XidLog {
     /// A handle of its own, so that errors read here still reach other subscribers.
     hardware: Handle,
     table: XidTable,
-    said: RecentXids,
+    logged: RecentXids,
 }
 
 /// Recently logged errors.
@@ -33,24 +33,20 @@ struct RecentXids(BTreeMap<Xid, Instant>);
 impl XidLog {
     /// Creates a reporter of the errors that `hardware` reports, classified by `table`.
     pub(super) fn new(hardware: &Handle, table: XidTable) -> Self {
-        Self {
-            hardware: hardware.clone(),
-            table,
-            said: RecentXids::default(),
-        }
+        Self { hardware: hardware.clone(), table, logged: RecentXids::default() }
     }
 
     /// Logs new errors, and returns all of them.
     pub(super) fn report(&mut self) -> Vec<Xid> {
         let xids = self.hardware.xids();
-        for xid in self.said.filter_new(Instant::now(), &xids) {
+        for xid in self.logged.filter_new(Instant::now(), &xids) {
             let (device, number) = (xid.pci, xid.number);
             let (gi, ci) = (xid.gpu_instance, xid.compute_instance);
-            let (class, what) = self.table.look_up(number);
+            let (class, what) = self.table.classify(number);
             if class.is_harmless() {
-                info!(%device, gi, ci, "the device reports Xid {number}: {what}");
+                info!(%device, gi, ci, xid = number, description = %what, "Xid error reported");
             } else {
-                warn!(%device, gi, ci, "the device reports Xid {number}: {what}");
+                warn!(%device, gi, ci, xid = number, description = %what, "Xid error reported");
             }
         }
         xids
@@ -60,16 +56,16 @@ impl XidLog {
 impl RecentXids {
     /// Returns the errors to log now.
     fn filter_new(&mut self, now: Instant, xids: &[Xid]) -> Vec<Xid> {
-        let said = &mut self.0;
-        said.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
-        let mut news = Vec::new();
+        let logged = &mut self.0;
+        logged.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
+        let mut new = Vec::new();
         for xid in xids {
-            if said.len() < MAX_LOGGED_XIDS && !said.contains_key(xid) {
-                said.insert(*xid, now);
-                news.push(*xid);
+            if logged.len() < MAX_LOGGED_XIDS && !logged.contains_key(xid) {
+                logged.insert(*xid, now);
+                new.push(*xid);
             }
         }
-        news
+        new
     }
 }
 
@@ -87,18 +83,16 @@ mod tests {
             compute_instance: None,
             number,
         };
-        let (mut said, start) = (RecentXids::default(), Instant::now());
+        let (mut recent, start) = (RecentXids::default(), Instant::now());
         let after = |time| start + time;
-        assert_eq!(said.filter_new(start, &[xid(79), xid(79)]), [xid(79)]);
-        let later = said.filter_new(after(REPEAT_INTERVAL / 2), &[xid(79), xid(48)]);
+        assert_eq!(recent.filter_new(start, &[xid(79), xid(79)]), [xid(79)]);
+        let later = recent.filter_new(after(REPEAT_INTERVAL / 2), &[xid(79), xid(48)]);
         assert_eq!(later, [xid(48)]);
-        let much = said.filter_new(
-            after(REPEAT_INTERVAL / 2),
-            &(100..10_000).map(xid).collect::<Vec<_>>(),
-        );
-        assert_eq!(much.len(), MAX_LOGGED_XIDS - 2);
-        let again = said.filter_new(after(2 * REPEAT_INTERVAL), &[xid(79), xid(48)]);
+        let limited = recent
+            .filter_new(after(REPEAT_INTERVAL / 2), &(100..10_000).map(xid).collect::<Vec<_>>());
+        assert_eq!(limited.len(), MAX_LOGGED_XIDS - 2);
+        let again = recent.filter_new(after(2 * REPEAT_INTERVAL), &[xid(79), xid(48)]);
         assert_eq!(again, [xid(79), xid(48)]);
-        assert_eq!(said.0.len(), 2);
+        assert_eq!(recent.0.len(), 2);
     }
 }

@@ -3,16 +3,13 @@
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use octavo_access::access::{AccessError, Guard, RefusalResponse, check};
+use octavo_access::guard::{AccessError, Guard, RefusalResponse, check};
 
 use super::rest;
 
 /// Returns a router whose requests pass `guard` first.
 pub fn guarded(router: Router, guard: Guard) -> Router {
-    router.layer(from_fn_with_state(
-        (guard, refusal as RefusalResponse),
-        check,
-    ))
+    router.layer(from_fn_with_state((guard, refusal as RefusalResponse), check))
 }
 
 /// Returns a problem document for paths of the API, and a page otherwise.

@@ -34,10 +34,12 @@ pub trait ReviewToken: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AuthError {
     /// No credentials.
-    #[error("a token is needed: an agent shows its pod's, with --aggregator-token")]
+    #[error(
+        "no token in the request; start the agent with --aggregator-token and a service account token of its pod"
+    )]
     NoToken,
     /// Credentials other than a single bearer token.
-    #[error("the authorization is not one bearer token")]
+    #[error("the Authorization metadata must be a single bearer token")]
     InvalidAuthorization,
     /// Malformed token.
     #[error(transparent)]
@@ -46,15 +48,17 @@ pub enum AuthError {
     #[error(transparent)]
     Denied(#[from] Denial),
     /// Token of another node's agent.
-    #[error("node {said}: the token is that of an agent on node {proven}")]
+    #[error(
+        "node {reported} does not match the token, which was issued to an agent on node {proven}"
+    )]
     OtherNode {
         /// Node named in the report.
-        said: NodeName,
+        reported: NodeName,
         /// Node proven by the token.
         proven: NodeName,
     },
     /// The API server does not answer.
-    #[error("the token cannot be checked now; come again")]
+    #[error("cannot review the token because the API server did not respond; retry later")]
     ReviewUnavailable,
 }
 
@@ -71,9 +75,10 @@ struct Checks {
 const MAX_ACCEPTED_TOKENS: usize = 20_000;
 
 const LOG_MESSAGES: LogMessages = LogMessages {
-    failed: "agents' tokens cannot be reviewed",
-    consequence: "agents that come are sent away until they can, streams that are open and tokens accepted within 60s still count",
-    recovered: "the API server reviews agents' tokens again",
+    failed: "cannot review agents' tokens",
+    consequence: "open streams and tokens accepted within the last 60s remain valid; all other agents are rejected until \
+        the API server responds",
+    recovered: "token reviews for agents work again",
 };
 
 impl Gate {
@@ -115,12 +120,8 @@ fn bearer(metadata: &MetadataMap) -> Result<Token, AuthError> {
     if all.next().is_some() {
         return Err(AuthError::InvalidAuthorization);
     }
-    let text = value
-        .to_str()
-        .map_err(|_odd| AuthError::InvalidAuthorization)?;
-    let (scheme, token) = text
-        .split_once(' ')
-        .ok_or(AuthError::InvalidAuthorization)?;
+    let text = value.to_str().map_err(|_odd| AuthError::InvalidAuthorization)?;
+    let (scheme, token) = text.split_once(' ').ok_or(AuthError::InvalidAuthorization)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Err(AuthError::InvalidAuthorization);
     }

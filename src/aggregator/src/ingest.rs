@@ -12,15 +12,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use octavo_access::access::Guard;
+use octavo_access::guard::Guard;
 use octavo_store::peer::{ActiveStream, Peer};
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;
-use octavo_store::store::{HelloOutcome, MAX_STATUS_BYTES, Reporter, Store, StoreError};
-use octavo_stream::messages::{ReceivedMessage, encode_to_agent, parse_from_agent};
+use octavo_store::store::{HelloOutcome, Reporter, Store, StoreError};
+use octavo_stream::messages::{MAX_STATUS_BYTES, encode_to_agent, parse_from_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_server::{Fleet, FleetServer};
-use octavo_stream::protocol::AggregatorMessage;
+use octavo_stream::protocol::{AggregatorMessage, FromAgent};
 use octavo_toolkit::error::chain;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -65,7 +65,7 @@ pub struct AnswerStream {
 
 #[derive(Debug)]
 struct Session {
-    desk: Arc<SharedStore>,
+    store: Arc<SharedStore>,
     stats: Stats,
     speaker: Reporter,
     messages: Streaming<v1::FromAgent>,
@@ -79,10 +79,7 @@ const MAX_WATCHERS: usize = 64;
 
 impl Default for PeerTimeouts {
     fn default() -> Self {
-        Self {
-            hello: Duration::from_secs(10),
-            read: Duration::from_secs(30),
-        }
+        Self { hello: Duration::from_secs(10), read: Duration::from_secs(30) }
     }
 }
 
@@ -102,10 +99,7 @@ impl IngestService {
     /// Restricts watching to clients that `read_guard` authorizes.
     #[must_use]
     pub fn with_readers(self, readers: Guard) -> Self {
-        Self {
-            read_guard: readers,
-            ..self
-        }
+        Self { read_guard: readers, ..self }
     }
 
     /// Converts the service to a router.
@@ -116,7 +110,7 @@ impl IngestService {
 
     fn refuse_agent(&self, peer: &Peer, refused: &AuthError) -> Status {
         // Logged at debug level, because unauthenticated clients could fill a disk. The agent logs the same error.
-        debug!(peer = %peer.address(), "not let in: {refused}");
+        debug!(peer = %peer.address(), reason = %refused, "agent rejected");
         self.refused(refused.label(), refused.status())
     }
 
@@ -143,39 +137,37 @@ impl Fleet for IngestService {
         let first = timeout(self.patience.hello, messages.message())
             .await
             .map_err(|_late| {
-                let said = format!("no hello came within {:?}", self.patience.hello);
-                self.refused("no_hello", Status::deadline_exceeded(said))
+                let message = format!("no hello message within {:?}", self.patience.hello);
+                self.refused("no_hello", Status::deadline_exceeded(message))
             })?
             .map_err(|status| self.refused("unreadable", read_error(&status)))?
             .ok_or_else(|| {
-                let said = "the stream ended before a hello came";
-                self.refused("no_hello", Status::invalid_argument(said))
+                let message = "the stream ended before the hello message";
+                self.refused("no_hello", Status::invalid_argument(message))
             })?;
         let first = parse_from_agent(first).map_err(|error| {
             self.refused("bad_message", Status::invalid_argument(chain(&error)))
         })?;
-        let ReceivedMessage::Hello { identity, hello } = first else {
-            let said = "the first message of a stream is a hello, and this was another one";
-            return Err(self.refused("no_hello", Status::invalid_argument(said)));
+        let FromAgent::Hello(hello) = first else {
+            let message = "the first message of a stream must be a hello message";
+            return Err(self.refused("no_hello", Status::invalid_argument(message)));
         };
-        if let Some(proven) = proven.filter(|proven| *proven != identity.node) {
-            let said = identity.node;
-            return Err(self.refuse_agent(&peer, &AuthError::OtherNode { said, proven }));
+        if let Some(proven) = proven.filter(|proven| *proven != hello.identity.node) {
+            let reported = hello.identity.node;
+            return Err(self.refuse_agent(&peer, &AuthError::OtherNode { reported, proven }));
         }
         let welcome = self
             .store
-            .with(|store, now| store.accept_hello(identity, &hello, &peer, now))
+            .with(|store, now| store.accept_hello(&hello, &peer, now))
             .map_err(|refusal| self.refused(refusal.label(), status(&refusal)))?;
         Ok(Response::new(match welcome {
-            HelloOutcome::HoldOff(answer) => AnswerStream {
-                next: Some(answer),
-                session: None,
-                yields: false,
-            },
+            HelloOutcome::HoldOff(answer) => {
+                AnswerStream { next: Some(answer), session: None, yields: false }
+            }
             HelloOutcome::Accepted(speaker, answer) => AnswerStream {
                 next: Some(answer),
                 session: Some(Session {
-                    desk: Arc::clone(&self.store),
+                    store: Arc::clone(&self.store),
                     stats: self.stats.clone(),
                     speaker,
                     messages,
@@ -192,16 +184,14 @@ impl Fleet for IngestService {
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<WatchEvents>, Status> {
         let address = peer(&request)?.address().ip();
-        let right = self
-            .read_guard
-            .authorize_watch(request.metadata().as_ref(), address);
-        let right = right
-            .await
-            .map_err(|refused| self.refused(refused.label(), refused.status()))?;
+        let right = self.read_guard.authorize_watch(request.metadata().as_ref(), address);
+        let right =
+            right.await.map_err(|refused| self.refused(refused.label(), refused.status()))?;
         let place = Arc::clone(&self.watchers).try_acquire_owned();
         let place = place.map_err(|_full| {
-            let said = format!("{MAX_WATCHERS} follow the fleet already");
-            self.refused("too_many_watchers", Status::resource_exhausted(said))
+            let message =
+                format!("too many Watch streams: the limit is {MAX_WATCHERS}; retry later");
+            self.refused("too_many_watchers", Status::resource_exhausted(message))
         })?;
         let watching = WatchSession {
             peer: peer(&request)?,
@@ -282,7 +272,7 @@ impl Session {
             Status::invalid_argument(chain(&error))
         })?;
         let answer = self
-            .desk
+            .store
             .with(|store, now| store.handle_message(&self.speaker, message, now))
             .map_err(|refusal| {
                 self.stats.refused(refusal.label());
@@ -294,22 +284,18 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.desk
-            .with(|store, now| store.disconnected(&self.speaker, now));
+        self.store.with(|store, now| store.disconnected(&self.speaker, now));
     }
 }
 
 fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
     let peer = request.extensions().get::<Peer>().cloned();
-    peer.ok_or_else(|| Status::internal("the request came on no connection"))
+    peer.ok_or_else(|| Status::internal("the request has no connection information"))
 }
 
 fn status(refusal: &StoreError) -> Status {
-    let code = if refusal.is_limit_exceeded() {
-        Code::ResourceExhausted
-    } else {
-        Code::InvalidArgument
-    };
+    let code =
+        if refusal.is_limit_exceeded() { Code::ResourceExhausted } else { Code::InvalidArgument };
     Status::new(code, chain(refusal))
 }
 

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use octavo_kube::nvidia_plugin_config::{PluginConfigMap, PluginConfigMapError};
 use octavo_model::id::NodeName;
-use octavo_node::node::write_backoff::WriteBackoff;
+use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_store::fleet::{Fleet, Node};
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_stream::protocol::PartKey;
 use octavo_stream::status;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -34,7 +34,7 @@ const RESYNC_INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct PluginConfigController {
     config_map: PluginConfigMap,
-    view: View,
+    view: FleetView,
     fleet: Fleet,
     wishes: ConfigRequests,
     ledger: KeyLedger,
@@ -46,7 +46,7 @@ pub struct PluginConfigController {
 
 impl PluginConfigController {
     /// Creates a controller of this `ConfigMap` for the nodes of this fleet.
-    pub fn new(config_map: PluginConfigMap, view: View) -> Self {
+    pub fn new(config_map: PluginConfigMap, view: FleetView) -> Self {
         Self {
             config_map,
             view,
@@ -63,8 +63,8 @@ impl PluginConfigController {
     /// Reconciles the `ConfigMap` until the fleet's store is dropped.
     pub async fn run(mut self) {
         info!(
-            "the ConfigMap {} of NVIDIA's device plugin is kept as nodes ask for it",
-            self.config_map.name()
+            config_map = self.config_map.name(),
+            "reconciling the ConfigMap of NVIDIA's device plugin"
         );
         let mut due = Instant::now();
         loop {
@@ -120,8 +120,8 @@ impl PluginConfigController {
             Ok(()) => {
                 if self.last_error.take().is_some() {
                     info!(
-                        "the ConfigMap {} can be written again",
-                        self.config_map.name()
+                        config_map = self.config_map.name(),
+                        "ConfigMap updated after earlier failures"
                     );
                 }
                 self.pace = WriteBackoff::default();
@@ -129,10 +129,10 @@ impl PluginConfigController {
             }
             Err(error) => {
                 self.pace.record_failure(now, None);
-                let told = error.to_string();
-                if self.last_error.as_ref() != Some(&told) {
-                    warn!("{told}; it is tried again");
-                    self.last_error = Some(told);
+                let message = error.to_string();
+                if self.last_error.as_ref() != Some(&message) {
+                    warn!(error = message, "ConfigMap update failed; retrying");
+                    self.last_error = Some(message);
                 }
                 self.pace.wait(now, &()).unwrap_or(RESYNC_INTERVAL)
             }
@@ -144,23 +144,17 @@ impl PluginConfigController {
         let decision = self.ledger.decide(now, &self.wishes, &contents);
         for (node, why) in &decision.refused {
             if self.refused.get(node) != Some(why) {
-                warn!("what node {node} asks NVIDIA's device plugin for is not taken: {why}");
+                warn!(%node, reason = why, "rejected the device plugin configuration that the node requested");
             }
         }
         self.refused = decision.refused;
         let Some(keys) = decision.apply else {
-            debug!(
-                "the ConfigMap {} says what it shall",
-                self.config_map.name()
-            );
+            debug!(config_map = self.config_map.name(), "ConfigMap is up to date");
             return Ok(());
         };
         self.config_map.apply(&keys, &contents).await?;
         let count = keys.len();
-        info!(
-            "the ConfigMap {} was written: {count} keys of ours",
-            self.config_map.name()
-        );
+        info!(config_map = self.config_map.name(), managed_keys = count, "ConfigMap updated");
         Ok(())
     }
 }
@@ -172,9 +166,6 @@ fn part(node: &Node) -> Option<&octavo_stream::protocol::Content> {
 /// Configuration that the node requests. The store decoded the part before it accepted it.
 fn requested_config(node: &Node) -> Option<ConfigRequest> {
     let report = status::decode_sharing(part(node)?).ok()?;
-    let wish = ConfigRequest {
-        told: report.hand_off,
-        named: report.named,
-    };
+    let wish = ConfigRequest { hand_off: report.hand_off, named: report.named };
     (wish != ConfigRequest::default()).then_some(wish)
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use octavo_kube::lease::{LeadershipHandle, LeaseHolder};
 use octavo_kube::pod_annotations::{PodAnnotationClient, PodAnnotationError};
-use octavo_node::node::write_backoff::WriteBackoff;
+use octavo_node::node_object::write_backoff::WriteBackoff;
 use octavo_node::workload::{AnnotationSchedule, Claims, NextAction, PodOnNode, claims};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::usage::summary::types;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_stream::protocol::PartKey;
 use octavo_stream::status;
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct PodTypeWriter {
     pods: PodAnnotationClient,
-    view: View,
+    view: FleetView,
     lead: LeadershipHandle,
     keeper: LeaseHolder,
 }
@@ -43,7 +43,7 @@ pub struct PodTypeWriter {
 /// State while the Lease is held.
 struct LeaderState<'a> {
     pods: &'a PodAnnotationClient,
-    view: &'a View,
+    view: &'a FleetView,
     fleet: Fleet,
     /// Time of the last scan.
     last_scan: Option<Instant>,
@@ -55,34 +55,24 @@ struct LeaderState<'a> {
 
 impl PodTypeWriter {
     /// Creates a writer for the nodes of this fleet. Sends no request before it runs.
-    pub fn new(pods: PodAnnotationClient, view: View, settings: &WorkloadSettings) -> Self {
+    pub fn new(pods: PodAnnotationClient, view: FleetView, settings: &WorkloadSettings) -> Self {
         let place = (settings.lease_namespace.as_str(), LEASE_NAME);
         let (lead, keeper) = LeaseHolder::new(pods.client(), place, &settings.holder_prefix);
-        Self {
-            pods,
-            view,
-            lead,
-            keeper,
-        }
+        Self { pods, view, lead, keeper }
     }
 
     /// Runs until `stop`, and then releases the Lease.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let Self {
-            pods,
-            view,
-            mut lead,
-            keeper,
-        } = self;
-        info!("pods are told which type of accelerator they were given");
+        let Self { pods, view, mut lead, keeper } = self;
+        info!("annotating pods with the type of their accelerators");
         let write = async {
             loop {
                 if lead.until().is_some() {
-                    let mut desk = LeaderState::new(&pods, &view);
+                    let mut leader = LeaderState::new(&pods, &view);
                     tokio::select! {
                         biased;
                         () = lease_lost(&mut lead) => {}
-                        () = desk.run() => {}
+                        () = leader.run() => {}
                     }
                 } else if !lead.changed().await {
                     return;
@@ -107,7 +97,7 @@ async fn lease_lost(lead: &mut LeadershipHandle) {
 }
 
 impl<'a> LeaderState<'a> {
-    fn new(pods: &'a PodAnnotationClient, view: &'a View) -> Self {
+    fn new(pods: &'a PodAnnotationClient, view: &'a FleetView) -> Self {
         Self {
             pods,
             view,
@@ -168,14 +158,14 @@ impl<'a> LeaderState<'a> {
             Ok(()) => self.record_success(),
             Err(error) if error.is_pod_specific() => {
                 self.record_success();
-                debug!("{error}; it is tried again");
-                self.ledger.record_failure(now, key, error.patience());
+                debug!(%error, "pod annotation failed; retrying");
+                self.ledger.record_failure(now, key, error.retry_after());
             }
             Err(error) => {
                 self.ledger.requeue(now, key);
-                self.pace.record_failure(now, error.patience());
+                self.pace.record_failure(now, error.retry_after());
                 if self.last_error.is_none() {
-                    warn!("{error}; pods are told again once that is over");
+                    warn!(%error, "pod annotations are delayed until the API server responds");
                 }
                 self.last_error = Some(error.to_string());
             }
@@ -184,13 +174,11 @@ impl<'a> LeaderState<'a> {
 
     async fn write(&mut self, key: &PodOnNode) -> Result<(), PodAnnotationError> {
         let pod = self.pods.read(&key.place).await?;
-        let patch = self
-            .ledger
-            .record_pod(self.began.elapsed(), key, pod.as_ref());
+        let patch = self.ledger.record_pod(self.began.elapsed(), key, pod.as_ref());
         let Some(patch) = patch else { return Ok(()) };
         self.pods.write(&key.place, &patch).await?;
         self.ledger.record_up_to_date(self.began.elapsed(), key);
-        debug!("pod {} of node {} was told: {patch:?}", key.place, key.node);
+        debug!(pod = %key.place, node = %key.node, ?patch, "pod annotated");
         Ok(())
     }
 
@@ -198,7 +186,7 @@ impl<'a> LeaderState<'a> {
         self.pace = WriteBackoff::default();
         if self.last_error.take().is_some() {
             let count = self.ledger.len();
-            info!("the API server answers again, and {count} pods are looked at");
+            info!(pods = count, "the API server responds again; checking pod annotations");
         }
     }
 }

@@ -22,6 +22,8 @@ mod profiles;
 mod response_cache;
 pub mod rows;
 mod slo;
+mod sse;
+mod strict_json;
 mod token_cipher;
 mod usage;
 
@@ -34,10 +36,10 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use bytes::Bytes;
-use octavo_access::access::AccessError;
+use octavo_access::guard::AccessError;
 use octavo_store::availability::Counter;
 use octavo_store::offers::PartitionCache;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
 use utoipa::OpenApi;
@@ -53,7 +55,7 @@ use self::token_cipher::TokenCipher;
 #[derive(Debug, Clone)]
 pub struct ApiContext {
     /// The fleet.
-    pub view: View,
+    pub view: FleetView,
     /// Availability counts.
     pub availability: Counter,
     /// Metrics for `/metrics`; see [`metrics::register`] for those of the fleet.
@@ -67,7 +69,7 @@ pub struct ApiContext {
 /// State shared by the handlers.
 #[derive(Debug, Clone)]
 struct Api {
-    view: View,
+    view: FleetView,
     availability: Counter,
     registry: Arc<Registry>,
     readiness: Readiness,
@@ -107,6 +109,7 @@ pub fn router(context: ApiContext) -> Router {
         .routes(routes!(probes::ready))
         .routes(routes!(metrics::scrape))
         .split_for_parts();
+    openapi::merge_flattened_fields(&mut document);
     openapi::allow_additional_fields(&mut document);
     openapi::document_access_refusals(&mut document);
     openapi::document_server_refusals(&mut document);
@@ -116,9 +119,7 @@ pub fn router(context: ApiContext) -> Router {
         availability: context.availability,
         registry: context.registry,
         partitions: Arc::default(),
-        streams: Arc::new(Semaphore::new(
-            context.max_streams.min(Semaphore::MAX_PERMITS),
-        )),
+        streams: Arc::new(Semaphore::new(context.max_streams.min(Semaphore::MAX_PERMITS))),
         seal: Arc::new(TokenCipher::new()),
         answers: Arc::default(),
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
@@ -143,7 +144,7 @@ pub fn probes(context: &ApiContext) -> Router {
 }
 
 async fn too_many_connections(version: Version) -> Response {
-    let detail = "all connections that --max-connections allows are taken; try again later";
+    let detail = "the limit of --max-connections is reached; retry later";
     let mut response = ApiError::new(ProblemKind::TooManyConnections, detail).into_response();
     if version < Version::HTTP_2 {
         let close = HeaderValue::from_static("close");
@@ -153,13 +154,15 @@ async fn too_many_connections(version: Version) -> Response {
 }
 
 async fn method_not_allowed(method: Method) -> ApiError {
-    let detail = format!("{method} is not possible here; the header Allow says what is");
+    let detail = format!(
+        "method {method} is not supported for this path; the Allow header lists the supported methods"
+    );
     ApiError::new(ProblemKind::MethodNotAllowed, detail)
 }
 
 async fn not_found(uri: Uri) -> ApiError {
     let path: String = uri.path().chars().take(200).collect();
-    let detail = format!("there is nothing at {path}; /openapi.json describes what there is");
+    let detail = format!("path {path} does not exist; /openapi.json lists all paths");
     ApiError::new(ProblemKind::NotFound, detail)
 }
 
@@ -192,16 +195,9 @@ async fn finalize_response(request: Request, next: Next) -> Response {
 
 fn set_cache_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // A response with an ETag may be stored for revalidation.
-    let keep = if headers.contains_key(header::ETAG) {
-        "no-cache"
-    } else {
-        "no-store"
-    };
+    let keep = if headers.contains_key(header::ETAG) { "no-cache" } else { "no-store" };
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(keep));
     response
 }

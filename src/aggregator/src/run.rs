@@ -16,20 +16,21 @@ use std::thread;
 use std::time::Duration;
 
 use axum::{Extension, Router};
-use octavo_access::access::Guard;
 use octavo_access::creation::ProfileCreator;
+use octavo_access::guard::Guard;
 use octavo_files::config_files::LayoutFile;
 use octavo_files::config_files::prices::PriceFile;
+use octavo_fleet::startup::StartupProgress;
 use octavo_kube::access_review::AccessReviewer;
+use octavo_kube::client::{Client, ConnectError, Program, connect};
 use octavo_kube::token_review::TokenReviewer;
 use octavo_pages as pages;
 use octavo_store::availability::Counter;
-use octavo_store::engine::Engine;
+use octavo_store::engine::EstimateEngine;
 use octavo_store::startup::Startup;
-use octavo_store::startup_progress::StartupProgress;
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -58,14 +59,14 @@ const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Maximum number of event streams: open pages, and programs that watch the fleet.
 const MAX_STREAMS: usize = 1000;
 const AGENTS: &str = "agents";
-const READERS: &str = "people and programs";
+const READERS: &str = "HTTP clients";
 
 /// Builds the routes of HTTP with guard and profile creation, and the routes for connections beyond the limit.
 fn router(
     cluster: &ClusterTasks,
     stats: &Stats,
     ready: watch::Receiver<bool>,
-    (guard, maker): (Guard, Option<ProfileCreator>),
+    (guard, creator): (Guard, Option<ProfileCreator>),
 ) -> (Router, Router) {
     let availability = cluster.availability();
     let view = availability.view().clone();
@@ -87,8 +88,8 @@ fn router(
     let probes = rest::probes(&context);
     let api = rest::router(context);
     let all = api.merge(pages);
-    let all = match maker {
-        Some(maker) => all.layer(Extension(maker)),
+    let all = match creator {
+        Some(creator) => all.layer(Extension(creator)),
         None => all,
     };
     (guarded(all, guard), probes)
@@ -104,43 +105,37 @@ pub fn start(settings: &AggregatorSettings) -> Result<RunningAggregator, StartEr
 
 fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
     let stats = Stats::default();
-    let desk = Arc::new(SharedStore::new(settings.fleet.limits(), stats.clone()));
+    let store = Arc::new(SharedStore::new(settings.fleet.limits(), stats.clone()));
     let threads = Threads::new();
     let (ready, is_ready) = watch::channel(false);
-    let (progress, startup) = watch::channel(Some(StartupProgress::default()));
-    let view = view(desk.view(), settings)?.with_startup(startup);
+    let (progress, startup) = watch::channel(Some(StartupProgress::new(0, None)));
+    let view = view(store.view(), settings)?.with_startup(startup);
     let serving = &settings.serving;
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster_runtime = runtime("cluster")?;
     let cluster = ClusterTasks::connect(&cluster_runtime, settings, view)?;
     let counter = cluster.availability();
-    let startup = Startup::new(desk.view(), cluster.followed(), progress);
+    let startup = Startup::new(store.view(), cluster.followed(), progress);
     let guard = guard(&http_runtime, settings, counter, &stats)?;
-    let maker = profile_creator(&http_runtime, settings, &guard)?;
-    let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
+    let creator = profile_creator(&http_runtime, settings, &guard)?;
+    let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), creator.clone()));
     let gate = gate(&ingest_runtime, settings, &stats)?;
     let timeouts = PeerTimeouts::default();
-    let ingest = IngestService::new(Arc::clone(&desk), gate, stats.clone(), timeouts);
+    let ingest = IngestService::new(Arc::clone(&store), gate, stats.clone(), timeouts);
     let ingest = ingest.with_readers(guard);
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
-    let people = Server {
-        reserve: Some(probes),
-        ..server(Protocol::Http, router, serving, &stats)?
-    };
+    let people =
+        Server { reserve: Some(probes), ..server(Protocol::Http, router, serving, &stats)? };
     let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen)?;
     let people_at = listen(&http_runtime, READERS, serving.http_listen)?;
     let (grpc, http) = (agents_at.1, people_at.1);
-    let transport = if serving.plaintext {
-        "plaintext"
-    } else {
-        "TLS"
-    };
+    let transport = if serving.plaintext { "plaintext" } else { "TLS" };
     let stopped = threads.stopped();
     threads.spawn("ingest", move || {
         ingest_runtime.block_on(async {
             tokio::select! {
                 () = agents.run(agents_at.0, stopped) => {}
-                () = desk.run_maintenance() => {}
+                () = store.run_maintenance() => {}
             }
         });
         ingest_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
@@ -148,7 +143,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     let stopped = threads.stopped();
     threads.spawn("cluster", move || {
         if let Err(error) = cluster_runtime.block_on(cluster.run(stopped)) {
-            error!(%error, "task of the cluster failed; ending");
+            error!(%error, "cluster task failed; shutting down");
         }
         cluster_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     })?;
@@ -158,7 +153,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
             let serving = people.run(people_at.0, stopped.clone());
             // The API server may already have received a profile when serving ends, and its outcome must still be
             // logged.
-            let serving = async { tokio::join!(serving, drain_creations(maker, stopped)) };
+            let serving = async { tokio::join!(serving, drain_creations(creator, stopped)) };
             let mut serving = pin!(serving);
             tokio::select! {
                 _ended = serving.as_mut() => return,
@@ -172,43 +167,45 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     info!("listening for {AGENTS} on {grpc} ({transport})");
     info!("listening for {READERS} on {http} ({transport})");
     ready.send_replace(true);
-    Ok(threads.running((grpc, http), ready))
+    Ok(threads.running(ready))
 }
 
 /// Waits for the shutdown and then for running profile creations, with a time limit.
-async fn drain_creations(maker: Option<ProfileCreator>, mut stopped: watch::Receiver<bool>) {
-    let Some(maker) = maker else { return };
+async fn drain_creations(creator: Option<ProfileCreator>, mut stopped: watch::Receiver<bool>) {
+    let Some(creator) = creator else { return };
     drop(stopped.wait_for(|stopped| *stopped).await);
-    let _ended = timeout(CREATION_DRAIN_TIMEOUT, maker.ended()).await;
+    let _ended = timeout(CREATION_DRAIN_TIMEOUT, creator.ended()).await;
 }
 
 /// Warns about servers that other machines can reach without authentication.
 fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
     if settings.agent_auth.rule().is_none() && !grpc.ip().is_loopback() {
         warn!(
-            "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
+            address = %grpc,
+            "agents are not authenticated: any client can report as any node; set --agent-auth token-review"
         );
     }
     if settings.http_auth.sources().is_none() && !http.ip().is_loopback() {
         warn!(
-            "whoever reaches {http} sees everything, names of nodes and serial numbers included: --http-auth none was asked for"
+            address = %http,
+            "HTTP clients are not authenticated: any client can read all data, including node names and serial numbers; \
+             set --http-auth token-review or proxy-header"
         );
     }
 }
 
 /// Adds layouts, prices and the estimate engine to the view of the fleet.
-fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> {
+fn view(fleet: FleetView, settings: &AggregatorSettings) -> Result<FleetView, StartError> {
     let layouts = settings.fleet.layouts.as_deref();
-    let book = layouts.map(LayoutFile::open).transpose()?;
+    let layout_file = layouts.map(LayoutFile::open).transpose().map_err(StartError::Layouts)?;
     let advice = &settings.advice;
     let prices = advice.price_book.as_deref();
-    let prices = prices.map(PriceFile::open).transpose()?;
-    let view = fleet
-        .with_layouts(book.unwrap_or_default())
-        .with_prices(prices.unwrap_or_default());
+    let prices = prices.map(PriceFile::open).transpose().map_err(StartError::Prices)?;
+    let view =
+        fleet.with_layouts(layout_file.unwrap_or_default()).with_prices(prices.unwrap_or_default());
     Ok(match &advice.estimate_engine {
         Some(url) => {
-            let engine = Engine::new(&url.to_string(), advice.estimate_timeout)?;
+            let engine = EstimateEngine::new(&url.to_string(), advice.estimate_timeout)?;
             view.with_engine(engine)
         }
         None => view,
@@ -222,9 +219,7 @@ fn server(
     stats: &Stats,
 ) -> Result<Server, StartError> {
     let tls = settings.tls();
-    let tls = tls
-        .map(|files| Tls::load(files, protocol.alpn()))
-        .transpose()?;
+    let tls = tls.map(|files| Tls::load(files, protocol.alpn())).transpose()?;
     Ok(Server {
         protocol,
         router,
@@ -244,11 +239,13 @@ fn gate(
     let Some(rule) = settings.agent_auth.rule() else {
         return Ok(Gate::without_auth());
     };
-    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
-    let connect = TokenReviewer::connect(kubeconfig, rule.audience.clone());
-    let reviewer = runtime.block_on(connect)?;
+    let client = kube_client(runtime, settings)?;
+    let reviewer = TokenReviewer::new(client, rule.audience.clone());
     let account = &rule.account;
-    info!("agents report for their own node, with a token of the service account {account}");
+    info!(
+        service_account = %account,
+        "agents must authenticate with a token of the service account and can report only their own node"
+    );
     Ok(Gate::with_reviewer(rule, Box::new(reviewer), stats.clone()))
 }
 
@@ -270,16 +267,16 @@ fn guard(
             guard
         });
     };
+    let client = kube_client(runtime, settings).map_err(StartError::HttpAuth)?;
+    let reviewer = AccessReviewer::new(client, believed.audience.clone());
+    info!("HTTP clients are authorized by the roles of the cluster");
+    Ok(Guard::with_reviewer(believed, Box::new(reviewer), counter, stats.clone()))
+}
+
+/// Creates a client of the API server that uses `runtime`.
+fn kube_client(runtime: &Runtime, settings: &AggregatorSettings) -> Result<Client, ConnectError> {
     let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
-    let connect = AccessReviewer::connect(kubeconfig, believed.audience.clone());
-    let asker = runtime.block_on(connect).map_err(StartError::HttpAuth)?;
-    info!("the cluster's roles decide who sees what over HTTP");
-    Ok(Guard::with_reviewer(
-        believed,
-        Box::new(asker),
-        counter,
-        stats.clone(),
-    ))
+    runtime.block_on(connect(kubeconfig, Program::Aggregator))
 }
 
 fn runtime(name: &'static str) -> Result<Runtime, StartError> {
@@ -305,9 +302,5 @@ fn listen(
         let bound = listener.local_addr()?;
         Ok((listener, bound))
     };
-    listen().map_err(|source| StartError::Listen {
-        clients: whom,
-        address,
-        source,
-    })
+    listen().map_err(|source| StartError::Listen { clients: whom, address, source })
 }

@@ -83,14 +83,8 @@ struct LogLimits {
 
 /// Slot of a connection, released on drop.
 enum ConnectionSlot {
-    Own {
-        _slot: OwnedSemaphorePermit,
-        open: Gauge,
-    },
-    Reserve {
-        shared: Arc<ServerState>,
-        peer: Peer,
-    },
+    Own { _slot: OwnedSemaphorePermit, open: Gauge },
+    Reserve { shared: Arc<ServerState>, peer: Peer },
 }
 
 /// Accepted connection.
@@ -140,7 +134,10 @@ impl Server {
                         if shared.logs.accept.allow() {
                             let server = shared.server.protocol.name();
                             warn!(
-                                "the {server} server cannot accept a connection and goes on trying: {error}; if there are too many open files, raise the limit (ulimit -n) above twice --max-connections, or lower that"
+                                server,
+                                %error,
+                                "cannot accept a connection; retrying (with too many open files: raise ulimit -n above twice \
+                                 --max-connections, or lower --max-connections)"
                             );
                         }
                         sleep(ACCEPT_RETRY_DELAY).await;
@@ -163,20 +160,14 @@ impl ServerState {
             stats.count_connection(name);
             self.open.inc();
             let number = self.accepted.fetch_add(1, Ordering::Relaxed);
-            let place = ConnectionSlot::Own {
-                _slot: slot,
-                open: self.open.clone(),
-            };
+            let place = ConnectionSlot::Own { _slot: slot, open: self.open.clone() };
             let router = self.server.router.clone();
             (place, router, self.server.limits.age_of(number))
         } else {
             stats.count_refused_connection(name);
             if self.logs.full.allow() {
                 let limit = self.server.limits.connections;
-                warn!(
-                    server = name,
-                    limit, "connection limit reached; refusing connections until others end"
-                );
+                warn!(server = name, limit, "connection limit reached; rejecting new connections");
             }
             let Some(router) = self.server.reserve.clone() else {
                 return;
@@ -184,10 +175,7 @@ impl ServerState {
             if self.reserve.enter(peer.clone()) {
                 stats.count_closed_connection("reserve_full");
             }
-            let place = ConnectionSlot::Reserve {
-                shared: Arc::clone(self),
-                peer: peer.clone(),
-            };
+            let place = ConnectionSlot::Reserve { shared: Arc::clone(self), peer: peer.clone() };
             (place, router, Duration::ZERO)
         };
         // Disables Nagle's algorithm for small responses. An error means that the socket is closed.
@@ -228,11 +216,11 @@ impl ServerState {
             Ok(Ok(stream)) => self.serve(stream, accepted).await,
             Ok(Err(error)) => {
                 self.server.stats.count_handshake_failure(name);
-                debug!(peer = %peer.address(), "TLS handshake: {error}");
+                debug!(peer = %peer.address(), %error, "TLS handshake failed");
             }
             Err(_late) => {
                 self.server.stats.count_handshake_failure(name);
-                debug!(peer = %peer.address(), "TLS handshake: it did not come in time");
+                debug!(peer = %peer.address(), "TLS handshake timed out");
             }
         }
     }

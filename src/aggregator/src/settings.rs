@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::{CommandFactory, Parser, value_parser};
 use octavo_settings::kubernetes::{ConfigMapName, KubernetesSettings};
-use octavo_settings::{Answer, duration, parse};
+use octavo_settings::{EarlyExit, duration, parse};
 use octavo_store::store::StoreLimits;
 use octavo_toolkit::log::LogSettings;
 
@@ -28,32 +28,39 @@ pub use self::workload::WorkloadSettings;
 
 const EXAMPLES: &str = "\
 Examples:
-  # On a laptop, without certificates, for this machine alone
-  octavo-aggregator --plaintext --grpc-listen 127.0.0.1:7443 --http-listen 127.0.0.1:8443
+  # On a laptop: without TLS, for local clients only
+  octavo-aggregator --plaintext \\
+    --grpc-listen 127.0.0.1:7443 --http-listen 127.0.0.1:8443
 
-  # In a cluster, with a certificate that something renews in place: agents report for their own node, roles say who sees what
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review
+  # In a cluster: the API server authenticates agents and clients
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --agent-auth token-review --http-auth token-review
 
-  # Beside a proxy that signs people in, such as OpenShift's oauth-proxy in the same pod
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http-auth proxy-header --trusted-proxy 127.0.0.1
+  # Behind an authenticating proxy in the same pod, such as OpenShift's
+  # oauth-proxy
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --http-auth proxy-header --trusted-proxy 127.0.0.1
 
-  # In a network where everybody may see everything
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http-auth none
+  # In a network where every client can see everything
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key --http-auth none
 
-  # In a cluster that it follows: what is free, and who waits for it
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review --follow-cluster
+  # Watch the cluster, to show free devices and pending pods
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --agent-auth token-review --http-auth token-review --follow-cluster
 
-  # And that makes hardware profiles there, for people whom the cluster's roles let
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http-auth token-review --follow-cluster --create-profiles
+  # Also create hardware profiles for users whose cluster roles allow it
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --http-auth token-review --follow-cluster --create-profiles
 
-  # In a cluster whose pods are to say which accelerators they were given
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review --annotate-pods
+  # Annotate pods with the types of their accelerators
+  octavo-aggregator --tls-cert tls.crt --tls-key tls.key \\
+    --agent-auth token-review --http-auth token-review --annotate-pods
 
-Every flag can be set by its variable too; the flag wins.";
+Flags take precedence over environment variables. A renewed certificate is reloaded.";
 
-/// Collects what all agents say, and serves it to people and programs
+/// Collect the reports of all agents, and serve them as web pages, an API and metrics
 ///
-/// It keeps nothing on disk: after a restart the agents say everything again.
+/// Stores nothing on disk. After a restart, every agent sends its full status again.
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "octavo-aggregator", version, after_long_help = EXAMPLES)]
 pub struct AggregatorSettings {
@@ -85,9 +92,9 @@ pub struct AggregatorSettings {
     #[command(flatten)]
     pub cluster: ClusterSettings,
 
-    /// The ConfigMap that NVIDIA's device plugin reads, which is written as agents with --sharing hand-off ask for it
+    /// ConfigMap that NVIDIA's device plugin reads; written on behalf of agents with --sharing hand-off
     ///
-    /// Keys that begin with octavo- are written there, and others are left alone.
+    /// Only keys that begin with octavo- are written.
     #[arg(
         long,
         help_heading = "Sharing",
@@ -109,7 +116,7 @@ pub struct AggregatorSettings {
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Fleet")]
 pub struct FleetSettings {
-    /// How old what an agent said may be before its node counts as stale
+    /// Age of the last report after which a node is stale
     #[arg(
         long,
         value_name = "DURATION",
@@ -119,7 +126,7 @@ pub struct FleetSettings {
     )]
     pub stale_after: Duration,
 
-    /// How long a stale node is still shown
+    /// Time after which a stale node is removed
     #[arg(
         long,
         value_name = "DURATION",
@@ -129,10 +136,10 @@ pub struct FleetSettings {
     )]
     pub forget_after: Duration,
 
-    /// Most nodes that are kept; agents of more are sent away
+    /// Maximum number of nodes; agents beyond it are rejected
     ///
-    /// Before that, the node that is stale and gone for longest is forgotten. What is kept of a node is mostly some 10 KiB and
-    /// never more than 256 KiB, whatever its agent sends.
+    /// At the limit, the node that has been stale longest is removed first. A node usually needs about 10 KiB of memory, and never
+    /// more than 256 KiB.
     #[arg(
         long,
         value_name = "COUNT",
@@ -142,29 +149,29 @@ pub struct FleetSettings {
     )]
     pub max_nodes: usize,
 
-    /// Layouts whose plans can be looked at on a node's page and in the API
+    /// Layouts to preview plans for, on the pages of nodes and in the API
     ///
-    /// A layout file in either dialect. It is read again when it has changed; one that cannot be read leaves the layouts
-    /// before in use. The layouts made for a node's own devices, such as all-balanced, need no file.
+    /// A layout file in Octavo's or mig-parted's format. The file is reloaded when it changes; if it is invalid, the
+    /// previous layouts stay in use. Generated layouts, such as all-balanced, need no file.
     #[arg(long, value_name = "FILE", env = "OCTAVO_LAYOUTS")]
     pub layouts: Option<PathBuf>,
 
-    /// Hardware profiles, for clusters that do not have them as objects
+    /// Hardware profiles, for clusters without HardwareProfile objects
     ///
-    /// YAML documents, each as the API server would have it. The file is read again when it has changed; one that cannot be
-    /// read leaves the profiles before in use. Of the same name, the cluster's counts.
+    /// YAML documents in the format of the API server. The file is reloaded when it changes; if it is invalid, the
+    /// previous profiles stay in use. A profile of the cluster overrides one with the same name.
     #[arg(long, value_name = "FILE", env = "OCTAVO_PROFILES")]
     pub profiles: Option<PathBuf>,
 }
 
 impl AggregatorSettings {
     /// Parses the arguments and the environment of this process.
-    pub fn from_process() -> Result<Self, Answer> {
+    pub fn from_process() -> Result<Self, EarlyExit> {
         Self::from_arguments(env::args_os())
     }
 
     /// Parses `arguments`, program name first.
-    pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, Answer>
+    pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, EarlyExit>
     where
         A: Into<OsString> + Clone,
     {
@@ -192,8 +199,8 @@ impl FleetSettings {
     }
 }
 
-fn usage(message: &str) -> Answer {
-    Answer::usage(&mut AggregatorSettings::command(), message)
+fn usage(message: &str) -> EarlyExit {
+    EarlyExit::usage(&mut AggregatorSettings::command(), message)
 }
 
 fn count(number: u32) -> usize {
@@ -207,7 +214,7 @@ mod tests {
     use super::*;
     use crate::tls::TlsFiles;
 
-    fn settings(arguments: &[&str]) -> Result<AggregatorSettings, Answer> {
+    fn settings(arguments: &[&str]) -> Result<AggregatorSettings, EarlyExit> {
         let program = ["octavo-aggregator"].iter();
         AggregatorSettings::from_arguments(program.chain(arguments))
     }
@@ -241,11 +248,7 @@ mod tests {
     fn watched_cluster_is_from_kubeconfig_or_pod() {
         let followed = |more: &[&str]| {
             let settings = settings(
-                &[
-                    &["--plaintext", "--http-auth=none", "--follow-cluster"],
-                    more,
-                ]
-                .concat(),
+                &[&["--plaintext", "--http-auth=none", "--follow-cluster"], more].concat(),
             )
             .unwrap();
             assert!(settings.cluster.follow_cluster);
@@ -265,14 +268,8 @@ mod tests {
         assert!(makes(&[&both[..], &["--http-auth=token-review"]].concat()));
         assert!(makes(&[&both[..], &["--http-listen=127.0.0.1:0"]].concat()));
         for (arguments, said) in [
-            (
-                &["--http-auth=token-review", "--create-profiles"][..],
-                "needs --follow-cluster",
-            ),
-            (
-                &[both[0], both[1], "--http-auth=none"],
-                "could make hardware profiles",
-            ),
+            (&["--http-auth=token-review", "--create-profiles"][..], "needs --follow-cluster"),
+            (&[both[0], both[1], "--http-auth=none"], "could create hardware profiles"),
         ] {
             let text = with(arguments).unwrap_err().to_string();
             assert!(text.contains(said), "{text}");
@@ -281,22 +278,14 @@ mod tests {
 
     #[test]
     fn pod_annotation_settings_are_resolved_and_validated() {
-        let found = settings(&[
-            "--plaintext",
-            "--http-auth=none",
-            "--annotate-pods",
-            "--kubeconfig=/k",
-        ])
-        .unwrap();
+        let found =
+            settings(&["--plaintext", "--http-auth=none", "--annotate-pods", "--kubeconfig=/k"])
+                .unwrap();
         assert_eq!(found.workload.lease_namespace, "octavo-system");
         assert_eq!(found.kubernetes.kubeconfig, Some("/k".into()));
         assert!(!found.workload.holder_prefix.is_empty());
-        let wrong = [
-            "--plaintext",
-            "--http-auth=none",
-            "--annotate-pods",
-            "--lease-namespace=../x",
-        ];
+        let wrong =
+            ["--plaintext", "--http-auth=none", "--annotate-pods", "--lease-namespace=../x"];
         let text = settings(&wrong).unwrap_err().to_string();
         assert!(text.contains("--lease-namespace"), "{text}");
     }
@@ -317,10 +306,7 @@ mod tests {
             let answer = named(name).unwrap_err();
             assert_eq!(answer.kind(), EarlyExitKind::UsageError, "{name}");
             let text = answer.to_string();
-            assert!(
-                text.contains("--http-host") && text.contains(said),
-                "{text}"
-            );
+            assert!(text.contains("--http-host") && text.contains(said), "{text}");
         }
         let settings = named("octavo.example,fleet").unwrap();
         assert_eq!(settings.serving.http_hosts, ["octavo.example", "fleet"]);
@@ -338,13 +324,7 @@ mod tests {
 
     #[test]
     fn token_review_has_documented_defaults_and_needs_tls() {
-        assert_eq!(
-            settings(&["--plaintext", "--http-auth=none"])
-                .unwrap()
-                .agent_auth
-                .rule(),
-            None
-        );
+        assert_eq!(settings(&["--plaintext", "--http-auth=none"]).unwrap().agent_auth.rule(), None);
         let reviewed = |arguments: &[&str]| {
             let auth = ["--agent-auth=token-review", "--http-auth=none"];
             settings(&[&auth[..], arguments].concat())
@@ -363,10 +343,7 @@ mod tests {
         for (arguments, said) in [
             (&["--plaintext"][..], "unencrypted"),
             (&["--plaintext", "--grpc-listen=10.0.0.1:1"], "unencrypted"),
-            (
-                &["--plaintext", "--agent-service-account=agent"],
-                "octavo-system/octavo-agent",
-            ),
+            (&["--plaintext", "--agent-service-account=agent"], "octavo-system/octavo-agent"),
             (&["--plaintext", "--agent-audience="], "--agent-audience"),
             (&["--plaintext", "--kubeconfig="], "--kubeconfig"),
         ] {
@@ -383,28 +360,16 @@ mod tests {
             (&["--tls-key=/k", "--plaintext"], "cannot be used with"),
             (&["--plaintext", "--max-nodes=0"], "--max-nodes"),
             (&["--plaintext", "--stale-after=0s"], "--stale-after"),
-            (
-                &["--plaintext", "--plugin-config-map=a"],
-                "a namespace and a name",
-            ),
+            (&["--plaintext", "--plugin-config-map=a"], "a namespace and a name"),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),
-            (
-                &["--plaintext", "--estimate-engine=ftp://x"],
-                "--estimate-engine",
-            ),
-            (
-                &["--plaintext", "--estimate-timeout=0s"],
-                "--estimate-timeout",
-            ),
+            (&["--plaintext", "--estimate-engine=ftp://x"], "--estimate-engine"),
+            (&["--plaintext", "--estimate-timeout=0s"], "--estimate-timeout"),
         ] {
             let text = settings(arguments).unwrap_err().to_string();
             assert!(text.contains(said), "{text}");
         }
         let with = settings(&["--tls-cert=/c", "--tls-key=/k", "--http-auth=none"]).unwrap();
-        let files = TlsFiles {
-            certificate: "/c".into(),
-            key: "/k".into(),
-        };
+        let files = TlsFiles { certificate: "/c".into(), key: "/k".into() };
         assert_eq!(with.serving.tls(), Some(files));
     }
 
@@ -434,37 +399,22 @@ mod tests {
     #[test]
     fn http_auth_needs_tls_and_trusted_proxies() {
         for (arguments, said) in [
+            (&["--plaintext", "--http-auth=token-review"][..], "unencrypted"),
             (
-                &["--plaintext", "--http-auth=token-review"][..],
+                &["--plaintext", "--http-auth=proxy-header", "--trusted-proxy=10.0.0.1"],
                 "unencrypted",
             ),
             (
-                &[
-                    "--plaintext",
-                    "--http-auth=proxy-header",
-                    "--trusted-proxy=10.0.0.1",
-                ],
-                "unencrypted",
-            ),
-            (
-                &[
-                    "--plaintext",
-                    "--http-listen=127.0.0.1:0",
-                    "--http-auth=proxy-header",
-                ],
+                &["--plaintext", "--http-listen=127.0.0.1:0", "--http-auth=proxy-header"],
                 "needs --trusted-proxy",
             ),
             (
-                &[
-                    "--plaintext",
-                    "--http-auth=none",
-                    "--trusted-proxy=10.0.0.1",
-                ],
-                "are for --http-auth proxy-header",
+                &["--plaintext", "--http-auth=none", "--trusted-proxy=10.0.0.1"],
+                "need --http-auth proxy-header",
             ),
             (
                 &["--plaintext", "--http-auth=none", "--trusted-proxy-groups"],
-                "are for --http-auth proxy-header",
+                "need --http-auth proxy-header",
             ),
             (&["--plaintext", "--trusted-proxy=proxy"], "10.1.0.0/16"),
             (&["--plaintext", "--http-auth=some"], "--http-auth"),

@@ -70,7 +70,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// A file is not in the expected format.
-    #[error("{path} has no {wanted} in PEM")]
+    #[error("{path} contains no {wanted} in PEM format")]
     Pem {
         /// Path.
         path: PathBuf,
@@ -80,10 +80,10 @@ pub enum TlsError {
         source: pem::Error,
     },
     /// The file contains no certificate.
-    #[error("{0} has no certificate in PEM")]
+    #[error("{0} contains no certificate in PEM format")]
     Empty(PathBuf),
     /// Certificate and key do not match.
-    #[error("{certificate} and {key} cannot be used together")]
+    #[error("the certificate {certificate} and the key {key} do not match")]
     Pair {
         /// Path of the certificate.
         certificate: PathBuf,
@@ -100,25 +100,15 @@ impl Tls {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
         let stamps = stamps(&files);
         let config = read(&files, &protocols)?;
-        let loaded = Mutex::new(Loaded {
-            config,
-            stamps,
-            unreadable_since: None,
-        });
-        Ok(Self {
-            files,
-            protocols,
-            loaded,
-        })
+        let loaded = Mutex::new(Loaded { config, stamps, unreadable_since: None });
+        Ok(Self { files, protocols, loaded })
     }
 
     /// Returns an acceptor with the current certificate, or the previous one if the files are unusable.
     pub(super) fn acceptor(&self, server: &'static str, stats: &Stats) -> TlsAcceptor {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
-        let again = loaded
-            .unreadable_since
-            .is_some_and(|at| at.elapsed() >= REREAD_INTERVAL);
+        let again = loaded.unreadable_since.is_some_and(|at| at.elapsed() >= REREAD_INTERVAL);
         if stamps != loaded.stamps || again {
             loaded.stamps = stamps;
             loaded.unreadable_since = None;
@@ -126,15 +116,16 @@ impl Tls {
                 Ok(config) => {
                     loaded.config = config;
                     stats.count_tls_reload(server);
-                    info!("the certificate of the {server} server was replaced");
+                    info!(server, "loaded the renewed certificate");
                 }
                 Err(error) => {
                     loaded.unreadable_since =
                         matches!(error, TlsError::Read { .. }).then(Instant::now);
                     stats.count_tls_reload_failure(server);
                     warn!(
-                        "the {server} server goes on with the certificate it has: {}",
-                        chain(&error)
+                        server,
+                        error = chain(&error),
+                        "cannot load the renewed certificate; the previous one stays in use"
                     );
                 }
             }
@@ -146,13 +137,9 @@ impl Tls {
 fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let (certificate, key) = (&files.certificate, &files.key);
     let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(&content(certificate)?)
-            .collect::<Result<_, _>>()
-            .map_err(|source| TlsError::Pem {
-                path: certificate.to_owned(),
-                wanted: "certificate",
-                source,
-            })?;
+        CertificateDer::pem_slice_iter(&content(certificate)?).collect::<Result<_, _>>().map_err(
+            |source| TlsError::Pem { path: certificate.to_owned(), wanted: "certificate", source },
+        )?;
     if chain.is_empty() {
         return Err(TlsError::Empty(certificate.to_owned()));
     }
@@ -181,10 +168,8 @@ fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Tl
 }
 
 fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
-    files::read_bytes(path, MAX_PEM_BYTES).map_err(|error| TlsError::Read {
-        path: path.to_owned(),
-        source: error.into(),
-    })
+    files::read_bytes(path, MAX_PEM_BYTES)
+        .map_err(|error| TlsError::Read { path: path.to_owned(), source: error.into() })
 }
 
 fn stamps(files: &TlsFiles) -> Stamps {

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use octavo_access::access::WatchPermission;
+use octavo_access::guard::WatchPermission;
 use octavo_model::id::NodeName;
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::peer::Peer;
 use octavo_store::stats::Stats;
 use octavo_store::task_stream::TaskStream;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_stream::messages::part;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::watch_event::Event;
@@ -30,7 +30,7 @@ use tonic::Status;
 /// Dependencies of a watch stream.
 pub(super) struct WatchSession {
     pub(super) peer: Peer,
-    pub(super) view: View,
+    pub(super) view: FleetView,
     pub(super) stats: Stats,
     /// Time limit for the peer to read a message.
     pub(super) read_timeout: Duration,
@@ -101,8 +101,7 @@ impl WatchSession {
             if !synced {
                 synced = true;
                 let revision = sent.revision;
-                self.send(to, Event::Synced(v1::Synced { revision }))
-                    .await?;
+                self.send(to, Event::Synced(v1::Synced { revision })).await?;
             }
             tokio::select! {
                 () = sleep(MIN_INTERVAL) => {}
@@ -143,13 +142,13 @@ impl WatchSession {
 impl Filter {
     fn read(names: &[String]) -> Result<Self, Status> {
         if names.len() > MAX_NAMES {
-            let said = format!("nodes: {} are more than {MAX_NAMES}", names.len());
-            return Err(Status::invalid_argument(said));
+            let message = format!("nodes: {} names exceed the limit of {MAX_NAMES}", names.len());
+            return Err(Status::invalid_argument(message));
         }
         let names = names.iter().enumerate().map(|(at, name)| {
-            let wrong = "is not a node's name: lower-case letters, digits, '-' and '.', at most 253 of them";
-            name.parse()
-                .map_err(|_| Status::invalid_argument(format!("nodes[{at}] {wrong}")))
+            let wrong =
+                "is not a valid node name: use at most 253 lowercase letters, digits, '-' and '.'";
+            name.parse().map_err(|_| Status::invalid_argument(format!("nodes[{at}] {wrong}")))
         });
         names.collect::<Result<_, _>>().map(Self)
     }
@@ -164,13 +163,8 @@ impl Filter {
         let changed = difference.changed.into_iter();
         let gone = difference.removed.into_iter();
         (
-            changed
-                .filter(|node| self.has(node))
-                .map(Arc::clone)
-                .collect(),
-            gone.filter(|node| self.has(node))
-                .map(|node| node.name.clone())
-                .collect(),
+            changed.filter(|node| self.has(node)).map(Arc::clone).collect(),
+            gone.filter(|node| self.has(node)).map(|node| node.name.clone()).collect(),
         )
     }
 }
@@ -206,23 +200,18 @@ mod tests {
         let inventory = Inventory {
             neuron: None,
             machine: Machine::default(),
-            nvml: NvmlState::Absent {
-                reason: "test".to_owned(),
-            },
+            nvml: NvmlState::Absent { reason: "test".to_owned() },
             devices: Vec::new(),
         };
         let origin = ReportingAgent {
             name: "n".parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: "b".to_owned(),
-            },
+            run: Run { epoch: 1, boot_id: "b".to_owned() },
             agent_version: version.to_owned(),
         };
-        let gist = StatusDigest::new(&inventory, Arc::default(), None);
+        let digest = StatusDigest::new(&inventory, Arc::default(), None);
         let freshness = Freshness::new(Moment::from_millis(0), Duration::from_hours(1));
         let mut fleet = Fleet::default();
-        let node = Node::new(origin, Parts::default(), gist, freshness);
+        let node = Node::new(origin, Parts::default(), digest, freshness);
         fleet.nodes.insert(Arc::new(node));
         fleet
     }
@@ -239,16 +228,14 @@ mod tests {
         let (fleets, readers) = watch::channel(Fleet::default());
         let watching = WatchSession {
             peer: Peer::new("127.0.0.1:1".parse().unwrap()),
-            view: View::new(readers, Clock::start()),
+            view: FleetView::new(readers, Clock::start()),
             stats: Stats::default(),
             read_timeout: Duration::from_secs(30),
         };
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let request = v1::WatchRequest::default();
-        let mut events = watching
-            .start((place, WatchPermission::default()), &request)
-            .ok()
-            .unwrap();
+        let mut events =
+            watching.start((place, WatchPermission::default()), &request).ok().unwrap();
         let synced = events.next().await.unwrap().unwrap().event;
         assert!(matches!(synced, Some(Event::Synced(_))));
         // Nothing changes for a while.
@@ -263,9 +250,6 @@ mod tests {
         }
         assert_eq!(version(&mut events).await, "3");
         let waited = start.elapsed();
-        assert!(
-            MIN_INTERVAL <= waited && waited < MIN_INTERVAL + MIN_INTERVAL / 4,
-            "{waited:?}"
-        );
+        assert!(MIN_INTERVAL <= waited && waited < MIN_INTERVAL + MIN_INTERVAL / 4, "{waited:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::panic::set_hook;
 use std::process::ExitCode;
 
-use octavo_settings::{Answer, EarlyExitKind};
+use octavo_settings::{EarlyExit, EarlyExitKind};
 use octavo_toolkit::error::chain;
 use octavo_toolkit::log::LogSettings;
 use octavo_toolkit::telemetry::{self, LogLevelHandle};
@@ -12,7 +12,7 @@ use tracing::error;
 
 /// Runs `start` with the settings, and logs as they configure.
 pub(crate) fn main<S>(
-    settings: Result<S, Answer>,
+    settings: Result<S, EarlyExit>,
     log: impl FnOnce(&S) -> &LogSettings,
     start: impl FnOnce(&S, LogLevelHandle) -> Result<(), Box<dyn Error>>,
 ) -> ExitCode {
@@ -22,7 +22,7 @@ pub(crate) fn main<S>(
     };
     let level = telemetry::start(log(&settings));
     // Log panics of any thread or task.
-    set_hook(Box::new(|panic| error!("panic: {panic}")));
+    set_hook(Box::new(|panic| error!(%panic, "the program panicked")));
     match start(&settings, level) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -32,7 +32,7 @@ pub(crate) fn main<S>(
     }
 }
 
-fn say(answer: &Answer) -> ExitCode {
+fn say(answer: &EarlyExit) -> ExitCode {
     // A closed standard output is no failure.
     let _unread = answer.print();
     match answer.kind() {

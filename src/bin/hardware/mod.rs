@@ -16,14 +16,14 @@ use octavo_settings::hardware::HardwareSettings;
 use octavo_toolkit::error::chain;
 
 /// Reads the administrator's catalog, if there is one.
-pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalog>> {
+pub(crate) fn catalog(settings: &HardwareSettings) -> io::Result<Option<Catalog>> {
     let read = settings.catalog.as_deref().map(catalog::read).transpose();
     read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, chain(&error)))
 }
 
 /// Starts the thread that owns NVML; `catalog` adds to the recognized devices.
-pub(crate) fn open(settings: &HardwareSettings, catalogue: Option<&Catalog>) -> io::Result<Handle> {
-    let own = catalogue.map(|catalogue| Arc::new(catalogue.overlay_products().clone()));
+pub(crate) fn open(settings: &HardwareSettings, catalog: Option<&Catalog>) -> io::Result<Handle> {
+    let own = catalog.map(|catalog| Arc::new(catalog.overlay_products().clone()));
     let settings = hw::Settings {
         library: settings.nvml_library.clone(),
         driver_roots: settings.driver_roots.clone(),

@@ -10,13 +10,13 @@ use octavo_agent::feature_file::FeatureFile;
 use octavo_agent::metrics::usage::UsageMetrics;
 use octavo_agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
 use octavo_agent::settings::{
-    AgentSettings, ClusterSettings, LabelSink as Target, PublishingSettings,
-    SharingMode as GiverName, UsageSettings,
+    AgentSettings, ClusterSettings, DeviceProvider, LabelSink as LabelTarget, PublishingSettings,
+    UsageSettings,
 };
 use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
 use octavo_agent::sink::{LabelSink, StdoutSink};
-use octavo_agent::usage::{self, UsageChannels, UsageObserver};
+use octavo_agent::usage::{UsageChannels, UsageObserver};
 use octavo_hardware::Handle;
 use octavo_kube::client::{self, Client};
 use octavo_kube::events::PodEventsHandle;
@@ -25,7 +25,7 @@ use octavo_kube::node::{NodeController, NodeHandle};
 use octavo_kube::node_feature::{NodeFeatureHandle, NodeFeatureWriter};
 use octavo_kube::nvidia_plugin::DevicePluginWatcher;
 use octavo_node::mig_strategy::MigStrategy;
-use octavo_node::node::DesiredNode;
+use octavo_node::node_object::DesiredNode;
 use octavo_node::sharing::hand_off::rollout::Limits;
 use octavo_toolkit::telemetry::LogLevelHandle;
 use tokio::task::JoinSet;
@@ -35,9 +35,9 @@ use tracing::{info, warn};
 /// Handles of the tasks that talk to the API server.
 pub(crate) struct ClusterHandles {
     client: Client,
-    link: Option<Arc<NodeHandle>>,
-    post: Option<NodeFeatureHandle>,
-    door: Option<EvictionHandle>,
+    node_handle: Option<Arc<NodeHandle>>,
+    feature_handle: Option<NodeFeatureHandle>,
+    eviction_handle: Option<EvictionHandle>,
     /// Handle for events on pods.
     pub(crate) pods: Option<PodEventsHandle>,
 }
@@ -53,33 +53,27 @@ pub(crate) async fn connect(
     tasks: &mut JoinSet<()>,
 ) -> Result<ClusterHandles, Box<dyn Error>> {
     let client = client::connect_agent(settings.kubeconfig.as_deref()).await?;
-    let link = settings.watches_node.then(|| {
-        let (link, keeper) = NodeController::new(client.clone(), &settings.node);
-        tasks.spawn(keeper.run());
-        Arc::new(link)
+    let node_handle = settings.watches_node.then(|| {
+        let (node_handle, controller) = NodeController::new(client.clone(), &settings.node);
+        tasks.spawn(controller.run());
+        Arc::new(node_handle)
     });
-    let door = settings.drain.map(|_| {
-        let (door, usher) = Evictor::new(client.clone(), &settings.node);
-        tasks.spawn(usher.run());
-        door
+    let eviction_handle = settings.drain.map(|_| {
+        let (eviction_handle, evictor) = Evictor::new(client.clone(), &settings.node);
+        tasks.spawn(evictor.run());
+        eviction_handle
     });
     let pods = usage.pod_events.then(|| {
-        let (pods, herald) = PodEventsHandle::new(client.clone(), &settings.node);
-        tasks.spawn(herald.run());
+        let (pods, recorder) = PodEventsHandle::new(client.clone(), &settings.node);
+        tasks.spawn(recorder.run());
         pods
     });
-    let post = settings.writes_node_feature.then(|| {
-        let (post, publisher) = NodeFeatureWriter::new(client.clone(), &settings.node);
-        tasks.spawn(publisher.run());
-        post
+    let feature_handle = settings.writes_node_feature.then(|| {
+        let (feature_handle, writer) = NodeFeatureWriter::new(client.clone(), &settings.node);
+        tasks.spawn(writer.run());
+        feature_handle
     });
-    Ok(ClusterHandles {
-        client,
-        link,
-        post,
-        door,
-        pods,
-    })
+    Ok(ClusterHandles { client, node_handle, feature_handle, eviction_handle, pods })
 }
 
 /// Builds the sink for labels, and the Node if it is watched.
@@ -89,28 +83,33 @@ pub(crate) fn outputs(
     level: LogLevelHandle,
     once: bool,
 ) -> Result<SinkAndNode, Box<dyn Error>> {
-    let (link, post, door) = node
-        .map(|node| (node.link, node.post, node.door))
+    let (node_handle, feature_handle, eviction_handle) = node
+        .map(|node| (node.node_handle, node.feature_handle, node.eviction_handle))
         .unwrap_or_default();
-    let cluster = settings.cluster.as_ref().zip(link.clone());
-    let cluster = cluster.map(|(settings, link)| {
+    let cluster = settings.cluster.as_ref().zip(node_handle.clone());
+    let cluster = cluster.map(|(settings, node_handle)| {
         // With `once`, the agent would exit before any pod is gone.
-        let door = door.filter(|_| !once).zip(settings.drain);
-        let draining =
-            door.map(|(door, policy)| DrainController::new(policy, settings.compat, door));
-        NodeClient::new(link, settings, level, once).with_draining(draining)
+        let eviction_handle = eviction_handle.filter(|_| !once).zip(settings.drain);
+        let draining = eviction_handle.map(|(eviction_handle, policy)| {
+            DrainController::new(policy, settings.compat, eviction_handle)
+        });
+        NodeClient::new(node_handle, settings, level, once).with_draining(draining)
     });
     let publishing = &settings.publishing;
-    let sink: Box<dyn LabelSink> = match (publishing.label_sink, link, post) {
-        (Target::Stdout, ..) => Box::new(StdoutSink::new(io::stdout())),
-        (Target::File, ..) => Box::new(FeatureFile::new(
+    let sink: Box<dyn LabelSink> = match (publishing.label_sink, node_handle, feature_handle) {
+        (LabelTarget::Stdout, ..) => Box::new(StdoutSink::new(io::stdout())),
+        (LabelTarget::File, ..) => Box::new(FeatureFile::new(
             publishing.feature_file.clone(),
             publishing.feature_file_expiry,
         )),
-        (Target::Node, Some(link), _) => Box::new(NodeSink::new(link, once)),
-        (Target::NodeFeature, _, Some(post)) => Box::new(NodeFeatureSink::new(post, once)),
-        (Target::Node | Target::NodeFeature, ..) => {
-            return Err("nobody speaks to the cluster".into());
+        (LabelTarget::Node, Some(node_handle), _) => {
+            Box::new(NodeSink { node: node_handle, waits: once })
+        }
+        (LabelTarget::NodeFeature, _, Some(feature_handle)) => {
+            Box::new(NodeFeatureSink { feature: feature_handle, waits: once })
+        }
+        (LabelTarget::Node | LabelTarget::NodeFeature, ..) => {
+            return Err("no cluster access is configured".into());
         }
     };
     Ok((sink, cluster))
@@ -125,38 +124,33 @@ pub(crate) fn hand_off(
 ) -> Result<Option<Box<dyn SharingBackend>>, Box<dyn Error>> {
     let sharing = &settings.sharing;
     let is_certain = match sharing.mode {
-        GiverName::Auto => false,
-        GiverName::HandOff => true,
-        GiverName::Off | GiverName::Embedded => return Ok(None),
+        DeviceProvider::Auto => false,
+        DeviceProvider::HandOff => true,
+        DeviceProvider::Off | DeviceProvider::Embedded => return Ok(None),
     };
-    let cluster = settings
-        .cluster
-        .as_ref()
-        .filter(|cluster| cluster.watches_node);
+    let cluster = settings.cluster.as_ref().filter(|cluster| cluster.watches_node);
     let Some((cluster, node)) = cluster.zip(node) else {
         return if is_certain {
-            Err("--sharing hand-off needs --follow-node or --label-sink node".into())
+            Err("--sharing hand-off requires --follow-node or --label-sink node".into())
         } else {
             Ok(None)
         };
     };
     let map = sharing.plugin_config_map.as_ref();
-    let watch = map.map(|map| {
-        let place = (map.namespace.as_str(), map.name.as_str());
-        let (watch, scout) = DevicePluginWatcher::new(node.client.clone(), place, &cluster.node);
-        tasks.spawn(scout.run());
-        watch
+    let handle = map.map(|map| {
+        let object = (map.namespace.as_str(), map.name.as_str());
+        let (handle, watcher) =
+            DevicePluginWatcher::new(node.client.clone(), object, &cluster.node);
+        tasks.spawn(watcher.run());
+        handle
     });
-    let terms = HandOffSettings {
+    let hand_off_settings = HandOffSettings {
         config_map: map.map(ToString::to_string),
-        limits: Limits {
-            deadline: sharing.sharing_deadline,
-            settle: sharing.plugin_config_delay,
-        },
+        limits: Limits { deadline: sharing.sharing_deadline, settle: sharing.plugin_config_delay },
         strategy,
         is_certain,
     };
-    Ok(Some(Box::new(HandOffBackend::new(terms, watch))))
+    Ok(Some(Box::new(HandOffBackend::new(hand_off_settings, handle))))
 }
 
 /// Starts observing usage if the settings enable it.
@@ -169,11 +163,10 @@ pub(crate) fn observe(
     let sharing = &settings.sharing;
     let interval = sharing.usage.usage_interval?;
     if sharing.usage.pod_events && pods.is_none() {
-        warn!("pods are told nothing in events: nobody speaks to the cluster");
+        warn!("pod events are disabled: no cluster access is configured");
     }
-    let folder = sharing.device_plugins.clone();
-    let looking = usage::UsageObserverSettings::new(interval, &settings.engine, folder);
-    let (observer, views) = UsageObserver::new(hardware.clone(), looking, pods);
+    let engine = settings.engine.clone();
+    let (observer, views) = UsageObserver::new(hardware.clone(), engine, interval, pods);
     tasks.spawn(observer.run());
     Some(views)
 }
@@ -187,23 +180,20 @@ pub(crate) fn usage_metrics(settings: &AgentSettings, views: &UsageChannels) -> 
 }
 
 /// Removes the agent's fields from the Node, if it exists.
-async fn clear_node_fields(link: &NodeHandle) {
-    let mut report = link.report.clone();
+async fn clear_node_fields(node_handle: &NodeHandle) {
+    let mut report = node_handle.task.observed.clone();
     // The awaited value is borrowed while it is held, which would block updates.
     if report.wait_for(|report| report.is_read).await.is_err() {
         return;
     }
-    let uid = link.view.borrow().as_ref().map(|view| view.uid.clone());
+    let uid = node_handle.view.borrow().as_ref().map(|view| view.uid.clone());
     // Without a Node there is nothing to remove.
     if uid.is_none() {
         return;
     }
-    let nothing = DesiredNode {
-        uid,
-        ..DesiredNode::default()
-    };
-    link.update_desired(|wanted| *wanted = nothing);
-    link.wait_until_applied().await;
+    let nothing = DesiredNode { uid, ..DesiredNode::default() };
+    node_handle.task.set(nothing);
+    node_handle.wait_until_applied().await;
 }
 
 /// Removes everything that an agent with these settings has written.
@@ -211,10 +201,10 @@ pub(crate) async fn clean_up(
     publishing: &PublishingSettings,
     node: Option<ClusterHandles>,
 ) -> Result<(), Box<dyn Error>> {
-    if publishing.label_sink == Target::File {
+    if publishing.label_sink == LabelTarget::File {
         let path = publishing.feature_file.display();
         match fs::remove_file(&publishing.feature_file) {
-            Ok(()) => info!("{path} is removed"),
+            Ok(()) => info!(%path, "file removed"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 return Err(format!("cannot remove {path}: {error}").into());
@@ -222,25 +212,23 @@ pub(crate) async fn clean_up(
         }
     }
     let Some(node) = node else { return Ok(()) };
-    if let Some(link) = node.link {
-        if timeout(ONESHOT_TIMEOUT, clear_node_fields(&link))
-            .await
-            .is_err()
-        {
-            return Err(format!("the Node still has what was written: {}", link.trouble()).into());
+    if let Some(node_handle) = node.node_handle {
+        if timeout(ONESHOT_TIMEOUT, clear_node_fields(&node_handle)).await.is_err() {
+            return Err(format!(
+                "fields of this agent are still on the Node: {}",
+                node_handle.trouble()
+            )
+            .into());
         }
-        info!("the Node has nothing of ours any more");
+        info!("all fields of this agent removed from the Node");
     }
-    if let Some(post) = node.post {
-        post.delete();
-        if timeout(ONESHOT_TIMEOUT, post.wait_until_applied())
-            .await
-            .is_err()
-        {
-            let trouble = post.said().trouble.unwrap_or_default();
-            return Err(format!("the NodeFeature is still there: {trouble}").into());
+    if let Some(feature_handle) = node.feature_handle {
+        feature_handle.delete();
+        if timeout(ONESHOT_TIMEOUT, feature_handle.wait_until_applied()).await.is_err() {
+            let trouble = feature_handle.trouble().unwrap_or_default();
+            return Err(format!("the NodeFeature still exists: {trouble}").into());
         }
-        info!("there is no NodeFeature of ours any more");
+        info!("NodeFeature of this agent removed");
     }
     Ok(())
 }

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_agent::LoopSettings as Looking;
+use octavo_agent::LoopSettings;
 use octavo_agent::partitioning::Partitioning;
-use octavo_agent::settings::{AgentSettings, DeviceList, SharingMode};
-use octavo_agent::sharing::SharingBackend as Port;
+use octavo_agent::settings::{AgentSettings, DeviceProvider};
+use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::embedded::{EmbeddedBackend, EmbeddedSettings};
 use octavo_agent::sharing::machine::{self, HostDevices, HostPaths};
 use octavo_engine::durable::DurableError;
 use octavo_engine::usage::PodProcesses;
-use octavo_kubelet::device_plugin::allocation_response::DeviceResponder;
-use octavo_kubelet::device_plugin::{AllocationGate, Answer, Manager, Settings};
+use octavo_kubelet::device_plugin::{AllocationGate, DeviceResponder, Manager, Settings};
 use octavo_node::labels::Options;
 use octavo_node::sharing::health::XidTable;
 use octavo_node::sharing::injection::InjectionMethod;
@@ -26,14 +25,14 @@ pub(crate) fn start(
     settings: &AgentSettings,
     partitioning: Option<Partitioning>,
     tasks: &mut JoinSet<()>,
-) -> (Option<Box<dyn Port>>, Option<Partitioning>) {
+) -> (Option<Box<dyn SharingBackend>>, Option<Partitioning>) {
     match embedded(settings, tasks) {
-        Some((giver, gate)) => {
+        Some((backend, gate)) => {
             if partitioning.is_none() {
                 // There is no state directory to acquire first.
                 gate.open();
             }
-            (Some(giver), partitioning.map(|one| one.with_gate(gate)))
+            (Some(backend), partitioning.map(|one| one.with_gate(gate)))
         }
         None => (None, partitioning),
     }
@@ -44,12 +43,8 @@ pub(crate) fn loop_settings(
     settings: &AgentSettings,
     interval: Duration,
     labels: Options,
-) -> Looking {
-    Looking {
-        interval,
-        labels,
-        xids: xids(settings),
-    }
+) -> LoopSettings {
+    LoopSettings { interval, labels, xids: xids(settings) }
 }
 
 /// Builds the table of Xid effects.
@@ -60,12 +55,11 @@ fn xids(settings: &AgentSettings) -> XidTable {
 /// Removes the CDI specification if this program maintains it.
 pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
     let sharing = &settings.sharing;
-    let is_told = sharing.device_lists.contains(&DeviceList::Cdi);
-    if sharing.mode == SharingMode::Embedded && is_told && machine::remove_spec(&sharing.cdi_dir)? {
-        info!(
-            "the CDI description in {} is removed",
-            sharing.cdi_dir.display()
-        );
+    if sharing.mode == DeviceProvider::Embedded
+        && sharing.device_lists.contains(&InjectionMethod::Cdi)
+        && machine::remove_spec(&sharing.cdi_dir)?
+    {
+        info!(directory = %sharing.cdi_dir.display(), "CDI specification removed");
     }
     Ok(())
 }
@@ -73,36 +67,31 @@ pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
 fn embedded(
     settings: &AgentSettings,
     tasks: &mut JoinSet<()>,
-) -> Option<(Box<dyn Port>, Arc<AllocationGate>)> {
+) -> Option<(Box<dyn SharingBackend>, Arc<AllocationGate>)> {
     let sharing = &settings.sharing;
     match sharing.mode {
-        SharingMode::Embedded => {}
-        SharingMode::Auto | SharingMode::Off | SharingMode::HandOff => return None,
+        DeviceProvider::Embedded => {}
+        DeviceProvider::Auto | DeviceProvider::Off | DeviceProvider::HandOff => return None,
     }
     let engine = &settings.engine;
     let gate = Arc::new(AllocationGate::default());
-    let places = HostPaths {
+    let paths = HostPaths {
         proc: engine.proc_root.clone(),
         dev: PathBuf::from("/dev"),
         cdi: sharing.cdi_dir.clone(),
     };
-    let ways = sharing
-        .device_lists
-        .iter()
-        .map(|list| InjectionMethod::from(*list));
-    let answer: Arc<dyn Answer> = Arc::new(DeviceResponder::new(
-        ways,
-        Box::new(HostDevices::new(places)),
-    ));
+    let methods = sharing.device_lists.iter().copied();
+    let responder = Arc::new(DeviceResponder::new(methods, Box::new(HostDevices::new(paths))));
     let plugin = Settings {
-        folder: sharing.device_plugins.clone(),
+        directory: sharing.device_plugins.clone(),
         pod_resources: engine.pod_resources().map(ToOwned::to_owned),
-        policy: sharing.policy(),
+        policy: sharing.allocation,
         running_pods: Arc::new(PodProcesses::new(&engine.proc_root)),
     };
-    let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
+    let (manager, report, kubelet_report) =
+        Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&responder));
     tasks.spawn(manager.run());
-    let rules = EmbeddedSettings {
+    let embedded_settings = EmbeddedSettings {
         strategy: settings.labels.options(Timestamp::now()).mig_strategy,
         deadline: sharing.sharing_deadline,
         withhold_after: sharing.withhold_after,
@@ -111,6 +100,11 @@ fn embedded(
         nvidia_smi: engine.nvidia_smi.clone(),
         state: Some(engine.state_dir.clone()),
     };
-    let giver = EmbeddedBackend::new((Arc::clone(&gate), answer), report, told, rules);
-    Some((Box::new(giver), gate))
+    let backend = EmbeddedBackend::new(
+        (Arc::clone(&gate), responder),
+        report,
+        kubelet_report,
+        embedded_settings,
+    );
+    Some((Box::new(backend), gate))
 }

@@ -7,14 +7,14 @@ pub(super) mod progress;
 use std::path::Path;
 use std::sync::Arc;
 
-use octavo_documents::agent_socket::{LayoutChoice, NodeLayoutStatus, Request};
+use octavo_engine::agent_socket::{LayoutChoice, Request};
 use octavo_engine::manual_choice;
 use octavo_engine::store::{self, Interrupted, Store};
 use octavo_files::checkpoint;
 use octavo_hardware::Handle;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::{Layout, Targets};
-use octavo_planner::reconcile::ApplyRecordEntry;
+use octavo_planner::reconcile::{ApplyRecordEntry, NodeLayoutStatus};
 use tokio::time::Instant;
 
 pub(super) use self::agent_client::connect;
@@ -41,79 +41,62 @@ pub(super) async fn apply(
 ) -> Result<Report, CliError> {
     let run = &settings.run;
     let end_at = Instant::now() + run.timeout;
-    let folder = &run.engine.state_dir;
+    let state_dir = &run.engine.state_dir;
     let show = ProgressLine::new(screen);
     let Some(name) = &settings.layout else {
         return forget(settings, (&show, colors)).await;
     };
-    let sheet = match settings
-        .layouts
-        .as_ref()
-        .map(LayoutSource::read)
-        .transpose()
-    {
-        Ok(None) => Ok(None),
-        Ok(Some(Ok(sheet))) => Ok(Some(sheet)),
-        Ok(Some(Err(refused))) => Err(Report::refused(refused.said)),
-        Err(error) => Err(Report::refused(explain(&error))),
-    };
-    if let Some(agent) = agent_client::connect(folder).await? {
+    let source = settings.layouts.as_ref().map(LayoutSource::read).transpose();
+    if let Some(agent) = agent_client::connect(state_dir).await? {
         // The agent finishes interrupted changes by itself, and reports them.
-        let sheet = match sheet {
-            Ok(sheet) => sheet,
-            Err(refused) => return Ok(refused),
+        let layouts = match source {
+            Ok(source) => source.map(|source| source.text),
+            Err(error) => return Ok(error.into_report()),
         };
-        let choice = LayoutChoice {
-            layout: name.clone(),
-            layouts: sheet.map(|sheet| sheet.text),
-            checkpoint: None,
-        };
+        let choice = LayoutChoice { layout: name.clone(), layouts, checkpoint: None };
         let request = Request::Apply(choice);
         let status = agent_client::ask(agent, &request, run.wait_policy(), &show).await?;
         return end(&status, run, colors);
     }
-    let is_begun = store::interrupted(folder).record.is_some();
-    let sheet = match sheet {
-        Err(refused) if !is_begun => return Ok(with_journal_warnings(refused, folder)),
-        sheet => sheet,
+    let is_begun = store::interrupted(state_dir).record.is_some();
+    let source = match source {
+        Err(error) if !is_begun => {
+            return Ok(with_journal_warnings(error.into_report(), state_dir));
+        }
+        source => source,
     };
     if settings.agent {
         return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
     let inventory = look(&handle, end_at).await?;
-    let held = sheet.and_then(|sheet| resolve_here(sheet, name, &inventory));
-    let (sheet, layout, case) = match held {
+    let held = source.and_then(|source| resolve_here(source, name, &inventory));
+    let (source, layout, case) = match held {
         Ok(held) => held,
-        Err(refused) if is_begun => {
-            return finish(&handle, run, (&show, end_at, colors), refused).await;
+        Err(error) if is_begun => {
+            return finish(&handle, run, (&show, end_at, colors), error.into_report()).await;
         }
-        Err(refused) => return Ok(with_journal_warnings(refused, folder)),
+        Err(error) => return Ok(with_journal_warnings(error.into_report(), state_dir)),
     };
     // A device reports more once MIG mode is enabled, so the layout is resolved again before every round.
     let meant = |inventory: &Inventory| {
-        let held = resolved_layout::resolve_layout(&sheet, &layout, inventory);
+        let held = resolved_layout::resolve_layout(&source, &layout, inventory);
         held.map_or_else(|_| case.targets.clone(), |case| case.targets)
     };
     let status = local_engine::run(&handle, run, (name, &meant), (&show, end_at)).await?;
-    let mut report = end(&status, run, colors)?;
-    report.notes.insert_str(0, &case.notes);
-    Ok(report)
+    Ok(end(&status, run, colors)?.after(case.notes))
 }
 
-/// Resolves the layout on this node; returns a report if that fails.
+/// Resolves the layout on this node.
 fn resolve_here(
-    sheet: Option<LayoutSource>,
+    source: Option<LayoutSource>,
     name: &str,
     inventory: &Inventory,
-) -> Result<(LayoutSource, Layout, ResolvedLayout), Report> {
-    let sheet = sheet.unwrap_or_else(|| LayoutSource::generated(inventory));
-    let layout = sheet.layout(name);
-    let layout = layout.map_err(|error| Report::refused(explain(&error)))?;
-    let layout = layout.clone();
-    let case = resolved_layout::resolve_layout(&sheet, &layout, inventory)
-        .map_err(|refused| refused.report)?;
-    Ok((sheet, layout, case))
+) -> Result<(LayoutSource, Layout, ResolvedLayout), CliError> {
+    let source = source.unwrap_or_else(|| LayoutSource::generated(inventory));
+    let layout = source.layout(name)?.clone();
+    let case = resolved_layout::resolve_layout(&source, &layout, inventory)?;
+    Ok((source, layout, case))
 }
 
 /// Finishes interrupted changes when the requested layout cannot be used.
@@ -133,20 +116,14 @@ async fn finish(
     };
     let output = match run.format {
         ApplyFormat::Table => progress::devices(&status, colors),
-        ApplyFormat::Json => json(&NodeLayoutStatus {
-            layout: None,
-            ..status
-        })?,
+        ApplyFormat::Json => json(&NodeLayoutStatus { layout: None, ..status })?,
     };
     Ok(Report { output, ..refused })
 }
 
 /// Adds the state directory's interrupted changes to `report`.
-pub(super) fn with_journal_warnings(report: Report, folder: &Path) -> Report {
-    Report {
-        notes: report.notes + &store::interrupted(folder).warnings(),
-        ..report
-    }
+pub(super) fn with_journal_warnings(report: Report, state_dir: &Path) -> Report {
+    Report { notes: report.notes + &store::interrupted(state_dir).warnings(), ..report }
 }
 
 /// Returns to the layout of the agent's settings, and discards changes that cannot be finished.
@@ -155,51 +132,47 @@ async fn forget(
     (show, colors): (&ProgressLine, Colors),
 ) -> Result<Report, CliError> {
     let run = &settings.run;
-    let folder = &run.engine.state_dir;
-    if let Some(agent) = agent_client::connect(folder).await? {
+    let state_dir = &run.engine.state_dir;
+    if let Some(agent) = agent_client::connect(state_dir).await? {
         let status = agent_client::ask(agent, &Request::Forget {}, run.wait_policy(), show).await?;
         return end(&status, run, colors);
     }
-    let is_interrupted = store::interrupted(folder) != Interrupted::default();
-    let chosen = manual_choice::read(folder).ok().flatten();
+    let is_interrupted = store::interrupted(state_dir) != Interrupted::default();
+    let chosen = manual_choice::read(state_dir).ok().flatten();
     let is_empty = chosen.is_none() && !is_interrupted;
     if settings.agent || is_empty {
         return Err(CliError::NoAgent);
     }
-    let store = Store::open(folder, ACTOR).map_err(CliError::State)?;
+    let store = Store::open(state_dir, ACTOR).map_err(CliError::State)?;
     // Before the lock was acquired, another process may have finished these changes or begun others.
-    let found = store::interrupted(folder);
+    let found = store::interrupted(state_dir);
     store.clear().map_err(CliError::State)?;
     let unreadable = store.discard_unreadable().map_err(CliError::State)?;
-    manual_choice::remove(folder).map_err(|error| CliError::State(error.into()))?;
-    let mut said = Vec::new();
+    manual_choice::remove(state_dir).map_err(|error| CliError::State(error.into()))?;
+    let mut messages = Vec::new();
     for entry in found.record.iter().flat_map(|record| &record.devices) {
-        let ApplyRecordEntry {
-            plan, layout, pci, ..
-        } = entry;
-        said.push(format!(
-            "Discarded the interrupted change of the GPU at {pci} (plan {plan}, layout {layout}): it keeps what it has now"
+        let ApplyRecordEntry { plan, layout, pci, .. } = entry;
+        messages.push(format!(
+            "Discarded the interrupted change of the GPU at {pci} (plan {plan}, layout {layout}); \
+             the GPU is unchanged"
         ));
     }
     let unreadable = unreadable.iter();
-    said.extend(unreadable.map(|path| format!("Discarded {}", path.display())));
+    messages.extend(unreadable.map(|path| format!("Discarded {}", path.display())));
     if let Some(choice) = chosen {
-        said.push(format!("Forgot layout {}", choice.layout));
+        messages.push(format!("Deselected layout {}", choice.layout));
     }
-    if said.is_empty() {
-        said.push("Discarded the journal, which could not be read".to_owned());
+    if messages.is_empty() {
+        messages.push("Discarded an unreadable journal".to_owned());
     }
     let output = match run.format {
-        ApplyFormat::Table => lines(said),
+        ApplyFormat::Table => lines(messages),
         ApplyFormat::Json => json(&NodeLayoutStatus {
-            notice: Some(said.join("; ")),
+            notice: Some(messages.join("; ")),
             ..NodeLayoutStatus::default()
         })?,
     };
-    Ok(Report {
-        output,
-        ..Report::default()
-    })
+    Ok(Report { output, ..Report::default() })
 }
 
 /// Restores a checkpoint.
@@ -210,16 +183,15 @@ pub(super) async fn restore(
 ) -> Result<Report, CliError> {
     let run = &settings.run;
     let end_at = Instant::now() + run.timeout;
-    let folder = &run.engine.state_dir;
-    let text = match input::checkpoint(&settings.file) {
+    let state_dir = &run.engine.state_dir;
+    let text = match input::text(&settings.file, "a checkpoint") {
         Ok(text) => text,
         Err(error) => {
-            let refused = Report::refused(explain(&error));
-            return Ok(with_journal_warnings(refused, folder));
+            return Ok(with_journal_warnings(error.into_report(), state_dir));
         }
     };
     let show = ProgressLine::new(screen);
-    if let Some(agent) = agent_client::connect(folder).await? {
+    if let Some(agent) = agent_client::connect(state_dir).await? {
         let request = Request::Apply(LayoutChoice {
             layout: LayoutChoice::CHECKPOINT_NAME.to_owned(),
             layouts: None,
@@ -235,28 +207,22 @@ pub(super) async fn restore(
         Ok(targets) => targets,
         Err(source) => {
             let place = input::place(&settings.file);
-            let refused = Report::refused(explain(&CliError::Checkpoint { place, source }));
-            return match store::interrupted(folder).record {
+            let refused = CliError::document("checkpoint", place, source).into_report();
+            return match store::interrupted(state_dir).record {
                 Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,
-                None => Ok(with_journal_warnings(refused, folder)),
+                None => Ok(with_journal_warnings(refused, state_dir)),
             };
         }
     };
     let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
-    let status = local_engine::run(
-        &handle,
-        run,
-        (LayoutChoice::CHECKPOINT_NAME, &meant),
-        (&show, end_at),
-    )
-    .await?;
+    let status =
+        local_engine::run(&handle, run, (LayoutChoice::CHECKPOINT_NAME, &meant), (&show, end_at))
+            .await?;
     end(&status, run, colors)
 }
 
 async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError> {
-    local_engine::look(handle, end)
-        .await
-        .map_err(CliError::DriverTimeout)
+    local_engine::look(handle, end).await.map_err(CliError::DriverTimeout)
 }
 
 fn end(status: &NodeLayoutStatus, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {
@@ -264,9 +230,5 @@ fn end(status: &NodeLayoutStatus, run: &RunSettings, colors: Colors) -> Result<R
         ApplyFormat::Table => progress::format_status(status, colors),
         ApplyFormat::Json => json(status)?,
     };
-    Ok(Report {
-        output,
-        exit: progress::exit(status),
-        ..Report::default()
-    })
+    Ok(Report { output, exit: progress::exit(status), ..Report::default() })
 }

@@ -9,18 +9,11 @@ use crate::settings::layouts::LayoutRequest;
 
 /// Reports only the differences, and the exit code.
 pub(super) fn report(inventory: &Inventory, request: &LayoutRequest) -> Result<Report, CliError> {
-    let case = match resolved_layout::open(request, inventory)? {
-        Ok(case) => case,
-        Err(refused) => return Ok(refused.report),
-    };
+    let case = resolved_layout::open(request, inventory)??;
     let differences = compare(&case.targets, inventory);
     let output = lines(differences.iter().map(|one| wrap(&one.to_string(), 2)));
     Ok(Report {
-        exit: if differences.is_empty() {
-            Exit::Done
-        } else {
-            Exit::Changes
-        },
+        exit: if differences.is_empty() { Exit::Done } else { Exit::Changes },
         output,
         notes: case.notes,
     })

@@ -1,14 +1,14 @@
 //! `octavo catalog`: finds the product that a name means, and shows its facts. Needs no node and no driver.
 
-mod product_sheet;
+mod document;
+mod product_details;
 
-use octavo_documents::catalog::{LookupDocument, ProductDocument};
 use octavo_files::layouts::catalog::parse;
 use octavo_model::accelerators::{Catalog, Lookup, Product};
 use octavo_model::id::Sku;
-use octavo_model::source_position::SourcePosition;
 
-use super::diagnostics::{Severity, SourceText};
+use self::document::{LookupDocument, ProductDocument};
+use super::diagnostics::SourceText;
 use super::style::Style;
 use super::text::{Cell, columns, printable};
 use super::{CliError, Exit, Report, input, json, yaml};
@@ -18,16 +18,7 @@ use crate::settings::{Colors, Input};
 /// Runs `octavo catalog`.
 pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report, CliError> {
     let (CatalogCommand::Search(settings) | CatalogCommand::Show(settings)) = command;
-    let catalogue = match with_overlay(settings.catalog.as_ref())? {
-        Ok(catalogue) => catalogue,
-        Err(refused) => {
-            return Ok(Report {
-                output: String::new(),
-                notes: refused,
-                exit: Exit::Failed,
-            });
-        }
-    };
+    let catalogue = with_overlay(settings.catalog.as_ref())?;
     let lookup = match settings.kind {
         Some(kind) => catalogue.lookup_as(kind, &settings.text),
         None => catalogue.lookup(&settings.text),
@@ -38,33 +29,23 @@ pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report,
     }
 }
 
-/// Returns the built-in catalog with the file's entries merged over it, or the diagnostics of an unusable file.
-pub(super) fn with_overlay(overlay: Option<&Input>) -> Result<Result<Catalog, String>, CliError> {
+/// Returns the built-in catalog with the file's entries merged over it. An unusable file is rejected with diagnostics.
+pub(super) fn with_overlay(overlay: Option<&Input>) -> Result<Catalog, CliError> {
     let built_in = Catalog::built_in();
     let Some(overlay) = overlay else {
-        return Ok(Ok(built_in));
+        return Ok(built_in);
     };
-    let text = input::catalogue(overlay)?;
+    let text = input::text(overlay, "a catalog")?;
     let name = input::place(overlay);
-    let page = SourceText {
-        name: &name,
-        text: &text,
-    };
-    let told = |place: SourcePosition, message: &str| page.at(Severity::Error, place, message);
-    let read = parse(&text).map_err(|errors| {
-        let errors = errors.iter();
-        errors
-            .map(|error| told(error.place(), &error.to_string()))
-            .collect()
-    });
-    Ok(read.and_then(|overlay| {
-        built_in.with_overlay(overlay, &name).map_err(|errors| {
-            let errors = errors.iter();
-            errors
-                .map(|error| told(error.place(), &error.to_string()))
-                .collect()
-        })
-    }))
+    let source = SourceText { name: &name, text: &text };
+    let overlay = parse(&text).map_err(|errors| {
+        let errors = errors.iter().map(|error| (error.place(), error.to_string()));
+        CliError::rejected(source.errors(errors))
+    })?;
+    built_in.with_overlay(overlay, &name).map_err(|errors| {
+        let errors = errors.iter().map(|error| (error.place(), error.to_string()));
+        CliError::rejected(source.errors(errors))
+    })
 }
 
 fn search(
@@ -85,17 +66,12 @@ fn search(
     };
     let notes = match lookup {
         Lookup::Found(_) => String::new(),
-        Lookup::Ambiguous(_) => format!(
-            "{} may be any of these; a SKU names one of them\n",
-            quoted(settings)
-        ),
+        Lookup::Ambiguous(_) => {
+            format!("{} matches several products; use a SKU to select one\n", quoted(settings))
+        }
         Lookup::Unknown(near) => unknown(settings, near, catalogue),
     };
-    Ok(Report {
-        output,
-        notes,
-        exit,
-    })
+    Ok(Report { output, notes, exit })
 }
 
 fn show(
@@ -103,43 +79,35 @@ fn show(
     catalogue: &Catalog,
     (settings, colors): (&LookupSettings, Colors),
 ) -> Result<Report, CliError> {
-    let failed = |notes: String| Report {
-        output: String::new(),
-        notes,
-        exit: Exit::Failed,
-    };
     let product = match lookup {
         Lookup::Found(sku) => catalogue.product(sku),
         Lookup::Ambiguous(skus) => {
             let rows = table(skus, catalogue, Colors::Off);
             let text = quoted(settings);
-            return Ok(failed(format!(
-                "{text} may be any of these; name one by its SKU\n{rows}"
+            return Ok(Report::failed(format!(
+                "{text} matches several products; use a SKU to select one\n{rows}"
             )));
         }
-        Lookup::Unknown(near) => return Ok(failed(unknown(settings, near, catalogue))),
+        Lookup::Unknown(near) => return Ok(Report::failed(unknown(settings, near, catalogue))),
     };
     let Some(product) = product else {
-        return Ok(failed(unknown(settings, &[], catalogue)));
+        return Ok(Report::failed(unknown(settings, &[], catalogue)));
     };
     let output = match settings.format {
         CatalogFormat::Json => json(&ProductDocument::new(product, catalogue))?,
         CatalogFormat::Yaml => yaml(&ProductDocument::new(product, catalogue))?,
-        CatalogFormat::Table => product_sheet::sheet(product, catalogue, colors),
+        CatalogFormat::Table => product_details::details(product, catalogue, colors),
     };
-    Ok(Report {
-        output,
-        ..Report::default()
-    })
+    Ok(Report { output, ..Report::default() })
 }
 
 fn unknown(settings: &LookupSettings, near: &[Sku], catalogue: &Catalog) -> String {
     let text = quoted(settings);
     if near.is_empty() {
-        return format!("the catalogue has nothing called {text}\n");
+        return format!("the catalog has no product {text}\n");
     }
     let rows = table(near, catalogue, Colors::Off);
-    format!("the catalogue has nothing called {text}; these have names like it\n{rows}")
+    format!("the catalog has no product {text}; similar names:\n{rows}")
 }
 
 fn quoted(settings: &LookupSettings) -> String {
@@ -154,7 +122,7 @@ fn table(skus: &[Sku], catalogue: &Catalog, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let header = product_sheet::header(&["SKU", "TYPE", "NAME"]);
+    let header = product_details::header(&["SKU", "TYPE", "NAME"]);
     columns(&[vec![header], rows].concat(), colors)
 }
 

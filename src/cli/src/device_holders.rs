@@ -18,11 +18,7 @@ pub(super) struct DeviceHolders {
 
 /// Returns the holders in a recording: only the processes that the driver reported then.
 pub(super) fn recorded(inventory: Arc<Inventory>) -> DeviceHolders {
-    DeviceHolders {
-        holders: holder::of(&inventory),
-        inventory,
-        notes: String::new(),
-    }
+    DeviceHolders { holders: holder::of(&inventory), inventory, notes: String::new() }
 }
 
 /// Returns the holders on this machine, whose process file system is at `root`: processes that the driver reports, and
@@ -39,7 +35,8 @@ pub(super) fn live(inventory: Arc<Inventory>, root: &Path) -> DeviceHolders {
         }
         Err(error) => {
             users.notes = format!(
-                "warning: it cannot be told who has a GPU open, so everything counts as in use\n  because: {}\n",
+                "warning: cannot determine which processes have a GPU open, so all devices count \
+                 as in use\n  because: {}\n",
                 chain(&error)
             );
             mark_unknown(Arc::make_mut(&mut users.inventory), &chain(&error));

@@ -1,6 +1,12 @@
 //! Names of devices, the same in all outputs.
 
-use octavo_model::inventory::{Device, Vendor};
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, Inventory, Vendor};
+
+/// Returns the device at the address.
+pub(super) fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
+    inventory.devices.iter().find(|device| device.pci == pci)
+}
 
 /// Returns a device's name for users: `GPU 0`, or `GPU 0000:07:00.0` without a number.
 pub(super) fn name(device: &Device) -> String {
@@ -17,9 +23,7 @@ pub(super) fn noun(device: &Device) -> &'static str {
 
 /// Returns the driver's number of the device, or its address.
 pub(super) fn number(device: &Device) -> String {
-    device
-        .index
-        .map_or_else(|| device.pci.to_string(), |index| index.to_string())
+    device.index.map_or_else(|| device.pci.to_string(), |index| index.to_string())
 }
 
 /// Formats devices as `GPU 0`, `GPU 0-3,5`, or addresses without numbers.
@@ -42,11 +46,7 @@ pub(super) fn ranges(numbers: &[u32]) -> Vec<String> {
         }
     }
     let ranges = ranges.iter().map(|(first, last)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
     });
     ranges.collect()
 }

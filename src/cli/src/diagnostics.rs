@@ -21,6 +21,15 @@ pub(super) enum Severity {
 }
 
 impl SourceText<'_> {
+    /// Formats errors, each at its position.
+    pub(super) fn errors(
+        &self,
+        errors: impl IntoIterator<Item = (SourcePosition, String)>,
+    ) -> String {
+        let errors = errors.into_iter();
+        errors.map(|(place, message)| self.at(Severity::Error, place, &message)).collect()
+    }
+
     /// Formats `message` for a position. A position of zero belongs to a generated layout without a file.
     pub(super) fn at(&self, severity: Severity, place: SourcePosition, message: &str) -> String {
         let word = match severity {
@@ -41,18 +50,12 @@ mod tests {
 
     #[test]
     fn diagnostic_quotes_its_line() {
-        let page = SourceText {
-            name: "layouts.yaml",
-            text: "layouts:\n  a:\n  - devices: al\n",
-        };
+        let page = SourceText { name: "layouts.yaml", text: "layouts:\n  a:\n  - devices: al\n" };
         let says =
             |line, column| page.at(Severity::Error, SourcePosition { line, column }, "no\nsuch");
-        let told = says(3, 14);
-        assert!(
-            told.starts_with("layouts.yaml:3:14: error: no such\n"),
-            "{told}"
-        );
-        assert!(told.contains("- devices: al\n"), "{told}");
+        let text = says(3, 14);
+        assert!(text.starts_with("layouts.yaml:3:14: error: no such\n"), "{text}");
+        assert!(text.contains("- devices: al\n"), "{text}");
         assert_eq!(says(0, 0), "layouts.yaml: error: no such\n");
     }
 }

@@ -9,10 +9,9 @@
 mod facts;
 mod table;
 
-use octavo_documents::diagnosis::Document;
-use octavo_node::doctor::{Facts, count_verdicts, run_checks};
+use octavo_node::doctor::{Diagnosis, Facts, count_verdicts, run_checks};
 
-pub(super) use self::facts::gather;
+pub(super) use self::facts::collect;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::settings::Colors;
 use crate::settings::doctor::DoctorFormat;
@@ -24,18 +23,14 @@ pub(super) fn report(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let findings = run_checks(facts);
-    let output = match format {
-        DoctorFormat::Table => table::table(&findings, colors),
-        DoctorFormat::Json => json(&Document::from(findings.as_slice()))?,
-        DoctorFormat::Yaml => yaml(&Document::from(findings.as_slice()))?,
-    };
     let exit = match count_verdicts(&findings).failing {
         0 => Exit::Done,
         _ => Exit::Failed,
     };
-    Ok(Report {
-        output,
-        notes: String::new(),
-        exit,
-    })
+    let output = match format {
+        DoctorFormat::Table => table::table(&findings, colors),
+        DoctorFormat::Json => json(&Diagnosis::new(findings))?,
+        DoctorFormat::Yaml => yaml(&Diagnosis::new(findings))?,
+    };
+    Ok(Report { output, notes: String::new(), exit })
 }

@@ -1,6 +1,5 @@
 //! Errors of the command line, and their messages.
 
-mod demo;
 mod mig_parted;
 
 use std::error::Error;
@@ -8,30 +7,32 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use octavo_documents::estimates::ProfileDevicesError;
-use octavo_documents::inventory::ReadError;
-use octavo_documents::labels::LabelsError;
-use octavo_documents::node_resources::AllocatableError;
-use octavo_documents::slo::RowsError;
+use octavo_client::{ClientError, RequestError};
+use octavo_demo::{DemoError, SimulationError};
 use octavo_engine::durable::DurableError;
 use octavo_engine::store::{LockHolder, StoreError};
-use octavo_files::checkpoint::CheckpointError;
+use octavo_files::inventory::InventoryError;
+use octavo_files::label_set::LabelsError;
 use octavo_files::layouts::LayoutWriteError;
+use octavo_fleet::estimate::profile_devices::ProfileDevicesError;
 use octavo_kube::client::ConnectError;
 use octavo_kube::hardware_profiles::WriteError;
 use octavo_model::inventory::NvmlState;
+use octavo_model::text::first_names;
 use octavo_planner::layout::ExportError;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 
-pub use self::demo::DemoError;
-pub use self::mig_parted::MigPartedError;
-use super::client::{ClientError, RequestError};
-use super::simulated::SimulationError;
+use crate::Report;
+
+pub(crate) use self::mig_parted::MigPartedError;
 
 /// Reason why a command failed. The message names the action and its object; the cause follows in the chain.
 #[derive(Debug, Error)]
-pub enum CliError {
+pub(crate) enum CliError {
+    /// The input was rejected, for the reasons in the notes of the report.
+    #[error("{}", .0.notes)]
+    Rejected(Box<Report>),
     /// A file could not be read.
     #[error("cannot read {what} from {place}")]
     Read {
@@ -48,7 +49,7 @@ pub enum CliError {
         /// The file, or `standard input`.
         place: String,
         /// The cause.
-        source: ReadError,
+        source: InventoryError,
     },
     /// A scenario cannot be simulated.
     #[error("cannot use the machine in {place}")]
@@ -58,8 +59,18 @@ pub enum CliError {
         /// The cause.
         source: SimulationError,
     },
+    /// A checkpoint, a Node or measured rows cannot be used.
+    #[error("cannot use the {what} in {place}")]
+    Document {
+        /// The kind of document.
+        what: &'static str,
+        /// The file, or another source.
+        place: String,
+        /// The cause.
+        source: Box<dyn Error>,
+    },
     /// No layout has this name.
-    #[error("there is no layout {name} in {place}; {}", known_names(.known))]
+    #[error("no layout {name} in {place}; {}", known_names(.known))]
     NoSuchLayout {
         /// The name.
         name: String,
@@ -74,14 +85,6 @@ pub enum CliError {
     /// The state directory cannot be used.
     #[error("cannot use the state directory")]
     State(#[source] StoreError),
-    /// A checkpoint cannot be used here, or not be created.
-    #[error("cannot use the checkpoint in {place}")]
-    Checkpoint {
-        /// The file, or another source.
-        place: String,
-        /// The cause.
-        source: CheckpointError,
-    },
     /// A file could not be written.
     #[error(transparent)]
     Write(DurableError),
@@ -89,7 +92,7 @@ pub enum CliError {
     #[error(transparent)]
     MigParted(#[from] MigPartedError),
     /// The agent's socket cannot be used.
-    #[error("cannot speak to the agent through {}", .socket.display())]
+    #[error("cannot connect to the agent through {}", .socket.display())]
     Agent {
         /// The socket.
         socket: PathBuf,
@@ -97,44 +100,28 @@ pub enum CliError {
         source: io::Error,
     },
     /// The connection to the agent broke.
-    #[error("the agent of this node no longer answers")]
+    #[error("the agent of this node no longer responds")]
     AgentGone {
         /// The cause.
         source: io::Error,
     },
     /// The agent does not respond in time.
-    #[error("the agent of this node did not answer within {} s", .0.as_secs())]
+    #[error("the agent of this node did not respond within {} s", .0.as_secs())]
     AgentTimeout(Duration),
     /// The agent refused the request.
-    #[error("the agent of this node refused: {0}")]
+    #[error("the agent of this node rejected the request: {0}")]
     AgentRefused(String),
     /// There is no agent whose choice could be forgotten.
-    #[error("no agent runs on this node, or not with this state directory")]
+    #[error("no agent runs on this node with this state directory")]
     NoAgent,
     /// The node's state cannot be expressed as a layout.
-    #[error("cannot export what this node has")]
+    #[error("cannot export the partitions of this node")]
     Export(#[source] ExportError),
     /// A layout cannot be written in the requested dialect.
-    #[error("cannot write these layouts in this dialect")]
+    #[error("cannot write these layouts in this format")]
     Dialect(#[source] LayoutWriteError),
-    /// The Node to compare with cannot be used.
-    #[error("cannot use the Node in {place}")]
-    Node {
-        /// The file, or `standard input`.
-        place: String,
-        /// The cause.
-        source: AllocatableError,
-    },
-    /// Measured rows cannot be used.
-    #[error("cannot use the rows in {place}")]
-    Rows {
-        /// The file, or `standard input`.
-        place: String,
-        /// The cause.
-        source: RowsError,
-    },
     /// A hardware profile cannot be used for estimates.
-    #[error("nothing can be estimated for the profile {name}")]
+    #[error("cannot estimate for the profile {name}")]
     ProfileNotEstimable {
         /// Its name.
         name: String,
@@ -150,7 +137,7 @@ pub enum CliError {
         source: LabelsError,
     },
     /// The configured library does not exist.
-    #[error("there is no NVML library at {}", .0.display())]
+    #[error("no NVML library at {}", .0.display())]
     LibraryMissing(PathBuf),
     /// The hardware could not be read.
     #[error("cannot read the hardware of this machine")]
@@ -167,13 +154,13 @@ pub enum CliError {
         source: Box<RequestError>,
     },
     /// The namespace of a new profile is not known.
-    #[error("in which namespace? the profiles that are there do not tell")]
+    #[error("no namespace for the profile: the existing profiles do not determine one")]
     NoNamespace,
     /// The cluster cannot be reached.
-    #[error("cannot reach a cluster to make the profile in")]
+    #[error("cannot connect to a cluster to create the profile")]
     Connect(#[source] ConnectError),
     /// A profile was not created.
-    #[error("the profile was not made")]
+    #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
     /// The demo failed.
     #[error("the demo failed")]
@@ -182,7 +169,7 @@ pub enum CliError {
     #[error("cannot start the program's event loop")]
     Runtime(#[source] io::Error),
     /// A value could not be serialized in the requested format.
-    #[error("cannot write the result in this form")]
+    #[error("cannot write the result in this format")]
     Serialize(#[source] Box<dyn Error>),
     /// The result could not be printed.
     #[error("cannot print the result")]
@@ -190,6 +177,25 @@ pub enum CliError {
 }
 
 impl CliError {
+    /// Creates the error of a document that cannot be used.
+    pub(crate) fn document(
+        what: &'static str,
+        place: String,
+        source: impl Error + 'static,
+    ) -> Self {
+        Self::Document { what, place, source: Box::new(source) }
+    }
+
+    /// Creates the error of rejected input, with the reasons.
+    pub(crate) fn rejected(reasons: String) -> Self {
+        Self::Rejected(Box::new(Report::failed(reasons)))
+    }
+
+    /// Returns the report of the error.
+    pub(crate) fn into_report(self) -> Report {
+        if let Self::Rejected(report) = self { *report } else { Report::failed(explain(&self)) }
+    }
+
     /// Returns advice about the error, if there is any.
     fn advice(&self) -> Option<&'static str> {
         match self {
@@ -197,50 +203,52 @@ impl CliError {
             Self::Inventory { .. } => {
                 Some("record one with `octavo inspect -o json`, or correct the value named above")
             }
-            Self::Simulate {
-                source: SimulationError::ProgramMissing { .. },
-                ..
-            } => Some(
+            Self::Simulate { source: SimulationError::ProgramMissing { .. }, .. } => Some(
                 "start `octavo` from a checkout after `cargo build --workspace`, or record the machine with `octavo inspect -o json`",
             ),
             Self::Simulate { .. } => {
                 Some("correct the scenario; tests/nvml-sim/README.md describes it")
             }
             Self::Labels { .. } => Some(
-                "give what `octavo labels` printed, a feature file, or `kubectl get node -o json`",
+                "use output of `octavo labels`, a feature file, or output of `kubectl get node -o \
+                 json`",
             ),
             Self::LibraryMissing(_) => Some(
-                "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
+                "specify the path of libnvidia-ml.so.1, or omit --nvml-library to search for it",
             ),
             Self::UsageRequest { source, .. } if source.is_unreachable() => Some(
-                "say with --server or OCTAVO_SERVER where the aggregator is; on a node, `octavo top --here` asks its agent, without one",
+                "specify the aggregator with --server or OCTAVO_SERVER; on a node, `octavo top \
+                 --here` uses the agent instead",
             ),
             Self::Client(error) => error.advice(),
             Self::UsageRequest { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
             Self::NoSuchLayout { .. } => Some(
-                "name one of these; -f gives a file, and without it they are generated for the node",
+                "use one of these, or specify a layout file with -f; without -f, the layouts are \
+                 generated for the node",
             ),
-            Self::Dialect(_) => Some("write them in the other dialect, with --dialect"),
+            Self::Dialect(_) => Some("use the other format with --dialect"),
             Self::State(StoreError::Locked { by, .. }) => Some(locked(by.as_ref())),
             Self::DriverTimeout(call) => Some(NvmlState::remedy_of_stall(call)),
-            Self::State(_) => Some("run as root, or give another folder with --state-dir"),
-            Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
+            Self::State(_) => Some("run as root, or specify another directory with --state-dir"),
+            Self::Agent { .. } => Some("run as root, or as the user of the agent"),
             Self::NoAgent => Some(
-                "ask within the pod of its agent, `kubectl exec -n octavo-system POD -- octavo ...`, or name the agent's folder with \
-                 --state-dir",
+                "run the command in the agent's pod (`kubectl exec -n octavo-system POD -- octavo \
+                 ...`), or specify the agent's directory with --state-dir",
             ),
             Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
-                "look at the agent's log; what was begun is in its journal and is taken up again",
+                "check the agent's log; the change is recorded in the journal and resumes later",
             ),
-            Self::NoNamespace => Some(
-                "say it with --namespace; OpenDataHub's own is opendatahub or redhat-ods-applications",
-            ),
-            Self::Connect(_) => {
-                Some("give your kubeconfig with --kubeconfig, or look first with --dry-run")
+            Self::NoNamespace => {
+                Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")
             }
+            Self::Connect(_) => Some(
+                "specify your kubeconfig with --kubeconfig, or preview the profile with \
+                      --dry-run",
+            ),
             Self::Profile(error) => profile_advice(error),
-            Self::Checkpoint { .. }
+            Self::Rejected(_)
+            | Self::Document { .. }
             | Self::Write(_)
             | Self::MigParted(_)
             | Self::AgentRefused(_)
@@ -248,8 +256,6 @@ impl CliError {
             | Self::Observe(_)
             | Self::Runtime(_)
             | Self::Serialize(_)
-            | Self::Node { .. }
-            | Self::Rows { .. }
             | Self::ProfileNotEstimable { .. }
             | Self::Print(_) => None,
         }
@@ -260,11 +266,13 @@ impl CliError {
 fn locked(by: Option<&LockHolder>) -> &'static str {
     match by.map(|by| by.by.as_str()) {
         Some("agent") => {
-            "use `octavo apply`, which asks the agent; one that has just started accepts commands after its first round"
+            "use `octavo apply`, which sends the request to the agent; an agent that just started \
+             accepts commands after its first scan"
         }
-        Some(_) => "run this again when it has ended",
+        Some(_) => "retry after it has exited",
         None => {
-            "run this again when it has ended, or use `octavo apply`, which asks a running agent"
+            "retry after it has exited, or use `octavo apply`, which sends the request to a \
+             running agent"
         }
     }
 }
@@ -272,33 +280,15 @@ fn locked(by: Option<&LockHolder>) -> &'static str {
 /// Formats the nearest few of many names.
 fn known_names(known: &[String]) -> String {
     const SHOWN: usize = 12;
-    let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
-    let more = known.len().saturating_sub(SHOWN);
-    match (names.as_slice(), more) {
-        ([], _) => "it has none".to_owned(),
-        (_, 0) => format!("it has {}", names.join(", ")),
-        (_, more) => format!("it has {} and {more} more", names.join(", ")),
+    match known {
+        [] => "the file has no layouts".to_owned(),
+        known => format!("available: {}", first_names(known, SHOWN)),
     }
 }
 
-/// Formats an error for standard error: the message, each cause on a line of its own, and advice.
-pub fn explain(error: &CliError) -> String {
-    let mut text = format!("error: {error}\n");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // A cause of several lines (YAML errors quote the position) keeps its shape below the first.
-        let message = error.to_string().replace('\n', "\n    ");
-        text.push_str("  because: ");
-        text.push_str(message.trim_end());
-        text.push('\n');
-        cause = error.source();
-    }
-    if let Some(advice) = error.advice() {
-        text.push_str("  try: ");
-        text.push_str(advice);
-        text.push('\n');
-    }
-    text
+/// Formats an error for standard error, with advice.
+pub(crate) fn explain(error: &CliError) -> String {
+    octavo_toolkit::error::explain(error, error.advice())
 }
 
 /// Formats an error on one line, without advice.
@@ -309,11 +299,11 @@ pub(super) fn brief(error: &CliError) -> String {
 /// Returns advice about a profile that was not created.
 fn profile_advice(error: &WriteError) -> Option<&'static str> {
     match error {
-        WriteError::Taken { ours: true, .. } => Some(
-            "give the new one another name with --name, or put it in the place of that one with --replace",
-        ),
+        WriteError::Taken { ours: true, .. } => {
+            Some("choose another name with --name, or replace the existing profile with --replace")
+        }
         WriteError::Taken { ours: false, .. } => {
-            Some("give the new one another name with --name, or change that one by hand")
+            Some("choose another name with --name, or edit the existing profile manually")
         }
         WriteError::NoKind => {
             Some("--dry-run prints the profile, for the aggregator's --profiles file")

@@ -17,17 +17,17 @@ mod types;
 
 use std::num::NonZeroUsize;
 
-use octavo_documents::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
-use octavo_documents::availability::AvailabilityList;
-use octavo_fleet::fleet::NodeState;
+use octavo_client::{Client, RequestPath, segment};
+use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
+use octavo_fleet::availability::AvailabilityList;
+use octavo_fleet::summary::NodeState;
 
-use super::client::{self, Client, RequestPath, segment};
-use super::text::{counted, lines, printable};
-use super::{CliError, Exit, Report, json, yaml};
+use super::output::render;
+use super::text::{count_noun, first_names, printable};
+use super::{CliError, Exit, Report};
 use crate::settings::Colors;
 use crate::settings::fleet::{
-    AvailabilitySettings, FleetFormat, GroupBy, NodeFilter, NodeSettings, NodesSettings, SortBy,
-    TypesSettings,
+    AvailabilitySettings, GroupBy, NodeFilter, NodeSettings, NodesSettings, SortBy, TypesSettings,
 };
 
 /// The aggregator's maximum page size.
@@ -39,32 +39,26 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
     let limit = settings.limit.map(NonZeroUsize::get);
     let list = list(&client, (&settings.filter, settings.sort_by), limit).await?;
     let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Table | FleetFormat::Wide => match settings.group_by {
-            None => nodes::table(&list.items, printed, colors),
-            Some(GroupBy::Type) => nodes::by_type(&list.items, printed, colors),
-        },
-        FleetFormat::Json => json(&list)?,
-        FleetFormat::Yaml => yaml(&list)?,
-        FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),
-    };
+    let names = list.items.iter().map(|row| row.name.as_str());
+    let output = render(printed.format, &list, names, || match settings.group_by {
+        None => nodes::table(&list.items, printed, colors),
+        Some(GroupBy::Type) => nodes::by_type(&list.items, printed, colors),
+    })?;
     let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
     notes.extend(stale(&list.items));
-    if matches!(printed.format, FleetFormat::Table | FleetFormat::Wide) {
+    if printed.is_table() {
         notes.extend(reasons(&list.items));
     }
     if list.items.is_empty() {
         notes.push(
-            "no node matches; without filters the list has all nodes that an agent reports, and those of a followed cluster whose labels show an accelerator".to_owned(),
+            "no matching nodes; without filters, the list has all nodes with an agent, and nodes \
+             of a watched cluster whose labels show an accelerator"
+                .to_owned(),
         );
     } else if list.items.len() < list.total {
-        notes.push(format!(
-            "{} of {} nodes are shown",
-            list.items.len(),
-            list.total
-        ));
+        notes.push(format!("showing {} of {} nodes", list.items.len(), list.total));
     }
-    Ok(report(output, notes))
+    Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 /// Runs `octavo types`.
@@ -75,39 +69,34 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
         let all = &settings.types;
         all.is_empty() || all.iter().any(|wanted| wanted == name)
     };
-    types
-        .items
-        .retain(|row| wanted(format::type_name(&row.of_all)));
+    types.items.retain(|row| wanted(format::type_name(&row.of_all)));
     let printed = settings.output;
     let mut notes = Vec::new();
-    let output = match printed.format {
-        FleetFormat::Json => json(&types)?,
-        FleetFormat::Yaml => yaml(&types)?,
-        FleetFormat::Name => lines(
-            types
-                .items
-                .iter()
-                .map(|row| printable(format::type_name(&row.of_all))),
-        ),
-        FleetFormat::Table | FleetFormat::Wide => {
-            let places = if printed.with_headers() {
-                places(&client).await?
-            } else {
-                Some(Vec::new())
-            };
-            notes = places.as_deref().map_or_else(
-                || vec!["on which nodes they are is for who may list nodes.octavo.dev".to_owned()],
-                stale,
-            );
-            notes.extend(without_agent(&types.items));
-            types::tables(&types.items, places.as_deref(), printed, colors)
+    let mut places = Some(Vec::new());
+    if printed.is_table() {
+        if printed.with_headers() {
+            places = visible_nodes(&client).await?;
         }
-    };
+        notes = places.as_deref().map_or_else(
+            || {
+                vec![
+                    "nodes are not shown: permission to list nodes.octavo.dev is required"
+                        .to_owned(),
+                ]
+            },
+            stale,
+        );
+        notes.extend(without_agent(&types.items));
+    }
+    let names = types.items.iter().map(|row| format::type_name(&row.of_all));
+    let output = render(printed.format, &types, names, || {
+        types::tables(&types.items, places.as_deref(), printed, colors)
+    })?;
     notes.extend(types.starting.iter().map(format::starting));
     if types.items.is_empty() {
-        notes.push("there is no such device in the fleet".to_owned());
+        notes.push("no matching devices in the fleet".to_owned());
     }
-    Ok(report(output, notes))
+    Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 /// Runs `octavo availability`.
@@ -117,31 +106,19 @@ pub(super) async fn availability(
 ) -> Result<Report, CliError> {
     let client = Client::new(&settings.server)?;
     let parameters = settings.parameters();
-    let parameters = parameters
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()));
+    let parameters = parameters.iter().map(|(name, value)| (*name, value.as_str()));
     let target = RequestPath::new("/api/v1/availability").with(parameters);
     let list: AvailabilityList = client.get(&target).await?;
     let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Json => json(&list)?,
-        FleetFormat::Yaml => yaml(&list)?,
-        FleetFormat::Name => {
-            let mut names: Vec<String> = list
-                .items
-                .iter()
-                .map(|row| printable(&row.type_name))
-                .collect();
-            names.dedup();
-            lines(names)
-        }
-        FleetFormat::Table | FleetFormat::Wide => availability::text(&list, printed, colors),
-    };
-    Ok(report(output, availability::notes(&list)))
+    let mut names: Vec<&str> = list.items.iter().map(|row| row.type_name.as_str()).collect();
+    names.dedup();
+    let text = || availability::text(&list, printed, colors);
+    let output = render(printed.format, &list, names, text)?;
+    Ok(Report::with_notes(output, &availability::notes(&list), Exit::Done))
 }
 
 /// Returns all nodes, unless the requester is not authorized to see them.
-async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
+async fn visible_nodes(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
     match all_nodes(client).await {
         Ok(nodes) => Ok(Some(nodes)),
         Err(CliError::Client(error)) if error.is_forbidden() => Ok(None),
@@ -155,17 +132,10 @@ pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Repo
     let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(&settings.name)));
     let detail: NodeDetail = client.get(&target).await?;
     let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Json => json(&detail)?,
-        FleetFormat::Yaml => yaml(&detail)?,
-        FleetFormat::Name => lines([printable(&detail.row.name)]),
-        FleetFormat::Table | FleetFormat::Wide => {
-            let inventory = client::inventory(&detail);
-            let inventory = inventory.map_err(|source| client.failed(&target, source))?;
-            node::text(&detail, &inventory, printed, colors)
-        }
-    };
-    Ok(report(output, stale(std::slice::from_ref(&detail.row))))
+    let text = || node::text(&detail, printed, colors);
+    let output = render(printed.format, &detail, [detail.row.name.as_str()], text)?;
+    let notes = stale(std::slice::from_ref(&detail.row));
+    Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 /// Returns the nodes that pass the filter, from all pages, or the first `limit` nodes.
@@ -224,9 +194,7 @@ async fn pages(
             .copied()
             .chain([("limit", wanted.as_str())])
             .chain(token.map(|token| ("continue", token)));
-        let page: NodeList = client
-            .get(&RequestPath::new("/api/v1/nodes").with(page))
-            .await?;
+        let page: NodeList = client.get(&RequestPath::new("/api/v1/nodes").with(page)).await?;
         // Stop at an empty page even if it claims to continue, which could otherwise loop forever.
         let last = page.continue_token.is_none() || page.items.is_empty();
         let all = match &mut all {
@@ -250,28 +218,15 @@ fn stale(rows: &[NodeRow]) -> Vec<String> {
     let stale: Vec<String> = rows
         .iter()
         .filter(|row| format::is_stale(row))
-        .map(|row| {
-            format!(
-                "{} ({})",
-                printable(&row.name),
-                format::age(row.age_seconds)
-            )
-        })
+        .map(|row| format!("{} ({})", printable(&row.name), format::age(row.age_seconds)))
         .collect();
     if stale.is_empty() {
         return Vec::new();
     }
-    let shown: Vec<&str> = stale.iter().take(5).map(String::as_str).collect();
-    let more = stale.len().saturating_sub(shown.len());
-    let more = if more == 0 {
-        String::new()
-    } else {
-        format!(" and {more} more")
-    };
     vec![format!(
-        "{} not heard of for too long: {}{more}; what is shown was so then",
-        counted(stale.len(), "node was", "nodes were"),
-        shown.join(", ")
+        "{} stale: {}; the last reports are shown",
+        count_noun(stale.len(), "node is", "nodes are"),
+        first_names(&stale, 5)
     )]
 }
 
@@ -283,12 +238,13 @@ fn without_agent(types: &[TypeRow]) -> Option<String> {
         .map(|row| {
             let nodes = usize::try_from(row.nodes_without_agent).unwrap_or(usize::MAX);
             let name = printable(format::type_name(&row.of_all));
-            format!("{name} on {}", counted(nodes, "node", "nodes"))
+            format!("{name} on {}", count_noun(nodes, "node", "nodes"))
         })
         .collect();
     (!types.is_empty()).then(|| {
         format!(
-            "no agent reports these, so they are counted by labels and use is unknown: {}; see octavo nodes --state no-agent",
+            "nodes without an agent are counted by their labels, and their usage is unknown: {}; \
+             see octavo nodes --state no-agent",
             types.join(", ")
         )
     })
@@ -297,28 +253,20 @@ fn without_agent(types: &[TypeRow]) -> Option<String> {
 /// Returns the reasons for unhealthy nodes, for the first few that report one.
 fn reasons(rows: &[NodeRow]) -> Vec<String> {
     const SHOWN: usize = 5;
-    let wrong = rows
-        .iter()
-        .filter(|row| row.state != NodeState::Ok.as_str());
+    let wrong = rows.iter().filter(|row| row.state != NodeState::Ok);
     let mut all = wrong.filter_map(|row| {
         let reason = printable(row.reason.as_deref()?);
         let name = printable(&row.name);
-        Some(format!("{name} is {}: {reason}", printable(&row.state)))
+        let state = match row.state.known() {
+            Some(NodeState::Attention) => "needs attention".to_owned(),
+            Some(_) | None => printable(&row.state.to_string()),
+        };
+        Some(format!("{name}: {state}: {reason}"))
     });
     let mut shown: Vec<String> = all.by_ref().take(SHOWN).collect();
     let more = all.count();
     if more > 0 {
-        shown.push(format!(
-            "{more} more nodes say what is wrong with them: -o json has all of it"
-        ));
+        shown.push(format!("{more} more nodes have problems; use -o json to show all"));
     }
     shown
-}
-
-fn report(output: String, notes: Vec<String>) -> Report {
-    Report {
-        output,
-        notes: lines(notes.into_iter().map(|note| format!("note: {note}"))),
-        exit: Exit::Done,
-    }
 }

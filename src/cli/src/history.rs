@@ -1,7 +1,7 @@
 //! `octavo history`: past changes of this node's partitions.
 
-use octavo_documents::history::{Attempt, DeviceAttempt};
 use octavo_engine::store::history;
+use octavo_files::history::{Attempt, DeviceAttempt};
 use octavo_model::reason::Reason;
 
 use super::style::Style;
@@ -18,27 +18,24 @@ pub(super) fn report(settings: &HistorySettings, colors: Colors) -> Result<Repor
     let output = match settings.format {
         ApplyFormat::Json => json(&last)?,
         ApplyFormat::Table if last.is_empty() => {
-            let folder = settings.state_dir.display();
-            format!("Nothing was done here yet (in {folder})\n")
+            let directory = settings.state_dir.display();
+            format!("No changes yet (in {directory})\n")
         }
         ApplyFormat::Table => table(&last, colors),
     };
-    Ok(Report {
-        output,
-        ..Report::default()
-    })
+    Ok(Report { output, ..Report::default() })
 }
 
 fn table(attempts: &[Attempt], colors: Colors) -> String {
     let head = [
         "TIME",
         "LAYOUT",
-        "BY",
+        "ACTOR",
         "DEVICE",
         "RESULT",
         "DESTROYED",
         "CREATED",
-        "TIME TAKEN",
+        "DURATION",
         "REASON",
     ];
     let mut rows = vec![head.map(|name| Cell::new(name, Style::Faint)).to_vec()];
@@ -51,7 +48,7 @@ fn table(attempts: &[Attempt], colors: Colors) -> String {
 fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
     // Fractions of a second are not useful in a history.
     let time = attempt.time.split('.').next().unwrap_or(&attempt.time);
-    let ink = match Reason::parse(&device.result) {
+    let style = match device.result.known() {
         Some(Reason::Applied) => Style::Plain,
         Some(Reason::Failed | Reason::RolledBack) => Style::Bad,
         _ => Style::Warning,
@@ -61,9 +58,9 @@ fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
         Cell::plain(&attempt.layout),
         Cell::plain(&attempt.by),
         Cell::plain(&device.pci),
-        Cell::new(&device.result, ink),
-        Cell::plain(&device.destroyed.to_string()),
-        Cell::plain(&device.created.to_string()),
+        Cell::new(device.result.as_str(), style),
+        Cell::plain(&device.destroyed),
+        Cell::plain(&device.created),
         Cell::plain(&format!("{} ms", device.duration_ms)),
         Cell::plain(&device.message),
     ]

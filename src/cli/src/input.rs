@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
-use octavo_documents::{inventory, labels, node_resources};
+use octavo_demo::{SimulatedMachine, is_scenario};
+use octavo_files::node_resources;
+use octavo_files::{inventory, label_set};
 use octavo_model::inventory::Inventory;
 use octavo_model::resource::ResourceName;
 use octavo_settings::hardware::HardwareSettings;
+use octavo_toolkit::files::{self, ReadError};
 
 use super::CliError;
-use super::simulated::{SimulatedMachine, is_scenario};
 use crate::settings::Input;
 use crate::settings::demo::{program_dir, program_path};
 
@@ -30,47 +32,17 @@ pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
     inventory::parse(&text).map_err(|source| CliError::Inventory { place, source })
 }
 
-/// Reads a layouts file without parsing it.
-pub(super) fn layouts(input: &Input) -> Result<String, CliError> {
-    text(input, "layouts")
-}
-
-/// Reads a catalog without parsing it.
-pub(super) fn catalogue(input: &Input) -> Result<String, CliError> {
-    text(input, "a catalogue")
-}
-
-/// Reads measured rows without parsing them.
-pub(super) fn rows(input: &Input) -> Result<String, CliError> {
-    text(input, "rows")
-}
-
-/// Reads a checkpoint without parsing it.
-pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
-    text(input, "a checkpoint")
-}
-
-/// Reads hooks without parsing them.
-pub(super) fn hooks(input: &Input) -> Result<String, CliError> {
-    text(input, "hooks")
-}
-
 /// Reads labels to compare with.
 pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError> {
     let text = text(input, "labels")?;
-    labels::parse(&text).map_err(|source| CliError::Labels {
-        place: place(input),
-        source,
-    })
+    label_set::parse(&text).map_err(|source| CliError::Labels { place: place(input), source })
 }
 
 /// Reads a Node's allocatable NVIDIA resources.
 pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliError> {
     let text = text(input, "a Node")?;
-    node_resources::allocatable(&text).map_err(|source| CliError::Node {
-        place: place(input),
-        source,
-    })
+    node_resources::allocatable(&text)
+        .map_err(|source| CliError::document("Node", place(input), source))
 }
 
 /// Checks that a configured library exists: the agent waits for a driver that is installed later, but a user should
@@ -83,26 +55,15 @@ pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError>
 }
 
 /// Reads the text up to the size limit: endless input is rejected and does not exhaust memory.
-fn text(input: &Input, what: &'static str) -> Result<String, CliError> {
+pub(super) fn text(input: &Input, what: &'static str) -> Result<String, CliError> {
     let read = match input {
-        Input::Stdin => bounded(io::stdin().lock()),
-        Input::File(path) => File::open(path).and_then(bounded),
+        Input::Stdin => files::text_of(io::stdin().lock(), MAX_INPUT_BYTES),
+        // A user may give a pipe, such as `<(kubectl get node -o json)`.
+        Input::File(path) => File::open(path)
+            .map_err(ReadError::from)
+            .and_then(|file| files::text_of(file, MAX_INPUT_BYTES)),
     };
-    read.map_err(|source| CliError::Read {
-        what,
-        place: place(input),
-        source,
-    })
-}
-
-fn bounded(reader: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    let length = reader.take(MAX_INPUT_BYTES + 1).read_to_string(&mut text)?;
-    if u64::try_from(length).is_ok_and(|length| length <= MAX_INPUT_BYTES) {
-        return Ok(text);
-    }
-    let message = format!("it is longer than {} MiB", MAX_INPUT_BYTES >> 20);
-    Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+    read.map_err(|error| CliError::Read { what, place: place(input), source: error.into() })
 }
 
 /// Returns the name of an input for messages.

@@ -17,7 +17,6 @@ mod problems;
 mod summary;
 mod table;
 
-use octavo_documents::inventory::Document;
 use octavo_model::inventory::Inventory;
 
 pub(super) use self::table::Columns;
@@ -37,22 +36,15 @@ pub(super) fn report(
             format_inventory(inventory, Columns::Default, settings.headers, colors)
         }
         InspectFormat::Wide => format_inventory(inventory, Columns::All, settings.headers, colors),
-        InspectFormat::Json => json(&Document::from(inventory))?,
-        InspectFormat::Yaml => yaml(&Document::from(inventory))?,
+        InspectFormat::Json => json(inventory)?,
+        InspectFormat::Yaml => yaml(inventory)?,
         InspectFormat::Name => names(inventory),
     };
     let (notes, exit) = match unreported(inventory) {
         0 => (String::new(), Exit::Done),
-        count => (
-            format!("NVML reports no PCI address for {count} GPU(s), which are failing\n"),
-            Exit::Failed,
-        ),
+        count => (format!("NVML reports no PCI address for {count} failed GPU(s)\n"), Exit::Failed),
     };
-    Ok(Report {
-        output,
-        notes,
-        exit,
-    })
+    Ok(Report { output, notes, exit })
 }
 
 /// Returns the number of GPUs that NVML counts but that have no known PCI address: without them the output is
@@ -81,12 +73,9 @@ pub(super) fn format_inventory(
         amd::devices(inventory, columns, colors),
         problems::problems(inventory, colors),
     ];
-    let said: Vec<&str> = parts
-        .iter()
-        .map(String::as_str)
-        .filter(|part| !part.is_empty())
-        .collect();
-    said.join("\n")
+    let shown: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    shown.join("\n")
 }
 
 /// Lists each device's UUID, or its address if it has none.
@@ -116,9 +105,7 @@ mod tests {
         for device in &mut inventory.devices {
             if let Mig::Capable(state) = &mut device.mig {
                 let mut profiles = state.catalog.profiles().to_vec();
-                let offered = profiles
-                    .iter_mut()
-                    .flat_map(|profile| &mut profile.placements);
+                let offered = profiles.iter_mut().flat_map(|profile| &mut profile.placements);
                 let taken = state.gpu_instances.iter_mut().map(|gi| &mut gi.placement);
                 offered.chain(taken).for_each(near);
                 state.catalog = octavo_model::catalog::ProfileCatalog::new(profiles);

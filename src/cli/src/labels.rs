@@ -22,32 +22,23 @@ pub(super) fn report(
     let CompiledLabels { labels, notes } = compile(inventory, &options, None);
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
     let mut report = match &settings.diff {
-        None => Report {
-            output: print(&labels, settings.format)?,
-            ..Report::default()
-        },
+        None => Report { output: print(&labels, settings.format)?, ..Report::default() },
         Some(file) => {
             let before = input::labels(file)?;
-            let before = before
-                .iter()
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect();
+            let before = before.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             compare(&before, &labels, options.nvidia, colors)
         }
     };
-    report.notes = lines(
-        notes
-            .iter()
-            .map(|note| format!("note: {}", printable(&note.to_string()))),
-    );
+    report.notes =
+        lines(notes.iter().map(|note| format!("note: {}", printable(&note.to_string()))));
     Ok(report)
 }
 
 fn print(labels: &BTreeMap<&str, &str>, format: LabelsFormat) -> Result<String, CliError> {
     match format {
-        LabelsFormat::Table => Ok(lines(
-            labels.iter().map(|(key, value)| format!("{key}={value}")),
-        )),
+        LabelsFormat::Table => {
+            Ok(lines(labels.iter().map(|(key, value)| format!("{key}={value}"))))
+        }
         LabelsFormat::Json => json(labels),
         LabelsFormat::Yaml => yaml(labels),
     }
@@ -61,19 +52,15 @@ fn compare(
 ) -> Report {
     let changes = diff(before, after, nvidia);
     let output = lines(changes.iter().map(|change| {
-        let ink = match change.side {
+        let style = match change.side {
             DiffSide::Before => Style::Bad,
             DiffSide::After => Style::Good,
         };
-        ink.paint(&printable(&change.to_string()), colors)
+        style.paint(&printable(&change.to_string()), colors)
     }));
     Report {
         output,
         notes: String::new(),
-        exit: if changes.is_empty() {
-            Exit::Done
-        } else {
-            Exit::Changes
-        },
+        exit: if changes.is_empty() { Exit::Done } else { Exit::Changes },
     }
 }

@@ -21,37 +21,31 @@ pub(super) struct LayoutSource {
 /// Formatted errors of a file.
 #[derive(Debug)]
 pub(super) struct LayoutFileErrors {
-    pub(super) said: String,
-    pub(super) errors: usize,
+    pub(super) text: String,
+    pub(super) count: usize,
 }
 
 impl LayoutSource {
+    /// Reads and parses the file. An invalid file is rejected with its errors.
+    pub(super) fn read(input: &Input) -> Result<Self, CliError> {
+        Self::parse(input)?.map_err(|errors| CliError::rejected(errors.text))
+    }
+
     /// Reads and parses the file; returns the errors of an invalid one.
-    pub(super) fn read(input: &Input) -> Result<Result<Self, LayoutFileErrors>, CliError> {
-        let text = input::layouts(input)?;
+    pub(super) fn parse(input: &Input) -> Result<Result<Self, LayoutFileErrors>, CliError> {
+        let text = input::text(input, "layouts")?;
         let name = input::place(input);
-        let parsed = match parse(&text) {
-            Ok(parsed) => parsed,
-            Err(errors) => {
-                let page = SourceText {
-                    name: &name,
-                    text: &text,
-                };
-                let said = errors
-                    .iter()
-                    .map(|error| page.at(Severity::Error, error.place(), &error.to_string()));
-                return Ok(Err(LayoutFileErrors {
-                    said: said.collect(),
-                    errors: errors.len(),
-                }));
+        Ok(match parse(&text) {
+            Ok(parsed) => {
+                Ok(Self { name, text, layouts: parsed.layouts, warnings: parsed.warnings })
             }
-        };
-        Ok(Ok(Self {
-            name,
-            text,
-            layouts: parsed.layouts,
-            warnings: parsed.warnings,
-        }))
+            Err(errors) => {
+                let source = SourceText { name: &name, text: &text };
+                let text =
+                    source.errors(errors.iter().map(|error| (error.place(), error.to_string())));
+                Err(LayoutFileErrors { text, count: errors.len() })
+            }
+        })
     }
 
     /// Generates the layouts that are possible on all GPUs of a node.
@@ -72,11 +66,7 @@ impl LayoutSource {
     /// Returns the layout with this name.
     pub(super) fn layout(&self, name: &str) -> Result<&Layout, CliError> {
         self.layouts.by_name(name).ok_or_else(|| {
-            let names = self
-                .layouts
-                .layouts
-                .iter()
-                .map(|layout| layout.name.as_str());
+            let names = self.layouts.layouts.iter().map(|layout| layout.name.as_str());
             let known = similar_names::rank_by_similarity(name, names).into_iter();
             let known = known.map(|(_, name)| name.to_owned());
             CliError::NoSuchLayout {
@@ -89,10 +79,7 @@ impl LayoutSource {
 
     /// Returns the text, for quotes in messages.
     pub(super) fn page(&self) -> SourceText<'_> {
-        SourceText {
-            name: &self.name,
-            text: &self.text,
-        }
+        SourceText { name: &self.name, text: &self.text }
     }
 
     /// Returns the formatted warnings about the file.

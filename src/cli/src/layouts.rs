@@ -12,34 +12,16 @@ use octavo_files::layouts::{write, write_json};
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::{Dialect, Layouts, export as exported, generate as generated};
 
+pub(super) use self::check::report as check;
+pub(super) use self::show::report as show;
 use super::{CliError, Exit, Report};
-use crate::settings::Colors;
-use crate::settings::layouts::{
-    CheckSettings, DocumentFormat, ExportSettings, GenerateSettings, ShowSettings,
-};
+use crate::settings::layouts::{DocumentFormat, ExportSettings, GenerateSettings};
 
 /// A machine to check layouts against, and its name.
 #[derive(Debug)]
 pub(super) struct NamedInventory {
     pub(super) name: String,
     pub(super) inventory: Inventory,
-}
-
-/// Runs `octavo layouts check`.
-pub(super) fn check(
-    settings: &CheckSettings,
-    machines: &[NamedInventory],
-) -> Result<Report, CliError> {
-    check::report(settings, machines)
-}
-
-/// Runs `octavo layouts show`.
-pub(super) fn show(
-    settings: &ShowSettings,
-    machine: Option<&NamedInventory>,
-    colors: Colors,
-) -> Result<Report, CliError> {
-    show::report(settings, machine, colors)
 }
 
 /// Runs `octavo layouts generate`.
@@ -54,10 +36,8 @@ pub(super) fn generate(
 /// Runs `octavo export`.
 pub(super) fn export(inventory: &Inventory, settings: &ExportSettings) -> Result<Report, CliError> {
     let layout = exported(inventory, &settings.name, settings.dialect);
-    let layouts = Layouts {
-        dialect: settings.dialect,
-        layouts: vec![layout.map_err(CliError::Export)?],
-    };
+    let layouts =
+        Layouts { dialect: settings.dialect, layouts: vec![layout.map_err(CliError::Export)?] };
     document(&layouts, settings.dialect, settings.format)
 }
 
@@ -71,9 +51,5 @@ pub(super) fn document(
         DocumentFormat::Yaml => write(layouts, dialect),
         DocumentFormat::Json => write_json(layouts, dialect),
     };
-    Ok(Report {
-        output: text.map_err(CliError::Dialect)?,
-        notes: String::new(),
-        exit: Exit::Done,
-    })
+    Ok(Report { output: text.map_err(CliError::Dialect)?, notes: String::new(), exit: Exit::Done })
 }

@@ -9,7 +9,6 @@ mod apply;
 mod assert;
 mod catalog;
 mod checkpoint;
-mod client;
 mod demo;
 mod device_holders;
 mod devices;
@@ -34,7 +33,6 @@ mod profiles;
 mod resolved_layout;
 pub mod settings;
 mod sharing;
-mod simulated;
 mod slice_frame;
 mod slo;
 mod style;
@@ -51,17 +49,16 @@ use octavo_engine::store::{self, Interrupted};
 use octavo_hardware::Handle;
 use octavo_model::inventory::Inventory;
 use octavo_settings::hardware::HardwareSettings;
-use octavo_settings::{Answer, EarlyExitKind};
+use octavo_settings::{EarlyExit, EarlyExitKind};
 use serde::Serialize;
 
-pub use self::client::{ClientError, RequestError};
 use self::device_holders::DeviceHolders;
-pub use self::error::{CliError, DemoError, MigPartedError, explain};
+use self::error::{CliError, MigPartedError, explain};
 pub use self::exit::Exit;
 use self::layouts::NamedInventory;
 use self::naming::DeviceNames;
 use self::output::publish;
-pub use self::simulated::SimulationError;
+use self::text::{lines, printable};
 use crate::settings::apply::RunSettings;
 use crate::settings::doctor::DoctorSettings;
 use crate::settings::inspect::NamedSource;
@@ -81,13 +78,20 @@ struct Report {
 }
 
 impl Report {
-    /// Creates a report that rejects the input, with the reason.
-    fn refused(why: String) -> Self {
-        Self {
-            output: String::new(),
-            notes: why,
-            exit: Exit::Failed,
-        }
+    /// Creates a report with notes on the output.
+    fn with_notes(output: String, notes: &[impl AsRef<str>], exit: Exit) -> Self {
+        let notes = notes.iter().map(|note| format!("note: {}", printable(note.as_ref())));
+        Self { output, notes: lines(notes), exit }
+    }
+
+    /// Creates the report of a failure, with the reasons.
+    fn failed(notes: String) -> Self {
+        Self { output: String::new(), notes, exit: Exit::Failed }
+    }
+
+    /// Prepends notes.
+    fn after(self, notes: String) -> Self {
+        Self { notes: notes + &self.notes, ..self }
     }
 }
 
@@ -100,7 +104,11 @@ pub fn main(open: OpenHardware) -> Exit {
         Ok(invocation) => invocation,
         Err(answer) => return say(&answer),
     };
-    match run(&invocation, open).and_then(|report| publish(&report).map(|()| report.exit)) {
+    let result = match run(&invocation, open) {
+        Err(CliError::Rejected(report)) => Ok(*report),
+        result => result,
+    };
+    match result.and_then(|report| publish(&report).map(|()| report.exit)) {
         Ok(exit) => exit,
         Err(error) => {
             // If standard error is closed too, the exit code still reports the failure.
@@ -110,7 +118,7 @@ pub fn main(open: OpenHardware) -> Exit {
     }
 }
 
-fn say(answer: &Answer) -> Exit {
+fn say(answer: &EarlyExit) -> Exit {
     // As above: a closed standard output is no failure for help.
     let _ = answer.print();
     match answer.kind() {
@@ -123,10 +131,14 @@ fn say(answer: &Answer) -> Exit {
 fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> {
     let colors = invocation.colors;
     match &invocation.command {
-        Command::Inspect(settings) => named(&settings.source, open)?
-            .report(|inventory| inspect::report(inventory, settings, colors)),
-        Command::Labels(settings) => named(&settings.source, open)?
-            .report(|inventory| labels::report(inventory, settings, colors)),
+        Command::Inspect(settings) => {
+            let (inventory, notes) = named_inventory(&settings.source, open)?;
+            Ok(inspect::report(&inventory, settings, colors)?.after(notes))
+        }
+        Command::Labels(settings) => {
+            let (inventory, notes) = named_inventory(&settings.source, open)?;
+            Ok(labels::report(&inventory, settings, colors)?.after(notes))
+        }
         Command::Doctor(settings) => {
             let inventory = || inventory(&settings.source, open);
             diagnosed(settings, inventory, colors)
@@ -145,7 +157,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::History(settings) => history::report(settings, colors),
         Command::Checkpoint(settings) => {
             let handle = opened(&settings.hardware, open)?;
-            checkpoint::report(&*block_on(handle.observe())?, settings)
+            checkpoint::write_to(&*block_on(handle.observe())?, &settings.file)
         }
         Command::Assert(request) => assert::report(&*inventory(&request.source, open)?, request),
         Command::Export(settings) => {
@@ -173,10 +185,9 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
-        Command::Completion { shell } => Ok(Report {
-            output: completion_script(*shell),
-            ..Report::default()
-        }),
+        Command::Completion { shell } => {
+            Ok(Report { output: completion_script(*shell), ..Report::default() })
+        }
     }
 }
 
@@ -186,10 +197,7 @@ fn of_layouts(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let machine = |input: &Input| {
-        Ok(NamedInventory {
-            name: input::place(input),
-            inventory: input::inventory(input)?,
-        })
+        Ok(NamedInventory { name: input::place(input), inventory: input::inventory(input)? })
     };
     match command {
         LayoutsCommand::Check(settings) => {
@@ -239,16 +247,8 @@ fn planned(
             store::interrupted(&settings.state_dir),
         ),
     };
-    let DeviceHolders {
-        inventory,
-        holders,
-        notes,
-    } = users;
-    let report = plan::report(&inventory, (&holders, interrupted), settings, colors)?;
-    Ok(Report {
-        notes: notes + &report.notes,
-        ..report
-    })
+    let DeviceHolders { inventory, holders, notes } = users;
+    Ok(plan::report(&inventory, (&holders, interrupted), settings, colors)?.after(notes))
 }
 
 fn diagnosed(
@@ -257,14 +257,10 @@ fn diagnosed(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let overlay = settings.source.catalog();
-    let catalogue = match catalog::with_overlay(overlay.as_ref())? {
-        Ok(catalogue) => catalogue,
-        Err(refused) => return Ok(Report::refused(refused)),
-    };
+    let catalogue = catalog::with_overlay(overlay.as_ref())?;
     let names = DeviceNames::from_catalog(&catalogue, overlay.as_ref());
     let (inventory, _) = names.name(inventory()?);
-    let gathered = block_on(doctor::gather(&inventory, settings))??;
-    let facts = gathered.facts(&inventory, &catalogue);
+    let facts = block_on(doctor::collect(&inventory, &catalogue, settings))??;
     doctor::report(&facts, settings.format, colors)
 }
 
@@ -275,39 +271,13 @@ fn inventory(source: &SourceSettings, open: OpenHardware) -> Result<Arc<Inventor
     }
 }
 
-/// An inventory whose devices have the requested names, or a report of why they cannot be used.
-enum NamedDevices {
-    Inventory(Arc<Inventory>, String),
-    Refused(Report),
-}
-
-impl NamedDevices {
-    /// Renders the inventory with `report`, and adds the notes on the names.
-    fn report(
-        self,
-        report: impl FnOnce(&Inventory) -> Result<Report, CliError>,
-    ) -> Result<Report, CliError> {
-        match self {
-            Self::Refused(report) => Ok(report),
-            Self::Inventory(inventory, notes) => {
-                let report = report(&inventory)?;
-                Ok(Report {
-                    notes: notes + &report.notes,
-                    ..report
-                })
-            }
-        }
-    }
-}
-
-fn named(source: &NamedSource, open: OpenHardware) -> Result<NamedDevices, CliError> {
-    Ok(match DeviceNames::read(source)? {
-        Err(refused) => NamedDevices::Refused(refused),
-        Ok(names) => {
-            let (inventory, notes) = names.name(inventory(&source.inventory, open)?);
-            NamedDevices::Inventory(inventory, notes)
-        }
-    })
+/// Returns the inventory with the requested names of devices, and notes on these names.
+fn named_inventory(
+    source: &NamedSource,
+    open: OpenHardware,
+) -> Result<(Arc<Inventory>, String), CliError> {
+    let names = DeviceNames::read(source)?;
+    Ok(names.name(inventory(&source.inventory, open)?))
 }
 
 fn opened(hardware: &HardwareSettings, open: OpenHardware) -> Result<Handle, CliError> {
@@ -332,6 +302,12 @@ fn json(value: &impl Serialize) -> Result<String, CliError> {
         .map_err(|error| CliError::Serialize(Box::new(error)))?;
     text.push('\n');
     Ok(text)
+}
+
+/// Serializes a value on one line.
+fn json_line(value: &impl Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string(value);
+    text.map(|text| text + "\n").map_err(|error| CliError::Serialize(Box::new(error)))
 }
 
 fn yaml(value: &impl Serialize) -> Result<String, CliError> {

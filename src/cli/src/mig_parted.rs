@@ -1,5 +1,5 @@
 //! `nvidia-mig-parted`, and `octavo mig-parted`: the commands of NVIDIA's program on Octavo's engine.
-//! `docs/migration.md` documents the differences and their reasons.
+//! `docs/tasks/migrate-from-mig-parted.md` documents the differences and their reasons.
 //!
 //! ```text
 //! config.rs    selection of a configuration, and its resolution on the node
@@ -15,7 +15,6 @@ mod hooks;
 
 use std::collections::BTreeMap;
 
-use octavo_engine::durable;
 use octavo_hardware::Handle;
 use octavo_model::inventory::Inventory;
 use octavo_model::source_position::SourcePosition;
@@ -29,10 +28,10 @@ use self::change::ChangeRequest;
 use self::config::{Resolution, SelectedConfig};
 use self::hooks::HookRunner;
 use super::apply::with_journal_warnings;
-use super::{CliError, Exit, MigPartedError, Report, checkpoint, explain, input, layouts};
+use super::{CliError, MigPartedError, Report, checkpoint, explain, input, layouts};
 use crate::settings::mig_parted::{
-    ApplySettings, CheckpointSettings, Compat, ConfigScope, ExportSettings, GenerateSettings,
-    HooksSettings, MigPartedCommand, MigPartedSettings, ResetPolicy, RestoreSettings, Verbosity,
+    ApplySettings, CheckpointSettings, ExportSettings, GenerateSettings, HooksSettings,
+    MigPartedCommand, MigPartedSettings, RestoreSettings,
 };
 use crate::settings::{Input, mig_parted_completion_script};
 
@@ -44,56 +43,44 @@ pub(super) async fn report(
     open: OpenHardware<'_>,
     settings: &MigPartedSettings,
 ) -> Result<Report, CliError> {
-    let (compat, talk) = (settings.compat, settings.verbosity);
+    let (strict, debug) = (settings.strict_compat, settings.debug);
     match &settings.command {
-        MigPartedCommand::Apply(verb) => apply(open, verb, (compat, talk)).await,
-        MigPartedCommand::Restore(settings) => restore(open, settings, talk).await,
-        MigPartedCommand::Assert(verb) => assert::report(open, verb, compat).await,
+        MigPartedCommand::Apply(verb) => apply(open, verb, (strict, debug)).await,
+        MigPartedCommand::Restore(settings) => restore(open, settings, debug).await,
+        MigPartedCommand::Assert(verb) => assert::report(open, verb, strict).await,
         MigPartedCommand::Export(settings) => exported(open, settings).await,
         MigPartedCommand::Checkpoint(settings) => checkpointed(open, settings).await,
         MigPartedCommand::GenerateConfig(settings) => generated(open, settings).await,
-        MigPartedCommand::Completion { shell } => Ok(Report {
-            output: mig_parted_completion_script(*shell),
-            ..Report::default()
-        }),
+        MigPartedCommand::Completion { shell } => {
+            Ok(Report { output: mig_parted_completion_script(*shell), ..Report::default() })
+        }
     }
 }
 
 async fn apply(
     open: OpenHardware<'_>,
     settings: &ApplySettings,
-    (compat, talk): (Compat, Verbosity),
+    (strict, debug): (bool, bool),
 ) -> Result<Report, CliError> {
     let (run, hooks) = (&settings.run, &settings.hooks);
-    let folder = &run.engine.state_dir;
-    let config = match SelectedConfig::read(&settings.config, compat) {
-        Ok(Ok(config)) => config,
-        Ok(Err(refused)) => return Ok(with_journal_warnings(refused, folder)),
-        Err(error) => return Ok(with_journal_warnings(failed(explain(&error)), folder)),
+    let state_dir = &run.engine.state_dir;
+    let config = match SelectedConfig::read(&settings.config, strict) {
+        Ok(config) => config,
+        Err(error) => return Ok(with_journal_warnings(error.into_report(), state_dir)),
     };
-    let text = |is: bool| is.to_string();
     let variables = BTreeMap::from([
-        (
-            "MIG_PARTED_CONFIG_FILE",
-            settings.config.config_file.path().display().to_string(),
-        ),
+        ("MIG_PARTED_CONFIG_FILE", settings.config.config_file.path().display().to_string()),
         ("MIG_PARTED_SELECTED_CONFIG", config.name().to_owned()),
         ("MIG_PARTED_HOOKS_FILE", hooks_file(hooks)),
-        (
-            "MIG_PARTED_SKIP_RESET",
-            text(settings.reset == ResetPolicy::Skipped),
-        ),
-        (
-            "MIG_PARTED_MODE_CHANGE_ONLY",
-            text(run.mode.scope == ConfigScope::ModeOnly),
-        ),
+        ("MIG_PARTED_SKIP_RESET", settings.skip_reset.to_string()),
+        ("MIG_PARTED_MODE_CHANGE_ONLY", run.mode.mode_only.to_string()),
     ]);
-    let runner = HookRunner::new(hooks, variables, talk)?;
+    let runner = HookRunner::new(hooks, variables, debug)?;
     let wish = ChangeRequest {
         name: config.name(),
         resolve: &|inventory| config.meaning(inventory),
         done: "MIG configuration applied successfully",
-        reset: settings.reset,
+        skip_reset: settings.skip_reset,
     };
     change::change(open, run, &wish, &runner).await
 }
@@ -101,60 +88,46 @@ async fn apply(
 async fn restore(
     open: OpenHardware<'_>,
     settings: &RestoreSettings,
-    talk: Verbosity,
+    debug: bool,
 ) -> Result<Report, CliError> {
     let (run, hooks) = (&settings.run, &settings.hooks);
     let file = &settings.checkpoint.checkpoint_file;
-    let text = match input::checkpoint(file) {
+    let text = match input::text(file, "a checkpoint") {
         Ok(text) => text,
         Err(error) => {
-            return Ok(with_journal_warnings(
-                failed(explain(&error)),
-                &run.engine.state_dir,
-            ));
+            return Ok(with_journal_warnings(error.into_report(), &run.engine.state_dir));
         }
     };
     let place = input::place(file);
     let variables = BTreeMap::from([
-        (
-            "MIG_PARTED_CHECKPOINT_FILE",
-            file.path().display().to_string(),
-        ),
+        ("MIG_PARTED_CHECKPOINT_FILE", file.path().display().to_string()),
         ("MIG_PARTED_HOOKS_FILE", hooks_file(hooks)),
-        (
-            "MIG_PARTED_MODE_CHANGE_ONLY",
-            (run.mode.scope == ConfigScope::ModeOnly).to_string(),
-        ),
+        ("MIG_PARTED_MODE_CHANGE_ONLY", run.mode.mode_only.to_string()),
     ]);
-    let runner = HookRunner::new(hooks, variables, talk)?;
+    let runner = HookRunner::new(hooks, variables, debug)?;
     let meaning = |inventory: &Inventory| match octavo_files::checkpoint::read(&text, inventory) {
         Ok(targets) => {
             let covered = targets.devices.iter().map(|target| target.pci).collect();
-            let resolved = ResolvedLayout {
-                targets,
-                covered,
-                warnings: Vec::new(),
-            };
+            let resolved = ResolvedLayout { targets, covered, warnings: Vec::new() };
             Resolution::Resolved(resolved, String::new())
         }
         Err(source) => {
             let place = place.clone();
-            Resolution::Refused(explain(&CliError::Checkpoint { place, source }))
+            Resolution::Refused(explain(&CliError::document("checkpoint", place, source)))
         }
     };
     let wish = ChangeRequest {
         name: "(checkpoint)",
         resolve: &meaning,
         done: "MIG configuration restored successfully",
-        reset: ResetPolicy::IfNeeded,
+        skip_reset: false,
     };
     change::change(open, run, &wish, &runner).await
 }
 
 fn hooks_file(settings: &HooksSettings) -> String {
     let file = settings.hooks_file.as_ref();
-    file.map(|path| path.display().to_string())
-        .unwrap_or_default()
+    file.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<Report, CliError> {
@@ -165,10 +138,7 @@ async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<R
         }
         layout => layout.map_err(CliError::Export)?,
     };
-    let layouts = Layouts {
-        dialect: Dialect::MigParted,
-        layouts: vec![layout],
-    };
+    let layouts = Layouts { dialect: Dialect::MigParted, layouts: vec![layout] };
     layouts::document(&layouts, Dialect::MigParted, settings.output.format)
 }
 
@@ -180,11 +150,7 @@ fn whole_gpus(name: &str) -> Layout {
         mig: Some(MigSpec::Disabled),
         time_slicing: None,
     };
-    Layout {
-        name: name.to_owned(),
-        place: SourcePosition::default(),
-        rules: vec![rule],
-    }
+    Layout { name: name.to_owned(), place: SourcePosition::default(), rules: vec![rule] }
 }
 
 async fn checkpointed(
@@ -210,18 +176,7 @@ async fn generated(
     }
     let mut report = layouts::document(&layouts, Dialect::MigParted, settings.output.format)?;
     if let Some(path) = &settings.output_file {
-        let mut draft = path.clone().into_os_string();
-        draft.push(".draft");
-        let text = std::mem::take(&mut report.output);
-        durable::replace(path, draft.as_ref(), text.as_bytes(), 0o644).map_err(CliError::Write)?;
+        checkpoint::write_file(path, &std::mem::take(&mut report.output))?;
     }
     Ok(report)
-}
-
-fn failed(notes: String) -> Report {
-    Report {
-        notes,
-        exit: Exit::Failed,
-        ..Report::default()
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
 use octavo_model::inventory::Inventory;
 
-use super::{CliError, Report, catalog};
+use super::{CliError, catalog};
 use crate::settings::Input;
 use crate::settings::inspect::NamedSource;
 
@@ -16,32 +16,23 @@ pub(super) struct DeviceNames {
 }
 
 impl DeviceNames {
-    /// Reads the catalog; an invalid one results in a report.
-    pub(super) fn read(source: &NamedSource) -> Result<Result<Self, Report>, CliError> {
+    /// Reads the catalog.
+    pub(super) fn read(source: &NamedSource) -> Result<Self, CliError> {
         let overlay = source.inventory.catalog();
         let type_override = source.type_override.as_deref();
         if overlay.is_none() && type_override.is_none() {
-            return Ok(Ok(Self::default()));
+            return Ok(Self::default());
         }
-        Ok(match catalog::with_overlay(overlay.as_ref())? {
-            Ok(catalogue) => Ok(Self {
-                naming: TypeSources {
-                    overlay_products: Arc::new(catalogue.overlay_products().clone()),
-                    type_override: type_override
-                        .map(|text| Arc::new(TypeOverride::new(text, &catalogue))),
-                },
-            }),
-            Err(refused) => Err(Report::refused(refused)),
-        })
+        let catalogue = catalog::with_overlay(overlay.as_ref())?;
+        let type_override = type_override.map(|text| Arc::new(TypeOverride::new(text, &catalogue)));
+        let overlay_products = Arc::new(catalogue.overlay_products().clone());
+        Ok(Self { naming: TypeSources { overlay_products, type_override } })
     }
 
     /// Returns the names of a catalog, if one was specified.
     pub(super) fn from_catalog(catalogue: &Catalog, named: Option<&Input>) -> Self {
         let own = named.map(|_| Arc::new(catalogue.overlay_products().clone()));
-        let naming = TypeSources {
-            overlay_products: own.unwrap_or_default(),
-            type_override: None,
-        };
+        let naming = TypeSources { overlay_products: own.unwrap_or_default(), type_override: None };
         Self { naming }
     }
 
@@ -52,12 +43,8 @@ impl DeviceNames {
         }
         let mut named = Arc::unwrap_or_clone(inventory);
         self.naming.apply(&mut named);
-        let told = self
-            .naming
-            .type_override
-            .as_ref()
-            .map(|given| given.told(&named));
-        let notes = told.map_or_else(String::new, |told| format!("note: {}\n", told.text));
+        let effect = self.naming.type_override.as_ref().map(|given| given.effect(&named));
+        let notes = effect.map_or_else(String::new, |effect| format!("note: {}\n", effect.text));
         (Arc::new(named), notes)
     }
 }

@@ -2,16 +2,35 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use super::{CliError, Report};
+use serde::Serialize;
+
+use super::text::{lines, printable};
+use super::{CliError, Report, json, yaml};
+use crate::settings::fleet::FleetFormat;
 
 /// State of the output's reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a command that nobody reads ends"]
+#[must_use = "a command whose output is closed exits"]
 pub(super) enum OutputState {
     /// Not known to be closed.
     Open,
     /// The pipe is closed.
     Closed,
+}
+
+/// Formats an aggregator's answer as requested: the document itself, the names of its items, or `text`.
+pub(super) fn render<'a>(
+    format: FleetFormat,
+    answer: &impl Serialize,
+    names: impl IntoIterator<Item = &'a str>,
+    text: impl FnOnce() -> String,
+) -> Result<String, CliError> {
+    match format {
+        FleetFormat::Json => json(answer),
+        FleetFormat::Yaml => yaml(answer),
+        FleetFormat::Name => Ok(lines(names.into_iter().map(printable))),
+        FleetFormat::Table | FleetFormat::Wide => Ok(text()),
+    }
 }
 
 /// Prints a report, its notes last: a long table does not scroll them away. A reader that stops early (`| head -1`) is
@@ -35,7 +54,7 @@ pub(super) fn note(text: &str) {
 /// Overwrites one line of a terminal, on standard error; an empty text clears it.
 pub(super) fn live(text: &str) {
     const WIDTH: usize = 79;
-    let shown: String = super::text::printable(text).chars().take(WIDTH).collect();
+    let shown: String = printable(text).chars().take(WIDTH).collect();
     let _ = write_all(&mut io::stderr().lock(), &format!("\r\x1b[K{shown}"));
 }
 

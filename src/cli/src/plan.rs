@@ -1,9 +1,9 @@
 //! `octavo plan`: the changes of a layout on a node, as a picture of each GPU before and after.
 //!
 //! ```text
-//! pictures   shared by GPUs with the same changes       story.rs, picture.rs
+//! pictures   shared by GPUs with the same changes       device_summary.rs, picture.rs
 //! steps      actions, in order                          steps.rs
-//! obstacles  blockers, and reasons for infeasibility    story.rs
+//! obstacles  blockers, and reasons for infeasibility    device_summary.rs
 //! summary    one line for each group, and the whole     summary.rs
 //! ```
 
@@ -15,18 +15,18 @@ mod summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use octavo_documents::plan::{PlanInputs, document};
 use octavo_engine::store::Interrupted;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::Targets;
+use octavo_planner::plan::document::{PlanDocument, PlanInputs};
 use octavo_planner::plan::{NodePlan, PlanInput, PlanOutcome, Policy, plan};
 use octavo_planner::reconcile::{self, DriftPolicy, NodeReconciler};
 
 use super::resolved_layout::{self, RejectedLayout, ResolvedLayout};
 use super::text::lines;
-use super::{CliError, Exit, Report, explain, json, yaml};
+use super::{CliError, Exit, Report, devices, json, yaml};
 use crate::settings::Colors;
 use crate::settings::layouts::{PlanFormat, PlanSettings};
 
@@ -65,7 +65,7 @@ pub(super) fn report(
             let report = refusal(inventory, (holders, &found), settings, refused)?;
             return Ok(warned(report, &found));
         }
-        Err(error) => return Ok(warned(Report::refused(explain(&error)), &found)),
+        Err(error) => return Ok(warned(error.into_report(), &found)),
     };
     let policy = settings.policy();
     let interrupted = add_interrupted(&mut case, inventory, (holders, &policy), &found);
@@ -98,20 +98,14 @@ pub(super) fn report(
         // The document contains them.
         PlanFormat::Json | PlanFormat::Yaml => String::new(),
     };
-    let report = Report {
-        output,
-        notes,
-        exit: exit(plan.outcome()),
-    };
+    let report = Report { output, notes, exit: exit(plan.outcome()) };
     Ok(warned(report, &found))
 }
 
 /// Returns the interrupted changes that an apply would resume: those that left a device unchanged are dropped.
 fn resumable_changes(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
     if let Some(record) = &mut found.record {
-        record
-            .devices
-            .retain(|entry| !entry.is_at_previous(inventory));
+        record.devices.retain(|entry| !entry.is_at_previous(inventory));
     }
     found
 }
@@ -127,17 +121,17 @@ fn add_interrupted(
     let Some(record) = &found.record else {
         return BTreeMap::new();
     };
-    let is_asked = |pci: PciAddress| {
+    let is_requested = |pci: PciAddress| {
         let mut devices = case.targets.devices.iter();
         devices.any(|target| target.pci == pci && target.mig.is_some())
     };
     let unfinished = record.interrupted(inventory);
     let mut others: BTreeSet<PciAddress> = unfinished.clone();
-    others.retain(|pci| !is_asked(*pci));
+    others.retain(|pci| !is_requested(*pci));
     let targets = record.with_interrupted(inventory, &case.targets);
     let decision = NodeReconciler::default().reconcile(
         Duration::ZERO,
-        &reconcile::View {
+        &reconcile::ReconcileInput {
             inventory,
             targets: &targets,
             holders,
@@ -155,10 +149,7 @@ fn add_interrupted(
 }
 
 fn warned(report: Report, found: &Interrupted) -> Report {
-    Report {
-        notes: report.notes + &found.warnings(),
-        ..report
-    }
+    Report { notes: report.notes + &found.warnings(), ..report }
 }
 
 /// Reports the errors of the layout. If a document was requested and only the hardware prevents the layout, the report
@@ -188,7 +179,7 @@ fn refusal(
         holders,
         warnings: &[],
     };
-    let Some(mut document) = octavo_documents::plan::refused(&subject, &refused.errors) else {
+    let Some(mut document) = PlanDocument::refused(&subject, &refused.errors) else {
         return Ok(refused.report);
     };
     let taken_up = plan(&PlanInput {
@@ -198,20 +189,13 @@ fn refusal(
         policy: &settings.policy(),
         refused: &BTreeSet::new(),
     });
-    document.merge(octavo_documents::plan::document(&subject, &taken_up));
+    document.merge(PlanDocument::new(&subject, &taken_up));
     let output = match settings.format {
-        PlanFormat::Json if !refused.errors.is_empty() => json(&document)?,
-        PlanFormat::Yaml if !refused.errors.is_empty() => yaml(&document)?,
-        PlanFormat::Json
-        | PlanFormat::Yaml
-        | PlanFormat::Table
-        | PlanFormat::Wide
-        | PlanFormat::Name => String::new(),
+        PlanFormat::Json => json(&document)?,
+        PlanFormat::Yaml => yaml(&document)?,
+        PlanFormat::Table | PlanFormat::Wide | PlanFormat::Name => String::new(),
     };
-    Ok(Report {
-        output,
-        ..refused.report
-    })
+    Ok(Report { output, ..refused.report })
 }
 
 fn exit(outcome: PlanOutcome) -> Exit {
@@ -228,7 +212,7 @@ fn written(
     case: &ResolvedLayout,
     (holders, interrupted): (&[Holder], &BTreeMap<PciAddress, String>),
     plan: &NodePlan,
-) -> octavo_documents::plan::Document {
+) -> PlanDocument {
     let subject = PlanInputs {
         inventory,
         node: None,
@@ -238,7 +222,7 @@ fn written(
         warnings: &case.warnings,
         interrupted,
     };
-    document(&subject, plan)
+    PlanDocument::new(&subject, plan)
 }
 
 fn format_plan(view: &PlanView<'_>, case: &ResolvedLayout) -> String {
@@ -268,14 +252,11 @@ pub(super) fn result(
 
 /// Lists the devices that the plan changes or cannot change.
 fn names(inventory: &Inventory, plan: &NodePlan) -> String {
-    let changed = plan
-        .devices
-        .iter()
-        .filter(|device| device.verdict.outcome() != PlanOutcome::Unchanged);
+    let changed =
+        plan.devices.iter().filter(|device| device.verdict.outcome() != PlanOutcome::Unchanged);
     lines(changed.map(|planned| {
-        let mut devices = inventory.devices.iter();
-        let found = devices.find(|device| device.pci == planned.pci);
-        let uuid = found.and_then(|device| device.uuid.as_ref());
+        let device = devices::find(inventory, planned.pci);
+        let uuid = device.and_then(|device| device.uuid.as_ref());
         uuid.map_or_else(|| planned.pci.to_string(), ToString::to_string)
     }))
 }

@@ -11,12 +11,15 @@ mod create;
 mod table;
 mod watch;
 
-use octavo_documents::hardware_profiles::document::{ProfileDetail, ProfileList, ProfileRow};
+use octavo_client::{Client, RequestPath, segment};
+use octavo_fleet::hardware_profile::FindingSeverity;
+use octavo_fleet::hardware_profile::document::{
+    ProfileDetail, ProfileList, ProfileRow, ProfileSource,
+};
 
-use super::client::{Client, RequestPath, segment};
-use super::text::{lines, printable};
-use super::{CliError, Exit, Report, json, yaml};
-use crate::settings::fleet::FleetFormat;
+use super::output::render;
+use super::text::{count_noun, printable};
+use super::{CliError, Exit, Report};
 use crate::settings::profiles::{CheckSettings, ProfileFilter, ProfilesCommand, ShowSettings};
 use crate::settings::{Colors, OutputMode};
 
@@ -40,48 +43,35 @@ pub(super) async fn run(
 async fn list(settings: &ProfileFilter, colors: Colors) -> Result<Report, CliError> {
     let list = read(settings).await?;
     let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Json => json(&list)?,
-        FleetFormat::Yaml => yaml(&list)?,
-        FleetFormat::Name => names(&list.items),
-        FleetFormat::Table | FleetFormat::Wide => table::list(&list.items, printed, colors),
-    };
+    let text = || table::list(&list.items, printed, colors);
+    let output = render(printed.format, &list, names(&list.items), text)?;
     let mut notes: Vec<String> = list.notice.iter().cloned().collect();
     let troubled = list.items.iter().filter(|row| is_troubled(row)).count();
     match troubled {
         0 => {}
-        1 => notes
-            .push("one profile has something wrong with it: `octavo profiles check`".to_owned()),
-        _ => notes.push(format!(
-            "{troubled} profiles have something wrong with them: `octavo profiles check`"
-        )),
+        1 => notes.push("1 profile has problems; see `octavo profiles check`".to_owned()),
+        _ => notes.push(format!("{troubled} profiles have problems; see `octavo profiles check`")),
     }
     if list.items.is_empty() {
         notes.push(nothing(&list).to_owned());
     }
-    Ok(report(output, &notes, Exit::Done))
+    Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(&settings.server)?;
     let target = target(settings.namespace.as_deref(), &settings.name);
     let detail: ProfileDetail = client.get(&target).await?;
-    let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Json => json(&detail)?,
-        FleetFormat::Yaml => yaml(&detail)?,
-        FleetFormat::Name => lines([printable(&detail.row.name)]),
-        FleetFormat::Table | FleetFormat::Wide => table::whole(&detail, colors),
-    };
-    let notes: Vec<String> = detail.notice.into_iter().collect();
-    Ok(report(output, &notes, Exit::Done))
+    let text = || table::whole(&detail, colors);
+    let output = render(settings.output.format, &detail, [detail.row.name.as_str()], text)?;
+    Ok(Report::with_notes(output, detail.notice.as_slice(), Exit::Done))
 }
 
 /// Returns the path of a profile. The name may include its namespace, as `octavo match` prints it:
 /// `opendatahub/large-gpu`.
 pub(super) fn target(namespace: Option<&str>, name: &str) -> RequestPath {
     let (namespace, name) = match name.split_once('/') {
-        Some((of, name)) if namespace.is_none_or(|said| said == of) => (Some(of), name),
+        Some((of, name)) if namespace.is_none_or(|given| given == of) => (Some(of), name),
         Some(_) | None => (namespace, name),
     };
     let name = segment(name);
@@ -97,35 +87,29 @@ async fn check(settings: &CheckSettings, colors: Colors) -> Result<Report, CliEr
     let is_wanted = |row: &ProfileRow| names.iter().any(|name| is_named(row, name));
     list.items.retain(|row| names.is_empty() || is_wanted(row));
     let mut notes: Vec<String> = list.notice.iter().cloned().collect();
-    let missing: Vec<&String> = names
-        .iter()
-        .filter(|name| !list.items.iter().any(|row| is_named(row, name)))
-        .collect();
+    let missing: Vec<&String> =
+        names.iter().filter(|name| !list.items.iter().any(|row| is_named(row, name))).collect();
     for name in &missing {
-        notes.push(format!("there is no profile {}", printable(name)));
+        notes.push(format!("profile {} does not exist", printable(name)));
     }
     let is_missing = !missing.is_empty();
     let checked = list.items.len();
     let is_troubled = list.items.iter().any(is_troubled);
     list.items.retain(|row| !row.findings.is_empty());
-    let output = match settings.filter.output.format {
-        FleetFormat::Json => json(&list)?,
-        FleetFormat::Yaml => yaml(&list)?,
-        FleetFormat::Name => self::names(&list.items),
-        FleetFormat::Table | FleetFormat::Wide => table::findings(&list.items, colors),
-    };
+    let text = || table::findings(&list.items, colors);
+    let output = render(settings.filter.output.format, &list, self::names(&list.items), text)?;
     if checked == 0 {
         notes.push(nothing(&list).to_owned());
     } else if !is_troubled {
-        let word = if checked == 1 { "profile" } else { "profiles" };
-        notes.push(format!("nothing is wrong with {checked} {word}"));
+        let checked = count_noun(checked, "profile", "profiles");
+        notes.push(format!("no problems in {checked}"));
     }
     let exit = match (is_missing, is_troubled) {
         (true, _) => Exit::Failed,
         (false, true) => Exit::Changes,
         (false, false) => Exit::Done,
     };
-    Ok(report(output, &notes, exit))
+    Ok(Report::with_notes(output, &notes, exit))
 }
 
 async fn read(settings: &ProfileFilter) -> Result<ProfileList, CliError> {
@@ -139,36 +123,25 @@ async fn read_by(client: &Client, settings: &ProfileFilter) -> Result<ProfileLis
 
 /// Returns whether a name, with or without a namespace, refers to this profile.
 fn is_named(row: &ProfileRow, name: &str) -> bool {
-    let (namespace, name) = name
-        .split_once('/')
-        .map_or((None, name), |(namespace, name)| (Some(namespace), name));
+    let (namespace, name) =
+        name.split_once('/').map_or((None, name), |(namespace, name)| (Some(namespace), name));
     row.name == name && namespace.is_none_or(|of| row.namespace == of)
 }
 
 /// Returns whether the profile has findings other than notes.
 fn is_troubled(row: &ProfileRow) -> bool {
-    row.findings.iter().any(|one| one.gravity != "note")
+    row.findings.iter().any(|one| one.gravity != FindingSeverity::Note)
 }
 
 fn nothing(list: &ProfileList) -> &'static str {
-    if list.source == "nowhere" {
-        "the aggregator knows no profiles: start it with --follow-cluster, or with a file of them in --profiles"
+    if list.source == ProfileSource::Nowhere {
+        "the aggregator has no profiles: start it with --follow-cluster, or specify a file with \
+         --profiles"
     } else {
-        "no profile matches"
+        "no matching profiles"
     }
 }
 
-fn names(rows: &[ProfileRow]) -> String {
-    lines(rows.iter().map(|row| printable(&row.name)))
-}
-
-fn report(output: String, notes: &[String], exit: Exit) -> Report {
-    let notes = notes
-        .iter()
-        .map(|note| format!("note: {}", printable(note)));
-    Report {
-        output,
-        notes: lines(notes),
-        exit,
-    }
+fn names(rows: &[ProfileRow]) -> impl Iterator<Item = &str> {
+    rows.iter().map(|row| row.name.as_str())
 }

@@ -21,13 +21,19 @@ pub(super) struct ResolvedLayout {
     pub(super) notes: String,
 }
 
-/// A layout that cannot be used on a node, or in a file that cannot be used.
+/// A layout that cannot be used on a node.
 #[derive(Debug)]
 pub(super) struct RejectedLayout {
     /// The report for the user.
     pub(super) report: Report,
-    /// Errors of the layout on this node; empty if the file cannot be used.
+    /// Errors of the layout on this node.
     pub(super) errors: Vec<RuleError>,
+}
+
+impl From<RejectedLayout> for CliError {
+    fn from(rejected: RejectedLayout) -> Self {
+        Self::Rejected(Box::new(rejected.report))
+    }
 }
 
 /// Resolves the requested layout, if the file and the layout can be used here.
@@ -35,59 +41,41 @@ pub(super) fn open(
     wish: &LayoutRequest,
     inventory: &Inventory,
 ) -> Result<Result<ResolvedLayout, RejectedLayout>, CliError> {
-    let sheet = match &wish.layouts {
+    let source = match &wish.layouts {
         None => LayoutSource::generated(inventory),
-        Some(input) => match LayoutSource::read(input)? {
-            Ok(sheet) => sheet,
-            Err(refused) => return Ok(Err(refusal(refused.said, Vec::new()))),
-        },
+        Some(input) => LayoutSource::read(input)?,
     };
-    let layout = sheet.layout(&wish.layout)?;
-    Ok(resolve_layout(&sheet, layout, inventory))
+    let layout = source.layout(&wish.layout)?;
+    Ok(resolve_layout(&source, layout, inventory))
 }
 
 /// Resolves a layout of a sheet on a node, if it can be used there.
 pub(super) fn resolve_layout(
-    sheet: &LayoutSource,
+    source: &LayoutSource,
     layout: &Layout,
     inventory: &Inventory,
 ) -> Result<ResolvedLayout, RejectedLayout> {
-    let page = sheet.page();
-    let resolved = match resolve(layout, sheet.layouts.dialect, inventory) {
-        Ok(resolved) => resolved,
-        Err(errors) => {
-            let said = errors
-                .iter()
-                .map(|error| page.at(Severity::Error, error.place(), &error.to_string()));
-            return Err(refusal(said.collect(), errors));
-        }
-    };
+    let resolved = resolve(layout, source.layouts.dialect, inventory).map_err(|errors| {
+        let reasons = errors.iter().map(|error| (error.place, error.to_string()));
+        let notes = source.page().errors(reasons);
+        let report = Report { notes, exit: exit(&errors), ..Report::default() };
+        RejectedLayout { report, errors }
+    })?;
     Ok(ResolvedLayout {
         layout: layout.name.clone(),
         warnings: resolved.warnings.iter().map(ToString::to_string).collect(),
-        notes: warnings(sheet, &resolved.warnings),
+        notes: warnings(source, &resolved.warnings),
         targets: resolved.targets,
     })
 }
 
 /// Formats the warnings about the file and its use here, with their positions.
-pub(super) fn warnings(sheet: &LayoutSource, warnings: &[RuleWarning]) -> String {
-    let page = sheet.page();
+pub(super) fn warnings(source: &LayoutSource, warnings: &[RuleWarning]) -> String {
+    let page = source.page();
     let here = warnings
         .iter()
-        .map(|warning| page.at(Severity::Warning, warning.place(), &warning.to_string()));
-    sheet.warnings().into_iter().chain(here).collect()
-}
-
-fn refusal(notes: String, errors: Vec<RuleError>) -> RejectedLayout {
-    RejectedLayout {
-        report: Report {
-            notes,
-            exit: exit(&errors),
-            ..Report::default()
-        },
-        errors,
-    }
+        .map(|warning| page.at(Severity::Warning, warning.place, &warning.to_string()));
+    source.warnings().into_iter().chain(here).collect()
 }
 
 /// Returns `Infeasible` if only the hardware prevents the layout; failed if the layout must be corrected, or something

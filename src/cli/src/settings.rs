@@ -2,7 +2,7 @@
 
 pub mod apply;
 pub mod catalog;
-mod choice;
+pub mod command_groups;
 mod completion;
 pub mod demo;
 pub mod doctor;
@@ -16,7 +16,6 @@ pub mod matching;
 pub mod mig_parted;
 mod plugin;
 pub mod profiles;
-pub mod server;
 pub mod sharing;
 pub mod slo;
 pub mod source;
@@ -30,10 +29,13 @@ use std::path::Path;
 
 use clap::builder::{BoolValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use octavo_settings::{Answer, parse_as};
+use clap_complete::Shell;
+use octavo_settings::{EarlyExit, parse_as};
+use octavo_toolkit::choice::{Choice, choice};
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
 use self::catalog::CatalogCommand;
+use self::command_groups::group_subcommands;
 pub use self::completion::{completion_script, mig_parted_completion_script};
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
@@ -53,38 +55,12 @@ use self::slo::SloSettings;
 use self::top::TopSettings;
 use self::usage::UsageSettings;
 
-const EXAMPLES: &str = "\
-Examples:
-  # What accelerators does this node have, and how are they partitioned?
-  octavo inspect
-
-  # Which labels would this node carry?
-  octavo labels
-
-  # What is missing on this node, and what is to be done?
-  octavo doctor
-
-  # What would happen if it were partitioned as `serving` in layouts.yaml?
-  octavo plan serving -f layouts.yaml
-
-  # What does the fleet have, how much of it is free, and on which nodes?
-  octavo types --server https://octavo.example.org
-
-  # See all of it without an accelerator: a fleet of simulated machines
-  octavo demo
-
-  # Complete commands and flags in this shell
-  source <(octavo completion bash)
-
-Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 3 there are differences or changes, 4 blocked,
-5 impossible on this hardware.";
-
-/// See the accelerators of a Kubernetes fleet and its nodes, their partitions and labels, and plan their layouts
+/// Manage the accelerators of Kubernetes nodes, and query the fleet
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "octavo",
     version,
-    after_long_help = EXAMPLES,
+    after_long_help = include_str!("../help/octavo.txt"),
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true
@@ -93,7 +69,7 @@ struct OctavoArgs {
     #[command(subcommand)]
     command: Command,
 
-    /// When to use colours; auto heeds `NO_COLOR` and `TERM=dumb`
+    /// When to use colors; `auto` respects `NO_COLOR` and `TERM=dumb`
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorArg,
 }
@@ -102,85 +78,86 @@ struct OctavoArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Show the accelerators of this node
-    #[command(after_long_help = inspect::INSPECT_EXAMPLES)]
+    #[command(after_long_help = include_str!("../help/inspect.txt"))]
     Inspect(InspectSettings),
-    /// Show the labels that this node would carry
-    #[command(after_long_help = inspect::LABELS_EXAMPLES)]
+    /// Show the labels of this node's accelerators
+    #[command(after_long_help = include_str!("../help/labels.txt"))]
     Labels(LabelsSettings),
-    /// Say what stands between this node's accelerators and pods, and what to do
-    #[command(after_long_help = doctor::EXAMPLES)]
+    /// Diagnose why accelerators of this node are not available to pods
+    #[command(after_long_help = include_str!("../help/doctor.txt"))]
     Doctor(DoctorSettings),
-    /// Show what a layout would change on this node, before anything is touched
-    #[command(after_long_help = layouts::PLAN_EXAMPLES)]
+    /// Preview the changes that a layout would make on this node
+    #[command(after_long_help = include_str!("../help/plan.txt"))]
     Plan(PlanSettings),
-    /// Give this node a layout
-    #[command(after_long_help = apply::APPLY_EXAMPLES)]
+    /// Apply a layout to this node
+    #[command(after_long_help = include_str!("../help/apply.txt"))]
     Apply(ApplySettings),
-    /// Show what was done to this node's partitions, when, and why not
-    #[command(after_long_help = apply::HISTORY_EXAMPLES)]
+    /// Show past changes of this node's partitions, with errors
+    #[command(after_long_help = include_str!("../help/history.txt"))]
     History(HistorySettings),
-    /// Write down what this node has, each instance in its place
-    #[command(after_long_help = apply::CHECKPOINT_EXAMPLES)]
+    /// Save the partitions of this node, with their placements
+    #[command(after_long_help = include_str!("../help/checkpoint.txt"))]
     Checkpoint(CheckpointSettings),
-    /// Bring back what a checkpoint has
-    #[command(after_long_help = apply::CHECKPOINT_EXAMPLES)]
+    /// Restore the partitions saved in a checkpoint
+    #[command(after_long_help = include_str!("../help/checkpoint.txt"))]
     Restore(RestoreSettings),
-    /// Tell whether this node has a layout
-    #[command(after_long_help = layouts::ASSERT_EXAMPLES)]
+    /// Check whether this node matches a layout
+    #[command(after_long_help = include_str!("../help/assert.txt"))]
     Assert(LayoutRequest),
-    /// Print what this node has as a layout
-    #[command(after_long_help = layouts::EXPORT_EXAMPLES)]
+    /// Print the partitions of this node as a layout
+    #[command(after_long_help = include_str!("../help/export.txt"))]
     Export(ExportSettings),
-    /// Check, show and generate files of layouts
-    #[command(subcommand, after_long_help = layouts::LAYOUTS_EXAMPLES)]
+    /// Check, show and generate layout files
+    #[command(subcommand, after_long_help = include_str!("../help/layouts.txt"))]
     Layouts(LayoutsCommand),
-    /// Show what a layout would have this node give out to pods, and how it is shared
-    #[command(subcommand, after_long_help = sharing::EXAMPLES)]
+    /// Show the resources and time slices that a layout offers to pods
+    #[command(subcommand, after_long_help = include_str!("../help/sharing.txt"))]
     Sharing(SharingCommand),
-    /// Look up which accelerator a name means, and what is known of it
-    #[command(subcommand, after_long_help = catalog::EXAMPLES)]
+    /// Look up accelerator products by name
+    #[command(subcommand, after_long_help = include_str!("../help/catalog.txt"))]
     Catalog(CatalogCommand),
-    /// Do what NVIDIA's mig-parted does, in its words
-    #[command(after_long_help = mig_parted::EXAMPLES)]
+    /// Run as NVIDIA's mig-parted, with the same commands and flags
+    #[command(after_long_help = include_str!("../help/mig-parted.txt"))]
     MigParted(MigPartedSettings),
     /// List the nodes of the fleet
-    #[command(after_long_help = fleet::NODES_EXAMPLES)]
+    #[command(after_long_help = include_str!("../help/nodes.txt"))]
     Nodes(NodesSettings),
-    /// List the types of accelerators of the fleet
-    #[command(after_long_help = fleet::TYPES_EXAMPLES)]
+    /// List the accelerator types of the fleet
+    #[command(after_long_help = include_str!("../help/types.txt"))]
     Types(TypesSettings),
-    /// Tell what is to be had of each type, and why the rest is not
-    #[command(after_long_help = fleet::AVAILABILITY_EXAMPLES)]
+    /// Show free capacity per type, and why the rest is unavailable
+    #[command(after_long_help = include_str!("../help/availability.txt"))]
     Availability(AvailabilitySettings),
     /// Show one node of the fleet
-    #[command(after_long_help = fleet::NODE_EXAMPLES)]
+    #[command(after_long_help = include_str!("../help/node.txt"))]
     Node(NodeSettings),
-    /// Say which nodes hardware profiles reach, what is wrong with them, and make new ones
-    #[command(subcommand, after_long_help = profiles::EXAMPLES)]
+    /// List, check and create hardware profiles
+    #[command(subcommand, after_long_help = include_str!("../help/profiles.txt"))]
     Profiles(ProfilesCommand),
-    /// Find which accelerators of the fleet suit a pod, and why not the others
-    #[command(after_long_help = matching::EXAMPLES)]
+    /// Find accelerators that meet a pod's requirements
+    #[command(after_long_help = include_str!("../help/match.txt"))]
     Match(MatchSettings),
-    /// Estimate how long a training takes, how fast a model writes, and what it costs
-    #[command(subcommand, after_long_help = estimate::EXAMPLES)]
+    /// Estimate training time, decoding speed and cost
+    #[command(subcommand, after_long_help = include_str!("../help/estimate.txt"))]
     Estimate(EstimateCommand),
-    /// Say which measured hardware keeps what a service promises, the cheapest first
-    #[command(after_long_help = slo::EXAMPLES)]
+    /// Find the cheapest measured hardware that meets objectives
+    #[command(after_long_help = include_str!("../help/slo.txt"))]
     Slo(SloSettings),
-    /// Count what each namespace has of each type
-    #[command(after_long_help = usage::EXAMPLES)]
+    /// Count allocated devices by namespace and type
+    #[command(after_long_help = include_str!("../help/usage.txt"))]
     Usage(UsageSettings),
-    /// Follow what changes in the fleet
-    #[command(after_long_help = fleet::WATCH_EXAMPLES)]
+    /// Watch the fleet for changes
+    #[command(after_long_help = include_str!("../help/watch.txt"))]
     Watch(WatchSettings),
-    /// Follow who uses what, pod by pod
+    /// Show live usage by pod
     Top(TopSettings),
-    /// Run a fleet of simulated machines on this one
-    #[command(after_long_help = demo::EXAMPLES)]
+    /// Run a simulated fleet on this machine
+    #[command(after_long_help = include_str!("../help/demo.txt"))]
     Demo(DemoSettings),
     /// Print a completion script
     Completion {
-        /// The shell to complete in
+        /// Shell to generate the script for
+        #[arg(value_parser = choice(SHELLS))]
         shell: Shell,
     },
 }
@@ -224,15 +201,11 @@ pub enum OutputMode {
 }
 
 /// Shells that commands can be completed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    /// GNU Bash
-    Bash,
-    /// Z shell
-    Zsh,
-    /// fish
-    Fish,
-}
+const SHELLS: &[Choice<Shell>] = &[
+    ("bash", "GNU Bash", Shell::Bash),
+    ("zsh", "Z shell", Shell::Zsh),
+    ("fish", "fish", Shell::Fish),
+];
 
 /// Capability of standard output, for the default of colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,40 +228,13 @@ enum ColorArg {
     Never,
 }
 
-impl Invocation {
-    /// Parses the arguments and the environment of this process.
-    pub fn from_process() -> Result<Self, Answer> {
-        invocation(env::args_os(), Terminal::of_process())
-    }
-
-    /// Parses `arguments`, program name first.
-    pub fn from_arguments<A>(
-        arguments: impl IntoIterator<Item = A>,
-        terminal: Terminal,
-    ) -> Result<Self, Answer>
-    where
-        A: Into<OsString> + Clone,
-    {
-        invocation(arguments, terminal)
-    }
-}
-
 /// Parses a flag that hides headers.
 fn headers() -> impl TypedValueParser<Value = Headers> {
-    BoolValueParser::new().map(|hidden| {
-        if hidden {
-            Headers::Hidden
-        } else {
-            Headers::Shown
-        }
-    })
+    BoolValueParser::new().map(|hidden| if hidden { Headers::Hidden } else { Headers::Shown })
 }
 
 impl Terminal {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this module is the reader of the environment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this module is the reader of the environment")]
     fn of_process() -> Self {
         let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -302,43 +248,61 @@ impl Terminal {
     }
 }
 
-/// Parses `arguments`, program name first.
-fn invocation<A>(
-    arguments: impl IntoIterator<Item = A>,
-    terminal: Terminal,
-) -> Result<Invocation, Answer>
-where
-    A: Into<OsString> + Clone,
-{
-    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    let program = arguments.first().map(Path::new).and_then(Path::file_name);
-    if program.is_some_and(|name| name == mig_parted::NAME) {
-        let arguments = go_flags::with_two_dashes(arguments);
-        let parsed = parse_as::<NvidiaMigPartedArgs, _>(NvidiaMigPartedArgs::command(), arguments);
-        let parsed = parsed.map_err(|error| Answer::from(error).into_failure())?;
-        return Ok(Invocation {
-            command: Command::MigParted(parsed.settings),
-            colors: Colors::Off,
-            screen: OutputMode::Append,
-        });
+impl Invocation {
+    /// Parses the arguments and the environment of this process.
+    pub fn from_process() -> Result<Self, EarlyExit> {
+        Self::from_arguments(env::args_os(), Terminal::of_process())
     }
-    let command = if program.is_some_and(|name| name == PLUGIN_NAME) {
-        as_plugin(OctavoArgs::command())
-    } else {
-        OctavoArgs::command()
-    };
-    if mig_parted::is_mig_parted(&arguments) {
-        let arguments = go_flags::with_two_dashes(arguments);
-        let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(Answer::from);
-        let parsed = parsed.map_err(Answer::into_failure)?;
-        return parsed.resolve(terminal);
+
+    /// Parses `arguments`, program name first.
+    pub fn from_arguments<A>(
+        arguments: impl IntoIterator<Item = A>,
+        terminal: Terminal,
+    ) -> Result<Self, EarlyExit>
+    where
+        A: Into<OsString>,
+    {
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        let program = arguments.first().map(Path::new).and_then(Path::file_name);
+        if program.is_some_and(|name| name == mig_parted::NAME) {
+            let arguments = go_flags::with_two_dashes(arguments);
+            let parsed =
+                parse_as::<NvidiaMigPartedArgs, _>(NvidiaMigPartedArgs::command(), arguments);
+            let parsed = parsed.map_err(|error| EarlyExit::from(error).into_failure())?;
+            return Ok(Self {
+                command: Command::MigParted(parsed.settings),
+                colors: Colors::Off,
+                screen: OutputMode::Append,
+            });
+        }
+        let command = if program.is_some_and(|name| name == PLUGIN_NAME) {
+            as_plugin(octavo_command())
+        } else {
+            octavo_command()
+        };
+        if mig_parted::is_mig_parted(&arguments) {
+            let arguments = go_flags::with_two_dashes(arguments);
+            let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(EarlyExit::from);
+            let parsed = parsed.map_err(EarlyExit::into_failure)?;
+            return parsed.resolve(terminal);
+        }
+        parse_as::<OctavoArgs, _>(command, arguments)?.resolve(terminal)
     }
-    parse_as::<OctavoArgs, _>(command, arguments)?.resolve(terminal)
+}
+
+/// Returns the description of `octavo`: its subcommands and options with their help.
+pub fn octavo_command() -> clap::Command {
+    group_subcommands(OctavoArgs::command())
+}
+
+/// Returns the description of `nvidia-mig-parted`.
+pub fn mig_parted_command() -> clap::Command {
+    NvidiaMigPartedArgs::command()
 }
 
 impl OctavoArgs {
-    fn resolve(self, terminal: Terminal) -> Result<Invocation, Answer> {
-        let refused = |message| Answer::usage(&mut Self::command(), message);
+    fn resolve(self, terminal: Terminal) -> Result<Invocation, EarlyExit> {
+        let refused = |message| EarlyExit::usage(&mut Self::command(), message);
         self.command.check().map_err(refused)?;
         Ok(Invocation {
             command: self.command,
@@ -358,19 +322,34 @@ impl OctavoArgs {
 
 impl Command {
     /// Returns an error for a combination of arguments that clap cannot detect.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the other commands have no such combination"
-    )]
     fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Labels(settings) => settings.check(),
             Self::Doctor(settings) => settings.check(),
-            Self::Plan(settings) => settings.request.check(),
-            Self::Assert(request) => request.check(),
+            Self::Plan(PlanSettings { request, .. }) | Self::Assert(request) => request.check(),
             Self::Layouts(command) => command.check(),
             Self::Sharing(command) => command.check(),
-            _ => Ok(()),
+            Self::Inspect(_)
+            | Self::Apply(_)
+            | Self::History(_)
+            | Self::Checkpoint(_)
+            | Self::Restore(_)
+            | Self::Export(_)
+            | Self::Catalog(_)
+            | Self::MigParted(_)
+            | Self::Nodes(_)
+            | Self::Types(_)
+            | Self::Availability(_)
+            | Self::Node(_)
+            | Self::Profiles(_)
+            | Self::Match(_)
+            | Self::Estimate(_)
+            | Self::Slo(_)
+            | Self::Usage(_)
+            | Self::Watch(_)
+            | Self::Top(_)
+            | Self::Demo(_)
+            | Self::Completion { .. } => Ok(()),
         }
     }
 }
@@ -426,19 +405,11 @@ mod tests {
         let text = |program: &str, arguments: &[&str]| {
             let program = [program].into_iter();
             let arguments = program.chain(arguments.iter().copied());
-            Invocation::from_arguments(arguments, Terminal::Plain)
-                .unwrap_err()
-                .to_string()
+            Invocation::from_arguments(arguments, Terminal::Plain).unwrap_err().to_string()
         };
         let help = text("/usr/local/bin/kubectl-octavo", &["nodes", "--help"]);
-        assert!(
-            help.contains("Usage: kubectl octavo nodes [OPTIONS]"),
-            "{help}"
-        );
-        assert!(
-            help.contains("\n  kubectl octavo nodes --sort-by free\n"),
-            "{help}"
-        );
+        assert!(help.contains("Usage: kubectl octavo nodes [OPTIONS]"), "{help}");
+        assert!(help.contains("\n  kubectl octavo nodes --sort-by free\n"), "{help}");
         let own = text("/usr/local/bin/octavo", &["nodes", "--help"]);
         assert!(!own.contains("kubectl octavo"), "{own}");
     }
@@ -446,14 +417,7 @@ mod tests {
     #[test]
     fn node_filters_become_api_parameters() {
         let Command::Nodes(nodes) = invocation(
-            &[
-                "nodes",
-                "--type=a,b",
-                "--state=stale",
-                "-l",
-                "x in (y,z)",
-                "--sort-by=free",
-            ],
+            &["nodes", "--type=a,b", "--state=stale", "-l", "x in (y,z)", "--sort-by=free"],
             Terminal::Plain,
         )
         .command
@@ -462,12 +426,7 @@ mod tests {
         };
         assert_eq!(
             nodes.filter.parameters(),
-            [
-                ("type", "a"),
-                ("type", "b"),
-                ("state", "stale"),
-                ("selector", "x in (y,z)")
-            ]
+            [("type", "a"), ("type", "b"), ("state", "stale"), ("selector", "x in (y,z)")]
         );
         assert_eq!(nodes.sort_by.parameter(), "-free");
         assert!(refusal(&["nodes", "--state=fine"]).contains("possible values: empty, ok"));

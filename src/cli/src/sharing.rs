@@ -17,14 +17,13 @@ use octavo_node::labels::{Note, compile as labels};
 use octavo_node::sharing::CompiledOffers;
 use octavo_node::sharing::forecast::forecast;
 use octavo_node::sharing::offer::compile;
-use octavo_planner::layout::{DeviceRef, Dialect, Layout};
+use octavo_planner::layout::{DeviceRef, Dialect};
 use octavo_planner::plan::messages::PlanFormatter;
-use octavo_planner::plan::{Disruption, NodePlan, PlanInput, Policy, Verdict, plan};
+use octavo_planner::plan::{DevicePlanResult, Disruption, NodePlan, PlanInput, Policy, plan};
 
 use super::layout_source::LayoutSource;
 use super::layouts::document;
-use super::resolved_layout::{self, ResolvedLayout};
-use super::{CliError, Exit, Report, input};
+use super::{CliError, Exit, Report, devices, input, resolved_layout};
 use crate::settings::Colors;
 use crate::settings::sharing::{CheckSettings, DiffSettings, ImportSettings, SharingSettings};
 
@@ -46,10 +45,7 @@ pub(super) fn check(
     settings: &CheckSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    match outlook(&settings.request, inventory)? {
-        Ok(outlook) => check::report(outlook, settings.format, colors),
-        Err(refused) => Ok(refused),
-    }
+    check::report(preview(&settings.request, inventory)?, settings.format, colors)
 }
 
 /// Runs `octavo sharing diff`.
@@ -59,71 +55,43 @@ pub(super) fn diff(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let now = input::node(&settings.node)?;
-    Ok(match outlook(&settings.request, inventory)? {
-        Ok(outlook) => diff::report(outlook, &now, colors),
-        Err(refused) => refused,
-    })
+    Ok(diff::report(preview(&settings.request, inventory)?, &now, colors))
 }
 
-/// Computes the preview; returns a report if the layout cannot be used here.
-fn outlook(
-    settings: &SharingSettings,
-    inventory: &Inventory,
-) -> Result<Result<SharingPreview, Report>, CliError> {
-    let sheet = match LayoutSource::read(&settings.file)? {
-        Ok(sheet) => sheet,
-        Err(refused) => return Ok(Err(failed(refused.said, Exit::Failed))),
+/// Computes the preview, if the layout can be used here.
+fn preview(settings: &SharingSettings, inventory: &Inventory) -> Result<SharingPreview, CliError> {
+    let source = LayoutSource::read(&settings.file)?;
+    let layout = match (&settings.layout, source.layouts.layouts.as_slice()) {
+        (Some(name), _) => source.layout(name)?,
+        (None, [only]) => only,
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|layout| layout.name.as_str()).collect();
+            let (name, names) = (&source.name, names.join(", "));
+            return Err(CliError::rejected(format!(
+                "{name} has several layouts ({names}); choose one with --layout\n"
+            )));
+        }
     };
-    let Some(layout) = chosen(&sheet, settings.layout.as_deref()) else {
-        let names = sheet.layouts.layouts.iter();
-        let names: Vec<&str> = names.map(|layout| layout.name.as_str()).collect();
-        let (name, names) = (&sheet.name, names.join(", "));
-        let said = format!("{name} has several layouts ({names}); choose one with --layout\n");
-        return Ok(Err(failed(said, Exit::Failed)));
-    };
-    let layout = layout?;
-    let case = match resolved_layout::resolve_layout(&sheet, layout, inventory) {
-        Ok(case) => case,
-        Err(refused) => return Ok(Err(refused.report)),
-    };
-    Ok(given(case, settings, inventory))
-}
-
-fn chosen<'s>(sheet: &'s LayoutSource, name: Option<&str>) -> Option<Result<&'s Layout, CliError>> {
-    match (name, sheet.layouts.layouts.as_slice()) {
-        (Some(name), _) => Some(sheet.layout(name)),
-        (None, [only]) => Some(Ok(only)),
-        (None, _) => None,
-    }
-}
-
-fn given(
-    case: ResolvedLayout,
-    settings: &SharingSettings,
-    inventory: &Inventory,
-) -> Result<SharingPreview, Report> {
+    let case = resolved_layout::resolve_layout(&source, layout, inventory)?;
     let plan = plan(&PlanInput {
         inventory,
         targets: &case.targets,
         holders: &[],
-        policy: &Policy {
-            max_disruption: Disruption::Reboot,
-        },
+        policy: &Policy { max_disruption: Disruption::Reboot },
         refused: &BTreeSet::new(),
     });
     let impossible = infeasible(inventory, &plan);
     if !impossible.is_empty() {
-        return Err(failed(case.notes + &impossible, Exit::Infeasible));
+        let notes = case.notes + &impossible;
+        let report = Report { notes, exit: Exit::Infeasible, ..Report::default() };
+        return Err(CliError::Rejected(Box::new(report)));
     }
     let after = forecast(inventory, &case.targets, &plan);
     let options = settings.labels.options(Timestamp::now());
     let mut compiled = compile(&after, &case.targets, options.mig_strategy);
     compiled.warnings.splice(0..0, waiting(inventory, &plan));
     let labels = labels(&after, &options, Some(&compiled.offers));
-    let notes = labels
-        .notes
-        .iter()
-        .map(|note: &Note| format!("note: {note}\n"));
+    let notes = labels.notes.iter().map(|note: &Note| format!("note: {note}\n"));
     Ok(SharingPreview {
         layout: case.layout,
         inventory: after,
@@ -136,13 +104,10 @@ fn given(
 /// Formats the devices that can never have their target.
 fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
     let all = plan.devices.iter().filter_map(|planned| {
-        let Verdict::Infeasible(why) = &planned.verdict else {
+        let DevicePlanResult::Infeasible(why) = &planned.verdict else {
             return None;
         };
-        let device = inventory
-            .devices
-            .iter()
-            .find(|one| one.pci == planned.pci)?;
+        let device = devices::find(inventory, planned.pci)?;
         let words = PlanFormatter::new(inventory, planned.pci);
         let (device, rule) = (DeviceRef::from_device(device), words.rule(&why.rule));
         Some(format!("error: {device}: {rule}\n"))
@@ -153,14 +118,17 @@ fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
 /// Returns notes on devices whose partitions cannot be changed now, so that they are shown as they are.
 fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
     let blocked = plan.devices.iter().filter(|planned| match planned.verdict {
-        Verdict::Blocked(_) => true,
-        Verdict::Unchanged | Verdict::Change(_) | Verdict::Infeasible(_) => false,
+        DevicePlanResult::Blocked(_) => true,
+        DevicePlanResult::Unchanged
+        | DevicePlanResult::Change(_)
+        | DevicePlanResult::Infeasible(_) => false,
     });
     let all = blocked.filter_map(|planned| {
-        let device = inventory.devices.iter().find(|one| one.pci == planned.pci)?;
+        let device = devices::find(inventory, planned.pci)?;
         let device = DeviceRef::from_device(device);
         Some(format!(
-            "{device}: somebody is in the way of its partitions, which are shown as they are; `octavo plan` says who"
+            "{device}: a change of its partitions is blocked, so the current ones are shown; run \
+             `octavo plan` to show the blockers"
         ))
     });
     all.collect()
@@ -168,33 +136,18 @@ fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
 
 /// Runs `octavo sharing import`.
 pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
-    let sheet = match LayoutSource::read(&settings.file)? {
-        Ok(sheet) => sheet,
-        Err(refused) => return Ok(failed(refused.said, Exit::Failed)),
-    };
-    if sheet.layouts.dialect != Dialect::DevicePlugin {
-        let said = format!(
-            "{} is no configuration of NVIDIA's device plugin; files of layouts need no import\n",
-            sheet.name
-        );
-        return Ok(failed(said, Exit::Failed));
+    let source = LayoutSource::read(&settings.file)?;
+    if source.layouts.dialect != Dialect::DevicePlugin {
+        return Err(CliError::rejected(format!(
+            "{} is not a configuration of NVIDIA's device plugin; layout files need no import\n",
+            source.name
+        )));
     }
-    let mut layouts = sheet.layouts.clone();
+    let mut layouts = source.layouts.clone();
     layouts.dialect = Dialect::Octavo;
     for layout in &mut layouts.layouts {
         settings.name.clone_into(&mut layout.name);
     }
     let report = document(&layouts, Dialect::Octavo, settings.format)?;
-    Ok(Report {
-        notes: sheet.warnings().concat(),
-        ..report
-    })
-}
-
-fn failed(notes: String, exit: Exit) -> Report {
-    Report {
-        notes,
-        exit,
-        ..Report::default()
-    }
+    Ok(Report { notes: source.warnings().concat(), ..report })
 }

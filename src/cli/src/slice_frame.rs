@@ -19,18 +19,13 @@ pub(super) struct Cell {
     /// Character before the first line: a blank, or a marker.
     pub(super) mark: char,
     pub(super) paragraphs: Vec<String>,
-    pub(super) ink: Style,
+    pub(super) style: Style,
 }
 
 impl Cell {
     /// A slice without an instance.
     pub(super) fn free() -> Self {
-        Self {
-            slices: 1,
-            mark: ' ',
-            paragraphs: vec!["free".to_owned()],
-            ink: Style::Faint,
-        }
+        Self { slices: 1, mark: ' ', paragraphs: vec!["free".to_owned()], style: Style::Faint }
     }
 }
 
@@ -50,9 +45,7 @@ pub(super) fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
 /// Draws several rows of cells below one row of numbers.
 pub(super) fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
     let width = width(slices);
-    let numbers: Vec<String> = (0..slices)
-        .map(|slice| format!("{slice:<width$}"))
-        .collect();
+    let numbers: Vec<String> = (0..slices).map(|slice| format!("{slice:<width$}")).collect();
     let numbering = Style::Faint.paint(numbers.concat().trim_end(), colors);
     let mut drawn = vec![format!("   {numbering}")];
     let mut above: &[Cell] = &[];
@@ -68,10 +61,7 @@ pub(super) fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
 /// Returns the width of a slice with its right edge; at least the width of the number above it.
 fn width(slices: u32) -> usize {
     let slices = usize::try_from(slices).unwrap_or(1).max(1);
-    FRAME_WIDTH
-        .checked_div(slices)
-        .unwrap_or(FRAME_WIDTH)
-        .max(3)
+    FRAME_WIDTH.checked_div(slices).unwrap_or(FRAME_WIDTH).max(3)
 }
 
 fn inner(cell: &Cell, width: usize) -> usize {
@@ -117,15 +107,13 @@ fn words(cells: &[Cell], width: usize, colors: Colors) -> Vec<String> {
             .zip(&texts)
             .map(|(cell, lines)| {
                 let words = lines.get(number).map_or("", String::as_str);
-                let pad = inner(cell, width)
-                    .saturating_sub(length(words))
-                    .saturating_sub(1);
+                let pad = inner(cell, width).saturating_sub(length(words)).saturating_sub(1);
                 let (blank, words) = match cell.mark {
                     ' ' => (" ", words.to_owned()),
                     mark if number == 0 => ("", format!("{mark}{words}")),
                     _ => (" ", words.to_owned()),
                 };
-                let words = cell.ink.paint(&words, colors);
+                let words = cell.style.paint(&words, colors);
                 format!("{blank}{words}{}", " ".repeat(pad))
             })
             .collect();

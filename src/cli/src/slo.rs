@@ -1,79 +1,59 @@
 //! `octavo slo`: the measured rows that meet a service's objectives, as a table with the evidence for each, or as the
 //! original document.
 
-use octavo_documents::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
-use octavo_fleet::price::shown;
+use octavo_client::{Client, RequestPath};
+use octavo_files::measured_rows::parse;
+use octavo_fleet::slo::{MeasuredRow, Objectives, SloAnswer, SloRequest, SloRow};
+use octavo_model::id::TypeName;
 
-use super::client::{Client, RequestPath};
+use super::output::render;
 use super::style::Style;
-use super::text::{Cell, columns, counted, lines, printable, wrap};
-use super::{CliError, Exit, Report, input, json, yaml};
+use super::text::{self, Cell, count_noun, lines, wrap};
+use super::{CliError, Exit, Report, input};
 use crate::settings::Colors;
-use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::fleet::OutputOptions;
 use crate::settings::slo::{SloObjectives, SloSettings};
 
-const ROW_COLUMNS: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
+const ROW_COLUMNS: [&str; 5] = ["HARDWARE", "DEVICES", "REPLICAS", "COST/H", "IN FLEET"];
 /// Columns that are shown if a row has a hardware profile.
 const PROFILE_COLUMNS: [&str; 2] = ["PROFILE", "FREE"];
-const FIGURE_COLUMNS: [&str; 2] = ["KEEPS", "REQ/S"];
+const FIGURE_COLUMNS: [&str; 2] = ["MET", "REQ/S"];
 
 /// Runs `octavo slo`.
 pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
-    let text = input::rows(&settings.file)?;
-    let found = parse(&text).map_err(|source| CliError::Rows {
-        place: input::place(&settings.file),
-        source,
-    })?;
+    let text = input::text(&settings.file, "rows")?;
+    let found = parse(&text)
+        .map_err(|source| CliError::document("rows", input::place(&settings.file), source))?;
     let wanted = &settings.objectives;
     let unread = found.unread_pages_notice();
-    let request = SloRequest {
-        objectives: objectives(wanted),
-        rows: found.rows,
-    };
+    let request = SloRequest { objectives: objectives(wanted), rows: found.rows };
     let client = Client::new(&settings.server)?;
     let target = RequestPath::new("/api/v1/slo");
     let answer: SloAnswer = client.post(&target, &request).await?;
     let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Json => json(&answer)?,
-        FleetFormat::Yaml => yaml(&answer)?,
-        FleetFormat::Name => {
-            let met = answer.items.iter().filter(|row| row.misses.is_empty());
-            lines(met.map(|row| printable(&row.hardware)))
-        }
-        FleetFormat::Table | FleetFormat::Wide => {
-            table(&answer, (&request.rows, wanted), printed, colors)
-        }
-    };
+    let met = answer.items.iter().filter(|row| row.misses.is_empty());
+    let names = met.map(|row| row.hardware.as_str());
+    let output = render(printed.format, &answer, names, || {
+        table(&answer, (&request.rows, wanted), printed, colors)
+    })?;
     let mut notes = answer.notices.clone();
     if found.skipped > 0 {
-        let items = counted(found.skipped, "item", "items");
-        notes.push(format!("{items} passed over: no measurement on hardware"));
+        let items = count_noun(found.skipped, "item", "items");
+        notes.push(format!("{items} skipped: no measurement on hardware"));
     }
     notes.extend(unread.map(str::to_owned));
-    let rows = counted(answer.items.len(), "row", "rows");
-    notes.push(format!("{} of {rows} keep all", answer.met));
-    Ok(Report {
-        output,
-        notes: lines(
-            notes
-                .iter()
-                .map(|text| format!("note: {}", printable(text))),
-        ),
-        exit: if answer.met > 0 {
-            Exit::Done
-        } else {
-            Exit::Infeasible
-        },
-    })
+    let rows = count_noun(answer.items.len(), "row", "rows");
+    notes.push(format!("{} of {rows} meet all objectives", answer.met));
+    let exit = if answer.met > 0 { Exit::Done } else { Exit::Infeasible };
+    Ok(Report::with_notes(output, &notes, exit))
 }
 
-fn objectives(wanted: &SloObjectives) -> ObjectivesJson {
-    ObjectivesJson {
+fn objectives(wanted: &SloObjectives) -> Objectives {
+    Objectives {
         requests_per_second_at_least: wanted.requests_per_second,
         latencies_at_most: wanted.latencies.iter().cloned().collect(),
-        price_at_most_per_hour: wanted.max_price.clone(),
-        purchase_option: wanted.purchase.clone(),
+        price_at_most_per_hour: wanted.max_price,
+        purchase_option: wanted.purchase,
     }
 }
 
@@ -81,7 +61,7 @@ fn objectives(wanted: &SloObjectives) -> ObjectivesJson {
 /// is; then the objectives that others miss.
 fn table(
     answer: &SloAnswer,
-    (measured, wanted): (&[RowJson], &SloObjectives),
+    (measured, wanted): (&[MeasuredRow], &SloObjectives),
     printed: OutputOptions,
     colors: Colors,
 ) -> String {
@@ -90,48 +70,40 @@ fn table(
         let of = measured.get(row.row);
         cells(row, (of, with_profiles), wanted)
     });
-    if !printed.with_headers() {
-        return columns(&rows.collect::<Vec<_>>(), colors);
-    }
-    let latencies = wanted.latencies.iter().map(|(name, _)| name.to_uppercase());
+    let latencies: Vec<String> =
+        wanted.latencies.iter().map(|(name, _)| name.to_uppercase()).collect();
     let of_profile = PROFILE_COLUMNS.into_iter().filter(|_| with_profiles);
-    let names = ROW_COLUMNS
-        .into_iter()
-        .chain(of_profile)
-        .chain(FIGURE_COLUMNS);
-    let names = names.map(str::to_owned).chain(latencies);
-    let header = names.map(|name| Cell::new(&name, Style::Strong)).collect();
-    let all: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
-    let mut parts = vec![columns(&all, colors)];
+    let names = ROW_COLUMNS.into_iter().chain(of_profile).chain(FIGURE_COLUMNS);
+    let names: Vec<&str> = names.chain(latencies.iter().map(String::as_str)).collect();
+    let rows = text::table(&[&names], rows, printed.headers, colors);
+    if !printed.with_headers() {
+        return rows;
+    }
+    let mut parts = vec![rows];
     parts.extend(choices(answer));
     let misses = answer.items.iter().filter(|row| !row.misses.is_empty());
     let misses: Vec<String> = misses
         .map(|row| {
-            let text = format!(
-                "  {} x {}: {}",
-                row.count,
-                row.hardware,
-                row.misses.join("; ")
-            );
+            let text = format!("  {} x {}: {}", row.count, row.hardware, row.misses.join("; "));
             wrap(&text, 4)
         })
         .collect();
     if !misses.is_empty() {
-        let heading = "does not keep all:".to_owned();
+        let heading = "misses objectives:".to_owned();
         parts.push(lines([heading].into_iter().chain(misses)));
     }
-    if printed.format == FleetFormat::Wide {
+    if printed.is_wide() {
         let types = answer.items.iter().map(|row| {
             let types = match row.types.as_slice() {
-                [] => "nobody knows".to_owned(),
-                all => all.join(", "),
+                [] => "unknown".to_owned(),
+                all => all.iter().map(TypeName::as_str).collect::<Vec<_>>().join(", "),
             };
             wrap(&format!("  {}: {types}", row.hardware), 4)
         });
         let mut types: Vec<String> = types.collect();
         types.sort();
         types.dedup();
-        let heading = "may be:".to_owned();
+        let heading = "possible types:".to_owned();
         parts.push(lines([heading].into_iter().chain(types)));
     }
     parts.join("\n")
@@ -139,36 +111,28 @@ fn table(
 
 /// Formats the hardware profiles of rows that meet all objectives, in the order of the rows.
 fn choices(answer: &SloAnswer) -> Option<String> {
-    let kept = answer.items.iter().filter(|row| row.misses.is_empty());
+    let met = answer.items.iter().filter(|row| row.misses.is_empty());
     let mut all: Vec<String> = Vec::new();
-    for row in kept {
+    for row in met {
         let offers = row.profile_descriptions().into_iter();
         let line = |offer: String| format!("  {} x {}: {offer}", row.count, row.hardware);
         all.extend(offers.map(|offer| wrap(&line(offer), 4)));
     }
-    (!all.is_empty()).then(|| lines(["profiles to choose:".to_owned()].into_iter().chain(all)))
+    (!all.is_empty()).then(|| lines(["matching profiles:".to_owned()].into_iter().chain(all)))
 }
 
 fn cells(
     row: &SloRow,
-    (measured, with_profiles): (Option<&RowJson>, bool),
+    (measured, with_profiles): (Option<&MeasuredRow>, bool),
     wanted: &SloObjectives,
 ) -> Vec<Cell> {
-    let (word, ink) = if row.misses.is_empty() {
-        ("yes", Style::Good)
-    } else {
-        ("no", Style::Bad)
-    };
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let cost = row.per_hour.as_ref().map(|price| {
-        let currency = row.currency.as_deref().unwrap_or_default();
-        format!("{} {currency}", shown(price)).trim_end().to_owned()
-    });
+    let (word, style) =
+        if row.misses.is_empty() { ("yes", Style::Good) } else { ("no", Style::Bad) };
     let here = if row.here.is_empty() { "no" } else { "yes" };
     let rate = measured.and_then(|of| of.requests_per_second);
     let latencies = wanted.latencies.iter().map(|(name, _)| {
-        let had = measured.and_then(|of| of.more.get(name)?.as_f64());
-        Cell::plain(&or_dash(had.map(|had| had.to_string())))
+        let had = measured.and_then(|of| of.figure(name));
+        Cell::optional(had)
     });
     let profile = row.profiles.first();
     let named = profile.map(|one| match row.profiles.len().saturating_sub(1) {
@@ -178,19 +142,13 @@ fn cells(
     let free = profile.and_then(|one| one.available);
     let first = [
         Cell::plain(&row.hardware),
-        Cell::plain(&row.count.to_string()),
-        Cell::plain(&or_dash(row.replicas.map(|copies| copies.to_string()))),
-        Cell::plain(&or_dash(cost)),
+        Cell::plain(&row.count),
+        Cell::optional(row.replicas),
+        Cell::optional(row.cost()),
         Cell::plain(here),
     ];
-    let of_profile = [
-        Cell::plain(&or_dash(named)),
-        Cell::plain(&or_dash(free.map(|free| free.to_string()))),
-    ];
-    let figures = [
-        Cell::new(word, ink),
-        Cell::plain(&or_dash(rate.map(|rate| rate.to_string()))),
-    ];
+    let of_profile = [Cell::optional(named), Cell::optional(free)];
+    let figures = [Cell::new(word, style), Cell::optional(rate)];
     let of_profile = of_profile.into_iter().filter(|_| with_profiles);
     let all = first.into_iter().chain(of_profile).chain(figures);
     all.chain(latencies).collect()
@@ -198,27 +156,28 @@ fn cells(
 
 #[cfg(test)]
 mod tests {
-    use octavo_documents::slo::SloProfile;
+    use octavo_fleet::slo::SloProfile;
 
     use super::*;
     use crate::settings::Headers;
+    use crate::settings::fleet::FleetFormat;
 
     fn judged(at: usize, hardware: &str, misses: &[&str]) -> SloRow {
         SloRow {
             row: at,
             hardware: hardware.to_owned(),
-            types: vec![format!("acme-{hardware}")],
-            here: vec![format!("acme-{hardware}")],
+            types: vec![format!("acme-{hardware}").parse().unwrap()],
+            here: vec![format!("acme-{hardware}").parse().unwrap()],
             count: 2,
             replicas: Some(3),
-            per_hour: Some("1234.5".to_owned()),
-            currency: Some("USD".to_owned()),
+            per_hour: "1234.5".parse().ok(),
+            currency: "USD".parse().ok(),
             misses: misses.iter().map(ToString::to_string).collect(),
             profiles: vec![SloProfile {
                 namespace: "opendatahub".to_owned(),
                 name: hardware.to_owned(),
                 display_name: "Premium GPU".to_owned(),
-                types: vec![format!("acme-{hardware}")],
+                types: vec![format!("acme-{hardware}").parse().unwrap()],
                 available: Some(4),
             }],
         }
@@ -226,7 +185,7 @@ mod tests {
 
     #[test]
     fn table_has_requested_values_price_and_missed_objectives() {
-        let mut unknown = judged(1, "b", &["nobody knows which hardware this is"]);
+        let mut unknown = judged(1, "b", &["unknown hardware"]);
         unknown.types.clear();
         unknown.here.clear();
         unknown.profiles.clear();
@@ -255,20 +214,20 @@ mod tests {
         assert_eq!(
             text(FleetFormat::Table, Headers::Shown),
             "\
-HARDWARE  DEVICES  COPIES  COST/H        HERE  PROFILE        FREE  KEEPS  REQ/S  TTFT_P90
-a         2        3       1,234.50 USD  yes   opendatahub/a  4     yes    4.5    180.5
-b         2        -       -             no    -              -     no     -      -
+HARDWARE  DEVICES  REPLICAS  COST/H        IN FLEET  PROFILE        FREE  MET  REQ/S  TTFT_P90
+a         2        3         1,234.50 USD  yes       opendatahub/a  4     yes  4.5    180.5
+b         2        -         -             no        -              -     no   -      -
 
-profiles to choose:
-  2 x a: Premium GPU (opendatahub/a) - 4 available - 1,234.50 USD/h - keeps all
+matching profiles:
+  2 x a: Premium GPU (opendatahub/a) - 4 available - 1,234.50 USD/h - meets all
 
-does not keep all:
-  2 x b: nobody knows which hardware this is
+misses objectives:
+  2 x b: unknown hardware
 "
         );
         assert!(
             text(FleetFormat::Wide, Headers::Shown)
-                .ends_with("may be:\n  a: acme-a\n  b: nobody knows\n")
+                .ends_with("possible types:\n  a: acme-a\n  b: unknown\n")
         );
         let bare = text(FleetFormat::Table, Headers::Hidden);
         assert!(bare.starts_with("a  2  3  1,234.50 USD"), "{bare}");

@@ -1,31 +1,55 @@
 //! Plain-text layout: columns as kubectl prints them, and folded lines.
 
-pub(super) use octavo_model::text::printable;
+use std::fmt::Display;
+
+pub(super) use octavo_model::text::{count_noun, first_names, printable};
 
 use super::style::Style;
-use crate::settings::Colors;
+use crate::settings::{Colors, Headers};
 
 /// Assumed width of a terminal.
 pub(super) const WIDTH: usize = 80;
+
+/// Placeholder for a missing value.
+pub(super) const NONE: &str = "-";
 
 /// A text in a column.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     text: String,
-    ink: Style,
+    style: Style,
 }
 
 impl Cell {
-    pub(super) fn new(text: &str, ink: Style) -> Self {
-        Self {
-            text: printable(text),
-            ink,
-        }
+    pub(super) fn new(value: &(impl Display + ?Sized), style: Style) -> Self {
+        Self { text: printable(&value.to_string()), style }
     }
 
-    pub(super) fn plain(text: &str) -> Self {
-        Self::new(text, Style::Plain)
+    pub(super) fn plain(value: &(impl Display + ?Sized)) -> Self {
+        Self::new(value, Style::Plain)
     }
+
+    /// Returns the cell of a value, or a placeholder.
+    pub(super) fn optional(value: Option<impl Display>) -> Self {
+        value.map_or_else(|| Self::plain(NONE), |value| Self::plain(&value))
+    }
+}
+
+/// Formats rows as columns below their names, which are in one or more lists. Cells beyond the last name are not shown.
+pub(super) fn table(
+    names: &[&[&str]],
+    rows: impl IntoIterator<Item = Vec<Cell>>,
+    headers: Headers,
+    colors: Colors,
+) -> String {
+    let names = names.concat();
+    let header = names.iter().map(|name| Cell::new(name, Style::Strong)).collect();
+    let header = (headers == Headers::Shown).then_some(header);
+    let mut all: Vec<Vec<Cell>> = header.into_iter().chain(rows).collect();
+    for row in &mut all {
+        row.truncate(names.len());
+    }
+    columns(&all, colors)
 }
 
 /// Formats rows as columns without borders. The last column is not padded, so that no line ends in blanks.
@@ -40,7 +64,7 @@ pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
     let mut text = String::new();
     for row in rows {
         for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            text.push_str(&cell.ink.paint(&cell.text, colors));
+            text.push_str(&cell.style.paint(&cell.text, colors));
             if number.saturating_add(1) < row.len() {
                 let gap = width.saturating_sub(length(&cell.text)).saturating_add(2);
                 text.push_str(&" ".repeat(gap));
@@ -97,6 +121,20 @@ pub(super) fn length(text: &str) -> usize {
     text.chars().count()
 }
 
+/// Groups values by their key, in the order of the first value of each group.
+pub(super) fn group_by_key<K: PartialEq, V>(
+    values: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in values {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
 /// Formats each text as a line.
 pub(super) fn lines(texts: impl IntoIterator<Item = String>) -> String {
     let mut all = String::new();
@@ -105,11 +143,6 @@ pub(super) fn lines(texts: impl IntoIterator<Item = String>) -> String {
         all.push('\n');
     }
     all
-}
-
-/// Formats a count with its noun.
-pub(super) fn counted(count: usize, singular: &str, plural: &str) -> String {
-    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 #[cfg(test)]

@@ -12,10 +12,9 @@ mod screen;
 mod source;
 mod table;
 
-use octavo_documents::usage::UsageList;
+use octavo_fleet::usage::UsageList;
 
 use self::source::UsageSource;
-use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::settings::top::{TopFormat, TopSettings};
 use crate::settings::{Colors, OutputMode};
@@ -34,24 +33,18 @@ pub(super) async fn top(
     colors: Colors,
     screen: OutputMode,
 ) -> Result<Report, CliError> {
-    let asker = UsageSource::new(settings)?;
+    let source = UsageSource::new(settings)?;
     if screen == OutputMode::Redraw && !settings.is_once() {
-        screen::follow(&asker, settings, colors).await?;
-        return Ok(Report {
-            exit: Exit::Done,
-            ..Report::default()
-        });
+        screen::follow(&source, settings, colors).await?;
+        return Ok(Report { exit: Exit::Done, ..Report::default() });
     }
-    let answer = asker.ask(settings.limit()).await?;
+    let answer = source.ask(settings.limit()).await?;
     let output = match settings.format {
-        TopFormat::Table | TopFormat::Wide => table::table(&answer.list.items, settings, colors),
+        TopFormat::Table | TopFormat::Wide => {
+            table::table(&answer.list.items, settings.is_wide(), settings.headers, colors)
+        }
         TopFormat::Json => json(&answer.list)?,
         TopFormat::Yaml => yaml(&answer.list)?,
     };
-    let notes = answer.notes.into_iter().map(|note| format!("note: {note}"));
-    Ok(Report {
-        output,
-        notes: lines(notes),
-        exit: Exit::Done,
-    })
+    Ok(Report::with_notes(output, &answer.notes, Exit::Done))
 }

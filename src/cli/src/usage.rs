@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use octavo_documents::usage::{UsageSum, UsageSummary};
+use octavo_client::{Client, RequestPath};
+use octavo_fleet::usage::{UsageSum, UsageSummary};
+use octavo_model::id::TypeName;
 
-use super::client::{Client, RequestPath};
-use super::style::Style;
-use super::text::{Cell, columns, counted, lines, printable};
-use super::{CliError, Exit, Report, json, yaml};
+use super::output::render;
+use super::text::{self, Cell, count_noun};
+use super::{CliError, Exit, Report};
 use crate::settings::Colors;
-use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::fleet::OutputOptions;
 use crate::settings::usage::{UsageGrouping, UsageSettings};
 
 const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
@@ -20,50 +21,38 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
     let target = RequestPath::new("/api/v1/usage/summary");
     let mut summary: UsageSummary = client.get(&target).await?;
     let is_empty = summary.items.is_empty();
-    summary
-        .items
-        .retain(|one| settings.matches(&one.namespace, one.type_name.as_deref()));
+    summary.items.retain(|one| {
+        settings.matches(&one.namespace, one.type_name.as_ref().map(TypeName::as_str))
+    });
     let printed = settings.output;
-    let output = match printed.format {
-        FleetFormat::Json => json(&summary)?,
-        FleetFormat::Yaml => yaml(&summary)?,
-        FleetFormat::Name => {
-            let mut names: Vec<&str> = { summary.items.iter() }
-                .map(|one| one.namespace.as_str())
-                .collect();
-            names.dedup();
-            lines(names.into_iter().map(printable))
-        }
-        FleetFormat::Table | FleetFormat::Wide => {
-            table(&summary.items, settings.by, printed, colors)
-        }
-    };
-    let notes = notes(&summary, is_empty);
-    Ok(Report {
-        output,
-        notes: lines(notes.into_iter().map(|text| format!("note: {text}"))),
-        exit: Exit::Done,
-    })
+    let mut names: Vec<&str> = summary.items.iter().map(|one| one.namespace.as_str()).collect();
+    names.dedup();
+    let text = || table(&summary.items, settings.by, printed, colors);
+    let output = render(printed.format, &summary, names, text)?;
+    Ok(Report::with_notes(output, &notes(&summary, is_empty), Exit::Done))
 }
 
 fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if is_empty {
         notes.push(
-            "no pod has a device, or no agent tells: it does with --usage-interval".to_owned(),
+            "no allocations: no pod has a device, or no agent runs with --usage-interval"
+                .to_owned(),
         );
     } else if summary.items.is_empty() {
-        notes.push("nobody has what is asked for".to_owned());
+        notes.push("no matching allocations".to_owned());
     }
     if summary.stale_nodes > 0 {
         let stale = usize::try_from(summary.stale_nodes).unwrap_or(usize::MAX);
-        let silent = counted(stale, "node", "nodes");
-        notes.push(format!(
-            "{silent} not heard of for too long: what pods have there is not counted"
-        ));
+        let silent = count_noun(stale, "node", "nodes");
+        notes.push(format!("{silent} stale; allocations there are not counted"));
     }
     if summary.incomplete {
-        notes.push("there is more than is counted at once, so some of it is missing".to_owned());
+        notes.push(
+            "the result is incomplete, because there are too many allocations to count in \
+                    one request"
+                .to_owned(),
+        );
     }
     notes
 }
@@ -81,7 +70,7 @@ struct AllocationTotal {
 fn table(items: &[UsageSum], by: UsageGrouping, printed: OutputOptions, colors: Colors) -> String {
     let mut sums: BTreeMap<Vec<&str>, AllocationTotal> = BTreeMap::new();
     for one in items {
-        let type_name = one.type_name.as_deref().unwrap_or("unknown");
+        let type_name = one.type_name.as_ref().map_or("unknown", TypeName::as_str);
         let key = match by {
             UsageGrouping::Both => vec![one.namespace.as_str(), type_name],
             UsageGrouping::Namespace => vec![one.namespace.as_str()],
@@ -104,32 +93,24 @@ fn table(items: &[UsageSum], by: UsageGrouping, printed: OutputOptions, colors: 
     // A pod with two types is one pod of its namespace, but the total would count it twice.
     let has_pods = by != UsageGrouping::Namespace;
     let counts = if has_pods { &COUNTS[..] } else { &COUNTS[..3] };
-    let header = names.iter().chain(counts);
-    let header: Vec<Cell> = header.map(|name| Cell::new(name, Style::Strong)).collect();
     let rows = sums.iter().map(|(key, sum)| {
-        let numbers = [sum.devices, sum.partitions, sum.replicas];
-        let pods = has_pods.then_some(sum.pods);
-        let numbers = numbers.into_iter().chain(pods);
-        let numbers = numbers.map(|number| Cell::plain(&number.to_string()));
-        key.iter()
-            .map(|text| Cell::plain(text))
-            .chain(numbers)
-            .collect()
+        let numbers = [sum.devices, sum.partitions, sum.replicas, sum.pods];
+        let numbers = numbers.iter().map(Cell::plain);
+        key.iter().map(Cell::plain).chain(numbers).collect()
     });
-    let shown = printed.with_headers().then_some(header);
-    let all: Vec<Vec<Cell>> = shown.into_iter().chain(rows).collect();
-    columns(&all, colors)
+    text::table(&[names, counts], rows, printed.headers, colors)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::settings::Headers;
+    use crate::settings::fleet::FleetFormat;
 
     fn one(namespace: &str, type_name: Option<&str>, devices: u64) -> UsageSum {
         UsageSum {
             namespace: namespace.to_owned(),
-            type_name: type_name.map(str::to_owned),
+            type_name: type_name.map(|name| name.parse().unwrap()),
             pods: 1,
             devices,
             partitions: 0,
@@ -181,11 +162,11 @@ team-b     4        0           3
             incomplete: true,
             items: Vec::new(),
         };
-        let told = notes(&summary, true);
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[1].starts_with("2 nodes not heard of"), "{told:?}");
+        let shown = notes(&summary, true);
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        assert!(shown[1].starts_with("2 nodes stale"), "{shown:?}");
         summary.stale_nodes = 0;
         summary.incomplete = false;
-        assert_eq!(notes(&summary, false), ["nobody has what is asked for"]);
+        assert_eq!(notes(&summary, false), ["no matching allocations"]);
     }
 }

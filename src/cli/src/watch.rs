@@ -17,10 +17,11 @@ pub(super) mod screen;
 
 use std::io;
 
+use jiff::{Timestamp, Unit};
+use octavo_client::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::event_feed::EventFeed;
-use super::client::Client;
 use super::{CliError, Exit, Report};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, OutputMode};
@@ -33,10 +34,7 @@ pub(super) async fn watch(
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let client = Client::new(&settings.server)?;
-    let table = matches!(
-        settings.output.format,
-        FleetFormat::Table | FleetFormat::Wide
-    );
+    let table = matches!(settings.output.format, FleetFormat::Table | FleetFormat::Wide);
     let feed: EventFeed = EventFeed::new(client);
     if table && screen == OutputMode::Redraw {
         tokio::select! {
@@ -49,10 +47,13 @@ pub(super) async fn watch(
             () = stop.received() => {}
         }
     }
-    Ok(Report {
-        exit: Exit::Done,
-        ..Report::default()
-    })
+    Ok(Report { exit: Exit::Done, ..Report::default() })
+}
+
+/// Returns the current time in seconds, as in the documents.
+pub(super) fn now() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
 }
 
 /// Receiver of SIGINT and SIGTERM.

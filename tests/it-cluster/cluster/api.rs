@@ -1,4 +1,4 @@
-//! An API server with its etcd, on an address of the loopback network that is nobody else's.
+//! An API server with its etcd, on a loopback address of its own.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use super::kubectl::Kubectl;
 use super::objects::{Bearer, TestNode};
-use super::supervisor::{Supervisor, command, folder, programs, script, setting};
-use crate::patience::until;
+use super::supervisor::{Supervisor, command, directory, programs, script, setting};
+use crate::time_limits::until;
 
 /// Counts what must have a name of its own in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A number that nobody else in this process has.
+/// A number that is unique in this process.
 pub(super) fn number() -> u32 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// An API server and what belongs to it; ended when dropped, and when this process ends in whatever way.
 pub(crate) struct Api {
-    folder: PathBuf,
+    directory: PathBuf,
     url: String,
     ca: PathBuf,
     kubectl: Kubectl,
@@ -40,7 +40,7 @@ impl Api {
         SHARED.get_or_init(|| Self::launch(true))
     }
 
-    /// One of a test's own: etcd and kube-apiserver only, so nobody makes service accounts or schedules pods.
+    /// One of a test's own: etcd and kube-apiserver only, without service accounts and a scheduler.
     pub(crate) fn fresh() -> Self {
         Self::launch(false)
     }
@@ -53,45 +53,42 @@ impl Api {
         let programs = programs(&names);
         let number = number();
         let process = std::process::id();
-        let folder = folder();
-        // An address of its own, so that nobody takes its ports while it is stopped.
+        let directory = directory();
+        // An address of its own, so that its ports stay free while it is stopped.
         let [_, _, high, low] = process.to_be_bytes();
         let host = u8::try_from(201 + number % 50).unwrap();
         let address = Ipv4Addr::new(127, host, high, low.max(1));
         let [port, etcd, peer, controllers, scheduler] = ports(address);
         let supervisor = Supervisor::start(
-            command(&folder, &programs, false)
+            command(&directory, &programs, false)
                 .arg(setting("CLUSTER_PARTS", if all { "all" } else { "api" }))
                 .arg(setting("CLUSTER_ADDR", address.to_string()))
                 .arg(setting("CLUSTER_PORT", port.to_string()))
                 .arg(setting("CLUSTER_ETCD_PORT", etcd.to_string()))
                 .arg(setting("CLUSTER_ETCD_PEER_PORT", peer.to_string()))
-                .arg(setting(
-                    "CLUSTER_CONTROLLER_MANAGER_PORT",
-                    controllers.to_string(),
-                ))
+                .arg(setting("CLUSTER_CONTROLLER_MANAGER_PORT", controllers.to_string()))
                 .arg(setting("CLUSTER_SCHEDULER_PORT", scheduler.to_string()))
                 .arg(script("supervise.sh")),
         );
         let url = format!("https://{address}:{port}");
-        Self::new(folder, url, &programs, supervisor)
+        Self::new(directory, url, &programs, supervisor)
     }
 
     /// A cluster that runs already.
     pub(super) fn new(
-        folder: PathBuf,
+        directory: PathBuf,
         url: String,
         programs: &Path,
         supervisor: Supervisor,
     ) -> Self {
         let kubectl = Kubectl {
             program: programs.join("kubectl"),
-            kubeconfig: folder.join("pki/admin.kubeconfig"),
-            cache: folder.join("kubectl"),
+            kubeconfig: directory.join("pki/admin.kubeconfig"),
+            cache: directory.join("kubectl"),
         };
         Self {
-            ca: folder.join("pki/ca.crt"),
-            folder,
+            ca: directory.join("pki/ca.crt"),
+            directory,
             url,
             kubectl,
             supervisor: Mutex::new(supervisor),
@@ -132,8 +129,7 @@ impl Api {
     /// Makes objects be as they are written here.
     #[track_caller]
     pub(crate) fn apply(&self, yaml: &str) {
-        self.kubectl
-            .feed(&["apply", "--server-side", "-f", "-"], yaml);
+        self.kubectl.feed(&["apply", "--server-side", "-f", "-"], yaml);
     }
 
     /// Creates an object, and gives it as the server answers it.
@@ -195,25 +191,23 @@ impl Api {
         self.kubectl(&arguments).trim_end().to_owned()
     }
 
-    /// A way in for somebody who has this token.
+    /// A client configuration with this token.
     pub(crate) fn as_bearer(&self, token: &str) -> Bearer {
         Bearer::new(&self.url, &self.ca, token)
     }
 
     /// All requests that were answered until now, as the audit log has them; our own question included, while the server runs.
     pub(crate) fn audit(&self) -> Vec<Value> {
-        let path = self.folder.join("log/audit.log");
+        let path = self.directory.join("log/audit.log");
         let read = || {
             // A request's line is written about when its answer is: a request later than all of interest says that they are there.
             let mark = format!("/readyz?until={}", number());
-            let asked = self.try_kubectl(&["get", "--raw", &mark]).status.success();
+            let requested = self.try_kubectl(&["get", "--raw", &mark]).status.success();
             let text = fs::read_to_string(&path).unwrap();
             let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-            let events: Vec<Value> = whole
-                .lines()
-                .map(|line| serde_json::from_str(line).unwrap())
-                .collect();
-            let is_whole = !asked || events.iter().any(|event| event["requestURI"] == mark);
+            let events: Vec<Value> =
+                whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let is_whole = !requested || events.iter().any(|event| event["requestURI"] == mark);
             is_whole.then_some(events)
         };
         until("a request in the audit log", read, Option::is_some).unwrap()
@@ -240,11 +234,8 @@ impl Api {
     /// Has its supervisor do something.
     #[track_caller]
     pub(super) fn order(&self, line: &str) {
-        // Of a failed order the next test shall hear by its own.
-        let mut supervisor = self
-            .supervisor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        // The next test must see a failed command by its own.
+        let mut supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
         supervisor.order(line);
     }
 
@@ -259,13 +250,13 @@ impl Api {
 
     /// The process of one of its programs.
     pub(super) fn pid(&self, program: &str) -> u32 {
-        let path = self.folder.join(format!("run/{program}.pid"));
+        let path = self.directory.join(format!("run/{program}.pid"));
         fs::read_to_string(path).unwrap().trim().parse().unwrap()
     }
 
     /// Where everything of it is.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The process that ends it.
@@ -274,7 +265,7 @@ impl Api {
     }
 }
 
-/// Ports of an address that nobody has.
+/// Ports of an unused address.
 fn ports<const N: usize>(address: Ipv4Addr) -> [u16; N] {
     // All at once, or they might be the same.
     let listeners = [(); N].map(|()| TcpListener::bind((address, 0)).unwrap());

@@ -17,8 +17,8 @@ use self::place::{ACCOUNT, AUDIENCE, Place, forged, now};
 use super::Api;
 use crate::agent_stream::hello;
 use crate::machine::Machine;
-use crate::patience::until_async;
 use crate::process::Aggregator;
+use crate::time_limits::until_async;
 
 const SINGLE: &str = "
 machine: single
@@ -37,27 +37,23 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
     let (of_a, of_b) = (place.agents_token(a.name()), place.agents_token(b.name()));
     let token = site.file("a", &of_a);
     let mut agent = site.agent_at("trace", &machine, a.name(), Some(&token));
-    let node = site
-        .readers
-        .node(a.name(), |node| node["connected"] == true)
-        .await;
+    let node = site.readers.node(a.name(), |node| node["connected"] == true).await;
     assert_eq!(node["inventory"]["devices"].as_array().unwrap().len(), 1);
 
     // The same token is stolen, and used from another machine under another name.
     let mut thief = site.agent(&machine, b.name(), Some(&token));
-    let said = thief.says("not reporting to https://");
-    let reason = format!("the token is that of an agent on node {}", a.name());
-    assert!(said.contains(&reason), "{said}");
+    let reported = thief.says("cannot report to the aggregator; retrying aggregator=https://");
+    let reason =
+        format!("does not match the token, which was issued to an agent on node {}", a.name());
+    assert!(reported.contains(&reason), "{reported}");
     assert_eq!(site.names().await, [a.name()]);
     assert!(site.metric("refusals_total{reason=\"not_its_node\"}").await >= 1);
 
-    // Whoever is really there is let in.
+    // The authenticated node is admitted.
     let token = site.file("b", &of_b);
     let mut other = site.agent(&machine, b.name(), Some(&token));
-    other.says("reporting to https://");
-    site.readers
-        .node(b.name(), |node| node["connected"] == true)
-        .await;
+    other.says("reporting to the aggregator aggregator=https://");
+    site.readers.node(b.name(), |node| node["connected"] == true).await;
     assert_eq!(site.names().await.len(), 2);
 
     let traced = [agent.kill(), site.aggregator.kill()];
@@ -74,7 +70,7 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_good_token_is_told_why_and_nothing_of_it_is_kept() {
+async fn invalid_token_is_rejected_with_the_reason_and_not_stored() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let node = cluster.node("auth");
@@ -82,7 +78,7 @@ async fn whoever_has_no_good_token_is_told_why_and_nothing_of_it_is_kept() {
     let machine = Machine::new(SINGLE);
     let pod = place.pod(ACCOUNT, node.name());
     let other = place.pod("other", node.name());
-    let own_key = fs::read(cluster.folder().join("pki/service-account.key")).unwrap();
+    let own_key = fs::read(cluster.directory().join("pki/service-account.key")).unwrap();
     let own_key = PrivateKeyDer::from_pem_slice(&own_key).unwrap();
     let stranger = rcgen::KeyPair::generate().unwrap().serialize_der();
     let unbound = ["create", "token", ACCOUNT, "-n", &place.namespace];
@@ -99,23 +95,14 @@ async fn whoever_has_no_good_token_is_told_why_and_nothing_of_it_is_kept() {
         cluster.kubectl(&[&delete[..], &["--force", "--wait=true"]].concat());
         token
     };
-    let not_accepted = "the API server does not accept the token: ";
+    let not_accepted = "the API server rejected the token: ";
     let cases = [
-        (None, "a token is needed"),
+        (None, "no token in the request"),
         (Some("garbage".to_owned()), "cannot use the token in "),
         (Some(place.token(&pod, "another")), not_accepted),
-        (
-            Some(place.token(&pod, "https://kubernetes.default.svc.cluster.local")),
-            not_accepted,
-        ),
-        (
-            Some(cluster.token(&place.namespace, "other", &other, &[AUDIENCE])),
-            "and not of ",
-        ),
-        (
-            Some(unbound.trim_end().to_owned()),
-            "the token names no node",
-        ),
+        (Some(place.token(&pod, "https://kubernetes.default.svc.cluster.local")), not_accepted),
+        (Some(cluster.token(&place.namespace, "other", &other, &[AUDIENCE])), ", not to "),
+        (Some(unbound.trim_end().to_owned()), "the token contains no node"),
         (Some(gone), not_accepted),
         (Some(forged(own_key.secret_der(), now() - 60)), not_accepted),
         (Some(forged(&stranger, in_an_hour)), not_accepted),
@@ -123,20 +110,16 @@ async fn whoever_has_no_good_token_is_told_why_and_nothing_of_it_is_kept() {
     for (number, (token, reason)) in cases.into_iter().enumerate() {
         let file = token.map(|token| site.file(&number.to_string(), &token));
         let mut agent = site.agent(&machine, node.name(), file.as_deref());
-        let said = agent.says("not reporting to https://");
-        assert!(said.contains(reason), "{number}: {reason}: {said}");
+        let reported = agent.says("cannot report to the aggregator; retrying aggregator=https://");
+        assert!(reported.contains(reason), "{number}: {reason}: {reported}");
     }
-    assert!(
-        site.metric("refusals_total{reason=\"unauthenticated\"}")
-            .await
-            >= 8
-    );
+    assert!(site.metric("refusals_total{reason=\"unauthenticated\"}").await >= 8);
     assert_eq!(site.metric("messages_total{kind=\"hello\"}").await, 0);
     assert_eq!(site.names().await, [] as [Value; 0]);
     // What was made here as the API server makes it would have been taken, had it not expired.
     let file = site.file("own", &forged(own_key.secret_der(), in_an_hour));
     site.agent(&machine, node.name(), Some(&file))
-        .says("reporting to https://");
+        .says("reporting to the aggregator aggregator=https://");
 }
 
 #[tokio::test]
@@ -150,40 +133,35 @@ async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
     let of_b = site.file("b", &place.agents_token(b.name()));
     drop(place);
     let mut known = site.agent(&machine, a.name(), Some(&of_a));
-    known.says("reporting to https://");
+    known.says("reporting to the aggregator aggregator=https://");
 
     cluster.stop();
     let mut newcomer = site.agent(&machine, b.name(), Some(&of_b));
-    let said = newcomer.says("not reporting to https://");
-    assert!(said.contains("the token cannot be checked now"), "{said}");
-    site.aggregator.says("agents' tokens cannot be reviewed: ");
+    let reported = newcomer.says("cannot report to the aggregator; retrying aggregator=https://");
+    assert!(reported.contains("cannot review the token"), "{reported}");
+    site.aggregator.says("cannot review agents' tokens; ");
     // The one that was there is heard all the while.
-    let heard = site.metric("messages_total{kind=\"heartbeat\"}").await;
+    let received = site.metric("messages_total{kind=\"heartbeat\"}").await;
     let beats = async || site.metric("messages_total{kind=\"heartbeat\"}").await;
-    until_async("three heartbeats", beats, |beats| *beats >= heard + 3).await;
+    until_async("three heartbeats", beats, |beats| *beats >= received + 3).await;
     assert_eq!(site.names().await, [a.name()]);
 
     cluster.start();
-    newcomer.says("reporting to https://");
-    site.aggregator
-        .says("the API server reviews agents' tokens again");
-    site.readers
-        .node(b.name(), |node| node["connected"] == true)
-        .await;
+    newcomer.says("reporting to the aggregator aggregator=https://");
+    site.aggregator.says("token reviews for agents work again");
+    site.readers.node(b.name(), |node| node["connected"] == true).await;
     let lines = known.kill();
     assert!(
-        !lines.iter().any(|line| line.contains("not reporting")),
+        !lines.iter().any(|line| line.contains("cannot report to the aggregator")),
         "{lines:?}"
     );
     let lines = site.aggregator.kill();
-    let said = lines
-        .iter()
-        .filter(|line| line.contains("cannot be reviewed"));
-    assert_eq!(said.count(), 1, "{lines:?}");
+    let reported = lines.iter().filter(|line| line.contains("cannot review agents' tokens"));
+    assert_eq!(reported.count(), 1, "{lines:?}");
 }
 
 #[tokio::test]
-async fn however_often_agents_come_the_api_server_is_asked_seldom() {
+async fn repeated_agent_connections_cause_few_token_reviews() {
     let cluster = Api::fresh();
     let node = cluster.node("auth");
     let place = Place::new(&cluster);
@@ -209,11 +187,10 @@ async fn however_often_agents_come_the_api_server_is_asked_seldom() {
         }
     }
     let took = start.elapsed();
-    let asked = cluster.audit();
-    let asked = asked
-        .iter()
-        .filter(|event| event["objectRef"]["resource"] == "tokenreviews");
-    let asked = u64::try_from(asked.count()).unwrap();
+    let requested = cluster.audit();
+    let requested =
+        requested.iter().filter(|event| event["objectRef"]["resource"] == "tokenreviews");
+    let requested = u64::try_from(requested.count()).unwrap();
     let most = took.as_secs() / 60 + 1 + took.as_secs() / 5 + 1;
-    assert!((2..=most).contains(&asked), "{asked} in {took:?}");
+    assert!((2..=most).contains(&requested), "{requested} in {took:?}");
 }

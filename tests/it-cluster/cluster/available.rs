@@ -1,4 +1,4 @@
-//! What is to be had of a real cluster: the aggregator follows it, and its API says what the scheduler then does.
+//! Availability of a real cluster: the aggregator follows it, and its API agrees with what the scheduler then does.
 //!
 //! Nodes are objects without a machine, of a type and with a label that no other test has.
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::Api;
 use super::objects::TestNode;
-use crate::fleet_api::{Api as Reader, PATIENCE};
+use crate::fleet_api::{Api as Reader, TIME_LIMIT};
 use crate::process::Aggregator;
 
 const GPU: &str = "nvidia.com/gpu";
@@ -40,7 +40,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A node with so many devices of which so many can be given out, and this label that tells its type.
+    /// A node with this many devices, this many of them allocatable, and this label with its type.
     fn node(&mut self, (capacity, allocatable): (u32, u32), (key, value): (&str, &str)) -> String {
         let node = self.api.node("available");
         let name = node.name().to_owned();
@@ -95,7 +95,7 @@ async fn until(reader: &Reader, path: &str, what: &str, wanted: impl Fn(&Value) 
         if wanted(&list) {
             return list;
         }
-        assert!(began.elapsed() < PATIENCE, "{what}: {list:#}");
+        assert!(began.elapsed() < TIME_LIMIT, "{what}: {list:#}");
     }
 }
 
@@ -103,17 +103,11 @@ fn figures(row: &Value) -> [u64; 5] {
     let figure = |name: &str| row[name].as_u64().unwrap_or(0);
     let waiting = row["pending"]["units"].as_u64().unwrap_or(0);
     let [capacity, requested, free] = ["capacity", "requested", "free"].map(figure);
-    [
-        capacity,
-        requested,
-        free,
-        capacity - requested - free,
-        waiting,
-    ]
+    [capacity, requested, free, capacity - requested - free, waiting]
 }
 
 #[tokio::test]
-async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_free() {
+async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_the_free_devices() {
     let api = Api::shared();
     let namespace = api.namespace();
     api.await_account(&namespace);
@@ -129,19 +123,12 @@ async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_fr
     let cordoned = place.node((8, 8), of_type);
     api.kubectl(&["cordon", &cordoned]);
 
-    let row = place
-        .until("three nodes", |row| figures(row) == [14, 0, 5, 9, 0])
-        .await;
+    let row = place.until("three nodes", |row| figures(row) == [14, 0, 5, 9, 0]).await;
     let reasons: Vec<(&str, u64)> = row["unusable"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| {
-            (
-                one["reason"].as_str().unwrap(),
-                one["count"].as_u64().unwrap(),
-            )
-        })
+        .map(|one| (one["reason"].as_str().unwrap(), one["count"].as_u64().unwrap()))
         .collect();
     assert_eq!(reasons, [("cordoned", 8), ("unhealthy", 1)]);
     assert_eq!(row["wait"]["basis"], "free");
@@ -149,46 +136,33 @@ async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_fr
     for number in 0..6 {
         place.pod(&namespace, &format!("pod-{number}"));
     }
-    let row = place
-        .until("five are bound and one waits", |row| {
-            figures(row) == [14, 5, 0, 9, 1]
-        })
-        .await;
+    let row =
+        place.until("five are bound and one waits", |row| figures(row) == [14, 5, 0, 9, 1]).await;
     assert_eq!(
-        (
-            &row["wait"]["basis"],
-            &row["wait"]["of"],
-            &row["wait"]["holders"]
-        ),
+        (&row["wait"]["basis"], &row["wait"]["of"], &row["wait"]["holders"]),
         (&json!("deadlines"), &json!(5), &json!(5))
     );
 
     // What is given back is free, or the one that waited has it.
     api.kubectl(&["uncordon", &cordoned]);
-    place
-        .until("the one that waited is bound", |row| {
-            figures(row) == [14, 6, 7, 1, 0]
-        })
-        .await;
+    place.until("the one that waited is bound", |row| figures(row) == [14, 6, 7, 1, 0]).await;
 }
 
 #[tokio::test]
 async fn ac_003_without_agents_the_types_are_those_that_labels_of_others_tell() {
     let api = Api::shared();
     let mut place = Place::new(api, "nvidia-gb200-186gb");
-    // Such as gpu-feature-discovery writes for devices that are shared by turns.
+    // As gpu-feature-discovery writes for time-sliced devices.
     place.node((8, 8), (PRODUCT, "NVIDIA-GB200-SHARED"));
-    let row = place
-        .until("the node", |row| row["capacity"] == json!(8))
-        .await;
+    let row = place.until("the node", |row| row["capacity"] == json!(8)).await;
     assert_eq!(
         (&row["sources"], &row["unit"], &row["exclusive"]),
-        (&json!([PRODUCT]), &json!("turn"), &json!(false))
+        (&json!([PRODUCT]), &json!("time-slice"), &json!(false))
     );
 }
 
 #[tokio::test]
-async fn nfr_002_an_api_server_that_is_away_is_said_and_what_was_known_stays() {
+async fn nfr_002_unavailable_api_server_is_reported_and_known_data_stays() {
     let mut api = Api::fresh();
     let node = api.node("away");
     let devices = json!({"status": {"capacity": {GPU: "8"}, "allocatable": {GPU: "8"}}});
@@ -206,10 +180,7 @@ async fn nfr_002_an_api_server_that_is_away_is_said_and_what_was_known_stays() {
     .await;
     assert_eq!(list["items"][0]["type"], "unknown");
     api.stop();
-    let list = until(&reader, path, "nobody answers", |list| {
-        list["trouble"].is_string()
-    })
-    .await;
+    let list = until(&reader, path, "nobody answers", |list| list["trouble"].is_string()).await;
     assert!(has_eight(&list), "{list:#}");
     api.start();
     until(&reader, path, "it answers again", |list| {

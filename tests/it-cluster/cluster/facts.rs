@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::Api;
-use crate::patience::{Finish, Lines};
+use crate::time_limits::{Finish, Lines};
 
 /// Set in a test process that another one started in order to kill it; and how its lines for that one begin.
 const VICTIM: &str = "OCTAVO_TEST_CLUSTER_VICTIM";
@@ -29,7 +29,7 @@ fn pod(namespace: &str, account: &str, node: Option<&str>) -> String {
     format!("{account}\n---\n{pod}\n")
 }
 
-fn said(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
@@ -78,7 +78,7 @@ fn a_node_of_a_test_is_ready_untainted_and_gone_when_dropped() {
     assert_ne!(api.node("brief").name(), name);
     drop(node);
     let output = api.try_kubectl(&["get", "node", &name]);
-    assert!(said(&output).contains("NotFound"), "{}", said(&output));
+    assert!(reported(&output).contains("NotFound"), "{}", reported(&output));
 }
 
 #[test]
@@ -100,10 +100,7 @@ fn a_token_for_octavo_tells_its_node_and_opens_nothing() {
     assert_eq!(good["audiences"], json!(["octavo"]));
     let claim = &good["user"]["extra"]["authentication.kubernetes.io/node-name"];
     assert_eq!(*claim, json!([node.name()]));
-    assert_eq!(
-        good["user"]["username"],
-        format!("system:serviceaccount:{namespace}:agent")
-    );
+    assert_eq!(good["user"]["username"], format!("system:serviceaccount:{namespace}:agent"));
     assert_ne!(review(&["somebody-else"])["authenticated"], true);
     assert_ne!(review(&[])["authenticated"], true);
 
@@ -116,16 +113,16 @@ fn a_token_for_octavo_tells_its_node_and_opens_nothing() {
     let refused = whoami(&bearer);
     assert!(!refused.status.success());
     assert!(
-        said(&refused).contains("Unauthorized") || said(&refused).contains("logged in"),
+        reported(&refused).contains("Unauthorized") || reported(&refused).contains("logged in"),
         "{}",
-        said(&refused)
+        reported(&refused)
     );
     bearer.set_token(&api.token(&namespace, "agent", "one", &[]));
     let known = whoami(&bearer);
     assert!(
-        said(&known).contains(":agent") && said(&known).contains(node.name()),
+        reported(&known).contains(":agent") && reported(&known).contains(node.name()),
         "{}",
-        said(&known)
+        reported(&known)
     );
 }
 
@@ -141,10 +138,7 @@ fn the_audit_log_says_who_wrote_what_with_which_program() {
             event["verb"] == "patch"
                 && event["objectRef"]["name"] == node.name()
                 && event["objectRef"]["subresource"].is_null()
-                && event["requestURI"]
-                    .as_str()
-                    .unwrap()
-                    .contains("kubectl-label")
+                && event["requestURI"].as_str().unwrap().contains("kubectl-label")
         })
         .unwrap_or_else(|| panic!("{} events, and not that", events.len()));
     assert_eq!(write["user"]["username"], "admin");
@@ -160,20 +154,20 @@ fn a_fresh_api_server_is_stopped_and_started_with_its_data_and_is_gone_when_drop
     let other = Api::fresh();
     let node = api.node("kept");
     let output = other.try_kubectl(&["get", "node", node.name()]);
-    assert!(said(&output).contains("NotFound"), "{}", said(&output));
+    assert!(reported(&output).contains("NotFound"), "{}", reported(&output));
     assert!(api.memory() > 50 << 20, "{} bytes", api.memory());
     api.stop();
     let output = api.try_kubectl(&["get", "nodes"]);
-    assert!(said(&output).contains("refused"), "{}", said(&output));
+    assert!(reported(&output).contains("refused"), "{}", reported(&output));
     let before = api.audit().len();
     api.start();
     api.kubectl(&["get", "node", node.name()]);
     assert!(api.audit().len() > before, "the audit log goes on");
     let pids = [api.pid("etcd"), api.pid("kube-apiserver")];
-    let folder = api.folder().to_owned();
+    let directory = api.directory().to_owned();
     drop(node);
     drop(api);
-    assert!(!folder.exists());
+    assert!(!directory.exists());
     for pid in pids {
         assert!(!process_exists(pid), "{pid} is still there");
     }
@@ -197,12 +191,9 @@ fn an_authority_is_replaced_under_the_same_names_and_tokens_stay_good() {
     // Who still trusts the old one only is refused nothing and refuses everything.
     let stale = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(stale.path(), old).unwrap();
-    let curl = Command::new("curl")
-        .args(["-sS", "--cacert"])
-        .arg(stale.path())
-        .arg(api.url())
-        .finish();
-    assert_eq!(curl.status.code(), Some(60), "{}", said(&curl));
+    let curl =
+        Command::new("curl").args(["-sS", "--cacert"]).arg(stale.path()).arg(api.url()).finish();
+    assert_eq!(curl.status.code(), Some(60), "{}", reported(&curl));
 }
 
 #[test]
@@ -210,9 +201,9 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
     if std::env::var_os(VICTIM).is_some() {
         let api = Api::fresh();
         let pids = ["etcd", "kube-apiserver"].map(|name| api.pid(name));
-        let (folder, supervisor) = (api.folder().display(), api.supervisor());
+        let (directory, supervisor) = (api.directory().display(), api.supervisor());
         let mut out = std::io::stdout();
-        writeln!(out, "\n{VICTIM} {folder} {supervisor}").unwrap();
+        writeln!(out, "\n{VICTIM} {directory} {supervisor}").unwrap();
         writeln!(out, "{VICTIM} {} {}", pids[0], pids[1]).unwrap();
         // Until it is killed: nothing is ever written to its standard input.
         let _never = std::io::stdin().read_line(&mut String::new());
@@ -227,14 +218,14 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
         .spawn()
         .unwrap();
     let mut lines = Lines::of(victim.stdout.take().unwrap());
-    let mut said = || {
+    let mut reported = || {
         let line = lines.find_line(VICTIM);
         let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
         words
     };
-    let (first, pids) = (said(), said());
-    let [folder, supervisor] = [&first[0], &first[1]];
-    assert!(std::path::Path::new(folder).exists());
+    let (first, pids) = (reported(), reported());
+    let [directory, supervisor] = [&first[0], &first[1]];
+    assert!(std::path::Path::new(directory).exists());
     for pid in &pids {
         assert!(process_exists(pid.parse().unwrap()), "{pid} never was");
     }
@@ -243,7 +234,7 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
     for pid in pids.iter().chain([supervisor]) {
         await_end(pid.parse().unwrap());
     }
-    assert!(!std::path::Path::new(folder).exists());
+    assert!(!std::path::Path::new(directory).exists());
 }
 
 #[test]
@@ -255,7 +246,7 @@ fn programs_of_a_killed_supervisor_end_with_it() {
     for pid in pids {
         await_end(pid);
     }
-    std::fs::remove_dir_all(api.folder()).unwrap();
+    std::fs::remove_dir_all(api.directory()).unwrap();
 }
 
 /// Whether there is a process that is not merely waiting to be counted out by its parent.

@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 /// Where kubectl is, and to whom it speaks.
 #[derive(Clone)]
@@ -25,21 +25,21 @@ impl Kubectl {
     /// Runs it, and gives what it printed.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
-        said(arguments, self.attempt(arguments))
+        reported(arguments, self.attempt(arguments))
     }
 
     /// Runs it with a text as its standard input.
     #[track_caller]
     pub(crate) fn feed(&self, arguments: &[&str], text: &str) -> String {
-        // A file, so that nobody has to write while somebody reads.
+        // A file, so that the writer does not wait for the reader.
         let mut input = tempfile::tempfile().unwrap();
         input.write_all(text.as_bytes()).unwrap();
         input.rewind().unwrap();
         let output = self.command(arguments).finish_reading(input);
-        said(arguments, output)
+        reported(arguments, output)
     }
 
-    /// Lets somebody else's command find kubectl and the cluster; programs of `first` go before others.
+    /// Lets another command find kubectl and the cluster; programs of `first` go before others.
     pub(crate) fn equip<'a>(&self, command: &'a mut Command, first: &Path) -> &'a mut Command {
         let usual = env::var_os("PATH").unwrap_or_default();
         let own = [first, self.program.parent().unwrap()].map(Path::to_owned);
@@ -61,7 +61,7 @@ impl Kubectl {
 }
 
 #[track_caller]
-fn said(arguments: &[&str], output: Output) -> String {
+fn reported(arguments: &[&str], output: Output) -> String {
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(
         output.status.success(),

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::api::Api;
-use super::supervisor::{Supervisor, command, folder, programs, script, setting};
-use crate::patience::Finish;
+use super::supervisor::{Supervisor, command, directory, programs, script, setting};
+use crate::time_limits::Finish;
 
 /// An API server at the service address, and the nodes node-1 and node-2.
 pub(crate) struct Nodes {
@@ -33,21 +33,16 @@ impl Nodes {
             "kube-scheduler",
             "kubelet",
         ]);
-        let folder = folder();
+        let directory = directory();
         let supervisor = Supervisor::start(
-            command(&folder, &programs, true)
+            command(&directory, &programs, true)
                 // Nodes that are only objects have no heartbeat.
-                .arg(setting(
-                    "CONTROLLER_MANAGER_FLAGS",
-                    "--node-monitor-grace-period=24h",
-                ))
+                .arg(setting("CONTROLLER_MANAGER_FLAGS", "--node-monitor-grace-period=24h"))
                 .arg(script("supervise.sh"))
                 .args(["1", "2"]),
         );
         let url = "https://10.96.0.1:443".to_owned();
-        Self {
-            api: Api::new(folder, url, &programs, supervisor),
-        }
+        Self { api: Api::new(directory, url, &programs, supervisor) }
     }
 
     /// Its API server.
@@ -67,14 +62,13 @@ impl Nodes {
         self.api.order(&format!("kubelet {node}"));
     }
 
-    /// Makes an image of all that is in a folder, for pods of one node. To be used with `imagePullPolicy: Never`.
+    /// Makes an image of all that is in a directory, for pods of one node. To be used with `imagePullPolicy: Never`.
     #[track_caller]
     pub(crate) fn image(&self, node: &str, name: &str, root: &Path, entrypoint: &[&str]) {
         let root = root.to_str().unwrap();
         let words = [&["image", node, name, root], entrypoint].concat();
-        let spaced = words
-            .iter()
-            .find(|word| word.contains(char::is_whitespace) || word.is_empty());
+        let spaced =
+            words.iter().find(|word| word.contains(char::is_whitespace) || word.is_empty());
         assert_eq!(spaced, None, "an order is words");
         self.api.order(&words.join(" "));
     }
@@ -83,10 +77,7 @@ impl Nodes {
     #[track_caller]
     pub(crate) fn import(&self, node: &str, archive: &Path) {
         let archive = archive.to_str().unwrap();
-        assert!(
-            !archive.contains(char::is_whitespace),
-            "an order is words: {archive:?}"
-        );
+        assert!(!archive.contains(char::is_whitespace), "an order is words: {archive:?}");
         self.api.order(&format!("archive {node} {archive}"));
     }
 
@@ -96,18 +87,18 @@ impl Nodes {
         self.api.order(&format!("name {node} {image} {name}"));
     }
 
-    /// What a node has below a folder of its own: `kubelet` is its `/var/lib/kubelet`, `octavo` its `/var/lib/octavo`.
-    pub(crate) fn folder(&self, node: &str) -> PathBuf {
-        self.api.folder().join("nodes").join(node)
+    /// What a node has below a directory of its own: `kubelet` is its `/var/lib/kubelet`, `octavo` its `/var/lib/octavo`.
+    pub(crate) fn directory(&self, node: &str) -> PathBuf {
+        self.api.directory().join("nodes").join(node)
     }
 
     /// A node's `/var/lib/kubelet`, with its sockets, as this process sees it.
     pub(crate) fn kubelet(&self, node: &str) -> PathBuf {
-        self.folder(node).join("kubelet")
+        self.directory(node).join("kubelet")
     }
 }
 
-/// A folder with programs of this machine under other names, and the libraries that they need.
+/// A directory with programs of this machine under other names, and the libraries that they need.
 pub(crate) fn root(programs: &[(&Path, &str)]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let put = |from: &Path, to: &str| {
@@ -190,12 +181,7 @@ mod tests {
             let runtime = "-o=jsonpath={.status.nodeInfo.containerRuntimeVersion}";
             let runtime = api.kubectl(&["get", "node", node, runtime]);
             assert!(runtime.starts_with("containerd://"), "{runtime}");
-            assert!(
-                nodes
-                    .kubelet(node)
-                    .join("device-plugins/kubelet.sock")
-                    .exists()
-            );
+            assert!(nodes.kubelet(node).join("device-plugins/kubelet.sock").exists());
         }
     }
 
@@ -222,7 +208,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         let images = Images::shared();
         // A user is only in the image: kubelet believes it is not root, and the programs are found by their names.
-        for (node, image, command, said) in [
+        for (node, image, command, reported) in [
             ("node-1", "agent", json!(null), "octavo-agent"),
             ("node-1", "agent", json!(["octavo"]), "octavo"),
             ("node-2", "aggregator", json!(null), "octavo-aggregator"),
@@ -233,7 +219,7 @@ mod tests {
                 "command": command, "args": ["--version"],
                 "securityContext": {"readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
             });
-            assert_eq!(log(node, &container), format!("{said} {version}\n"));
+            assert_eq!(log(node, &container), format!("{reported} {version}\n"));
         }
     }
 }

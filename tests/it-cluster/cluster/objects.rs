@@ -20,10 +20,7 @@ impl TestNode {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
         });
         kubectl.feed(&["create", "-f", "-"], &object.to_string());
-        let node = Self {
-            name,
-            kubectl: kubectl.clone(),
-        };
+        let node = Self { name, kubectl: kubectl.clone() };
         node.patch(
             &["--subresource=status"],
             &serde_json::json!({"status": {
@@ -70,14 +67,12 @@ impl Drop for TestNode {
 
 /// A kubeconfig whose user has a token in a file, as a pod has.
 pub(crate) struct Bearer {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Bearer {
     pub(super) fn new(url: &str, ca: &Path, token: &str) -> Self {
-        let bearer = Self {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let bearer = Self { directory: tempfile::tempdir().unwrap() };
         bearer.set_token(token);
         // YAML has JSON in it.
         let config = serde_json::json!({
@@ -92,17 +87,17 @@ impl Bearer {
 
     /// The kubeconfig.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("kubeconfig")
+        self.directory.path().join("kubeconfig")
     }
 
     /// Another token in the same file, which is never half written.
     pub(crate) fn set_token(&self, token: &str) {
-        let draft = self.folder.path().join("draft");
+        let draft = self.directory.path().join("draft");
         std::fs::write(&draft, token).unwrap();
         std::fs::rename(draft, self.token()).unwrap();
     }
 
     fn token(&self) -> PathBuf {
-        self.folder.path().join("token")
+        self.directory.path().join("token")
     }
 }

@@ -53,13 +53,13 @@ async fn an_agent_may_do_what_it_needs_on_its_own_node_and_nothing_else() {
     expect_all(&place, &agent, rows::spec()).await;
     expect_all(&place, &agent, rows::rights()).await;
     tokens_are_good_for_their_node_only(&place).await;
-    nothing_is_allowed_that_was_not_asked_here(&place, &agent).await;
+    every_granted_permission_is_tested_here(&place, &agent).await;
     what_an_aggregator_may_do(&place).await;
     with_its_option_the_aggregator_reads_nodes_and_pods(&place).await;
     with_its_option_an_agent_may_evict(&place, &agent).await;
 }
 
-/// Also where nothing is handed over any more: else the label would stay for ever.
+/// Also where the hand-off has ended: else the label would stay.
 async fn what_was_handed_over_may_only_go(place: &Place, agent: &Who) {
     let config = "nvidia.com/device-plugin.config";
     let set = |value: Option<&str>| labels(OWN, &json!({config: value}));
@@ -84,9 +84,7 @@ async fn with_its_option_an_agent_may_evict(place: &Place, agent: &Who) {
     agent.expects_soon(&Ask::get("/api/v1/pods"), Done).await;
     agent.expects("one pod", &Ask::get(pod), NoRight).await;
     agent.expects("an eviction", &eviction, Done).await;
-    agent
-        .expects("a deletion", &Ask::delete(pod), NoRight)
-        .await;
+    agent.expects("a deletion", &Ask::delete(pod), NoRight).await;
 }
 
 /// What the holder of a stolen token can do with it.
@@ -94,35 +92,26 @@ async fn tokens_are_good_for_their_node_only(place: &Place) {
     let count = json!({"octavo.dev/count": "8"});
     let (own, other) = (labels(OWN, &count), labels(OTHER, &count));
     let b = place.agent("agent-b").await;
-    b.expects("the token of node-b on node-b", &other, Done)
-        .await;
+    b.expects("the token of node-b on node-b", &other, Done).await;
     let cordon = Ask::patch(OTHER, json!({"spec": {"unschedulable": true}}));
-    let frozen = Refused("nothing of a node's spec but its own taints");
+    let frozen = Refused("the spec of a node, except its own taints");
     b.expects("its node is cordoned", &cordon, frozen).await;
-    let words = "the agent on node node-b may not change node node-a";
-    b.expects("the token of node-b on node-a", &own, Refused(words))
-        .await;
-    let unbound = place.kubectl(&[
-        "create",
-        "token",
-        "octavo-agent",
-        "--namespace=octavo-system",
-    ]);
+    let words = "the agent on node node-b is not allowed to change node node-a";
+    b.expects("the token of node-b on node-a", &own, Refused(words)).await;
+    let unbound = place.kubectl(&["create", "token", "octavo-agent", "--namespace=octavo-system"]);
     let unbound = place.bearer(unbound.trim_end()).await;
-    let nowhere = Refused("bound to no pod on a node");
+    let nowhere = Refused("not bound to a pod on a node");
     unbound.expects("a token of no pod", &own, nowhere).await;
     unbound
         .expects(
             "an event with a token of no pod",
             &event("default", "node-a"),
-            Refused("own node only"),
+            Refused("only on its own node"),
         )
         .await;
     place.start_pod("daemonset/octavo-agent", "nowhere", None);
     let pending = place.agent("nowhere").await;
-    pending
-        .expects("a token of a pod that is on no node", &own, nowhere)
-        .await;
+    pending.expects("a token of a pod that is on no node", &own, nowhere).await;
     // What an agent shows to an aggregator is no good here, so an aggregator that was taken over cannot use it.
     let shown = place.token("octavo-agent", "agent-a", &["octavo"]);
     let shown = place.bearer(&shown).await;
@@ -134,7 +123,7 @@ async fn tokens_are_good_for_their_node_only(place: &Place) {
 }
 
 /// Asks the server to list all rights, and takes away what every account has.
-async fn nothing_is_allowed_that_was_not_asked_here(place: &Place, agent: &Who) {
+async fn every_granted_permission_is_tested_here(place: &Place, agent: &Who) {
     let plain = plain_account(place).await;
     let nodes = json!({"verbs": ["get", "list", "watch", "patch"], "apiGroups": [""], "resources": ["nodes"]});
     let events = json!({"verbs": ["create"], "apiGroups": [""], "resources": ["events"]});
@@ -143,22 +132,13 @@ async fn nothing_is_allowed_that_was_not_asked_here(place: &Place, agent: &Who) 
         ("octavo-system", vec![nodes.clone()]),
         ("kube-system", vec![nodes]),
     ] {
-        assert_eq!(
-            beyond(agent, &plain, namespace).await,
-            expected,
-            "{namespace}"
-        );
+        assert_eq!(beyond(agent, &plain, namespace).await, expected, "{namespace}");
     }
 }
 
-/// An account that nobody gave anything.
+/// An account without any permission.
 async fn plain_account(place: &Place) -> Who {
-    place.kubectl(&[
-        "create",
-        "serviceaccount",
-        "plain",
-        "--namespace=octavo-system",
-    ]);
+    place.kubectl(&["create", "serviceaccount", "plain", "--namespace=octavo-system"]);
     let token = place.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
     place.bearer(token.trim_end()).await
 }
@@ -186,31 +166,16 @@ async fn what_an_aggregator_may_do(place: &Place) {
     let review: Value = serde_json::from_str(&answer.text).unwrap();
     let user = &review["status"]["user"];
     assert_eq!(review["status"]["authenticated"], true, "{review}");
-    assert_eq!(
-        user["username"],
-        "system:serviceaccount:octavo-system:octavo-agent"
-    );
-    assert_eq!(
-        user["extra"]["authentication.kubernetes.io/node-name"],
-        json!(["node-a"])
-    );
-    for path in [
-        "nodes",
-        "pods",
-        "secrets",
-        "configmaps",
-        "events",
-        "namespaces/octavo-system/secrets",
-    ] {
+    assert_eq!(user["username"], "system:serviceaccount:octavo-system:octavo-agent");
+    assert_eq!(user["extra"]["authentication.kubernetes.io/node-name"], json!(["node-a"]));
+    for path in
+        ["nodes", "pods", "secrets", "configmaps", "events", "namespaces/octavo-system/secrets"]
+    {
         let ask = Ask::get(&format!("/api/v1/{path}"));
         aggregator.expects(path, &ask, NoRight).await;
     }
     aggregator
-        .expects(
-            "it labels a node",
-            &labels(OWN, &json!({"octavo.dev/count": "8"})),
-            NoRight,
-        )
+        .expects("it labels a node", &labels(OWN, &json!({"octavo.dev/count": "8"})), NoRight)
         .await;
     let token = place.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
     let plain = place.bearer(token.trim_end()).await;
@@ -240,11 +205,7 @@ async fn with_its_option_the_aggregator_reads_nodes_and_pods(place: &Place) {
         ("nodes are watched", watched("nodes"), Done),
         ("pods are watched", watched("pods"), Done),
         ("profiles", Ask::get(PROFILES), Absent),
-        (
-            "queues",
-            Ask::get("/apis/kueue.x-k8s.io/v1beta1/localqueues"),
-            Absent,
-        ),
+        ("queues", Ask::get("/apis/kueue.x-k8s.io/v1beta1/localqueues"), Absent),
         ("a profile", Ask::post(PROFILES, json!({})), NoRight),
         ("one node", Ask::get(OWN), NoRight),
         ("one pod", Ask::get(pod), NoRight),
@@ -279,11 +240,10 @@ async fn the_policy_refuses_what_a_role_allows() {
 
     expect_all(&place, &agent, rows::too_wide()).await;
     let unborn = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-c"}});
-    for ask in [
-        Ask::post("/api/v1/nodes", unborn.clone()),
-        Ask::apply("/api/v1/nodes/node-c", unborn),
-    ] {
-        let refused = Refused("may not create a node");
+    for ask in
+        [Ask::post("/api/v1/nodes", unborn.clone()), Ask::apply("/api/v1/nodes/node-c", unborn)]
+    {
+        let refused = Refused("not allowed to create nodes");
         early.expects("its own node", &ask, refused).await;
     }
 

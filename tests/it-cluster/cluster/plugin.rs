@@ -1,7 +1,7 @@
 //! A device plugin for the kubelets of the test cluster: the program that offers a node's devices to pods.
 //!
 //! It speaks to the real kubelet as NVIDIA's does, at the same sockets; only the devices are of a simulated machine. A kubelet
-//! that is started again forgets its plugins, and this one does not register anew: no test starts one again.
+//! that is started again forgets its plugins, and this one does not register again: no test restarts one.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -33,7 +33,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-use crate::patience::PATIENCE;
+use crate::time_limits::TIME_LIMIT;
 
 /// The only version there is. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`; so is the word for a good device.
 const VERSION: &str = "v1beta1";
@@ -59,10 +59,7 @@ pub(crate) fn partitions(world: &World, profile: &str) -> Vec<Device> {
         let instances = instances.filter(move |one| ids.contains(&one.profile_id));
         // One without a compute instance is still to become a device.
         let compute = instances.flat_map(|one| &one.compute);
-        compute.map(move |one| Device {
-            id: one.uuid.clone(),
-            gpu: index,
-        })
+        compute.map(move |one| Device { id: one.uuid.clone(), gpu: index })
     });
     all.collect()
 }
@@ -75,7 +72,7 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// Offers to the kubelet of a folder, under the name of a resource, what `which` finds on the machine at any time. Returns
+    /// Offers to the kubelet of a directory, under the name of a resource, what `which` finds on the machine at any time. Returns
     /// when the kubelet has accepted that; the Node says so a little later.
     #[track_caller]
     pub(crate) fn offer(
@@ -84,9 +81,9 @@ impl Plugin {
         machine: Store,
         which: impl Fn(&World) -> Vec<Device> + Send + 'static,
     ) -> Self {
-        let folder = kubelet.join("device-plugins");
+        let directory = kubelet.join("device-plugins");
         let endpoint = format!("{}.sock", resource.replace('/', "-"));
-        let socket = folder.join(&endpoint);
+        let socket = directory.join(&endpoint);
         let register = RegisterRequest {
             version: VERSION.to_owned(),
             endpoint,
@@ -94,12 +91,10 @@ impl Plugin {
             options: Some(OPTIONS),
         };
         let (over, end) = oneshot::channel();
-        let (say, said) = mpsc::channel();
+        let (say, reported) = mpsc::channel();
         let at = socket.clone();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             // What still runs in it ends with it.
             runtime.unwrap().block_on(async {
                 let look = move || which(&machine.read().unwrap());
@@ -110,22 +105,18 @@ impl Plugin {
                     .add_service(DevicePluginServer::new(Service { offered }))
                     .serve_with_incoming(UnixListenerStream::new(listener));
                 let server = tokio::spawn(server);
-                // Kubelet calls back before it answers, so somebody has to be there.
-                introduce(&folder, register).await;
+                // Kubelet calls back before it answers, so the server must already listen.
+                introduce(&directory, register).await;
                 say.send(()).unwrap();
                 tokio::select! {
-                    _told = end => {}
+                    _shown = end => {}
                     ended = server => panic!("the plugin has ended: {ended:?}"),
                 }
             });
         });
         // If it fails, the thread's own panic says why.
-        said.recv_timeout(PATIENCE).unwrap();
-        Self {
-            socket,
-            over: Some(over),
-            thread: Some(thread),
-        }
+        reported.recv_timeout(TIME_LIMIT).unwrap();
+        Self { socket, over: Some(over), thread: Some(thread) }
     }
 }
 
@@ -138,14 +129,14 @@ impl Drop for Plugin {
 }
 
 /// Tells a kubelet that there is a plugin.
-async fn introduce(folder: &Path, register: RegisterRequest) {
-    let kubelet = format!("unix://{}", folder.join("kubelet.sock").display());
+async fn introduce(directory: &Path, register: RegisterRequest) {
+    let kubelet = format!("unix://{}", directory.join("kubelet.sock").display());
     let channel = Endpoint::try_from(kubelet).unwrap().connect().await;
     let mut client = RegistrationClient::new(channel.unwrap());
     client.register(register).await.unwrap();
 }
 
-/// Sees to it that what is offered is what there is.
+/// Keeps the advertised devices equal to those of the machine.
 async fn follow(look: impl Fn() -> Vec<Device>, devices: watch::Sender<Vec<Device>>) {
     let mut pace = tokio::time::interval(PACE);
     while !devices.is_closed() {
@@ -159,10 +150,8 @@ async fn follow(look: impl Fn() -> Vec<Device>, devices: watch::Sender<Vec<Devic
     }
 }
 
-const OPTIONS: DevicePluginOptions = DevicePluginOptions {
-    pre_start_required: false,
-    get_preferred_allocation_available: true,
-};
+const OPTIONS: DevicePluginOptions =
+    DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
 
 struct Service {
     offered: watch::Receiver<Vec<Device>>,
@@ -191,9 +180,7 @@ impl DevicePlugin for Service {
                 health: HEALTHY.to_owned(),
                 topology: None,
             });
-            Ok(ListAndWatchResponse {
-                devices: devices.collect(),
-            })
+            Ok(ListAndWatchResponse { devices: devices.collect() })
         });
         Ok(Response::new(Box::pin(lists)))
     }
@@ -207,9 +194,7 @@ impl DevicePlugin for Service {
         let responses = requests.map(|request| ContainerPreferredAllocationResponse {
             device_i_ds: spread(&offered, request),
         });
-        Ok(Response::new(PreferredAllocationResponse {
-            container_responses: responses.collect(),
-        }))
+        Ok(Response::new(PreferredAllocationResponse { container_responses: responses.collect() }))
     }
 
     async fn allocate(
@@ -217,25 +202,19 @@ impl DevicePlugin for Service {
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
         let requests = request.into_inner().container_requests.into_iter();
-        // There is no device that could be opened, so the container is told and that is all.
+        // There is no device that could be opened, so the container only gets the environment variable.
         let responses = requests.map(|request| ContainerAllocateResponse {
-            envs: [(
-                "NVIDIA_VISIBLE_DEVICES".to_owned(),
-                request.devices_ids.join(","),
-            )]
-            .into(),
+            envs: [("NVIDIA_VISIBLE_DEVICES".to_owned(), request.devices_ids.join(","))].into(),
             ..ContainerAllocateResponse::default()
         });
-        Ok(Response::new(AllocateResponse {
-            container_responses: responses.collect(),
-        }))
+        Ok(Response::new(AllocateResponse { container_responses: responses.collect() }))
     }
 
     async fn pre_start_container(
         &self,
         _: Request<PreStartContainerRequest>,
     ) -> Result<Response<PreStartContainerResponse>, Status> {
-        Err(Status::unimplemented("not asked for in the options"))
+        Err(Status::unimplemented("not requested in the options"))
     }
 }
 

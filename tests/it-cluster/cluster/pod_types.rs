@@ -1,4 +1,4 @@
-//! Pods are told which accelerators they were given: by the real aggregator, on a real API server. What nodes say is made up here.
+//! Annotations of pods with the types of their accelerators: by the real aggregator, on a real API server. Node reports are made up.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ const TYPE: &str = "accelerator.opendatahub.io/type";
 pub(super) const A100: &str = "nvidia-a100-80gb";
 const NAMESPACE: &str = "team-a";
 /// What is logged when the one begins that writes.
-const HOLDS: &str = "holds the Lease";
+const HOLDS: &str = "this process is the leader";
 
-/// An API server with a namespace, to which an aggregator can be told of pods.
+/// An API server with a namespace, and an aggregator to which pods can be reported.
 struct Stage {
     api: Api,
 }
@@ -68,16 +68,11 @@ impl Stage {
 
     fn aggregator(&self) -> Aggregator {
         let kubeconfig = format!("--kubeconfig={}", self.api.kubeconfig().display());
-        Aggregator::start(&[
-            "--plaintext",
-            "--annotate-pods",
-            "--log-level=debug",
-            &kubeconfig,
-        ])
+        Aggregator::start(&["--plaintext", "--annotate-pods", "--log-level=debug", &kubeconfig])
     }
 
     /// Requests for pods of this verb that were answered.
-    fn asked(&self, verb: &str) -> usize {
+    fn requested(&self, verb: &str) -> usize {
         let log = self.api.audit();
         let of = |event: &&Value| {
             let agent = event["userAgent"].as_str().unwrap_or_default();
@@ -96,8 +91,8 @@ impl Stage {
     }
 }
 
-/// What a node says: an A100, which these pods have, each with the beginning of its UID where that is told.
-pub(super) fn said(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
+/// The report of a node: an A100 with these pods, each with the beginning of its UID if known.
+pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
     let pci = PciAddress::new(0, 7, 0, 0).unwrap();
     let ids = PciIds {
         vendor: 0x10de,
@@ -108,10 +103,7 @@ pub(super) fn said(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
     };
     let mut device = Device::new(pci, ids);
     device.condition = Condition::Working;
-    device.identity = Identity::Known {
-        type_name: A100.parse().unwrap(),
-        sku: None,
-    };
+    device.identity = Identity::Known { type_name: A100.parse().unwrap(), sku: None };
     let inventory = Inventory {
         neuron: None,
         machine: Machine::default(),
@@ -128,7 +120,8 @@ pub(super) fn said(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
     });
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        partition: None,
+        gpu_instance: None,
+        compute_instance: None,
         profile: None,
         resource: None,
         replicas: None,
@@ -150,9 +143,7 @@ pub(super) fn said(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
         missing: Vec::new(),
     };
     let parts = status::encode(&inventory, &LabelSet::default(), None);
-    let parts = parts
-        .iter()
-        .map(|(key, content)| (key.clone(), content.clone()));
+    let parts = parts.iter().map(|(key, content)| (key.clone(), content.clone()));
     parts.chain([status::encode_usage(&usage)]).collect()
 }
 
@@ -171,7 +162,7 @@ fn terminate(aggregator: &Aggregator) {
 }
 
 #[tokio::test]
-async fn req_010_a_pod_is_told_its_type_once_and_what_is_so_is_not_written_again() {
+async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
     let stage = Stage::new();
     let mut first = stage.aggregator();
     first.says(HOLDS);
@@ -184,7 +175,7 @@ async fn req_010_a_pod_is_told_its_type_once_and_what_is_so_is_not_written_again
     let patch = ["patch", "pod", "ended", "-n", NAMESPACE];
     let patch = [&patch[..], &["--subresource=status", "-p", &ended]].concat();
     stage.api.kubectl(&patch);
-    let parts = said(
+    let parts = reported(
         NAMESPACE,
         &[
             ("another-uid", Some("00000000")),
@@ -198,45 +189,45 @@ async fn req_010_a_pod_is_told_its_type_once_and_what_is_so_is_not_written_again
     let _line = report(&first, "n", parts.clone()).await;
     stage.await_type("told", A100);
     stage.await_type("by-name-alone", A100);
-    let told = stage.get("told");
+    let shown = stage.get("told");
     let expected = json!({"person": "1", TYPE: A100, "octavo.dev/sharing": "exclusive"});
-    assert_eq!(told["metadata"]["annotations"], expected);
+    assert_eq!(shown["metadata"]["annotations"], expected);
     terminate(&first);
-    first.says("was given back");
+    first.says("Lease released");
     for pod in ["elsewhere", "another-uid", "ended"] {
         let annotations = &stage.get(pod)["metadata"]["annotations"];
         assert_eq!(*annotations, json!({"person": "1"}), "{pod}");
     }
-    assert_eq!(stage.asked("patch"), 2);
+    assert_eq!(stage.requested("patch"), 2);
 
     // Another run reads each pod once, and writes nothing.
-    let read = stage.asked("get");
+    let read = stage.requested("get");
     let mut second = stage.aggregator();
     second.says(HOLDS);
     let _line = report(&second, "n", parts).await;
-    let mut asked = 0;
-    while stage.asked("get") < read + 6 {
-        asked += 1;
-        assert!(asked < 1000, "nobody looks at the pods");
+    let mut requested = 0;
+    while stage.requested("get") < read + 6 {
+        requested += 1;
+        assert!(requested < 1000, "nobody looks at the pods");
     }
-    assert_eq!(stage.asked("patch"), 2);
+    assert_eq!(stage.requested("patch"), 2);
     let version = |pod: &Value| pod["metadata"]["resourceVersion"].clone();
-    assert_eq!(version(&stage.get("told")), version(&told));
+    assert_eq!(version(&stage.get("told")), version(&shown));
 }
 
 #[tokio::test]
-async fn a_pod_that_is_made_anew_is_told_what_it_was_given_now() {
+async fn a_recreated_pod_gets_the_type_of_its_new_allocation() {
     let stage = Stage::new();
     let mut aggregator = stage.aggregator();
     aggregator.says(HOLDS);
     let uid = stage.pod("train-0", "n");
-    let before = said(NAMESPACE, &[("train-0", Some(&uid))]);
+    let before = reported(NAMESPACE, &[("train-0", Some(&uid))]);
     let mut line = report(&aggregator, "n", before.clone()).await;
     stage.await_type("train-0", A100);
     let delete = ["delete", "pod", "train-0", "-n", NAMESPACE, "--force"];
     stage.api.kubectl(&delete);
     let uid = stage.pod("train-0", "n");
-    let after = said(NAMESPACE, &[("train-0", Some(&uid))]);
+    let after = reported(NAMESPACE, &[("train-0", Some(&uid))]);
     line.say(&delta(2, &before, &after)).await.unwrap();
     stage.await_type("train-0", A100);
 }
@@ -248,7 +239,7 @@ async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
     first.says(HOLDS);
     let mut second = stage.aggregator();
     stage.pod("early", "n");
-    let parts = said(NAMESPACE, &[("early", None)]);
+    let parts = reported(NAMESPACE, &[("early", None)]);
     let mut other = report(&second, "n", parts.clone()).await;
     let _line = report(&first, "n", parts.clone()).await;
     stage.await_type("early", A100);
@@ -257,15 +248,15 @@ async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
     second.says(HOLDS);
     assert_eq!(stage.transitions(), "1");
     stage.pod("late", "n");
-    let more = said(NAMESPACE, &[("early", None), ("late", None)]);
+    let more = reported(NAMESPACE, &[("early", None), ("late", None)]);
     other.say(&delta(2, &parts, &more)).await.unwrap();
     stage.await_type("late", A100);
     // Who does not hold it asks nothing of pods, and what was right stays as it was.
-    second.says("was told");
+    second.says("pod annotated");
     let lines = second.kill();
-    let told = |line: &&String| line.contains("was told");
-    assert_eq!(lines.iter().filter(told).count(), 1, "{lines:#?}");
-    assert_eq!(stage.asked("patch"), 2);
+    let shown = |line: &&String| line.contains("pod annotated");
+    assert_eq!(lines.iter().filter(shown).count(), 1, "{lines:#?}");
+    assert_eq!(stage.requested("patch"), 2);
 }
 
 #[tokio::test]
@@ -275,8 +266,8 @@ async fn while_the_api_server_is_away_nothing_is_written_and_afterwards_all_is()
     aggregator.says(HOLDS);
     stage.pod("late", "n");
     stage.api.stop();
-    let _line = report(&aggregator, "n", said(NAMESPACE, &[("late", None)])).await;
-    aggregator.says("does not hold the Lease octavo-system/octavo-aggregator any more");
+    let _line = report(&aggregator, "n", reported(NAMESPACE, &[("late", None)])).await;
+    aggregator.says("Lease lost; this process is no longer the leader");
     stage.api.start();
     aggregator.says(HOLDS);
     stage.await_type("late", A100);

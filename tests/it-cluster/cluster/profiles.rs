@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::Api;
 use super::objects::TestNode;
 use crate::fleet_api::Api as Readers;
-use crate::patience::{Finish, until_async};
 use crate::process::Aggregator;
+use crate::time_limits::{Finish, until_async};
 
 /// `OpenDataHub`'s own definition; where it is from stands in it.
 const HARDWARE: &str = include_str!("../../fixtures/crds/hardwareprofiles.yaml");
@@ -41,15 +41,11 @@ impl<'a> Site<'a> {
         Self::with(api, api.kubeconfig(), &["--follow-cluster"])
     }
 
-    /// With these arguments, as whoever this kubeconfig is of.
+    /// With these arguments, as the user of this kubeconfig.
     fn with(api: &'a Api, kubeconfig: &Path, arguments: &[&str]) -> Self {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let aggregator = Aggregator::start(&[&["--plaintext", &kubeconfig], arguments].concat());
-        Self {
-            api,
-            readers: Readers::at(aggregator.http),
-            aggregator,
-        }
+        Self { api, readers: Readers::at(aggregator.http), aggregator }
     }
 
     /// What is at `path`, as soon as it is as wanted.
@@ -76,17 +72,13 @@ impl<'a> Site<'a> {
             .finish()
     }
 
-    /// What a command that shall end with `code` prints, and what it notes.
+    /// The output of a command that must exit with `code`, and its notes.
     #[track_caller]
     fn says(&self, arguments: &[&str], code: i32) -> (String, String) {
         let output = self.octavo(arguments);
         let [out, err] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{arguments:?}: {out}{err}"
-        );
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}{err}");
         (out, err)
     }
 }
@@ -107,24 +99,13 @@ fn node(api: &Api, type_name: &str) -> TestNode {
         "-p",
         &patch,
     ]);
-    api.kubectl(&[
-        "taint",
-        "node",
-        node.name(),
-        "octavo.test/profiles=true:NoSchedule",
-    ]);
+    api.kubectl(&["taint", "node", node.name(), "octavo.test/profiles=true:NoSchedule"]);
     node
 }
 
 fn define(api: &Api, definition: &str) {
     api.apply(definition);
-    api.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=120s",
-    ]);
+    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"]);
 }
 
 /// The definition of a kind as it was while there was this version alone.
@@ -159,29 +140,19 @@ fn profile(namespace: &str, name: &str, label: (&str, &str)) -> String {
 
 fn words(profile: &Value) -> Vec<&str> {
     let findings = profile["findings"].as_array().unwrap();
-    findings
-        .iter()
-        .map(|one| one["finding"].as_str().unwrap())
-        .collect()
+    findings.iter().map(|one| one["finding"].as_str().unwrap()).collect()
 }
 
 /// A profile that is changed, so that something is wrong with it.
 async fn a_change_of_its_owner_s_is_judged(site: &Site<'_>, namespace: &str) {
-    site.api.apply(&profile(
-        namespace,
-        "large",
-        ("nvidia.com/gpu.product", "NVIDIA-H200"),
-    ));
+    site.api.apply(&profile(namespace, "large", ("nvidia.com/gpu.product", "NVIDIA-H200")));
     let changed = site.profile("large", |one| !words(one).is_empty()).await;
     assert_eq!(words(&changed), ["nothing-selected", "changing-label"]);
     assert_eq!(changed["available"], 0);
     let (found, _) = site.says(&["check"], 3);
     assert!(found.contains("select by octavo.dev/type"), "{found}");
     let (shown, _) = site.says(&["show", "large", "--namespace", namespace], 0);
-    assert!(
-        shown.contains("nvidia.com/gpu.product=NVIDIA-H200"),
-        "{shown}"
-    );
+    assert!(shown.contains("nvidia.com/gpu.product=NVIDIA-H200"), "{shown}");
 }
 
 #[tokio::test]
@@ -190,32 +161,16 @@ async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a
     let api = Api::fresh();
     let _nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);
-    let empty = site
-        .until("/api/v1/profiles", |list| list.get("notice").is_none())
-        .await;
-    assert_eq!(
-        (&empty["source"], &empty["items"]),
-        (&json!("nowhere"), &json!([]))
-    );
+    let empty = site.until("/api/v1/profiles", |list| list.get("notice").is_none()).await;
+    assert_eq!((&empty["source"], &empty["items"]), (&json!("nowhere"), &json!([])));
     let (_, notes) = site.says(&["list"], 0);
-    assert!(
-        notes.contains("the aggregator knows no profiles"),
-        "{notes}"
-    );
+    assert!(notes.contains("the aggregator has no profiles"), "{notes}");
 
     define(&api, HARDWARE);
     let namespace = api.namespace();
     api.apply(&profile(&namespace, "large", ("octavo.dev/type", H200)));
-    let objects = || {
-        api.kubectl(&[
-            "get",
-            "hardwareprofiles",
-            "-A",
-            "-o",
-            "json",
-            "--show-managed-fields",
-        ])
-    };
+    let objects =
+        || api.kubectl(&["get", "hardwareprofiles", "-A", "-o", "json", "--show-managed-fields"]);
     let before = objects();
     let large = site.profile("large", |_| true).await;
     assert_eq!(words(&large), [] as [&str; 0]);
@@ -228,25 +183,18 @@ async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a
         (&json!("9.0"), &json!(4800.0))
     );
 
-    // What somebody who only wants to choose is told.
-    let list = site
-        .until("/api/hardware-profiles", |list| {
-            list["items"][0]["available"] == 4
-        })
-        .await;
+    // What a user who only wants to choose sees.
+    let list =
+        site.until("/api/hardware-profiles", |list| list["items"][0]["available"] == 4).await;
     let row = &list["items"][0];
     assert_eq!(row["name"], "large");
     assert_eq!(row["acceleratorType"], H200);
-    assert_eq!(
-        (&row["memory"], &row["architecture"]),
-        (&json!("141 GiB"), &json!("Hopper"))
-    );
+    assert_eq!((&row["memory"], &row["architecture"]), (&json!("141 GiB"), &json!("Hopper")));
     assert_eq!(objects(), before);
 
     a_change_of_its_owner_s_is_judged(&site, &namespace).await;
     api.kubectl(&["delete", "hardwareprofile", "large", "-n", &namespace]);
-    site.until("/api/v1/profiles", |list| list["items"] == json!([]))
-        .await;
+    site.until("/api/v1/profiles", |list| list["items"] == json!([])).await;
     let gone = site.readers.get("/api/v1/profiles/large").await;
     assert_eq!(gone.status, 404);
 }
@@ -298,31 +246,20 @@ async fn old_kinds_are_read_in_whichever_version_there_is_and_a_queue_has_to_be_
     let older = site.profile("older", |_| true).await;
     assert_eq!(words(&older), ["legacy-kind", "disabled"]);
     let picked = site.until("/api/hardware-profiles", |_| true).await;
-    let names: Vec<&Value> = picked["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| &row["name"])
-        .collect();
+    let names: Vec<&Value> =
+        picked["items"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
     assert_eq!(names, ["old", "queued"]);
 
     let queued = site.profile("queued", |one| !words(one).is_empty()).await;
     assert_eq!(words(&queued), ["no-queue"]);
     assert_eq!(queued.get("available"), None);
     let message = queued["findings"][0]["message"].as_str().unwrap();
-    assert!(message.contains("there is no Kueue"), "{message}");
+    assert!(message.contains("Kueue is not installed"), "{message}");
     // As a Kueue from before 0.15 has it.
     define(&api, &only(QUEUES, "v1beta1"));
-    let message = |one: &Value| {
-        one["findings"][0]["message"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    site.profile("queued", |one| {
-        message(one).contains("no namespace has the LocalQueue")
-    })
-    .await;
+    let message =
+        |one: &Value| one["findings"][0]["message"].as_str().unwrap_or_default().to_owned();
+    site.profile("queued", |one| message(one).contains("no namespace has the LocalQueue")).await;
     api.create(&json!({
         "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "LocalQueue",
         "metadata": {"name": "team", "namespace": namespace}, "spec": {"clusterQueue": "all"},

@@ -13,10 +13,10 @@ use tonic::{Code, Request};
 use self::place::{A100_TYPE, H100_TYPE, Place, Site};
 use super::Api;
 use crate::fleet_api::Api as Readers;
-use crate::patience::{Finish, until_async};
 use crate::process::Aggregator;
+use crate::time_limits::{Finish, until_async};
 
-/// What each account is answered: nobody without a token, then nobody, viewer, scraper, some, team, admin.
+/// The answer to each account: no token, an unknown account, viewer, scraper, some, team, admin.
 const ROWS: &[(&str, [u16; 7])] = &[
     ("/healthz", [200; 7]),
     ("/readyz", [200; 7]),
@@ -31,33 +31,18 @@ const ROWS: &[(&str, [u16; 7])] = &[
     ("/api/v1/nodes", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/nodes/node-a", [401, 403, 403, 403, 200, 403, 200]),
     ("/api/v1/nodes/node-b", [401, 403, 403, 403, 403, 403, 200]),
-    (
-        "/api/v1/nodes/node-b/layouts",
-        [401, 403, 403, 403, 403, 403, 200],
-    ),
-    (
-        "/api/v1/nodes/node-b/plan?layout=all-balanced",
-        [401, 403, 403, 403, 403, 403, 200],
-    ),
+    ("/api/v1/nodes/node-b/layouts", [401, 403, 403, 403, 403, 403, 200]),
+    ("/api/v1/nodes/node-b/plan?layout=all-balanced", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/events", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/usage", [401, 403, 403, 403, 403, 403, 200]),
-    (
-        "/api/v1/usage?namespace=NAMESPACE",
-        [401, 403, 403, 403, 403, 200, 200],
-    ),
-    (
-        "/api/v1/usage?namespace=NAMESPACE&node=node-a",
-        [401, 403, 403, 403, 403, 403, 200],
-    ),
-    (
-        "/api/v1/usage?namespace=kube-system",
-        [401, 403, 403, 403, 403, 403, 200],
-    ),
+    ("/api/v1/usage?namespace=NAMESPACE", [401, 403, 403, 403, 403, 200, 200]),
+    ("/api/v1/usage?namespace=NAMESPACE&node=node-a", [401, 403, 403, 403, 403, 403, 200]),
+    ("/api/v1/usage?namespace=kube-system", [401, 403, 403, 403, 403, 403, 200]),
     ("/api/v1/nothing", [401, 404, 404, 404, 404, 404, 404]),
 ];
 
 #[tokio::test]
-async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_told_without_nodes() {
+async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_shown_without_nodes() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;
@@ -72,7 +57,7 @@ async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_told_wit
             let read = async || reader.status(&path).await;
             match status {
                 401 | 403 => assert_eq!(read().await, *status, "{what}"),
-                // A role is in force a moment after it was made.
+                // A role applies a moment after its creation.
                 _ => {
                     until_async(&what, read, |found| found == status).await;
                 }
@@ -80,18 +65,16 @@ async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_told_wit
         }
     }
     by_grpc(&place, &site).await;
-    told_without_nodes(&place, &who).await;
+    shown_without_nodes(&place, &who).await;
 
-    let said = site.aggregator.kill();
+    let reported = site.aggregator.kill();
     let audit = format!("who=\"{}\"", place.user("nobody"));
-    let refused = said
-        .iter()
-        .filter(|line| line.contains("outcome=\"refused\""));
-    let of_nobody: Vec<_> = refused.filter(|line| line.contains(&audit)).collect();
-    assert!((1..=20).contains(&of_nobody.len()), "{of_nobody:?}");
+    let refused = reported.iter().filter(|line| line.contains("outcome=\"refused\""));
+    let of_unknown_user: Vec<_> = refused.filter(|line| line.contains(&audit)).collect();
+    assert!((1..=20).contains(&of_unknown_user.len()), "{of_unknown_user:?}");
     for token in &tokens {
         let secret = token.rsplit('.').next().unwrap();
-        let line = said.iter().find(|line| line.contains(secret));
+        let line = reported.iter().find(|line| line.contains(secret));
         assert!(line.is_none(), "{line:?}");
     }
 }
@@ -112,62 +95,41 @@ async fn by_grpc(place: &Place<'_>, site: &Site) {
             request.metadata_mut().insert("authorization", shown);
         }
         let answer = client.watch(request).await;
-        assert_eq!(
-            answer.err().map(|status| status.code()),
-            code,
-            "{account:?}"
-        );
+        assert_eq!(answer.err().map(|status| status.code()), code, "{account:?}");
     }
 }
 
-/// What is told to those who may see something and not everything.
-async fn told_without_nodes(place: &Place<'_>, who: &[Readers]) {
+/// What readers with partial permissions see.
+async fn shown_without_nodes(place: &Place<'_>, who: &[Readers]) {
     let [_, nobody, viewer, scraper, some, team, _admin] = who else {
         panic!("seven readers");
     };
     let problem = nobody.get("/api/v1/nodes").await.json();
     assert_eq!(problem["type"], "/problems/forbidden");
     let detail = problem["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("you may not list nodes.octavo.dev"),
-        "{detail}"
-    );
-    assert!(
-        detail.contains("kubectl auth can-i list nodes.octavo.dev"),
-        "{detail}"
-    );
-    for (path, reader) in [
-        ("/api/v1/types", viewer),
-        ("/", viewer),
-        ("/metrics", scraper),
-        ("/", some),
-    ] {
+    assert!(detail.contains("you do not have the permission to list nodes.octavo.dev"), "{detail}");
+    assert!(detail.contains("kubectl auth can-i list nodes.octavo.dev"), "{detail}");
+    for (path, reader) in
+        [("/api/v1/types", viewer), ("/", viewer), ("/metrics", scraper), ("/", some)]
+    {
         let body = reader.get(path).await.body;
-        assert!(
-            body.contains(H100_TYPE) || body.contains("H100"),
-            "{path}: {body}"
-        );
+        assert!(body.contains(H100_TYPE) || body.contains("H100"), "{path}: {body}");
         for hidden in ["node-a", "node-b", "GPU-"] {
             assert!(!body.contains(hidden), "{path} has {hidden}: {body}");
         }
     }
     let types = |answer: &Value| -> Vec<String> {
         let items = answer["items"].as_array().unwrap().iter();
-        items
-            .map(|item| item["type"].as_str().unwrap().to_owned())
-            .collect()
+        items.map(|item| item["type"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(
-        types(&viewer.get("/api/v1/types").await.json()),
-        [A100_TYPE, H100_TYPE]
-    );
+    assert_eq!(types(&viewer.get("/api/v1/types").await.json()), [A100_TYPE, H100_TYPE]);
     assert_eq!(types(&some.get("/api/v1/types").await.json()), [H100_TYPE]);
     let own = format!("/api/v1/usage?namespace={}", place.namespace);
     assert_eq!(team.get(&own).await.json()["items"], json!([]));
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_away_who_is_known_reads_on_and_others_are_told_to_come_again() {
+async fn while_the_api_server_is_unavailable_known_readers_continue_and_others_must_retry() {
     let mut cluster = Api::fresh();
     let place = Place::new(&cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;
@@ -181,22 +143,19 @@ async fn while_the_api_server_is_away_who_is_known_reads_on_and_others_are_told_
     assert_eq!(answer.status, 503);
     assert_eq!(answer.json()["type"], "/problems/unchecked");
     assert_eq!(site.readers.status("/readyz").await, 200);
-    site.aggregator.says("readers cannot be checked: ");
+    site.aggregator.says("cannot authorize HTTP clients; ");
     cluster.start();
     let status = async || viewer.status("/api/v1/types").await;
     until_async("a reader who is checked", status, |status| *status == 200).await;
-    site.aggregator
-        .says("the API server says again who may read");
+    site.aggregator.says("authorization of HTTP clients works again");
     drop(asks);
 }
 
 #[tokio::test]
-async fn a_proxy_names_the_user_whose_roles_count_and_nobody_else_may() {
+async fn only_the_proxy_may_name_the_user_whose_roles_count() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
-    let site = place
-        .site(&["--http-auth=proxy-header", "--trusted-proxy=127.0.0.1"])
-        .await;
+    let site = place.site(&["--http-auth=proxy-header", "--trusted-proxy=127.0.0.1"]).await;
     let user = |account: &str| format!("X-Forwarded-User: {}", place.user(account));
     let forwarded = |account: &str| site.readers.saying(&user(account));
     assert_eq!(forwarded("admin").status("/api/v1/nodes").await, 200);
@@ -223,51 +182,40 @@ async fn the_command_line_shows_its_token_and_says_what_is_missing() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let site = place.site(&["--http-auth=token-review"]).await;
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run = |verb: &str, account: Option<&str>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
-        command.args([
-            verb,
-            "--server",
-            &format!("http://{}", site.aggregator.http),
-        ]);
+        command.args([verb, "--server", &format!("http://{}", site.aggregator.http)]);
         if let Some(account) = account {
-            let file = folder.path().join(account);
+            let file = directory.path().join(account);
             std::fs::write(&file, place.token(account)).unwrap();
             command.env("OCTAVO_TOKEN_FILE", file);
         }
         let output = command.finish();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+        (output.status.code(), text(output.stdout), text(output.stderr))
     };
     let (code, nodes, _) = run("nodes", Some("admin"));
     assert_eq!(code, Some(0));
-    assert!(
-        nodes.contains("node-a") && nodes.contains("node-b"),
-        "{nodes}"
-    );
-    let (code, types, said) = run("types", Some("some"));
-    assert_eq!(code, Some(0), "{said}");
+    assert!(nodes.contains("node-a") && nodes.contains("node-b"), "{nodes}");
+    let (code, types, reported) = run("types", Some("some"));
+    assert_eq!(code, Some(0), "{reported}");
     assert!(
         types.contains(H100_TYPE) && !types.contains(A100_TYPE) && !types.contains("node-a"),
         "{types}"
     );
-    assert!(said.contains("on which nodes they are"), "{said}");
-    let (code, _, said) = run("nodes", Some("viewer"));
+    assert!(reported.contains("nodes are not shown"), "{reported}");
+    let (code, _, reported) = run("nodes", Some("viewer"));
     assert_eq!(code, Some(1));
-    assert!(said.contains("you may not list nodes.octavo.dev"), "{said}");
     assert!(
-        said.contains("try: ask who runs the cluster for a role"),
-        "{said}"
+        reported.contains("you do not have the permission to list nodes.octavo.dev"),
+        "{reported}"
     );
-    let (code, _, said) = run("nodes", None);
+    assert!(reported.contains("try: ask the cluster administrator for a role"), "{reported}");
+    let (code, _, reported) = run("nodes", None);
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("a token is needed") && said.contains("--token-file"),
-        "{said}"
+        reported.contains("the request has no token") && reported.contains("--token-file"),
+        "{reported}"
     );
 }

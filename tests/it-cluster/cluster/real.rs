@@ -25,10 +25,10 @@ const SMALL: [&str; 7] = ["1g.10gb"; 7];
 async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_nothing() {
     let _alone = Nodes::alone().await;
     let site = Site::new();
-    site.reader.follows("install.md", "install", A100);
+    site.reader.follows("get-started/install.md", "install", A100);
     agents_label_their_nodes(&site);
     how_long_pods_take_to_labels(&site);
-    site.reader.follows("install.md", "partition", A100);
+    site.reader.follows("get-started/install.md", "partition", A100);
     a_label_leads_to_geometry(&site).await;
     thread::scope(|scope| {
         // Pods that come and go are no reason to write either.
@@ -37,8 +37,8 @@ async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_noth
         pods.join().unwrap();
     });
     site.reader.knows(&values_with_layouts(VERSION));
-    site.reader.follows("install.md", "drain", A100);
-    drain::what_is_in_the_way_goes_and_nothing_else(&site).await;
+    site.reader.follows("get-started/install.md", "drain", A100);
+    drain::only_blockers_are_evicted(&site).await;
     another_version_and_back_touches_nothing(&site);
     a_deleted_agent_leaves_nothing_half_done(&site);
     taken_away_it_leaves_nothing(&site);
@@ -64,13 +64,9 @@ fn is_applied(node: &Value, layout: &str) -> bool {
 }
 
 fn agents_label_their_nodes(site: &Site) {
-    for (node, of, count) in [
-        (A100, "nvidia-a100-80gb", "2"),
-        (H100, "nvidia-h100-80gb", "1"),
-    ] {
-        let node = site.node(node, |node| {
-            ours(node).get("octavo.dev/type").map(String::as_str) == Some(of)
-        });
+    for (node, of, count) in [(A100, "nvidia-a100-80gb", "2"), (H100, "nvidia-h100-80gb", "1")] {
+        let node = site
+            .node(node, |node| ours(node).get("octavo.dev/type").map(String::as_str) == Some(of));
         let ours = ours(&node);
         assert_eq!(ours["octavo.dev/count"], count, "{ours:?}");
         assert_eq!(ours[&format!("type.octavo.dev/{of}")], count, "{ours:?}");
@@ -88,16 +84,11 @@ fn how_long_pods_take_to_labels(site: &Site) {
             object["resource"] == resource && object["name"] == name
         };
         let bound = |event: &&Value| event["objectRef"]["subresource"] == "binding";
-        let bound = log
-            .iter()
-            .find(|event| of(event, "pods", &pod) && bound(event));
-        let labelled = writes(&log, Timestamp::MIN)
-            .into_iter()
-            .find(|event| of(event, "nodes", node));
-        let took = heard(labelled.unwrap()).duration_since(heard(bound.unwrap()));
-        figure(&format!(
-            "{node}: from a pod that has a node to its labels: {took:#}"
-        ));
+        let bound = log.iter().find(|event| of(event, "pods", &pod) && bound(event));
+        let labelled =
+            writes(&log, Timestamp::MIN).into_iter().find(|event| of(event, "nodes", node));
+        let took = received(labelled.unwrap()).duration_since(received(bound.unwrap()));
+        figure(&format!("{node}: from a pod that has a node to its labels: {took:#}"));
     }
 }
 
@@ -114,10 +105,7 @@ async fn a_label_leads_to_geometry(site: &Site) {
     // The command line is in the agent's image.
     let agent = format!("pod/{}", site.pod(A100));
     let inspected = api.kubectl(&["exec", "-n", NAMESPACE, &agent, "--", "octavo", "inspect"]);
-    assert!(
-        inspected.contains("GPU 0-1  nvidia-a100-80gb"),
-        "{inspected}"
-    );
+    assert!(inspected.contains("GPU 0-1  nvidia-a100-80gb"), "{inspected}");
 
     let node = site.node(A100, |node| is_applied(node, "halves"));
     let status: Value = serde_json::from_str(&ours(&node)["octavo.dev/status"]).unwrap();
@@ -139,28 +127,26 @@ fn writes(log: &[Value], since: Timestamp) -> Vec<&Value> {
         let verb = event["verb"].as_str().unwrap();
         event["user"]["username"] == ACCOUNT && !["get", "list", "watch"].contains(&verb)
     });
-    of_agents.filter(|event| heard(event) >= since).collect()
+    of_agents.filter(|event| received(event) >= since).collect()
 }
 
 /// When the server heard a request, by its own clock.
-fn heard(event: &Value) -> Timestamp {
+fn received(event: &Value) -> Timestamp {
     let time = event["requestReceivedTimestamp"].as_str().unwrap();
     time.parse().unwrap()
 }
 
 /// Not of the last line: that may be of a watch, which was heard long before it was answered.
-fn last_heard(log: &[Value]) -> Timestamp {
-    log.iter().map(heard).max().unwrap()
+fn last_received(log: &[Value]) -> Timestamp {
+    log.iter().map(received).max().unwrap()
 }
 
 fn nothing_is_written_when_nothing_changes(site: &Site) {
     let api = site.api();
     let log = api.audit();
-    let since = last_heard(&log);
+    let since = last_received(&log);
     for verb in ["patch", "create"] {
-        let one = writes(&log, Timestamp::MIN)
-            .into_iter()
-            .find(|event| event["verb"] == verb);
+        let one = writes(&log, Timestamp::MIN).into_iter().find(|event| event["verb"] == verb);
         assert!(one.is_some(), "a {verb} is not seen in the log");
     }
     // Two minutes are what this is about. The server counts them.
@@ -169,23 +155,18 @@ fn nothing_is_written_when_nothing_changes(site: &Site) {
         assert!(!api.try_kubectl(&nothing).status.success());
     }
     let log = api.audit();
-    let until = last_heard(&log);
+    let until = last_received(&log);
     let idle = until.duration_since(since).as_secs();
     assert!(idle >= 120, "only {idle} s");
-    let others = log.iter().filter(|event| heard(event) >= since).count();
+    let others = log.iter().filter(|event| received(event) >= since).count();
     let agents = writes(&log, since);
     assert!(agents.is_empty(), "{agents:#?}");
-    figure(&format!(
-        "idle for {idle} s: {others} requests, no write of an agent"
-    ));
+    figure(&format!("idle for {idle} s: {others} requests, no write of an agent"));
     // And one that is made now would have been found.
     let began = Instant::now();
     api.kubectl(&["label", "node", H100, "octavo.dev/layout=small"]);
     site.node(H100, |node| is_applied(node, "small"));
-    figure(&format!(
-        "{H100}: from the label to applied: {:?}",
-        began.elapsed()
-    ));
+    figure(&format!("{H100}: from the label to applied: {:?}", began.elapsed()));
     assert!(!writes(&api.audit(), until).is_empty());
 }
 
@@ -203,9 +184,7 @@ fn pod(namespace: &str, name: &str, how: &Value) -> String {
 
 /// Nodes for which one of these expressions is true.
 fn any(expressions: &[Value]) -> Value {
-    let terms = expressions
-        .iter()
-        .map(|expression| json!({"matchExpressions": [expression]}));
+    let terms = expressions.iter().map(|expression| json!({"matchExpressions": [expression]}));
     let terms: Vec<Value> = terms.collect();
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
 }
@@ -246,10 +225,7 @@ fn pods_land_where_their_type_is(site: &Site) {
         let ready = ["wait", "--for=condition=Ready", "--timeout=180s"];
         let pod = ["-n", &namespace, "pod", name];
         api.kubectl(&[&ready[..], &pod].concat());
-        site.get(&pod)["spec"]["nodeName"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        site.get(&pod)["spec"]["nodeName"].as_str().unwrap().to_owned()
     };
     for (name, node) in [
         ("a100", A100),
@@ -261,11 +237,7 @@ fn pods_land_where_their_type_is(site: &Site) {
         assert_eq!(on(name), node, "{name}");
     }
     assert_ne!(on("either-1"), on("either-2"));
-    let left = [
-        "wait",
-        "--for=condition=PodScheduled=false",
-        "--timeout=180s",
-    ];
+    let left = ["wait", "--for=condition=PodScheduled=false", "--timeout=180s"];
     let pod = ["-n", &namespace, "pod", "nowhere"];
     api.kubectl(&[&left[..], &pod].concat());
     let pod = site.get(&pod);
@@ -280,8 +252,7 @@ fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
     let api = site.api();
     let pod = site.pod(A100);
     // About a second each, so that there is a middle to delete the pod in.
-    site.machine
-        .faults("[{call: nvmlDeviceCreateGpuInstance*, slow_factor: 20}]");
+    site.machine.faults("[{call: nvmlDeviceCreateGpuInstance*, slow_factor: 20}]");
     let change = ["label", "node", A100, "--overwrite"];
     api.kubectl(&[&change[..], &["octavo.dev/layout=small"]].concat());
     site.until("half of the partitions", || {
@@ -296,10 +267,7 @@ fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
     let ended = "--for=jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=0";
     api.kubectl(&[&["wait", ended, "--timeout=120s"], &it[..]].concat());
     let left = [site.geometry(0), site.geometry(1)];
-    figure(&format!(
-        "deleted within an apply: gone after {:?}, {left:?}",
-        began.elapsed()
-    ));
+    figure(&format!("deleted within an apply: gone after {:?}, {left:?}", began.elapsed()));
     for geometry in &left {
         assert!(*geometry == HALVES || *geometry == SMALL, "{left:?}");
     }
@@ -315,11 +283,7 @@ fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
 /// Partitions of node-1 by what the driver calls them: others would be new ones.
 fn partitions(site: &Site) -> Vec<String> {
     let world = site.machine.world();
-    let instances = world
-        .gpus
-        .iter()
-        .flat_map(|gpu| &gpu.mig)
-        .flat_map(|mig| &mig.instances);
+    let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig).flat_map(|mig| &mig.instances);
     let all = instances.flat_map(|instance| &instance.compute);
     all.map(|one| one.uuid.clone()).collect()
 }
@@ -331,12 +295,7 @@ fn running(site: &Site) -> Vec<String> {
     let pods = pods["items"].as_array().unwrap().iter();
     let mut images: Vec<String> = pods
         .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
-        .map(|pod| {
-            pod["spec"]["containers"][0]["image"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        })
+        .map(|pod| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned())
         .collect();
     images.sort();
     images
@@ -347,37 +306,30 @@ fn another_version_and_back_touches_nothing(site: &Site) {
         ["agent", "agent", "aggregator"].map(|image| format!("octavo/{image}:{version}"))
     };
     assert_eq!(running(site), of(VERSION));
-    let since = last_heard(&site.api().audit());
-    let before = (
-        partitions(site),
-        [A100, H100].map(|node| ours(&site.get(&["node", node]))),
-    );
+    let since = last_received(&site.api().audit());
+    let before = (partitions(site), [A100, H100].map(|node| ours(&site.get(&["node", node]))));
     assert_eq!(before.0.len(), 4);
     site.reader.knows(&values_with_layouts(NEXT));
-    site.reader.follows("upgrade.md", "upgrade", A100);
+    site.reader.follows("operations/upgrade.md", "upgrade", A100);
     assert_eq!(running(site), of(NEXT));
-    site.reader.follows("upgrade.md", "rollback", A100);
+    site.reader.follows("operations/upgrade.md", "rollback", A100);
     assert_eq!(running(site), of(VERSION));
     site.reader.knows(&values_with_layouts(VERSION));
-    let after = (
-        partitions(site),
-        [A100, H100].map(|node| ours(&site.get(&["node", node]))),
-    );
+    let after = (partitions(site), [A100, H100].map(|node| ours(&site.get(&["node", node]))));
     assert_eq!(after, before);
     // Nor was anything taken away meanwhile and put back.
     let log = site.api().audit();
     let nodes = writes(&log, since).into_iter();
-    let nodes: Vec<&Value> = nodes
-        .filter(|event| event["objectRef"]["resource"] == "nodes")
-        .collect();
+    let nodes: Vec<&Value> =
+        nodes.filter(|event| event["objectRef"]["resource"] == "nodes").collect();
     assert!(nodes.is_empty(), "{nodes:#?}");
 }
 
 fn taken_away_it_leaves_nothing(site: &Site) {
     let api = site.api();
-    site.reader.follows("upgrade.md", "uninstall", A100);
+    site.reader.follows("operations/upgrade.md", "uninstall", A100);
     for node in [A100, H100] {
-        // Which layout a node shall have is a person's to say, and to take back.
+        // A person sets and removes the desired layout of a node.
         api.kubectl(&["label", "node", node, "octavo.dev/layout-"]);
         // Nor is anything kept of who wrote what.
         let metadata = site.get(&["node", node])["metadata"].to_string();

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api as Objects;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use octavo_fleet::cluster::{Amounts, PodKey, Sights, free_slots};
+use octavo_fleet::cluster::{Amounts, ClusterSnapshot, PodKey, free_slots};
+use octavo_kube::client::{Program, connect};
 use octavo_kube::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -40,18 +41,15 @@ struct Fleet<'a> {
 impl Drop for Fleet<'_> {
     fn drop(&mut self) {
         let of = format!("--selector={LABEL}={}", self.name);
-        let _gone_already = self
-            .api
-            .try_kubectl(&["delete", "nodes", &of, "--wait=false"]);
+        let _gone_already = self.api.try_kubectl(&["delete", "nodes", &of, "--wait=false"]);
     }
 }
 
 #[tokio::test]
-async fn what_is_said_to_be_free_is_exactly_what_the_scheduler_binds() {
+async fn free_devices_are_exactly_those_that_the_scheduler_binds() {
     let api = Api::shared();
-    let eyes = ClusterWatcher::connect(Some(api.kubeconfig()))
-        .await
-        .unwrap();
+    let client = connect(Some(api.kubeconfig()), Program::Aggregator).await.unwrap();
+    let eyes = ClusterWatcher::new(client);
     let followed = eyes.followed();
     tokio::spawn(eyes.run());
     let namespace = api.namespace();
@@ -77,10 +75,7 @@ async fn what_is_said_to_be_free_is_exactly_what_the_scheduler_binds() {
     // Both what fits nowhere and what fits often was among them, or nothing was shown.
     let fitting = bound.iter().filter(|count| **count > 0).count();
     let all: usize = bound.iter().sum();
-    assert!(
-        bound.contains(&0) && fitting >= 16 && all >= 80,
-        "{bound:?}"
-    );
+    assert!(bound.contains(&0) && fitting >= 16 && all >= 80, "{bound:?}");
 }
 
 fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
@@ -88,17 +83,14 @@ fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
 }
 
 impl Fleet<'_> {
-    /// Makes nodes, and waits until they have the taints that they shall have and no other.
+    /// Creates nodes, and waits until they have exactly the taints that they should have.
     async fn make(&self, dice: &mut Dice) {
         let mut taints = BTreeMap::new();
         for number in 0..NODES {
             let node = dice.node(&self.name, number);
             let name = node["metadata"]["name"].as_str().unwrap().to_owned();
             let params = PostParams::default();
-            self.nodes
-                .create(&params, &read(node.clone()))
-                .await
-                .unwrap();
+            self.nodes.create(&params, &read(node.clone())).await.unwrap();
             // Every new node is given one more, until a controller has seen it.
             let patch = Patch::Merge(json!({"spec": {"taints": node["spec"]["taints"]}}));
             let params = PatchParams::default();
@@ -130,10 +122,7 @@ impl Fleet<'_> {
         let mut gated = spec.clone();
         gated["schedulingGates"] = json!([{"name": "test.invalid/gate"}]);
         self.create(&pattern, gated).await;
-        let key = |name: &str| PodKey {
-            namespace: self.namespace.clone(),
-            name: name.to_owned(),
-        };
+        let key = |name: &str| PodKey { namespace: self.namespace.clone(), name: name.to_owned() };
         let first = key(&pattern);
         let mut followed = self.followed.clone();
         let is_there = |all: &Followed| all.sights.pods.contains_key(&first);
@@ -173,17 +162,12 @@ impl Fleet<'_> {
     async fn is_left(&self, name: &str, what: &str) {
         let left = "--for=condition=PodScheduled=False";
         let wait = ["wait", "-n", &self.namespace, "pod", name, left];
-        let waited = self
-            .api
-            .try_kubectl(&[&wait[..], &["--timeout=120s"]].concat());
+        let waited = self.api.try_kubectl(&[&wait[..], &["--timeout=120s"]].concat());
         let pod = self.pods.get(name).await.unwrap();
-        let said = String::from_utf8_lossy(&waited.stderr);
-        assert!(waited.status.success(), "{what}: {said}\n{:?}", pod.spec);
+        let reported = String::from_utf8_lossy(&waited.stderr);
+        assert!(waited.status.success(), "{what}: {reported}\n{:?}", pod.spec);
         let conditions = pod.status.unwrap().conditions.unwrap_or_default();
-        let scheduled = conditions
-            .iter()
-            .find(|one| one.type_ == "PodScheduled")
-            .unwrap();
+        let scheduled = conditions.iter().find(|one| one.type_ == "PodScheduled").unwrap();
         assert_eq!(scheduled.reason.as_deref(), Some("Unschedulable"), "{what}");
         assert_eq!(pod.spec.unwrap().node_name, None, "{what}");
         let params = DeleteParams::default().grace_period(0);
@@ -191,8 +175,8 @@ impl Fleet<'_> {
     }
 }
 
-/// What there is room for of such a pod, over all nodes.
-fn free(sights: &Sights, pattern: &PodKey) -> u64 {
+/// The number of such pods that fit, over all nodes.
+fn free(sights: &ClusterSnapshot, pattern: &PodKey) -> u64 {
     let held = sights.held();
     let wants = &sights.pods[pattern].requirements;
     let of = sights.nodes.values().map(|node| {

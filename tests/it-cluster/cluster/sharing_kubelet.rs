@@ -16,8 +16,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::nodes::{Nodes, root};
 use crate::node::Node;
-use crate::patience::{Finish, until_async};
 use crate::process::Program;
+use crate::time_limits::{Finish, until_async};
 
 const NODE: &str = "node-1";
 const GPU: &str = "nvidia.com/gpu";
@@ -30,7 +30,7 @@ const GPUS: &str = "- {board: A100_80GB, count: 2}\n";
 /// Kubelet does not report changes of it, and refuses clients that ask too often.
 const PACE: Duration = Duration::from_millis(200);
 
-/// The first GPU for so many by turns, the second one in these parts.
+/// The first GPU with this many replicas, the second one in these partitions.
 fn layout(replicas: u32, parts: &str) -> String {
     format!(
         "[{{devices: [0], timeSlicing: {{replicas: {replicas}, failRequestsGreaterThanOne: true}}}}, \
@@ -51,20 +51,12 @@ impl Place {
         let machine = Node::new(GPUS);
         // Where the machine's kubelet is asked which pod has what.
         let kubelet = machine.kubelet();
-        symlink(
-            nodes.kubelet(NODE).join("pod-resources"),
-            kubelet.parent().unwrap(),
-        )
-        .unwrap();
+        symlink(nodes.kubelet(NODE).join("pod-resources"), kubelet.parent().unwrap()).unwrap();
         let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
         nodes.image(NODE, SHELL, root(&tools).path(), &["/bin/sh"]);
         let namespace = nodes.api().namespace();
         nodes.api().await_account(&namespace);
-        Self {
-            nodes,
-            machine,
-            namespace,
-        }
+        Self { nodes, machine, namespace }
     }
 
     /// Shows the agent the processes of pods, without which those that only kubelet's record still has never end.
@@ -118,17 +110,10 @@ impl Place {
 
     /// What a pod finds in itself, once it runs.
     #[track_caller]
-    fn told(&self, name: &str) -> String {
+    fn shown(&self, name: &str) -> String {
         let api = self.nodes.api();
         let (pod, namespace) = (format!("pod/{name}"), &self.namespace);
-        let ready = [
-            "wait",
-            "-n",
-            namespace,
-            &pod,
-            "--for=condition=Ready",
-            "--timeout=300s",
-        ];
+        let ready = ["wait", "-n", namespace, &pod, "--for=condition=Ready", "--timeout=300s"];
         let waited = api.try_kubectl(&ready);
         let described = || api.kubectl(&["describe", "-n", namespace, &pod]);
         assert!(waited.status.success(), "{}", described());
@@ -225,7 +210,7 @@ async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_the
     two_replicas_are_refused_where_the_layout_says_so(&place);
     pods_get_the_right_devices(&place).await;
     shrinking_waits_for_pods(&place).await;
-    a_kubelet_that_starts_again_is_told_again(&place, &mut agent).await;
+    a_restarted_kubelet_gets_a_new_registration(&place, &mut agent).await;
 
     partitions_stay_while_pods_have_them(&place, &mut agent);
 
@@ -252,17 +237,14 @@ async fn pods_get_the_right_devices(place: &Place) {
         place.ask(name, HALF, 1);
     }
     for name in ["a", "b", "c"] {
-        assert_eq!(place.told(name), gpu, "{name}");
+        assert_eq!(place.shown(name), gpu, "{name}");
     }
-    let mut told = ["half-1", "half-2"].map(|name| place.told(name));
-    told.sort();
-    assert_eq!(told[..], halves);
+    let mut shown = ["half-1", "half-2"].map(|name| place.shown(name));
+    shown.sort();
+    assert_eq!(shown[..], halves);
     // Each has a replica of its own.
     let ids = place.ids().await;
-    let mut replicas: Vec<&String> = ["a", "b", "c"]
-        .iter()
-        .flat_map(|name| &ids[*name])
-        .collect();
+    let mut replicas: Vec<&String> = ["a", "b", "c"].iter().flat_map(|name| &ids[*name]).collect();
     replicas.sort();
     let expected: Vec<String> = (0..3).map(|number| format!("{gpu}::{number}")).collect();
     assert_eq!(replicas, expected.iter().collect::<Vec<_>>());
@@ -278,26 +260,26 @@ async fn shrinking_waits_for_pods(place: &Place) {
     place.delete(leaver);
     place.await_allocatable(GPU, 2);
     // Not the first two, but those that pods have.
-    let kept = [format!("{gpu}::1"), format!("{gpu}::2")];
-    assert_eq!(place.offered(GPU).await, kept);
+    let retained = [format!("{gpu}::1"), format!("{gpu}::2")];
+    assert_eq!(place.offered(GPU).await, retained);
     for (name, ids) in place.ids().await {
         assert_eq!(ids, before[&name], "{name}");
         assert_eq!(place.pod(&name)["status"]["phase"], "Running", "{name}");
     }
 }
 
-async fn a_kubelet_that_starts_again_is_told_again(place: &Place, agent: &mut Program) {
+async fn a_restarted_kubelet_gets_a_new_registration(place: &Place, agent: &mut Program) {
     let before = place.ids().await;
     place.nodes.restart_kubelet(NODE);
     for resource in [GPU, HALF] {
-        agent.says(&format!("kubelet knows of {resource}"));
+        agent.says(&format!("registered with the kubelet resource={resource}"));
     }
     place.await_allocatable(GPU, 2);
     place.await_allocatable(HALF, 2);
     place.until_ids(&before).await;
     let (gpu, _) = place.units();
-    let kept = [format!("{gpu}::1"), format!("{gpu}::2")];
-    assert_eq!(place.offered(GPU).await, kept);
+    let retained = [format!("{gpu}::1"), format!("{gpu}::2")];
+    assert_eq!(place.offered(GPU).await, retained);
     for name in before.keys() {
         let status = &place.pod(name)["status"]["containerStatuses"][0];
         assert_eq!(status["restartCount"], 0, "{name}");
@@ -306,18 +288,18 @@ async fn a_kubelet_that_starts_again_is_told_again(place: &Place, agent: &mut Pr
             place.delete(name);
         }
     }
-    // And gives out what it was told again.
+    // And allocates what was reported again.
     place.ask("next", HALF, 1);
     let (_, halves) = place.units();
-    assert!(halves.contains(&place.told("next")));
+    assert!(halves.contains(&place.shown("next")));
     place.delete("next");
 }
 
 fn partitions_stay_while_pods_have_them(place: &Place, agent: &mut Program) {
     let (gpu, halves) = place.units();
-    let mine = place.told("half-1");
+    let mine = place.shown("half-1");
     place.machine.layouts(&layout(2, "1g.10gb: 7"));
-    // Before a minute has passed nobody believes the kubelet that was started again.
+    // For a minute after its restart, kubelet's list is not trusted.
     let blocked = agent.says("/half-1 (container one)");
     assert!(blocked.contains("reason=blocked"), "{blocked}");
     assert_eq!(place.units(), (gpu, halves.clone()));
@@ -328,16 +310,14 @@ fn partitions_stay_while_pods_have_them(place: &Place, agent: &mut Program) {
     place.ask("small", SMALL, 1);
     let (_, parts) = place.units();
     assert_eq!(parts.len(), 7);
-    assert!(parts.contains(&place.told("small")));
+    assert!(parts.contains(&place.shown("small")));
     place.delete("small");
 }
 
 /// What a container runtime that knows CDI would make of these names.
-fn runtime(folder: &Path, names: &[String]) -> Value {
-    let output = Command::new(crate::cdi_runtime::RUNTIME.build())
-        .arg(folder)
-        .args(names)
-        .finish();
+fn runtime(directory: &Path, names: &[String]) -> Value {
+    let output =
+        Command::new(crate::cdi_runtime::RUNTIME.build()).arg(directory).args(names).finish();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -353,11 +333,9 @@ async fn a_pod_is_admitted_by_cdi_only_when_a_runtime_would_find_its_devices() {
     fs::write(proc.join("devices"), devices).unwrap();
     fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
     fs::write(proc.join("driver/nvidia-caps/mig-minors"), "config 1\n").unwrap();
-    let folder = place.machine.machine.path().join("cdi");
-    let cdi = folder.to_str().unwrap();
-    let layouts = place
-        .machine
-        .layouts("[{devices: all, timeSlicing: {replicas: 2}}]");
+    let directory = place.machine.machine.path().join("cdi");
+    let cdi = directory.to_str().unwrap();
+    let layouts = place.machine.layouts("[{devices: all, timeSlicing: {replicas: 2}}]");
     let agent = place.start(&[
         "--layouts",
         &layouts,
@@ -367,21 +345,18 @@ async fn a_pod_is_admitted_by_cdi_only_when_a_runtime_would_find_its_devices() {
         cdi,
     ]);
     place.await_allocatable(GPU, 4);
-    // Nobody has made the folder.
+    // The directory does not exist.
     place.ask("early", GPU, 1);
     let refusal = place.refusal("early");
-    assert!(
-        refusal.contains("CDI") && refusal.contains(cdi),
-        "{refusal}"
-    );
+    assert!(refusal.contains("CDI") && refusal.contains(cdi), "{refusal}");
     place.delete("early");
 
-    fs::create_dir(&folder).unwrap();
+    fs::create_dir(&directory).unwrap();
     place.ask("one", GPU, 1);
-    let uuid = place.told("one");
+    let uuid = place.shown("one");
     let world = place.machine.machine.world();
     let gpu = world.gpus.iter().find(|gpu| gpu.uuid == uuid).unwrap();
-    let container = runtime(&folder, &[format!("octavo.dev/gpu={uuid}")]);
+    let container = runtime(&directory, &[format!("octavo.dev/gpu={uuid}")]);
     let file = &container["linux"]["devices"][0];
     assert_eq!(file["path"], format!("/dev/nvidia{}", gpu.minor), "{file}");
     place.delete("one");

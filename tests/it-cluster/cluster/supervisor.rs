@@ -1,4 +1,4 @@
-//! The shell process that has a cluster, and ends it when our end of its standard input is closed, whoever closes it.
+//! The shell process that has a cluster, and ends it when our end of its standard input is closed, for whatever reason.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use crate::patience::{Lines, MAX_RUN_TIME, ends, watch};
+use crate::time_limits::{Lines, MAX_RUN_TIME, ends, watch};
 
 /// `hack/cluster/supervise.sh`, and through it a cluster.
 pub(super) struct Supervisor {
@@ -32,12 +32,7 @@ impl Supervisor {
             .unwrap();
         let orders = child.stdin.take();
         let answers = Lines::of(child.stdout.take().unwrap());
-        let mut supervisor = Self {
-            child,
-            orders,
-            answers,
-            complaints,
-        };
+        let mut supervisor = Self { child, orders, answers, complaints };
         supervisor.hear("ready");
         supervisor
     }
@@ -76,36 +71,31 @@ impl Drop for Supervisor {
 
 /// A script of `hack/cluster`.
 pub(super) fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("hack/cluster")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/cluster").join(name)
 }
 
-/// A folder that has these programs, built if need be.
+/// A directory that has these programs, built if need be.
 pub(super) fn programs(names: &[&str]) -> PathBuf {
     // Building takes as long as it takes.
     watch();
-    let output = Command::new(script("build.sh"))
-        .args(names)
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
+    let output =
+        Command::new(script("build.sh")).args(names).stderr(Stdio::inherit()).output().unwrap();
     assert!(
         output.status.success(),
         "the programs of a cluster cannot be built; `make setup` installs what that needs"
     );
-    let folder = String::from_utf8(output.stdout).unwrap();
-    PathBuf::from(folder.trim_end())
+    let directory = String::from_utf8(output.stdout).unwrap();
+    PathBuf::from(directory.trim_end())
 }
 
-/// A folder for a cluster. It is ours also where the cluster is root's, and the supervisor removes it.
-pub(super) fn folder() -> PathBuf {
-    let folder = tempfile::Builder::new().prefix("octavo-cluster-").tempdir();
-    folder.unwrap().keep()
+/// A directory for a cluster. It is ours also where the cluster is root's, and the supervisor removes it.
+pub(super) fn directory() -> PathBuf {
+    let directory = tempfile::Builder::new().prefix("octavo-cluster-").tempdir();
+    directory.unwrap().keep()
 }
 
-/// The command of a supervisor with its folder and programs, as root if `privileged`.
-pub(super) fn command(folder: &Path, programs: &Path, privileged: bool) -> Command {
+/// The command of a supervisor with its directory and programs, as root if `privileged`.
+pub(super) fn command(directory: &Path, programs: &Path, privileged: bool) -> Command {
     let mut command = if privileged && !rustix::process::geteuid().is_root() {
         let mut command = Command::new("sudo");
         command.args(["-n", "--preserve-env=PATH", "env"]);
@@ -114,7 +104,7 @@ pub(super) fn command(folder: &Path, programs: &Path, privileged: bool) -> Comma
         Command::new("env")
     };
     command
-        .arg(setting("CLUSTER_DIR", folder.as_os_str()))
+        .arg(setting("CLUSTER_DIR", directory.as_os_str()))
         .arg(setting("CLUSTER_BIN", programs.as_os_str()));
     command
 }

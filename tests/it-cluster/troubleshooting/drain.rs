@@ -1,11 +1,11 @@
-//! Pods that are in the way of a layout and are not evicted, or not in time.
+//! Pods that block a layout and are not evicted, or not in time.
 
 use serde_json::{Value, json};
 
 use crate::cluster::Api;
 use crate::cluster::agent::Rig;
 use crate::pod_resources::Kubelet;
-use crate::row::Row;
+use crate::problem::Problem;
 
 const ONE: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n";
 const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
@@ -45,11 +45,7 @@ impl Occupied {
         let device = &world.gpus[0].mig.as_ref().unwrap().instances[0].compute[0];
         kubelet.give(&namespace, "notebook-7", &device.uuid);
         rig.label(&[LAYOUT]);
-        Self {
-            rig,
-            namespace,
-            _kubelet: kubelet,
-        }
+        Self { rig, namespace, _kubelet: kubelet }
     }
 
     /// A budget that lets no pod go.
@@ -61,28 +57,26 @@ impl Occupied {
         }));
         let counted = "--for=jsonpath={.status.currentHealthy}=1";
         let wait = ["wait", "pdb/notebook", counted, "--timeout=100s", "-n"];
-        self.rig
-            .api
-            .kubectl(&[&wait[..], &[&self.namespace]].concat());
+        self.rig.api.kubectl(&[&wait[..], &[&self.namespace]].concat());
     }
 }
 
 #[test]
 fn a_pod_that_nothing_would_make_again_is_named_and_not_evicted() {
-    let row = Row::of("drain_refused");
+    let problem = Problem::documented("drain_refused");
     let place = Occupied::new(false);
     let _agent = place.rig.start(&["--drain=affected"]);
-    let told = place.rig.await_event("DrainRefused");
-    row.finds("event DrainRefused", &told);
+    let shown = place.rig.await_event("DrainRefused");
+    problem.assert_quoted("event DrainRefused", &shown);
 }
 
 #[test]
 fn a_drain_that_a_budget_holds_up_ends_with_the_pods_name() {
-    let row = Row::of("drain_gave_up");
+    let problem = Problem::documented("drain_gave_up");
     let place = Occupied::new(true);
     place.protect();
     let arguments = ["--drain=affected", "--drain-deadline=3s"];
     let _agent = place.rig.start(&arguments);
-    let told = place.rig.await_event("DrainGaveUp");
-    row.finds("event DrainGaveUp", &told);
+    let shown = place.rig.await_event("DrainGaveUp");
+    problem.assert_quoted("event DrainGaveUp", &shown);
 }

@@ -3,7 +3,7 @@
 use crate::cluster::Api as Cluster;
 use crate::cluster::auth::place::Place;
 use crate::machine::Machine;
-use crate::row::Row;
+use crate::problem::Problem;
 
 const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
 
@@ -14,15 +14,15 @@ async fn a_token_that_does_not_prove_the_node_is_refused_with_the_reason() {
     let site = place.site(&[]);
     let machine = Machine::new(SINGLE);
 
-    let row = Row::of("token_missing");
-    row.hears(&mut site.agent(&machine, own.name(), None));
+    let problem = Problem::documented("token_missing");
+    problem.await_log(&mut site.agent(&machine, own.name(), None));
 
-    let row = Row::of("token_refused");
+    let problem = Problem::documented("token_refused");
     let pod = place.pod("octavo-agent", own.name());
     let token = site.file("another", &place.token(&pod, "another"));
-    row.hears(&mut site.agent(&machine, own.name(), Some(&token)));
+    problem.await_log(&mut site.agent(&machine, own.name(), Some(&token)));
 
-    let row = Row::of("token_of_another_node");
+    let problem = Problem::documented("token_of_another_node");
     let token = site.file("own", &place.agents_token(own.name()));
-    row.hears(&mut site.agent(&machine, other.name(), Some(&token)));
+    problem.await_log(&mut site.agent(&machine, other.name(), Some(&token)));
 }

@@ -5,114 +5,93 @@ use std::process::Command;
 
 use crate::cluster::sharing::causes::{NOW, SHARED, Scenery, WELL, play};
 use crate::cluster::sharing::{MAP, Stage, TWO};
-use crate::patience::Finish;
+use crate::problem::Problem;
 use crate::process::Program;
-use crate::row::Row;
+use crate::time_limits::Finish;
 
-/// Holds what a row quotes of the event against the event, once there is one.
+/// Waits for the event and compares it with the quotations of the problem.
 #[track_caller]
-fn told(row: &Row, stage: &Stage, reason: &str) {
-    let said = stage.rig.await_event(reason);
-    row.finds(&format!("event {reason}"), &said);
+fn shown(problem: &Problem, stage: &Stage, reason: &str) {
+    let reported = stage.rig.await_event(reason);
+    problem.assert_quoted(&format!("event {reason}"), &reported);
 }
 
 #[test]
-fn replicas_that_nobody_gives_out_are_missed_with_what_to_install() {
-    let row = Row::of("replicas_missing");
-    let scenery = Scenery {
-        sets: &[],
-        pod: None,
-        gpus: None,
-        ..WELL
-    };
+fn replicas_without_a_device_plugin_are_reported_with_what_to_install() {
+    let problem = Problem::documented("replicas_missing");
+    let scenery = Scenery { sets: &[], pod: None, gpus: None, ..WELL };
     let (stage, _agent) = play(&scenery, &["--sharing-deadline=1s"]);
-    told(&row, &stage, "SharingNotInForce");
+    shown(&problem, &stage, "SharingNotInForce");
     assert_eq!(stage.followed(), None);
 }
 
 #[test]
 fn without_the_name_of_the_plugins_config_map_nothing_is_handed_over() {
-    let row = Row::of("config_map_not_named");
+    let problem = Problem::documented("config_map_not_named");
     let stage = Stage::new(TWO);
     let file = stage.rig.machine.layouts(SHARED);
     stage.rig.label(&["octavo.dev/layout=wanted"]);
     let mut agent = stage.rig.start(&["--layouts", &file, "--sharing=hand-off"]);
-    told(&row, &stage, "SharingRefused");
-    row.hears(&mut agent);
+    shown(&problem, &stage, "SharingRefused");
+    problem.await_log(&mut agent);
 }
 
 #[test]
 fn each_step_between_a_layout_and_its_replicas_is_named_where_it_is_missing() {
-    let no_key = Scenery {
-        has_key: false,
-        ..WELL
-    };
-    let not_referenced = Scenery {
-        sets: &[("plugin", "other", true)],
-        ..WELL
-    };
-    let not_followed = Scenery {
-        sets: &[("plugin", MAP, false)],
-        ..WELL
-    };
+    let no_key = Scenery { has_key: false, ..WELL };
+    let not_referenced = Scenery { sets: &[("plugin", "other", true)], ..WELL };
+    let not_followed = Scenery { sets: &[("plugin", MAP, false)], ..WELL };
     let not_there = Scenery { pod: None, ..WELL };
-    let unhealthy = Scenery {
-        gpus: Some((0, 6)),
-        ..WELL
-    };
+    let unhealthy = Scenery { gpus: Some((0, 6)), ..WELL };
     let cases = [
-        (Row::of("replicas_key_missing"), no_key),
-        (Row::of("replicas_not_referenced"), not_referenced),
-        (Row::of("replicas_not_followed"), not_followed),
-        (Row::of("replicas_no_pod"), not_there),
-        (Row::of("replicas_not_reloaded"), WELL),
-        (Row::of("replicas_unhealthy"), unhealthy),
+        (Problem::documented("replicas_key_missing"), no_key),
+        (Problem::documented("replicas_not_referenced"), not_referenced),
+        (Problem::documented("replicas_not_followed"), not_followed),
+        (Problem::documented("replicas_no_pod"), not_there),
+        (Problem::documented("replicas_not_reloaded"), WELL),
+        (Problem::documented("replicas_unhealthy"), unhealthy),
     ];
     // All at once, for each waits for its own deadline.
-    let playing: Vec<(Stage, Program)> = cases
-        .iter()
-        .map(|(_, scenery)| play(scenery, NOW))
-        .collect();
-    for ((row, _), (stage, _agent)) in cases.iter().zip(&playing) {
-        told(row, stage, "SharingNotInForce");
+    let playing: Vec<(Stage, Program)> =
+        cases.iter().map(|(_, scenery)| play(scenery, NOW)).collect();
+    for ((problem, _), (stage, _agent)) in cases.iter().zip(&playing) {
+        shown(problem, stage, "SharingNotInForce");
     }
 }
 
 #[test]
-fn a_label_of_somebody_else_is_left_and_its_writer_named() {
-    let row = Row::of("replicas_label_taken");
+fn a_label_of_another_owner_stays_and_its_writer_is_named() {
+    let problem = Problem::documented("replicas_label_taken");
     let stage = Stage::new(TWO);
     stage.make_map();
-    stage
-        .rig
-        .label(&["nvidia.com/device-plugin.config=default"]);
+    stage.rig.label(&["nvidia.com/device-plugin.config=default"]);
     let _agent = stage.agent(SHARED, NOW);
-    told(&row, &stage, "SharingRefused");
+    shown(&problem, &stage, "SharingRefused");
     assert_eq!(stage.followed().as_deref(), Some("default"));
 }
 
 #[test]
 fn what_nvidias_plugin_cannot_is_refused_before_anything_is_written() {
-    let row = Row::of("replicas_of_two_kinds");
+    let problem = Problem::documented("replicas_of_two_kinds");
     let stage = Stage::new(TWO);
     let rules =
         "[{devices: 0, timeSlicing: {replicas: 2}}, {devices: 1, timeSlicing: {replicas: 4}}]";
     let _agent = stage.agent(rules, NOW);
-    told(&row, &stage, "SharingRefused");
+    shown(&problem, &stage, "SharingRefused");
     assert_eq!(stage.followed(), None);
 }
 
 #[test]
 fn a_configuration_with_mps_is_refused_at_its_line() {
-    let row = Row::of("mps_refused");
-    let folder = tempfile::tempdir().unwrap();
+    let problem = Problem::documented("mps_refused");
+    let directory = tempfile::tempdir().unwrap();
     let text = "version: v1\nsharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 4\n";
-    fs::write(folder.path().join("mps.yaml"), text).unwrap();
+    fs::write(directory.path().join("mps.yaml"), text).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["sharing", "import", "mps.yaml", "--name=a100"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .finish();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    row.finds("octavo sharing import", &said);
+    let reported = String::from_utf8(output.stderr).unwrap();
+    problem.assert_quoted("octavo sharing import", &reported);
 }

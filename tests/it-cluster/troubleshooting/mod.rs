@@ -1,4 +1,4 @@
-//! Messages in `docs/troubleshooting.md` that need an API server: each test causes the trouble and finds what its row quotes.
+//! Problems in `docs/operations/troubleshooting.md` that need an API server, reproduced with the real programs.
 
 mod drain;
 mod fleet;

@@ -1,4 +1,4 @@
-//! What a Node of a real API server is told: events, the annotation, labels, taints.
+//! What a Node of a real API server gets: events, the annotation, labels, taints.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::cluster::Api;
 use crate::cluster::agent::faults::{MONOTONIC_CLOCK, clock};
 use crate::cluster::agent::operands::{self, COMPAT, DCGM, PLUGIN};
 use crate::cluster::agent::proxy::{Fault, Proxy, To};
-use crate::cluster::agent::{KEPT, Rig};
+use crate::cluster::agent::{NODE_WRITTEN, Rig};
 use crate::node::names;
-use crate::patience::{Finish, until};
+use crate::problem::Problem;
 use crate::process::Program;
-use crate::row::Row;
+use crate::time_limits::{Finish, until};
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 const NOT_READY: &str = "{.spec.taints[0].key}=octavo.dev/not-ready";
 
-/// Holds what a row quotes of an event against the event, once there is one.
+/// Waits for the event and compares it with the quotations of the problem.
 #[track_caller]
-fn told(row: &Row, rig: &Rig<'_>, reason: &str) {
-    row.finds(&format!("event {reason}"), &rig.await_event(reason));
+fn shown(problem: &Problem, rig: &Rig<'_>, reason: &str) {
+    problem.assert_quoted(&format!("event {reason}"), &rig.await_event(reason));
 }
 
 /// What the annotation says in words, of the node and of each device.
@@ -39,9 +39,8 @@ fn taints(rig: &Rig<'_>) -> String {
     let node = rig.get();
     let taints = node["spec"]["taints"].as_array().unwrap().iter();
     let text = |taint: &Value, field: &str| taint[field].as_str().unwrap().to_owned();
-    let lines: Vec<String> = taints
-        .map(|taint| format!("{}:{}", text(taint, "key"), text(taint, "effect")))
-        .collect();
+    let lines: Vec<String> =
+        taints.map(|taint| format!("{}:{}", text(taint, "key"), text(taint, "effect"))).collect();
     lines.join("\n")
 }
 
@@ -58,90 +57,76 @@ fn hold_up(rig: &Rig<'_>) -> PathBuf {
 
 /// An agent that speaks for a rig's Node with the credentials in a file.
 fn agent_with(rig: &Rig<'_>, kubeconfig: &Path) -> Program {
-    let mut command = rig
-        .machine
-        .agent(&["--interval=200ms", "--label-sink=node"]);
+    let mut command = rig.machine.agent(&["--interval=200ms", "--label-sink=node"]);
     command.arg("--kubeconfig").arg(kubeconfig);
     command.arg("--node-name").arg(rig.name());
     Program::start(&mut command)
 }
 
 #[test]
-fn a_client_that_is_in_the_way_of_a_change_stops_the_node_for_as_long_as_it_is_there() {
-    let row = Row::of("pain_01");
+fn a_client_that_blocks_a_change_blocks_the_node_until_it_ends() {
+    let problem = Problem::documented("pain_01");
     let rig = Rig::new(Api::shared(), operands::WHOLE);
     operands::deploy(&rig);
     operands::open_the_gpu(&rig);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
     let _agent = rig.start(&[COMPAT]);
-    told(&row, &rig, "OperandsPaused");
-    told(&row, &rig, "LayoutBlocked");
+    shown(&problem, &rig, "OperandsPaused");
+    shown(&problem, &rig, "LayoutBlocked");
     rig.await_label(DCGM, "paused-for-octavo");
     operands::close_the_gpu(&rig);
     rig.await_label("nvidia.com/mig.config.state", "success");
-    told(&row, &rig, "OperandsRestored");
+    shown(&problem, &rig, "OperandsRestored");
     rig.await_label(DCGM, "true");
     assert_eq!(rig.machine.geometry(0).len(), 7);
 }
 
 #[test]
-fn a_driver_that_is_replaced_under_the_agent_is_told_when_it_goes_and_when_it_is_back() {
-    let row = Row::of("pain_02");
+fn a_driver_replaced_under_the_agent_is_reported_as_lost_and_as_back() {
+    let problem = Problem::documented("pain_02");
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/layout-state", "applied");
-    rig.machine
-        .machine
-        .change(|world| world.reload_driver(Some("590.10")));
-    row.hears(&mut agent);
-    told(&row, &rig, "DriverLost");
-    told(&row, &rig, "DriverBack");
+    rig.machine.machine.change(|world| world.reload_driver(Some("590.10")));
+    problem.await_log(&mut agent);
+    shown(&problem, &rig, "DriverLost");
+    shown(&problem, &rig, "DriverBack");
     rig.await_label("octavo.dev/driver", "590.10");
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn why_a_layout_is_not_in_force_is_on_the_node() {
-    let row = Row::of("pain_06");
+fn the_node_shows_why_a_layout_is_not_applied() {
+    let problem = Problem::documented("pain_06");
     let rig = Rig::new(Api::shared(), operands::MIG);
-    rig.machine
-        .machine
-        .faults("- {call: nvmlGpuInstanceCreateComputeInstance*, return: UNKNOWN}");
+    rig.machine.machine.faults("- {call: nvmlGpuInstanceCreateComputeInstance*, return: UNKNOWN}");
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     let _agent = rig.start(&[]);
-    told(&row, &rig, "LayoutRolledBack");
+    shown(&problem, &rig, "LayoutRolledBack");
     rig.await_label("octavo.dev/layout-state", "failed");
     // While it is tried again there is nothing to explain.
-    let said = until(
-        "an annotation",
-        || annotation(&rig),
-        |said| !said.trim().is_empty(),
-    );
-    row.finds("annotation", &said);
+    let reported =
+        until("an annotation", || annotation(&rig), |reported| !reported.trim().is_empty());
+    problem.assert_quoted("annotation", &reported);
     rig.machine.machine.faults("[]");
     rig.await_label("octavo.dev/layout-state", "applied");
 }
 
 #[test]
-fn pods_are_kept_off_a_new_node_until_it_has_its_layout() {
-    let row = Row::of("pain_12");
+fn pods_are_not_scheduled_on_a_new_node_until_its_layout_is_applied() {
+    let problem = Problem::documented("pain_12");
     let rig = Rig::new(Api::shared(), TWO);
     // As kubelet registers a node with --register-with-taints.
-    rig.api.kubectl(&[
-        "taint",
-        "node",
-        rig.name(),
-        "octavo.dev/not-ready=:NoSchedule",
-    ]);
+    rig.api.kubectl(&["taint", "node", rig.name(), "octavo.dev/not-ready=:NoSchedule"]);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     let go_on = hold_up(&rig);
     let mut agent = rig.start(&["--taint-not-ready"]);
     rig.await_label("octavo.dev/layout-state", "pending");
-    row.finds("kubectl describe node", &taints(&rig));
+    problem.assert_quoted("kubectl describe node", &taints(&rig));
     fs::write(go_on, "").unwrap();
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
     assert!(rig.get()["spec"].get("taints").is_none());
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(1)), ["3g.20gb", "3g.20gb"]);
@@ -149,7 +134,7 @@ fn pods_are_kept_off_a_new_node_until_it_has_its_layout() {
 
 #[test]
 fn after_a_reboot_the_layout_is_made_again_before_pods_come() {
-    let row = Row::of("pain_13");
+    let problem = Problem::documented("pain_13");
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
@@ -162,57 +147,55 @@ fn after_a_reboot_the_layout_is_made_again_before_pods_come() {
     let go_on = hold_up(&rig);
     let mut agent = rig.start(&["--taint-not-ready"]);
     rig.await_path(NOT_READY);
-    row.finds("kubectl describe node", &taints(&rig));
+    problem.assert_quoted("kubectl describe node", &taints(&rig));
     fs::write(go_on, "").unwrap();
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
     agent.says("0 taints");
 }
 
 #[test]
-fn a_layout_that_the_hardware_cannot_have_is_told_to_be_infeasible() {
-    let row = Row::of("infeasible_on_the_node");
+fn a_layout_that_the_hardware_does_not_support_is_infeasible() {
+    let problem = Problem::documented("infeasible_on_the_node");
     let rig = Rig::new(Api::shared(), "- {board: A100_80GB, mig: enabled}\n");
-    let file = rig
-        .machine
-        .layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
+    let file = rig.machine.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
     rig.label(&["octavo.dev/layout=wanted"]);
     let _agent = rig.start(&["--layouts", &file]);
-    told(&row, &rig, "LayoutInfeasible");
+    shown(&problem, &rig, "LayoutInfeasible");
     rig.await_label("octavo.dev/layout-state", "failed");
-    row.finds("annotation", &annotation(&rig));
+    problem.assert_quoted("annotation", &annotation(&rig));
 }
 
 #[test]
-fn a_layout_that_nobody_has_is_named_beside_those_there_are() {
-    let row = Row::of("layout_unknown");
+fn an_unknown_layout_is_reported_with_the_known_ones() {
+    let problem = Problem::documented("layout_unknown");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=servign"]);
     let _agent = rig.start(&[]);
-    told(&row, &rig, "LayoutFailed");
+    shown(&problem, &rig, "LayoutFailed");
     rig.await_label("octavo.dev/layout-state", "failed");
-    row.finds("annotation", &annotation(&rig));
+    problem.assert_quoted("annotation", &annotation(&rig));
 }
 
 #[test]
 fn what_a_label_chose_is_changed_by_the_label() {
-    let row = Row::of("chosen_by_a_label");
+    let problem = Problem::documented("chosen_by_a_label");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     let _agent = rig.start(&[]);
     rig.await_label("octavo.dev/layout-state", "applied");
     let refused = rig.machine.octavo(&["apply", "all-1g.5gb", "--agent"]);
-    row.finds("octavo apply", &String::from_utf8(refused.stderr).unwrap());
+    problem.assert_quoted("octavo apply", &String::from_utf8(refused.stderr).unwrap());
 }
 
 #[test]
 fn a_node_that_mig_manager_works_on_is_left_to_it() {
-    let row = Row::of("mig_manager_at_work");
+    let problem = Problem::documented("mig_manager_at_work");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.is_claimed_by_mig_manager();
     let _agent = rig.start(&[]);
-    told(&row, &rig, "LayoutNotice");
+    shown(&problem, &rig, "LayoutNotice");
     assert!(rig.machine.geometry(0).is_empty());
     rig.label(&["nvidia.com/mig.config.state=success"]);
     rig.await_label("octavo.dev/layout-state", "applied");
@@ -220,24 +203,21 @@ fn a_node_that_mig_manager_works_on_is_left_to_it() {
 
 #[test]
 fn partitions_that_kubelet_does_not_offer_are_counted_against_those_there_are() {
-    let row = Row::of("allocatable_zero");
+    let problem = Problem::documented("allocatable_zero");
     let rig = Rig::new(Api::shared(), operands::MIG);
-    rig.label(&[
-        &format!("{PLUGIN}=true"),
-        "nvidia.com/mig.config=all-1g.5gb",
-    ]);
+    rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/mig.config=all-1g.5gb"]);
     let mut command = rig.agent(&["--label-sink=node", COMPAT, "--mig-strategy=mixed"]);
     let step = clock(&rig, MONOTONIC_CLOCK, &mut command);
     let _agent = Program::start(&mut command);
     rig.await_event("DevicePluginRefreshed");
     // The plugin had its time, and offers nothing.
     fs::write(step, "200").unwrap();
-    told(&row, &rig, "PartitionsNotOffered");
+    shown(&problem, &rig, "PartitionsNotOffered");
 }
 
 #[test]
 fn keys_that_others_write_are_left_to_them_and_named() {
-    let row = Row::of("keys_left");
+    let problem = Problem::documented("keys_left");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.api.kubectl(&[
         "label",
@@ -247,61 +227,56 @@ fn keys_that_others_write_are_left_to_them_and_named() {
         "--field-manager=nfd-master",
     ]);
     let _agent = rig.start(&[]);
-    told(&row, &rig, "KeysLeftToOthers");
+    shown(&problem, &rig, "KeysLeftToOthers");
     rig.label(&["nvidia.com/gpu.count-"]);
     rig.await_label("nvidia.com/gpu.count", "1");
 }
 
 #[test]
 fn two_agents_with_one_node_ask_for_each_other() {
-    let row = Row::of("two_agents_of_a_node");
+    let problem = Problem::documented("two_agents_of_a_node");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
     let mut one = rig.start(&[]);
-    one.says(KEPT);
+    one.says(NODE_WRITTEN);
     let mut command = other.agent(&["--label-sink=node", "--interval=200ms"]);
     command.arg("--kubeconfig").arg(rig.api.kubeconfig());
     command.arg("--node-name").arg(rig.name());
     let _two = Program::start(&mut command);
-    row.hears(&mut one);
+    problem.await_log(&mut one);
 }
 
 #[test]
-fn an_api_server_that_is_away_is_told_once_and_when_it_is_back() {
-    let row = Row::of("api_server_away");
+fn unavailable_api_server_is_reported_once_and_its_return_too() {
+    let problem = Problem::documented("api_server_away");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let proxy = Proxy::start(rig.api);
-    proxy.fault(Fault {
-        to: To::All,
-        code: 503,
-        retry_after: None,
-        times: 3,
-    });
+    proxy.fault(Fault { to: To::All, code: 503, retry_after: None, times: 3 });
     let mut agent = agent_with(&rig, &proxy.kubeconfig());
-    row.hears(&mut agent);
-    agent.says(KEPT);
+    problem.await_log(&mut agent);
+    agent.says(NODE_WRITTEN);
 }
 
 #[test]
-fn a_token_that_the_api_server_does_not_take_is_told() {
-    let row = Row::of("api_token_refused");
+fn a_token_rejected_by_the_api_server_is_reported() {
+    let problem = Problem::documented("api_token_refused");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let bearer = rig.api.as_bearer("refused");
-    row.hears(&mut agent_with(&rig, &bearer.path()));
+    problem.await_log(&mut agent_with(&rig, &bearer.path()));
 }
 
 #[test]
 fn an_agent_without_an_account_does_not_start_and_says_what_is_missing() {
-    let row = Row::of("no_service_account");
+    let problem = Problem::documented("no_service_account");
     let node = crate::node::Node::new(TWO);
     let output = node.agent(&["--label-sink=node"]).finish();
     assert!(!output.status.success());
-    row.finds("log", &String::from_utf8(output.stderr).unwrap());
+    problem.assert_quoted("log", &String::from_utf8(output.stderr).unwrap());
 }
 
 #[test]
-fn a_pod_that_pod_security_does_not_let_in_is_told_by_the_daemon_set() {
-    let row = Row::of("pod_security");
+fn a_pod_rejected_by_pod_security_is_reported_by_the_daemon_set() {
+    let problem = Problem::documented("pod_security");
     let api = Api::shared();
     let node = api.node("strict");
     let labels = ["kubernetes.io/os=linux", "nvidia.com/gpu.present=true"];
@@ -313,13 +288,11 @@ fn a_pod_that_pod_security_does_not_let_in_is_told_by_the_daemon_set() {
     api.kubectl(&["create", "serviceaccount", "octavo-agent", "-n", &namespace]);
     let tier = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/tiers/applier");
     let all = api.kubectl(&["kustomize", tier]);
-    let one = all
-        .split("\n---\n")
-        .find(|text| text.lines().any(|line| line == "kind: DaemonSet"));
+    let one = all.split("\n---\n").find(|text| text.lines().any(|line| line == "kind: DaemonSet"));
     api.apply(&one.unwrap().replace("octavo-system", &namespace));
-    let said = await_message(api, &namespace, "FailedCreate");
+    let reported = await_message(api, &namespace, "FailedCreate");
     api.kubectl(&["delete", "namespace", &namespace, "--wait=false"]);
-    row.finds("event FailedCreate of the DaemonSet", &said);
+    problem.assert_quoted("event FailedCreate of the DaemonSet", &reported);
 }
 
 /// Waits until there is an event with this reason in a namespace, and gives what the first says.
@@ -336,14 +309,7 @@ fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
         let soon = ["--for=create", "--timeout=1s"];
         let _nothing_came = api.try_kubectl(&[&["wait"], &events[..], &soon].concat());
     }
-    let all = [
-        "get",
-        "daemonsets,pods,events",
-        "-n",
-        namespace,
-        "-o",
-        "yaml",
-    ];
+    let all = ["get", "daemonsets,pods,events", "-n", namespace, "-o", "yaml"];
     panic!("no event {reason}: {}", api.kubectl(&all));
 }
 
@@ -357,6 +323,6 @@ fn which_file_of_layouts_is_in_use_can_be_compared() {
     rig.await_label("octavo.dev/layout-state", "applied");
     let sum = Command::new("sha256sum").arg(&file).finish();
     let sum = String::from_utf8(sum.stdout).unwrap();
-    let said = rig.status()["layouts"].as_str().unwrap().to_owned();
-    assert!(!said.is_empty() && sum.starts_with(&said), "{sum}: {said}");
+    let reported = rig.status()["layouts"].as_str().unwrap().to_owned();
+    assert!(!reported.is_empty() && sum.starts_with(&reported), "{sum}: {reported}");
 }

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{PATIENCE, Plan, Site};
+use super::{Plan, Site, TIME_LIMIT};
 
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -31,26 +31,17 @@ impl Raw {
     /// Connects and says what every client says first.
     async fn connect(site: &Site) -> Self {
         let mut raw = Self(TcpStream::connect(site.address).await.unwrap());
-        raw.0
-            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            .await
-            .unwrap();
+        raw.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         raw.0.write_all(&frame(SETTINGS, 0, &[])(0)).await.unwrap();
         raw
     }
 
     async fn receive(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
-        timeout(PATIENCE, self.0.read_exact(&mut head))
-            .await
-            .unwrap()
-            .ok()?;
+        timeout(TIME_LIMIT, self.0.read_exact(&mut head)).await.unwrap().ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; usize::try_from(length).unwrap()];
-        timeout(PATIENCE, self.0.read_exact(&mut payload))
-            .await
-            .unwrap()
-            .ok()?;
+        timeout(TIME_LIMIT, self.0.read_exact(&mut payload)).await.unwrap().ok()?;
         let kind = head[3];
         Some(Frame { kind, payload })
     }
@@ -84,10 +75,7 @@ fn report() -> Vec<u8> {
 #[tokio::test]
 async fn a_server_says_how_many_streams_it_takes() {
     for (protocol, expected) in [(Protocol::Grpc, 8), (Protocol::Http, 64)] {
-        let plan = Plan {
-            protocol,
-            ..Plan::default()
-        };
+        let plan = Plan { protocol, ..Plan::default() };
         let site = plan.start().await;
         let frame = Raw::connect(&site).await.receive().await.unwrap();
         assert_eq!(frame.kind, SETTINGS);
@@ -96,20 +84,11 @@ async fn a_server_says_how_many_streams_it_takes() {
             .chunks(6)
             .map(|one| {
                 let value = one[2..].try_into().unwrap();
-                (
-                    u16::from_be_bytes([one[0], one[1]]),
-                    u32::from_be_bytes(value),
-                )
+                (u16::from_be_bytes([one[0], one[1]]), u32::from_be_bytes(value))
             })
             .collect();
-        assert!(
-            settings.contains(&(MAX_CONCURRENT_STREAMS, expected)),
-            "{settings:?}"
-        );
-        assert!(
-            settings.contains(&(MAX_HEADER_LIST_SIZE, 16 * 1024)),
-            "{settings:?}"
-        );
+        assert!(settings.contains(&(MAX_CONCURRENT_STREAMS, expected)), "{settings:?}");
+        assert!(settings.contains(&(MAX_HEADER_LIST_SIZE, 16 * 1024)), "{settings:?}");
     }
 }
 
@@ -141,9 +120,7 @@ async fn hurt(site: &Site, then: impl Fn(u32) -> Vec<u8> + Send + 'static) -> (O
     });
     let mut bytes = Vec::new();
     // A connection that was reset has ended as well.
-    let _end = timeout(PATIENCE, reader.read_to_end(&mut bytes))
-        .await
-        .unwrap();
+    let _end = timeout(TIME_LIMIT, reader.read_to_end(&mut bytes)).await.unwrap();
     writing.await.unwrap();
     read(&bytes)
 }

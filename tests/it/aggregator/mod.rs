@@ -1,7 +1,7 @@
 //! The aggregator over real sockets, with peers of every kind.
 //!
 //! Servers run in the test's own runtime, so that bounds and deadlines can be small; `program` has the binary. Nothing
-//! sleeps: whoever waits, waits for what the peer sends or what readers of the fleet are given.
+//! sleeps: a test waits for a message of its peer or for the fleet that readers see.
 
 mod hostile;
 mod program;
@@ -30,7 +30,7 @@ use octavo_store::stats::Stats;
 use octavo_store::store::StoreLimits;
 use octavo_store::store::shared_store::SharedStore;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
-use octavo_stream::protocol::{Content, FromAgent, Hello, Parts, Run};
+use octavo_stream::protocol::{Content, FromAgent, Hello, Identity, Parts, Run};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -38,15 +38,15 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::agent_stream::{Line, acknowledged, delta, hello, message_of, parts};
-use crate::patience::PATIENCE;
+use crate::agent_stream::{Line, acknowledged, delta, hello, parts};
+use crate::time_limits::TIME_LIMIT;
 
 /// What a server is made with.
 struct Plan {
     protocol: Protocol,
     fleet: StoreLimits,
     limits: Limits,
-    patience: PeerTimeouts,
+    time_limits: PeerTimeouts,
     tls: Option<TlsFiles>,
     /// What is answered on connections beyond the limit.
     reserve: Option<Router>,
@@ -71,7 +71,7 @@ impl Default for Plan {
                 max_nodes: 1000,
             },
             limits: Limits::new(Protocol::Grpc, 1000),
-            patience: PeerTimeouts::default(),
+            time_limits: PeerTimeouts::default(),
             tls: None,
             reserve: None,
         }
@@ -89,7 +89,7 @@ impl Plan {
                 Arc::clone(&desk),
                 Gate::without_auth(),
                 stats.clone(),
-                self.patience,
+                self.time_limits,
             )
             .into_router(),
             Protocol::Http => {
@@ -97,9 +97,7 @@ impl Plan {
                 Router::new().route("/", here.post(async |body: Bytes| body))
             }
         };
-        let tls = self
-            .tls
-            .map(|files| Tls::load(files, self.protocol.alpn()).unwrap());
+        let tls = self.tls.map(|files| Tls::load(files, self.protocol.alpn()).unwrap());
         let server = Server {
             protocol: self.protocol,
             router,
@@ -118,12 +116,7 @@ impl Plan {
                 () = keeper.run_maintenance() => {}
             }
         });
-        Site {
-            address,
-            desk,
-            registry,
-            _stop: stop,
-        }
+        Site { address, desk, registry, _stop: stop }
     }
 }
 
@@ -146,7 +139,7 @@ impl Site {
             }
             fleet
         };
-        timeout(PATIENCE, seen).await.unwrap()
+        timeout(TIME_LIMIT, seen).await.unwrap()
     }
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
@@ -158,9 +151,8 @@ impl Site {
     fn metric(&self, name: &str) -> u64 {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("octavo_aggregator_{name} ")));
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(&format!("octavo_aggregator_{name} ")));
         line.map_or(0, |value| value.parse().unwrap())
     }
 }
@@ -176,9 +168,9 @@ impl Line {
 }
 
 fn second_hello() -> FromAgent {
-    let boot_id = "b".to_owned();
     FromAgent::Hello(Hello {
-        run: Run { epoch: 9, boot_id },
+        identity: Identity { node: "n".parse().unwrap(), agent_version: "1.2.3".to_owned() },
+        run: Run { epoch: 9, boot_id: "b".to_owned() },
         seq: 0,
         hash: Digest::default(),
     })
@@ -198,9 +190,8 @@ pub(crate) fn big_parts(number: u64, bytes: usize) -> Parts {
 pub(crate) async fn post(to: SocketAddr, body: &'static [u8]) -> (String, String) {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    let client = Client::builder(TokioExecutor::new())
-        .http2_only(true)
-        .build::<_, Full<Bytes>>(connector);
+    let client =
+        Client::builder(TokioExecutor::new()).http2_only(true).build::<_, Full<Bytes>>(connector);
     let request = Request::builder()
         .method(Method::POST)
         .uri(format!("http://{to}/octavo.v1.Fleet/Report"))
@@ -209,7 +200,7 @@ pub(crate) async fn post(to: SocketAddr, body: &'static [u8]) -> (String, String
         .unwrap();
     let answer = client.request(request).await.unwrap();
     let head = answer.headers().clone();
-    let body = timeout(PATIENCE, answer.into_body().collect()).await;
+    let body = timeout(TIME_LIMIT, answer.into_body().collect()).await;
     let body = body.unwrap().unwrap();
     let all = body.trailers().cloned().unwrap_or(head);
     let field = |name| all.get(name).unwrap().to_str().unwrap().to_owned();

@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
 use super::{Line, hello};
-use crate::patience::{Finish, Lines, exit_status, until_async, within};
 use crate::promtool;
+use crate::time_limits::{Finish, Lines, exit_status, until_async, within};
 
 const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
 
@@ -54,13 +54,9 @@ async fn metrics(people: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
+async fn program_logs_its_addresses_serves_both_and_ends_on_sigterm() {
     let child = Command::new(AGGREGATOR)
-        .args([
-            "--plaintext",
-            "--grpc-listen=127.0.0.1:0",
-            "--http-listen=127.0.0.1:0",
-        ])
+        .args(["--plaintext", "--grpc-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -69,7 +65,7 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     let mut line = |text: &str| lines.find_line(text);
     let agents = line("listening for agents on ");
     assert!(agents.ends_with(" (plaintext)"), "{agents}");
-    let people = address(&line("listening for people and programs on "));
+    let people = address(&line("listening for HTTP clients on "));
 
     let endpoint = format!("http://{}", address(&agents));
     let channel = Endpoint::from_shared(endpoint).unwrap().connect().await;
@@ -115,7 +111,7 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
     let mut program = Program(child);
     let mut lines = Lines::of(program.0.stderr.take().unwrap());
     let mut line = |text: &str| lines.find_line(text);
-    let people = address(&line("listening for people and programs on "));
+    let people = address(&line("listening for HTTP clients on "));
     let mut silent = Vec::new();
     for _ in 0..20 {
         let mut stream = TcpStream::connect(people).await.unwrap();
@@ -127,51 +123,46 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
     let healthz = ask("/healthz").await;
     assert!(healthz.starts_with("HTTP/1.1 200 OK"), "{healthz}");
     let refused = ask("/api/v1/types").await;
-    assert!(
-        refused.contains("/problems/too-many-connections"),
-        "{refused}"
-    );
+    assert!(refused.contains("/problems/too-many-connections"), "{refused}");
     line("connection limit reached");
     line("request body too slow");
     // The places of those that were cut can be had again.
     let types = async || ask("/api/v1/types").await;
-    until_async("a connection", types, |answer| {
-        !answer.contains("/problems/too-many-connections")
-    })
-    .await;
+    until_async("a connection", types, |answer| !answer.contains("/problems/too-many-connections"))
+        .await;
 }
 
 #[test]
 fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
     let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).finish();
-    let said = run(&[]);
-    assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("--plaintext"));
+    let reported = run(&[]);
+    assert_eq!(reported.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("--plaintext"));
     let tls = ["--tls-cert=/nonexistent/c", "--tls-key=/nonexistent/k"];
-    let said = run(&tls);
-    assert_eq!(said.status.code(), Some(2), "who may read is not said");
-    assert!(String::from_utf8_lossy(&said.stderr).contains("--http-auth token-review"));
-    let said = run(&[&tls[..], &["--http-auth=none"]].concat());
-    assert_eq!(said.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("cannot read /nonexistent/c"));
+    let reported = run(&tls);
+    assert_eq!(reported.status.code(), Some(2), "who may read is not said");
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("--http-auth is required"));
+    let reported = run(&[&tls[..], &["--http-auth=none"]].concat());
+    assert_eq!(reported.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("cannot read /nonexistent/c"));
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("--grpc-listen={}", holder.local_addr().unwrap());
-    let said = run(&["--plaintext", "--http-listen=127.0.0.1:0", &taken]);
-    assert_eq!(said.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("cannot listen for agents on"));
-    let said = run(&[
+    let reported = run(&["--plaintext", "--http-listen=127.0.0.1:0", &taken]);
+    assert_eq!(reported.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("cannot listen for agents on"));
+    let reported = run(&[
         "--plaintext",
         "--grpc-listen=127.0.0.1:0",
         "--http-listen=127.0.0.1:0",
         "--agent-auth=token-review",
         "--kubeconfig=/nonexistent/k",
     ]);
-    assert_eq!(said.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(reported.status.code(), Some(1));
+    let reported = String::from_utf8_lossy(&reported.stderr);
     assert!(
-        said.contains(
-            "no API server to review agents' tokens: cannot use the kubeconfig /nonexistent/k"
+        reported.contains(
+            "cannot connect to the API server for agent token reviews: cannot use the kubeconfig /nonexistent/k"
         ),
-        "{said}"
+        "{reported}"
     );
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use octavo_aggregator::ingest::PeerTimeouts;
 use octavo_model::digest::Digest;
 use octavo_store::store::StoreLimits;
+use octavo_stream::messages::encode_from_agent;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::to_agent::Message as Answer;
 use octavo_stream::protocol::FromAgent;
@@ -14,8 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
 use super::{
-    Line, PATIENCE, Plan, acknowledged, big_parts, delta, hello, message_of, parts, post,
-    second_hello,
+    Line, Plan, TIME_LIMIT, acknowledged, big_parts, delta, hello, parts, post, second_hello,
 };
 
 #[tokio::test]
@@ -29,8 +29,7 @@ async fn what_an_agent_reports_is_what_readers_see() {
     let node = fleet.nodes.iter().next().unwrap();
     assert_eq!((&node.parts, node.connected), (&parts(2), true));
     drop(line);
-    site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected))
-        .await;
+    site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected)).await;
     assert_eq!(site.metric("messages_total{kind=\"delta\"}"), 1);
 }
 
@@ -40,23 +39,14 @@ async fn what_comes_twice_changes_nothing_and_a_gap_asks_for_all() {
     let mut line = Line::settled(&site, "n", parts(1)).await;
     let change = delta(2, &parts(1), &parts(2));
     line.say(&change).await.unwrap();
-    for replayed in [
-        change,
-        FromAgent::Snapshot {
-            seq: 1,
-            parts: parts(9),
-        },
-    ] {
+    for replayed in [change, FromAgent::Snapshot { seq: 1, parts: parts(9) }] {
         assert_eq!(line.say(&replayed).await.unwrap(), acknowledged(2));
     }
     let early = delta(4, &parts(2), &parts(4));
     let resync = line.say(&early).await.unwrap();
     assert!(matches!(resync, Answer::Resync(_)), "{resync:?}");
     let seq = 5;
-    let whole = FromAgent::Snapshot {
-        seq,
-        parts: parts(5),
-    };
+    let whole = FromAgent::Snapshot { seq, parts: parts(5) };
     assert_eq!(line.say(&whole).await.unwrap(), acknowledged(5));
     let hash = Digest::from_number(7);
     let other = line.say(&FromAgent::Heartbeat { seq, hash }).await.unwrap();
@@ -78,18 +68,13 @@ async fn refused_at_first(first: v1::FromAgent, code: Code, text: &str) {
 #[tokio::test]
 async fn a_stream_that_begins_wrongly_is_refused_with_the_place() {
     let wrong = Code::InvalidArgument;
-    let heartbeat = message_of(&FromAgent::Heartbeat {
-        seq: 1,
-        hash: Digest::default(),
-    });
-    refused_at_first(heartbeat, wrong, "the first message of a stream is a hello").await;
+    let heartbeat = encode_from_agent(&FromAgent::Heartbeat { seq: 1, hash: Digest::default() });
+    refused_at_first(heartbeat, wrong, "the first message of a stream must be a hello").await;
     refused_at_first(v1::FromAgent::default(), wrong, "message").await;
     refused_at_first(hello("Node_1", 1), wrong, "hello.node").await;
     refused_at_first(hello(&"n".repeat(300), 1), wrong, "hello.node").await;
-    let snapshot = message_of(&FromAgent::Snapshot {
-        seq: 1,
-        parts: big_parts(1, 300 * 1024),
-    });
+    let snapshot =
+        encode_from_agent(&FromAgent::Snapshot { seq: 1, parts: big_parts(1, 300 * 1024) });
     refused_at_first(snapshot, Code::ResourceExhausted, "too large").await;
 }
 
@@ -103,26 +88,16 @@ async fn a_message_that_cannot_be_ends_the_stream_and_changes_nothing() {
         removed: Vec::new(),
     });
     for (message, code, text) in [
-        (second_hello(), Code::InvalidArgument, "said once"),
-        (
-            delta(2, &parts(1), &bent),
-            Code::InvalidArgument,
-            "device/0000:07:00.0",
-        ),
-        (
-            delta(2, &parts(1), &big_parts(1, 300 * 1024)),
-            Code::ResourceExhausted,
-            "too large",
-        ),
+        (second_hello(), Code::InvalidArgument, "only the first message"),
+        (delta(2, &parts(1), &bent), Code::InvalidArgument, "device/0000:07:00.0"),
+        (delta(2, &parts(1), &big_parts(1, 300 * 1024)), Code::ResourceExhausted, "too large"),
     ] {
         let site = Plan::default().start().await;
         let mut line = Line::settled(&site, "n", parts(1)).await;
         let status = line.say(&message).await.unwrap_err();
         assert_eq!(status.code(), code, "{status:?}");
         assert!(status.message().contains(text), "{status:?}");
-        let fleet = site
-            .until(|fleet| fleet.nodes.iter().all(|node| !node.connected))
-            .await;
+        let fleet = site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected)).await;
         assert_eq!(fleet.nodes.iter().next().unwrap().parts, parts(1));
     }
 }
@@ -141,7 +116,7 @@ async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
     });
     let status = line.say(&delta(2, &first, &more)).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert!(status.message().contains("bytes, 262144 is the limit"));
+    assert!(status.message().contains("bytes, and the limit is 262144"));
     assert_eq!(site.node("n").unwrap().parts, first);
 }
 
@@ -152,10 +127,7 @@ async fn a_node_more_than_the_fleet_takes_is_refused() {
         forget_after: Duration::from_hours(1),
         max_nodes: 1,
     };
-    let plan = Plan {
-        fleet,
-        ..Plan::default()
-    };
+    let plan = Plan { fleet, ..Plan::default() };
     let site = plan.start().await;
     let _first = Line::settled(&site, "n", parts(1)).await;
     let status = Line::open(&mut site.client().await, hello("m", 1)).await;
@@ -166,17 +138,14 @@ async fn a_node_more_than_the_fleet_takes_is_refused() {
 #[tokio::test]
 async fn a_stream_without_a_hello_ends_at_its_deadline() {
     let plan = Plan {
-        patience: PeerTimeouts {
-            hello: Duration::from_secs(1),
-            ..PeerTimeouts::default()
-        },
+        time_limits: PeerTimeouts { hello: Duration::from_secs(1), ..PeerTimeouts::default() },
         ..Plan::default()
     };
     let site = plan.start().await;
     let (_to, messages) = mpsc::channel(1);
     let mut client = site.client().await;
     let answer = client.report(ReceiverStream::new(messages));
-    let status = timeout(PATIENCE, answer).await.unwrap().unwrap_err();
+    let status = timeout(TIME_LIMIT, answer).await.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     // One that ends at once has not introduced itself either.
     let nobody = client.report(tokio_stream::empty()).await.unwrap_err();
@@ -188,24 +157,17 @@ async fn a_stream_without_a_hello_ends_at_its_deadline() {
 async fn of_two_that_claim_a_node_the_one_that_started_later_speaks() {
     let site = Plan::default().start().await;
     let mut older = Line::settled(&site, "n", parts(1)).await;
-    let mut newer = Line::open(&mut site.client().await, hello("n", 2))
-        .await
-        .unwrap();
+    let mut newer = Line::open(&mut site.client().await, hello("n", 2)).await.unwrap();
     assert!(matches!(newer.answer().await, Ok(Some(Answer::Resync(_)))));
     let Ok(Some(Answer::HoldOff(hold_off))) = older.answer().await else {
         panic!("the older one is told");
     };
     assert!(hold_off.reason.contains("superseded"), "{hold_off:?}");
     assert_eq!(older.answer().await.unwrap(), None, "and its stream ends");
-    let mut again = Line::open(&mut site.client().await, hello("n", 1))
-        .await
-        .unwrap();
+    let mut again = Line::open(&mut site.client().await, hello("n", 1)).await.unwrap();
     assert!(matches!(again.answer().await, Ok(Some(Answer::HoldOff(_)))));
     assert_eq!(again.answer().await.unwrap(), None);
-    let whole = FromAgent::Snapshot {
-        seq: 1,
-        parts: parts(2),
-    };
+    let whole = FromAgent::Snapshot { seq: 1, parts: parts(2) };
     assert_eq!(newer.say(&whole).await.unwrap(), acknowledged(1));
 }
 
@@ -216,32 +178,22 @@ async fn who_never_reads_its_answers_is_not_read_either_and_then_cut_off() {
         forget_after: Duration::from_hours(1),
         max_nodes: 9,
     };
-    let plan = Plan {
-        fleet,
-        ..Plan::default()
-    };
+    let plan = Plan { fleet, ..Plan::default() };
     let site = plan.start().await;
     let channel = site.endpoint().initial_stream_window_size(100);
     let channel = channel.connect().await.unwrap();
     let mut client = super::FleetClient::new(channel);
     let line = Line::open(&mut client, hello("n", 1)).await.unwrap();
-    let snapshot = FromAgent::Snapshot {
-        seq: 1,
-        parts: parts(1),
-    };
-    line.to.send(message_of(&snapshot)).await.unwrap();
-    let heartbeat = message_of(&FromAgent::Heartbeat {
-        seq: 1,
-        hash: parts(1).hash(),
-    });
-    // Fewer than HTTP/2 itself takes for a flood while nobody reads them.
+    let snapshot = FromAgent::Snapshot { seq: 1, parts: parts(1) };
+    line.to.send(encode_from_agent(&snapshot)).await.unwrap();
+    let heartbeat = encode_from_agent(&FromAgent::Heartbeat { seq: 1, hash: parts(1).hash() });
+    // Fewer than HTTP/2 itself takes for a flood while the peer does not read them.
     for _ in 0..60 {
         line.to.send(heartbeat.clone()).await.unwrap();
     }
     site.until(|fleet| fleet.nodes.len() == 1).await;
-    site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected))
-        .await;
-    timeout(PATIENCE, line.to.closed()).await.unwrap();
+    site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected)).await;
+    timeout(TIME_LIMIT, line.to.closed()).await.unwrap();
     assert_eq!(site.metric("connections_cut_total{reason=\"silent\"}"), 1);
     // What it was answered fits its window: nothing was kept for it.
     assert!(site.metric("messages_total{kind=\"heartbeat\"}") < 20);
@@ -253,12 +205,9 @@ async fn who_floods_without_reading_is_cut_off_at_once() {
     let channel = site.endpoint().initial_stream_window_size(100);
     let mut client = super::FleetClient::new(channel.connect().await.unwrap());
     let line = Line::open(&mut client, hello("n", 1)).await.unwrap();
-    let heartbeat = message_of(&FromAgent::Heartbeat {
-        seq: 1,
-        hash: Digest::default(),
-    });
+    let heartbeat = encode_from_agent(&FromAgent::Heartbeat { seq: 1, hash: Digest::default() });
     let flood = async { while line.to.send(heartbeat.clone()).await.is_ok() {} };
-    timeout(PATIENCE, flood).await.unwrap();
+    timeout(TIME_LIMIT, flood).await.unwrap();
     // Others are served.
     let _line = Line::settled(&site, "m", parts(1)).await;
 }

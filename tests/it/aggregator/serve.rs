@@ -21,8 +21,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::Code;
 
-use super::{Line, PATIENCE, Plan, Site, acknowledged, hello, parts};
-use crate::patience::until_async;
+use super::{Line, Plan, Site, TIME_LIMIT, acknowledged, hello, parts};
+use crate::time_limits::until_async;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
@@ -41,34 +41,29 @@ fn web() -> Plan {
 async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
     // How a connection ends does not matter here; that it does, does.
-    let _end = timeout(PATIENCE, stream.read_to_end(&mut bytes))
-        .await
-        .unwrap();
+    let _end = timeout(TIME_LIMIT, stream.read_to_end(&mut bytes)).await.unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A certificate for localhost in two files of a folder.
+/// A certificate for localhost in two files of a directory.
 struct Authority {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Authority {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Self { folder };
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Self { directory };
         authority.renew();
         authority
     }
 
     fn files(&self) -> TlsFiles {
-        TlsFiles {
-            certificate: self.at("tls.crt"),
-            key: self.at("tls.key"),
-        }
+        TlsFiles { certificate: self.at("tls.crt"), key: self.at("tls.key") }
     }
 
     fn at(&self, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Puts a new pair in the place of the old; gives the certificate.
@@ -80,7 +75,7 @@ impl Authority {
     }
 }
 
-/// As whoever renews certificates does: a new file in the place of the old one.
+/// Renews a certificate as a controller does: a new file in the place of the old one.
 fn replace(path: &Path, content: &str) {
     let new = path.with_extension("new");
     fs::write(&new, content).unwrap();
@@ -102,9 +97,7 @@ async fn encrypted(
     let socket = TcpStream::connect(site.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let connector = TlsConnector::from(Arc::new(config));
-    timeout(PATIENCE, connector.connect(name, socket))
-        .await
-        .unwrap()
+    timeout(TIME_LIMIT, connector.connect(name, socket)).await.unwrap()
 }
 
 /// Asks over TLS, and gives the answer with how the server proved who it is.
@@ -116,13 +109,8 @@ async fn ask(site: &Site, trusted: &CertificateDer<'static>) -> std::io::Result<
 
 #[tokio::test]
 async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
-    let plan = Plan {
-        limits: Limits {
-            connections: 2,
-            ..Limits::new(Protocol::Http, 2)
-        },
-        ..web()
-    };
+    let plan =
+        Plan { limits: Limits { connections: 2, ..Limits::new(Protocol::Http, 2) }, ..web() };
     let site = plan.start().await;
     let first = TcpStream::connect(site.address).await.unwrap();
     let _second = TcpStream::connect(site.address).await.unwrap();
@@ -143,30 +131,23 @@ async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
 async fn a_request_body_that_does_not_come_ends_its_connection() {
     let plan = Plan {
         limits: Limits {
-            body: Pace {
-                grace: Duration::from_millis(200),
-                deadline: Duration::from_secs(1),
-            },
+            body: Pace { grace: Duration::from_millis(200), deadline: Duration::from_secs(1) },
             ..Limits::new(Protocol::Http, 1000)
         },
         ..web()
     };
     let site = plan.start().await;
     // One byte of two, and the first chunk of several.
-    for rest_of_head in [
-        "Content-Length: 2\r\n\r\nx",
-        "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
-    ] {
+    for rest_of_head in
+        ["Content-Length: 2\r\n\r\nx", "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"]
+    {
         let mut slow = TcpStream::connect(site.address).await.unwrap();
         let head = format!("POST / HTTP/1.1\r\nHost: localhost\r\n{rest_of_head}");
         slow.write_all(head.as_bytes()).await.unwrap();
         let answer = rest(&mut slow).await;
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
-    assert_eq!(
-        site.metric("connections_cut_total{reason=\"slow_body\"}"),
-        2
-    );
+    assert_eq!(site.metric("connections_cut_total{reason=\"slow_body\"}"), 2);
     let mut whole = TcpStream::connect(site.address).await.unwrap();
     let request =
         "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
@@ -179,11 +160,7 @@ async fn probes_are_answered_while_every_connection_and_the_reserve_are_taken() 
     let probes = Router::new()
         .route("/healthz", get(async || "alive\n"))
         .fallback(async || axum::http::StatusCode::SERVICE_UNAVAILABLE);
-    let plan = Plan {
-        limits: Limits::new(Protocol::Http, 2),
-        reserve: Some(probes),
-        ..web()
-    };
+    let plan = Plan { limits: Limits::new(Protocol::Http, 2), reserve: Some(probes), ..web() };
     let site = plan.start().await;
     let mut silent = Vec::new();
     for _ in 0..100 {
@@ -199,21 +176,15 @@ async fn probes_are_answered_while_every_connection_and_the_reserve_are_taken() 
     assert!(ask("/healthz").await.ends_with("alive\n"));
     assert!(ask("/").await.starts_with("HTTP/1.1 503 "));
     assert_eq!(site.metric("connections{server=\"http\"}"), 2);
-    assert_eq!(
-        site.metric("connections_refused_total{server=\"http\"}"),
-        100
-    );
+    assert_eq!(site.metric("connections_refused_total{server=\"http\"}"), 100);
     assert!(site.metric("connections_cut_total{reason=\"reserve_full\"}") >= 66);
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_cut_off_and_holds_up_nobody() {
+async fn silent_client_is_disconnected_and_delays_no_other() {
     let authority = Authority::new();
     let certificate = authority.renew();
-    let encrypted_site = Plan {
-        tls: Some(authority.files()),
-        ..web()
-    };
+    let encrypted_site = Plan { tls: Some(authority.files()), ..web() };
     let encrypted_site = encrypted_site.start().await;
     let mut silent = Vec::new();
     for _ in 0..20 {
@@ -231,10 +202,7 @@ async fn who_says_nothing_is_cut_off_and_holds_up_nobody() {
         let site = plan.start().await;
         let mut stream = TcpStream::connect(site.address).await.unwrap();
         let _settings = rest(&mut stream).await;
-        assert_eq!(
-            site.metric("connections_cut_total{reason=\"no_request\"}"),
-            1
-        );
+        assert_eq!(site.metric("connections_cut_total{reason=\"no_request\"}"), 1);
     }
 }
 
@@ -259,12 +227,9 @@ async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back
             looks.tick().await;
         }
     };
-    timeout(PATIENCE, gone).await.unwrap();
+    timeout(TIME_LIMIT, gone).await.unwrap();
     // The other one has been looked at as often.
-    let heartbeat = FromAgent::Heartbeat {
-        seq: 1,
-        hash: parts(1).hash(),
-    };
+    let heartbeat = FromAgent::Heartbeat { seq: 1, hash: parts(1).hash() };
     assert_eq!(reporting.say(&heartbeat).await.unwrap(), acknowledged(1));
     assert_eq!(site.metric(cut), 1);
 }
@@ -273,29 +238,20 @@ async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back
 async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
     let authority = Authority::new();
     let first = authority.renew();
-    let plan = Plan {
-        tls: Some(authority.files()),
-        ..web()
-    };
+    let plan = Plan { tls: Some(authority.files()), ..web() };
     let site = plan.start().await;
     assert!(ask(&site, &first).await.unwrap().ends_with("here\n"));
     let second = authority.renew();
     assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
     assert!(ask(&site, &first).await.is_err());
     assert_eq!(site.metric("tls_reloads_total{server=\"http\"}"), 1);
-    replace(
-        &authority.at("tls.crt"),
-        "-----BEGIN CERTIFICATE-----\nAAAA",
-    );
+    replace(&authority.at("tls.crt"), "-----BEGIN CERTIFICATE-----\nAAAA");
     for _ in 0..3 {
         assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
     }
     // A key that belongs to another certificate, and no file at all.
     let _third = authority.renew();
-    replace(
-        &authority.at("tls.crt"),
-        &fs::read_to_string(authority.at("tls.key")).unwrap(),
-    );
+    replace(&authority.at("tls.crt"), &fs::read_to_string(authority.at("tls.key")).unwrap());
     assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
     fs::remove_file(authority.at("tls.crt")).unwrap();
     assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
@@ -309,31 +265,25 @@ fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
     let authority = Authority::new();
     let other = Authority::new();
     let load = |certificate: &str, key: std::path::PathBuf| {
-        let files = TlsFiles {
-            certificate: authority.at(certificate),
-            key,
-        };
+        let files = TlsFiles { certificate: authority.at(certificate), key };
         let error = Tls::load(files, Protocol::Http.alpn()).unwrap_err();
         chain(&error)
     };
     let key = authority.at("tls.key");
     assert!(load("none", key.clone()).starts_with("cannot read "));
     fs::write(authority.at("empty"), "").unwrap();
-    assert!(load("empty", key).ends_with("empty has no certificate in PEM"));
-    let said = load("tls.crt", authority.at("tls.crt"));
-    assert!(said.contains("tls.crt has no private key in PEM"), "{said}");
-    let said = load("tls.crt", other.at("tls.key"));
-    assert!(said.contains("cannot be used together"), "{said}");
+    assert!(load("empty", key).ends_with("empty contains no certificate in PEM format"));
+    let reported = load("tls.crt", authority.at("tls.crt"));
+    assert!(reported.contains("tls.crt contains no private key in PEM"), "{reported}");
+    let reported = load("tls.crt", other.at("tls.key"));
+    assert!(reported.contains("do not match"), "{reported}");
 }
 
 #[tokio::test]
 async fn plaintext_and_tls_do_not_understand_each_other_and_go_on() {
     let authority = Authority::new();
     let certificate = authority.renew();
-    let encrypted_web = Plan {
-        tls: Some(authority.files()),
-        ..web()
-    };
+    let encrypted_web = Plan { tls: Some(authority.files()), ..web() };
     let site = encrypted_web.start().await;
     let mut plain = TcpStream::connect(site.address).await.unwrap();
     plain.write_all(REQUEST).await.unwrap();

@@ -9,11 +9,11 @@ use octavo_stream::proto::v1::watch_event::Event;
 use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
-use super::{FleetClient, Line, PATIENCE, Plan, Site, acknowledged, big_parts, delta, parts};
-use crate::patience::until_async;
+use super::{FleetClient, Line, Plan, Site, TIME_LIMIT, acknowledged, big_parts, delta, parts};
+use crate::time_limits::until_async;
 
 async fn next(events: &mut Streaming<v1::WatchEvent>) -> Event {
-    let event = timeout(PATIENCE, events.message()).await.unwrap();
+    let event = timeout(TIME_LIMIT, events.message()).await.unwrap();
     event.unwrap().unwrap().event.unwrap()
 }
 
@@ -28,12 +28,7 @@ async fn node(events: &mut Streaming<v1::WatchEvent>) -> v1::NodeStatus {
 async fn watch(site: &Site, nodes: &[&str]) -> Streaming<v1::WatchEvent> {
     let nodes = nodes.iter().map(|&name| name.to_owned()).collect();
     let request = v1::WatchRequest { nodes };
-    site.client()
-        .await
-        .watch(request)
-        .await
-        .unwrap()
-        .into_inner()
+    site.client().await.watch(request).await.unwrap().into_inner()
 }
 
 #[tokio::test]
@@ -47,17 +42,10 @@ async fn a_watcher_gets_all_and_then_what_changes() {
     assert_eq!(first.parts.len(), parts(1).len());
     assert!(!first.stale && first.confirmed_ms > 0);
     assert_eq!(node(&mut events).await.name, "b");
-    assert_eq!(
-        next(&mut events).await,
-        Event::Synced(v1::Synced { revision: 2 })
-    );
+    assert_eq!(next(&mut events).await, Event::Synced(v1::Synced { revision: 2 }));
     a.say(&delta(2, &parts(1), &parts(3))).await.unwrap();
     let changed = node(&mut events).await;
-    let content = changed
-        .parts
-        .iter()
-        .find(|part| part.key == "node")
-        .unwrap();
+    let content = changed.parts.iter().find(|part| part.key == "node").unwrap();
     let expected = parts(3);
     assert_eq!(content.content, expected.get("node").unwrap().bytes());
     drop(a);
@@ -87,11 +75,7 @@ async fn a_watcher_of_some_nodes_gets_only_those() {
 /// A node that says nothing any more, and who follows it.
 async fn silent(forget_after: Duration) -> (Site, Line, Streaming<v1::WatchEvent>) {
     let plan = Plan {
-        fleet: StoreLimits {
-            stale_after: Duration::from_secs(1),
-            forget_after,
-            max_nodes: 9,
-        },
+        fleet: StoreLimits { stale_after: Duration::from_secs(1), forget_after, max_nodes: 9 },
         ..Plan::default()
     };
     let site = plan.start().await;
@@ -167,10 +151,7 @@ async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
 #[tokio::test]
 async fn a_watcher_that_does_not_read_is_cut_off() {
     let plan = Plan {
-        patience: PeerTimeouts {
-            read: Duration::from_millis(100),
-            ..PeerTimeouts::default()
-        },
+        time_limits: PeerTimeouts { read: Duration::from_millis(100), ..PeerTimeouts::default() },
         ..Plan::default()
     };
     let site = plan.start().await;
@@ -183,16 +164,13 @@ async fn a_watcher_that_does_not_read_is_cut_off() {
     let mut change = 2;
     let began = tokio::time::Instant::now();
     while site.metric("connections_cut_total{reason=\"not_reading\"}") == 0 {
-        assert!(began.elapsed() < PATIENCE, "it was not cut off");
-        let (from, to) = (
-            big_parts(change - 1, 60 * 1024),
-            big_parts(change, 60 * 1024),
-        );
+        assert!(began.elapsed() < TIME_LIMIT, "it was not cut off");
+        let (from, to) = (big_parts(change - 1, 60 * 1024), big_parts(change, 60 * 1024));
         lines[0].say(&delta(change, &from, &to)).await.unwrap();
         change += 1;
     }
     let read_all = async { while let Ok(Some(_)) = events.message().await {} };
-    timeout(PATIENCE, read_all).await.unwrap();
+    timeout(TIME_LIMIT, read_all).await.unwrap();
 }
 
 #[tokio::test]

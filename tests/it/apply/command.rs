@@ -1,12 +1,12 @@
 //! `octavo apply`, `history`, `checkpoint` and `restore`, with an agent and without one.
 
 use crate::node::{Node, names};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const USED: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\nprocesses:\n- {pid: 4711, gpu: 1, gi: 1, ci: 0, memory_mib: 100}\n";
 
 #[track_caller]
-pub(super) fn said(output: &std::process::Output, code: i32) -> String {
+pub(super) fn reported(output: &std::process::Output, code: i32) -> String {
     let all = [output.stdout.clone(), output.stderr.clone()].concat();
     let text = String::from_utf8(all).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
@@ -14,13 +14,13 @@ pub(super) fn said(output: &std::process::Output, code: i32) -> String {
 }
 
 #[test]
-fn without_an_agent_the_command_does_it_once_and_says_who_is_in_the_way() {
+fn without_an_agent_the_command_applies_once_and_reports_blockers() {
     let node = Node::new(USED);
-    let text = said(&node.octavo(&["apply", "all-2g.10gb"]), 4);
+    let text = reported(&node.octavo(&["apply", "all-2g.10gb"]), 4);
     assert!(text.contains("GPU 0") && text.contains("applied"), "{text}");
     assert!(
         text.contains(
-            "gi 1 (3g.20gb in slices 0-3) would have to go and is in use: pid 4711, compute"
+            "gi 1 (3g.20gb in slices 0-3) must be removed but is in use: pid 4711, compute"
         ),
         "{text}"
     );
@@ -30,11 +30,8 @@ fn without_an_agent_the_command_does_it_once_and_says_who_is_in_the_way() {
         .args(["history", "--state-dir"])
         .arg(node.state())
         .finish();
-    let history = said(&history, 0);
-    assert!(
-        history.contains("all-2g.10gb") && history.contains("command"),
-        "{history}"
-    );
+    let history = reported(&history, 0);
+    assert!(history.contains("all-2g.10gb") && history.contains("command"), "{history}");
     // The other GPU was not touched, so nothing was done to it.
     assert_eq!(history.lines().count(), 2, "{history}");
 }
@@ -44,36 +41,30 @@ fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
     let two = "- {board: A100_40GB, count: 2, mig: enabled}\n";
     for (rules, lost) in [
         ("[{devices: all, mig: {3g.20gb: 2}}]", 1),
-        (
-            "[{devices: [0], mig: {3g.20gb: 2}}, {devices: [1], mig: {3g.20gb: 2}}]",
-            0,
-        ),
+        ("[{devices: [0], mig: {3g.20gb: 2}}, {devices: [1], mig: {3g.20gb: 2}}]", 0),
         ("[{devices: all, timeSlicing: {replicas: 2}}]", 0),
     ] {
         let node = Node::new(two);
         let file = node.layouts(rules);
         let slot = node.machine.world().slot_of_index(lost).unwrap();
         node.machine.change(|world| world.lose_gpu(slot));
-        let apply = said(&node.octavo(&["apply", "wanted", "-f", &file]), 1);
-        assert!(
-            apply.contains("1 applied") && apply.contains("1 failed"),
-            "{rules}: {apply}"
-        );
+        let apply = reported(&node.octavo(&["apply", "wanted", "-f", &file]), 1);
+        assert!(apply.contains("1 applied") && apply.contains("1 failed"), "{rules}: {apply}");
         let healthy = usize::from(lost == 0);
         if !rules.contains("timeSlicing") {
             assert_eq!(names(&node.geometry(healthy)), ["3g.20gb", "3g.20gb"]);
         }
         for (command, code) in [("plan", 4), ("assert", 3)] {
             let output = node.reads(&[command, "wanted", "-f", &file]);
-            let text = said(&output, code);
+            let text = reported(&output, code);
             assert!(text.contains("GPU is lost"), "{rules}: {text}");
-            assert!(!text.contains("never touched"), "{rules}: {text}");
+            assert!(!text.contains("never changed"), "{rules}: {text}");
         }
     }
 }
 
 #[test]
-fn with_wait_it_is_done_as_soon_as_nobody_is_in_the_way() {
+fn with_wait_the_layout_is_applied_as_soon_as_nothing_blocks_it() {
     let node = Node::new(USED);
     let waiting = std::thread::scope(|scope| {
         let command = scope.spawn(|| node.octavo(&["apply", "all-2g.10gb", "--wait"]));
@@ -81,11 +72,8 @@ fn with_wait_it_is_done_as_soon_as_nobody_is_in_the_way() {
         node.machine.change(|world| world.remove_process(4711));
         command.join().unwrap()
     });
-    let text = said(&waiting, 0);
-    assert!(
-        text.contains("Layout all-2g.10gb: applied on 2 GPUs"),
-        "{text}"
-    );
+    let text = reported(&waiting, 0);
+    assert!(text.contains("Layout all-2g.10gb: applied on 2 GPUs"), "{text}");
     assert_eq!(names(&node.geometry(1)), ["2g.10gb"; 3]);
 }
 
@@ -94,25 +82,21 @@ fn with_an_agent_the_agent_does_it_and_keeps_it_until_it_is_forgotten() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
     agent.says("listening for commands");
-    let text = said(&node.octavo(&["apply", "all-7g.40gb"]), 0);
-    assert!(
-        text.contains("Layout all-7g.40gb: applied on 1 GPU"),
-        "{text}"
-    );
+    let text = reported(&node.octavo(&["apply", "all-7g.40gb"]), 0);
+    assert!(text.contains("Layout all-7g.40gb: applied on 1 GPU"), "{text}");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
-    let refused = said(&node.octavo(&["apply", "nonsense"]), 1);
+    let refused = reported(&node.octavo(&["apply", "nonsense"]), 1);
     assert!(refused.contains("no layout \"nonsense\""), "{refused}");
-    let locked = said(&node.octavo(&["restore", "/dev/null"]), 1);
+    let locked = reported(&node.octavo(&["restore", "/dev/null"]), 1);
     assert!(locked.contains("checkpoint"), "{locked}");
     // A new agent remembers what was chosen by hand.
     agent.kill();
-    node.machine
-        .change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
+    node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
     agent.says("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     agent.says("listening for commands");
-    said(&node.octavo(&["apply", "--forget"]), 0);
+    reported(&node.octavo(&["apply", "--forget"]), 0);
     assert_eq!(names(&node.geometry(0)).len(), 4);
 }
 
@@ -122,14 +106,10 @@ fn a_file_that_comes_with_the_command_is_what_the_agent_goes_by() {
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
     agent.says("listening for commands");
     let file = node.layouts("[{devices: [0], mig: {1g.5gb: 3}}]");
-    let text = said(&node.octavo(&["apply", "wanted", "-f", &file]), 0);
+    let text = reported(&node.octavo(&["apply", "wanted", "-f", &file]), 0);
     assert!(text.contains("applied on 1 GPU"), "{text}");
     assert_eq!(names(&node.geometry(0)), ["1g.5gb"; 3]);
-    assert_eq!(
-        names(&node.geometry(1)).len(),
-        4,
-        "I2: it is left as it was"
-    );
+    assert_eq!(names(&node.geometry(1)).len(), 4, "I2: it is left as it was");
 }
 
 #[test]
@@ -137,7 +117,7 @@ fn i4_a_layout_that_one_gpu_can_never_have_changes_none() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: T4}\n");
     let file =
         node.layouts("[{devices: [0], mig: {3g.20gb: 1}}, {devices: [1], mig: {3g.20gb: 1}}]");
-    said(&node.octavo(&["apply", "wanted", "-f", &file]), 5);
+    reported(&node.octavo(&["apply", "wanted", "-f", &file]), 5);
     assert!(node.geometry(0).is_empty());
 }
 
@@ -155,21 +135,18 @@ fn a_checkpoint_brings_everything_back_in_its_place() {
         .arg("--sys-root")
         .arg(node.machine.path().join("sys"))
         .finish();
-    said(&output, 0);
-    said(&node.octavo(&["apply", "all-7g.40gb"]), 0);
+    reported(&output, 0);
+    reported(&node.octavo(&["apply", "all-7g.40gb"]), 0);
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
-    said(&node.octavo(&["restore", file]), 0);
+    reported(&node.octavo(&["restore", file]), 0);
     assert_eq!(node.geometry(0), before);
     // And through an agent, which keeps it so until it is forgotten.
     let mut agent = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
     agent.says("GPU 0: applied");
     agent.says("listening for commands");
-    let text = said(&node.octavo(&["restore", file]), 0);
-    assert!(
-        text.contains("Layout (checkpoint): applied on 1 GPU"),
-        "{text}"
-    );
+    let text = reported(&node.octavo(&["restore", file]), 0);
+    assert!(text.contains("Layout (checkpoint): applied on 1 GPU"), "{text}");
     assert_eq!(node.geometry(0), before);
-    said(&node.octavo(&["apply", "--forget"]), 0);
+    reported(&node.octavo(&["apply", "--forget"]), 0);
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }

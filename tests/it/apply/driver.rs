@@ -6,11 +6,10 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use nvml_sim::model::{Process, ProcessKind};
-use octavo_documents::plan::Document;
 use tokio::time::Instant;
 
 use crate::node::{Node, names};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -35,16 +34,15 @@ fn one_wrong_answer_about_a_profile_hides_no_instance() {
             (1, "nvmlGpuInstanceGetComputeInstances"),
         ] {
             let node = Node::new(FOREIGN);
-            node.machine.faults(&format!(
-                "- {{call: \"{call}\", nth: {nth}, times: 1, return: {code}}}"
-            ));
+            node.machine
+                .faults(&format!("- {{call: \"{call}\", nth: {nth}, times: 1, return: {code}}}"));
             let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
             let output = node.octavo(&["apply", "wanted", "-f", &file]);
-            let said = text(&output);
+            let reported = text(&output);
             let has = node.geometry(0);
             assert!(
                 !output.status.success() || names(&has) == ["3g.20gb"],
-                "{call} {code}: {has:?} {said}"
+                "{call} {code}: {has:?} {reported}"
             );
         }
     }
@@ -84,13 +82,10 @@ fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() 
         String::from_utf8(output.stdout).unwrap()
     };
     let picture = plan("table");
-    assert!(
-        picture.contains("in use") && !picture.contains("idle"),
-        "{picture}"
-    );
-    let document: Document = serde_json::from_str(&plan("json")).unwrap();
-    let mut before = document.devices[0].before.iter();
-    assert!(before.all(|one| one.in_use == Some(true)));
+    assert!(picture.contains("in use") && !picture.contains("idle"), "{picture}");
+    let document: serde_json::Value = serde_json::from_str(&plan("json")).unwrap();
+    let mut before = document["devices"][0]["before"].as_array().unwrap().iter();
+    assert!(before.all(|one| one["inUse"] == true));
     let inspect = text(&node.reads(&["inspect", "-o", "wide"]));
     assert!(!inspect.contains("idle"), "{inspect}");
 }
@@ -106,23 +101,21 @@ fn a_stalled_or_unusable_driver_is_named_as_the_cause() {
         let plan = ["plan", "wanted", "-f", &file, "--call-deadline", "1s"];
         text(&node.reads(&plan))
     };
-    let said = plan(&node);
-    assert!(
-        said.contains("NVML is stalled: nvmlInit_v2 does not return"),
-        "{said}"
-    );
+    let reported = plan(&node);
+    assert!(reported.contains("NVML is stalled: nvmlInit_v2 does not return"), "{reported}");
     node.machine.faults("[]");
     let whole = fs::read(node.machine.library()).unwrap();
     fs::write(node.machine.library(), &whole[..whole.len() / 2]).unwrap();
-    let said = plan(&node);
+    let reported = plan(&node);
     assert!(
-        said.contains("NVML is absent: cannot load") && said.contains("still being copied"),
-        "{said}"
+        reported.contains("NVML is absent: cannot load")
+            && reported.contains("still be being copied"),
+        "{reported}"
     );
-    let said = text(&node.reads(&["inspect"]));
+    let reported = text(&node.reads(&["inspect"]));
     assert!(
-        said.contains("still being copied") && !said.contains("CPU-only"),
-        "{said}"
+        reported.contains("still be being copied") && !reported.contains("CPU-only"),
+        "{reported}"
     );
 }
 
@@ -133,11 +126,8 @@ fn install_endless_library(library: &Path) {
         __attribute__((constructor)) static void never(void) { for (;;) pause(); }\n";
     fs::write(&source, text).unwrap();
     fs::remove_file(library).unwrap();
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(library)
-        .arg(&source)
-        .finish();
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(library).arg(&source).finish();
     assert!(built.status.success(), "{built:?}");
 }
 
@@ -148,9 +138,9 @@ fn i8_a_library_that_never_loads_delays_no_command_and_no_end() {
     for command in ["inspect", "doctor"] {
         let began = Instant::now();
         let output = node.reads(&[command, "--call-deadline", "1s"]);
-        let said = text(&output);
+        let reported = text(&output);
         assert!(began.elapsed() < HANGS, "{command}");
-        assert!(said.contains("dlopen"), "{command}: {said}");
+        assert!(reported.contains("dlopen"), "{command}: {reported}");
     }
     let mut agent = node.start(&["--call-deadline", "1s", "--interval", "1s"]);
     let line = agent.says("nvml: stalled");
@@ -162,20 +152,13 @@ fn i8_a_library_that_never_loads_delays_no_command_and_no_end() {
 fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
     let node = Node::new(SEVEN);
     for call in ["nvmlInit_v2", "nvmlGpuInstanceDestroy"] {
-        node.machine
-            .faults(&format!("- {{call: {call}, hang: forever}}"));
+        node.machine.faults(&format!("- {{call: {call}, hang: forever}}"));
         let began = Instant::now();
-        let output = node.octavo(&[
-            "apply",
-            "all-7g.40gb",
-            "--timeout",
-            "3s",
-            "--call-deadline",
-            "10m",
-        ]);
-        let said = text(&output);
+        let output =
+            node.octavo(&["apply", "all-7g.40gb", "--timeout", "3s", "--call-deadline", "10m"]);
+        let reported = text(&output);
         assert!(began.elapsed() < HANGS, "{call}");
-        assert!(!output.status.success() && said.contains(call), "{said}");
+        assert!(!output.status.success() && reported.contains(call), "{reported}");
     }
 }
 
@@ -184,15 +167,14 @@ fn i7_a_driver_that_hangs_before_the_first_decision_is_no_success() {
     let node = Node::new(SEVEN);
     // In the first reading, and in the one of the first round.
     for nth in 2..=3 {
-        node.machine.faults(&format!(
-            "- {{call: nvmlDeviceGetMigMode, nth: {nth}, hang: forever}}"
-        ));
+        node.machine
+            .faults(&format!("- {{call: nvmlDeviceGetMigMode, nth: {nth}, hang: forever}}"));
         let timeout = ["--timeout", "3s", "--call-deadline", "10m"];
         let output = node.octavo(&[&["apply", "all-7g.40gb"], &timeout[..]].concat());
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(1), "{nth}: {said}");
-        assert!(said.contains("nvmlDeviceGetMigMode"), "{nth}: {said}");
-        assert!(!said.contains("nothing is asked"), "{nth}: {said}");
+        let reported = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{nth}: {reported}");
+        assert!(reported.contains("nvmlDeviceGetMigMode"), "{nth}: {reported}");
+        assert!(!reported.contains("no device is covered"), "{nth}: {reported}");
     }
 }
 
@@ -206,12 +188,9 @@ fn i5_a_reset_that_still_runs_delays_only_changes_and_only_until_the_time_limit(
     let output = node.octavo(&["apply", "all-7g.40gb"]);
     assert!(output.status.success(), "{}", text(&output));
     let output = node.octavo(&["apply", "all-1g.5gb", "--timeout", "2s"]);
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("a reset that was begun before still runs"),
-        "{said}"
-    );
+    let reported = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("an earlier reset is still running"), "{reported}");
     assert!(began.elapsed() < HANGS, "{:?}", began.elapsed());
 }
 
@@ -221,11 +200,10 @@ fn an_agent_that_looks_once_fails_with_the_layout() {
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
     let once = ["--oneshot", "--layouts", &file, "--layout", "another"];
     let output = node.agent(&once).finish();
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("layout another failed: "), "{said}");
-    node.machine
-        .faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
+    let reported = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("layout another failed: "), "{reported}");
+    node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
     // What is blocked did not fail.
     node.once("all-7g.40gb");
 }

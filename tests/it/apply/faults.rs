@@ -8,7 +8,7 @@ use octavo_planner::layout::MigTarget;
 use octavo_planner::reconcile::{ApplyRecord, ApplyRecordEntry};
 
 use crate::node::{Node, names};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -18,10 +18,9 @@ const EMPTY: &str = "- {board: A100_40GB, mig: enabled}\n";
 fn i7_a_destroy_that_says_success_and_leaves_the_instance_is_made_again() {
     let node = Node::new(SEVEN);
     for call in ["nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy"] {
-        node.machine
-            .faults(&format!("- {{call: {call}, times: 1, lie: true}}"));
-        let said = node.once("all-3g.20gb");
-        assert!(said.contains("applied in"), "{said}");
+        node.machine.faults(&format!("- {{call: {call}, times: 1, lie: true}}"));
+        let reported = node.once("all-3g.20gb");
+        assert!(reported.contains("applied in"), "{reported}");
         assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
         node.machine.faults("[]");
         node.once("all-1g.5gb");
@@ -33,10 +32,9 @@ fn i7_a_destroy_that_says_success_and_leaves_the_instance_is_made_again() {
 fn i3_a_destroy_that_never_does_anything_ends_where_it_began_and_says_so() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
-    node.machine
-        .faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
-    let said = node.once("all-7g.40gb");
-    assert!(said.contains("rolled-back"), "{said}");
+    node.machine.faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
+    let reported = node.once("all-7g.40gb");
+    assert!(reported.contains("rolled-back"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
 }
@@ -44,25 +42,23 @@ fn i3_a_destroy_that_never_does_anything_ends_where_it_began_and_says_so() {
 #[test]
 fn i5_in_use_that_passes_within_tenths_of_a_second_is_waited_for() {
     let node = Node::new(SEVEN);
-    node.machine
-        .faults("- {call: nvmlGpuInstanceDestroy, times: 1, in_use_ms: 300}");
-    let said = node.once("all-7g.40gb");
-    assert!(said.contains("applied in"), "{said}");
+    node.machine.faults("- {call: nvmlGpuInstanceDestroy, times: 1, in_use_ms: 300}");
+    let reported = node.once("all-7g.40gb");
+    assert!(reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn i5_in_use_for_ever_by_nobody_who_is_seen_is_blocked_and_the_hint_is_given() {
+fn i5_permanently_in_use_without_a_visible_holder_is_blocked_with_a_hint() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
-    node.machine
-        .faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    let said = node.once("all-7g.40gb");
+    node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
+    let reported = node.once("all-7g.40gb");
     assert!(
-        said.contains("blocked: ")
-            && said.contains("in use (19)")
-            && said.contains("leaked a handle"),
-        "{said}"
+        reported.contains("blocked: ")
+            && reported.contains("in use (19)")
+            && reported.contains("leaked a handle"),
+        "{reported}"
     );
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
@@ -75,14 +71,14 @@ fn i3_a_gpu_instance_whose_compute_instance_is_refused_does_not_stay_as_an_orpha
     node.machine.faults(
         "- {call: nvmlGpuInstanceCreateComputeInstance*, nth: 1, times: 1, return: UNKNOWN}",
     );
-    let said = node.once("all-3g.20gb");
-    assert!(said.contains("rolled-back"), "{said}");
+    let reported = node.once("all-3g.20gb");
+    assert!(reported.contains("rolled-back"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
 }
 
 #[test]
-fn an_orphan_that_somebody_left_is_no_obstacle() {
+fn an_orphaned_instance_is_no_obstacle() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0, compute: []}]}\n",
     );
@@ -98,22 +94,20 @@ fn a_place_that_the_board_refuses_is_replaced_by_another() {
     node.machine.faults(
         "- {call: nvmlDeviceCreateGpuInstanceWithPlacement, times: 3, return: INSUFFICIENT_RESOURCES}",
     );
-    let output = node
-        .agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"])
-        .finish();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("applied in"), "{said}");
+    let output = node.agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"]).finish();
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["1g.5gb"]);
 }
 
 #[test]
-fn i7_an_instance_that_lands_elsewhere_than_asked_does_not_stay_there() {
+fn i7_an_instance_at_another_placement_than_requested_does_not_stay() {
     let node = Node::new(EMPTY);
     node.machine.faults(
         "- {call: nvmlDeviceCreateGpuInstanceWithPlacement, times: 1, wrong_placement: true}",
     );
-    let said = node.once("all-balanced");
-    assert!(said.contains("applied in"), "{said}");
+    let reported = node.once("all-balanced");
+    assert!(reported.contains("applied in"), "{reported}");
     let geometry = node.geometry(0);
     let mut names = names(&geometry);
     names.sort_unstable();
@@ -121,10 +115,9 @@ fn i7_an_instance_that_lands_elsewhere_than_asked_does_not_stay_there() {
 }
 
 #[test]
-fn mig_devices_that_are_enumerated_after_their_end_confuse_nobody() {
+fn mig_devices_enumerated_after_their_end_are_harmless() {
     let node = Node::new(SEVEN);
-    node.machine
-        .faults("- {call: nvmlDeviceGetMigDeviceHandleByIndex, stale_mig_handles: true}");
+    node.machine.faults("- {call: nvmlDeviceGetMigDeviceHandleByIndex, stale_mig_handles: true}");
     node.once("all-3g.20gb");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
@@ -135,30 +128,26 @@ fn i5_a_mode_that_waits_for_a_reset_says_so_and_is_reset_where_there_are_means()
     let rule = "- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}";
     let node = Node::new(gpu);
     node.machine.faults(rule);
-    let said = node.once("all-3g.20gb");
+    let reported = node.once("all-3g.20gb");
     assert!(
-        said.contains("needs-reset: ") && said.contains("nvidia-smi --gpu-reset -i 0000:"),
-        "{said}"
+        reported.contains("needs-reset: ") && reported.contains("nvidia-smi --gpu-reset -i 0000:"),
+        "{reported}"
     );
     assert!(!node.is_partitioned(0));
     // The journal is kept, as it is not at its end; a person who resets it is all that is missing.
     assert!(!node.is_clear());
     node.install_nvidia_smi();
-    let said = node.once("all-3g.20gb");
-    assert!(
-        said.contains("was reset") && said.contains("applied in"),
-        "{said}"
-    );
+    let reported = node.once("all-3g.20gb");
+    assert!(reported.contains("device reset") && reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(node.is_clear());
 }
 
 #[test]
-fn i1_a_reset_is_not_done_while_somebody_uses_the_gpu() {
+fn i1_gpu_in_use_is_not_reset() {
     let node = Node::new("- {board: A100_40GB}\n- {board: T4}\n");
     node.install_nvidia_smi();
-    node.machine
-        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
     node.machine.change(|world| {
         let gpu_uuid = world.gpus[0].uuid.clone();
         world.add_process(nvml_sim::model::Process {
@@ -171,9 +160,9 @@ fn i1_a_reset_is_not_done_while_somebody_uses_the_gpu() {
             kind: nvml_sim::model::ProcessKind::Compute,
         })
     });
-    let said = node.once("all-3g.20gb");
-    // It is in the way already of the mode itself.
-    assert!(!said.contains("was reset"), "{said}");
+    let reported = node.once("all-3g.20gb");
+    // It already blocks the change of the mode.
+    assert!(!reported.contains("device reset"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
 }
@@ -181,10 +170,9 @@ fn i1_a_reset_is_not_done_while_somebody_uses_the_gpu() {
 #[test]
 fn i3_a_mode_change_that_says_success_and_is_none_ends_where_it_began() {
     let node = Node::new("- {board: H100_80GB_SXM}\n");
-    node.machine
-        .faults("- {call: nvmlDeviceSetMigMode, activation: SUCCESS}");
-    let said = node.once("all-3g.40gb");
-    assert!(said.contains("rolled-back"), "{said}");
+    node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: SUCCESS}");
+    let reported = node.once("all-3g.40gb");
+    assert!(reported.contains("rolled-back"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
 }
@@ -194,10 +182,9 @@ fn i5_a_driver_that_is_a_hundred_times_slower_is_waited_for() {
     let node = Node::new(&format!(
         "{SEVEN}latency: {{create_gpu_instance_us: 2000, destroy_gpu_instance_us: 2000}}\n"
     ));
-    node.machine
-        .faults("- {call: nvmlDeviceCreateGpuInstanceWithPlacement, slow_factor: 100}");
-    let said = node.once("all-3g.20gb");
-    assert!(said.contains("applied in"), "{said}");
+    node.machine.faults("- {call: nvmlDeviceCreateGpuInstanceWithPlacement, slow_factor: 100}");
+    let reported = node.once("all-3g.20gb");
+    assert!(reported.contains("applied in"), "{reported}");
 }
 
 #[test]
@@ -207,14 +194,13 @@ fn one_gpu_that_is_lost_in_the_middle_stops_no_other() {
     );
     node.machine
         .faults("- {call: nvmlGpuInstanceDestroy, gpu: 0, nth: 3, times: 1, lose_gpu: true}");
-    let said = node.once_failing("all-3g.20gb");
+    let reported = node.once_failing("all-3g.20gb");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
-    assert!(said.contains("failed: ") && said.contains("lost"), "{said}");
+    assert!(reported.contains("failed: ") && reported.contains("lost"), "{reported}");
     assert!(!node.is_clear(), "it is taken up when the GPU is back");
     // A reset brings it back, empty.
     node.machine.faults("[]");
-    node.machine
-        .change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
+    node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
     node.once("all-3g.20gb");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(node.is_clear());
@@ -223,13 +209,9 @@ fn one_gpu_that_is_lost_in_the_middle_stops_no_other() {
 #[test]
 fn devices_are_known_by_their_place_and_not_by_an_index_that_moves() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: A30_24GB, mig: enabled}\n");
-    node.machine
-        .faults("- {call: nvmlDeviceGetHandleByIndex*, index_order: [1, 0]}");
+    node.machine.faults("- {call: nvmlDeviceGetHandleByIndex*, index_order: [1, 0]}");
     node.once("all-balanced");
-    assert_eq!(
-        names(&node.geometry(0)),
-        ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]
-    );
+    assert_eq!(names(&node.geometry(0)), ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]);
     assert_eq!(names(&node.geometry(1)), ["1g.6gb", "1g.6gb", "2g.12gb"]);
 }
 
@@ -237,12 +219,13 @@ fn devices_are_known_by_their_place_and_not_by_an_index_that_moves() {
 fn i4_without_a_journal_nothing_is_touched() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
-    // A folder where the draft would be written: root cannot write there either, as on a full or read-only disk.
+    // A directory where the draft would be written: root cannot write there either, as on a full or read-only disk.
     fs::create_dir_all(node.state().join("journal.draft")).unwrap();
-    let said = node.once_failing("all-7g.40gb");
+    let reported = node.once_failing("all-7g.40gb");
     assert!(
-        said.contains("nothing was changed: cannot write ") && said.contains("journal.draft"),
-        "{said}"
+        reported.contains("nothing was changed: cannot write ")
+            && reported.contains("journal.draft"),
+        "{reported}"
     );
     assert_eq!(node.geometry(0), before);
     fs::remove_dir(node.state().join("journal.draft")).unwrap();
@@ -251,16 +234,16 @@ fn i4_without_a_journal_nothing_is_touched() {
 }
 
 #[test]
-fn a_journal_of_a_later_version_or_of_nonsense_is_told_and_kept_and_the_hardware_is_believed() {
+fn an_unreadable_journal_is_reported_and_retained_and_the_hardware_decides() {
     for text in ["octavo-journal 9 2 0\n{}", "\0\0\0", "{}"] {
         let node = Node::new(SEVEN);
         fs::create_dir_all(node.state()).unwrap();
         fs::write(node.state().join("journal"), text).unwrap();
-        let said = node.once("all-7g.40gb");
-        assert!(said.contains("the journal could not be read"), "{said}");
+        let reported = node.once("all-7g.40gb");
+        assert!(reported.contains("the journal could not be read"), "{reported}");
         assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
-        let kept = fs::read_to_string(node.state().join("journal.unreadable"));
-        assert_eq!(kept.unwrap(), text);
+        let retained = fs::read_to_string(node.state().join("journal.unreadable"));
+        assert_eq!(retained.unwrap(), text);
         assert!(node.is_clear());
     }
 }
@@ -287,11 +270,9 @@ fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one(
     fs::create_dir_all(node.state()).unwrap();
     fs::write(node.state().join("journal"), journal::write(&record)).unwrap();
     let file = node.layouts("[{devices: [1], mig: {7g.40gb: 1}}]");
-    let output = node
-        .agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"])
-        .finish();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("another one is there now"), "{said}");
+    let output = node.agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"]).finish();
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(reported.contains("the device was replaced"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert_eq!(names(&node.geometry(1)), ["7g.40gb"]);
     assert!(node.is_clear());
@@ -303,7 +284,7 @@ fn i12_a_state_directory_that_others_may_write_to_is_refused() {
     fs::create_dir_all(node.state()).unwrap();
     fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
     let before = node.geometry(0);
-    let said = node.once_failing("all-7g.40gb");
-    assert!(said.contains("others may write to it"), "{said}");
+    let reported = node.once_failing("all-7g.40gb");
+    assert!(reported.contains("writable by another user"), "{reported}");
     assert_eq!(node.geometry(0), before);
 }

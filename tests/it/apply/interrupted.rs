@@ -4,12 +4,12 @@ use std::fs;
 use std::process::{Command, Output};
 
 use nvml_sim::model::{Slot, World};
-use octavo_documents::agent_socket::NodeLayoutStatus;
-use octavo_documents::history;
+use octavo_files::history;
+use octavo_planner::reconcile::NodeLayoutStatus;
 use serde_json::Value;
 
 use crate::node::{Node, names};
-use crate::patience::{Finish, eventually};
+use crate::time_limits::{Finish, eventually};
 
 /// Two GPUs with the same seven instances.
 pub(super) const TWO: &str =
@@ -51,9 +51,9 @@ impl Case {
     /// Applies a layout and dies at a call.
     #[track_caller]
     pub(super) fn dies(&self, layout: &str, call: &str, nth: usize, when: &str) {
-        self.node.machine.faults(&format!(
-            "- {{call: {call}, nth: {nth}, times: 1, abort: {when}}}"
-        ));
+        self.node
+            .machine
+            .faults(&format!("- {{call: {call}, nth: {nth}, times: 1, abort: {when}}}"));
         let output = self.apply(layout, &[]);
         self.node.machine.faults("[]");
         assert_eq!(output.status.code(), None, "{}", all(&output));
@@ -82,11 +82,7 @@ impl Case {
         let devices = attempts.iter().flat_map(|attempt| {
             let devices = attempt.devices.iter();
             devices.map(|device| {
-                (
-                    attempt.layout.clone(),
-                    device.pci.clone(),
-                    device.result.clone(),
-                )
+                (attempt.layout.clone(), device.pci.clone(), device.result.to_string())
             })
         });
         devices.collect()
@@ -106,7 +102,7 @@ fn all(output: &Output) -> String {
 }
 
 #[track_caller]
-pub(super) fn said(output: &Output, code: i32) -> String {
+pub(super) fn reported(output: &Output, code: i32) -> String {
     let text = all(output);
     assert_eq!(output.status.code(), Some(code), "{text}");
     text
@@ -118,7 +114,7 @@ fn i2_a_change_that_never_touched_the_hardware_is_dropped_for_another_layout() {
     let before = case.node.geometry(0);
     case.dies("around", "nvmlComputeInstanceDestroy", 1, "before");
     assert_eq!(case.node.geometry(0), before);
-    let text = said(&case.apply("whole", &[]), 4);
+    let text = reported(&case.apply("whole", &[]), 4);
     assert!(text.contains("blocked"), "{text}");
     assert_eq!(case.node.geometry(0), before, "{text}");
     assert!(case.node.is_clear());
@@ -130,12 +126,9 @@ fn i2_a_device_that_another_target_names_is_untouched_by_a_change_that_never_beg
     let case = Case::new(TWO);
     let before = case.node.geometry(0);
     case.dies("first", "nvmlComputeInstanceDestroy", 1, "before");
-    let plan = said(&case.plan("second", &[]), 3);
-    assert!(
-        plan.contains("GPU 0: not in the layout, never touched"),
-        "{plan}"
-    );
-    said(&case.apply("second", &[]), 0);
+    let plan = reported(&case.plan("second", &[]), 3);
+    assert!(plan.contains("GPU 0: not in the layout, never changed"), "{plan}");
+    reported(&case.apply("second", &[]), 0);
     assert_eq!(case.node.geometry(0), before);
     assert_eq!(names(&case.node.geometry(1)), ["7g.40gb"]);
 }
@@ -145,10 +138,10 @@ fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout()
     for json in [false, true] {
         let case = Case::new(TWO);
         case.dies("first", DESTROY, 3, "after");
-        let plan = said(&case.plan("second", &[]), 3);
+        let plan = reported(&case.plan("second", &[]), 3);
         assert!(
-            plan.contains("interrupted: the change of this GPU to layout first has not ended")
-                && !plan.contains("never touched"),
+            plan.contains("interrupted: the change of this GPU to layout first was not completed")
+                && !plan.contains("never changed"),
             "{plan}"
         );
         let document: Value =
@@ -158,26 +151,20 @@ fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout()
         assert_eq!(document["devices"][1]["interruptedLayout"], Value::Null);
         let format: &[&str] = if json { &["-o", "json"] } else { &[] };
         let output = case.apply("second", format);
-        let text = said(&output, 0);
+        let text = reported(&output, 0);
         if json {
             let status: NodeLayoutStatus = serde_json::from_slice(&output.stdout).unwrap();
             let [change] = &status.interrupted[..] else {
                 panic!("{text}");
             };
             assert_eq!(
-                (
-                    change.layout.as_str(),
-                    change.pci.as_str(),
-                    change.state.as_str()
-                ),
-                ("first", case.pci(0).as_str(), "applied")
+                (change.layout.as_str(), change.pci.to_string(), change.state.as_str()),
+                ("first", case.pci(0), "applied")
             );
             assert_eq!(status.devices.len(), 1, "{text}");
         } else {
-            let line = format!(
-                "Interrupted change to layout first: GPU 0 ({}) applied",
-                case.pci(0)
-            );
+            let line =
+                format!("Interrupted change to layout first: GPU 0 ({}) applied", case.pci(0));
             assert!(text.contains(&line), "{text}");
             assert!(text.contains("Layout second: applied on 1 GPU"), "{text}");
         }
@@ -200,11 +187,8 @@ fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
     let case = Case::new(TWO);
     case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
     assert_eq!(names(&case.node.geometry(0)), ["7g.40gb"]);
-    let text = said(&case.apply("second", &[]), 0);
-    assert!(
-        text.contains("Interrupted change to layout first: GPU 0"),
-        "{text}"
-    );
+    let text = reported(&case.apply("second", &[]), 0);
+    assert!(text.contains("Interrupted change to layout first: GPU 0"), "{text}");
     let layouts: Vec<String> = case.history().into_iter().map(|one| one.0).collect();
     assert_eq!(layouts, ["first", "second"]);
 }
@@ -213,7 +197,7 @@ fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
 fn i2_a_finished_change_is_in_the_history_under_its_own_layout_only() {
     let case = Case::new(TWO);
     case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
-    said(&case.apply("whole", &[]), 0);
+    reported(&case.apply("whole", &[]), 0);
     let applied = "applied".to_owned();
     assert_eq!(
         case.history(),
@@ -230,7 +214,7 @@ fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
     case.dies("first", DESTROY, 3, "after");
     let uuid = case.node.machine.world().gpus[0].uuid.clone();
     case.node.machine.change(|world| world.lose_gpu(Slot(0)));
-    let text = said(&case.apply("whole", &[]), 1);
+    let text = reported(&case.apply("whole", &[]), 1);
     assert!(text.contains("Layout whole: 1 failed, 1 applied"), "{text}");
     assert!(!text.contains("Interrupted change to layout"), "{text}");
     let journal = fs::read_to_string(case.node.state().join("journal")).unwrap();
@@ -255,12 +239,14 @@ fn i2_the_plan_of_a_forbidden_layout_has_interrupted_changes() {
 fn i3_where_the_new_layout_is_blocked_the_interrupted_one_is_finished_and_reported() {
     let case = Case::new(USED);
     case.dies("around", DESTROY, 3, "after");
-    let plan = said(&case.plan("whole", &[]), 4);
+    let plan = reported(&case.plan("whole", &[]), 4);
     assert!(
-        plan.contains("to layout around has not ended; an apply finishes it or takes it back"),
+        plan.contains(
+            "to layout around was not completed; `octavo apply` completes it or rolls it back"
+        ),
         "{plan}"
     );
-    let text = said(&case.apply("whole", &[]), 4);
+    let text = reported(&case.apply("whole", &[]), 4);
     assert!(
         text.contains("Interrupted change to layout around: GPU 0")
             && text.contains("Layout whole: 1 blocked"),
@@ -287,14 +273,12 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
     ));
     let output = std::thread::scope(|scope| {
         let command = scope.spawn(|| case.apply("first", &[]));
-        eventually("two of seven instances destroyed", || {
-            case.node.geometry(0).len() == 5
-        });
+        eventually("two of seven instances destroyed", || case.node.geometry(0).len() == 5);
         case.node.machine.change(World::unload_driver);
         fs::write(&go, "").unwrap();
         command.join().unwrap()
     });
-    let text = said(&output, 1);
+    let text = reported(&output, 1);
     assert!(
         text.contains("failed")
             && text.contains("GPU instances destroyed: 2, created: 0")
@@ -309,29 +293,22 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
         world.load_driver();
         Ok(())
     });
-    let text = said(&case.apply("second", &[]), 0);
-    assert!(
-        text.contains("Interrupted change to layout first: GPU 0"),
-        "{text}"
-    );
+    let text = reported(&case.apply("second", &[]), 0);
+    assert!(text.contains("Interrupted change to layout first: GPU 0"), "{text}");
 }
 
 #[test]
 fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journal() {
     let case = Case::new(TWO);
-    let (none, torn) = (
-        case.node.machine.path().join("none.yaml"),
-        case.node.machine.path().join("torn.yaml"),
-    );
+    let (none, torn) =
+        (case.node.machine.path().join("none.yaml"), case.node.machine.path().join("torn.yaml"));
     fs::write(&torn, "kind: [").unwrap();
     let [none, torn] = [none, torn].map(|path| path.display().to_string());
-    for (layout, file) in [
-        ("nonsense", case.file.as_str()),
-        ("whole", none.as_str()),
-        ("whole", torn.as_str()),
-    ] {
+    for (layout, file) in
+        [("nonsense", case.file.as_str()), ("whole", none.as_str()), ("whole", torn.as_str())]
+    {
         case.dies("second", DESTROY, 3, "after");
-        let text = said(&case.node.octavo(&["apply", layout, "-f", file]), 1);
+        let text = reported(&case.node.octavo(&["apply", layout, "-f", file]), 1);
         assert!(
             text.contains("Interrupted change to layout second: GPU 1") && text.contains("error: "),
             "{text}"
@@ -339,18 +316,16 @@ fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journ
         assert_eq!(names(&case.node.geometry(1)), ["7g.40gb"]);
         assert!(case.node.is_clear());
         let file = case.node.layouts("[{devices: 1, mig: {1g.5gb: 7}}]");
-        said(&case.node.octavo(&["apply", "wanted", "-f", &file]), 0);
+        reported(&case.node.octavo(&["apply", "wanted", "-f", &file]), 0);
         fs::write(&case.file, LAYOUTS).unwrap();
     }
     // An index that no GPU has any more.
     case.dies("second", DESTROY, 3, "after");
     case.node.machine.change(|world| world.lose_gpu(Slot(0)));
-    let file = case
-        .node
-        .layouts("[{devices: 0, mig: disabled}, {devices: 5, mig: disabled}]");
-    let text = said(&case.node.octavo(&["apply", "wanted", "-f", &file]), 1);
+    let file = case.node.layouts("[{devices: 0, mig: disabled}, {devices: 5, mig: disabled}]");
+    let text = reported(&case.node.octavo(&["apply", "wanted", "-f", &file]), 1);
     assert!(
-        text.contains("no GPU with the index 5")
+        text.contains("no GPU has the index 5")
             && text.contains("Interrupted change to layout second: GPU "),
         "{text}"
     );

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::interrupted::{Case, DESTROY, TWO, said};
-use crate::patience::{Finish, eventually, exit_status};
+use super::interrupted::{Case, DESTROY, TWO, reported};
+use crate::time_limits::{Finish, eventually, exit_status};
 
 #[test]
 fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
@@ -14,14 +14,11 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
     let whole = fs::read(&journal).unwrap();
     fs::write(&journal, &whole[..100]).unwrap();
     let report = "the journal could not be read";
-    let plan = said(&case.plan("second", &[]), 3);
+    let plan = reported(&case.plan("second", &[]), 3);
     let live = format!("cannot read the journal {}", journal.display());
-    assert!(
-        plan.contains(&live) && plan.contains("the next apply sets it aside"),
-        "{plan}"
-    );
+    assert!(plan.contains(&live) && plan.contains("the next apply moves it aside"), "{plan}");
     for _ in 0..2 {
-        let text = said(&case.apply("second", &[]), 0);
+        let text = reported(&case.apply("second", &[]), 0);
         assert!(text.contains(report), "{text}");
         assert!(text.contains("octavo apply --forget"), "{text}");
     }
@@ -32,7 +29,7 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
     let file = mig_parted.display().to_string();
     for (config, code) in [("one", 0), ("none", 1)] {
         let verb = ["mig-parted", "apply", "-f", &file, "-c", config];
-        let text = said(&case.node.octavo(&verb), code);
+        let text = reported(&case.node.octavo(&verb), code);
         assert!(text.contains(report), "{text}");
     }
     let doctor = Command::new(env!("CARGO_BIN_EXE_octavo"))
@@ -46,14 +43,12 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
     let observer = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(observer.stderr).unwrap();
     assert!(text.contains(report), "{text}");
-    let mut agent = case
-        .node
-        .start(&["--layouts", &case.file, "--layout", "second"]);
+    let mut agent = case.node.start(&["--layouts", &case.file, "--layout", "second"]);
     agent.says(report);
     agent.says("listening for commands");
-    let text = said(&case.apply("second", &[]), 0);
+    let text = reported(&case.apply("second", &[]), 0);
     assert!(text.contains(report), "{text}");
-    let text = said(&case.node.octavo(&["apply", "--forget"]), 0);
+    let text = reported(&case.node.octavo(&["apply", "--forget"]), 0);
     assert!(!text.contains(report), "{text}");
     agent.kill();
     assert!(!case.node.state().join("journal.unreadable").exists());
@@ -62,18 +57,15 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
 #[test]
 fn forget_without_an_agent_discards_what_is_left_and_says_so() {
     let case = Case::new(TWO);
-    let text = said(&case.node.octavo(&["apply", "--forget"]), 1);
+    let text = reported(&case.node.octavo(&["apply", "--forget"]), 1);
     assert!(text.contains("no agent runs on this node"), "{text}");
     case.dies("first", DESTROY, 3, "after");
     let half = case.node.geometry(0);
-    let text = said(&case.node.octavo(&["apply", "--forget"]), 0);
-    let line = format!(
-        "Discarded the interrupted change of the GPU at {}",
-        case.pci(0)
-    );
+    let text = reported(&case.node.octavo(&["apply", "--forget"]), 0);
+    let line = format!("Discarded the interrupted change of the GPU at {}", case.pci(0));
     assert!(text.contains(&line), "{text}");
     assert!(case.node.is_clear());
-    said(&case.apply("second", &[]), 0);
+    reported(&case.apply("second", &[]), 0);
     assert_eq!(case.node.geometry(0), half);
 }
 
@@ -83,10 +75,7 @@ fn an_agent_without_a_layout_reports_an_interrupted_change() {
     case.dies("first", DESTROY, 3, "after");
     let output = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        text.contains("(layout first) was interrupted on the GPU at "),
-        "{text}"
-    );
+    assert!(text.contains("(layout first) was interrupted on the GPU at "), "{text}");
     assert!(!case.node.is_clear(), "it finishes nothing");
 }
 
@@ -97,21 +86,20 @@ fn i12_a_journal_that_is_a_fifo_is_an_error_at_once() {
     fs::create_dir_all(case.node.state()).unwrap();
     let journal = case.node.state().join("journal");
     nix::unistd::mkfifo(&journal, nix::sys::stat::Mode::S_IRUSR).unwrap();
-    let text = said(&case.apply("second", &[]), 1);
-    assert!(text.contains("it is no regular file"), "{text}");
-    let plan = said(&case.plan("second", &[]), 3);
-    assert!(plan.contains("it is no regular file"), "{plan}");
+    let text = reported(&case.apply("second", &[]), 1);
+    assert!(text.contains("it is not a regular file"), "{text}");
+    let plan = reported(&case.plan("second", &[]), 3);
+    assert!(plan.contains("it is not a regular file"), "{plan}");
     assert_eq!(case.node.geometry(1), before);
-    said(&case.node.octavo(&["apply", "--forget"]), 0);
-    said(&case.apply("second", &[]), 0);
+    reported(&case.node.octavo(&["apply", "--forget"]), 0);
+    reported(&case.apply("second", &[]), 0);
 }
 
 #[test]
 fn who_holds_the_lock_is_named_while_it_does_not_accept_commands_yet() {
-    for (by, who) in [
-        ("octavo", "another octavo apply is running"),
-        ("octavo-agent", "octavo-agent is running"),
-    ] {
+    for (by, who) in
+        [("octavo", "another octavo apply is running"), ("octavo-agent", "octavo-agent is running")]
+    {
         let case = Case::new(TWO);
         let go = case.node.machine.path().join("go");
         case.node.machine.faults(&format!(
@@ -126,22 +114,17 @@ fn who_holds_the_lock_is_named_while_it_does_not_accept_commands_yet() {
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap(),
-            _ => case
-                .node
-                .agent(&arguments)
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap(),
+            _ => case.node.agent(&arguments).stdout(Stdio::null()).spawn().unwrap(),
         };
         eventually("a journal", || !case.node.is_clear());
-        let text = said(&case.apply("second", &[]), 1);
+        let text = reported(&case.apply("second", &[]), 1);
         let holder = format!("{who} (pid {})", first.id());
         assert!(text.contains(&holder), "{text}");
         assert!(!text.contains("an agent manages this node"), "{text}");
         fs::write(&go, "").unwrap();
         if by == "octavo" {
             assert!(exit_status(&mut first).success());
-            said(&case.apply("second", &[]), 0);
+            reported(&case.apply("second", &[]), 0);
         } else {
             first.kill().unwrap();
             exit_status(&mut first);
@@ -155,16 +138,11 @@ fn an_agent_names_a_gpu_that_is_still_changed_for_an_earlier_layout() {
     case.node.machine.faults(&format!(
         "- {{call: {DESTROY}, gpu: 0, nth: 3, return: NO_PERMISSION}}\n- {{call: nvmlDeviceCreateGpuInstance*, gpu: 0, return: NO_PERMISSION}}"
     ));
-    let mut agent = case
-        .node
-        .start(&["--layouts", &case.file, "--layout", "first"]);
+    let mut agent = case.node.start(&["--layouts", &case.file, "--layout", "first"]);
     agent.says("GPU 0: failed");
     agent.says("listening for commands");
-    let text = said(&case.apply("second", &[]), 1);
-    assert!(
-        text.contains("GPU 0") && text.contains("layout first: "),
-        "{text}"
-    );
+    let text = reported(&case.apply("second", &[]), 1);
+    assert!(text.contains("GPU 0") && text.contains("layout first: "), "{text}");
     assert_eq!(case.node.geometry(1).len(), 1, "{text}");
     assert!(!case.node.is_clear());
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::command::said;
+use super::command::reported;
 use crate::node::{Node, names};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -14,27 +14,21 @@ fn geometry_that_a_reset_took_is_made_again() {
     let node = Node::new(TWO);
     let mut agent = node.start(&["--layout", "all-3g.20gb"]);
     agent.says("GPU 1: applied");
-    node.machine
-        .change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
+    node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
     agent.says("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn what_somebody_else_changed_is_undone_where_nobody_uses_it_or_left_by_policy() {
+fn foreign_changes_are_reverted_if_unused_or_left_by_policy() {
     for (policy, expected) in [("repair", vec!["7g.40gb"]), ("report", vec!["1g.5gb"])] {
         let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
-        let mut agent = node.start(&[
-            "--layout",
-            "all-7g.40gb",
-            "--drift",
-            policy,
-            "--interval=100ms",
-        ]);
+        let mut agent =
+            node.start(&["--layout", "all-7g.40gb", "--drift", policy, "--interval=100ms"]);
         agent.says("GPU 0: applied");
-        node.is_changed_by_somebody_else();
+        node.is_changed_by_another_process();
         if policy == "repair" {
-            agent.says("somebody changed what it had; it is brought back");
+            agent.says("another program changed it; restoring the layout");
             agent.says("GPU 0: applied");
         } else {
             agent.says("GPU 0: drifted");
@@ -52,14 +46,11 @@ fn a_gpu_that_is_lost_makes_a_node_failed_until_it_is_back() {
     let slot = node.machine.world().slot_of_index(1).unwrap();
     node.machine.change(|world| world.lose_gpu(slot));
     agent.says("its state cannot be read: failing: ");
-    let text = said(&node.octavo(&["apply", "wanted"]), 1);
-    assert!(
-        text.contains("Layout wanted: 1 applied, 1 failed"),
-        "{text}"
-    );
+    let text = reported(&node.octavo(&["apply", "wanted"]), 1);
+    assert!(text.contains("Layout wanted: 1 applied, 1 failed"), "{text}");
     assert!(text.contains("GPU is lost"), "{text}");
     node.machine.change(|world| world.return_gpu(slot));
-    let text = said(&node.octavo(&["apply", "wanted", "--wait"]), 0);
+    let text = reported(&node.octavo(&["apply", "wanted", "--wait"]), 0);
     assert!(text.contains("Layout wanted: applied on 2 GPUs"), "{text}");
 }
 
@@ -85,12 +76,8 @@ fn an_edited_file_of_layouts_is_taken_up_and_a_broken_one_leaves_what_there_was(
     agent.says("GPU 1: applied");
     node.layouts("[{devices: [0], mig: {7g.40gb: 1}}]");
     agent.says("GPU 0: applied");
-    fs::write(
-        &file,
-        "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {wanted: 7}\n",
-    )
-    .unwrap();
-    agent.says("the layouts before stay in use");
+    fs::write(&file, "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {wanted: 7}\n").unwrap();
+    agent.says("the previous layouts stay in use");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }
@@ -105,13 +92,9 @@ fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
         "- {{call: nvmlGpuInstanceDestroy, gpu: 0, times: 1, hang: {{until_file: {}}}}}",
         stuck.display()
     ));
-    let mut agent = node.start(&[
-        "--layout",
-        "all-3g.20gb",
-        "--call-deadline=2s",
-        "--interval=100ms",
-    ]);
-    agent.says("nvml: stalled: nvmlGpuInstanceDestroy");
+    let mut agent =
+        node.start(&["--layout", "all-3g.20gb", "--call-deadline=2s", "--interval=100ms"]);
+    agent.says("call=nvmlGpuInstanceDestroy");
     node.settles(1, &["3g.20gb", "3g.20gb"]);
     fs::write(stuck, "").unwrap();
     agent.says("GPU 0: applied");
@@ -133,8 +116,7 @@ fn a_driver_that_was_replaced_under_the_agent_is_no_end_but_a_new_beginning() {
     let node = Node::new(TWO);
     let mut agent = node.start(&["--layout", "all-3g.20gb", "--interval=100ms"]);
     agent.says("GPU 1: applied");
-    node.machine
-        .change(|world| world.reload_driver(Some("590.10")));
+    node.machine.change(|world| world.reload_driver(Some("590.10")));
     agent.says("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     node.settles(1, &["3g.20gb", "3g.20gb"]);
@@ -160,50 +142,33 @@ fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
     );
-    node.machine
-        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
-    let said = node.once("all-disabled");
-    assert!(said.contains("needs-reset"), "{said}");
+    node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    let reported = node.once("all-disabled");
+    assert!(reported.contains("needs-reset"), "{reported}");
     assert!(node.is_partitioned(0));
     node.machine.faults("[]");
     node.machine.change(|world| {
         world.reboot();
         Ok(())
     });
-    let said = node.once("all-disabled");
-    assert!(!said.contains("needs-reset"), "{said}");
+    let reported = node.once("all-disabled");
+    assert!(!reported.contains("needs-reset"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
 }
 
 #[test]
-fn a_node_is_rebooted_only_where_that_is_allowed_and_nobody_uses_it_and_once() {
+fn a_node_is_rebooted_only_if_allowed_and_unused_and_once() {
     let node = Node::new("- {board: A100_40GB}\n");
-    node.machine
-        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
     let marks = node.machine.path().join("reboots");
     let program = node.machine.path().join("reboot");
-    fs::write(
-        &program,
-        format!("#!/bin/sh\necho once >> '{}'\n", marks.display()),
-    )
-    .unwrap();
+    fs::write(&program, format!("#!/bin/sh\necho once >> '{}'\n", marks.display())).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let program = program.display().to_string();
-    let reboots = || {
-        fs::read_to_string(&marks)
-            .unwrap_or_default()
-            .lines()
-            .count()
-    };
+    let reboots = || fs::read_to_string(&marks).unwrap_or_default().lines().count();
     let run = |more: &[&str]| {
-        let arguments = [
-            "--oneshot",
-            "--layout",
-            "all-3g.20gb",
-            "--reboot-program",
-            &program,
-        ];
+        let arguments = ["--oneshot", "--layout", "all-3g.20gb", "--reboot-program", &program];
         let output = node.agent(&arguments).args(more).finish();
         String::from_utf8(output.stderr).unwrap()
     };
@@ -212,11 +177,8 @@ fn a_node_is_rebooted_only_where_that_is_allowed_and_nobody_uses_it_and_once() {
     run(&["--allow", "reboot"]);
     assert_eq!(reboots(), 1);
     // It did not help, as nothing here really reboots.
-    let said = run(&["--allow", "reboot"]);
-    assert!(
-        said.contains("was rebooted for this layout already"),
-        "{said}"
-    );
+    let reported = run(&["--allow", "reboot"]);
+    assert!(reported.contains("was already rebooted for this layout"), "{reported}");
     assert_eq!(reboots(), 1);
     // When it has helped, the next time is another one.
     node.machine.faults("[]");

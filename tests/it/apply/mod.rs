@@ -1,4 +1,4 @@
-//! Layouts put in force by the real programs on simulated machines: what is asked for, what is in the way, what goes wrong.
+//! Layouts applied by the real programs on simulated machines: requests, blockers and failures.
 
 mod command;
 mod driver;

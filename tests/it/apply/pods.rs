@@ -17,9 +17,9 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::node::{Node, names};
-use crate::patience::Finish;
 use crate::record;
 use crate::sockets::{age, listen_as_old};
+use crate::time_limits::Finish;
 
 pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
@@ -83,34 +83,28 @@ async fn i1_a_partition_that_a_pod_was_given_stays_and_the_pod_is_named_and_othe
     let held = partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
     let _kubelet = listen(&node, given);
-    let said = once(&node).await;
-    assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{said}");
-    assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"], "{said}");
+    let reported = once(&node).await;
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
+    assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"], "{reported}");
     assert_eq!(partition(&node, 1), held);
     assert!(
-        said.contains("GPU 1: blocked: ")
-            && said.contains("pod team-a/notebook-7 (container main)"),
-        "{said}"
+        reported.contains("GPU 1: blocked: ")
+            && reported.contains("pod team-a/notebook-7 (container main)"),
+        "{reported}"
     );
 }
 
 #[tokio::test]
-async fn i1_a_device_that_nobody_can_place_may_be_any_and_one_of_another_kind_is_none() {
+async fn i1_an_unknown_device_id_may_be_any_device_and_one_of_another_kind_is_none() {
     let node = Arc::new(Node::new(GPUS));
     let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
     let kubelet = listen(&node, given);
-    let said = once(&node).await;
-    assert!(
-        said.contains("nobody knows what of this node that is"),
-        "{said}"
-    );
+    let reported = once(&node).await;
+    assert!(reported.contains("which matches no device of this node"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     kubelet.abort();
     fs::remove_file(node.kubelet()).unwrap();
-    let _kubelet = listen(
-        &node,
-        vec![("nvidia.com/rdma".to_owned(), "nic-0".to_owned())],
-    );
+    let _kubelet = listen(&node, vec![("nvidia.com/rdma".to_owned(), "nic-0".to_owned())]);
     once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
@@ -120,8 +114,8 @@ async fn i1_a_kubelet_that_was_started_just_now_and_names_no_pod_may_have_given_
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), Vec::new());
-    let said = once(&node).await;
-    assert!(said.contains("kubelet was started just now"), "{said}");
+    let reported = once(&node).await;
+    assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     age(&node.kubelet());
     once(&node).await;
@@ -134,8 +128,8 @@ async fn i1_a_kubelet_that_was_started_just_now_may_not_know_all_pods_though_it_
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), given);
-    let said = once(&node).await;
-    assert!(said.contains("kubelet was started just now"), "{said}");
+    let reported = once(&node).await;
+    assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     age(&node.kubelet());
     once(&node).await;
@@ -143,32 +137,30 @@ async fn i1_a_kubelet_that_was_started_just_now_may_not_know_all_pods_though_it_
 }
 
 #[tokio::test]
-async fn i1_what_only_kubelets_record_has_is_a_pods_while_that_lives_or_nobody_can_tell() {
+async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_lives_or_is_unknown()
+ {
     let node = Arc::new(Node::new(GPUS));
     let path = node.machine.path();
-    let (folder, proc) = (path.join("device-plugins"), path.join("proc"));
-    fs::create_dir_all(&folder).unwrap();
+    let (directory, proc) = (path.join("device-plugins"), path.join("proc"));
+    fs::create_dir_all(&directory).unwrap();
     let held = partition(&node, 1);
     let ids = [held.clone()];
-    record::write(&folder, [("idle", "nvidia.com/mig-3g.20gb", &ids[..])]);
+    record::write(&directory, [("idle", "nvidia.com/mig-3g.20gb", &ids[..])]);
     let _kubelet = listen(&node, Vec::new());
     let look = async || {
-        let (node, folder) = (Arc::clone(&node), folder.display().to_string());
+        let (node, directory) = (Arc::clone(&node), directory.display().to_string());
         let output = tokio::task::spawn_blocking(move || {
             let mut agent = node.agent(&["--oneshot", "--layout", "all-7g.40gb"]);
-            agent.args(["--device-plugins", &folder]).finish()
+            agent.args(["--device-plugins", &directory]).finish()
         });
         String::from_utf8(output.await.unwrap().stderr).unwrap()
     };
     // Which pods live is hidden at first.
     for _ in 0..2 {
-        let said = look().await;
+        let reported = look().await;
         let who = format!("pod (UID {}) (container main)", record::uid("idle"));
-        assert!(
-            said.contains("GPU 1: blocked: ") && said.contains(&who),
-            "{said}"
-        );
-        assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{said}");
+        assert!(reported.contains("GPU 1: blocked: ") && reported.contains(&who), "{reported}");
+        assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
         assert_eq!(partition(&node, 1), held);
         record::show_all(&proc);
         record::runs(&proc, 4711, "idle");
@@ -182,8 +174,8 @@ async fn i1_what_only_kubelets_record_has_is_a_pods_while_that_lives_or_nobody_c
 fn i1_a_kubelet_that_is_away_may_have_given_anything() {
     let node = Node::new(GPUS);
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    let said = node.once("all-7g.40gb");
-    assert!(said.contains("cannot connect to kubelet"), "{said}");
+    let reported = node.once("all-7g.40gb");
+    assert!(reported.contains("cannot connect to the kubelet"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
@@ -198,7 +190,7 @@ fn i1_in_a_pod_a_kubelet_that_is_not_mounted_is_no_kubelet_that_is_not_there() {
             .finish();
         String::from_utf8(output.stderr).unwrap()
     };
-    let said = in_pod(&[]);
-    assert!(said.contains("say --pod-resources none"), "{said}");
+    let reported = in_pod(&[]);
+    assert!(reported.contains("set --pod-resources none"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }

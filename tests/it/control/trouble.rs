@@ -12,16 +12,13 @@ use octavo_model::inventory::NvmlState;
 use super::{
     A100S, CREATE, ONE, THREE, TWO, compute, created, failure, gpu_instance, make, real, with,
 };
-use crate::machine::{Machine, start};
-use crate::patience::{Finish, until_async, within};
+use crate::machine::{Machine, settings, start};
+use crate::time_limits::{Finish, until_async, within};
 
 #[tokio::test]
 async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
     let machine = Machine::new(A100S);
-    let settings = Settings {
-        call_deadline: Duration::from_secs(2),
-        ..machine.settings()
-    };
+    let settings = Settings { call_deadline: Duration::from_secs(2), ..machine.settings() };
     let handle = start(&settings);
     let before = handle.observe().await;
     let go_on = machine.path().join("go-on");
@@ -34,14 +31,10 @@ async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
         async move { make(&handle, 1, vec![gpu_instance(THREE, 0, 4)]).await }
     });
     let observe = async || handle.observe().await;
-    let during = until_async("a stall", observe, |now| {
-        !matches!(now.nvml, NvmlState::Ready(_))
-    })
-    .await;
-    let stalled = NvmlState::Stalled {
-        call: CREATE.to_owned(),
-        driver: before.nvml.driver().cloned(),
-    };
+    let during =
+        until_async("a stall", observe, |now| !matches!(now.nvml, NvmlState::Ready(_))).await;
+    let stalled =
+        NvmlState::Stalled { call: CREATE.to_owned(), driver: before.nvml.driver().cloned() };
     assert_eq!(during.nvml, stalled);
     let problems: Vec<usize> = during.devices.iter().map(|d| d.problems.len()).collect();
     assert_eq!(problems, [0, 1]);
@@ -68,7 +61,7 @@ async fn a_gpu_that_is_lost_in_between_fails_and_the_other_does_not() {
 }
 
 #[tokio::test]
-async fn processes_that_are_not_told_are_an_error_and_never_none() {
+async fn processes_that_are_not_reported_are_an_error_and_never_an_empty_list() {
     let processes = async |machine: &Machine| {
         let handle = machine.spawn();
         with(&handle, 0, |control, calls| control.processes(calls)).await
@@ -77,22 +70,18 @@ async fn processes_that_are_not_told_are_an_error_and_never_none() {
     let graphics = "nvmlDeviceGetGraphicsRunningProcesses_v3";
     for function in [compute, graphics] {
         let machine = Machine::new(A100S).without(&[function]);
-        let told = processes(&machine).await.unwrap_err();
-        assert_eq!(
-            told.what,
-            format!("{function}: not in this driver's library")
-        );
+        let shown = processes(&machine).await.unwrap_err();
+        assert_eq!(shown.what, format!("{function}: not in this driver's library"));
     }
-    let machine = Machine::new(&format!(
-        "{A100S}processes: [{{pid: 4711, gpu: 0, memory_mib: 64}}]\n"
-    ));
+    let machine =
+        Machine::new(&format!("{A100S}processes: [{{pid: 4711, gpu: 0, memory_mib: 64}}]\n"));
     machine.faults(&format!("- {{call: {compute}, return: NOT_SUPPORTED}}"));
-    let told = processes(&machine).await.unwrap_err();
-    assert_eq!(told.kind, FailureKind::Rejected);
+    let shown = processes(&machine).await.unwrap_err();
+    assert_eq!(shown.kind, FailureKind::Rejected);
     // A device without graphics has no graphics contexts.
     machine.faults(&format!("- {{call: {graphics}, return: NOT_SUPPORTED}}"));
-    let told = processes(&machine).await.unwrap();
-    assert_eq!(told.iter().map(|one| one.pid).collect::<Vec<_>>(), [4711]);
+    let shown = processes(&machine).await.unwrap();
+    assert_eq!(shown.iter().map(|one| one.pid).collect::<Vec<_>>(), [4711]);
 }
 
 #[tokio::test]
@@ -111,14 +100,11 @@ async fn a_released_library_is_out_of_memory_and_nothing_that_is_shown_changes()
     // What another program does meanwhile.
     machine.change(|world| world.create_gi(Slot(0), THREE, None).map(|_: u32| ()));
     assert_eq!(handle.observe().await, before);
-    assert_eq!(
-        handle.work(|_, _| ()).await,
-        Err(DriverUnavailable::Released)
-    );
+    assert_eq!(handle.work(|_, _| ()).await, Err(DriverUnavailable::Released));
     assert!(!mapped());
 
     let mut hints = handle.changes();
-    released.resume();
+    drop(released);
     within("a hint", hints.changed()).await;
     assert!(mapped());
     let after = handle.latest();
@@ -133,7 +119,7 @@ fn an_instance_costs_three_calls_once_its_kind_is_known() {
     let machine = Machine::new(A100S);
     let log = machine.path().join("calls");
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "control::trouble::creates_when_asked_to"])
+        .args(["--exact", "control::trouble::creates_on_request"])
         .env("NVML_SIM_LOG", &log)
         .env("OCTAVO_TEST_CREATES_WITH", machine.library())
         .finish();
@@ -154,29 +140,16 @@ fn an_instance_costs_three_calls_once_its_kind_is_known() {
     let [first, second] = begins[..] else {
         panic!("{functions:?}");
     };
-    let made = [
-        CREATE,
-        "nvmlGpuInstanceGetInfo",
-        "nvmlGpuInstanceCreateComputeInstance",
-    ];
+    let made = [CREATE, "nvmlGpuInstanceGetInfo", "nvmlGpuInstanceCreateComputeInstance"];
     assert_eq!(functions[second..second + 3], made);
     let learnt = &functions[first + 2..second - 1];
-    assert_eq!(
-        (
-            functions[first + 1].as_str(),
-            functions[second - 1].as_str()
-        ),
-        (made[1], made[2])
-    );
+    assert_eq!((functions[first + 1].as_str(), functions[second - 1].as_str()), (made[1], made[2]));
     // An absent profile is confirmed by the versioned form of the call.
     let queries = [
         "nvmlGpuInstanceGetComputeInstanceProfileInfo",
         "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
     ];
-    assert!(
-        learnt.iter().all(|f| queries.contains(&f.as_str())),
-        "{learnt:?}"
-    );
+    assert!(learnt.iter().all(|f| queries.contains(&f.as_str())), "{learnt:?}");
 }
 
 /// The process of [`an_instance_costs_three_calls_once_its_kind_is_known`]; on its own it has no library.
@@ -185,22 +158,16 @@ fn an_instance_costs_three_calls_once_its_kind_is_known() {
     clippy::disallowed_methods,
     reason = "the test that starts this one has no other way to tell it"
 )]
-async fn creates_when_asked_to() {
+async fn creates_on_request() {
     let Ok(library) = std::env::var("OCTAVO_TEST_CREATES_WITH") else {
         return;
     };
-    let handle = start(&Settings {
-        library: Some(library.into()),
-        ..Settings::default()
-    });
+    let handle = start(&settings(library.into(), "/sys".into()));
     with(&handle, 0, |control, calls| {
         for start in [0, 2] {
             let made = control.call(gpu_instance(TWO, start, 2), calls);
             let id = created(&made, start, 2);
-            assert_eq!(
-                control.call(compute(id, 2), calls),
-                Ok(CallResult::Completed)
-            );
+            assert_eq!(control.call(compute(id, 2), calls), Ok(CallResult::Completed));
         }
     })
     .await;

@@ -1,4 +1,4 @@
-//! The changes that are interrupted: what a machine has, what it shall have, and what may have become of it.
+//! The interrupted changes: the state of a machine, its desired layout, and the possible outcomes.
 
 /// One change of one machine.
 #[derive(Debug)]
@@ -10,16 +10,16 @@ pub(super) struct Case {
     pub(super) processes: &'static str,
     /// The rules of the layout.
     pub(super) layout: &'static str,
-    /// The GPUs as they shall be, as a scenario has them. Places do not count.
+    /// The desired GPUs, as in a scenario. Placements do not count.
     pub(super) wanted: &'static str,
     /// Faults of the driver that stay.
     pub(super) faults: &'static [&'static str],
     /// How each GPU may end, as one character: `t` at its target, `p` as it was, `e` either, `b` as the first layout
     /// has it or as it was.
     pub(super) ends: &'static str,
-    /// While the agent is down somebody begins to use this instance, if it is there.
+    /// While the agent is down, a process begins to use this instance, if it exists.
     pub(super) newcomer: Option<Newcomer>,
-    /// While the agent is down somebody writes other rules for the same layout.
+    /// While the agent is down, the layout of the same name gets other rules.
     pub(super) afterwards: Option<&'static str>,
     /// What is asked for when the change was interrupted, where that is another layout.
     pub(super) other: Option<Other>,
@@ -47,7 +47,7 @@ pub(super) enum By {
     Command,
 }
 
-/// Somebody who begins to use an instance.
+/// A process that begins to use an instance.
 #[derive(Debug)]
 pub(super) struct Newcomer {
     pub(super) gpu: usize,
@@ -192,7 +192,7 @@ pub(super) const CASES: &[Case] = &[
             {profile: 2g.12gb}, {profile: 1g.6gb, count: 2}]}]",
         ..PLAIN
     },
-    // From here on the driver refuses for ever, or somebody comes in between, and the way leads back.
+    // From here on the driver refuses permanently or another process interferes, and the change is rolled back.
     Case {
         name: "compute-refused-beside-one-in-use",
         gpus: "[{board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb, start: 0}]}]",

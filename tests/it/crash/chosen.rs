@@ -17,10 +17,7 @@ pub(super) const CHOSEN: &[Case] = &[
         gpus: SEVEN,
         layout: "[{devices: all, mig: {3g.20gb: 2}}]",
         wanted: WHOLE,
-        other: Some(Other {
-            rules: "[{devices: all, mig: {7g.40gb: 1}}]",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[{devices: all, mig: {7g.40gb: 1}}]", by: By::Command }),
         ..PLAIN
     },
     Case {
@@ -28,10 +25,7 @@ pub(super) const CHOSEN: &[Case] = &[
         gpus: SEVEN,
         layout: "[{devices: all, mig: {3g.20gb: 2}}]",
         wanted: WHOLE,
-        other: Some(Other {
-            rules: "[{devices: all, mig: {7g.40gb: 1}}]",
-            by: By::Agent,
-        }),
+        other: Some(Other { rules: "[{devices: all, mig: {7g.40gb: 1}}]", by: By::Agent }),
         ..PLAIN
     },
     Case {
@@ -44,10 +38,7 @@ pub(super) const CHOSEN: &[Case] = &[
             "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}, {profile: 1g.5gb}]}]",
         ),
         ends: "b",
-        other: Some(Other {
-            rules: "[{devices: all, mig: {7g.40gb: 1}}]",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[{devices: all, mig: {7g.40gb: 1}}]", by: By::Command }),
         ..PLAIN
     },
     Case {
@@ -70,10 +61,7 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
-        other: Some(Other {
-            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Command }),
         ..PLAIN
     },
     Case {
@@ -83,10 +71,7 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
-        other: Some(Other {
-            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Command }),
         ..PLAIN
     },
     Case {
@@ -96,10 +81,7 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
-        other: Some(Other {
-            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
-            by: By::Agent,
-        }),
+        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Agent }),
         ..PLAIN
     },
     Case {
@@ -109,10 +91,7 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
         ends: "pe",
-        other: Some(Other {
-            rules: "[{devices: 7, mig: {7g.40gb: 1}}]",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[{devices: 7, mig: {7g.40gb: 1}}]", by: By::Command }),
         is_refused: true,
         ..PLAIN
     },
@@ -123,10 +102,7 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
         ends: "pe",
-        other: Some(Other {
-            rules: "[{devices: 7, mig: {7g.40gb: 1}}]",
-            by: By::Agent,
-        }),
+        other: Some(Other { rules: "[{devices: 7, mig: {7g.40gb: 1}}]", by: By::Agent }),
         is_refused: true,
         ..PLAIN
     },
@@ -136,10 +112,7 @@ pub(super) const CHOSEN: &[Case] = &[
         layout: "[{devices: all, mig: {3g.20gb: 2}}]",
         wanted: HALVES,
         ends: "e",
-        other: Some(Other {
-            rules: "[",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[", by: By::Command }),
         is_refused: true,
         ..PLAIN
     },
@@ -167,10 +140,7 @@ pub(super) const CHOSEN: &[Case] = &[
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
         first_reading: &["{call: nvmlDeviceGetHandleByIndex*, times: 1, return: UNKNOWN}"],
-        other: Some(Other {
-            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
-            by: By::Command,
-        }),
+        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Command }),
         ..PLAIN
     },
 ];

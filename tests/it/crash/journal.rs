@@ -1,6 +1,6 @@
 //! What a kill around any step of writing the journal leaves on the disk, and what a disk leaves that lied about it.
 //!
-//! A write is: the draft is made, filled, synced and renamed, and the folder synced; at the end the journal is removed. So a
+//! A write is: the draft is made, filled, synced and renamed, and the directory synced; at the end the journal is removed. So a
 //! kill leaves no draft, a part of it or all of it, beside no journal or the one before; then the journal; then none. Beside
 //! that a journal itself that is cut at any byte.
 
@@ -18,7 +18,7 @@ pub(super) struct State {
     hardware: Hardware,
     /// The start that finds it is killed too.
     kill: Option<Kill>,
-    /// It is started once more when it has converged, and shall find nothing to do.
+    /// It is started once more after convergence, and must find nothing to do.
     twice: bool,
 }
 
@@ -61,10 +61,8 @@ impl Recorded {
         let target = rig.hardware();
         let all = 1..=u64::try_from(whole.calls.len()).unwrap();
         let named = all.zip(&whole.calls);
-        let changing: Vec<u64> = named
-            .filter(|(_, name)| changes(name))
-            .map(|(call, _)| call)
-            .collect();
+        let changing: Vec<u64> =
+            named.filter(|(_, name)| changes(name)).map(|(call, _)| call).collect();
         let kill = |call: u64, when: When| {
             // On a busy machine the agent may need fewer readings before it gets there, and ends unharmed.
             let is_killed = (0..5).any(|_| {
@@ -77,24 +75,15 @@ impl Recorded {
         let (journal, _) = kill(changing[0], When::Before);
         let (same, half_way) = kill(changing[changing.len() / 2], When::After);
         assert_eq!(journal.len(), same.len(), "they differ in time only");
-        Self {
-            journal,
-            half_way,
-            target,
-            calls: u64::try_from(whole.calls.len()).unwrap(),
-        }
+        Self { journal, half_way, target, calls: u64::try_from(whole.calls.len()).unwrap() }
     }
 
     /// All states, or one of so many.
     pub(super) fn states(&self, one_of: usize, lcg: &mut Lcg) -> Vec<State> {
         use Hardware::{HalfWay, Previous, Target};
         use OnDisk::{Draft, DraftBesideJournal, Journal, Removed, Torn};
-        let mut all = vec![
-            (Journal, Previous),
-            (Journal, HalfWay),
-            (Journal, Target),
-            (Removed, Target),
-        ];
+        let mut all =
+            vec![(Journal, Previous), (Journal, HalfWay), (Journal, Target), (Removed, Target)];
         let whole = self.journal.len();
         // The first line's end and the last byte, whichever others are taken.
         let line = self.journal.iter().position(|byte| *byte == b'\n').unwrap();
@@ -117,10 +106,8 @@ impl Recorded {
         let states = all.into_iter().map(|(on_disk, hardware)| State {
             on_disk,
             hardware,
-            kill: (lcg.below(3) == 0).then(|| Kill {
-                call: lcg.below(self.calls).saturating_add(1),
-                when: When::After,
-            }),
+            kill: (lcg.below(3) == 0)
+                .then(|| Kill { call: lcg.below(self.calls).saturating_add(1), when: When::After }),
             twice: lcg.below(3) == 0,
         });
         states.collect()
@@ -156,7 +143,7 @@ impl Recorded {
         }
         let ran = rig.run();
         let side = converged(rig, &ran, &used)?;
-        let wrong = |what: &str| Err(format!("{what}; the agent said:\n{}", ran.said()));
+        let wrong = |what: &str| Err(format!("{what}; the agent said:\n{}", ran.reported()));
         if ran.changed() && state.hardware == Hardware::Target && rig.case.faults.is_empty() {
             return wrong("I3: it changed what was at its target");
         }
@@ -165,8 +152,8 @@ impl Recorded {
             if fs::read(aside).ok().as_deref() != Some(&self.journal[..length]) {
                 return wrong("I3: the journal that could not be read is not kept");
             }
-            let told = ran.said().contains("ERROR the journal could not be read");
-            if !told {
+            let shown = ran.reported().contains("ERROR the journal could not be read");
+            if !shown {
                 return wrong("I3: it does not report that the journal could not be read");
             }
         } else if aside.exists() {

@@ -1,6 +1,6 @@
 //! The agent is killed at a call, started again, and sometimes killed once more.
 
-use octavo_documents::agent_socket::NodeLayoutStatus;
+use octavo_planner::reconcile::NodeLayoutStatus;
 use serde_json::Value;
 
 use super::cases::By;
@@ -25,11 +25,11 @@ pub(super) struct Point {
     pub(super) first: Kill,
     /// The one that takes the change up again is killed too.
     pub(super) second: Option<Kill>,
-    /// It is started once more when it has converged, and shall find nothing to do.
+    /// It is started once more after convergence, and must find nothing to do.
     pub(super) twice: bool,
 }
 
-/// The points of a case, by the calls that the agent makes when nobody interrupts it.
+/// The points of a case, by the calls that the agent makes without an interruption.
 pub(super) fn points(calls: &[String], reach: Reach, lcg: &mut Lcg) -> Vec<Point> {
     let both = |call: usize| {
         let call = number(call);
@@ -62,11 +62,7 @@ pub(super) fn points(calls: &[String], reach: Reach, lcg: &mut Lcg) -> Vec<Point
         first,
         second: (lcg.below(again) == 0).then(|| Kill {
             call: lcg.below(longest).saturating_add(1),
-            when: if lcg.below(2) == 0 {
-                When::Before
-            } else {
-                When::After
-            },
+            when: if lcg.below(2) == 0 { When::Before } else { When::After },
         }),
         twice: match reach {
             Reach::Every | Reach::Most => lcg.below(3) == 0,
@@ -88,10 +84,7 @@ pub(super) fn resumed(rig: &Rig, calls: &[String], reach: Reach, lcg: &mut Lcg) 
     };
     let mut points = Vec::new();
     for call in lcg.pick(&changing, firsts) {
-        let first = Kill {
-            call: number(call),
-            when: When::After,
-        };
+        let first = Kill { call: number(call), when: When::After };
         rig.reset();
         if !rig.kill_at(first) {
             continue;
@@ -112,10 +105,7 @@ pub(super) fn resumed(rig: &Rig, calls: &[String], reach: Reach, lcg: &mut Lcg) 
         let seconds: Vec<(usize, When)> = seconds.into_iter().flat_map(both).collect();
         points.extend(seconds.into_iter().map(|(call, when)| Point {
             first,
-            second: Some(Kill {
-                call: number(call),
-                when,
-            }),
+            second: Some(Kill { call: number(call), when }),
             twice: lcg.below(3) == 0,
         }));
     }
@@ -165,20 +155,16 @@ fn named(rig: &Rig, ran: &Ran, (changed, known): (&[String], usize)) -> Result<(
     let history = rig.history();
     let has = |pci: &String| history.iter().any(|(_, device)| device == pci);
     if let Some(pci) = rig.reshaped().iter().find(|pci| !has(pci)) {
-        return wrong(&format!(
-            "{pci} was changed, and the history has nothing of it"
-        ));
+        return wrong(&format!("{pci} was changed, and the history has nothing of it"));
     }
     let new: Vec<&(String, String)> = history.iter().skip(known).collect();
     let status: NodeLayoutStatus = serde_json::from_slice(&ran.output.stdout).unwrap_or_default();
     for pci in changed {
-        let mut interrupted = status.interrupted.iter().filter(|one| one.pci == *pci);
+        let mut interrupted = status.interrupted.iter().filter(|one| one.pci.to_string() == *pci);
         let of_other = interrupted.next().map(|one| one.layout.clone());
-        let is_asked = status.devices.iter().any(|one| one.pci == *pci);
-        if rig.by() == By::Command && of_other.is_none() && !is_asked {
-            return wrong(&format!(
-                "{pci} was changed, and the output does not name it"
-            ));
+        let is_requested = status.devices.iter().any(|one| one.pci.to_string() == *pci);
+        if rig.by() == By::Command && of_other.is_none() && !is_requested {
+            return wrong(&format!("{pci} was changed, and the output does not name it"));
         }
         let layout = match rig.by() {
             By::Command => of_other.unwrap_or_else(|| "other".to_owned()),
@@ -187,10 +173,7 @@ fn named(rig: &Rig, ran: &Ran, (changed, known): (&[String], usize)) -> Result<(
                 .find(|(_, device)| device == pci)
                 .map_or_else(String::new, |(layout, _)| layout.clone()),
         };
-        if !new
-            .iter()
-            .any(|(of, device)| *of == layout && device == pci)
-        {
+        if !new.iter().any(|(of, device)| *of == layout && device == pci) {
             return wrong(&format!(
                 "{pci} was changed for layout {layout:?}, and the history does not say so: {new:?}"
             ));
@@ -248,13 +231,9 @@ pub(super) fn converged(rig: &Rig, ran: &Ran, used: &[String]) -> Result<bool, S
 pub(super) fn calm(rig: &Rig) -> Result<(), String> {
     let before = rig.sides();
     let ran = rig.run();
-    let wrong = |what: &str| {
-        Err(format!(
-            "I3: the next start {what}; it said:\n{}",
-            ran.said()
-        ))
-    };
-    // Where the driver refuses for ever a new start tries once more, and goes back.
+    let wrong =
+        |what: &str| Err(format!("I3: the next start {what}; it said:\n{}", ran.reported()));
+    // Where the driver refuses permanently, a new start tries once more and rolls back.
     let refused = rig.case.ends != "t" && !rig.case.faults.is_empty();
     if ran.changed() && !refused {
         return wrong("changed something");
@@ -266,11 +245,11 @@ pub(super) fn calm(rig: &Rig) -> Result<(), String> {
         return wrong("left a journal");
     }
     if rig.by() == By::Agent {
-        let told = String::from_utf8_lossy(&ran.output.stdout);
-        let told: Vec<&str> = told.lines().collect();
+        let shown = String::from_utf8_lossy(&ran.output.stdout);
+        let shown: Vec<&str> = shown.lines().collect();
         let labels = rig.labels();
         let mut labels = labels.lines().filter(|line| !line.contains("timestamp"));
-        if let Some(label) = labels.find(|label| !told.contains(label)) {
+        if let Some(label) = labels.find(|label| !shown.contains(label)) {
             return wrong(&format!("I6: did not publish {label}"));
         }
     }

@@ -5,10 +5,7 @@
 //! `make crash-sweep` kills before and after every call of every case, and again at every call of some of the starts that follow, and
 //! tears the journal at every byte; `cargo test` takes a sample that is the same in every run.
 
-#![expect(
-    clippy::print_stderr,
-    reason = "whoever runs the sweep wants to know what it came to"
-)]
+#![expect(clippy::print_stderr, reason = "whoever runs the sweep wants to know what it came to")]
 
 mod cases;
 mod chosen;
@@ -81,18 +78,13 @@ fn kill_everywhere(reach: Reach) -> Tally {
         let rig = Rig::new(case);
         rig.reset();
         let whole = rig.run();
-        assert!(whole.output.status.success(), "{}", whole.said());
-        assert!(
-            whole.changed(),
-            "{}: nothing was changed: {}",
-            case.name,
-            whole.said()
-        );
+        assert!(whole.output.status.success(), "{}", whole.reported());
+        assert!(whole.changed(), "{}: nothing was changed: {}", case.name, whole.reported());
         if case.newcomer.is_none() && case.other.is_none() {
             rig.sides()
-                .unwrap_or_else(|what| panic!("{}: {what}: {}", case.name, whole.said()));
+                .unwrap_or_else(|what| panic!("{}: {what}: {}", case.name, whole.reported()));
         }
-        // A reset waits seconds for whoever listens to the driver's events, so that few of them must do.
+        // A reset waits seconds for each listener of the driver's events, so only few cases need one.
         let reach = match reach {
             Reach::Every | Reach::Most if case.nvidia_smi => Reach::Some(12),
             Reach::Some(_) if case.nvidia_smi => Reach::Some(0),
@@ -102,15 +94,8 @@ fn kill_everywhere(reach: Reach) -> Tally {
         let mut points = points(&whole.calls, reach, &mut lcg);
         points.extend(resumed(&rig, &whole.calls, reach, &mut lcg));
         let before = total.points();
-        failures.extend(sweep(case, &points, |rig, point| {
-            strike(rig, point, &total)
-        }));
-        eprintln!(
-            "{}: {} calls, {} points",
-            case.name,
-            whole.calls.len(),
-            total.points() - before
-        );
+        failures.extend(sweep(case, &points, |rig, point| strike(rig, point, &total)));
+        eprintln!("{}: {} calls, {} points", case.name, whole.calls.len(), total.points() - before);
     }
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
     total
@@ -118,11 +103,7 @@ fn kill_everywhere(reach: Reach) -> Tally {
 
 #[test]
 fn i3_an_agent_that_is_killed_at_any_call_converges_when_it_starts_again() {
-    let reach = if is_full() {
-        Reach::Every
-    } else {
-        Reach::Some(2)
-    };
+    let reach = if is_full() { Reach::Every } else { Reach::Some(2) };
     let total = kill_everywhere(reach);
     eprintln!("killed at calls: {total}");
     assert!(total.points() > 100, "the sweep found nothing to do");
@@ -142,9 +123,7 @@ fn tear(one_of: usize, one_of_others: usize) -> Tally {
         let case = CASES.iter().find(|known| known.name == case).unwrap();
         let recorded = Recorded::of(&Rig::new(case));
         let states = recorded.states(one_of, &mut lcg);
-        failures.extend(sweep(case, &states, |rig, state| {
-            recorded.strike(rig, state, &total)
-        }));
+        failures.extend(sweep(case, &states, |rig, state| recorded.strike(rig, state, &total)));
         eprintln!("{}: {} states of the journal", case.name, states.len());
     }
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
@@ -153,11 +132,7 @@ fn tear(one_of: usize, one_of_others: usize) -> Tally {
 
 #[test]
 fn i3_any_journal_that_a_kill_or_a_lying_disk_leaves_is_converged_from() {
-    let total = if is_full() {
-        tear(1, 16)
-    } else {
-        tear(101, 331)
-    };
+    let total = if is_full() { tear(1, 16) } else { tear(101, 331) };
     eprintln!("states of the journal: {total}");
     assert!(total.points() > 50, "the sweep found nothing to do");
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::cases::CASES;
 use super::rig::Rig;
 use crate::machine::simulator;
-use crate::patience::{eventually, until};
 use crate::process::Program;
+use crate::time_limits::{eventually, until};
 
 fn rig() -> Rig {
     let case = CASES.iter().find(|case| case.nvidia_smi);
@@ -19,15 +19,15 @@ fn rig() -> Rig {
 
 /// A program in place of `nvidia-smi`; `RESET` in it resets the first GPU.
 fn install(rig: &Rig, script: &str) {
-    let folder = rig.folder();
-    let program = folder.join("nvidia-smi");
+    let directory = rig.directory();
+    let program = directory.join("nvidia-smi");
     let reset = format!(
         "'{}' --state '{}' reset 0",
         simulator().display(),
-        folder.join("nvml-sim.state").display()
+        directory.join("nvml-sim.state").display()
     );
-    let folder = folder.display().to_string();
-    let text = script.replace("RESET", &reset).replace("FOLDER", &folder);
+    let directory = directory.display().to_string();
+    let text = script.replace("RESET", &reset).replace("FOLDER", &directory);
     fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -35,9 +35,7 @@ fn install(rig: &Rig, script: &str) {
 /// Waits until the file is there, and is not empty.
 fn wait_for(file: &Path) -> String {
     let read = || fs::read_to_string(file).unwrap_or_default();
-    until(&file.display().to_string(), read, |text| {
-        text.ends_with('\n')
-    })
+    until(&file.display().to_string(), read, |text| text.ends_with('\n'))
 }
 
 #[test]
@@ -47,18 +45,18 @@ fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
         &rig,
         "echo $$ > 'FOLDER/pid'; while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done'",
     );
-    let folder = rig.folder();
+    let directory = rig.directory();
     let mut killed = Program::start(&mut rig.program());
-    let pid = wait_for(&folder.join("pid"));
+    let pid = wait_for(&directory.join("pid"));
     killed.kill();
     let process = PathBuf::from(format!("/proc/{}", pid.trim()));
     eventually("the end of the reset", || !is_running(&process));
     // Nothing is left that could see this.
-    fs::write(folder.join("go"), "").unwrap();
+    fs::write(directory.join("go"), "").unwrap();
     install(&rig, "exec RESET");
     let ran = rig.run();
-    assert_eq!(rig.sides(), Ok(vec![true]), "{}", ran.said());
-    assert!(!folder.join("done").exists());
+    assert_eq!(rig.sides(), Ok(vec![true]), "{}", ran.reported());
+    assert!(!directory.join("done").exists());
 }
 
 /// A process that has ended and was not waited for is not running.
@@ -77,15 +75,15 @@ fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created()
         "exec 3<&0; (while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done') <&3 >/dev/null 2>&1 &\n\
          echo $$ > 'FOLDER/pid'; wait",
     );
-    let folder = rig.folder();
+    let directory = rig.directory();
     let mut killed = Program::start(&mut rig.program());
-    wait_for(&folder.join("pid"));
+    wait_for(&directory.join("pid"));
     killed.kill();
     install(&rig, "exec RESET");
     let mut second = Program::start(&mut rig.program());
-    second.says("a reset that was begun before still runs");
-    fs::write(folder.join("go"), "").unwrap();
-    wait_for(&folder.join("done"));
+    second.says("an earlier reset is still running");
+    fs::write(directory.join("go"), "").unwrap();
+    wait_for(&directory.join("done"));
     second.says("applied in");
     assert!(second.ends().success());
     assert_eq!(rig.sides(), Ok(vec![true]));

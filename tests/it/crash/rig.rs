@@ -9,12 +9,12 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use nvml_sim::model::{Gpu, GpuInstance, Process, ProcessKind, World};
-use octavo_documents::history;
+use octavo_files::history;
 
 use super::cases::{By, Case, Other};
 use super::world::{Geometry, changes, geometry, instances, shape};
 use crate::machine::{Machine, simulator};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -112,13 +112,13 @@ impl Rig {
 
     /// Makes the hardware as it was another time.
     pub(super) fn set_hardware(&self, state: &[u8]) {
-        let folder = self.machine.path().join("nvml-sim.state");
-        fs::write(folder.join("state.new"), state).unwrap();
-        fs::rename(folder.join("state.new"), folder.join("state.json")).unwrap();
+        let directory = self.machine.path().join("nvml-sim.state");
+        fs::write(directory.join("state.new"), state).unwrap();
+        fs::rename(directory.join("state.new"), directory.join("state.json")).unwrap();
     }
 
     /// Where everything of the machine is.
-    pub(super) fn folder(&self) -> &Path {
+    pub(super) fn directory(&self) -> &Path {
         self.machine.path()
     }
 
@@ -140,10 +140,7 @@ impl Rig {
             let entry: serde_json::Value = serde_json::from_str(line).unwrap();
             entry["function"].as_str().unwrap().to_owned()
         });
-        Ran {
-            calls: calls.collect(),
-            output,
-        }
+        Ran { calls: calls.collect(), output }
     }
 
     /// Runs it until the call at which it is killed; whether it came so far.
@@ -265,8 +262,8 @@ impl Rig {
         changed.map(|((gpu, _), _)| gpu.pci.sysfs()).collect()
     }
 
-    /// What happens while the agent is down: other rules are written, and somebody begins to use the instance that the case
-    /// says, if it is there.
+    /// What happens while the agent is down: other rules are written, and a process begins to use the instance that the case
+    /// names, if it exists.
     pub(super) fn meanwhile(&self) {
         if let Some(rules) = self.case.afterwards {
             self.lay_out(rules);
@@ -344,7 +341,7 @@ impl Ran {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    pub(super) fn said(&self) -> String {
+    pub(super) fn reported(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 }

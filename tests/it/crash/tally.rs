@@ -50,11 +50,7 @@ impl Tally {
     }
 
     pub(super) fn converged(&self, at_target: bool) {
-        let side = if at_target {
-            &self.target
-        } else {
-            &self.previous
-        };
+        let side = if at_target { &self.target } else { &self.previous };
         side.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -24,18 +24,12 @@ pub(super) fn changes(function: &str) -> bool {
     CHANGES.iter().any(|begin| function.starts_with(begin))
 }
 
-/// The MIG UUIDs of everything that somebody uses.
+/// The MIG UUIDs of all instances in use.
 pub(super) fn in_use(world: &World) -> Vec<String> {
     let uses = world.processes.iter().filter_map(|process| {
         let gpu = world.gpus.iter().find(|gpu| gpu.uuid == process.gpu_uuid);
-        let gi = gpu
-            .into_iter()
-            .flat_map(instances)
-            .find(|gi| Some(gi.id) == process.gi);
-        let ci = gi
-            .into_iter()
-            .flat_map(|gi| &gi.compute)
-            .find(|ci| Some(ci.id) == process.ci);
+        let gi = gpu.into_iter().flat_map(instances).find(|gi| Some(gi.id) == process.gi);
+        let ci = gi.into_iter().flat_map(|gi| &gi.compute).find(|ci| Some(ci.id) == process.ci);
         ci.map(|ci| ci.uuid.clone())
     });
     uses.collect()
@@ -63,10 +57,7 @@ pub(super) fn geometry(world: &World) -> Vec<Geometry> {
             })
             .collect();
         instances.sort();
-        Geometry {
-            mode: gpu.mig.as_ref().map(|mig| (mig.current, mig.pending)),
-            instances,
-        }
+        Geometry { mode: gpu.mig.as_ref().map(|mig| (mig.current, mig.pending)), instances }
     })
     .collect()
 }
@@ -74,9 +65,7 @@ pub(super) fn geometry(world: &World) -> Vec<Geometry> {
 /// What a layout asks for: profiles and splits, wherever they lie.
 pub(super) fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
     let all = geometry.instances.iter();
-    let mut shape: Vec<_> = all
-        .map(|(profile, _, compute)| (*profile, compute.clone()))
-        .collect();
+    let mut shape: Vec<_> = all.map(|(profile, _, compute)| (*profile, compute.clone())).collect();
     shape.sort();
     shape
 }

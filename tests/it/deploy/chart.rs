@@ -12,22 +12,18 @@ use crate::manifests::chart::{
 };
 use crate::manifests::privileges::objects;
 use crate::manifests::{deploy, list};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 #[test]
 fn manifests_are_what_the_chart_renders() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/render.sh");
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let rewrite = std::env::var_os("OCTAVO_GOLDEN").is_some_and(|mode| mode == "rewrite");
-    let into = if rewrite {
-        deploy()
-    } else {
-        folder.path().to_owned()
-    };
+    let into = if rewrite { deploy() } else { directory.path().to_owned() };
     let rendered = Command::new(script).arg(&into).finish();
     assert!(rendered.status.success(), "{rendered:?}");
-    for asked in list::FOLDERS {
-        let file = format!("{}/octavo.yaml", asked.name);
+    for requested in list::FOLDERS {
+        let file = format!("{}/octavo.yaml", requested.name);
         let committed = fs::read_to_string(deploy().join(&file)).unwrap();
         let rendered = fs::read_to_string(into.join(&file)).unwrap();
         let differs = committed.lines().zip(rendered.lines());
@@ -40,8 +36,8 @@ fn manifests_are_what_the_chart_renders() {
 }
 
 #[test]
-fn what_is_to_be_ignored_of_devices_is_told_the_agent_where_it_gives_them_out() {
-    let told = |mode: &str, ignored: Value| {
+fn ignored_device_errors_are_configured_for_the_agents_device_plugin() {
+    let shown = |mode: &str, ignored: Value| {
         let values = serde_json::json!({
             "tier": "applier",
             "agent": {"sharing": {"mode": mode, "ignoreXids": ignored}},
@@ -55,10 +51,10 @@ fn what_is_to_be_ignored_of_devices_is_told_the_agent_where_it_gives_them_out() 
         flags.next().map(ToOwned::to_owned)
     };
     let list = || serde_json::json!([79, 119]);
-    assert_eq!(told("embedded", list()).as_deref(), Some("79,119"));
-    assert_eq!(told("embedded", "all".into()).as_deref(), Some("all"));
-    assert_eq!(told("embedded", serde_json::json!([])), None);
-    assert_eq!(told("off", list()), None);
+    assert_eq!(shown("embedded", list()).as_deref(), Some("79,119"));
+    assert_eq!(shown("embedded", "all".into()).as_deref(), Some("all"));
+    assert_eq!(shown("embedded", serde_json::json!([])), None);
+    assert_eq!(shown("off", list()), None);
 }
 
 #[test]
@@ -68,12 +64,9 @@ fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
         let agent = all.iter().find(|one| one["kind"] == "DaemonSet").unwrap();
         let flags = agent["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
         let flags = flags.unwrap().iter().filter_map(Value::as_str);
-        let asked =
+        let requested =
             |flag: &&str| flag.contains("--mig-strategy") || flag.contains("--withhold-after");
-        flags
-            .filter(asked)
-            .map(ToOwned::to_owned)
-            .collect::<Vec<_>>()
+        flags.filter(requested).map(ToOwned::to_owned).collect::<Vec<_>>()
     };
     let embedded = serde_json::json!({"sharing": {"mode": "embedded"}});
     // The agent's own default strategy offers partitions.
@@ -82,10 +75,7 @@ fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
         "migStrategy": "single",
         "sharing": {"mode": "embedded", "withholdAfter": "none"},
     });
-    assert_eq!(
-        flags("applier", single),
-        ["--mig-strategy=single", "--withhold-after=none"]
-    );
+    assert_eq!(flags("applier", single), ["--mig-strategy=single", "--withhold-after=none"]);
     let mixed = serde_json::json!({"migStrategy": "mixed"});
     assert_eq!(flags("reader", mixed), ["--mig-strategy=mixed"]);
 }
@@ -96,66 +86,54 @@ fn helm_finds_nothing_to_complain_of() {
     let chart = chart.to_str().unwrap();
     for name in all_values() {
         let values = values(&name);
-        helm_says(&[
-            "lint",
-            "--strict",
-            chart,
-            "--values",
-            values.to_str().unwrap(),
-        ]);
+        helm_says(&["lint", "--strict", chart, "--values", values.to_str().unwrap()]);
     }
 }
 
-fn kubeconform(folder: &Path) -> Output {
+fn kubeconform(directory: &Path) -> Output {
     let tools = tools();
     let place = "schemas/{{ .ResourceKind }}-{{ .Group }}-{{ .ResourceAPIVersion }}.json";
     Command::new(tools.join("kubeconform"))
         .args(["-strict", "-summary", "-output=json", "-schema-location"])
         .arg(tools.join(place))
-        .arg(folder)
+        .arg(directory)
         .finish()
 }
 
 #[test]
 fn every_object_has_only_fields_that_its_kind_has() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
-        fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
+        fs::write(directory.path().join(format!("{name}.yaml")), text).unwrap();
     };
     for name in all_values() {
         write(&name, &render(&values(&name)));
     }
-    for asked in list::FOLDERS {
-        let file = deploy().join(asked.name).join("octavo.yaml");
-        write(
-            &asked.name.replace('/', "-"),
-            &fs::read_to_string(file).unwrap(),
-        );
+    for requested in list::FOLDERS {
+        let file = deploy().join(requested.name).join("octavo.yaml");
+        write(&requested.name.replace('/', "-"), &fs::read_to_string(file).unwrap());
     }
-    let output = kubeconform(folder.path());
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(output.status.success(), "{said:#}");
-    let summary = &said["summary"];
+    let output = kubeconform(directory.path());
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{reported:#}");
+    let summary = &reported["summary"];
     assert!(summary["valid"].as_u64().unwrap() > 150, "{summary}");
     for none in ["invalid", "errors", "skipped"] {
-        assert_eq!(summary[none], 0, "{said:#}");
+        assert_eq!(summary[none], 0, "{reported:#}");
     }
     // It would have seen a field that is misspelt.
     let applier = fs::read_to_string(deploy().join("tiers/applier/octavo.yaml")).unwrap();
     write("wrong", &applier.replace("hostPath:", "hostPaths:"));
-    let output = kubeconform(folder.path());
+    let output = kubeconform(directory.path());
     assert!(!output.status.success());
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("hostPaths"), "{said}");
+    let reported = String::from_utf8(output.stdout).unwrap();
+    assert!(reported.contains("hostPaths"), "{reported}");
 }
 
 #[test]
 fn names_that_would_be_too_long_are_refused_and_the_longest_are_taken() {
     let chart = path();
-    let pool = [
-        "--set-json",
-        r#"pools=[{"name":"NAME","match":{"key":"pool","values":["a"]}}]"#,
-    ];
+    let pool = ["--set-json", r#"pools=[{"name":"NAME","match":{"key":"pool","values":["a"]}}]"#];
     let render = |release: usize, pool_name: usize| {
         let (release, pool_name) = ("r".repeat(release), "p".repeat(pool_name));
         let pool = pool.map(|word| word.replace("NAME", &pool_name));
@@ -166,13 +144,10 @@ fn names_that_would_be_too_long_are_refused_and_the_longest_are_taken() {
     };
     // RELEASE-octavo-aggregator, RELEASE-octavo-agent-POOL.
     assert_eq!(render(45, 4), Ok(()));
-    let said = render(46, 3).unwrap_err();
-    assert!(said.contains("give the release a shorter name"), "{said}");
-    let said = render(45, 5).unwrap_err();
-    assert!(
-        said.contains("give the release or the pool a shorter name"),
-        "{said}"
-    );
+    let reported = render(46, 3).unwrap_err();
+    assert!(reported.contains("choose a shorter name for the release"), "{reported}");
+    let reported = render(45, 5).unwrap_err();
+    assert!(reported.contains("choose a shorter name for the release or the pool"), "{reported}");
 }
 
 /// Every value there is, by its place; what is free to hold anything counts as one.
@@ -233,16 +208,9 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
     let known: BTreeSet<&String> = schema["properties"].as_object().unwrap().keys().collect();
     let ours: BTreeSet<&String> = defaults.as_object().unwrap().keys().collect();
     let more: Vec<_> = known.symmetric_difference(&ours).collect();
-    assert_eq!(
-        more,
-        [&"global"],
-        "what helm itself gives is the one value that is not ours"
-    );
-    let agent: BTreeSet<&String> = schema["$defs"]["agent"]["properties"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .collect();
+    assert_eq!(more, [&"global"], "what helm itself gives is the one value that is not ours");
+    let agent: BTreeSet<&String> =
+        schema["$defs"]["agent"]["properties"].as_object().unwrap().keys().collect();
     let ours: BTreeSet<&String> = defaults["agent"].as_object().unwrap().keys().collect();
     assert_eq!(agent, ours);
     for line in text.lines() {
@@ -251,23 +219,19 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
 }
 
 #[test]
-fn the_certificate_is_valid_for_whoever_forwards_the_port() {
+fn the_certificate_is_valid_through_a_forwarded_port() {
     let made = objects(&render(&values("default")));
     let secret = made
         .iter()
         .find(|one| one["kind"] == "Secret" && one["metadata"]["name"] == "octavo-aggregator-tls");
     let names = &secret.unwrap()["metadata"]["annotations"]["octavo.dev/certificate-for"];
     let names: Vec<&str> = names.as_str().unwrap().split(',').collect();
-    for name in [
-        "localhost",
-        "127.0.0.1",
-        "octavo-aggregator.octavo-system.svc",
-    ] {
+    for name in ["localhost", "127.0.0.1", "octavo-aggregator.octavo-system.svc"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    let asked = objects(&render(&values("cert-manager")));
-    let asked = asked.iter().find(|one| one["kind"] == "Certificate");
-    let spec = &asked.unwrap()["spec"];
+    let requested = objects(&render(&values("cert-manager")));
+    let requested = requested.iter().find(|one| one["kind"] == "Certificate");
+    let spec = &requested.unwrap()["spec"];
     let names = spec["dnsNames"].as_array().unwrap();
     assert!(names.contains(&Value::from("localhost")), "{names:?}");
     assert_eq!(spec["ipAddresses"], serde_json::json!(["127.0.0.1"]));

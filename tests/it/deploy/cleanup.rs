@@ -12,7 +12,7 @@ fn cleanup(tier: &str, sink: &str, more: &Value) -> (Value, bool) {
     let all = chart::render_with(&json!({"tier": tier, "agent": agent}));
     let of = |kind: &str| all.iter().find(|one| one["kind"] == kind);
     let set = of("DaemonSet").unwrap();
-    // `rollout status` refuses any other type, and nobody shall wait for one node after the other.
+    // `rollout status` refuses any other type, and nodes must not wait for each other.
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}});
     assert_eq!(set["spec"]["updateStrategy"], strategy);
     let spec = set["spec"]["template"]["spec"].clone();
@@ -41,10 +41,7 @@ fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
         assert_eq!(pod["containers"][0]["args"], expected, "{tier}");
         assert!(has_access, "{tier}");
         assert!(names(&pod["volumes"]).contains(&"api"), "{tier}");
-        assert!(
-            names(&pod["containers"][0]["volumeMounts"]).contains(&"api"),
-            "{tier}"
-        );
+        assert!(names(&pod["containers"][0]["volumeMounts"]).contains(&"api"), "{tier}");
     }
 }
 
@@ -52,10 +49,7 @@ fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
 fn who_takes_away_needs_neither_layouts_nor_driver_nor_root() {
     let policy = json!({"updateStrategy": {"type": "OnDelete"}, "drain": {"policy": "node"}});
     let (pod, _) = cleanup("applier", "", &policy);
-    assert_eq!(
-        names(&pod["volumes"]),
-        ["aggregator-ca", "aggregator-token", "api"]
-    );
+    assert_eq!(names(&pod["volumes"]), ["aggregator-ca", "aggregator-token", "api"]);
     assert_eq!(pod["runtimeClassName"], Value::Null);
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     let container = &pod["containers"][0];

@@ -13,10 +13,7 @@ const WAITS: &str =
 fn pages() -> [(&'static str, String); 3] {
     [
         ("permissions.md", list::page().to_owned()),
-        (
-            "upgrade.md",
-            include_str!("../../../docs/upgrade.md").to_owned(),
-        ),
+        ("upgrade.md", include_str!("../../../docs/operations/upgrade.md").to_owned()),
         (
             "NOTES.txt",
             include_str!("../../../deploy/chart/octavo/templates/NOTES.txt")
@@ -48,11 +45,9 @@ fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
 
 #[test]
 fn an_installation_waits_for_its_agents_and_not_for_nodes_that_have_a_label_already() {
-    let install = include_str!("../../../docs/install.md");
+    let install = include_str!("../../../docs/get-started/install.md");
     let waits: Vec<Vec<&str>> = commands(install, "kubectl rollout status ").collect();
-    let [command] = &waits[..] else {
-        panic!("{waits:?}")
-    };
+    let [command] = &waits[..] else { panic!("{waits:?}") };
     let name = command[2].strip_prefix("daemonset/").unwrap();
     let rendered = objects(&chart::render(&chart::values("default")));
     let sets = rendered.iter().filter(|one| one["kind"] == "DaemonSet");

@@ -25,7 +25,7 @@ fn ports_of(name: &str, values: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn agents_reach_the_port_of_the_aggregator_that_they_are_told_of() {
+fn agents_reach_the_configured_port_of_the_aggregator() {
     for (address, port) in [
         ("https://octavo.example.com:7443", "7443"),
         ("https://octavo.example.com:7443/", "7443"),

@@ -19,32 +19,24 @@ fn takes(daemon_set: &Value, labels: &Labels) -> bool {
         selector.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
     let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         ["nodeSelectorTerms"];
-    let any_term = terms
-        .as_array()
-        .is_none_or(|terms| terms.iter().any(|term| fits(term, labels)));
+    let any_term = terms.as_array().is_none_or(|terms| terms.iter().any(|term| fits(term, labels)));
     selector.all(|one| one) && any_term
 }
 
 fn fits(term: &Value, labels: &Labels) -> bool {
-    term["matchExpressions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .all(|one| {
-            let value = labels.get(one["key"].as_str().unwrap());
-            let among = || {
-                let values = one["values"].as_array().unwrap();
-                values
-                    .iter()
-                    .any(|one| one.as_str() == value.map(String::as_str))
-            };
-            match one["operator"].as_str().unwrap() {
-                "In" => among(),
-                "NotIn" => !among(),
-                "Exists" => value.is_some(),
-                other => panic!("{other} is not looked at here"),
-            }
-        })
+    term["matchExpressions"].as_array().unwrap().iter().all(|one| {
+        let value = labels.get(one["key"].as_str().unwrap());
+        let among = || {
+            let values = one["values"].as_array().unwrap();
+            values.iter().any(|one| one.as_str() == value.map(String::as_str))
+        };
+        match one["operator"].as_str().unwrap() {
+            "In" => among(),
+            "NotIn" => !among(),
+            "Exists" => value.is_some(),
+            other => panic!("{other} is not looked at here"),
+        }
+    })
 }
 
 fn daemon_sets(values: &Value) -> Vec<Value> {
@@ -73,8 +65,7 @@ fn labels() -> impl Strategy<Value = Labels> {
     (gpu, pool).prop_map(|(gpu, pool)| {
         let linux = [("kubernetes.io/os", "linux")];
         let all = gpu.into_iter().chain(pool).chain(linux);
-        all.map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+        all.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     })
 }
 
@@ -125,17 +116,11 @@ fn a_value_is_one_argument_whatever_yaml_would_make_of_it() {
     });
     let all = daemon_sets(&values);
     let arguments = &all[0]["spec"]["template"]["spec"]["containers"][0]["args"];
-    let arguments: Vec<&str> = arguments
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one.as_str().unwrap())
-        .collect();
-    for expected in [
-        "--layout=a: b",
-        "--device-plugin-configs=a: 1,b # c",
-        "--drain-deadline=0h0m1s",
-    ] {
+    let arguments: Vec<&str> =
+        arguments.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    for expected in
+        ["--layout=a: b", "--device-plugin-configs=a: 1,b # c", "--drain-deadline=0h0m1s"]
+    {
         assert!(arguments.contains(&expected), "{arguments:?}");
     }
 }
@@ -161,20 +146,11 @@ fn a_pool_is_otherwise_as_its_values_say() {
     ] {
         assert!(arguments(&training).contains(flag), "{training:#}");
     }
-    assert_eq!(
-        training["containers"][0]["resources"],
-        json!({"limits": {"memory": "1Gi"}})
-    );
+    assert_eq!(training["containers"][0]["resources"], json!({"limits": {"memory": "1Gi"}}));
     let serving = of("octavo-agent-serving");
-    assert!(
-        arguments(&serving).contains("--taint-not-ready"),
-        "{serving:#}"
-    );
+    assert!(arguments(&serving).contains("--taint-not-ready"), "{serving:#}");
     assert!(!arguments(&serving).contains("--drain"), "{serving:#}");
-    assert!(
-        arguments(&serving).contains("--sharing=embedded"),
-        "{serving:#}"
-    );
+    assert!(arguments(&serving).contains("--sharing=embedded"), "{serving:#}");
     assert!(!arguments(&training).contains("--sharing"), "{training:#}");
     // What is empty or off is so, and not as for all.
     for flag in ["--usage-interval", "--dcgm-metrics"] {
@@ -184,10 +160,8 @@ fn a_pool_is_otherwise_as_its_values_say() {
     assert_eq!(arguments(&lab), r#"["--label-sink=stdout"]"#);
     assert_eq!(lab["tolerations"], Value::Null);
     // No pod is counted as another's.
-    let mut selectors: Vec<String> = all
-        .iter()
-        .map(|one| one["spec"]["selector"].to_string())
-        .collect();
+    let mut selectors: Vec<String> =
+        all.iter().map(|one| one["spec"]["selector"].to_string()).collect();
     selectors.sort();
     selectors.dedup();
     assert_eq!(selectors.len(), 4);

@@ -8,159 +8,75 @@ use crate::manifests::chart::{helm, path};
 const WRONG: &[(&str, &str)] = &[
     ("{tier: writer}", "'/tier': value must be one of"),
     ("{agents: {}}", "additional properties 'agents' not allowed"),
-    (
-        "{agent: {intervall: 3s}}",
-        "'/agent': additional properties 'intervall'",
-    ),
+    ("{agent: {intervall: 3s}}", "'/agent': additional properties 'intervall'"),
     ("{agent: {interval: 3}}", "'/agent/interval'"),
     ("{agent: {interval: 3 seconds}}", "'/agent/interval'"),
     ("{agent: {drain: {policy: all}}}", "'/agent/drain/policy'"),
-    (
-        "{agent: {drain: {deadline: ''}}}",
-        "'/agent/drain/deadline'",
-    ),
-    (
-        "{agent: {drain: {deadline: 0s}}}",
-        "'/agent/drain/deadline'",
-    ),
-    (
-        "{agent: {drain: {deadline: 500ms}}}",
-        "'/agent/drain/deadline'",
-    ),
+    ("{agent: {drain: {deadline: ''}}}", "'/agent/drain/deadline'"),
+    ("{agent: {drain: {deadline: 0s}}}", "'/agent/drain/deadline'"),
+    ("{agent: {drain: {deadline: 500ms}}}", "'/agent/drain/deadline'"),
     ("{agent: {interval: 0s}}", "'/agent/interval'"),
-    (
-        "{agent: {devicePluginConfigs: [a, a]}}",
-        "'/agent/devicePluginConfigs'",
-    ),
-    (
-        "{agent: {devicePluginConfigs: ['a,b', c]}}",
-        "'/agent/devicePluginConfigs/0'",
-    ),
-    (
-        "{agent: {taintNotReady: maybe}}",
-        "'/agent/taintNotReady': got string, want boolean",
-    ),
-    (
-        "{agent: {tolerations: [{op: Exists}]}}",
-        "'/agent/tolerations/0'",
-    ),
-    (
-        "{agent: {devicePluginConfigs: [one]}}",
-        "'/agent/devicePluginConfigs'",
-    ),
-    (
-        "{agent: {aggregator: {address: 'http://plain:1'}}}",
-        "'/agent/aggregator/address'",
-    ),
-    (
-        "{aggregator: {replicas: 2}}",
-        "'/aggregator/replicas': value must be 1",
-    ),
-    (
-        "{aggregator: {priceBook: {currency: USD}}}",
-        "'/aggregator/priceBook'",
-    ),
-    (
-        "{aggregator: {estimate: {engine: 'estimator:8080'}}}",
-        "'/aggregator/estimate/engine'",
-    ),
+    ("{agent: {devicePluginConfigs: [a, a]}}", "'/agent/devicePluginConfigs'"),
+    ("{agent: {devicePluginConfigs: ['a,b', c]}}", "'/agent/devicePluginConfigs/0'"),
+    ("{agent: {taintNotReady: maybe}}", "'/agent/taintNotReady': got string, want boolean"),
+    ("{agent: {tolerations: [{op: Exists}]}}", "'/agent/tolerations/0'"),
+    ("{agent: {devicePluginConfigs: [one]}}", "'/agent/devicePluginConfigs'"),
+    ("{agent: {aggregator: {address: 'http://plain:1'}}}", "'/agent/aggregator/address'"),
+    ("{aggregator: {replicas: 2}}", "'/aggregator/replicas': value must be 1"),
+    ("{aggregator: {priceBook: {currency: USD}}}", "'/aggregator/priceBook'"),
+    ("{aggregator: {estimate: {engine: 'estimator:8080'}}}", "'/aggregator/estimate/engine'"),
     (
         "{aggregator: {estimate: {engine: 'http://estimator', timeout: 2}}}",
         "'/aggregator/estimate/timeout'",
     ),
-    (
-        "{image: {agent: {digest: 'sha256:1'}}}",
-        "'/image/agent/digest'",
-    ),
-    (
-        "{pools: [{name: A, match: {key: pool, values: [a]}}]}",
-        "'/pools/0/name'",
-    ),
-    (
-        "{pools: [{name: a, match: {key: pool, values: []}}]}",
-        "'/pools/0/match/values'",
-    ),
+    ("{image: {agent: {digest: 'sha256:1'}}}", "'/image/agent/digest'"),
+    ("{pools: [{name: A, match: {key: pool, values: [a]}}]}", "'/pools/0/name'"),
+    ("{pools: [{name: a, match: {key: pool, values: []}}]}", "'/pools/0/match/values'"),
     (
         "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {drains: 1}}]}",
         "'/pools/0/agent'",
     ),
     (
         "{pools: [{name: a, match: {key: pool, values: [a]}}, {name: a, match: {key: pool, values: [a]}}]}",
-        "pools, a: there are two pools of this name",
+        "pools, a: duplicate pool name",
     ),
-    (
-        "{agent: {drain: {policy: node}}}",
-        "agent.drain.policy: node is for the tier applier",
-    ),
-    (
-        "{agent: {layout: small}}",
-        "agent.layout is for the tier applier",
-    ),
+    ("{agent: {drain: {policy: node}}}", "agent.drain.policy: node requires the tier applier"),
+    ("{agent: {layout: small}}", "agent.layout requires the tier applier"),
     (
         "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {taintNotReady: true}}]}",
-        "pools, a: agent.taintNotReady is for the tier applier",
+        "pools, a: agent.taintNotReady requires the tier applier",
     ),
     (
         "{tier: reporter, agent: {labelSink: node}}",
-        "agent.labelSink: node needs the tier reader or applier",
+        "agent.labelSink: node requires the tier reader or applier",
     ),
-    (
-        "{tier: reporter, agent: {compat: mig-manager}}",
-        "agent.compat is for the tier applier",
-    ),
-    (
-        "{agent: {compat: mig-manager}}",
-        "agent.compat is for the tier applier",
-    ),
+    ("{tier: reporter, agent: {compat: mig-manager}}", "agent.compat requires the tier applier"),
+    ("{agent: {compat: mig-manager}}", "agent.compat requires the tier applier"),
     (
         "{tier: applier, pools: [{name: a, tier: reader, match: {key: pool, values: [a]}}], agent: {compat: mig-manager}}",
-        "pools, a: agent.compat is for the tier applier",
+        "pools, a: agent.compat requires the tier applier",
     ),
     (
         "{tier: reporter, agent: {migStrategy: mixed}}",
-        "agent.migStrategy needs the tier reader or applier",
+        "agent.migStrategy requires the tier reader or applier",
     ),
-    (
-        "{agent: {devicePluginConfigs: [a, b]}}",
-        "agent.devicePluginConfigs needs agent.compat",
-    ),
-    (
-        "{agent: {sharing: {mode: mps}}}",
-        "'/agent/sharing/mode': value must be one of",
-    ),
-    (
-        "{agent: {sharing: {deviceList: []}}}",
-        "'/agent/sharing/deviceList'",
-    ),
-    (
-        "{agent: {sharing: {deviceList: [cdi, cdi]}}}",
-        "'/agent/sharing/deviceList'",
-    ),
-    (
-        "{agent: {sharing: {ignoreXids: [79, x]}}}",
-        "'/agent/sharing/ignoreXids",
-    ),
-    (
-        "{agent: {usage: {interval: 500ms}}}",
-        "'/agent/usage/interval'",
-    ),
+    ("{agent: {devicePluginConfigs: [a, b]}}", "agent.devicePluginConfigs requires agent.compat"),
+    ("{agent: {sharing: {mode: mps}}}", "'/agent/sharing/mode': value must be one of"),
+    ("{agent: {sharing: {deviceList: []}}}", "'/agent/sharing/deviceList'"),
+    ("{agent: {sharing: {deviceList: [cdi, cdi]}}}", "'/agent/sharing/deviceList'"),
+    ("{agent: {sharing: {ignoreXids: [79, x]}}}", "'/agent/sharing/ignoreXids"),
+    ("{agent: {usage: {interval: 500ms}}}", "'/agent/usage/interval'"),
     (
         "{agent: {sharing: {mode: embedded}}}",
-        "agent.sharing.mode: embedded is for the tier applier",
+        "agent.sharing.mode: embedded requires the tier applier",
     ),
     (
         "{tier: applier, agent: {sharing: {mode: hand-off}}}",
-        "agent.sharing.mode: hand-off needs handOff",
+        "agent.sharing.mode: hand-off requires handOff",
     ),
     ("{layouts: 'layouts: ['}", "layouts: not YAML: "),
-    (
-        "{layouts: 'halves: 1'}",
-        "layouts: it begins with apiVersion: octavo.dev/v1 or",
-    ),
-    (
-        "{layouts: 'version: v2'}",
-        "layouts: version must be v1, not v2",
-    ),
+    ("{layouts: 'halves: 1'}", "layouts: the file must begin with apiVersion: octavo.dev/v1 or"),
+    ("{layouts: 'version: v2'}", "layouts: version must be v1, not v2"),
     (
         "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: [7]}'}",
         "layouts: layouts must be a map from names to lists of rules",
@@ -171,7 +87,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: {a: [{devices: all, migg: disabled}]}}'}",
-        "layouts: a, rule 1: unknown key \"migg\"; there are devices, mig, timeSlicing",
+        "layouts: a, rule 1: unknown key \"migg\"; valid keys: devices, mig, timeSlicing",
     ),
     (
         "{layouts: '{version: v1, mig-configs: {a: [{mig-enabled: false}]}}'}",
@@ -181,21 +97,12 @@ const WRONG: &[(&str, &str)] = &[
         "{layouts: '{version: v1, mig-config: {a: [{devices: all, mig-enabled: false}]}}'}",
         "layouts: unknown key \"mig-config\"",
     ),
-    (
-        "{layouts: '{version: v1}'}",
-        "layouts: mig-configs is missing",
-    ),
-    (
-        "{layouts: '{version: v1, mig-configs: {}}'}",
-        "layouts: the file has no layouts",
-    ),
-    (
-        "{layouts: '{version: v1, mig-configs: {a: []}}'}",
-        "layouts: a has no rules",
-    ),
+    ("{layouts: '{version: v1}'}", "layouts: mig-configs is missing"),
+    ("{layouts: '{version: v1, mig-configs: {}}'}", "layouts: the file has no layouts"),
+    ("{layouts: '{version: v1, mig-configs: {a: []}}'}", "layouts: a has no rules"),
     (
         "{layouts: '{version: v1, mig-configs: {a: [{devices: all, mig-enabled: false}]}, sharing: {}}'}",
-        "layouts: mig-configs and sharing are of two dialects",
+        "layouts: mig-configs and sharing belong to different formats",
     ),
     (
         "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: {}}'}",
@@ -203,66 +110,45 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "{openshift: {enabled: true}, agent: {neuron: {enabled: true}}}",
-        "agent.neuron.enabled on OpenShift is for the tier applier",
+        "agent.neuron.enabled on OpenShift requires the tier applier",
     ),
-    (
-        "{handOff: {configMap: a}}",
-        "handOff: give both namespace and configMap",
-    ),
-    (
-        "{agent: {usage: {hostPID: true}}}",
-        "agent.usage.hostPID is for the tier applier",
-    ),
+    ("{handOff: {configMap: a}}", "handOff: set both namespace and configMap"),
+    ("{agent: {usage: {hostPID: true}}}", "agent.usage.hostPID requires the tier applier"),
     (
         "{tier: applier, agent: {usage: {interval: '', podEvents: true}}}",
-        "agent.usage.podEvents needs agent.usage.interval",
+        "agent.usage.podEvents requires agent.usage.interval",
     ),
-    (
-        "{layouts: a, layoutsConfigMap: b}",
-        "layouts and layoutsConfigMap: give one",
-    ),
-    (
-        "{aggregator: {followCluster: nodes}}",
-        "'/aggregator/followCluster'",
-    ),
+    ("{layouts: a, layoutsConfigMap: b}", "layouts and layoutsConfigMap: set only one"),
+    ("{aggregator: {followCluster: nodes}}", "'/aggregator/followCluster'"),
     (
         "{aggregator: {createProfiles: true, httpAuth: token-review}}",
-        "aggregator.createProfiles needs aggregator.followCluster",
+        "aggregator.createProfiles requires aggregator.followCluster",
     ),
     (
         "{aggregator: {createProfiles: true, followCluster: true}}",
-        "aggregator.createProfiles needs aggregator.httpAuth",
+        "aggregator.createProfiles requires aggregator.httpAuth",
     ),
     (
         "{aggregator: {httpAuth: proxy-header}}",
-        "aggregator.trustedProxies: name the proxy",
+        "aggregator.trustedProxies: set the address of the proxy",
     ),
-    (
-        "{aggregator: {trustedProxies: [10.0.0.1]}}",
-        "are for aggregator.httpAuth: proxy-header",
-    ),
+    ("{aggregator: {trustedProxies: [10.0.0.1]}}", "require aggregator.httpAuth: proxy-header"),
     ("{aggregator: {httpAuth: some}}", "httpAuth"),
-    (
-        "{aggregator: {tls: {generate: false}}}",
-        "aggregator.tls: give secretName",
-    ),
-    (
-        "{aggregator: {tls: {certManager: {enabled: true}}}}",
-        "issuerRef: name an issuer",
-    ),
+    ("{aggregator: {tls: {generate: false}}}", "aggregator.tls: set secretName"),
+    ("{aggregator: {tls: {certManager: {enabled: true}}}}", "issuerRef: set the name of an issuer"),
 ];
 
 #[test]
 fn wrong_values_are_refused_with_their_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("values.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("values.yaml");
     let chart = path();
-    for (values, said) in WRONG {
+    for (values, reported) in WRONG {
         fs::write(&file, values).unwrap();
         let (chart, file) = (chart.to_str().unwrap(), file.to_str().unwrap());
         let output = helm(&["template", "octavo", chart, "--values", file]);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "taken: {values}");
-        assert!(errors.contains(said), "{values}: {errors}");
+        assert!(errors.contains(reported), "{values}: {errors}");
     }
 }

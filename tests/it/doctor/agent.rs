@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Output;
 
-use octavo_documents::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, Warning};
+use octavo_node::doctor::CheckResult::{Failing, NotApplicable, Ok as Fine, Warning};
 
 use super::{Diagnosis, octavo};
 use crate::node::Node;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -31,29 +31,25 @@ fn diagnosis(node: &Node) -> Diagnosis {
     Diagnosis::of(&doctor(node, &["-o", "json"]))
 }
 
-/// The agent says something in its log first, and then to whoever asks: the next time, or one soon after.
+/// The agent writes its log first and answers queries after that: the next query sees it, or one soon after.
 #[track_caller]
 fn await_layout(node: &Node, text: &str) {
-    let said = || diagnosis(node).only("layout").evidence.clone();
-    assert!((0..200).any(|_| said().contains(text)), "{}", said());
+    let reported = || diagnosis(node).only("layout").evidence.clone();
+    assert!((0..200).any(|_| reported().contains(text)), "{}", reported());
 }
 
 #[test]
 fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
     let node = Node::new(TWO);
     let untouched = diagnosis(&node);
-    untouched.says(
-        "layout",
-        NotApplicable,
-        "no agent or command changed devices",
-    );
+    untouched.says("layout", NotApplicable, "no agent or command has changed devices");
     let mut agent = node.start(&["--layout", "all-3g.20gb"]);
     agent.says("GPU 1: applied");
     await_layout(&node, "layout all-3g.20gb is applied");
     diagnosis(&node).says("layout", Fine, "layout all-3g.20gb is applied");
     agent.kill();
     let left = diagnosis(&node);
-    left.says("layout", Fine, "no agent answers; at the last change");
+    left.says("layout", Fine, "no agent responds; result of the last change");
     fs::write(node.state().join("journal"), "{}").unwrap();
     diagnosis(&node).says("layout", Warning, "cannot read the journal");
 }
@@ -65,9 +61,9 @@ fn a_layout_that_can_never_be_fails_with_the_reason() {
     let mut agent = node.start(&["--layouts", &layouts, "--layout", "wanted"]);
     agent.says("GPU 0: infeasible");
     await_layout(&node, "infeasible");
-    let said = diagnosis(&node);
-    said.says("layout", Failing, "the GPU has 8");
-    assert_eq!(said.code, Some(1));
+    let reported = diagnosis(&node);
+    reported.says("layout", Failing, "the GPU has 8");
+    assert_eq!(reported.code, Some(1));
 }
 
 #[test]
@@ -81,22 +77,19 @@ fn a_gpu_that_fell_off_the_bus_fails_and_the_other_is_well() {
         world.gpus[0].lost = true;
         Ok(())
     });
-    let said = diagnosis(&node);
-    assert_eq!(said.code, Some(1));
-    let health = said.of_check("device-health");
+    let reported = diagnosis(&node);
+    assert_eq!(reported.code, Some(1));
+    let health = reported.of_check("device-health");
     assert_eq!(health.len(), 2, "{health:#?}");
     let lost: Vec<_> = health.iter().filter(|one| one.verdict == Failing).collect();
     assert_eq!(lost.len(), 1, "{health:#?}");
     assert!(lost[0].evidence.contains("GPU is lost (15)"), "{lost:#?}");
-    assert!(
-        lost[0].remedy.as_ref().unwrap().contains("reboot"),
-        "{lost:#?}"
-    );
-    let bound = said.of_check("kernel-driver");
+    assert!(lost[0].remedy.as_ref().unwrap().contains("reboot"), "{lost:#?}");
+    let bound = reported.of_check("kernel-driver");
     let bound = bound.iter().find(|one| one.subject == lost[0].subject);
     assert!(bound.unwrap().evidence.contains("lists it"), "{bound:?}");
     let table = doctor(&node, &[]);
     let table = String::from_utf8(table.stdout).unwrap();
     let table = table.split_whitespace().collect::<Vec<&str>>().join(" ");
-    assert!(table.ends_with("Begin with device-health."), "{table}");
+    assert!(table.ends_with("Start with device-health."), "{table}");
 }

@@ -8,11 +8,11 @@ use std::{fs, thread};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use octavo_documents::diagnosis::VerdictJson::{NotApplicable, Ok as Fine, Unknown};
+use octavo_node::doctor::CheckResult::{NotApplicable, Ok as Fine, Unknown};
 
 use super::Diagnosis;
 use super::planted::{Planted, device_files, inferentia, loaded, record};
-use crate::patience::PATIENCE;
+use crate::time_limits::TIME_LIMIT;
 
 /// A Neuron node that is well, as far as it says.
 fn node() -> Planted {
@@ -26,11 +26,11 @@ fn pipe(path: &Path) {
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
 }
 
-/// Whoever listens at kubelet's socket, and what becomes of each that asks.
+/// A server at the kubelet's socket, and its behavior towards each client.
 fn listens(node: &Planted, answer: impl Fn(std::os::unix::net::UnixStream) + Send + 'static) {
-    let folder = node.at("kubelet/pod-resources");
-    fs::create_dir_all(&folder).unwrap();
-    let listener = UnixListener::bind(folder.join("kubelet.sock")).unwrap();
+    let directory = node.at("kubelet/pod-resources");
+    fs::create_dir_all(&directory).unwrap();
+    let listener = UnixListener::bind(directory.join("kubelet.sock")).unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
             answer(stream.unwrap());
@@ -39,37 +39,37 @@ fn listens(node: &Planted, answer: impl Fn(std::os::unix::net::UnixStream) + Sen
 }
 
 #[track_caller]
-fn stands(said: &Diagnosis) {
-    said.says("neuron-driver", Fine, "2.26.5.0");
-    said.says("neuron-devices", Fine, "1 function on the bus");
+fn stands(reported: &Diagnosis) {
+    reported.says("neuron-driver", Fine, "2.26.5.0");
+    reported.says("neuron-devices", Fine, "1 function on the bus");
 }
 
 #[test]
 fn a_kubelet_that_hangs_is_waited_for_so_long_and_its_record_still_counts() {
     let node = node();
-    // They are held open, and nobody says a word.
-    let (held, kept) = std::sync::mpsc::channel();
+    // They are held open without an answer.
+    let (held, retained) = std::sync::mpsc::channel();
     listens(&node, move |stream| held.send(stream).unwrap());
-    let said = node.diagnosis();
-    stands(&said);
-    said.says("allocatable", Fine, "1 offered, 1 there");
-    said.says("resource-owners", Unknown, "within 5 s");
-    said.says("time-slicing", Unknown, "within 5 s");
-    assert!(kept.recv_timeout(PATIENCE).is_ok(), "it was asked");
+    let reported = node.diagnosis();
+    stands(&reported);
+    reported.says("allocatable", Fine, "1 offered, 1 present");
+    reported.says("resource-owners", Unknown, "within 5 s");
+    reported.says("time-slicing", Unknown, "within 5 s");
+    assert!(retained.recv_timeout(TIME_LIMIT).is_ok(), "it was asked");
 }
 
 #[test]
-fn a_kubelet_that_answers_garbage_is_told_to_be_none() {
+fn a_kubelet_that_answers_garbage_is_reported_as_invalid() {
     let node = node();
     listens(&node, |mut stream| {
-        let mut asked = [0; 24];
+        let mut requested = [0; 24];
         // Who has gone meanwhile needs no answer.
-        let _read = stream.read(&mut asked);
+        let _read = stream.read(&mut requested);
         let _written = stream.write_all(&[b'\0', 0xff, b'{'].repeat(4096));
     });
-    let said = node.diagnosis();
-    stands(&said);
-    let owners = said.only("resource-owners");
+    let reported = node.diagnosis();
+    stands(&reported);
+    let owners = reported.only("resource-owners");
     assert_eq!(owners.verdict, Unknown, "{owners:#?}");
     assert!(owners.evidence.contains("kubelet"), "{owners:#?}");
 }
@@ -85,10 +85,10 @@ fn pipes_and_endless_files_in_the_place_of_records_are_unknown_with_the_reason()
         } else {
             pipe(&record);
         }
-        let said = node.diagnosis();
-        stands(&said);
-        said.says("device-plugin", Unknown, "it is no regular file");
-        assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+        let reported = node.diagnosis();
+        stands(&reported);
+        reported.says("device-plugin", Unknown, "it is not a regular file");
+        assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
     }
 }
 
@@ -100,13 +100,13 @@ fn a_history_that_is_a_pipe_is_unknown_with_the_reason_and_is_not_waited_for() {
          sys/module/nvidia/version = 580.95.05\\n\nstate/\n"
     ));
     pipe(&node.at("state/history.jsonl"));
-    let said = node.diagnosis();
-    said.says("nvidia-driver", Fine, "580.95.05");
-    said.says("layout", Unknown, "it is no regular file");
+    let reported = node.diagnosis();
+    reported.says("nvidia-driver", Fine, "580.95.05");
+    reported.says("layout", Unknown, "it is not a regular file");
 }
 
 #[test]
-fn what_is_no_folder_and_no_list_of_modules_harms_nothing() {
+fn invalid_module_directory_or_list_is_harmless() {
     let node = node();
     fs::create_dir_all(node.at("proc/sys/kernel")).unwrap();
     symlink("/dev/zero", node.at("proc/sys/kernel/osrelease")).unwrap();
@@ -114,9 +114,9 @@ fn what_is_no_folder_and_no_list_of_modules_harms_nothing() {
     fs::write(node.at("dev"), "").unwrap();
     fs::create_dir_all(node.at("sys/fs/cgroup/cgroup.controllers/kubepods")).unwrap();
     pipe(&node.at("kubelet/plugins"));
-    let said = node.diagnosis();
-    stands(&said);
-    said.says("neuron-device-files", Unknown, "cannot read");
-    said.says("control-groups", NotApplicable, "none of a pod");
-    said.says("device-plugin", Fine, "aws.amazon.com/neuron");
+    let reported = node.diagnosis();
+    stands(&reported);
+    reported.says("neuron-device-files", Unknown, "cannot read");
+    reported.says("control-groups", NotApplicable, "without a cgroup of a pod");
+    reported.says("device-plugin", Fine, "aws.amazon.com/neuron");
 }

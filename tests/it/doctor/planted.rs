@@ -1,27 +1,27 @@
-//! Machines of files: Neuron nodes that miss one thing each, GPUs that somebody else holds, and pods that do not see their node.
+//! Machines of files: Neuron nodes that each miss one thing, GPUs that another process holds, and pods that do not see their node.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-use octavo_documents::diagnosis::VerdictJson::{
+use octavo_node::doctor::CheckResult::{
     self, Failing, NotApplicable, Ok as Fine, Unknown, Warning,
 };
 use tempfile::TempDir;
 
 use super::{Diagnosis, octavo};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 use crate::tree::{machine, plant};
 
-/// A machine of files: `sys`, `dev` and the kubelet's folder below one.
+/// A machine of files: `sys`, `dev` and the kubelet's directory below one.
 pub(super) struct Planted(TempDir);
 
 impl Planted {
     pub(super) fn new(tree: &str) -> Self {
         let planted = Self(tempfile::tempdir().unwrap());
-        for folder in ["sys/bus/pci/devices", "dev"] {
-            fs::create_dir_all(planted.at(folder)).unwrap();
+        for directory in ["sys/bus/pci/devices", "dev"] {
+            fs::create_dir_all(planted.at(directory)).unwrap();
         }
         planted.plant(tree);
         planted
@@ -37,7 +37,7 @@ impl Planted {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = octavo(&["doctor", "--driver-root", "/nowhere"]);
-        for (flag, folder) in [
+        for (flag, directory) in [
             ("--sys-root", "sys"),
             ("--dev-root", "dev"),
             ("--proc-root", "proc"),
@@ -45,7 +45,7 @@ impl Planted {
             ("--state-dir", "state"),
             ("--modules-root", "modules"),
         ] {
-            command.arg(flag).arg(self.at(folder));
+            command.arg(flag).arg(self.at(directory));
         }
         command.args(arguments);
         command
@@ -101,76 +101,58 @@ pub(super) fn device_files(planted: &Planted, names: impl IntoIterator<Item = St
 #[test]
 fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
     let bare = Planted::new(&inferentia(6, ""));
-    let said = bare.diagnosis();
-    said.says(
+    let reported = bare.diagnosis();
+    reported.says(
         "neuron-driver",
         Failing,
-        "6 devices of AWS Neuron, and its driver is not loaded",
+        "6 devices of AWS Neuron, but the driver is not loaded",
     );
-    let remedy = said.only("neuron-driver").remedy.clone().unwrap();
-    assert!(
-        remedy.contains("aws-neuronx-dkms") && remedy.contains("modprobe neuron"),
-        "{remedy}"
-    );
-    assert_eq!(said.of_check("kernel-driver").len(), 6);
-    said.says("device-plugin", NotApplicable, "nothing to give out");
+    let remedy = reported.only("neuron-driver").remedy.clone().unwrap();
+    assert!(remedy.contains("aws-neuronx-dkms") && remedy.contains("modprobe neuron"), "{remedy}");
+    assert_eq!(reported.of_check("kernel-driver").len(), 6);
+    reported.says("device-plugin", NotApplicable, "nothing to allocate");
 
     let half = Planted::new(&(inferentia(6, "neuron") + &loaded(0..5)));
     device_files(&half, (0..5).map(|number| format!("neuron{number}")));
-    let said = half.diagnosis();
-    said.says("neuron-driver", Fine, "2.26.5.0");
-    said.says("neuron-devices", Failing, "6 functions on the bus");
+    let reported = half.diagnosis();
+    reported.says("neuron-driver", Fine, "2.26.5.0");
+    reported.says("neuron-devices", Failing, "6 functions on the bus");
 
     let whole = Planted::new(&(inferentia(6, "neuron") + &loaded(0..6)));
-    let said = whole.diagnosis();
-    said.says("neuron-devices", Fine, "6 functions on the bus");
-    said.says("neuron-device-files", Failing, "has no neuron0, neuron1");
+    let reported = whole.diagnosis();
+    reported.says("neuron-devices", Fine, "6 functions on the bus");
+    reported.says("neuron-device-files", Failing, "has no neuron0, neuron1");
     device_files(&whole, (0..6).map(|number| format!("neuron{number}")));
-    let said = whole.diagnosis();
-    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
-    said.says("device-plugin", NotApplicable, "no kubelet ever ran here");
+    let reported = whole.diagnosis();
+    assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
+    reported.says("device-plugin", NotApplicable, "no kubelet has run here");
 
     whole.plant(&record("null"));
-    let said = whole.diagnosis();
-    said.says(
+    let reported = whole.diagnosis();
+    reported.says(
         "device-plugin",
         Failing,
         "no device plugin has registered aws.amazon.com/neuron*",
     );
-    let remedy = said.only("device-plugin").remedy.clone().unwrap();
-    assert!(
-        remedy.contains("node.kubernetes.io/instance-type"),
-        "{remedy}"
-    );
+    let remedy = reported.only("device-plugin").remedy.clone().unwrap();
+    assert!(remedy.contains("node.kubernetes.io/instance-type"), "{remedy}");
 
     whole.plant("kubelet/device-plugins/neuron.sock = \n");
-    let said = whole.diagnosis();
-    said.says(
-        "device-plugin",
-        Failing,
-        "has or had a socket there: neuron.sock",
-    );
+    let reported = whole.diagnosis();
+    reported.says("device-plugin", Failing, "sockets of a plugin exist there: neuron.sock");
 
     whole.plant(&record("{\"aws.amazon.com/neuron\":null}"));
-    let said = whole.diagnosis();
-    said.says("device-plugin", Fine, "aws.amazon.com/neuron");
-    said.says("allocatable", Failing, "none of it is healthy");
+    let reported = whole.diagnosis();
+    reported.says("device-plugin", Fine, "aws.amazon.com/neuron");
+    reported.says("allocatable", Failing, "no healthy device");
 
-    whole.plant(&record(
-        "{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\"]}",
-    ));
-    whole.diagnosis().says(
-        "allocatable",
-        Failing,
-        "aws.amazon.com/neuron: 5 offered, 6 there",
-    );
+    whole.plant(&record("{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\"]}"));
+    whole.diagnosis().says("allocatable", Failing, "aws.amazon.com/neuron: 5 offered, 6 present");
 
-    whole.plant(&record(
-        "{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\"]}",
-    ));
-    let said = whole.diagnosis();
-    said.says("allocatable", Fine, "6 offered, 6 there");
-    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+    whole.plant(&record("{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\"]}"));
+    let reported = whole.diagnosis();
+    reported.says("allocatable", Fine, "6 offered, 6 present");
+    assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
 }
 
 #[test]
@@ -180,65 +162,58 @@ fn f4_a_neuron_module_that_is_built_for_this_kernel_is_to_be_loaded() {
     bare.plant(&format!(
         "proc/sys/kernel/osrelease = 6.1.0\\n\n{list} = kernel/fs/ext4/ext4.ko:\\n\n"
     ));
-    bare.diagnosis()
-        .says("neuron-driver", Failing, "modules.dep has none");
+    bare.diagnosis().says("neuron-driver", Failing, "modules.dep does not contain the module");
     bare.plant(&format!("{list} = updates/dkms/neuron.ko.xz:\\n\n"));
-    let said = bare.diagnosis();
-    said.says("neuron-driver", Failing, "modules.dep has it");
-    let remedy = said.only("neuron-driver").remedy.clone().unwrap();
+    let reported = bare.diagnosis();
+    reported.says("neuron-driver", Failing, "modules.dep contains the module");
+    let remedy = reported.only("neuron-driver").remedy.clone().unwrap();
     assert!(remedy.starts_with("load it: `modprobe neuron`"), "{remedy}");
 }
 
 #[test]
 fn functions_that_a_virtual_machine_is_given_are_no_failure() {
-    let said = Planted::new(&inferentia(2, "vfio-pci")).diagnosis();
-    assert_eq!(said.code, Some(0));
-    said.says("neuron-driver", NotApplicable, "for this machine to use");
-    for finding in said.of_check("kernel-driver") {
+    let reported = Planted::new(&inferentia(2, "vfio-pci")).diagnosis();
+    assert_eq!(reported.code, Some(0));
+    reported.says("neuron-driver", NotApplicable, "no usable AWS Neuron device");
+    for finding in reported.of_check("kernel-driver") {
         assert_eq!(finding.verdict, Fine);
-        assert!(finding.evidence.contains("set aside for a virtual machine"));
+        assert!(finding.evidence.contains("passed through to a virtual machine"));
     }
 }
 
 #[test]
-fn who_holds_a_gpu_is_told_and_a_stranger_is_told_by_its_id() {
+fn holders_of_a_gpu_are_reported_and_unknown_ones_by_process_id() {
     let sys = machine("nouveau");
     let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
     command.arg("--sys-root").arg(sys.path());
     command.args(["--kubelet-root", "/nowhere"]);
-    let said = Diagnosis::of(&command.finish());
-    assert_eq!(said.code, Some(1));
-    said.says("nvidia-driver", Failing, "1 device of NVIDIA");
-    let told: Vec<(&str, VerdictJson)> = said
+    let reported = Diagnosis::of(&command.finish());
+    assert_eq!(reported.code, Some(1));
+    reported.says("nvidia-driver", Failing, "1 device of NVIDIA");
+    let shown: Vec<(String, CheckResult)> = reported
         .of_check("kernel-driver")
         .iter()
-        .map(|finding| (finding.subject.as_str(), finding.verdict))
+        .map(|finding| (finding.subject.to_string(), finding.verdict))
         .collect();
-    let expected = [
-        ("0000:17:00.0", Failing),
-        ("0000:3b:00.0", Fine),
-        ("0000:5d:00.0", Warning),
-    ];
-    assert_eq!(told, expected);
-    let stranger = said.of_check("accelerators");
+    let expected = [("0000:17:00.0", Failing), ("0000:3b:00.0", Fine), ("0000:5d:00.0", Warning)]
+        .map(|(subject, verdict)| (subject.to_owned(), verdict));
+    assert_eq!(shown, expected);
+    let stranger = reported.of_check("accelerators");
     let stranger = stranger.iter().find(|one| one.verdict == Warning).unwrap();
-    assert_eq!(stranger.subject, "0000:5d:00.0");
-    assert!(
-        stranger.evidence.starts_with("PCI id 1e52:fff7"),
-        "{stranger:?}"
-    );
+    assert_eq!(stranger.subject.to_string(), "0000:5d:00.0");
+    assert!(stranger.evidence.starts_with("PCI ID 1e52:fff7"), "{stranger:?}");
 }
 
 #[test]
-fn an_empty_machine_and_one_whose_bus_is_hidden_are_told_apart() {
+fn an_empty_machine_and_a_hidden_bus_are_distinguished() {
     let empty = Planted::new("");
-    let said = empty.diagnosis();
-    said.says("accelerators", NotApplicable, "is an accelerator");
-    assert_eq!(said.code, Some(0));
+    let reported = empty.diagnosis();
+    reported.says("accelerators", NotApplicable, "is an accelerator");
+    assert_eq!(reported.code, Some(0));
     fs::remove_dir_all(empty.at("sys/bus")).unwrap();
-    let said = empty.diagnosis();
-    said.says("accelerators", Unknown, "to be read");
-    assert_eq!(said.code, Some(0));
+    let reported = empty.diagnosis();
+    reported.says("accelerators", Unknown, "does not exist");
+    assert_eq!(reported.code, Some(0));
 }
 
 #[test]
@@ -248,32 +223,32 @@ fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
     command.arg("--sys-root").arg(node.at("sys"));
     command.arg("--kubelet-root").arg(node.at("kubelet"));
     command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
-    let said = Diagnosis::of(&command.finish());
-    said.says("neuron-device-files", Unknown, "this pod's own");
-    said.says("device-plugin", Unknown, "is not mounted in this pod");
-    assert_eq!(said.code, Some(0));
+    let reported = Diagnosis::of(&command.finish());
+    reported.says("neuron-device-files", Unknown, "the pod's own");
+    reported.says("device-plugin", Unknown, "is not mounted in this pod");
+    assert_eq!(reported.code, Some(0));
 }
 
 #[test]
-fn labels_that_others_wrote_at_another_time_are_told_of_a_real_driver() {
+fn labels_written_by_others_earlier_are_compared_with_a_real_driver() {
     let sys = machine("mi210x2");
     let labels = sys.path().join("node");
     let look = |written: &str| {
         fs::write(&labels, format!("kubernetes.io/hostname=n\n{written}\n")).unwrap();
         let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
-        command
-            .arg("--sys-root")
-            .arg(sys.path())
-            .arg("--labels")
-            .arg(&labels);
+        command.arg("--sys-root").arg(sys.path()).arg("--labels").arg(&labels);
         command.args(["--kubelet-root", "/nowhere", "--state-dir", "/nowhere"]);
         Diagnosis::of(&command.finish())
     };
-    look("amd.com/gpu.device-id=740f").says("vendor-labels", Fine, "1 label agrees");
+    look("amd.com/gpu.device-id=740f").says("vendor-labels", Fine, "1 label matches");
     look("amd.com/gpu.device-id=74a1").says(
         "vendor-labels",
         Warning,
-        "amd.com/gpu.device-id=74a1, and it is 740f",
+        "amd.com/gpu.device-id=74a1, but the hardware has 740f",
     );
-    look("karpenter.k8s.aws/instance-gpu-count=8").says("vendor-labels", Warning, "it is 2");
+    look("karpenter.k8s.aws/instance-gpu-count=8").says(
+        "vendor-labels",
+        Warning,
+        "the hardware has 2",
+    );
 }

@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use octavo_documents::diagnosis::VerdictJson::{
-    Failing, NotApplicable, Ok as Fine, Unknown, Warning,
-};
-use octavo_documents::inventory;
+use octavo_files::inventory;
 use octavo_model::inventory::{Condition, Inventory};
+use octavo_node::doctor::CheckResult::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
+use octavo_node::doctor::Subject;
 
 use super::{Diagnosis, octavo};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const BUS: &str = "/sys/bus/pci/devices";
 /// Makers of accelerators with the module that drives theirs, and the check of it.
@@ -57,12 +56,12 @@ fn bus() -> BTreeMap<String, Function> {
 }
 
 impl Function {
-    /// That it is one nobody doubts: a processing accelerator or 3D controller of a maker of these, or one of Amazon's chips.
+    /// Whether it is certainly an accelerator: a processing accelerator or 3D controller of one of these vendors, or a chip of Amazon.
     fn is_certain(&self) -> bool {
-        let is_maker = MAKERS.iter().any(|(vendor, ..)| *vendor == self.vendor);
+        let is_vendor = MAKERS.iter().any(|(vendor, ..)| *vendor == self.vendor);
         let is_neuron = self.vendor == 0x1d0f && (0x7064..=0x75ff).contains(&self.device);
         let is_class = [0x0302, 0x1200].contains(&self.class) && self.vendor != 0x1d0f;
-        !self.is_virtual && (is_neuron || (is_maker && is_class))
+        !self.is_virtual && (is_neuron || (is_vendor && is_class))
     }
 
     /// That it may be one at all.
@@ -95,10 +94,7 @@ fn on_this_machine_inspect_shows_what_is_on_the_bus_and_nothing_else() {
         .iter()
         .map(|device| {
             let ids = device.pci_ids;
-            (
-                device.pci.to_string(),
-                (ids.vendor.into(), ids.device.into()),
-            )
+            (device.pci.to_string(), (ids.vendor.into(), ids.device.into()))
         })
         .collect();
     for (address, ids) in &shown {
@@ -115,63 +111,60 @@ fn on_this_machine_inspect_shows_what_is_on_the_bus_and_nothing_else() {
 
 #[test]
 fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
-    let (bus, inventory, said) = (bus(), inspected(), diagnosis());
-    let shown: BTreeSet<String> = inventory
-        .devices
-        .iter()
-        .map(|device| device.pci.to_string())
-        .collect();
-    let accelerators = said.of_check("accelerators");
+    let (bus, inventory, reported) = (bus(), inspected(), diagnosis());
+    let shown: BTreeSet<String> =
+        inventory.devices.iter().map(|device| device.pci.to_string()).collect();
+    let accelerators = reported.of_check("accelerators");
     if shown.is_empty() {
         let has_bus = Path::new(BUS).is_dir();
         let expected = if has_bus { NotApplicable } else { Unknown };
-        assert_eq!(said.only("accelerators").verdict, expected);
-        assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+        assert_eq!(reported.only("accelerators").verdict, expected);
+        assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
     } else {
         assert_eq!(accelerators[0].verdict, Fine);
     }
     for (vendor, module, check) in MAKERS {
-        let of_maker = bus.iter().filter(|(address, function)| {
+        let functions = bus.iter().filter(|(address, function)| {
             function.vendor == vendor && shown.contains(*address) && !function.is_set_aside()
         });
-        let verdict = said.only(check).verdict;
+        let verdict = reported.only(check).verdict;
         let is_loaded = Path::new("/sys/module").join(module).is_dir();
         // A sandbox may hide modules, and have a driver that answers.
         let devices = inventory.devices.iter();
         let mut of_vendor = devices.filter(|device| u32::from(device.pci_ids.vendor) == vendor);
         let answers = of_vendor.any(|device| device.condition == Condition::Working);
-        match (of_maker.count(), is_loaded || answers) {
+        match (functions.count(), is_loaded || answers) {
             (0, _) => assert_eq!(verdict, NotApplicable, "{check}"),
             // One that is too new for a device fails, and says so.
             (_, true) => assert!([Fine, Failing].contains(&verdict), "{check}"),
             (_, false) => assert_eq!(verdict, Failing, "{check}"),
         }
     }
-    let bound = said.of_check("kernel-driver");
-    for finding in bound.iter().filter(|finding| finding.subject != "node") {
-        let function = &bus[&finding.subject];
+    let bound = reported.of_check("kernel-driver");
+    for finding in bound.iter().filter(|finding| finding.subject != Subject::Node) {
+        let function = &bus[&finding.subject.to_string()];
         match &function.driver {
             None => assert!([Warning, Failing].contains(&finding.verdict), "{finding:?}"),
             Some(_) if function.is_set_aside() => assert_eq!(finding.verdict, Fine, "{finding:?}"),
             // Its driver answers, or is named.
-            Some(driver) => assert!(
-                finding.evidence.contains(driver) || finding.verdict == Fine,
-                "{finding:?}"
-            ),
+            Some(driver) => {
+                assert!(
+                    finding.evidence.contains(driver) || finding.verdict == Fine,
+                    "{finding:?}"
+                );
+            }
         }
     }
-    let subjects: BTreeSet<String> = bound
-        .iter()
-        .map(|finding| finding.subject.clone())
-        .collect();
+    let subjects: BTreeSet<String> =
+        bound.iter().map(|finding| finding.subject.to_string()).collect();
     let nothing = BTreeSet::from(["node".to_owned()]);
     assert_eq!(subjects, if shown.is_empty() { nothing } else { shown });
 }
 
 #[test]
-fn on_this_machine_nothing_is_said_to_be_well_that_is_not_there() {
-    let said = diagnosis();
-    let is_well = |check: &str| said.of_check(check).iter().any(|one| one.verdict == Fine);
+fn on_this_machine_no_missing_component_is_reported_as_healthy() {
+    let reported = diagnosis();
+    let is_well = |check: &str| reported.of_check(check).iter().any(|one| one.verdict == Fine);
     let is_there = |path: &str| Path::new(path).exists();
     for (check, path) in [
         ("nvidia-device-files", "/dev/nvidiactl"),
@@ -183,26 +176,18 @@ fn on_this_machine_nothing_is_said_to_be_well_that_is_not_there() {
         ("control-groups", "/sys/fs/cgroup"),
         ("layout", "/var/lib/octavo"),
     ] {
-        assert!(
-            is_there(path) || !is_well(check),
-            "{check}: {:#?}",
-            said.of_check(check)
-        );
+        assert!(is_there(path) || !is_well(check), "{check}: {:#?}", reported.of_check(check));
     }
 }
 
 #[test]
 fn on_this_machine_the_forms_for_people_and_for_programs_say_the_same() {
-    let said = diagnosis();
+    let reported = diagnosis();
     let table = octavo(&["doctor"]).finish();
-    assert_eq!(table.status.code(), said.code);
+    assert_eq!(table.status.code(), reported.code);
     let table = String::from_utf8(table.stdout).unwrap();
-    let failing = said.findings.iter().filter(|one| one.verdict == Failing);
-    let sentence = format!(
-        "{} findings: {} failing",
-        said.findings.len(),
-        failing.count()
-    );
+    let failing = reported.findings.iter().filter(|one| one.verdict == Failing);
+    let sentence = format!("{} findings: {} failing", reported.findings.len(), failing.count());
     assert!(table.contains(&sentence), "{table}");
     let yaml = octavo(&["doctor", "-o", "yaml"]).finish();
     let yaml = String::from_utf8(yaml.stdout).unwrap();

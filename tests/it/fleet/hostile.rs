@@ -2,6 +2,7 @@
 //! everything else goes on.
 
 use octavo_node::label_set::LabelSet;
+use octavo_stream::messages::encode_from_agent;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::proto::v1::to_agent::Message as Answer;
@@ -20,12 +21,12 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 use super::{MIXED, SINGLE, agreed};
-use crate::agent_stream::{Line, acknowledged, delta, hello, message_of, parts};
+use crate::agent_stream::{Line, acknowledged, delta, hello, parts};
 use crate::aggregator::{big_parts, post};
-use crate::fleet_api::{Api, PATIENCE};
+use crate::fleet_api::{Api, TIME_LIMIT};
 use crate::machine::Machine;
-use crate::patience::within;
 use crate::process::{Aggregator, resident};
+use crate::time_limits::within;
 
 async fn connect(aggregator: &Aggregator) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
@@ -74,16 +75,8 @@ impl From<&Parts> for NewerFromAgent {
             content: content.bytes().to_vec(),
             weight: 0.5,
         });
-        let snapshot = NewerSnapshot {
-            seq: 1,
-            parts: parts.collect(),
-            remark: "later".to_owned(),
-        };
-        Self {
-            hello: None,
-            snapshot: Some(snapshot),
-            sent_ms: 1,
-        }
+        let snapshot = NewerSnapshot { seq: 1, parts: parts.collect(), remark: "later".to_owned() };
+        Self { hello: None, snapshot: Some(snapshot), sent_ms: 1 }
     }
 }
 
@@ -91,19 +84,14 @@ impl From<&Parts> for NewerFromAgent {
 fn with(parts: &Parts, key: &str, content: Vec<u8>) -> Parts {
     let known = parts.iter();
     let known = known.map(|(key, content)| (key.clone(), content.clone()));
-    known
-        .chain([(key.parse().unwrap(), Content::new(content))])
-        .collect()
+    known.chain([(key.parse().unwrap(), Content::new(content))]).collect()
 }
 
-/// A real status of a machine in which the first device has a condition that nobody knows yet.
+/// A real status of a machine in which the first device has an unknown condition.
 async fn of_an_unknown_condition() -> (Parts, Parts) {
     let inventory = Machine::new(SINGLE).observe().await;
     let parts = status::encode(&inventory, &LabelSet::default(), None);
-    let (key, content) = parts
-        .iter()
-        .find(|(key, _)| key.as_str().starts_with("device/"))
-        .unwrap();
+    let (key, content) = parts.iter().find(|(key, _)| key.as_str().starts_with("device/")).unwrap();
     let mut device = v1::Device::decode(content.bytes()).unwrap();
     device.condition.as_mut().unwrap().state = 77;
     let strange = with(&parts, key.as_str(), device.encode_to_vec());
@@ -131,10 +119,10 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
     };
     let mut grpc = Grpc::new(connect(&aggregator).await);
     grpc.ready().await.unwrap();
-    let said = tokio_stream::iter([greeting, NewerFromAgent::from(&newer)]);
+    let reported = tokio_stream::iter([greeting, NewerFromAgent::from(&newer)]);
     let codec = ProstCodec::<NewerFromAgent, v1::ToAgent>::default();
     let path = PathAndQuery::from_static("/octavo.v1.Fleet/Report");
-    let request = tonic::Request::new(said);
+    let request = tonic::Request::new(reported);
     let answers = grpc.streaming(request, path, codec).await.unwrap();
     let mut answers = answers.into_inner();
     let mut next = async || {
@@ -145,32 +133,21 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
     assert_eq!(next().await, acknowledged(1));
 
     let nodes = vec!["newer".to_owned()];
-    let watch = client(&aggregator)
-        .await
-        .watch(v1::WatchRequest { nodes })
-        .await;
-    let first = watch
-        .unwrap()
-        .into_inner()
-        .message()
-        .await
-        .unwrap()
-        .unwrap();
-    let Some(Event::Node(told)) = first.event else {
+    let watch = client(&aggregator).await.watch(v1::WatchRequest { nodes }).await;
+    let first = watch.unwrap().into_inner().message().await.unwrap().unwrap();
+    let Some(Event::Node(node_event)) = first.event else {
         panic!("{first:?} is no node");
     };
-    let told: Parts = told
+    let node_event: Parts = node_event
         .parts
         .iter()
         .map(|part| (part.key.parse().unwrap(), Content::new(&*part.content)))
         .collect();
-    assert_eq!(told, newer);
-    let shown = api
-        .node("newer", |node| node["agentVersion"] == "9.0.0")
-        .await;
+    assert_eq!(node_event, newer);
+    let shown = api.node("newer", |node| node["agentVersion"] == "9.0.0").await;
     assert_eq!(shown["devices"]["free"], 1, "{shown}");
 
-    // A choice that nobody knows could mean anything, so nothing is made of it; what was known stays.
+    // An unknown enum value could mean anything, so the status is rejected and the last one stays.
     let mut line = Line::introduced(&mut client(&aggregator).await, "strange", known.clone()).await;
     let status = line.say(&delta(2, &known, &strange)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
@@ -178,10 +155,7 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
         assert!(status.message().contains(place), "{status:?}");
     }
     let shown = api.node("strange", |node| node["connected"] == false).await;
-    assert_eq!(
-        shown["inventory"]["devices"][0]["condition"],
-        json!({"state": "working"})
-    );
+    assert_eq!(shown["inventory"]["devices"][0]["condition"], json!({"state": "working"}));
 }
 
 #[tokio::test]
@@ -192,21 +166,21 @@ async fn of_two_agents_that_claim_a_node_the_later_speaks_and_the_other_says_why
     let mut earlier = first.report(&aggregator, "claimed", &[]);
     agreed(&api, "claimed", &first).await;
     let _later = second.report(&aggregator, "claimed", &[]);
-    let said = earlier.says("not reporting to ");
+    let reported = earlier.says("cannot report to the aggregator");
     assert!(
-        said.contains("held off: superseded: another connection speaks for this node"),
-        "{said}"
+        reported.contains(
+            "the aggregator requested a delay: superseded: another connection reports this node"
+        ),
+        "{reported}"
     );
     agreed(&api, "claimed", &second).await;
-    let mut claim = Line::open(&mut client(&aggregator).await, hello("claimed", 1))
-        .await
-        .unwrap();
+    let mut claim = Line::open(&mut client(&aggregator).await, hello("claimed", 1)).await.unwrap();
     let answer = claim.answer().await.unwrap().unwrap();
     assert!(matches!(answer, Answer::HoldOff(_)), "{answer:?}");
     agreed(&api, "claimed", &second).await;
 }
 
-/// What nobody hostile may change of the others.
+/// What a hostile client must not change of the others.
 async fn lasting(api: &Api) -> Vec<Value> {
     let mut nodes = api.nodes().await;
     nodes.retain(|node| node["name"] != "hostile");
@@ -217,16 +191,7 @@ async fn lasting(api: &Api) -> Vec<Value> {
     nodes
 }
 
-const ODD_NAMES: [&str; 8] = [
-    "",
-    ".",
-    "../up",
-    "Upper",
-    "new\nline",
-    "-a",
-    "n\u{f6}de",
-    "a b",
-];
+const ODD_NAMES: [&str; 8] = ["", ".", "../up", "Upper", "new\nline", "-a", "n\u{f6}de", "a b"];
 
 const KINDS: usize = 10;
 
@@ -239,15 +204,12 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
     match kind {
         // Ten bytes are announced and two come; a field without an end; four gigabytes are announced.
         0 => assert_eq!(post(on.grpc, &[0, 0, 0, 0, 10, 1, 2]).await.0, "3"),
-        1 => assert_eq!(
-            post(on.grpc, &[0, 0, 0, 0, 3, 0x0a, 0xff, 0xff]).await.0,
-            "3"
-        ),
+        1 => assert_eq!(post(on.grpc, &[0, 0, 0, 0, 3, 0x0a, 0xff, 0xff]).await.0, "3"),
         2 => assert_eq!(post(on.grpc, &[0, 0xff, 0xff, 0xff, 0xff]).await.0, "8"),
         3 => {
             let seq = 1;
             let parts = big_parts(1, 300 * 1024);
-            let first = message_of(&FromAgent::Snapshot { seq, parts });
+            let first = encode_from_agent(&FromAgent::Snapshot { seq, parts });
             assert_eq!(refused(first).await, Code::ResourceExhausted);
         }
         4 => {
@@ -258,10 +220,7 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
             let mut client = client(on).await;
             let mut line = Line::open(&mut client, hello("hostile", 1)).await.unwrap();
             let _welcome = line.answer().await.unwrap().unwrap();
-            let snapshot = FromAgent::Snapshot {
-                seq: 1,
-                parts: parts(1),
-            };
+            let snapshot = FromAgent::Snapshot { seq: 1, parts: parts(1) };
             // The second is a replay, as is the first where another attempt was before this one.
             assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
             assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
@@ -278,15 +237,12 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
         7 | 8 => {
             let to = if kind == 7 { on.grpc } else { on.http };
             let mut socket = TcpStream::connect(to).await.unwrap();
-            let noise: Vec<u8> = (0..2000)
-                .map(|at| u8::try_from((at * number) % 251).unwrap())
-                .collect();
+            let noise: Vec<u8> =
+                (0..2000).map(|at| u8::try_from((at * number) % 251).unwrap()).collect();
             // It may be closed before all of it is written, or read.
             let _closed = socket.write_all(&noise).await;
             let _closed = socket.shutdown().await;
-            let _closed = timeout(PATIENCE, socket.read_to_end(&mut Vec::new()))
-                .await
-                .unwrap();
+            let _closed = timeout(TIME_LIMIT, socket.read_to_end(&mut Vec::new())).await.unwrap();
         }
         _ => {
             let mut socket = TcpStream::connect(on.http).await.unwrap();

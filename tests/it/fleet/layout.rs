@@ -65,15 +65,13 @@ fn label(node: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn a_layout_that_was_put_in_force_is_seen_to_be() {
+async fn an_applied_layout_is_shown_as_applied() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "first");
     let metrics = agent.metrics();
     let api = Api::at(aggregator.http);
-    let node = api
-        .node("shared", |node| node["layout"]["state"] == "applied")
-        .await;
+    let node = api.node("shared", |node| node["layout"]["state"] == "applied").await;
     let layout = &node["layout"];
     assert_eq!(
         (&layout["name"], &layout["byHand"], &node["state"]),
@@ -95,10 +93,7 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
     assert_eq!(found("layout=both").await, 0);
     // Lists have the node, and not each of its devices.
     let row = &api.nodes().await[0]["layout"];
-    assert_eq!(
-        (&row["state"], &row["devices"]),
-        (&json!("applied"), &Value::Null)
-    );
+    assert_eq!((&row["state"], &row["devices"]), (&json!("applied"), &Value::Null));
 
     let samples = [
         "octavo_applies_total{result=\"applied\"} 1",
@@ -119,15 +114,13 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_changed_is_brought_back_and_counted() {
+async fn foreign_changes_are_reverted_and_counted() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "first");
     let metrics = agent.metrics();
     let api = Api::at(aggregator.http);
-    let node = api
-        .node("shared", |node| node["layout"]["state"] == "applied")
-        .await;
+    let node = api.node("shared", |node| node["layout"]["state"] == "applied").await;
     machine.change(|world| {
         let mig = world.gpu(Slot(0))?.mig.as_ref();
         let first = mig.unwrap().instances[0].id;
@@ -140,14 +133,8 @@ async fn what_somebody_else_changed_is_brought_back_and_counted() {
             node["layout"]["plan"] != plan && node["layout"]["state"] == "applied"
         })
         .await;
-    assert_eq!(
-        (instances(&machine, 0), label(&node)),
-        (2, &json!("applied"))
-    );
-    let samples = [
-        "octavo_drift_total 1",
-        "octavo_applies_total{result=\"applied\"} 2",
-    ];
+    assert_eq!((instances(&machine, 0), label(&node)), (2, &json!("applied")));
+    let samples = ["octavo_drift_total 1", "octavo_applies_total{result=\"applied\"} 2"];
     Api::at(metrics).metrics_with(&samples).await;
 }
 
@@ -170,16 +157,11 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
         (&node["layout"]["state"], &node["state"], label(&node)),
         (&json!("blocked"), &json!("attention"), &json!("blocked"))
     );
-    for text in [
-        &node["layout"]["devices"][1]["message"],
-        &node["layout"]["message"],
-        &node["reason"],
-    ] {
+    for text in
+        [&node["layout"]["devices"][1]["message"], &node["layout"]["message"], &node["reason"]]
+    {
         let text = text.as_str().unwrap();
-        assert!(
-            text.contains("is in use: ") && text.contains("pid 4711"),
-            "{text}"
-        );
+        assert!(text.contains("is in use: ") && text.contains("pid 4711"), "{text}");
     }
     assert_eq!(instances(&machine, 1), 1, "what is in use stays");
     let samples = [
@@ -188,24 +170,17 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
         "octavo_blocker_devices{namespace=\"\",pod=\"\"} 1",
     ];
     let text = Api::at(metrics).metrics_with(&samples).await;
-    let blocked = text
-        .lines()
-        .find_map(|line| line.strip_prefix("octavo_blocked_seconds_total "))
-        .unwrap();
+    let blocked =
+        text.lines().find_map(|line| line.strip_prefix("octavo_blocked_seconds_total ")).unwrap();
     assert!(blocked.parse::<f64>().unwrap() > 0.0, "{blocked}");
 
-    // The process ends, and the layout is in force everywhere.
+    // The process ends, and the layout is applied everywhere.
     machine.change(|world| {
         world.processes.clear();
         Ok(())
     });
-    let node = api
-        .node("shared", |node| node["layout"]["state"] == "applied")
-        .await;
-    assert_eq!(
-        (&node["state"], label(&node)),
-        (&json!("ok"), &json!("applied"))
-    );
+    let node = api.node("shared", |node| node["layout"]["state"] == "applied").await;
+    assert_eq!((&node["state"], label(&node)), (&json!("ok"), &json!("applied")));
     assert_eq!(node["reason"], Value::Null);
     let applied = "octavo_layout_info{layout=\"both\",reason=\"applied\"} 1";
     let text = Api::at(metrics).metrics_with(&[applied]).await;
@@ -214,20 +189,12 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
 }
 
 #[tokio::test]
-async fn a_layout_that_means_nothing_here_is_said_to() {
+async fn a_layout_without_effect_here_is_reported() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let _agent = partition(&machine, &aggregator, "nosuch");
     let api = Api::at(aggregator.http);
-    let node = api
-        .node("shared", |node| node["layout"]["message"].is_string())
-        .await;
-    assert!(
-        node["reason"].as_str().unwrap().contains("nosuch"),
-        "{node}"
-    );
-    assert_eq!(
-        (label(&node), &node["state"]),
-        (&json!("failed"), &json!("attention"))
-    );
+    let node = api.node("shared", |node| node["layout"]["message"].is_string()).await;
+    assert!(node["reason"].as_str().unwrap().contains("nosuch"), "{node}");
+    assert_eq!((label(&node), &node["state"]), (&json!("failed"), &json!("attention")));
 }

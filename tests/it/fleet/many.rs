@@ -11,11 +11,10 @@ use octavo_agent::uplink::{Outbox, Uplink};
 use octavo_model::id::NodeName;
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_node::label_set::LabelSet;
-use octavo_stream::messages::Identity;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::proto::v1::watch_event::Event;
-use octavo_stream::protocol::{Parts, Run};
+use octavo_stream::protocol::{Identity, Parts, Run};
 use octavo_stream::status;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -24,16 +23,16 @@ use tonic::transport::Endpoint;
 use tracing::{Instrument, info_span};
 
 use crate::agent_stream::{Line, acknowledged, delta};
-use crate::fleet_api::{Api, PATIENCE};
-use crate::patience::within;
+use crate::fleet_api::{Api, TIME_LIMIT};
 use crate::process::Aggregator;
+use crate::time_limits::within;
 
 /// What the agents of a test say in its log, each line with the node in it.
 #[derive(Clone, Default)]
-struct Log(Arc<Heard>);
+struct Log(Arc<EventLog>);
 
 #[derive(Default)]
-struct Heard {
+struct EventLog {
     lines: Mutex<Vec<String>>,
     more: Notify,
 }
@@ -63,7 +62,7 @@ impl Log {
 
     /// Waits until `text` was said so many times.
     async fn says(&self, text: &str, count: usize) -> Vec<String> {
-        let said = async {
+        let reported = async {
             loop {
                 let lines = self.lines(text);
                 if lines.len() >= count {
@@ -72,23 +71,14 @@ impl Log {
                 self.0.more.notified().await;
             }
         };
-        timeout(PATIENCE, said).await.unwrap()
+        timeout(TIME_LIMIT, reported).await.unwrap()
     }
 }
 
-/// The status of a node, told from others by a word and by its link to NVML.
+/// The status of a node, distinguished by a word and by its link to NVML.
 fn inventory(word: &str, nvml: NvmlState) -> Inventory {
-    let machine = Machine {
-        product_name: Some(word.to_owned()),
-        vgpu: None,
-        bus_error: None,
-    };
-    Inventory {
-        neuron: None,
-        machine,
-        nvml,
-        devices: Vec::new(),
-    }
+    let machine = Machine { product_name: Some(word.to_owned()), vgpu: None, bus_error: None };
+    Inventory { neuron: None, machine, nvml, devices: Vec::new() }
 }
 
 fn lost() -> NvmlState {
@@ -103,14 +93,8 @@ fn name(number: usize) -> String {
 /// An agent's uplink as it ships, for as long as its outbox is there.
 fn uplink(number: usize, to: &Aggregator) -> Outbox {
     let node: NodeName = name(number).parse().unwrap();
-    let identity = Identity {
-        node: node.clone(),
-        agent_version: "1.2.3".to_owned(),
-    };
-    let run = Run {
-        epoch: 1,
-        boot_id: "b".to_owned(),
-    };
+    let identity = Identity { node: node.clone(), agent_version: "1.2.3".to_owned() };
+    let run = Run { epoch: 1, boot_id: "b".to_owned() };
     let heartbeat = Duration::from_secs(10);
     let url = format!("http://{}", to.grpc).parse().unwrap();
     let settings = UplinkSettings {
@@ -121,11 +105,7 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
         heartbeat,
     };
     let (mut outbox, uplink) = Uplink::new(Dial::new(settings), identity, run, heartbeat);
-    outbox.put(
-        &inventory("first", NvmlState::Loading),
-        &LabelSet::default(),
-        None,
-    );
+    outbox.put(&inventory("first", NvmlState::Loading), &LabelSet::default(), None);
     let span = info_span!("agent", %node);
     tokio::spawn(uplink.run().instrument(span));
     outbox
@@ -133,7 +113,7 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
 
 /// The wait, in tenths of a second, that a line about a failure says.
 fn wait(line: &str) -> u32 {
-    let (_, rest) = line.split_once("tried again in ").unwrap();
+    let (_, rest) = line.split_once("retry_in=").unwrap();
     let (seconds, tenths) = rest.split_once(' ').unwrap().0.split_once('.').unwrap();
     seconds.parse::<u32>().unwrap() * 10 + tenths.parse::<u32>().unwrap()
 }
@@ -145,23 +125,21 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
     let api = Api::at(aggregator.http);
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     // Of this thread, which all of the test runs on.
     let _while_this_lives = tracing::subscriber::set_default(subscriber);
     let mut agents: Vec<Outbox> = (0..AGENTS).map(|n| uplink(n, &aggregator)).collect();
-    log.says(": reporting to ", AGENTS).await;
+    log.says(": reporting to the aggregator", AGENTS).await;
     api.list(|nodes| nodes.len() == AGENTS).await;
 
     aggregator.kill();
-    let said = log.says("not reporting to ", AGENTS).await;
+    let reported = log.says("cannot report to the aggregator", AGENTS).await;
     for agent in agents.iter_mut().step_by(2) {
         agent.put(&inventory("second", lost()), &LabelSet::default(), None);
     }
     aggregator.restart();
-    log.says(": reporting to ", 2 * AGENTS).await;
+    log.says(": reporting to the aggregator", 2 * AGENTS).await;
     let nodes = api
         .list(|nodes| {
             let came_back = nodes.iter().filter(|node| node["connected"] == true);
@@ -171,24 +149,18 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
         .await;
     for (number, node) in nodes.iter().enumerate() {
         let state = ["nvml-lost", "empty"][number % 2];
-        assert_eq!(
-            (&node["name"], &node["state"]),
-            (&name(number).into(), &state.into())
-        );
+        assert_eq!((&node["name"], &node["state"]), (&name(number).into(), &state.into()));
     }
-    assert_eq!(log.lines(": reporting to ").len(), 2 * AGENTS);
+    assert_eq!(log.lines(": reporting to the aggregator").len(), 2 * AGENTS);
 
     // The first wait of each is by chance between 0.1 s and 1 s: about 67 of 200 in each third of that.
     let mut first: BTreeMap<&str, u32> = BTreeMap::new();
-    for line in &said {
+    for line in &reported {
         let (_, node) = line.split_once("node=").unwrap();
         first.entry(&node[..5]).or_insert_with(|| wait(line));
     }
     assert_eq!(first.len(), AGENTS);
-    assert!(
-        first.values().all(|wait| (1..=10).contains(wait)),
-        "{first:?}"
-    );
+    assert!(first.values().all(|wait| (1..=10).contains(wait)), "{first:?}");
     for third in [1..=3_u32, 4..=7, 8..=10] {
         let count = first.values().filter(|&wait| third.contains(wait)).count();
         assert!(count >= 20, "{count} waits in {third:?}: {first:?}");
@@ -199,20 +171,12 @@ const CHANGES: u64 = 50;
 
 /// The status with this number; the last one differs in what lists show.
 fn parts(number: u64) -> Parts {
-    let nvml = if number > CHANGES {
-        lost()
-    } else {
-        NvmlState::Loading
-    };
-    status::encode(
-        &inventory(&number.to_string(), nvml),
-        &LabelSet::default(),
-        None,
-    )
+    let nvml = if number > CHANGES { lost() } else { NvmlState::Loading };
+    status::encode(&inventory(&number.to_string(), nvml), &LabelSet::default(), None)
 }
 
 #[tokio::test]
-async fn i10_watchers_that_do_not_read_hold_up_no_agent_and_are_told_the_latest_when_they_do() {
+async fn i10_watchers_that_do_not_read_delay_no_agent_and_receive_the_latest_state_later() {
     const AGENTS: usize = 100;
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
@@ -225,11 +189,7 @@ async fn i10_watchers_that_do_not_read_hold_up_no_agent_and_are_told_the_latest_
     // As little ahead of its reader as HTTP/2 lets a client ask for; of the other the kernel has to hold some.
     let narrow = grpc.clone().initial_stream_window_size(1);
     let mut client = FleetClient::new(narrow.connect().await.unwrap());
-    let mut watch = client
-        .watch(v1::WatchRequest::default())
-        .await
-        .unwrap()
-        .into_inner();
+    let mut watch = client.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
     let mut events = api.unread_events().await;
 
     let mut agents = JoinSet::new();
@@ -242,23 +202,23 @@ async fn i10_watchers_that_do_not_read_hold_up_no_agent_and_are_told_the_latest_
             line
         });
     }
-    let _connected = timeout(PATIENCE, agents.join_all()).await.unwrap();
+    let _connected = timeout(TIME_LIMIT, agents.join_all()).await.unwrap();
 
     let last = parts(CHANGES + 1);
     let last = last.get("node").unwrap();
-    let (mut latest, mut told) = (BTreeMap::new(), 0);
+    let (mut latest, mut shown) = (BTreeMap::new(), 0);
     let watching = async {
         while latest.len() < AGENTS || latest.values().any(|latest| !latest) {
             let event = watch.message().await.unwrap();
             if let Some(Event::Node(node)) = event.unwrap().event {
-                told += 1;
+                shown += 1;
                 let is_last = node.parts.iter().any(|part| part.content == last.bytes());
                 latest.insert(node.name, is_last);
             }
         }
     };
     within("the last change of each agent", watching).await;
-    assert!(told <= 3 * AGENTS, "{told} events were kept for it");
+    assert!(shown <= 3 * AGENTS, "{shown} events were kept for it");
 
     let mut states = BTreeMap::new();
     let reading = async {

@@ -1,6 +1,6 @@
 //! The pieces together: agents and the aggregator as they ship, over sockets, through all that happens to a fleet.
 //!
-//! Nothing waits by sleeping. Whoever needs something to have happened waits for a line in a log, or asks the API again
+//! Nothing waits by sleeping. A test waits for a line in a log, or queries the API again
 //! whenever its event stream says that something changed.
 
 mod hostile;
@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::fleet_api::Api;
 use crate::machine::Machine;
-use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
+use crate::time_limits::Finish;
 
 /// Two whole GPUs and one in partitions.
 const MIXED: &str = "
@@ -65,11 +65,7 @@ impl Machine {
             .arg(self.path().join("sys"))
             .stdin(Stdio::null())
             .finish();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 

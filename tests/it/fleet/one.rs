@@ -13,10 +13,7 @@ use crate::process::{Aggregator, Program};
 /// All that happens to a machine is seen, with its agent as given.
 async fn follows(machine: &Machine, api: &Api, _agent: Program) {
     let node = agreed(api, "mixed", machine).await;
-    assert_eq!(
-        (&node["state"], &node["devices"]["inUse"]),
-        (&json!("ok"), &json!(1))
-    );
+    assert_eq!((&node["state"], &node["devices"]["inUse"]), (&json!("ok"), &json!(1)));
 
     let gpu_uuid = machine.world().gpu(Slot(1)).unwrap().uuid.clone();
     machine.change(|world| {
@@ -42,23 +39,14 @@ async fn follows(machine: &Machine, api: &Api, _agent: Program) {
         world.create_ci(Slot(2), instance, compute, None)
     });
     let node = agreed(api, "mixed", machine).await;
-    assert_eq!(
-        node["devices"]["partitions"],
-        json!({"total": 2, "free": 2, "inUse": 0})
-    );
+    assert_eq!(node["devices"]["partitions"], json!({"total": 2, "free": 2, "inUse": 0}));
 
     machine.change(|world| world.lose_gpu(Slot(1)));
     let node = agreed(api, "mixed", machine).await;
-    assert_eq!(
-        (&node["state"], &node["devices"]["unavailable"]),
-        (&json!("degraded"), &json!(1))
-    );
+    assert_eq!((&node["state"], &node["devices"]["unavailable"]), (&json!("degraded"), &json!(1)));
     let lost = &node["inventory"]["devices"][1];
     assert_eq!(lost["condition"]["state"], "failing");
-    assert_eq!(
-        lost["memoryMiB"], 81559,
-        "what was known of it is forgotten"
-    );
+    assert_eq!(lost["memoryMiB"], 81559, "what was known of it is forgotten");
 }
 
 #[tokio::test]
@@ -71,8 +59,8 @@ async fn what_is_shown_of_a_node_is_what_its_own_programs_print() {
 
 #[tokio::test]
 async fn the_same_is_shown_over_tls_and_the_wrong_authority_sees_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(path("tls.crt"), pair.cert.pem()).unwrap();
@@ -94,15 +82,10 @@ async fn the_same_is_shown_over_tls_and_the_wrong_authority_sees_nothing() {
         ])
     };
     let mut stranger = start("other.crt", "stranger");
-    let said = stranger.says("not reporting to");
-    assert!(said.contains("certificate"), "{said}");
+    let reported = stranger.says("cannot report to the aggregator");
+    assert!(reported.contains("certificate"), "{reported}");
     let api = Api::trusting(aggregator.http, path("tls.crt").as_ref());
     follows(&machine, &api, start("tls.crt", "mixed")).await;
-    let names: Vec<Value> = api
-        .nodes()
-        .await
-        .iter()
-        .map(|node| node["name"].clone())
-        .collect();
+    let names: Vec<Value> = api.nodes().await.iter().map(|node| node["name"].clone()).collect();
     assert_eq!(names, ["mixed"]);
 }

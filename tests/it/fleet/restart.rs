@@ -7,11 +7,11 @@ use nvml_sim::model::Slot;
 use super::{MIXED, SINGLE, agreed};
 use crate::fleet_api::Api;
 use crate::machine::Machine;
-use crate::patience::{Finish, until_async};
 use crate::process::{Aggregator, Program};
+use crate::time_limits::{Finish, until_async};
 
 /// In the log, where the agent says that it reports, and not that it does not.
-const REPORTING: &str = "INFO reporting to ";
+const REPORTING: &str = "INFO reporting to the aggregator ";
 
 #[tokio::test]
 async fn a_fleet_survives_its_aggregator() {
@@ -29,7 +29,7 @@ async fn a_fleet_survives_its_aggregator() {
     }
     aggregator.kill();
     for agent in &mut agents {
-        agent.says("not reporting to ");
+        agent.says("cannot report to the aggregator");
     }
     machines[0].change(|world| world.lose_gpu(Slot(0)));
     machines[1].change(|world| world.lose_gpu(Slot(0)));
@@ -37,7 +37,7 @@ async fn a_fleet_survives_its_aggregator() {
     for agent in &mut agents[..2] {
         agent.says(", failing: ");
     }
-    agents[2].says("nvml: ready, driver 580.95.05");
+    agents[2].says("nvml: ready driver=580.95.05");
     aggregator.restart();
     for agent in &mut agents {
         agent.says(REPORTING);
@@ -49,16 +49,18 @@ async fn a_fleet_survives_its_aggregator() {
     }
     assert_eq!(api.nodes().await.len(), names.len());
     for agent in &mut agents {
-        let said = agent.kill();
-        let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
-        assert_eq!(count(REPORTING), 2, "{said:#?}");
+        let reported = agent.kill();
+        let count = |text: &str| reported.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(count(REPORTING), 2, "{reported:#?}");
         // That the stream broke, and why it cannot be had again: each once, however often it was tried.
-        let reasons: Vec<&str> = said
+        let reasons: Vec<&str> = reported
             .iter()
-            .filter_map(|line| line.split_once("not reporting to ")?.1.split(';').next())
+            .filter_map(|line| {
+                Some(line.split_once("cannot report to the aggregator")?.1.split_once(" error=")?.1)
+            })
             .collect();
         let different: BTreeSet<&str> = reasons.iter().copied().collect();
-        assert_eq!(reasons.len(), different.len(), "{said:#?}");
+        assert_eq!(reasons.len(), different.len(), "{reported:#?}");
     }
 }
 
@@ -76,10 +78,7 @@ async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet()
     // Agents that have never reported before are no sign of a restart.
     let list = "/api/v1/nodes";
     let read = async || api.get(list).await.body;
-    until_async("a start that is over", read, |body| {
-        !body.contains("starting")
-    })
-    .await;
+    until_async("a start that is over", read, |body| !body.contains("starting")).await;
     aggregator.kill();
     goes.kill();
     aggregator.restart();
@@ -92,6 +91,6 @@ async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet()
         .arg(format!("http://{}", aggregator.http))
         .finish();
     let notes = String::from_utf8(output.stderr).unwrap();
-    let told = "note: the aggregator is starting: nodes that have reported so far: 1; what is shown is not complete";
-    assert!(notes.contains(told), "{notes}");
+    let shown = "note: the aggregator is starting: nodes that have reported so far: 1; the output is incomplete";
+    assert!(notes.contains(shown), "{notes}");
 }

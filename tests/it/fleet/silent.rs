@@ -1,4 +1,4 @@
-//! Nodes that are not heard of: what is shown of them is never older than it says.
+//! Silent nodes: the shown status is never older than its age.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{MIXED, SINGLE};
-use crate::fleet_api::{Api, PATIENCE, pace};
+use crate::fleet_api::{Api, TIME_LIMIT, pace};
 use crate::machine::Machine;
 use crate::process::Aggregator;
 
@@ -25,7 +25,7 @@ async fn watched(
     let began = tokio::time::Instant::now();
     loop {
         pace.tick().await;
-        assert!(began.elapsed() < PATIENCE, "{:#?}", seen.last());
+        assert!(began.elapsed() < TIME_LIMIT, "{:#?}", seen.last());
         let before = Timestamp::now();
         let answer = api.get(&format!("/api/v1/nodes/{name}")).await;
         let after = Timestamp::now();
@@ -50,14 +50,12 @@ async fn watched(
     }
 }
 
-/// How many devices of the fleet nobody can tell anything of.
+/// Number of devices of the fleet whose state is unknown.
 async fn unknown(api: &Api) -> (u64, u64) {
     let types = api.get("/api/v1/types").await.json();
     let sum = |field: &str| {
         let types = types["items"].as_array().unwrap().iter();
-        types
-            .map(|one| one["devices"][field].as_u64().unwrap())
-            .sum()
+        types.map(|one| one["devices"][field].as_u64().unwrap()).sum()
     };
     (sum("unknown"), sum("total"))
 }
@@ -74,33 +72,25 @@ async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is
     assert_eq!(unknown(&api).await, (0, 3));
     let mut events = api.events().await;
     agent.kill();
-    // The end of the connection is told long before its silence is.
-    let told = events.next().await;
-    assert_eq!(told["node"]["connected"], false, "{told}");
-    assert_ne!(told["node"]["state"], "stale", "{told}");
+    // The end of the connection is reported long before its silence is.
+    let shown = events.next().await;
+    assert_eq!(shown["node"]["connected"], false, "{shown}");
+    assert_ne!(shown["node"]["state"], "stale", "{shown}");
     let seen = watched(&api, "n", bound, |node| node["state"] == "stale").await;
     assert!(seen.iter().all(|node| node["connected"] == false));
     let last = seen.last().unwrap();
     assert_eq!(last["devices"]["unknown"], 3);
-    assert_eq!(
-        last["inventory"]["devices"].as_array().map(Vec::len),
-        Some(3)
-    );
+    assert_eq!(last["inventory"]["devices"].as_array().map(Vec::len), Some(3));
     assert_eq!(unknown(&api).await, (3, 3));
-    let told = events.next().await;
-    assert_eq!(told["node"]["state"], "stale", "{told}");
+    let shown = events.next().await;
+    assert_eq!(shown["node"]["state"], "stale", "{shown}");
 
     let mut agent = machine.report(&aggregator, "n", &["--heartbeat=200ms"]);
     api.node("n", live).await;
     assert_eq!(unknown(&api).await, (0, 3));
     agent.kill();
-    let gone = api
-        .until("/api/v1/nodes/n", |answer| answer.status != 200)
-        .await;
-    assert_eq!(
-        (gone.status, &gone.json()["type"]),
-        (404, &json!("/problems/unknown-node"))
-    );
+    let gone = api.until("/api/v1/nodes/n", |answer| answer.status != 200).await;
+    assert_eq!((gone.status, &gone.json()["type"]), (404, &json!("/problems/unknown-node")));
     assert_eq!(unknown(&api).await, (0, 0));
 }
 
@@ -117,11 +107,7 @@ async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
     let stalled = api.node("n", |node| node["state"] == "nvml-stalled").await;
     assert_eq!(stalled["labels"], before["labels"]);
     assert_eq!(stalled["types"][0]["type"], before["types"][0]["type"]);
-    assert!(
-        stalled["inventory"]
-            .to_string()
-            .contains("nvmlDeviceGetMigMode")
-    );
+    assert!(stalled["inventory"].to_string().contains("nvmlDeviceGetMigMode"));
     // Longer than a node may be silent.
     let until = Timestamp::now() + bound + Duration::from_millis(500);
     let confirmed_late = |node: &Value| {
@@ -129,10 +115,7 @@ async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
         confirmed > until
     };
     for node in watched(&api, "n", bound, confirmed_late).await {
-        assert_eq!(
-            (&node["state"], &node["connected"]),
-            (&json!("nvml-stalled"), &json!(true))
-        );
+        assert_eq!((&node["state"], &node["connected"]), (&json!("nvml-stalled"), &json!(true)));
     }
     machine.faults("[]");
     let after = api.node("n", |node| node["state"] == "ok").await;

@@ -7,15 +7,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Watch;
-use crate::patience::{Finish, Lines, exit_status};
 use crate::process::Aggregator;
+use crate::time_limits::{Finish, Lines, exit_status};
 
 #[test]
-fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("profiles.yaml");
+fn watched_profiles_are_sent_when_they_change_and_when_they_are_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profiles.yaml");
     let put = |text: &str| {
-        let draft = folder.path().join("draft");
+        let draft = directory.path().join("draft");
         fs::write(&draft, text).unwrap();
         fs::rename(draft, &path).unwrap();
     };
@@ -33,15 +33,8 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
     let url = format!("http://{}", aggregator.http);
     let watch = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
-        command
-            .args(["profiles", "list", "--watch"])
-            .args(more)
-            .env("OCTAVO_SERVER", &url);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.args(["profiles", "list", "--watch"]).args(more).env("OCTAVO_SERVER", &url);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
         Watch { child, lines }
     };
@@ -54,18 +47,15 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
     objects.says("\"name\":\"small\"");
     write(&["large", "new"]);
     assert_eq!(lines.line(), "a/new  -  unknown available");
-    assert_eq!(lines.line(), "a/small  is no more");
+    assert_eq!(lines.line(), "a/small  deleted");
     let event: serde_json::Value = serde_json::from_str(&objects.says("removed")).unwrap();
     assert_eq!(event["name"], "small");
     put("no profile at all");
     let note = notes.line();
-    assert!(
-        note.starts_with("note: ") && note.contains("profiles.yaml"),
-        "{note}"
-    );
+    assert!(note.starts_with("note: ") && note.contains("profiles.yaml"), "{note}");
     write(&["large", "new"]);
     let note = notes.line();
-    assert_eq!(note, "note: what is printed is how it is now again");
+    assert_eq!(note, "note: the output is up to date again");
     for watch in [&mut lines, &mut objects] {
         let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
         kill(pid, Signal::SIGINT).unwrap();
@@ -75,18 +65,14 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
 
 #[test]
 fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("profiles.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profiles.yaml");
     let profile = |namespace: &str, name: &str| {
         format!(
             "apiVersion: infrastructure.opendatahub.io/v1\nkind: HardwareProfile\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
         )
     };
-    let all = [
-        profile("a", "large"),
-        profile("b", "large"),
-        profile("b", "small"),
-    ];
+    let all = [profile("a", "large"), profile("b", "large"), profile("b", "small")];
     fs::write(&path, all.join("---\n")).unwrap();
     let aggregator = Aggregator::start(&["--plaintext", "--profiles", path.to_str().unwrap()]);
     let url = format!("http://{}", aggregator.http);
@@ -97,45 +83,25 @@ fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
             .stdin(Stdio::null())
             .finish();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (code, shown, _) = octavo(&["profiles", "show", "b/large"]);
     assert_eq!(code, Some(0));
     assert!(
-        shown
-            .lines()
-            .next()
-            .is_some_and(|line| line.ends_with("b/large (hardware-profile)")),
+        shown.lines().next().is_some_and(|line| line.ends_with("b/large (hardware-profile)")),
         "{shown}"
     );
     let (code, _, wrong) = octavo(&["profiles", "show", "large"]);
     assert_eq!(code, Some(1));
-    assert!(
-        wrong.contains("several namespaces have a profile of this name: a, b"),
-        "{wrong}"
-    );
-    assert!(
-        wrong.contains("try: give its namespace with --namespace, or name it as NAMESPACE/NAME"),
-        "{wrong}"
-    );
+    assert!(wrong.contains("several namespaces have a profile with this name: a, b"), "{wrong}");
+    assert!(wrong.contains("try: specify --namespace, or use NAMESPACE/NAME"), "{wrong}");
     let (code, _, wrong) = octavo(&["profiles", "show", "b/large", "--namespace", "a"]);
     assert_eq!(code, Some(1));
-    assert!(wrong.contains("there is no profile"), "{wrong}");
+    assert!(wrong.contains("hardware profile \"b/large\" not found"), "{wrong}");
     let (_, checked, _) = octavo(&["profiles", "check", "b/small", "-o", "name"]);
     assert_eq!(checked, "");
-    let estimate = [
-        "estimate",
-        "decoding",
-        "--parameters",
-        "7B",
-        "--profile",
-        "b/large",
-    ];
+    let estimate = ["estimate", "decoding", "--parameters", "7B", "--profile", "b/large"];
     let (_, _, wrong) = octavo(&estimate);
     // It is found; what it gives is another matter.
-    assert!(!wrong.contains("there is no profile"), "{wrong}");
+    assert!(!wrong.contains("not found"), "{wrong}");
 }

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use octavo_files::layouts::{parse, render, without_places, write, write_json};
+use octavo_files::layouts::{parse, render, write, write_json};
 use octavo_model::inventory::Inventory;
 use octavo_model::source_position::SourcePosition;
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::offer::compile;
 use octavo_node::sharing::{Offer, Offers};
-use octavo_planner::layout::{Dialect, Layouts, MigTarget, compare, resolve};
+use octavo_planner::layout::{Dialect, Layouts, MigTarget, Rule, TimeSlicing, compare, resolve};
 use octavo_planner::plan::feasible;
 
 /// Recorded machines.
@@ -21,7 +21,7 @@ pub(crate) const MACHINES: &[&str] = &[
 
 /// The recorded machines, read.
 pub(crate) fn machines() -> Vec<Inventory> {
-    let read = |text: &&str| octavo_documents::inventory::parse(text).unwrap();
+    let read = |text: &&str| octavo_files::inventory::parse(text).unwrap();
     MACHINES.iter().map(read).collect()
 }
 
@@ -51,6 +51,26 @@ pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
             true
         }
     }
+}
+
+/// Removes source positions, so that equal layouts of different files compare equal.
+pub(crate) fn without_places(mut layouts: Layouts) -> Layouts {
+    for layout in &mut layouts.layouts {
+        layout.place = SourcePosition::default();
+        layout.rules.iter_mut().for_each(clear_places);
+    }
+    layouts
+}
+
+fn clear_places(rule: &mut Rule) {
+    use octavo_planner::layout::MigSpec;
+    rule.place = SourcePosition::default();
+    if let Some(MigSpec::Enabled(counts)) = &mut rule.mig {
+        for count in counts {
+            count.place = SourcePosition::default();
+        }
+    }
+    rule.time_slicing = rule.time_slicing.take().map(TimeSlicing::without_positions);
 }
 
 /// What is written is read as the same.
@@ -91,15 +111,13 @@ fn meant(layouts: &Layouts, machine: &Inventory) {
     }
 }
 
-/// No id is given out twice, and there are as many as there are replicas.
+/// No id is advertised twice, and there are as many as there are replicas.
 #[track_caller]
 pub(crate) fn given(offers: &Offers) {
     let mut ids = BTreeSet::new();
     for (offer, unit) in offers.units() {
         let own = unit.ids();
-        let replicas = unit
-            .replicas
-            .map_or(1, |replicas| usize::try_from(replicas).unwrap());
+        let replicas = unit.replicas.map_or(1, |replicas| usize::try_from(replicas).unwrap());
         assert_eq!(own.len(), replicas, "{offer:?}");
         assert!(own.iter().all(|id| id.to_string().len() <= 63), "{own:?}");
         for id in own {
@@ -119,8 +137,5 @@ fn within(text: &str, place: SourcePosition, message: &str) {
     let line = line.and_then(|index| unix.split('\n').nth(index));
     let width = line.map_or(0, |line| line.chars().count() + 1);
     let column = usize::try_from(place.column).unwrap();
-    assert!(
-        (1..=width).contains(&column),
-        "{place} is outside of the text: {message}\n{text:?}"
-    );
+    assert!((1..=width).contains(&column), "{place} is outside of the text: {message}\n{text:?}");
 }

@@ -118,9 +118,8 @@ pub(crate) struct Fuzzer {
 
 impl Fuzzer {
     pub(crate) fn new(seed: u64) -> Self {
-        let (bad, good): (Vec<_>, Vec<_>) = table::cases()
-            .into_iter()
-            .partition(|case| case.ours == table::Verdict::Error);
+        let (bad, good): (Vec<_>, Vec<_>) =
+            table::cases().into_iter().partition(|case| case.ours == table::Verdict::Error);
         let inputs = |cases: Vec<table::Case>| cases.into_iter().map(|case| case.input).collect();
         let (bad, good): (Vec<String>, Vec<String>) = (inputs(bad), inputs(good));
         Self {

@@ -55,11 +55,7 @@ fn theirs() -> impl Strategy<Value = Layouts> {
         devices: if index.is_none() && device_filter.is_none() {
             Selector::All
         } else {
-            Selector::Matching(Criteria {
-                index,
-                device_filter,
-                ..Criteria::default()
-            })
+            Selector::Matching(Criteria { index, device_filter, ..Criteria::default() })
         },
         mig: Some(mig),
         time_slicing: None,
@@ -73,26 +69,19 @@ fn file(
     rules: impl Strategy<Value = Vec<Rule>>,
 ) -> impl Strategy<Value = Layouts> {
     btree_map(names, rules, 1..4).prop_map(move |named| {
-        let layout = |(name, rules)| Layout {
-            name,
-            place: SourcePosition::default(),
-            rules,
-        };
-        Layouts {
-            dialect,
-            layouts: named.into_iter().map(layout).collect(),
-        }
+        let layout = |(name, rules)| Layout { name, place: SourcePosition::default(), rules };
+        Layouts { dialect, layouts: named.into_iter().map(layout).collect() }
     })
 }
 
 /// A rule of ours asks for partitions, for sharing, or for both.
 fn rule(devices: impl Strategy<Value = Selector>) -> impl Strategy<Value = Rule> {
-    let asked = prop_oneof![
+    let requested = prop_oneof![
         wish().prop_map(|mig| (Some(mig), None)),
         sharing().prop_map(|sharing| (None, Some(sharing))),
         (wish(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing))),
     ];
-    (devices, asked).prop_map(|(devices, (mig, time_slicing))| Rule {
+    (devices, requested).prop_map(|(devices, (mig, time_slicing))| Rule {
         place: SourcePosition::default(),
         devices,
         mig,
@@ -112,29 +101,21 @@ fn criteria() -> impl Strategy<Value = Criteria> {
         option::of(any::<bool>()),
     );
     criteria
-        .prop_map(
-            |(index, uuid, pci, type_name, memory, mig_capable)| Criteria {
-                index,
-                uuid: uuid.map(|all| all.into_iter().collect()),
-                pci: pci.map(|all| all.into_iter().collect()),
-                type_name: type_name.map(|all| all.into_iter().collect()),
-                memory_at_least: memory.map(Mebibytes::new),
-                mig_capable,
-                device_filter: None,
-            },
-        )
+        .prop_map(|(index, uuid, pci, type_name, memory, mig_capable)| Criteria {
+            index,
+            uuid: uuid.map(|all| all.into_iter().collect()),
+            pci: pci.map(|all| all.into_iter().collect()),
+            type_name: type_name.map(|all| all.into_iter().collect()),
+            memory_at_least: memory.map(Mebibytes::new),
+            mig_capable,
+            device_filter: None,
+        })
         .prop_filter("no criterion", |criteria| *criteria != Criteria::default())
 }
 
 fn uuid(bits: u128) -> GpuUuid {
     let hex = format!("{bits:032x}");
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     format!("GPU-{}", parts.join("-")).parse().unwrap()
 }
 
@@ -147,20 +128,14 @@ fn ranges() -> impl Strategy<Value = Vec<IndexRange>> {
     btree_set(any::<u32>(), 2..8)
         .prop_map(|ends| {
             let ends: Vec<u32> = ends.into_iter().collect();
-            let range = |ends: &[u32]| IndexRange {
-                first: ends[0],
-                last: *ends.last().unwrap(),
-            };
+            let range = |ends: &[u32]| IndexRange { first: ends[0], last: *ends.last().unwrap() };
             ends.chunks(2).map(range).collect::<Vec<IndexRange>>()
         })
         .prop_shuffle()
 }
 
 fn some_indices() -> impl Strategy<Value = Vec<IndexRange>> {
-    let one = |index| IndexRange {
-        first: index,
-        last: index,
-    };
+    let one = |index| IndexRange { first: index, last: index };
     btree_set(any::<u32>(), 1..6)
         .prop_map(move |all| all.into_iter().map(one).collect::<Vec<IndexRange>>())
         .prop_shuffle()
@@ -168,11 +143,8 @@ fn some_indices() -> impl Strategy<Value = Vec<IndexRange>> {
 
 fn filters() -> impl Strategy<Value = Vec<DeviceFilter>> {
     let one = any::<(u16, u16, Option<(u16, u16)>)>();
-    let one = one.prop_map(|(device, vendor, subsystem)| DeviceFilter {
-        device,
-        vendor,
-        subsystem,
-    });
+    let one =
+        one.prop_map(|(device, vendor, subsystem)| DeviceFilter { device, vendor, subsystem });
     vec(one, 1..4)
 }
 
@@ -181,19 +153,14 @@ fn profile() -> impl Strategy<Value = ProfileName> {
     let profile = (1..=8u8, 1..=8u8, 1..400u16, attributes);
     profile.prop_map(|(one, other, memory, attributes)| {
         let (compute, gpu) = (one.min(other), one.max(other));
-        format!("{compute}c.{gpu}g.{memory}gb{attributes}")
-            .parse::<ProfileName>()
-            .unwrap()
+        format!("{compute}c.{gpu}g.{memory}gb{attributes}").parse::<ProfileName>().unwrap()
     })
 }
 
 fn wish() -> impl Strategy<Value = MigSpec> {
     let counts = btree_map(profile(), 1..=u32::MAX, 0..5).prop_map(|counts| {
-        let count = |(profile, count)| ProfileCount {
-            place: SourcePosition::default(),
-            profile,
-            count,
-        };
+        let count =
+            |(profile, count)| ProfileCount { place: SourcePosition::default(), profile, count };
         MigSpec::Enabled(counts.into_iter().map(count).collect())
     });
     prop_oneof![Just(MigSpec::Disabled), counts]
@@ -206,10 +173,9 @@ pub(crate) fn sharing() -> impl Strategy<Value = TimeSlicing> {
     let slice = option::of(prop::sample::select(&TimeSlice::ALL[..]));
     let all = (everything, profiles, resources, slice);
     all.prop_map(|(everything, profiles, resources, slice)| {
-        let profiles = profiles.into_iter().map(|(profile, share)| Share {
-            of: ShareTarget::Profile(profile),
-            ..share
-        });
+        let profiles = profiles
+            .into_iter()
+            .map(|(profile, share)| Share { of: ShareTarget::Profile(profile), ..share });
         let mut shares: Vec<Share> = everything.into_iter().chain(profiles).collect();
         for share in resources {
             if shares.iter().all(|other| other.of != share.of) {
@@ -259,10 +225,8 @@ fn resource() -> impl Strategy<Value = ShareTarget> {
         btree_set(item, 1..4).prop_map(|items| UnitSelector::Listed(items.into_iter().collect())),
     ];
     let name = "(gpu|mig-1g\\.10gb|[a-z][a-z0-9-]{0,20}[a-z0-9])";
-    (name, which).prop_map(|(name, which)| ShareTarget::Resource {
-        name: resource_name(&name),
-        which,
-    })
+    (name, which)
+        .prop_map(|(name, which)| ShareTarget::Resource { name: resource_name(&name), which })
 }
 
 fn resource_name(short: &str) -> ResourceName {

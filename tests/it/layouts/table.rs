@@ -1,4 +1,4 @@
-//! The table of inputs, `tests/golden/layouts/inputs.txt`: its form is told at its top.
+//! The table of inputs, `tests/golden/layouts/inputs.txt`: the head of the file describes its format.
 
 use octavo_planner::layout::Dialect;
 
@@ -138,16 +138,16 @@ fn unescape(text: &str, into: &mut String) {
 }
 
 /// The table again, with other lines of what we say.
-pub(crate) fn rewritten(said: &[Vec<String>]) -> String {
+pub(crate) fn rewritten(reported: &[Vec<String>]) -> String {
     let mut text = String::new();
-    let mut said = said.iter();
+    let mut reported = reported.iter();
     let mut in_case = false;
     for line in TEXT.lines().chain(std::iter::once("")) {
         if line.starts_with('>') {
             continue;
         }
         if line.is_empty() && in_case {
-            for line in said.next().unwrap() {
+            for line in reported.next().unwrap() {
                 text.push_str(format!("> {line}").trim_end());
                 text.push('\n');
             }

@@ -1,7 +1,7 @@
 //! Both programs, the same configuration, the same machine: where NVIDIA's does what it says, ours comes to the same.
 
 use super::node::{Node, Ran};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 /// What is expected of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,18 +176,15 @@ fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
     for (name, gpus, rules, expect) in ROWS {
         let (theirs, ours) = (Node::new(gpus), Node::new(gpus));
         let before = ours.geometry();
-        let said = [
-            apply(&theirs, rules, Node::theirs),
-            apply(&ours, rules, Node::ours),
-        ];
-        let codes = [said[0].code, said[1].code];
+        let reported = [apply(&theirs, rules, Node::theirs), apply(&ours, rules, Node::ours)];
+        let codes = [reported[0].code, reported[1].code];
         let (has, have) = (ours.geometry(), theirs.geometry());
-        let seen = format!("{name}: {said:#?}\ntheirs {have:?}\nours {has:?}");
+        let seen = format!("{name}: {reported:#?}\ntheirs {have:?}\nours {has:?}");
         match expect {
             Same => {
                 assert_eq!(codes, [0, 0], "{seen}");
                 assert_eq!(has, have, "{seen}");
-                assert_eq!(said[0].out, said[1].out, "{seen}");
+                assert_eq!(reported[0].out, reported[1].out, "{seen}");
                 let config = ours.config(rules);
                 ours.ours(&["assert", "-f", &config]).ends(0);
             }
@@ -249,14 +246,8 @@ fn what_can_be_typed_wrong_ends_alike() {
         (&["assert", "-f", &config, "-c", "a"], 0),
         (&["assert", "-f", &config, "-c", "b"], 1),
         (&["assert", "-f", &config, "-c", "b", "-a"], 0),
-        (
-            &["assert", "-f", &config, "-c", "b", "--valid-config=true"],
-            0,
-        ),
-        (
-            &["assert", "-config-file", &config, "-selected-config=a"],
-            0,
-        ),
+        (&["assert", "-f", &config, "-c", "b", "--valid-config=true"], 0),
+        (&["assert", "-config-file", &config, "-selected-config=a"], 0),
         (&["-d", "assert", "-f", &config, "-c", "a", "-m"], 0),
         (&["export", "-o", "xml"], 1),
         (&["checkpoint"], 1),
@@ -294,10 +285,7 @@ fn variables_and_standard_input_do_what_flags_do() {
     assert_eq!(code(&node, &[], &["apply", "-f", "-", "-c", "a"]), Some(0));
     assert_eq!(node.serials(0).len(), 1);
     let wrong = [("MIG_PARTED_DEBUG", "perhaps")];
-    assert_eq!(
-        code(&node, &wrong, &["assert", "-f", "-", "-c", "a"]),
-        Some(1)
-    );
+    assert_eq!(code(&node, &wrong, &["assert", "-f", "-", "-c", "a"]), Some(1));
 }
 
 /// Nodes whose configuration is exported.
@@ -313,14 +301,13 @@ const EXPORTED: [&str; 5] = [
 fn export_writes_what_nvidias_mig_parted_writes() {
     for gpus in EXPORTED {
         let node = Node::new(gpus);
-        let [theirs, ours] = [
-            node.theirs(&["export", "-o", "json"]),
-            node.ours(&["export", "-o", "json"]),
-        ]
-        .map(|ran| {
-            let document = serde_json::from_str::<serde_json::Value>(&ran.out);
-            document.unwrap_or_else(|error| panic!("{gpus}: {error}: {ran:#?}"))
-        });
+        let [theirs, ours] =
+            [node.theirs(&["export", "-o", "json"]), node.ours(&["export", "-o", "json"])].map(
+                |ran| {
+                    let document = serde_json::from_str::<serde_json::Value>(&ran.out);
+                    document.unwrap_or_else(|error| panic!("{gpus}: {error}: {ran:#?}"))
+                },
+            );
         assert_eq!(ours, theirs, "{gpus}");
         let text = node.ours(&["export"]).out;
         let again: serde_json::Value = serde_saphyr::from_str(&text).unwrap();

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 
 use super::node::Node;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const TWO: &str =
     "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb}]}\n";
@@ -25,13 +25,10 @@ fn pain_3_and_defect_a_an_unknown_profile_is_no_success_and_touches_nothing() {
     let config = node.config(rules);
     for flags in [&[][..], &["--mode-only"], &["--strict-compat"]] {
         let arguments = [&["apply", "-f", &config, "-k", &hooks], flags].concat();
-        node.ours(&arguments)
-            .ends(1)
-            .says("config.yaml:4:")
-            .says("does not offer 1g.20gb");
+        node.ours(&arguments).ends(1).says("config.yaml:4:").says("does not offer 1g.20gb");
     }
     assert_eq!([node.serials(0), node.serials(1)], before);
-    // Nobody's clients were stopped for it.
+    // No client was stopped for it.
     assert!(!node.path("ran").exists());
 }
 
@@ -40,9 +37,7 @@ fn pain_39_and_defect_c_a_gpu_instance_without_a_compute_instance_is_seen_and_go
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb, compute: []}]}\n",
     );
-    node.ours(&["export"])
-        .ends(1)
-        .says("has no compute instance");
+    node.ours(&["export"]).ends(1).says("has no compute instance");
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
     apply(&node, rules).ends(0);
     node.ours(&["export"]).ends(0).says("3g.20gb: 2");
@@ -53,9 +48,8 @@ fn pain_4_and_defect_e_a_gpu_that_is_right_is_left_alone_and_not_reset_with_anot
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}\n  - {board: A100_40GB}\n",
     );
-    // As on hardware where somebody had the GPU open a moment ago.
-    node.machine
-        .faults("[{call: nvmlDeviceSetMigMode, activation: IN_USE, times: 1}]");
+    // As on hardware where a process had the GPU open a moment ago.
+    node.machine.faults("[{call: nvmlDeviceSetMigMode, activation: IN_USE, times: 1}]");
     let before = node.serials(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
     apply(&node, rules).ends(0);
@@ -74,25 +68,20 @@ fn pain_5_slices_are_added_and_removed_while_others_run() {
     );
     let running = node.serials(0)[0];
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {4g.20gb: 1, 1g.5gb: 3}}\n";
-    apply(&node, rules)
-        .ends(0)
-        .says("MIG configuration applied successfully");
+    apply(&node, rules).ends(0).says("MIG configuration applied successfully");
     assert!(node.serials(0).contains(&running));
 }
 
 #[test]
-fn pain_10_who_is_in_the_way_is_said_by_process_and_command() {
+fn pain_10_blockers_are_reported_with_process_and_command() {
     let node = Node::new(TWO);
     let gi = node.machine.world().gpus[0].mig.as_ref().unwrap().instances[0].id;
     node.opened(4711, "jupyter", (0, gi));
     let before = node.serials(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
-    apply(&node, rules)
-        .ends(1)
-        .says("pid 4711, jupyter")
-        .says("blocked");
+    apply(&node, rules).ends(1).says("pid 4711, jupyter").says("blocked");
     assert_eq!(node.serials(0), before);
-    // The other GPU is nobody's and has what was asked for.
+    // The other GPU is unused and has the requested layout.
     assert_eq!(node.serials(1).len(), 7);
     let off = "  - {devices: [0], mig-enabled: false}\n";
     apply(&node, off).ends(1).says("pid 4711, jupyter");
@@ -100,14 +89,14 @@ fn pain_10_who_is_in_the_way_is_said_by_process_and_command() {
 }
 
 #[test]
-fn pain_17_a_name_of_another_drivers_rounding_is_taken_for_what_it_is_and_said() {
+fn pain_17_a_profile_name_with_another_drivers_rounding_is_recognized_and_reported() {
     let node = Node::new("  - {board: A100_80GB}\n");
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.39gb: 2}}\n";
     let config = node.config(rules);
     node.ours(&["apply", "-f", &config])
         .ends(0)
         .says("warning: ")
-        .says("3g.39gb is called 3g.40gb here");
+        .says("3g.39gb is read as 3g.40gb");
     node.ours(&["assert", "-f", &config]).ends(0);
 }
 
@@ -130,30 +119,26 @@ fn pain_18_one_name_for_two_profiles_is_looked_up_on_each_gpu() {
 }
 
 #[test]
-fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_gpu_that_is_not_there_is_said() {
+fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_missing_gpu_is_reported() {
     let node = Node::new(TWO);
     let config = node.config("  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
     node.ours(&["assert", "-f", &config])
         .ends(0)
         .says("Selected MIG configuration currently applied");
     node.theirs(&["assert", "-f", &config]).ends(1);
-    node.ours(&["--strict-compat", "assert", "-f", &config])
-        .ends(1)
-        .says("GPU 0");
+    node.ours(&["--strict-compat", "assert", "-f", &config]).ends(1).says("GPU 0");
     let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
     for verb in ["assert", "apply"] {
         let ran = node.ours(&[verb, "-f", &config]);
-        ran.ends(1).says("no GPU with the index 7");
+        ran.ends(1).says("no GPU has the index 7");
     }
     let some =
         node.config("  - {devices: [0, 1, 7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
-    node.ours(&["assert", "-f", &some, "--strict-compat"])
-        .ends(0);
+    node.ours(&["assert", "-f", &some, "--strict-compat"]).ends(0);
     node.theirs(&["assert", "-f", &some]).ends(0);
     let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
-    // NVIDIA's does nothing and is content; to that nobody is kept.
-    node.ours(&["apply", "-f", &config, "--strict-compat"])
-        .ends(1);
+    // NVIDIA's does nothing and reports success; Octavo does not copy that.
+    node.ours(&["apply", "-f", &config, "--strict-compat"]).ends(1);
     node.theirs(&["apply", "-f", &config]).ends(0);
 }
 
@@ -164,12 +149,10 @@ fn pain_20_a_node_with_a_gpu_that_cannot_be_partitioned_has_its_configuration() 
     node.ours(&["apply", "-f", &config]).ends(0);
     node.ours(&["assert", "-f", &config]).ends(0);
     node.theirs(&["assert", "-f", &config]).ends(1);
-    node.ours(&["assert", "-f", &config, "--strict-compat"])
-        .ends(1);
+    node.ours(&["assert", "-f", &config, "--strict-compat"]).ends(1);
     // One that says something of every GPU is what both agree about.
     let config = node.config("  - {devices: [0], mig-enabled: false}\n  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 2}}\n");
-    node.ours(&["assert", "-f", &config, "--strict-compat"])
-        .ends(0);
+    node.ours(&["assert", "-f", &config, "--strict-compat"]).ends(0);
     node.theirs(&["assert", "-f", &config]).ends(0);
 }
 
@@ -179,10 +162,7 @@ fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
     let before = node.serials(0);
     let config = node
         .config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1, 2g.10gb: 1}}\n");
-    let output = node
-        .command(&["plan", "wanted", "-f", &config])
-        .arg0("octavo")
-        .finish();
+    let output = node.command(&["plan", "wanted", "-f", &config]).arg0("octavo").finish();
     assert_eq!(output.status.code(), Some(3));
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(shown.contains("+2g.10gb"), "{shown}");
@@ -209,7 +189,7 @@ fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
         .ends(0)
         .says("Selected MIG mode settings from configuration currently applied");
     node.ours(&["assert", "-f", &config]).ends(1);
-    // Somebody asked for the other mode, and the reset has not come.
+    // The other mode was requested, and the reset is pending.
     node.machine.change(|world| {
         world.gpus[0].mig.as_mut().unwrap().pending = false;
         Ok(())
@@ -234,7 +214,7 @@ fn pain_9_mig_mode_of_a_gpu_in_use_is_not_switched_off_and_later_it_is() {
 }
 
 #[test]
-fn a_driver_that_tells_its_profiles_only_with_mig_on_is_asked_again_then() {
+fn a_driver_that_lists_profiles_only_with_mig_enabled_is_queried_again() {
     let node = Node::with_driver("535.183.01", "  - {board: A100_40GB, count: 2}\n");
     let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
     apply(&node, rules).ends(0);
@@ -250,15 +230,10 @@ fn a_reset_that_is_to_be_skipped_leaves_the_mode_waiting_with_the_exit_codes_of_
         let node = Node::new(
             "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n",
         );
-        node.machine
-            .faults("[{call: nvmlDeviceSetMigMode, gpu: 1, activation: IN_USE}]");
+        node.machine.faults("[{call: nvmlDeviceSetMigMode, gpu: 1, activation: IN_USE}]");
         let config =
             node.config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
-        who(
-            &node,
-            &["apply", "-f", &config, "--skip-reset", "--mode-only"],
-        )
-        .ends(0);
+        who(&node, &["apply", "-f", &config, "--skip-reset", "--mode-only"]).ends(0);
         let pending = |gpu: usize| node.machine.world().gpus[gpu].mig.as_ref().unwrap().pending;
         assert!(pending(1));
         assert!(!node.geometry()[1].mode);
@@ -268,19 +243,17 @@ fn a_reset_that_is_to_be_skipped_leaves_the_mode_waiting_with_the_exit_codes_of_
 }
 
 #[test]
-fn while_an_agent_has_the_node_nothing_is_changed_and_it_is_said() {
+fn command_changes_nothing_while_an_agent_manages_the_node() {
     let node = Node::new(TWO);
-    let folder = node.path("state");
-    std::fs::create_dir_all(&folder).unwrap();
-    let lock = folder.join("lock");
+    let directory = node.path("state");
+    std::fs::create_dir_all(&directory).unwrap();
+    let lock = directory.join("lock");
     // Process 1 of another container is another process here, which is not named.
     std::fs::write(&lock, "1 agent\n").unwrap();
     let lock = std::fs::File::open(lock).unwrap();
     lock.lock().unwrap();
     let before = node.serials(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
-    apply(&node, rules)
-        .ends(1)
-        .says("octavo-agent is running: it holds ");
+    apply(&node, rules).ends(1).says("octavo-agent is running and holds ");
     assert_eq!(node.serials(0), before);
 }

@@ -1,4 +1,4 @@
-//! Hooks run when NVIDIA's run them, with what NVIDIA's give them, and never for ever.
+//! Hooks run when NVIDIA's run them, with the same input, and with a time limit.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,16 +10,11 @@ const RULES: &str = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb
 
 /// Each moment says its name and its environment into `log`.
 fn logging(node: &Node) -> String {
-    let folder = node.machine.path().display();
-    let moments = [
-        "apply-start",
-        "pre-apply-mode",
-        "pre-apply-config",
-        "apply-exit",
-    ];
+    let directory = node.machine.path().display();
+    let moments = ["apply-start", "pre-apply-mode", "pre-apply-config", "apply-exit"];
     let hooks = moments.map(|moment| {
         format!(
-            "  {moment}:\n  - command: /bin/sh\n    workdir: {folder}\n    envs: {{PATH: '/usr/bin:/bin', MINE: {moment}, MIG_PARTED_HOOKS_FILE: overlaid}}\n    args: [-c, 'echo \"== $MINE\" >> log; env | grep -v -e PWD -e SHLVL -e ^_= | sort >> log']\n"
+            "  {moment}:\n  - command: /bin/sh\n    workdir: {directory}\n    envs: {{PATH: '/usr/bin:/bin', MINE: {moment}, MIG_PARTED_HOOKS_FILE: overlaid}}\n    args: [-c, 'echo \"== $MINE\" >> log; env | grep -v -e PWD -e SHLVL -e ^_= | sort >> log']\n"
         )
     });
     let text = format!("version: v1\nhooks:\n{}", hooks.concat());
@@ -39,19 +34,9 @@ fn the_same_hooks_run_in_the_same_order_with_the_same_environment_as_nvidias() {
             GPU,
             "apply",
             &[][..],
-            &[
-                "apply-start",
-                "pre-apply-mode",
-                "pre-apply-config",
-                "apply-exit",
-            ][..],
+            &["apply-start", "pre-apply-mode", "pre-apply-config", "apply-exit"][..],
         ),
-        (
-            GPU,
-            "apply",
-            &["-m"],
-            &["apply-start", "pre-apply-mode", "apply-exit"],
-        ),
+        (GPU, "apply", &["-m"], &["apply-start", "pre-apply-mode", "apply-exit"]),
         (
             "  - {board: A100_40GB, mig: enabled}\n",
             "apply",
@@ -140,7 +125,7 @@ fn a_hook_that_hangs_is_killed_with_what_it_started() {
     let began = Instant::now();
     with(&node, &hanging, &["--hook-timeout", "300ms"])
         .ends(1)
-        .says("did not end within")
+        .says("did not exit within")
         .says("--hook-timeout");
     assert!(began.elapsed() < Duration::from_mins(2));
     assert!(node.path("ended").exists());
@@ -148,27 +133,19 @@ fn a_hook_that_hangs_is_killed_with_what_it_started() {
 }
 
 #[test]
-fn what_hooks_print_is_shown_with_debug_and_else_kept_to_themselves() {
+fn output_of_hooks_is_shown_only_with_debug() {
     let node = Node::new(GPU);
     let talking = "  apply-start: [{command: /bin/echo, args: [hello there]}]\n";
     let ran = with(&node, talking, &[]).ends(0);
-    assert!(
-        !ran.out.contains("hello") && !ran.err.contains("hello"),
-        "{ran:?}"
-    );
-    with(&node, talking, &["-d"])
-        .ends(0)
-        .says("hello there\n")
-        .says("Running apply-start hook");
+    assert!(!ran.out.contains("hello") && !ran.err.contains("hello"), "{ran:?}");
+    with(&node, talking, &["-d"]).ends(0).says("hello there\n").says("Running apply-start hook");
 }
 
 #[test]
 fn a_hook_that_would_never_run_is_a_mistake_and_nothing_is_touched() {
     for hooks in ["  pre-aply-mode: []\n", "  apply-exit: [{comand: x}]\n"] {
         let node = Node::new(GPU);
-        with(&node, hooks, &[])
-            .ends(1)
-            .says("cannot use the hooks in");
+        with(&node, hooks, &[]).ends(1).says("cannot use the hooks in");
         assert!(!node.geometry()[0].mode);
     }
 }

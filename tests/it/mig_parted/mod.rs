@@ -2,8 +2,8 @@
 //! have.
 //!
 //! Of the defects of nvidia-mig-manager, three are about pausing and waking its clients within one long-lived process
-//! (flags that are never reset, waiting for pods for ever, a condition variable outside a loop). They cannot happen in this
-//! program: it pauses nobody itself, keeps nothing from one run to the next but the journal, and its hooks have an end.
+//! (flags that are never reset, waiting for pods without a limit, a condition variable outside a loop). They cannot happen in this
+//! program: it pauses no client itself, stores nothing between runs but the journal, and its hooks have a time limit.
 
 mod beside;
 mod defects;
@@ -27,10 +27,7 @@ fn both_names_of_the_program_are_what_was_reviewed() {
         trycmd::TestCases::new()
             .register_bin("nvidia-mig-parted", named.as_path())
             .env("COLUMNS", "80")
-            .env(
-                "OCTAVO_NVML_LIBRARY",
-                node.machine.library().to_str().unwrap(),
-            )
+            .env("OCTAVO_NVML_LIBRARY", node.machine.library().to_str().unwrap())
             .env("OCTAVO_SYS_ROOT", text("sys"))
             .env("OCTAVO_PROC_ROOT", text("proc"))
             .env("OCTAVO_STATE_DIR", text("state"))

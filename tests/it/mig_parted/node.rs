@@ -10,8 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use crate::machine::{Machine, simulator};
-use crate::patience::Finish;
 use crate::peer::Peer;
+use crate::time_limits::Finish;
 
 pub(crate) const PEER: Peer = Peer {
     pinned: "mig-parted",
@@ -49,8 +49,8 @@ impl Ran {
 
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        let said = self.err.contains(text) || self.out.contains(text);
-        assert!(said, "{text:?} was not said: {self:#?}");
+        let reported = self.err.contains(text) || self.out.contains(text);
+        assert!(reported, "{text:?} was not said: {self:#?}");
         self
     }
 }
@@ -69,9 +69,7 @@ impl Node {
 
     pub(crate) fn with_driver(driver: &str, gpus: &str) -> Self {
         let scenario = format!("machine: drop-in\ndriver: {driver}\ngpus:\n{gpus}");
-        let node = Self {
-            machine: Machine::new(&scenario),
-        };
+        let node = Self { machine: Machine::new(&scenario) };
         node.write_proc();
         node.write_reset();
         node
@@ -116,24 +114,13 @@ impl Node {
             mount --bind "$1" /sys/bus/pci/devices && shift &&
             mount --bind "$1" /proc && shift && exec "$@""#;
         let output = Command::new("unshare")
-            .args([
-                "--user",
-                "--map-root-user",
-                "--mount",
-                "sh",
-                "-c",
-                script,
-                "sh",
-            ])
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
             .arg(self.path("sys/bus/pci/devices"))
             .arg(self.path("their-proc"))
             .arg(PROGRAM.get_or_init(|| PEER.build()))
             .args(arguments)
             .env("LD_LIBRARY_PATH", self.machine.path())
-            .env(
-                "PATH",
-                format!("{}:/usr/bin:/bin", self.path("bin").display()),
-            )
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()))
             .stdin(Stdio::null())
             .finish();
         Ran::of(&output)
@@ -151,10 +138,7 @@ impl Node {
                 sizes.sort_unstable();
                 *instances.entry((instance.profile_id, sizes)).or_insert(0) += 1;
             }
-            Geometry {
-                mode: mig.is_some_and(|mig| mig.current),
-                instances,
-            }
+            Geometry { mode: mig.is_some_and(|mig| mig.current), instances }
         });
         gpus.collect()
     }
@@ -163,10 +147,7 @@ impl Node {
     pub(crate) fn serials(&self, gpu: usize) -> Vec<u64> {
         let world = self.machine.world();
         let mig = world.gpus[gpu].mig.as_ref().unwrap();
-        mig.instances
-            .iter()
-            .map(|instance| instance.serial)
-            .collect()
+        mig.instances.iter().map(|instance| instance.serial).collect()
     }
 
     /// A configuration file with one configuration, `wanted`.
@@ -182,10 +163,7 @@ impl Node {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write(
-            "devices",
-            "Character devices:\n195 nvidia\n235 nvidia-caps\n",
-        );
+        write("devices", "Character devices:\n195 nvidia\n235 nvidia-caps\n");
         let mut minors = String::from("config 1\nmonitor 2\n");
         let mut minor = 3;
         for gpu in 0..self.machine.world().gpus.len() {
@@ -207,10 +185,10 @@ impl Node {
         self.file("their-proc/modules", "nvidia 1 0 - Live 0x0\n");
     }
 
-    /// A program that resets the simulated GPUs it is told to, by address.
+    /// A program that resets the simulated GPUs with these addresses.
     fn write_reset(&self) {
-        let folder = self.path("bin");
-        fs::create_dir_all(&folder).unwrap();
+        let directory = self.path("bin");
+        fs::create_dir_all(&directory).unwrap();
         let program = simulator();
         let state = self.path(nvml_sim::location::STATE_DIRECTORY);
         let script = format!(
@@ -219,18 +197,18 @@ impl Node {
             program = program.display(),
             state = state.display(),
         );
-        let path = folder.join("nvidia-smi");
+        let path = directory.join("nvidia-smi");
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// The addresses of each reset there was.
     pub(crate) fn resets(&self) -> Vec<String> {
-        let said = fs::read_to_string(self.path("resets")).unwrap_or_default();
-        said.lines().map(str::to_owned).collect()
+        let reported = fs::read_to_string(self.path("resets")).unwrap_or_default();
+        reported.lines().map(str::to_owned).collect()
     }
 
-    /// Somebody has this instance open, without a context that the driver names.
+    /// A process has this instance open, without a context that the driver lists.
     pub(crate) fn opened(&self, pid: u32, name: &str, (gpu, gi): (u32, u32)) {
         let root = self.path("proc").join(pid.to_string());
         fs::create_dir_all(root.join("fd")).unwrap();

@@ -1,4 +1,4 @@
-//! The dashboard, as far as that can be told without a Grafana: its JSON model, and its queries.
+//! The dashboard, as far as it can be checked without Grafana: its JSON model and its queries.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,18 +10,13 @@ use super::{read, root};
 use crate::promtool;
 
 fn board() -> Value {
-    serde_json::from_str(&read(
-        &root().join("deploy/chart/octavo/files/octavo-dashboard.json"),
-    ))
-    .unwrap()
+    serde_json::from_str(&read(&root().join("deploy/chart/octavo/files/octavo-dashboard.json")))
+        .unwrap()
 }
 
 fn panels() -> Vec<Value> {
     let panels = board()["panels"].as_array().unwrap().clone();
-    panels
-        .into_iter()
-        .filter(|panel| panel["type"] != "row")
-        .collect()
+    panels.into_iter().filter(|panel| panel["type"] != "row").collect()
 }
 
 /// Every query with its legend.
@@ -40,16 +35,12 @@ pub(super) fn queries() -> Vec<(String, String)> {
 pub(super) fn variables() -> Vec<String> {
     let list = board()["templating"]["list"].as_array().unwrap().clone();
     let queries = list.iter().filter(|one| one["type"] == "query");
-    queries
-        .map(|one| one["query"]["query"].as_str().unwrap().to_owned())
-        .collect()
+    queries.map(|one| one["query"]["query"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A query with values for what Grafana fills in.
 pub(super) fn filled(query: &str) -> String {
-    query
-        .replace("$__rate_interval", "5m")
-        .replace("$node", ".*")
+    query.replace("$__rate_interval", "5m").replace("$node", ".*")
 }
 
 #[test]
@@ -58,16 +49,10 @@ fn it_has_what_grafana_asks_of_a_dashboard() {
     // Source: Grafana, "JSON model" of a dashboard; 41 is the schema of Grafana 12.
     for (key, is_so) in [
         ("title", board["title"].is_string()),
-        (
-            "uid",
-            board["uid"].as_str().is_some_and(|uid| uid.len() <= 40),
-        ),
+        ("uid", board["uid"].as_str().is_some_and(|uid| uid.len() <= 40)),
         ("schemaVersion", board["schemaVersion"] == 41),
         ("version", board["version"].is_u64()),
-        (
-            "time",
-            board["time"]["from"].is_string() && board["time"]["to"].is_string(),
-        ),
+        ("time", board["time"]["from"].is_string() && board["time"]["to"].is_string()),
         ("refresh", board["refresh"].is_string()),
         ("timezone", board["timezone"].is_string()),
         ("annotations", board["annotations"]["list"].is_array()),
@@ -79,11 +64,7 @@ fn it_has_what_grafana_asks_of_a_dashboard() {
     let variable = &board["templating"]["list"][0];
     assert_eq!(
         (&variable["name"], &variable["type"], &variable["query"]),
-        (
-            &"datasource".into(),
-            &"datasource".into(),
-            &"prometheus".into()
-        )
+        (&"datasource".into(), &"datasource".into(), &"prometheus".into())
     );
 }
 
@@ -91,18 +72,12 @@ fn it_has_what_grafana_asks_of_a_dashboard() {
 fn each_panel_has_a_place_of_its_own_says_what_it_shows_and_asks_the_chosen_source() {
     let board = board();
     let all = board["panels"].as_array().unwrap();
-    let ids: BTreeSet<u64> = all
-        .iter()
-        .map(|panel| panel["id"].as_u64().unwrap())
-        .collect();
+    let ids: BTreeSet<u64> = all.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), all.len());
     let mut places = BTreeSet::new();
     for panel in all {
         let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
-        assert!(
-            at("x") + at("w") <= 24 && at("w") > 0 && at("h") > 0,
-            "{panel}"
-        );
+        assert!(at("x") + at("w") <= 24 && at("w") > 0 && at("h") > 0, "{panel}");
         for x in at("x")..at("x") + at("w") {
             for y in at("y")..at("y") + at("h") {
                 assert!(places.insert((x, y)), "two panels are at {x}, {y}: {panel}");
@@ -123,10 +98,8 @@ fn each_panel_has_a_place_of_its_own_says_what_it_shows_and_asks_the_chosen_sour
         );
         let targets = panel["targets"].as_array().unwrap();
         assert!(!targets.is_empty(), "{title} asks nothing");
-        let letters: BTreeSet<&str> = targets
-            .iter()
-            .map(|target| target["refId"].as_str().unwrap())
-            .collect();
+        let letters: BTreeSet<&str> =
+            targets.iter().map(|target| target["refId"].as_str().unwrap()).collect();
         assert_eq!(letters.len(), targets.len(), "{title}");
         for source in targets.iter().chain([&panel]).map(|of| &of["datasource"]) {
             assert_eq!(
@@ -145,14 +118,10 @@ fn prometheus_can_read_each_of_its_queries() {
     assert!(queries.len() > 20);
     for (number, (query, _)) in queries.iter().enumerate() {
         let query = Value::from(filled(query));
-        writeln!(
-            rules,
-            "  - {{record: 'dashboard:query:{number}', expr: {query}}}"
-        )
-        .unwrap();
+        writeln!(rules, "  - {{record: 'dashboard:query:{number}', expr: {query}}}").unwrap();
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rules.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
     fs::write(&path, rules).unwrap();
     promtool::run(&["check", "rules", path.to_str().unwrap()]);
 }

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::dashboard::{filled, queries};
 use super::rules;
 use super::served::{Running, running};
-use crate::fleet_api::{Api, PATIENCE, pace};
+use crate::fleet_api::{Api, TIME_LIMIT, pace};
 use crate::process::Program;
 
-/// The scrape as docs/metrics.md asks for it, where the agent is in a pod of its own.
+/// The scrape as docs/operations/monitoring.md asks for it, where the agent is in a pod of its own.
 const CONFIGURATION: &str = "
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [RULES]
@@ -32,19 +32,19 @@ scrape_configs:
 struct Prometheus {
     api: Api,
     _program: Program,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Prometheus {
     fn start(running: &Running) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let configuration = CONFIGURATION
             .replace("RULES", super::rules().to_str().unwrap())
             .replace("AGENT", &running.agent.to_string())
             .replace("AGGREGATOR", &running.aggregator.http.to_string());
-        let file = folder.path().join("prometheus.yaml");
+        let file = directory.path().join("prometheus.yaml");
         fs::write(&file, configuration).unwrap();
-        // It does not say which port it took, so it is given one of an address that nobody else listens at.
+        // It does not report the port that it chose, so it gets one of an address that only this test uses.
         let mut address: SocketAddr = running.aggregator.http;
         address.set_port(0);
         let free = TcpListener::bind(address).unwrap();
@@ -53,18 +53,11 @@ impl Prometheus {
         let mut program = Program::start(
             Command::new("prometheus")
                 .arg(format!("--config.file={}", file.display()))
-                .arg(format!(
-                    "--storage.tsdb.path={}",
-                    folder.path().join("data").display()
-                ))
+                .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
                 .arg(format!("--web.listen-address={address}")),
         );
         program.says("Server is ready to receive web requests");
-        Self {
-            api: Api::at(address),
-            _program: program,
-            _folder: folder,
-        }
+        Self { api: Api::at(address), _program: program, _directory: directory }
     }
 
     async fn query(&self, query: &str) -> Value {
@@ -72,10 +65,7 @@ impl Prometheus {
         for byte in query.bytes() {
             write!(encoded, "%{byte:02X}").unwrap();
         }
-        let answer = self
-            .api
-            .get(&format!("/api/v1/query?query={encoded}"))
-            .await;
+        let answer = self.api.get(&format!("/api/v1/query?query={encoded}")).await;
         let answer = answer.json();
         assert_eq!(answer["status"], "success", "{query}: {answer}");
         answer["data"]["result"].clone()
@@ -92,7 +82,7 @@ impl Prometheus {
                 }
             }
         };
-        let found = timeout(PATIENCE, found).await;
+        let found = timeout(TIME_LIMIT, found).await;
         found.unwrap_or_else(|_late| panic!("{query} has no series"))
     }
 
@@ -114,14 +104,14 @@ impl Prometheus {
                 }
             }
         };
-        let late = timeout(PATIENCE, looked).await.is_err();
+        let late = timeout(TIME_LIMIT, looked).await.is_err();
         assert!(!late, "{rules:#?}");
         rules
     }
 }
 
 #[tokio::test]
-async fn a_blocked_node_is_seen_with_its_name_and_with_who_is_in_the_way() {
+async fn a_blocked_node_is_shown_with_its_blocker() {
     let running = running().await;
     let prometheus = Prometheus::start(&running);
     let info = prometheus.first("octavo_layout_info").await;
@@ -138,18 +128,15 @@ async fn a_blocked_node_is_seen_with_its_name_and_with_who_is_in_the_way() {
         (&metric["node"], &metric["pod"], &metric["namespace"]),
         (&"shared".into(), &Value::Null, &Value::Null)
     );
-    assert_eq!(
-        prometheus.first("up{job=\"octavo-agent\"}").await["metric"]["node"],
-        "shared"
-    );
+    assert_eq!(prometheus.first("up{job=\"octavo-agent\"}").await["metric"]["node"], "shared");
     prometheus.first("up{job=\"octavo-aggregator\"} == 1").await;
     let pending = ["OctavoNodeNotInLayout", "OctavoLayoutBlocked"];
     let alerts = prometheus.alerts(&pending).await;
     assert_eq!(alerts.len(), rules::alerts().len());
     let mut found = alerts.iter().filter(|alert| alert["name"] == pending[0]);
-    let said = &found.next().unwrap()["alerts"][0]["annotations"]["description"];
-    let said = said.as_str().unwrap();
-    assert!(said.starts_with("Its reason now is blocked;"), "{said}");
+    let reported = &found.next().unwrap()["alerts"][0]["annotations"]["description"];
+    let reported = reported.as_str().unwrap();
+    assert!(reported.starts_with("The current reason is blocked;"), "{reported}");
     for (query, _) in queries() {
         prometheus.query(&filled(&query)).await;
     }

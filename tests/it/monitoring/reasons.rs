@@ -13,7 +13,7 @@ use crate::machine::Machine;
 
 #[test]
 fn the_page_of_reasons_is_what_the_code_says() {
-    golden("../../docs/reasons.md", &reason::page());
+    golden("../../docs/reference/reasons.md", &reason::page());
 }
 
 /// The same letters with another meaning, which no reason may change: file and word.
@@ -21,20 +21,20 @@ const OTHERS: &[(&str, &str)] = &[
     // What mig-manager says and is answered.
     ("src/agent/src/cluster/operator_labels.rs", "failed"),
     ("src/agent/src/cluster/operator_labels.rs", "pending"),
-    ("crates/node/src/node/selection.rs", "pending"),
+    ("crates/node/src/node_object/selection.rs", "pending"),
     // Units that pods wait for.
     ("src/aggregator/src/rest/availability.rs", "pending"),
+    ("crates/pages/src/availability.rs", "pending"),
     // What came of asking the API server about a token.
     ("src/aggregator/src/auth.rs", "failed"),
     // A device whose last reading is old, and the picture beside what is old.
-    ("crates/model/src/inventory/state.rs", "stale"),
     ("crates/pages/src/layout.rs", "stale"),
     ("crates/pages/src/sharing.rs", "stale"),
-    ("crates/pages/src/format.rs", "stale"),
+    ("crates/pages/src/badges.rs", "stale"),
 ];
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && name != "tests" {
@@ -48,12 +48,12 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn no_file_but_the_one_of_reasons_spells_a_reason() {
     let mut files = Vec::new();
-    for folder in ["src", "crates"] {
-        sources(&root().join(folder), &mut files);
+    for directory in ["src", "crates"] {
+        sources(&root().join(directory), &mut files);
     }
     assert!(files.len() > 100, "the scan found nothing");
     let spellings: BTreeSet<String> = Reason::ALL
-        .into_iter()
+        .iter()
         .flat_map(|reason| [Some(reason.as_str()), reason.event()])
         .flatten()
         .map(|word| format!("\"{word}\""))
@@ -66,26 +66,18 @@ fn no_file_but_the_one_of_reasons_spells_a_reason() {
         if name.starts_with("crates/model/src/reason") {
             continue;
         }
-        for line in shipped
-            .lines()
-            .filter(|line| !line.trim().starts_with("//"))
-        {
+        for line in shipped.lines().filter(|line| !line.trim().starts_with("//")) {
             for word in spellings.iter().filter(|word| line.contains(*word)) {
                 found.insert((name.to_owned(), word.trim_matches('"').to_owned()));
             }
         }
     }
-    let known: BTreeSet<(String, String)> = OTHERS
-        .iter()
-        .map(|(file, word)| ((*file).to_owned(), (*word).to_owned()))
-        .collect();
+    let known: BTreeSet<(String, String)> =
+        OTHERS.iter().map(|(file, word)| ((*file).to_owned(), (*word).to_owned())).collect();
     let second: Vec<_> = found.difference(&known).collect();
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(second.is_empty(), "spelled a second time: {second:?}");
-    assert!(
-        gone.is_empty(),
-        "no longer there, so take them off the list: {gone:?}"
-    );
+    assert!(gone.is_empty(), "no longer there, so take them off the list: {gone:?}");
 }
 
 #[test]

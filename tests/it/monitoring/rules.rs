@@ -24,8 +24,8 @@ fn name(alert: &Value) -> &str {
 #[test]
 fn prometheus_reads_the_alerts_and_each_fires_when_it_should_and_at_no_other_time() {
     promtool::run(&["check", "rules", rules().to_str().unwrap()]);
-    let folder = tempfile::tempdir().unwrap();
-    let cases = folder.path().join("cases.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let cases = directory.path().join("cases.yaml");
     fs::write(&cases, CASES.replace("RULES", rules().to_str().unwrap())).unwrap();
     promtool::run(&["test", "rules", cases.to_str().unwrap()]);
 }
@@ -36,50 +36,33 @@ fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
     let mut fires = BTreeSet::new();
     let mut is_quiet = BTreeSet::new();
     let tests = cases["tests"].as_array().unwrap();
-    let asked = tests
-        .iter()
-        .filter_map(|test| test["promql_expr_test"].as_array());
-    for asked in asked.flatten() {
-        let (_, rest) = asked["expr"]
-            .as_str()
-            .unwrap()
-            .split_once("alertname=\"")
-            .unwrap();
+    let requested = tests.iter().filter_map(|test| test["promql_expr_test"].as_array());
+    for requested in requested.flatten() {
+        let (_, rest) = requested["expr"].as_str().unwrap().split_once("alertname=\"").unwrap();
         let alert = rest.split('"').next().unwrap().to_owned();
-        match asked["exp_samples"].as_array() {
+        match requested["exp_samples"].as_array() {
             Some(samples) if !samples.is_empty() => fires.insert(alert),
             _ => is_quiet.insert(alert),
         };
     }
-    let all: BTreeSet<String> = alerts()
-        .iter()
-        .map(|alert| name(alert).to_owned())
-        .collect();
+    let all: BTreeSet<String> = alerts().iter().map(|alert| name(alert).to_owned()).collect();
     assert_eq!((&fires, &is_quiet), (&all, &all));
 }
 
 #[test]
 fn each_alert_says_how_grave_it_is_what_to_do_and_where_to_read_on() {
-    let page = read(&root().join("docs/metrics.md"));
+    let page = read(&root().join("docs/operations/monitoring.md"));
     for alert in alerts() {
         let name = name(&alert);
         let severity = alert["labels"]["severity"].as_str().unwrap();
-        assert!(
-            ["info", "warning", "critical"].contains(&severity),
-            "{name}"
-        );
+        assert!(["info", "warning", "critical"].contains(&severity), "{name}");
         let notes = &alert["annotations"];
-        assert!(
-            notes["summary"]
-                .as_str()
-                .is_some_and(|text| text.len() > 10),
-            "{name}"
-        );
-        let anchor = format!("docs/troubleshooting.md#{}.", name.to_lowercase());
+        assert!(notes["summary"].as_str().is_some_and(|text| text.len() > 10), "{name}");
+        let anchor = format!("docs/operations/troubleshooting.md#{}.", name.to_lowercase());
         let description = notes["description"].as_str().unwrap();
         assert!(description.ends_with(&anchor), "{name}: {description}");
         let row = format!("| `{name}` | {severity} |");
-        assert!(page.contains(&row), "docs/metrics.md has no line {row}");
+        assert!(page.contains(&row), "docs/operations/monitoring.md has no line {row}");
     }
     assert_eq!(page.matches("| `Octavo").count(), alerts().len());
 }

@@ -8,7 +8,7 @@ use octavo_agent::metrics::LayoutMetrics;
 use octavo_aggregator::rest::metrics;
 use octavo_kube::cluster::Followed;
 use octavo_model::reason::Reason;
-use octavo_model::sharing_status::{ResourceStatus, SharingMode};
+use octavo_model::sharing_status::{DeviceProvider, ResourceStatus};
 use octavo_model::{resource::ResourceName, sharing_status::SharingStatus};
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_store::stats::Stats;
@@ -19,14 +19,14 @@ use tokio::time::Instant;
 
 use super::dashboard::{queries, variables};
 use super::rules::alerts;
-use super::{read, root};
 use crate::fleet::layout::{SHARED, partition};
 use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
+use crate::time_limits::until_async;
 
 /// Labels of a metric with the values that were seen.
-type Labels = BTreeMap<String, BTreeSet<String>>;
+pub(super) type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// An aggregator, and an agent whose layout waits for a process on one of two devices.
 pub(super) struct Running {
@@ -47,24 +47,25 @@ pub(super) async fn running() -> Running {
         devices[0]["state"] == "applied" && devices[1]["state"] == "blocked"
     })
     .await;
-    Running {
-        agent,
-        aggregator,
-        _program: program,
-        _machine: machine,
-    }
+    Running { agent, aggregator, _program: program, _machine: machine }
 }
 
-/// What is served, by the name that it is described by.
+/// Served metrics by name: type, and labels with their values.
 #[derive(Debug, Default)]
-struct Served {
-    metrics: BTreeMap<String, (String, Labels)>,
+pub(super) struct Served {
+    pub(super) metrics: BTreeMap<String, (String, Labels)>,
+    /// Help texts by name.
+    pub(super) help: BTreeMap<String, String>,
 }
 
 impl Served {
-    fn add(&mut self, text: &str) {
+    pub(super) fn add(&mut self, text: &str) {
         for line in text.lines() {
-            if let Some(described) = line.strip_prefix("# TYPE ") {
+            if let Some((name, help)) =
+                line.strip_prefix("# HELP ").and_then(|help| help.split_once(' '))
+            {
+                self.help.insert(name.to_owned(), help.to_owned());
+            } else if let Some(described) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = described.split_once(' ').unwrap();
                 let metric = self.metrics.entry(name.to_owned()).or_default();
                 kind.clone_into(&mut metric.0);
@@ -114,19 +115,22 @@ fn matchers(text: &str) -> Vec<(String, String, String)> {
 }
 
 /// Served by the agent, and by the aggregator.
-async fn served() -> (Served, Served) {
+pub(super) async fn served() -> (Served, Served) {
     let running = running().await;
     let mut agent = Served::default();
     agent.add(&Api::at(running.agent).get("/metrics").await.body);
     agent.add(&given());
     let mut aggregator = Served::default();
     let http = Api::at(running.aggregator.http);
-    aggregator.add(&http.get("/metrics").await.body);
+    // A scrape does not wait for a slow count of the availability.
+    let scrape = async || http.get("/metrics").await.body;
+    let is_counted = |text: &String| text.contains("octavo_aggregator_availability{");
+    aggregator.add(&until_async("the availability metrics", scrape, is_counted).await);
     aggregator.add(&counted());
     (agent, aggregator)
 }
 
-/// What an agent says of what is given out to pods, which needs a kubelet or NVIDIA's plugin: the very series that it serves.
+/// The series that an agent serves about allocations to pods, which need a kubelet or NVIDIA's plugin.
 fn given() -> String {
     let applies = LayoutMetrics::default();
     let resource = ResourceStatus {
@@ -135,10 +139,10 @@ fn given() -> String {
         allocatable: Some(4),
         units: Vec::new(),
     };
-    applies.stands(&NodeLayoutStatus {
+    applies.record_status(&NodeLayoutStatus {
         sharing: Some(SharingStatus {
-            mode: SharingMode::Embedded,
-            state: Reason::SharingInForce.as_str(),
+            mode: DeviceProvider::Embedded.into(),
+            state: Reason::SharingInForce.into(),
             message: None,
             resources: vec![resource],
             retained: Vec::new(),
@@ -147,9 +151,7 @@ fn given() -> String {
         }),
         ..NodeLayoutStatus::default()
     });
-    exposition::write(&applies.registry(), std::iter::empty())
-        .unwrap()
-        .1
+    exposition::write(&applies.registry(), std::iter::empty()).unwrap().1
 }
 
 /// What the aggregator counts that nothing gave it reason to count here: the very counters that it serves, each moved once.
@@ -170,11 +172,8 @@ fn counted() -> String {
     let mut registry = Registry::default();
     stats.register(&mut registry);
     // And what it says of a cluster that it follows.
-    let followed = Followed {
-        current_at: Some(Instant::now()),
-        trouble: None,
-        ..Followed::default()
-    };
+    let followed =
+        Followed { current_at: Some(Instant::now()), trouble: None, ..Followed::default() };
     let (_follower, followed) = watch::channel(Arc::new(followed));
     metrics::cluster::register(&mut registry, followed);
     exposition::write(&registry, std::iter::empty()).unwrap().1
@@ -187,9 +186,10 @@ fn labels(series: &str, (agent, aggregator): &(Served, Served)) -> Option<Labels
         Some(served.metrics[name].1.clone())
     };
     if series == "up" {
-        return Some(BTreeMap::from([("job", ""), ("node", "")].map(
-            |(label, value)| (label.to_owned(), BTreeSet::from([value.to_owned()])),
-        )));
+        return Some(BTreeMap::from(
+            [("job", ""), ("node", "")]
+                .map(|(label, value)| (label.to_owned(), BTreeSet::from([value.to_owned()]))),
+        ));
     }
     if let Some(mut labels) = of(agent) {
         labels.entry("node".to_owned()).or_default();
@@ -233,7 +233,7 @@ fn grouped(query: &str) -> Vec<String> {
 }
 
 /// What is wrong with a query.
-fn faults(query: &str, told: &[String], served: &(Served, Served)) -> Vec<String> {
+fn faults(query: &str, shown: &[String], served: &(Served, Served)) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut all = BTreeSet::from(["le".to_owned()]);
     let series = series(query);
@@ -263,7 +263,7 @@ fn faults(query: &str, told: &[String], served: &(Served, Served)) -> Vec<String
         }
         all.extend(labels.into_keys());
     }
-    let used = grouped(query).into_iter().chain(told.iter().cloned());
+    let used = grouped(query).into_iter().chain(shown.iter().cloned());
     for label in used.filter(|label| !all.contains(label)) {
         wrong.push(format!("no label {label}: {query}"));
     }
@@ -271,7 +271,7 @@ fn faults(query: &str, told: &[String], served: &(Served, Served)) -> Vec<String
 }
 
 /// Labels that a text speaks of: `{{ $labels.node }}` in an alert, `{{node}}` in a legend.
-fn told(text: &str) -> Vec<String> {
+fn shown(text: &str) -> Vec<String> {
     let parts = text.split("{{").skip(1);
     let inside = parts.map(|part| part.split("}}").next().unwrap().trim());
     let labels = inside.map(|inside| inside.strip_prefix("$labels.").unwrap_or(inside));
@@ -290,21 +290,14 @@ async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
     for alert in alerts() {
         let notes = &alert["annotations"];
         let text = format!("{} {}", notes["summary"], notes["description"]);
-        wrong.extend(faults(
-            alert["expr"].as_str().unwrap(),
-            &told(&text),
-            &served,
-        ));
+        wrong.extend(faults(alert["expr"].as_str().unwrap(), &shown(&text), &served));
     }
     for (query, legend) in queries() {
-        wrong.extend(faults(&query, &told(&legend), &served));
+        wrong.extend(faults(&query, &shown(&legend), &served));
     }
     for query in variables() {
-        let asked = query
-            .strip_prefix("label_values(")
-            .unwrap()
-            .trim_end_matches(')');
-        let (name, label) = asked.split_once(", ").unwrap();
+        let requested = query.strip_prefix("label_values(").unwrap().trim_end_matches(')');
+        let (name, label) = requested.split_once(", ").unwrap();
         let labels = labels(name, &served);
         if labels.is_none_or(|labels| !labels.contains_key(label)) {
             wrong.push(query);
@@ -314,9 +307,9 @@ async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
 }
 
 #[tokio::test]
-async fn a_query_for_what_nobody_serves_is_found() {
+async fn a_query_for_a_missing_series_is_found() {
     let served = served().await;
-    for (query, told) in [
+    for (query, shown) in [
         ("max(octavo_nothing)", &[][..]),
         ("octavo_nodes{colour=\"red\"}", &[]),
         ("octavo_nodes{state=\"purple\"}", &[]),
@@ -325,45 +318,8 @@ async fn a_query_for_what_nobody_serves_is_found() {
         ("octavo_apply_duration_seconds_most", &[]),
         ("vector(1)", &[]),
     ] {
-        assert_eq!(faults(query, told, &served).len(), 1, "{query}");
+        assert_eq!(faults(query, shown, &served).len(), 1, "{query}");
     }
     let good = "sum by (node, le) (octavo_apply_duration_seconds_bucket{node=~\"a.*\"})";
     assert!(faults(good, &["node".to_owned()], &served).is_empty());
-}
-
-/// Metrics and their labels as a section of the documentation lists them.
-fn documented(section: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let rows = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `octavo_"));
-    rows.map(|row| {
-        let mut cells = row.split('|');
-        let name = cells.next().unwrap().trim_matches(['`', ' ']);
-        let labels = cells.next().unwrap().split(',');
-        let labels = labels.map(|label| label.trim_matches(['`', ' ']).to_owned());
-        let labels = labels.filter(|label| !label.is_empty());
-        (format!("octavo_{name}"), labels.collect())
-    })
-    .collect()
-}
-
-#[tokio::test]
-async fn the_documentation_lists_what_the_programs_serve_and_nothing_else() {
-    let page = read(&root().join("docs/metrics.md"));
-    let (fleet, agents) = page.split_once("\n## The agent\n").unwrap();
-    // What is served only where it is looked who uses what is held against the page by `usage::served`.
-    let (agents, _) = agents.split_once("\n## Who uses what\n").unwrap();
-    let (agent, aggregator) = served().await;
-    for (section, served) in [(fleet, aggregator), (agents, agent)] {
-        let served: BTreeMap<String, BTreeSet<String>> = served
-            .metrics
-            .into_iter()
-            .map(|(name, (kind, labels))| {
-                let labels = labels.into_keys();
-                let own = labels.filter(|label| kind != "histogram" || label != "le");
-                (name, own.collect())
-            })
-            .collect();
-        assert_eq!(documented(section), served);
-    }
 }

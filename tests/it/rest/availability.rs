@@ -1,4 +1,4 @@
-//! What is to be had, of a fleet that only agents speak for.
+//! Availability of a fleet that only agents report.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -9,23 +9,16 @@ const GPU: &str = "nvidia.com/gpu";
 
 fn row<'a>(list: &'a Value, type_name: &str, resource: &str) -> &'a Value {
     let items = list["items"].as_array().unwrap();
-    let found = items
-        .iter()
-        .find(|row| row["type"] == type_name && row["resource"] == resource);
+    let found = items.iter().find(|row| row["type"] == type_name && row["resource"] == resource);
     found.unwrap_or_else(|| panic!("no {type_name} {resource} in {list:#}"))
 }
 
 fn figures(row: &Value) -> Value {
-    json!([
-        row["capacity"],
-        row["allocatable"],
-        row["inUse"],
-        row["free"]
-    ])
+    json!([row["capacity"], row["allocatable"], row["inUse"], row["free"]])
 }
 
 #[tokio::test]
-async fn without_a_cluster_what_has_no_process_is_to_be_had_and_that_is_said() {
+async fn without_a_cluster_devices_without_processes_are_available_and_the_basis_is_reported() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/availability").await.json();
     assert_eq!(
@@ -49,12 +42,7 @@ async fn without_a_cluster_what_has_no_process_is_to_be_had_and_that_is_said() {
     }
     let taken = row(&list, h100, "nvidia.com/mig-7g.80gb");
     assert_eq!(taken["wait"]["basis"], "unknown");
-    assert!(
-        taken["wait"]["reason"]
-            .as_str()
-            .unwrap()
-            .contains("not followed")
-    );
+    assert!(taken["wait"]["reason"].as_str().unwrap().contains("not watched"));
 }
 
 #[tokio::test]
@@ -100,10 +88,9 @@ async fn rows_are_filtered_and_what_is_wrong_is_a_problem() {
     assert_eq!(count("resource=nvidia.com/gpu").await, 2);
     assert_eq!(count("resource=nvidia.com/gpu&minFree=3").await, 0);
     assert_eq!(count("type=unknown").await, 0);
-    for (query, kind) in [
-        ("minFree=few", "/problems/invalid-parameter"),
-        ("size=1", "/problems/unknown-parameter"),
-    ] {
+    for (query, kind) in
+        [("minFree=few", "/problems/invalid-parameter"), ("size=1", "/problems/unknown-parameter")]
+    {
         let path = format!("/api/v1/availability?{query}");
         let answer = aggregator.get(&path).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}");

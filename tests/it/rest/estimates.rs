@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 
 use super::fleet::{Aggregator, Machines};
 use crate::engine::{Listening, Manner, way};
-use crate::patience::PATIENCE;
 use crate::process;
+use crate::time_limits::TIME_LIMIT;
 
 const ESTIMATES: &str = "/api/v1/estimates";
 
@@ -29,7 +29,7 @@ fn training() -> Value {
     })
 }
 
-async fn asked(aggregator: &Aggregator, request: &Value) -> Value {
+async fn requested(aggregator: &Aggregator, request: &Value) -> Value {
     let answer = aggregator.post(ESTIMATES, &request.to_string()).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     answer.json()
@@ -37,67 +37,41 @@ async fn asked(aggregator: &Aggregator, request: &Value) -> Value {
 
 #[tokio::test]
 async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("prices.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
     std::fs::write(&path, text).unwrap();
     let prices = PriceFile::open(&path).unwrap();
     let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
-    let answer = asked(&aggregator, &training()).await;
+    let answer = requested(&aggregator, &training()).await;
     assert_eq!(answer["isEstimate"], true);
     assert_eq!(answer["times"], "estimated");
-    assert!(
-        answer["source"].as_str().unwrap().contains("roofline"),
-        "{answer}"
-    );
-    assert!(
-        answer["assumptions"][0]
-            .as_str()
-            .unwrap()
-            .contains("6 operations"),
-        "{answer}"
-    );
+    assert!(answer["source"].as_str().unwrap().contains("roofline"), "{answer}");
+    assert!(answer["assumptions"][0].as_str().unwrap().contains("6 operations"), "{answer}");
     let row = &answer["items"][0];
-    let (low, high) = (
-        row["seconds"]["low"].as_f64().unwrap(),
-        row["seconds"]["high"].as_f64().unwrap(),
-    );
-    assert!(
-        low < high && (low - 6.0 * 7e21 / (989e12 * 0.48 * 8.0)).abs() < 1.0,
-        "{row}"
-    );
+    let (low, high) =
+        (row["seconds"]["low"].as_f64().unwrap(), row["seconds"]["high"].as_f64().unwrap());
+    assert!(low < high && (low - 6.0 * 7e21 / (989e12 * 0.48 * 8.0)).abs() < 1.0, "{row}");
     assert_eq!(row["interpolated"], true);
     let cost = 16.0 * low / 3600.0;
-    let told: f64 = row["cost"]["low"].as_str().unwrap().parse().unwrap();
-    assert!((cost - told).abs() < 0.01, "{row}");
-    assert_eq!(
-        (&row["cost"]["per"], &row["cost"]["currency"]),
-        (&json!("run"), &json!("USD"))
-    );
+    let shown: f64 = row["cost"]["low"].as_str().unwrap().parse().unwrap();
+    assert!((cost - shown).abs() < 0.01, "{row}");
+    assert_eq!((&row["cost"]["per"], &row["cost"]["currency"]), (&json!("run"), &json!("USD")));
 
     // Without devices: one of each type of the fleet.
     let decoding =
         json!({"workload": {"kind": "decoding", "parameters": 30e9, "precision": "fp16"}});
-    let answer = asked(&aggregator, &decoding).await;
+    let answer = requested(&aggregator, &decoding).await;
     let rows = answer["items"].as_array().unwrap();
-    let types: Vec<&str> = rows
-        .iter()
-        .map(|row| row["type"].as_str().unwrap())
-        .collect();
+    let types: Vec<&str> = rows.iter().map(|row| row["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["nvidia-h100-80gb", "nvidia-l4-24gb"]);
-    assert!(
-        rows[0]["tokensPerSecond"]["low"].as_f64().unwrap() > 1.0,
-        "{answer}"
-    );
+    assert!(rows[0]["tokensPerSecond"]["low"].as_f64().unwrap() > 1.0, "{answer}");
     assert_eq!(rows[0]["cost"]["per"], "million-tokens");
     assert_eq!(
         rows[1]["whyNot"],
-        "the weights alone need 60.0 GB, and 1 x nvidia-l4-24gb have 24.0 GB"
+        "the weights alone need 60.0 GB, but 1 x nvidia-l4-24gb have 24.0 GB"
     );
-    assert_eq!(
-        (rows[1].get("cost"), rows[1].get("tokensPerSecond")),
-        (None, None)
-    );
+    assert_eq!((rows[1].get("cost"), rows[1].get("tokensPerSecond")), (None, None));
 }
 
 #[tokio::test]
@@ -108,27 +82,24 @@ async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
     });
     let engine = Listening::new(Manner::Says(says.to_string())).await;
     let aggregator = asking(&engine.url, Duration::from_mins(1));
-    let answer = asked(&aggregator, &training()).await;
+    let answer = requested(&aggregator, &training()).await;
     assert_eq!(answer["source"], "bench 2026.3");
     assert_eq!(answer["assumptions"], json!(["flash attention"]));
     let row = &answer["items"][0];
     assert_eq!(row["seconds"], json!({"low": 100.0, "high": 150.5}));
-    assert_eq!(
-        (&row["interpolated"], row.get("cost")),
-        (&json!(true), None)
-    );
+    assert_eq!((&row["interpolated"], row.get("cost")), (&json!(true), None));
     let mut other = training();
     other["devices"] =
         json!([{"type": "nvidia-h100-80gb", "count": 8}, {"type": "L4", "count": 1}]);
-    let answer = asked(&aggregator, &other).await;
+    let answer = requested(&aggregator, &other).await;
     assert_eq!(
         answer["items"][1]["whyNot"],
-        "the engine has no figure for it"
+        "the estimate engine returned no value for these devices"
     );
-    assert_eq!(engine.times_asked(), 2);
+    assert_eq!(engine.request_count(), 2);
     // The same is not asked again at once.
-    assert_eq!(asked(&aggregator, &other).await, answer);
-    assert_eq!(engine.times_asked(), 2);
+    assert_eq!(requested(&aggregator, &other).await, answer);
+    assert_eq!(engine.request_count(), 2);
 }
 
 #[tokio::test]
@@ -142,44 +113,21 @@ async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_t
     let unknown = one(r#"{"low": 1, "high": 2}"#).replace("h100", "h9000");
     let says = |text: String| Manner::Says(text);
     for (manner, timeout_ms, reason) in [
-        (Manner::Hangs, 50, "did not answer within 50ms"),
-        (Manner::Drips, 50, "did not answer within 50ms"),
-        (
-            Manner::Fails(StatusCode::INTERNAL_SERVER_ERROR),
-            60_000,
-            "answers 500",
-        ),
-        (Manner::Fails(StatusCode::FOUND), 60_000, "answers 302"),
-        (
-            says("x".repeat(1 << 20)),
-            60_000,
-            "answers more than 256 KiB",
-        ),
-        (
-            says(one(r#"{"low": NaN, "high": 2}"#)),
-            60_000,
-            "cannot be read",
-        ),
-        (
-            says(one(r#"{"low": -1, "high": 2}"#)),
-            60_000,
-            "-1 is no amount of time",
-        ),
-        (says(one(r#"{"low": 3, "high": 2}"#)), 60_000, "upside down"),
-        (
-            says(unknown),
-            60_000,
-            "nvidia-h9000-80gb, which was not asked",
-        ),
+        (Manner::Hangs, 50, "did not respond within 50ms"),
+        (Manner::Drips, 50, "did not respond within 50ms"),
+        (Manner::Fails(StatusCode::INTERNAL_SERVER_ERROR), 60_000, "returned status 500"),
+        (Manner::Fails(StatusCode::FOUND), 60_000, "returned status 302"),
+        (says("x".repeat(1 << 20)), 60_000, "more than 256 KiB"),
+        (says(one(r#"{"low": NaN, "high": 2}"#)), 60_000, "cannot parse"),
+        (says(one(r#"{"low": -1, "high": 2}"#)), 60_000, "-1 is not a valid time"),
+        (says(one(r#"{"low": 3, "high": 2}"#)), 60_000, "reversed"),
+        (says(unknown), 60_000, "nvidia-h9000-80gb, which was not requested"),
     ] {
         let engine = Listening::new(manner).await;
         let aggregator = asking(&engine.url, Duration::from_millis(timeout_ms));
-        let answer = asked(&aggregator, &training()).await;
+        let answer = requested(&aggregator, &training()).await;
         assert_eq!(answer["times"], "none", "{answer}");
-        assert!(
-            answer["reason"].as_str().unwrap().contains(reason),
-            "{reason}: {answer}"
-        );
+        assert!(answer["reason"].as_str().unwrap().contains(reason), "{reason}: {answer}");
         let row = &answer["items"][0];
         assert_eq!(
             (&row["type"], row.get("seconds"), row.get("cost")),
@@ -189,12 +137,9 @@ async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_t
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
-    let answer = asked(&asking(&url, Duration::from_mins(1)), &training()).await;
+    let answer = requested(&asking(&url, Duration::from_mins(1)), &training()).await;
     assert!(
-        answer["reason"]
-            .as_str()
-            .unwrap()
-            .contains("cannot be asked"),
+        answer["reason"].as_str().unwrap().contains("cannot reach the estimate engine"),
         "{answer}"
     );
 }
@@ -205,18 +150,19 @@ async fn an_engine_that_fails_three_times_is_left_alone() {
     let aggregator = asking(&engine.url, Duration::from_mins(1));
     let mut reasons = Vec::new();
     for _ in 0..5 {
-        let answer = asked(&aggregator, &training()).await;
+        let answer = requested(&aggregator, &training()).await;
         reasons.push(answer["reason"].as_str().unwrap().to_owned());
     }
-    assert_eq!(engine.times_asked(), 3);
+    assert_eq!(engine.request_count(), 3);
     assert!(
-        reasons[2].contains("answers 502") && reasons[3].contains("is left alone"),
+        reasons[2].contains("returned status 502")
+            && reasons[3].contains("suspended for a few seconds"),
         "{reasons:?}"
     );
 }
 
 #[tokio::test]
-async fn samples_are_tokens_to_whoever_estimates_and_a_rule_that_passes_the_batch_over_says_so() {
+async fn samples_are_sent_to_the_estimator_as_tokens_and_an_ignored_batch_is_reported() {
     let says = json!({
         "source": "bench", "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 1, "high": 2}}],
     });
@@ -226,28 +172,20 @@ async fn samples_are_tokens_to_whoever_estimates_and_a_rule_that_passes_the_batc
         "batch": 512, "precision": "bf16",
     });
     let engine = Listening::new(Manner::Says(says.to_string())).await;
-    let answer = asked(&asking(&engine.url, Duration::from_mins(1)), &question).await;
-    assert_eq!(
-        (&answer["times"], answer.get("notices")),
-        (&json!("estimated"), None)
-    );
+    let answer = requested(&asking(&engine.url, Duration::from_mins(1)), &question).await;
+    assert_eq!((&answer["times"], answer.get("notices")), (&json!("estimated"), None));
     let workload = &engine.last_question()["workload"];
     assert_eq!(
         (&workload["tokens"], &workload["batch"], &workload["model"]),
         (&json!(1e12), &json!(512.0), &json!("llama-3-8b"))
     );
     let ruled = Aggregator::of(&Machines::default());
-    let by_samples = asked(&ruled, &question).await;
-    let by_tokens = asked(&ruled, &training()).await;
+    let by_samples = requested(&ruled, &question).await;
+    let by_tokens = requested(&ruled, &training()).await;
     assert_eq!(by_samples["items"], by_tokens["items"]);
     let notices = by_samples["notices"].as_array().unwrap();
     assert_eq!(notices.len(), 2, "{by_samples}");
-    assert!(
-        notices[1]
-            .as_str()
-            .unwrap()
-            .starts_with("the batch makes no difference")
-    );
+    assert!(notices[1].as_str().unwrap().starts_with("the batch is ignored"));
 }
 
 #[tokio::test]
@@ -260,11 +198,11 @@ async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
                 r#"{"kind": "training", "parameters": 7, "tokens": 1e9, "precision": "bf16"}"#,
             ),
             "workload.parameters",
-            "from 1e6 to 1e14, and is 7e0",
+            "from 1e6 to 1e14, not 7e0",
         ),
         (
             workload(r#"{"kind": "decoding", "parameters": 7e9, "precision": "int3"}"#),
-            "workload.precision",
+            "workload",
             "bf16, fp16, fp8",
         ),
         (
@@ -276,7 +214,7 @@ async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
         ),
         (
             workload(r#"{"kind": "decoding", "parameters": 7e9}"#),
-            "",
+            "workload",
             "missing field `precision`",
         ),
         ("{}".to_owned(), "", "missing field `workload`"),
@@ -288,21 +226,14 @@ async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
             (400, &json!("/problems/invalid-body")),
             "{problem}"
         );
-        assert_eq!(
-            problem["parameter"].as_str().unwrap_or_default(),
-            parameter,
-            "{problem}"
-        );
-        assert!(
-            problem["detail"].as_str().unwrap().contains(detail),
-            "{problem}"
-        );
+        assert_eq!(problem["parameter"].as_str().unwrap_or_default(), parameter, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
     }
 }
 
 #[test]
 fn the_program_itself_answers_without_times_when_its_engine_is_away() {
-    // Nobody listens on a port that was given back.
+    // Nothing listens on a port that was released.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -315,12 +246,13 @@ fn the_program_itself_answers_without_times_when_its_engine_is_away() {
         body.len()
     )
     .unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIME_LIMIT)).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(
-        answer.contains("\"times\":\"none\"") && answer.contains("cannot be asked"),
+        answer.contains("\"times\":\"none\"")
+            && answer.contains("cannot reach the estimate engine"),
         "{answer}"
     );
 }

@@ -1,4 +1,4 @@
-//! Event streams: what a reader is told of a fleet that changes, and what it is spared.
+//! Event streams: what a reader receives from a fleet that changes, and what is left out.
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
@@ -8,7 +8,7 @@ use tokio_stream::StreamExt;
 use tower::ServiceExt;
 
 use super::fleet::{Aggregator, Machines};
-use crate::patience::{until_async, within};
+use crate::time_limits::{until_async, within};
 
 /// A reader of one stream.
 pub(crate) struct Reader {
@@ -18,13 +18,13 @@ pub(crate) struct Reader {
 
 /// One event.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct StreamEvent {
     pub(crate) event: String,
     pub(crate) id: String,
     pub(crate) data: Value,
 }
 
-impl Told {
+impl StreamEvent {
     /// Event and node, such as `node gpu-1`.
     fn short(&self) -> String {
         let name = self.data["name"].as_str();
@@ -39,18 +39,15 @@ impl Reader {
         assert_eq!(response.status(), StatusCode::OK);
         let content = response.headers().get("content-type").unwrap();
         assert_eq!(content, "text/event-stream");
-        Self {
-            body: response.into_body().into_data_stream(),
-            text: String::new(),
-        }
+        Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
     /// The next event. Comments, which keep the connection alive, are passed over.
-    pub(crate) async fn next(&mut self) -> Told {
+    pub(crate) async fn next(&mut self) -> StreamEvent {
         within("an event", self.read()).await
     }
 
-    async fn read(&mut self) -> Told {
+    async fn read(&mut self) -> StreamEvent {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
@@ -65,7 +62,7 @@ impl Reader {
                 };
                 let [event, data] = ["event: ", "data: "]
                     .map(|name| field(name).unwrap_or_else(|| panic!("no {name} in {block}")));
-                return Told {
+                return StreamEvent {
                     event,
                     // Not every event has one.
                     id: field("id: ").unwrap_or_default(),
@@ -95,48 +92,36 @@ impl Aggregator {
 }
 
 #[tokio::test]
-async fn a_reader_is_told_all_there_is_and_then_what_changes() {
+async fn a_reader_receives_the_whole_state_and_then_changes() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let mut reader = aggregator.follow("/api/v1/events").await;
-    assert_eq!(
-        reader.shorts(4).await,
-        ["node bare-1", "node gpu-1", "node gpu-2", "node mixed-1"]
-    );
+    assert_eq!(reader.shorts(4).await, ["node bare-1", "node gpu-1", "node gpu-2", "node mixed-1"]);
     let synced = reader.next().await;
     assert_eq!((synced.event.as_str(), synced.id.as_str()), ("synced", "4"));
-    assert_eq!(
-        synced.data,
-        serde_json::json!({"kind": "synced", "revision": 4})
-    );
+    assert_eq!(synced.data, serde_json::json!({"kind": "synced", "revision": 4}));
 
     aggregator.put("gpu-1", machines.inventory("bare-1"));
     let changed = reader.next().await;
-    assert_eq!(
-        (changed.short().as_str(), changed.id.as_str()),
-        ("node gpu-1", "5")
-    );
+    assert_eq!((changed.short().as_str(), changed.id.as_str()), ("node gpu-1", "5"));
     assert_eq!(changed.data["node"]["state"], "empty");
 
     aggregator.remove("bare-1");
     let removed = reader.next().await;
-    assert_eq!(
-        removed.data,
-        serde_json::json!({"kind": "removed", "name": "bare-1"})
-    );
+    assert_eq!(removed.data, serde_json::json!({"kind": "removed", "name": "bare-1"}));
 }
 
 #[tokio::test]
-async fn becoming_stale_is_told_and_being_confirmed_is_not() {
+async fn becoming_stale_is_sent_and_a_confirmation_is_not() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
     assert_eq!(reader.next().await.event, "synced");
     aggregator.confirm("gpu-1");
     aggregator.silence("gpu-2");
-    let told = reader.next().await;
-    assert_eq!(told.short(), "node gpu-2");
-    assert_eq!(told.data["node"]["state"], "stale");
-    assert_eq!(told.data["node"]["devices"]["unknown"], 1);
+    let shown = reader.next().await;
+    assert_eq!(shown.short(), "node gpu-2");
+    assert_eq!(shown.data["node"]["state"], "stale");
+    assert_eq!(shown.data["node"]["devices"]["unknown"], 1);
 }
 
 #[tokio::test]
@@ -145,7 +130,7 @@ async fn a_slow_reader_skips_what_came_and_went() {
     let aggregator = Aggregator::of(&machines);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
     assert_eq!(reader.next().await.event, "synced");
-    // One thread runs all of this, so nobody looks at the fleet between these.
+    // One thread runs all of this, so no reader sees the fleet between these.
     for round in 0..1000 {
         let name = if round % 2 == 0 { "bare-1" } else { "gpu-1" };
         aggregator.put("gpu-2", machines.inventory(name));
@@ -169,9 +154,7 @@ async fn streams_are_bounded_and_a_reader_that_leaves_makes_room() {
     drop(reader);
     // The task behind the stream sees that when it runs next.
     let ask = async || {
-        let request = Request::get("/api/v1/events?changes=only")
-            .body(Body::empty())
-            .unwrap();
+        let request = Request::get("/api/v1/events?changes=only").body(Body::empty()).unwrap();
         aggregator.router.clone().oneshot(request).await.unwrap()
     };
     let is_open = |response: &Response| response.status() == StatusCode::OK;

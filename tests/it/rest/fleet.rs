@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use octavo_access::access::Guard;
+use octavo_access::guard::Guard;
 use octavo_aggregator::access::guarded;
 use octavo_aggregator::rest;
 use octavo_files::config_files::LayoutFile;
-use octavo_fleet::fleet::{SharingReport, SharingSummary, UsageRank};
+use octavo_fleet::summary::{SharingSummary, UsageRank};
 use octavo_kube::cluster::Followed;
 use octavo_model::inventory::Inventory;
+use octavo_model::sharing_status::SharingStatus;
 use octavo_node::labels::{self, Options};
 use octavo_node::sharing::usage::Usage;
 use octavo_store::availability::Counter;
@@ -19,7 +20,7 @@ use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use octavo_store::profiles::Profiles;
 use octavo_store::stats::Stats;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_stream::protocol::{Change, Run};
 use octavo_stream::status;
 use prometheus_client::registry::Registry;
@@ -86,7 +87,7 @@ impl Aggregator {
     }
 
     /// With more to look at than the fleet.
-    pub(crate) fn viewed(machines: &Machines, more: impl FnOnce(View) -> View) -> Self {
+    pub(crate) fn viewed(machines: &Machines, more: impl FnOnce(FleetView) -> FleetView) -> Self {
         Self::made(machines, more, 8, None)
     }
 
@@ -102,20 +103,20 @@ impl Aggregator {
         cluster: watch::Receiver<Arc<Followed>>,
     ) -> Self {
         let followed = cluster.clone();
-        let more = |view: View| view.with_profiles(profiles).with_cluster(Some(followed));
+        let more = |view: FleetView| view.with_profiles(profiles).with_cluster(Some(followed));
         Self::made(machines, more, 8, Some(cluster))
     }
 
     fn made(
         machines: &Machines,
-        more: impl FnOnce(View) -> View,
+        more: impl FnOnce(FleetView) -> FleetView,
         max_streams: usize,
         cluster: Option<watch::Receiver<Arc<Followed>>>,
     ) -> Self {
         let clock = Clock::start();
         let (fleet, receiver) = watch::channel(Fleet::default());
         let (ready, is_ready) = watch::channel(true);
-        let view = more(View::new(receiver, clock));
+        let view = more(FleetView::new(receiver, clock));
         let mut registry = Registry::default();
         rest::metrics::register(&mut registry, view.clone());
         let availability = Counter::new(view.clone(), cluster);
@@ -147,10 +148,7 @@ impl Aggregator {
         let labels = labels::compile(inventory, &Options::default(), None).labels;
         let origin = ReportingAgent {
             name: name.parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: format!("boot-{name}"),
-            },
+            run: Run { epoch: 1, boot_id: format!("boot-{name}") },
             agent_version: "0.1.0".to_owned(),
         };
         let parts = status::encode(inventory, &labels, None);
@@ -163,8 +161,8 @@ impl Aggregator {
         ));
     }
 
-    /// The agent of `name` says this of what it gives out, and who uses what.
-    pub(crate) fn share(&self, name: &str, report: &SharingReport, usage: &Usage) {
+    /// The agent of `name` reports this sharing status and usage by pod.
+    pub(crate) fn share(&self, name: &str, report: &SharingStatus, usage: &Usage) {
         let mut node = Node::clone(&self.node(name));
         node.parts = node.parts.apply(&Change {
             changed: vec![status::encode_sharing(report), status::encode_usage(usage)],
@@ -176,7 +174,7 @@ impl Aggregator {
         self.store(node);
     }
 
-    /// Nothing is heard of `name` any more, and the writer has found that out.
+    /// The agent of `name` is silent, and the writer has noticed it.
     pub(crate) fn silence(&self, name: &str) {
         let mut node = Node::clone(&self.node(name));
         let long_ago = Moment::from_millis(0);

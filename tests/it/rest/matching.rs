@@ -14,41 +14,32 @@ const MATCH: &str = "/api/v1/match";
 
 #[track_caller]
 fn names(answer: &Value) -> Vec<String> {
-    let matches = answer["matches"]
-        .as_array()
-        .unwrap_or_else(|| panic!("{answer}"));
-    let told = matches.iter().map(|one| {
+    let matches = answer["matches"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let shown = matches.iter().map(|one| {
         let (count, name) = (&one["count"], one["name"].as_str().unwrap());
         format!("{count} {name} {}", one["standing"].as_str().unwrap())
     });
-    told.collect()
+    shown.collect()
 }
 
 #[track_caller]
-fn said(of: &Value) -> String {
+fn reported(of: &Value) -> String {
     let texts = of.as_array().into_iter().flatten();
-    texts
-        .map(|text| text.as_str().unwrap())
-        .collect::<Vec<_>>()
-        .join("; ")
+    texts.map(|text| text.as_str().unwrap()).collect::<Vec<_>>().join("; ")
 }
 
-async fn asked(aggregator: &Aggregator, request: Value) -> Value {
+async fn requested(aggregator: &Aggregator, request: Value) -> Value {
     let answer = aggregator.post(MATCH, &request.to_string()).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     answer.json()
 }
 
 #[tokio::test]
-async fn what_fits_is_told_with_what_is_free_and_what_a_change_would_free() {
+async fn matching_types_are_listed_with_free_devices_and_those_after_a_change() {
     let aggregator = Aggregator::of(&Machines::read().await);
-    // Two are whole and free, one has parts that nobody uses, one has a part with a process.
+    // Two are whole and free, one has unused partitions, one has a partition with a process.
     for (request, expected, verdict) in [
-        (
-            json!({"memoryPerDeviceAtLeast": "80GB"}),
-            &["1 nvidia-h100-80gb free"][..],
-            "fits-now",
-        ),
+        (json!({"memoryPerDeviceAtLeast": "80GB"}), &["1 nvidia-h100-80gb free"][..], "fits-now"),
         (
             json!({"memoryPerDeviceAtLeast": "80GB", "count": 3}),
             &["3 nvidia-h100-80gb could-become"],
@@ -59,11 +50,7 @@ async fn what_fits_is_told_with_what_is_free_and_what_a_change_would_free() {
             &["4 nvidia-h100-80gb taken"],
             "nothing-free",
         ),
-        (
-            json!({"memoryPerDeviceAtLeast": "80GB", "count": 5}),
-            &[],
-            "nothing-fits",
-        ),
+        (json!({"memoryPerDeviceAtLeast": "80GB", "count": 5}), &[], "nothing-fits"),
         (
             json!({"memoryTotalAtLeast": "150GB", "architectureAtLeast": "hopper"}),
             &["2 nvidia-h100-80gb free"],
@@ -84,47 +71,37 @@ async fn what_fits_is_told_with_what_is_free_and_what_a_change_would_free() {
             "fits-now",
         ),
     ] {
-        let answer = asked(&aggregator, request.clone()).await;
+        let answer = requested(&aggregator, request.clone()).await;
         assert_eq!(names(&answer), expected, "{request}");
         assert_eq!(answer["verdict"], verdict, "{request}");
     }
-    let later = asked(
-        &aggregator,
-        json!({"memoryPerDeviceAtLeast": "80GB", "count": 3}),
-    )
-    .await;
+    let later = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "80GB", "count": 3})).await;
     assert_eq!(
         later["summary"],
-        "3 x nvidia-h100-80gb fits, nothing is free, could become free by repartitioning mixed-1"
+        "3 x nvidia-h100-80gb fits, none is free, could become free by repartitioning mixed-1"
     );
     let best = &later["matches"][0];
     assert_eq!(best["free"], json!({"total": 2, "onOneNode": 2}));
+    assert_eq!(best["couldBecome"], json!({"onOneNode": 3, "how": "by repartitioning mixed-1"}));
     assert_eq!(
-        best["couldBecome"],
-        json!({"onOneNode": 3, "how": "by repartitioning mixed-1"})
-    );
-    assert_eq!(
-        said(&later["refused"][0]["why"]),
+        reported(&later["refused"][0]["why"]),
         "needs 80 GB or more per device; it has 24.1 GB; needs 3 on one node; no node has more than 1"
     );
 }
 
 #[tokio::test]
-async fn of_a_node_that_is_not_heard_of_nobody_says_what_is_free() {
+async fn free_devices_of_a_silent_node_are_unknown() {
     let aggregator = Aggregator::of(&Machines::read().await);
     aggregator.silence("mixed-1");
-    let answer = asked(&aggregator, json!({"memoryPerDeviceAtLeast": "80GB"})).await;
+    let answer = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "80GB"})).await;
     assert_eq!(names(&answer), ["1 nvidia-h100-80gb unknown"]);
     assert_eq!(answer["verdict"], "nothing-free");
     assert_eq!(answer["matches"][0].get("free"), None);
     aggregator.silence("gpu-1");
-    let answer = asked(&aggregator, json!({"preferred": ["L4"]})).await;
+    let answer = requested(&aggregator, json!({"preferred": ["L4"]})).await;
     let best = &answer["matches"][0];
     assert_eq!(best["free"], json!({"total": 1, "onOneNode": 1}));
-    assert!(
-        said(&best["warnings"]).contains("of 1 nobody can tell now"),
-        "{best}"
-    );
+    assert!(reported(&best["warnings"]).contains("1 of unknown availability"), "{best}");
 }
 
 fn book(path: &Path, price: &str) {
@@ -138,65 +115,45 @@ fn book(path: &Path, price: &str) {
 
 #[tokio::test]
 async fn a_price_is_that_of_the_book_as_it_is_now_and_without_one_there_is_no_cost() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("prices.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prices.yaml");
     book(&path, "2.10");
     let prices = PriceFile::open(&path).unwrap();
     let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
     let request = json!({"count": 2, "memoryPerDeviceAtLeast": "80GB"});
-    let answer = asked(&aggregator, request.clone()).await;
+    let answer = requested(&aggregator, request.clone()).await;
     let cost = json!({"perHour": "4.20", "currency": "EUR", "purchaseOption": "on-demand"});
     assert_eq!(answer["matches"][0]["cost"], cost);
     book(&path, "3");
-    let answer = asked(&aggregator, request.clone()).await;
+    let answer = requested(&aggregator, request.clone()).await;
     assert_eq!(answer["matches"][0]["cost"]["perHour"], "6");
     book(&path, "dear");
-    let answer = asked(&aggregator, request).await;
+    let answer = requested(&aggregator, request).await;
     assert_eq!(answer["matches"][0]["cost"]["perHour"], "6");
+    assert!(reported(&answer["notices"]).contains("The previous prices stay in use"), "{answer}");
+    let spot =
+        requested(&aggregator, json!({"purchaseOption": "spot", "preferred": ["H100 80GB"]})).await;
     assert!(
-        said(&answer["notices"]).contains("The prices before are used"),
-        "{answer}"
-    );
-    let spot = asked(
-        &aggregator,
-        json!({"purchaseOption": "spot", "preferred": ["H100 80GB"]}),
-    )
-    .await;
-    assert!(
-        spot["matches"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|one| one.get("cost").is_none()),
+        spot["matches"].as_array().unwrap().iter().all(|one| one.get("cost").is_none()),
         "{spot}"
     );
-    let capped = asked(&aggregator, json!({"priceAtMostPerHour": "1"})).await;
+    let capped = requested(&aggregator, json!({"priceAtMostPerHour": "1"})).await;
     assert_eq!(capped["verdict"], "nothing-fits");
-    let whys: Vec<String> = capped["refused"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| said(&one["why"]))
-        .collect();
+    let whys: Vec<String> =
+        capped["refused"].as_array().unwrap().iter().map(|one| reported(&one["why"])).collect();
     assert!(
         whys[0].contains("1 of it cost 3.00 EUR")
-            && whys[1].contains("the price book has no line for it"),
+            && whys[1].contains("the price book has no entry for it"),
         "{whys:?}"
     );
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_a_problem_that_names_the_field() {
+async fn invalid_request_is_a_problem_that_names_the_field() {
     let aggregator = Aggregator::of(&Machines::default());
     let long = json!({"preferred": ["x".repeat(300_000)]}).to_string();
     for (body, status, kind, parameter, detail) in [
-        (
-            r#"{"count": 0}"#,
-            400,
-            "invalid-body",
-            "count",
-            "from 1 to 1024",
-        ),
+        (r#"{"count": 0}"#, 400, "invalid-body", "count", "from 1 to 1024"),
         (
             r#"{"memoryPerDeviceAtLeast": "80"}"#,
             400,
@@ -204,20 +161,8 @@ async fn what_cannot_be_asked_is_a_problem_that_names_the_field() {
             "memoryPerDeviceAtLeast",
             "80GB",
         ),
-        (
-            r#"{"preferred": ["A100"]}"#,
-            400,
-            "invalid-body",
-            "preferred",
-            "say which",
-        ),
-        (
-            r#"{"memory": "80GB"}"#,
-            400,
-            "invalid-body",
-            "",
-            "unknown field `memory`",
-        ),
+        (r#"{"preferred": ["A100"]}"#, 400, "invalid-body", "preferred", "is ambiguous"),
+        (r#"{"memory": "80GB"}"#, 400, "invalid-body", "memory", "unknown field `memory`"),
         ("{\n\"count\": ", 400, "invalid-body", "", "line 2 column 9"),
         (&long, 413, "body-too-long", "", "256 KiB"),
     ] {
@@ -225,26 +170,14 @@ async fn what_cannot_be_asked_is_a_problem_that_names_the_field() {
         let problem = answer.json();
         assert_eq!(answer.status, status, "{problem}");
         assert_eq!(problem["type"], format!("/problems/{kind}"), "{problem}");
-        assert_eq!(
-            problem["parameter"].as_str().unwrap_or_default(),
-            parameter,
-            "{problem}"
-        );
-        assert!(
-            problem["detail"].as_str().unwrap().contains(detail),
-            "{problem}"
-        );
+        assert_eq!(problem["parameter"].as_str().unwrap_or_default(), parameter, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
     }
     let form = aggregator.ask("POST".parse().unwrap(), MATCH).await;
-    assert_eq!(
-        form.status,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "{}",
-        form.body
-    );
+    assert_eq!(form.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{}", form.body);
     let get = aggregator.get(MATCH).await;
     assert_eq!((get.status.as_u16(), get.header("allow")), (405, "POST"));
-    let nothing = asked(&aggregator, json!({})).await;
+    let nothing = requested(&aggregator, json!({})).await;
     assert_eq!(nothing["verdict"], "nothing-fits");
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::StatusCode;
-use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::access::{Types, Visibility};
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness,
 };
@@ -21,9 +21,7 @@ const GPU: &str = "nvidia.com/gpu";
 
 fn node(name: &str, kind: &str, resources: &[(&str, u64)]) -> ClusterNode {
     let all = resources.iter();
-    let all = all.fold(Amounts::default(), |all, (name, count)| {
-        all.with(name, *count)
-    });
+    let all = all.fold(Amounts::default(), |all, (name, count)| all.with(name, *count));
     let all = all.with("pods", 110);
     ClusterNode {
         name: name.to_owned(),
@@ -37,10 +35,7 @@ fn node(name: &str, kind: &str, resources: &[(&str, u64)]) -> ClusterNode {
 
 fn pod(name: &str, on: &str) -> ClusterPod {
     ClusterPod {
-        key: PodKey {
-            namespace: "team".to_owned(),
-            name: name.to_owned(),
-        },
+        key: PodKey { namespace: "team".to_owned(), name: name.to_owned() },
         node: Some(on.to_owned()),
         phase: Phase::Bound,
         requirements: PodRequirements {
@@ -77,7 +72,7 @@ fn two() -> Vec<Value> {
     vec![large, profile("a", "small", TYPE, L4)]
 }
 
-async fn asked(aggregator: &Aggregator, request: Value) -> Value {
+async fn requested(aggregator: &Aggregator, request: Value) -> Value {
     let answer = aggregator.post(MATCH, &request.to_string()).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     answer.json()
@@ -86,11 +81,11 @@ async fn asked(aggregator: &Aggregator, request: Value) -> Value {
 #[track_caller]
 fn names(answer: &Value) -> Vec<String> {
     let matches = answer["matches"].as_array().unwrap();
-    let told = matches.iter().map(|one| {
+    let shown = matches.iter().map(|one| {
         let (count, name) = (&one["count"], one["name"].as_str().unwrap());
         format!("{count} {name} {}", one["standing"].as_str().unwrap())
     });
-    told.collect()
+    shown.collect()
 }
 
 fn texts(of: &Value) -> String {
@@ -102,40 +97,28 @@ fn texts(of: &Value) -> String {
 #[tokio::test]
 async fn ac_006_profiles_are_ranked_by_what_the_scheduler_would_place() {
     let (_around, aggregator) = aggregator(&two()).await;
-    let answer = asked(&aggregator, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
+    let answer = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
     assert_eq!(names(&answer), ["1 a/large free", "1 a/small free"]);
-    assert_eq!(
-        (&answer["freeBy"], &answer["verdict"]),
-        (&json!("cluster"), &json!("fits-now"))
-    );
+    assert_eq!((&answer["freeBy"], &answer["verdict"]), (&json!("cluster"), &json!("fits-now")));
     let best = &answer["matches"][0];
     // Agents see two without a process; one of them was promised to a pod.
     assert_eq!(best["free"], json!({"total": 1, "onOneNode": 1}));
-    assert_eq!(
-        (&best["resource"], &best["type"]),
-        (&json!(GPU), &json!(H100))
-    );
+    assert_eq!((&best["resource"], &best["type"]), (&json!(GPU), &json!(H100)));
     assert_eq!(
         best["profile"],
         json!({"namespace": "a", "name": "large", "displayName": "Premium GPU", "min": 1, "max": 1})
     );
-    let answer = asked(
-        &aggregator,
-        json!({"memoryPerDeviceAtLeast": "80GB", "count": 2}),
-    )
-    .await;
+    let answer =
+        requested(&aggregator, json!({"memoryPerDeviceAtLeast": "80GB", "count": 2})).await;
     assert_eq!(names(&answer), ["2 nvidia-h100-80gb could-become"]);
     assert_eq!(
         answer["summary"],
-        "2 x nvidia-h100-80gb fits, nothing is free, could become free by repartitioning mixed-1; no profile that fits has it; what does not fit says why"
+        "2 x nvidia-h100-80gb fits, none is free, could become free by repartitioning mixed-1; no matching profile offers it; see the reasons of the rejected profiles"
     );
     let refused = &answer["refused"];
     assert_eq!(
         (&refused[0]["name"], texts(&refused[0]["why"])),
-        (
-            &json!("a/large"),
-            "needs 2; people can ask it for 1 at most".to_owned()
-        )
+        (&json!("a/large"), "needs 2; the profile allows at most 1".to_owned())
     );
     assert!(
         texts(&refused[1]["why"]).starts_with("needs 80 GB or more per device; it has 24.1 GB"),
@@ -147,38 +130,27 @@ async fn ac_006_profiles_are_ranked_by_what_the_scheduler_would_place() {
 async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
     let (around, aggregator) = aggregator(&two()[1..]).await;
     let request = json!({"memoryPerDeviceAtLeast": "20GB", "isolation": "mig"});
-    let answer = asked(&aggregator, request).await;
+    let answer = requested(&aggregator, request).await;
     let all = names(&answer);
     assert_eq!(all[0], "1 a/small free");
-    assert!(
-        all.contains(&"1 nvidia-h100-80gb free".to_owned()),
-        "{all:?}"
-    );
+    assert!(all.contains(&"1 nvidia-h100-80gb free".to_owned()), "{all:?}");
     let matches = answer["matches"].as_array().unwrap();
-    let part = matches
-        .iter()
-        .find(|one| one["name"] == "nvidia-h100-80gb/3g.40gb");
+    let part = matches.iter().find(|one| one["name"] == "nvidia-h100-80gb/3g.40gb");
     assert_eq!(
         part.unwrap()["warnings"][0],
         "no profile offers it: octavo profiles create --type nvidia-h100-80gb --resource nvidia.com/mig-3g.40gb"
     );
-    // Where nobody follows the cluster, agents say what is free, and profiles where they lead.
+    // Without a cluster watcher, agents report what is free, and profiles where they lead.
     let book =
         octavo_files::config_files::profiles::HardwareProfileFile::open(&around.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
     let alone = Aggregator::with_profiles(&Machines::read().await, profiles);
-    let answer = asked(&alone, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
-    assert_eq!(
-        names(&answer),
-        ["1 a/small free", "1 nvidia-h100-80gb free"]
-    );
+    let answer = requested(&alone, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
+    assert_eq!(names(&answer), ["1 a/small free", "1 nvidia-h100-80gb free"]);
     assert_eq!(answer["freeBy"], "agents");
     let best = &answer["matches"][0];
     assert_eq!(best["free"], json!({"total": 2, "onOneNode": 1}));
-    assert!(
-        texts(&best["warnings"]).contains("no cluster is followed"),
-        "{best}"
-    );
+    assert!(texts(&best["warnings"]).contains("the cluster is not watched"), "{best}");
 }
 
 #[tokio::test]
@@ -190,30 +162,27 @@ async fn a_profile_that_reaches_nothing_or_whose_queue_decides_says_so() {
     mute["metadata"] = json!({"name": "mute", "namespace": "a"});
     let nowhere = profile("a", "nowhere", TYPE, "nvidia-h200-141gb");
     let (_around, aggregator) = aggregator(&[queued, mute, nowhere]).await;
-    let answer = asked(&aggregator, json!({"preferred": [L4]})).await;
+    let answer = requested(&aggregator, json!({"preferred": [L4]})).await;
     assert_eq!(names(&answer)[0], "1 a/queued unknown", "{answer:#}");
     assert!(texts(&answer["matches"][0]["warnings"]).contains("its queue gpu decides"));
-    // What nodes have is free now, and no profile has it as soon.
+    // What nodes have is free now, and no profile makes it available as soon.
     assert_eq!(names(&answer)[1], "1 nvidia-l4-24gb free");
     let why = |name: &str| {
         let refused = answer["refused"].as_array().unwrap().iter();
         let mut found = refused.filter(|one| one["name"] == name);
         texts(&found.next().unwrap_or_else(|| panic!("{answer:#}"))["why"])
     };
-    assert!(
-        why("a/mute").contains("does not say for which type"),
-        "{answer:#}"
-    );
-    assert!(why("a/nowhere").contains("reaches no node"), "{answer:#}");
+    assert!(why("a/mute").contains("set its type with the annotation"), "{answer:#}");
+    assert!(why("a/nowhere").contains("matches no node"), "{answer:#}");
 }
 
 #[tokio::test]
-async fn who_may_see_single_types_is_told_of_those_and_of_profiles_that_reach_no_others() {
+async fn reader_of_some_types_sees_those_and_profiles_that_reach_no_others() {
     let mut both = profile("a", "both", "kubernetes.io/os", "linux");
     both["spec"]["scheduling"]["node"]["nodeSelector"] = json!({});
     let (_around, aggregator) = aggregator(&[two().remove(0), both, two().remove(1)]).await;
     let request = json!({"count": 2}).to_string();
-    let of = |profiles| Sight {
+    let of = |profiles| Visibility {
         types: Types::Only(BTreeSet::from([H100.parse().unwrap()])),
         nodes: false,
         profiles,
@@ -225,25 +194,13 @@ async fn who_may_see_single_types_is_told_of_those_and_of_profiles_that_reach_no
     let answer = answer.json();
     assert_eq!(names(&answer), ["2 nvidia-h100-80gb could-become"]);
     assert_eq!(answer["refused"][0]["name"], "a/large");
-    assert!(
-        answer["summary"]
-            .as_str()
-            .unwrap()
-            .contains("by repartitioning a node")
-    );
-    assert!(texts(&answer["notices"]).contains("only types that you may see"));
+    assert!(answer["summary"].as_str().unwrap().contains("by repartitioning a node"));
+    assert!(texts(&answer["notices"]).contains("only types that you have access to"));
     let answer = aggregator.post_as(of(false), MATCH, &request).await;
-    assert!(
-        !answer.body.contains("a/") && !answer.body.contains("profile"),
-        "{}",
-        answer.body
-    );
-    let answer = aggregator.post_as(Sight::none(), MATCH, "{}").await.json();
+    assert!(!answer.body.contains("a/") && !answer.body.contains("profile"), "{}", answer.body);
+    let answer = aggregator.post_as(Visibility::none(), MATCH, "{}").await.json();
     assert_eq!(answer["verdict"], "nothing-fits");
-    assert_eq!(
-        (&answer["matches"], &answer["refused"]),
-        (&json!([]), &json!([]))
-    );
+    assert_eq!((&answer["matches"], &answer["refused"]), (&json!([]), &json!([])));
 }
 
 #[tokio::test]
@@ -251,20 +208,13 @@ async fn performance_rows_say_what_to_expect_and_a_row_that_cannot_be_is_a_probl
     let (_around, aggregator) = aggregator(&two()).await;
     let row = |hardware: &str, speed: Value| json!({"hardware_type": hardware, "hardware_count": 1, "tps_mean": speed});
     let request = |rows: Value| json!({"preferred": ["H200"], "memoryPerDeviceAtLeast": "80GB", "performance": rows});
-    let rows = json!([
-        row("H200", json!(120)),
-        row("H100", json!(75)),
-        row("X9", json!(1))
-    ]);
-    let answer = asked(&aggregator, request(rows)).await;
+    let rows = json!([row("H200", json!(120)), row("H100", json!(75)), row("X9", json!(1))]);
+    let answer = requested(&aggregator, request(rows)).await;
     let best = &answer["matches"][0];
-    assert_eq!(
-        best["tokensPerSecond"],
-        json!({"low": 75.0, "high": 75.0, "rows": ["H100"]})
-    );
+    assert_eq!(best["tokensPerSecond"], json!({"low": 75.0, "high": 75.0, "rows": ["H100"]}));
     assert_eq!(
         best["warnings"][0],
-        "nvidia-h100-80gb instead of the preferred nvidia-h200-141gb, which is not here: expect 75 instead of 120 tokens/s (performance rows: H100, H200)"
+        "nvidia-h100-80gb instead of the preferred nvidia-h200-141gb, which is not in this fleet: expect 75 instead of 120 tokens/s (benchmark results: H100, H200)"
     );
     assert!(texts(&answer["notices"]).contains("\"X9\""), "{answer:#}");
     let wrong = request(json!([row("H200", json!("fast"))])).to_string();

@@ -21,18 +21,13 @@ layouts:
 
 fn verdicts(plan: &Value) -> Vec<&str> {
     let devices = plan["devices"].as_array().unwrap();
-    devices
-        .iter()
-        .map(|device| device["verdict"].as_str().unwrap())
-        .collect()
+    devices.iter().map(|device| device["verdict"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn a_layout_is_planned_for_a_node_as_its_agent_would_and_who_is_in_the_way_is_named() {
+async fn plan_of_a_node_equals_its_agents_plan_and_names_blockers() {
     let aggregator = Aggregator::of(&Machines::read().await);
-    let answer = aggregator
-        .get("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb")
-        .await;
+    let answer = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb").await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     let plan = answer.json();
     assert_eq!(
@@ -42,14 +37,11 @@ async fn a_layout_is_planned_for_a_node_as_its_agent_would_and_who_is_in_the_way
     assert_eq!(plan["outcome"], "blocked");
     assert_eq!(verdicts(&plan), ["change", "change", "change", "blocked"]);
     // Two whole GPUs of Hopper: the mode costs no reset.
-    assert_eq!(
-        plan["devices"][0]["modeChange"]["disruption"],
-        "clients-bounce"
-    );
+    assert_eq!(plan["devices"][0]["modeChange"]["disruption"], "clients-bounce");
     // The third keeps the 1g.10gb that it has.
     let after = plan["devices"][2]["after"].as_array().unwrap();
-    let kept = after.iter().filter(|one| one.get("gpuInstance").is_some());
-    assert_eq!((after.len(), kept.count()), (7, 1));
+    let retained = after.iter().filter(|one| one.get("gpuInstance").is_some());
+    assert_eq!((after.len(), retained.count()), (7, 1));
     let cause = &plan["devices"][3]["blockedBy"][0];
     assert_eq!(cause["holders"][0]["pid"], 99, "{cause}");
     // Nothing is the other way round: what is allowed decides, and is said.
@@ -60,8 +52,8 @@ async fn a_layout_is_planned_for_a_node_as_its_agent_would_and_who_is_in_the_way
 
 #[tokio::test]
 async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("layouts.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("layouts.yaml");
     fs::write(&file, LAYOUTS).unwrap();
     let machines = Machines::read().await;
     let aggregator = Aggregator::with_layouts(&machines, LayoutFile::open(&file).unwrap());
@@ -71,25 +63,16 @@ async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name(
     assert_eq!(items[1], json!({"name": "all-disabled", "source": "file"}));
     let of_the_name = items.iter().filter(|item| item["name"] == "all-disabled");
     assert_eq!(of_the_name.count(), 1);
-    assert!(
-        items.contains(&json!({"name": "all-balanced", "source": "made"})),
-        "{names}"
-    );
+    assert!(items.contains(&json!({"name": "all-balanced", "source": "made"})), "{names}");
     assert!(names.get("notice").is_none());
 
     let path = "/api/v1/nodes/mixed-1/plan?layout=small";
     let plan = aggregator.get(path).await.json();
-    assert_eq!(
-        (verdicts(&plan), &plan["destroyed"]),
-        (vec!["change"], &json!(1))
-    );
-    let plan = aggregator
-        .get("/api/v1/nodes/mixed-1/plan?layout=all-disabled")
-        .await
-        .json();
+    assert_eq!((verdicts(&plan), &plan["destroyed"]), (vec!["change"], &json!(1)));
+    let plan = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-disabled").await.json();
     assert_eq!(verdicts(&plan), ["unchanged"]);
 
-    // A file that breaks leaves what was there, and says so with the place; one that is mended is used at once.
+    // A file that becomes invalid leaves the last layouts in use, and its error has the place; a fixed one is used immediately.
     fs::write(
         &file,
         "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {small: [{devicse: all}]}\n",
@@ -97,21 +80,11 @@ async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name(
     .unwrap();
     let plan = aggregator.get(path).await.json();
     assert_eq!(verdicts(&plan), ["change"]);
-    let said = plan["warnings"][0].as_str().unwrap();
-    assert!(
-        said.contains("line 3:") && said.contains("devicse"),
-        "{said}"
-    );
-    fs::write(
-        &file,
-        LAYOUTS.replace("1g.10gb: 2", "1g.10gb: 1, 3g.40gb: 1"),
-    )
-    .unwrap();
+    let reported = plan["warnings"][0].as_str().unwrap();
+    assert!(reported.contains("line 3:") && reported.contains("devicse"), "{reported}");
+    fs::write(&file, LAYOUTS.replace("1g.10gb: 2", "1g.10gb: 1, 3g.40gb: 1")).unwrap();
     let plan = aggregator.get(path).await.json();
-    assert_eq!(
-        (&plan["outcome"], &plan["warnings"]),
-        (&json!("nothing"), &json!([]))
-    );
+    assert_eq!((&plan["outcome"], &plan["warnings"]), (&json!("nothing"), &json!([])));
 }
 
 #[tokio::test]
@@ -121,24 +94,12 @@ async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_
         ("plan", 400, "invalid-parameter", "layout"),
         ("plan?layout=", 400, "invalid-parameter", "layout"),
         ("plan?layout=a&layout=b", 400, "invalid-parameter", "layout"),
-        (
-            "plan?layout=all-balanced&allow=all",
-            400,
-            "invalid-parameter",
-            "allow",
-        ),
-        (
-            "plan?layuot=all-balanced",
-            400,
-            "unknown-parameter",
-            "layuot",
-        ),
+        ("plan?layout=all-balanced&allow=all", 400, "invalid-parameter", "allow"),
+        ("plan?layuot=all-balanced", 400, "unknown-parameter", "layuot"),
         ("plan?layout=all-1g.11gb", 404, "unknown-layout", "layout"),
         ("layouts?x=1", 400, "unknown-parameter", "x"),
     ] {
-        let answer = aggregator
-            .get(&format!("/api/v1/nodes/mixed-1/{path}"))
-            .await;
+        let answer = aggregator.get(&format!("/api/v1/nodes/mixed-1/{path}")).await;
         let problem = answer.json();
         assert_eq!(answer.status.as_u16(), status, "{path}: {problem}");
         assert_eq!(
@@ -151,23 +112,17 @@ async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_
     assert_eq!(none.status, StatusCode::NOT_FOUND);
 
     aggregator.silence("mixed-1");
-    let plan = aggregator
-        .get("/api/v1/nodes/mixed-1/plan?layout=all-balanced")
-        .await
-        .json();
-    let said = plan["warnings"][0].as_str().unwrap();
-    assert!(said.contains("stale"), "{said}");
+    let plan = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-balanced").await.json();
+    let reported = plan["warnings"][0].as_str().unwrap();
+    assert!(reported.contains("stale"), "{reported}");
 }
 
 #[test]
 fn a_file_that_is_broken_at_the_start_is_an_error_with_its_places() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("layouts.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("layouts.yaml");
     let missing = LayoutFile::open(&file).unwrap_err().to_string();
-    assert!(
-        missing.starts_with("cannot read the layouts in"),
-        "{missing}"
-    );
+    assert!(missing.starts_with("cannot read the layouts in"), "{missing}");
     fs::write(&file, "version: v2\nmig-configs: {}\n").unwrap();
     let wrong = LayoutFile::open(&file).unwrap_err().to_string();
     assert!(wrong.contains("line 1:"), "{wrong}");

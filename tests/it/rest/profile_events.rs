@@ -1,83 +1,69 @@
-//! Streams of hardware profiles: what a reader is told while profiles and what is free for them change.
+//! Event streams of hardware profiles: what a reader receives while profiles and their availability change.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::json;
 use tower::ServiceExt;
 
-use super::events::Told;
+use super::events::StreamEvent;
 use super::fleet::{Aggregator, Machines};
 use super::profiles::{Around, L4, followed, node, profile};
-use crate::patience::until_async;
+use crate::time_limits::until_async;
 
 const LABEL: &str = "octavo.dev/type";
 
 /// Event and profile, such as `profile a/large`.
-fn short(told: &Told) -> String {
-    let of = match told.event.as_str() {
-        "profile" => &told.data["profile"],
-        _ => &told.data,
+fn short(shown: &StreamEvent) -> String {
+    let of = match shown.event.as_str() {
+        "profile" => &shown.data["profile"],
+        _ => &shown.data,
     };
     let [namespace, name] = ["namespace", "name"].map(|key| of[key].as_str().unwrap_or("-"));
-    format!("{} {namespace}/{name}", told.event)
+    format!("{} {namespace}/{name}", shown.event)
 }
 
 #[tokio::test]
-async fn who_follows_profiles_is_told_all_and_then_what_changes_and_what_is_free_for_them() {
+async fn profile_stream_sends_all_profiles_then_their_changes_and_availability() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let mut reader = aggregator.follow("/api/v1/profile-events").await;
     for expected in ["profile a/large", "profile a/twice", "profile b/twice"] {
-        let told = reader.next().await;
-        assert_eq!((short(&told).as_str(), told.id.as_str()), (expected, ""));
+        let shown = reader.next().await;
+        assert_eq!((short(&shown).as_str(), shown.id.as_str()), (expected, ""));
     }
     let synced = reader.next().await;
-    assert_eq!(
-        (synced.event.as_str(), synced.id.is_empty()),
-        ("synced", false)
-    );
+    assert_eq!((synced.event.as_str(), synced.id.is_empty()), ("synced", false));
     assert_eq!(synced.data, json!({"kind": "synced", "revision": 1}));
 
     // Nothing is free any more: the two that reach those nodes have changed, the third has not.
     around.cluster.send_replace(followed([]));
     for expected in ["profile a/large", "profile a/twice"] {
-        let told = reader.next().await;
-        assert_eq!(short(&told), expected);
-        assert_eq!(told.data["profile"]["available"], 0);
+        let shown = reader.next().await;
+        assert_eq!(short(&shown), expected);
+        assert_eq!(shown.data["profile"]["available"], 0);
     }
     assert_eq!(reader.next().await.data["revision"], 2);
 
-    around.write(&[
-        profile("a", "large", LABEL, L4),
-        profile("b", "new", LABEL, L4),
-    ]);
-    let told = [
-        reader.next().await,
-        reader.next().await,
-        reader.next().await,
-    ];
+    around.write(&[profile("a", "large", LABEL, L4), profile("b", "new", LABEL, L4)]);
+    let shown = [reader.next().await, reader.next().await, reader.next().await];
     assert_eq!(
-        told.each_ref().map(short),
+        shown.each_ref().map(short),
         ["profile b/new", "removed a/twice", "removed b/twice"]
     );
     assert_eq!(
-        told[1].data,
+        shown[1].data,
         json!({"kind": "removed", "namespace": "a", "name": "twice", "objectKind": "hardware-profile"})
     );
     assert_eq!(reader.next().await.event, "synced");
 }
 
 #[tokio::test]
-async fn who_comes_back_is_not_told_again_what_did_not_change() {
+async fn reconnected_reader_does_not_receive_unchanged_nodes_again() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let path = "/api/v1/profile-events?namespace=a";
     let mut reader = aggregator.follow(path).await;
-    let first = [
-        reader.next().await,
-        reader.next().await,
-        reader.next().await,
-    ];
+    let first = [reader.next().await, reader.next().await, reader.next().await];
     assert_eq!(first[2].event, "synced");
     let id = first[2].id.as_str();
     let mut again = aggregator.follow_from(path, id).await;
@@ -88,51 +74,36 @@ async fn who_comes_back_is_not_told_again_what_did_not_change() {
 
     around.cluster.send_replace(followed([]));
     let next = async || reader.next().await;
-    until_async("synced", next, |told| told.event == "synced").await;
+    until_async("synced", next, |shown| shown.event == "synced").await;
     let mut late = aggregator.follow_from(path, id).await;
     assert_eq!(short(&late.next().await), "profile a/large");
-    let mut changes = aggregator
-        .follow("/api/v1/profile-events?changes=only")
-        .await;
+    let mut changes = aggregator.follow("/api/v1/profile-events?changes=only").await;
     assert_eq!(changes.next().await.event, "synced");
 }
 
 #[tokio::test]
-async fn what_comes_and_goes_within_a_moment_and_what_is_not_asked_for_is_not_told() {
+async fn short_lived_and_filtered_changes_are_not_sent() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let path = format!("/api/v1/profile-events?namespace=a&type={L4}&changes=only");
     let mut reader = aggregator.follow(&path).await;
     assert_eq!(reader.next().await.event, "synced");
     // Only what is not asked for changes, and then something that is.
-    around.write(&[
-        profile("a", "large", LABEL, L4),
-        profile("a", "twice", LABEL, L4),
-    ]);
-    aggregator.judged_anew("b/twice").await;
-    around
-        .cluster
-        .send_replace(followed([node("gpu-1", &[(LABEL, L4)])]));
-    let told = [reader.next().await, reader.next().await];
-    assert_eq!(
-        told.each_ref().map(short),
-        ["profile a/large", "profile a/twice"]
-    );
-    assert_eq!(told[0].data["profile"]["available"], 1);
+    around.write(&[profile("a", "large", LABEL, L4), profile("a", "twice", LABEL, L4)]);
+    aggregator.judged_again("b/twice").await;
+    around.cluster.send_replace(followed([node("gpu-1", &[(LABEL, L4)])]));
+    let shown = [reader.next().await, reader.next().await];
+    assert_eq!(shown.each_ref().map(short), ["profile a/large", "profile a/twice"]);
+    assert_eq!(shown[0].data["profile"]["available"], 1);
 }
 
 #[tokio::test]
 async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
     let (_around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
-    for (query, parameter) in [
-        ("x=1", "x"),
-        ("changes=some", "changes"),
-        ("type=a&type=b", "type"),
-    ] {
-        let answer = aggregator
-            .get(&format!("/api/v1/profile-events?{query}"))
-            .await;
+    for (query, parameter) in [("x=1", "x"), ("changes=some", "changes"), ("type=a&type=b", "type")]
+    {
+        let answer = aggregator.get(&format!("/api/v1/profile-events?{query}")).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}");
         assert_eq!(answer.json()["parameter"], parameter);
     }
@@ -144,10 +115,7 @@ async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
     assert_eq!(refused.json()["type"], "/problems/too-many-streams");
     drop(first);
     let status = async || few.status_of("/api/v1/profile-events").await;
-    until_async("room for a stream", status, |status| {
-        *status == StatusCode::OK
-    })
-    .await;
+    until_async("room for a stream", status, |status| *status == StatusCode::OK).await;
 }
 
 impl Aggregator {
@@ -159,7 +127,7 @@ impl Aggregator {
     }
 
     /// Waits until this profile is no more.
-    async fn judged_anew(&self, gone: &str) {
+    async fn judged_again(&self, gone: &str) {
         let (namespace, name) = gone.split_once('/').unwrap();
         let path = format!("/api/v1/profiles/{namespace}/{name}");
         let status = async || self.get(&path).await.status;

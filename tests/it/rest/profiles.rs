@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use octavo_files::config_files::profiles::HardwareProfileFile;
-use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterPod, Readiness, Sights};
+use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterPod, ClusterSnapshot, Readiness};
 use octavo_kube::cluster::Followed;
 use octavo_store::profiles::Profiles;
 use serde_json::{Value, json};
@@ -16,14 +16,14 @@ use tower::ServiceExt;
 
 use super::Answer;
 use super::fleet::{Aggregator, Machines};
-use crate::patience::until_async;
+use crate::time_limits::until_async;
 
 pub(super) const L4: &str = "nvidia-l4-24gb";
 
-/// A cluster as it is followed, with whoever says what it is; and the folder of the file.
+/// A cluster snapshot with its source, and the directory of the file.
 pub(crate) struct Around {
     pub(crate) cluster: watch::Sender<Arc<Followed>>,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 /// A profile as the API server has it. Its types are what the selector reaches.
@@ -39,12 +39,8 @@ pub(crate) fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Va
 }
 
 pub(super) fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
-    let all = Amounts::default()
-        .with("nvidia.com/gpu", 1)
-        .with("pods", 110);
-    let labels = labels
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let all = Amounts::default().with("nvidia.com/gpu", 1).with("pods", 110);
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     ClusterNode {
         name: name.to_owned(),
         labels: labels.collect(),
@@ -64,7 +60,7 @@ fn with_pods(
     pods: impl IntoIterator<Item = ClusterPod>,
 ) -> Arc<Followed> {
     Arc::new(Followed {
-        sights: Arc::new(Sights::new(nodes, pods)),
+        sights: Arc::new(ClusterSnapshot::new(nodes, pods)),
         current_at: Some(Instant::now()),
         trouble: None,
         ..Followed::default()
@@ -77,10 +73,7 @@ impl Around {
         let label = "octavo.dev/type";
         let nodes = ["gpu-1", "gpu-2"].map(|name| node(name, &[(label, L4)]));
         let (cluster, seen) = watch::channel(followed(nodes));
-        let around = Self {
-            cluster,
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let around = Self { cluster, directory: tempfile::tempdir().unwrap() };
         around.write(&[
             profile("a", "large", label, L4),
             profile("a", "twice", label, L4),
@@ -97,10 +90,7 @@ impl Around {
         profiles: &[Value],
     ) -> (Self, Profiles, watch::Receiver<Arc<Followed>>) {
         let (cluster, seen) = watch::channel(with_pods(nodes, pods));
-        let around = Self {
-            cluster,
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let around = Self { cluster, directory: tempfile::tempdir().unwrap() };
         around.write(profiles);
         let book = HardwareProfileFile::open(&around.path()).unwrap();
         let profiles = Profiles::new(None, Some(seen.clone()), Some(book));
@@ -108,13 +98,13 @@ impl Around {
     }
 
     pub(crate) fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("profiles.yaml")
+        self.directory.path().join("profiles.yaml")
     }
 
     /// Replaces the file.
     pub(super) fn write(&self, profiles: &[Value]) {
         let texts: Vec<String> = profiles.iter().map(Value::to_string).collect();
-        let draft = self.folder.path().join("draft");
+        let draft = self.directory.path().join("draft");
         std::fs::write(&draft, texts.join("\n---\n")).unwrap();
         std::fs::rename(draft, self.path()).unwrap();
     }
@@ -145,54 +135,31 @@ async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
         json!([{"type": L4, "nodes": 2, "devices": 2, "mixedNodes": 0, "mixedDevices": 0, "available": 2}])
     );
     assert_eq!(large["findings"], json!([]));
-    let few = aggregator
-        .get("/api/v1/profiles?namespace=b&type=none")
-        .await
-        .json();
+    let few = aggregator.get("/api/v1/profiles?namespace=b&type=none").await.json();
     assert_eq!(few["items"], json!([]));
-    let few = aggregator
-        .get(&format!("/api/v1/profiles?namespace=a&type={L4}"))
-        .await
-        .json();
+    let few = aggregator.get(&format!("/api/v1/profiles?namespace=a&type={L4}")).await.json();
     assert_eq!(few["items"].as_array().unwrap().len(), 2);
 
     let one = aggregator.get("/api/v1/profiles/b/twice").await.json();
-    let words = one["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| &one["finding"]);
-    assert_eq!(
-        words.collect::<Vec<_>>(),
-        ["nothing-selected", "changing-label"]
-    );
+    let words = one["findings"].as_array().unwrap().iter().map(|one| &one["finding"]);
+    assert_eq!(words.collect::<Vec<_>>(), ["nothing-selected", "changing-label"]);
     let both = aggregator.get("/api/v1/profiles/twice").await;
     assert_eq!(both.status, StatusCode::BAD_REQUEST);
     assert_eq!(both.json()["type"], "/problems/ambiguous-profile");
-    assert!(
-        both.json()["detail"].as_str().unwrap().contains("a, b"),
-        "{}",
-        both.body
-    );
+    assert!(both.json()["detail"].as_str().unwrap().contains("a, b"), "{}", both.body);
 }
 
 #[tokio::test]
 async fn req_007_what_has_not_changed_is_not_sent_again() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
-    for path in [
-        "/api/hardware-profiles",
-        "/api/v1/profiles",
-        "/api/v1/profiles/large",
-    ] {
+    for path in ["/api/hardware-profiles", "/api/v1/profiles", "/api/v1/profiles/large"] {
         let first = aggregator.get(path).await;
         let tag = first.header("etag").to_owned();
         assert_eq!(first.header("cache-control"), "no-cache");
         let again = |tag: String| {
             let router = aggregator.router.clone();
-            let request = Request::builder()
-                .uri(path)
-                .header(header::IF_NONE_MATCH, tag);
+            let request = Request::builder().uri(path).header(header::IF_NONE_MATCH, tag);
             router.oneshot(request.body(Body::empty()).unwrap())
         };
         let same = again(format!("\"other\", W/{tag}")).await.unwrap();
@@ -201,13 +168,9 @@ async fn req_007_what_has_not_changed_is_not_sent_again() {
         let other = again("\"other\"".to_owned()).await.unwrap();
         assert_eq!(other.status(), StatusCode::OK, "{path}");
     }
-    let tag = aggregator
-        .get("/api/v1/profiles")
-        .await
-        .header("etag")
-        .to_owned();
+    let tag = aggregator.get("/api/v1/profiles").await.header("etag").to_owned();
     around.cluster.send_replace(followed([]));
-    // What was judged is told for a second at most.
+    // A result is cached for at most a second.
     let profiles = async || aggregator.get("/api/v1/profiles").await;
     let is_new = |answer: &Answer| answer.header("etag") != tag;
     let list = until_async("another etag", profiles, is_new).await.json();
@@ -247,10 +210,7 @@ async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
     assert_eq!((one.get("reach"), one.get("available")), (None, None));
     let nothing = Aggregator::of(&Machines::read().await);
     let list = nothing.get("/api/v1/profiles").await.json();
-    assert_eq!(
-        (&list["source"], &list["items"]),
-        (&json!("nowhere"), &json!([]))
-    );
+    assert_eq!((&list["source"], &list["items"]), (&json!("nowhere"), &json!([])));
 }
 
 #[tokio::test]
@@ -263,10 +223,7 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
     let draft = aggregator.get(path).await.json();
     let object = &draft["profile"];
     assert_eq!(object["metadata"]["name"], "my-gpu");
-    assert_eq!(
-        object["metadata"]["annotations"]["opendatahub.io/display-name"],
-        "My GPU"
-    );
+    assert_eq!(object["metadata"]["annotations"]["opendatahub.io/display-name"], "My GPU");
     assert_eq!(
         object["spec"]["scheduling"]["node"]["nodeSelector"],
         json!({"octavo.dev/type": L4})
@@ -278,21 +235,11 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
     assert!(yaml.contains("octavo.dev/type: nvidia-l4-24gb"), "{yaml}");
     let refused = aggregator.get("/api/v1/profile-draft?nodes=none").await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(
-        refused.body.contains("the cluster has no such node"),
-        "{}",
-        refused.body
-    );
+    assert!(refused.body.contains("it does not exist in the cluster"), "{}", refused.body);
     // An agent's word counts more than a label: this node has H100s, some of them in parts.
-    around
-        .cluster
-        .send_replace(followed([node("mixed-1", &[("octavo.dev/type", L4)])]));
+    around.cluster.send_replace(followed([node("mixed-1", &[("octavo.dev/type", L4)])]));
     let refused = aggregator.get("/api/v1/profile-draft?nodes=mixed-1").await;
-    assert!(
-        refused.body.contains("it lacks the label octavo.dev/type"),
-        "{}",
-        refused.body
-    );
+    assert!(refused.body.contains("it lacks the label octavo.dev/type"), "{}", refused.body);
 }
 
 #[tokio::test]
@@ -300,27 +247,18 @@ async fn a_draft_is_made_of_more_nodes_than_an_address_can_name() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let label = "x".repeat(60);
-    let names: Vec<String> = (0..1000)
-        .map(|at| format!("n{at:04}.{}.a", [label.as_str(); 4].join(".")))
-        .collect();
-    let nodes = names
-        .iter()
-        .map(|name| node(name, &[("octavo.dev/type", L4)]));
+    let names: Vec<String> =
+        (0..1000).map(|at| format!("n{at:04}.{}.a", [label.as_str(); 4].join("."))).collect();
+    let nodes = names.iter().map(|name| node(name, &[("octavo.dev/type", L4)]));
     around.cluster.send_replace(followed(nodes));
     let order = json!({"nodes": names, "name": "many", "counts": [{"identifier": "nvidia.com/gpu", "max": "1"}]});
-    let answer = aggregator
-        .post("/api/v1/profile-draft", &order.to_string())
-        .await;
+    let answer = aggregator.post("/api/v1/profile-draft", &order.to_string()).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     let draft = answer.json();
     assert_eq!(draft["nodes"].as_array().unwrap().len(), 1000);
     assert_eq!(draft["profile"]["metadata"]["name"], "many");
-    let refused = aggregator
-        .post(
-            "/api/v1/profile-draft",
-            r#"{"nodes": ["none"], "name": "A"}"#,
-        )
-        .await;
+    let refused =
+        aggregator.post("/api/v1/profile-draft", r#"{"nodes": ["none"], "name": "A"}"#).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert_eq!(refused.json()["parameter"], "name");
 }
@@ -330,33 +268,23 @@ fn many() -> (watch::Receiver<Arc<Followed>>, HardwareProfileFile, TempDir) {
     let types = ["l4-24gb", "t4-16gb", "h100-80gb", "h200-141gb", "a100-80gb"];
     let types = types.map(|one| format!("nvidia-{one}"));
     let label = "octavo.dev/type";
-    let nodes = (0..1000).map(|number| {
-        node(
-            &format!("gpu-{number:04}"),
-            &[(label, &types[number % types.len()])],
-        )
-    });
+    let nodes = (0..1000)
+        .map(|number| node(&format!("gpu-{number:04}"), &[(label, &types[number % types.len()])]));
     let profiles = (0..200).map(|number| {
-        profile(
-            "a",
-            &format!("p-{number:03}"),
-            label,
-            &types[number % types.len()],
-        )
-        .to_string()
+        profile("a", &format!("p-{number:03}"), label, &types[number % types.len()]).to_string()
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("profiles.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profiles.yaml");
     std::fs::write(&path, profiles.collect::<Vec<_>>().join("\n---\n")).unwrap();
     let (_gone, seen) = watch::channel(followed(nodes));
-    (seen, HardwareProfileFile::open(&path).unwrap(), folder)
+    (seen, HardwareProfileFile::open(&path).unwrap(), directory)
 }
 
 /// How fast that is, is measured: docs/performance.md.
 #[tokio::test]
-async fn nfr_001_a_hundred_at_once_are_told_the_same_of_a_thousand_nodes_and_two_hundred_profiles()
-{
-    let (seen, book, _folder) = many();
+async fn nfr_001_a_hundred_clients_at_once_get_the_same_answer_about_a_thousand_nodes_and_two_hundred_profiles()
+ {
+    let (seen, book, _directory) = many();
     let profiles = Profiles::new(None, Some(seen), Some(book));
     let aggregator = Aggregator::with_profiles(&Machines::default(), profiles);
     let mut asking = tokio::task::JoinSet::new();
@@ -376,9 +304,6 @@ async fn nfr_001_a_hundred_at_once_are_told_the_same_of_a_thousand_nodes_and_two
     let items = list["items"].as_array().unwrap();
     assert_eq!(items.len(), 200);
     for one in items {
-        assert_eq!(
-            (&one["available"], &one["findings"]),
-            (&json!(200), &json!([]))
-        );
+        assert_eq!((&one["available"], &one["findings"]), (&json!(200), &json!([])));
     }
 }

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
-use crate::patience::output;
 use crate::promtool;
+use crate::time_limits::output;
 
 /// The validators, from the package index `PyPI`.
 const VALIDATORS: [&str; 2] = ["openapi-spec-validator==0.9.0", "jsonschema==4.26.0"];
@@ -20,20 +20,15 @@ fn fed(command: &mut Command, input: &str, needs: &str) -> Output {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.stderr(Stdio::piped()).spawn();
     let mut child = child.unwrap_or_else(|e| panic!("{command:?}: {e}; this test needs {needs}"));
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     output(child, needs)
 }
 
 #[track_caller]
 fn nothing_to_say(output: &Output) {
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let reported = [&output.stdout[..], &output.stderr[..]].concat();
+    let reported = String::from_utf8_lossy(&reported);
+    assert!(output.status.success() && reported.is_empty(), "{reported}");
 }
 
 /// A Python that has the validators: kept in the cache, or the one that `OCTAVO_VALIDATORS_PYTHON` names.
@@ -53,7 +48,7 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     environment.join("bin/python3")
 });
 
-/// Makes the environment under another name first, so that there is only ever a complete one, whoever else makes it.
+/// Creates the environment under another name first, so that only a complete one is ever visible, also to a parallel run.
 fn make_python(environment: &Path) {
     std::fs::create_dir_all(environment.parent().unwrap()).unwrap();
     let draft = environment.with_extension(format!("draft-{}", std::process::id()));
@@ -63,19 +58,10 @@ fn make_python(environment: &Path) {
     let made = fed(&mut venv, "", needs);
     assert!(made.status.success(), "{made:?}; this test needs {needs}");
     let mut install = Command::new(draft.join("bin/python3"));
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     let needs = "a package index with openapi-spec-validator, or OCTAVO_VALIDATORS_PYTHON set to a Python that has it";
     let installed = fed(install.args(VALIDATORS), "", needs);
-    assert!(
-        installed.status.success(),
-        "{installed:?}; this test needs {needs}"
-    );
+    assert!(installed.status.success(), "{installed:?}; this test needs {needs}");
     if std::fs::rename(&draft, environment).is_err() {
         std::fs::remove_dir_all(&draft).unwrap();
     }
@@ -87,7 +73,7 @@ fn case(path: &str, status: u16, media_type: &str, value: &Value) -> Value {
 }
 
 /// What is asked for, and the path of the document that says what is answered.
-const ASKED: &[(&str, &str)] = &[
+const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/nodes?limit=2", "/api/v1/nodes"),
     ("/api/v1/nodes?sort=size", "/api/v1/nodes"),
     ("/api/v1/types", "/api/v1/types"),
@@ -97,22 +83,10 @@ const ASKED: &[(&str, &str)] = &[
     ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),
     ("/api/v1/nodes/gpu-9", "/api/v1/nodes/{name}"),
     ("/api/v1/nodes/_", "/api/v1/nodes/{name}"),
-    (
-        "/api/v1/nodes/mixed-1/layouts",
-        "/api/v1/nodes/{name}/layouts",
-    ),
-    (
-        "/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb",
-        "/api/v1/nodes/{name}/plan",
-    ),
-    (
-        "/api/v1/nodes/mixed-1/plan?layout=all-disabled",
-        "/api/v1/nodes/{name}/plan",
-    ),
-    (
-        "/api/v1/nodes/mixed-1/plan?layout=nothing",
-        "/api/v1/nodes/{name}/plan",
-    ),
+    ("/api/v1/nodes/mixed-1/layouts", "/api/v1/nodes/{name}/layouts"),
+    ("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb", "/api/v1/nodes/{name}/plan"),
+    ("/api/v1/nodes/mixed-1/plan?layout=all-disabled", "/api/v1/nodes/{name}/plan"),
+    ("/api/v1/nodes/mixed-1/plan?layout=nothing", "/api/v1/nodes/{name}/plan"),
     ("/api/v1/availability", "/api/v1/availability"),
     ("/api/v1/availability?minFree=x", "/api/v1/availability"),
     ("/api/v1/usage?limit=1", "/api/v1/usage"),
@@ -125,28 +99,17 @@ const ASKED: &[(&str, &str)] = &[
     ("/api/v1/profiles/large", "/api/v1/profiles/{name}"),
     ("/api/v1/profiles/twice", "/api/v1/profiles/{name}"),
     ("/api/v1/profiles/none", "/api/v1/profiles/{name}"),
-    (
-        "/api/v1/profiles/a/large",
-        "/api/v1/profiles/{namespace}/{name}",
-    ),
-    (
-        "/api/v1/profile-draft?type=nvidia-l4-24gb",
-        "/api/v1/profile-draft",
-    ),
+    ("/api/v1/profiles/a/large", "/api/v1/profiles/{namespace}/{name}"),
+    ("/api/v1/profile-draft?type=nvidia-l4-24gb", "/api/v1/profile-draft"),
     ("/api/v1/profile-draft?nodes=none", "/api/v1/profile-draft"),
     ("/openapi.json", "/openapi.json"),
 ];
 
 async fn answers(aggregator: &Aggregator) -> Vec<Value> {
     let mut cases = Vec::new();
-    for &(path, of) in ASKED {
+    for &(path, of) in QUERIES {
         let answer = aggregator.get(path).await;
-        let media_type = answer
-            .headers
-            .get("content-type")
-            .unwrap()
-            .to_str()
-            .unwrap();
+        let media_type = answer.headers.get("content-type").unwrap().to_str().unwrap();
         cases.push(case(of, answer.status.as_u16(), media_type, &answer.json()));
     }
     let training = r#"{"workload": {"kind": "training", "parameters": 7e9, "tokens": 1e9, "precision": "bf16"}}"#;
@@ -157,10 +120,7 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
             "/api/v1/slo",
             r#"{"objectives": {}, "rows": [{"hardware_type": "H100", "hardware_count": 1, "itl_p90": 3}]}"#,
         ),
-        (
-            "/api/v1/match",
-            r#"{"memoryPerDeviceAtLeast": "30GB", "isolation": "mig"}"#,
-        ),
+        ("/api/v1/match", r#"{"memoryPerDeviceAtLeast": "30GB", "isolation": "mig"}"#),
         ("/api/v1/match", "{}"),
         ("/api/v1/match", "[]"),
         ("/api/v1/profile-draft", r#"{"type": "nvidia-l4-24gb"}"#),
@@ -179,28 +139,18 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
         if number == 6 {
             aggregator.remove("gpu-2");
         }
-        let told = reader.next().await;
-        cases.push(case("/api/v1/events", 200, "text/event-stream", &told.data));
+        let shown = reader.next().await;
+        cases.push(case("/api/v1/events", 200, "text/event-stream", &shown.data));
     }
     aggregator.ready.send_replace(false);
     for (path, text) in [("/healthz", "ok\n"), ("/metrics", "")] {
         let answer = aggregator.get(path).await;
-        let media_type = answer
-            .headers
-            .get("content-type")
-            .unwrap()
-            .to_str()
-            .unwrap();
+        let media_type = answer.headers.get("content-type").unwrap().to_str().unwrap();
         assert!(answer.body.starts_with(text));
         cases.push(case(path, 200, media_type, &answer.body.into()));
     }
     let unready = aggregator.get("/readyz").await;
-    cases.push(case(
-        "/readyz",
-        503,
-        "application/problem+json",
-        &unready.json(),
-    ));
+    cases.push(case("/readyz", 503, "application/problem+json", &unready.json()));
     cases
 }
 
@@ -212,10 +162,7 @@ async fn the_document_is_valid_and_every_answer_is_what_it_says() {
     let document = aggregator.get("/openapi.json").await.json();
     let cases = answers(&aggregator).await;
     let mut validate = Command::new(&*PYTHON);
-    validate.arg(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/it/rest/validate.py"
-    ));
+    validate.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/rest/validate.py"));
     let input = json!({"document": document, "cases": cases}).to_string();
     nothing_to_say(&fed(&mut validate, &input, "the validators"));
 }
@@ -224,13 +171,8 @@ async fn the_document_is_valid_and_every_answer_is_what_it_says() {
 async fn the_document_tells_every_word_a_parameter_can_be() {
     let aggregator = Aggregator::of(&Machines::default());
     let document = aggregator.get("/openapi.json").await.json();
-    let parameters = document["paths"]["/api/v1/nodes"]["get"]["parameters"]
-        .as_array()
-        .unwrap();
-    let names: Vec<&str> = parameters
-        .iter()
-        .map(|one| one["name"].as_str().unwrap())
-        .collect();
+    let parameters = document["paths"]["/api/v1/nodes"]["get"]["parameters"].as_array().unwrap();
+    let names: Vec<&str> = parameters.iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
         [
@@ -280,28 +222,17 @@ async fn metrics_tell_the_fleet_without_a_series_per_node_and_prometheus_finds_n
         "octavo_type_nodes{type=\"nvidia-l4-24gb\"} 2",
         "octavo_build_info{version=\"0.1.0\"} 1",
     ] {
-        assert!(
-            answer.body.lines().any(|one| one == line),
-            "{line}\n{}",
-            answer.body
-        );
+        assert!(answer.body.lines().any(|one| one == line), "{line}\n{}", answer.body);
     }
-    assert!(
-        !answer.body.contains("gpu-1") && !answer.body.contains("GPU-"),
-        "{}",
-        answer.body
-    );
+    assert!(!answer.body.contains("gpu-1") && !answer.body.contains("GPU-"), "{}", answer.body);
     let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap();
-    for line in answer
-        .body
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "))
-    {
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/metrics.md"))
+            .unwrap();
+    for line in answer.body.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let name = line.split(' ').next().unwrap();
         assert!(
             page.contains(&format!("`{name}")),
-            "docs/metrics.md does not explain {name}"
+            "docs/reference/metrics.md does not explain {name}"
         );
     }
     promtool::finds_no_fault(&answer.body);

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use octavo_files::config_files::prices::PriceFile;
-use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::access::{Types, Visibility};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
@@ -20,10 +20,10 @@ fn rows() -> Value {
 }
 
 #[tokio::test]
-async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_told()
+async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_reported()
  {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("prices.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n\
                 - {type: nvidia-l4-24gb, perHour: 0.70}\n- {type: nvidia-h200-141gb, perHour: 4}\n";
     std::fs::write(&path, text).unwrap();
@@ -38,15 +38,9 @@ async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_
     let answer = answer.json();
     assert_eq!(answer["met"], 2, "{answer}");
     let items = answer["items"].as_array().unwrap();
-    let told: Vec<(u64, &Value, &Value)> = items
+    let shown: Vec<(u64, &Value, &Value)> = items
         .iter()
-        .map(|one| {
-            (
-                one["row"].as_u64().unwrap(),
-                &one["replicas"],
-                &one["perHour"],
-            )
-        })
+        .map(|one| (one["row"].as_u64().unwrap(), &one["replicas"], &one["perHour"]))
         .collect();
     let expected = [
         (1, json!(7), json!("4.90")),
@@ -54,21 +48,16 @@ async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_
         (3, json!(2), json!("8")),
         (2, json!(4), Value::Null),
     ];
-    let expected: Vec<(u64, &Value, &Value)> = expected
-        .iter()
-        .map(|(row, copies, price)| (*row, copies, price))
-        .collect();
-    assert_eq!(told, expected);
+    let expected: Vec<(u64, &Value, &Value)> =
+        expected.iter().map(|(row, copies, price)| (*row, copies, price)).collect();
+    assert_eq!(shown, expected);
     assert_eq!(items[0]["here"], json!(["nvidia-l4-24gb"]));
     assert_eq!(
         (&items[2]["here"], &items[2]["types"]),
         (&json!([]), &json!(["nvidia-h200-141gb"]))
     );
     let unknown = items[3]["misses"][0].as_str().unwrap();
-    assert!(
-        unknown.starts_with("nobody knows which hardware this is"),
-        "{unknown}"
-    );
+    assert!(unknown.starts_with("unknown hardware"), "{unknown}");
 }
 
 #[tokio::test]
@@ -79,24 +68,24 @@ async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
             json!({"latenciesAtMost": {"speed": 1}}),
             json!([]),
             "objectives.latenciesAtMost",
-            "begin with ttft_",
+            "start with ttft_",
         ),
         (
             json!({"requestsPerSecondAtLeast": -1}),
             json!([]),
             "objectives.requestsPerSecondAtLeast",
-            "not more than 0",
+            "not greater than 0",
         ),
         (
             json!({"priceAtMostPerHour": "x"}),
             json!([]),
             "objectives.priceAtMostPerHour",
-            "is no price",
+            "is not a price",
         ),
         (
             json!({"throughput": 1}),
             json!([]),
-            "",
+            "objectives.throughput",
             "unknown field `throughput`",
         ),
         (
@@ -109,22 +98,15 @@ async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
             json!({}),
             json!([{"hardware_type": "H100", "hardware_count": 1, "itl_p90": "fast"}]),
             "rows",
-            "itl_p90 is a number",
+            "itl_p90 must be a non-negative number",
         ),
     ] {
         let request = json!({"objectives": objectives, "rows": rows});
         let answer = aggregator.post(SLO, &request.to_string()).await;
         let problem = answer.json();
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{problem}");
-        assert_eq!(
-            problem["parameter"].as_str().unwrap_or_default(),
-            parameter,
-            "{problem}"
-        );
-        assert!(
-            problem["detail"].as_str().unwrap().contains(detail),
-            "{problem}"
-        );
+        assert_eq!(problem["parameter"].as_str().unwrap_or_default(), parameter, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
     }
 }
 
@@ -166,11 +148,7 @@ async fn req_003_rows_name_the_hardware_profiles_to_choose_and_how_many_are_avai
     assert_eq!(of("H100 80GB")["profiles"], Value::Null);
 
     // NFR-003: profiles are named to who may list them.
-    let sight = Sight {
-        types: Types::All,
-        nodes: false,
-        profiles: false,
-    };
+    let sight = Visibility { types: Types::All, nodes: false, profiles: false };
     let answer = aggregator.post_as(sight, SLO, &request).await;
     assert!(!answer.body.contains("premium"), "{}", answer.body);
     assert!(answer.body.contains("hardwareprofiles"), "{}", answer.body);

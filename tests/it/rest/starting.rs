@@ -1,28 +1,21 @@
 //! What is said while nodes are still returning after a start of the aggregator.
 
 use axum::http::StatusCode;
-use octavo_store::startup_progress::StartupProgress;
+use octavo_fleet::startup::StartupProgress;
 use serde_json::json;
 
 use super::fleet::{Aggregator, Machines};
 
 #[tokio::test]
 async fn lists_and_readiness_say_while_nodes_are_still_returning_after_a_start() {
-    let now = StartupProgress {
-        nodes: 4,
-        expected: Some(9),
-    };
+    let now = StartupProgress::new(4, Some(9));
     let (progress, startup) = tokio::sync::watch::channel(Some(now));
     let machines = Machines::read().await;
     let aggregator = Aggregator::viewed(&machines, |view| view.with_startup(startup));
     let lists = ["/api/v1/nodes", "/api/v1/types", "/api/v1/availability"];
     for path in lists {
         let list = aggregator.get(path).await.json();
-        assert_eq!(
-            list["starting"],
-            json!({"nodes": 4, "expected": 9}),
-            "{path}"
-        );
+        assert_eq!(list["starting"], json!({"nodes": 4, "expected": 9}), "{path}");
     }
     for path in ["/api/v1/profiles", "/api/hardware-profiles"] {
         let notice = aggregator.get(path).await.json()["notice"].clone();
@@ -30,11 +23,7 @@ async fn lists_and_readiness_say_while_nodes_are_still_returning_after_a_start()
         assert!(notice.contains("4 of about 9 nodes"), "{path}: {notice}");
     }
     let matched = aggregator.post("/api/v1/match", "{\"count\": 1}").await;
-    assert!(
-        matched.body.contains("4 of about 9 nodes"),
-        "{}",
-        matched.body
-    );
+    assert!(matched.body.contains("4 of about 9 nodes"), "{}", matched.body);
     let slo = r#"{"objectives": {}, "rows": [{"hardware_type": "L4", "hardware_count": 1}]}"#;
     let slo = aggregator.post("/api/v1/slo", slo).await.json();
     let notices = slo["notices"].to_string();

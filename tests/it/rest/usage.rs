@@ -1,12 +1,13 @@
 //! Who uses what, of a node and over the fleet.
 
 use axum::http::StatusCode;
-use octavo_fleet::fleet::SharingReport;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::reason::Reason;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::{HandOff, Health, ResourceStatus, SharingMode, UnitStatus};
+use octavo_model::sharing_status::{
+    DeviceProvider, HandOff, Health, ResourceStatus, SharingStatus, UnitStatus,
+};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use serde_json::{Value, json};
 
@@ -26,6 +27,7 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
         utilization: Some(Percent(35)),
         processes: vec![4711],
         is_over_share: is_over,
+        ..Tenant::default()
     }
 }
 
@@ -33,7 +35,8 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
 pub(crate) fn give(aggregator: &Aggregator, node: &str) {
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        partition: None,
+        gpu_instance: None,
+        compute_instance: None,
         profile: None,
         resource: Some(ResourceName::gpu()),
         replicas: Some(2),
@@ -43,10 +46,7 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
             used: Mebibytes::new(18_432),
             reserved: Mebibytes::new(512),
         }),
-        tenants: vec![
-            tenant("greedy", 0, 16_384, true),
-            tenant("modest", 1, 2048, false),
-        ],
+        tenants: vec![tenant("greedy", 0, 16_384, true), tenant("modest", 1, 2048, false)],
         unattributed: Some(Mebibytes::new(0)),
         exhausted_in: None,
         is_nearly_exhausted: false,
@@ -61,9 +61,9 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
         }],
         missing: vec!["no processes".to_owned()],
     };
-    let report = SharingReport {
-        mode: SharingMode::HandOff.as_str().to_owned(),
-        state: Reason::SharingInForce.as_str().to_owned(),
+    let report = SharingStatus {
+        mode: DeviceProvider::HandOff.into(),
+        state: Reason::SharingInForce.into(),
         message: None,
         resources: vec![ResourceStatus {
             name: ResourceName::gpu(),
@@ -77,10 +77,7 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
         }],
         retained: Vec::new(),
         named: None,
-        hand_off: Some(HandOff {
-            key: "shared".to_owned(),
-            config: "version: v1\n".to_owned(),
-        }),
+        hand_off: Some(HandOff { key: "shared".to_owned(), config: "version: v1\n".to_owned() }),
     };
     aggregator.share(node, &report, &usage);
 }
@@ -98,10 +95,7 @@ fn pods(list: &Value) -> Vec<String> {
 async fn a_node_says_how_it_gives_its_devices_out_and_who_uses_them() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let plain = aggregator.get("/api/v1/nodes/gpu-1").await.json();
-    assert_eq!(
-        (&plain["sharingStatus"], &plain["usage"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&plain["sharingStatus"], &plain["usage"]), (&Value::Null, &Value::Null));
     give(&aggregator, "gpu-1");
     let node = aggregator.get("/api/v1/nodes/gpu-1").await.json();
     assert_eq!(
@@ -150,28 +144,16 @@ async fn ac_010_who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
     );
     assert_eq!(list["items"][0]["totalMiB"], 24576);
     assert_eq!(list["items"][0]["stale"], false);
-    for (asked, expected) in [
-        (
-            "",
-            "gpu-1/greedy gpu-1/modest mixed-1/greedy mixed-1/modest",
-        ),
+    for (requested, expected) in [
+        ("", "gpu-1/greedy gpu-1/modest mixed-1/greedy mixed-1/modest"),
         ("?over=true", "gpu-1/greedy mixed-1/greedy"),
         ("?over=false&node=mixed-1", "mixed-1/modest"),
-        (
-            "?pod=modest&namespace=team-a",
-            "gpu-1/modest mixed-1/modest",
-        ),
+        ("?pod=modest&namespace=team-a", "gpu-1/modest mixed-1/modest"),
         ("?namespace=team-b", ""),
-        (
-            "?sort=memory&limit=3",
-            "gpu-1/greedy mixed-1/greedy gpu-1/modest",
-        ),
+        ("?sort=memory&limit=3", "gpu-1/greedy mixed-1/greedy gpu-1/modest"),
     ] {
-        let list = aggregator
-            .get(&format!("/api/v1/usage{asked}"))
-            .await
-            .json();
-        assert_eq!(pods(&list).join(" "), expected, "{asked}");
+        let list = aggregator.get(&format!("/api/v1/usage{requested}")).await.json();
+        assert_eq!(pods(&list).join(" "), expected, "{requested}");
     }
     let first = aggregator.get("/api/v1/usage?limit=3").await.json();
     let token = first["continue"].as_str().unwrap();
@@ -189,18 +171,15 @@ async fn ac_010_who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
     aggregator.silence("gpu-1");
     let list = aggregator.get("/api/v1/usage?node=gpu-1").await.json();
     assert_eq!(list["items"][0]["stale"], true);
-    for (asked, kind, parameter) in [
+    for (requested, kind, parameter) in [
         ("?nodes=a", "/problems/unknown-parameter", "nodes"),
         ("?over=maybe", "/problems/invalid-parameter", "over"),
         ("?continue=x", "/problems/invalid-parameter", "continue"),
     ] {
-        let answer = aggregator.get(&format!("/api/v1/usage{asked}")).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{asked}");
+        let answer = aggregator.get(&format!("/api/v1/usage{requested}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{requested}");
         let problem = answer.json();
-        assert_eq!(
-            (&problem["type"], &problem["parameter"]),
-            (&json!(kind), &json!(parameter))
-        );
+        assert_eq!((&problem["type"], &problem["parameter"]), (&json!(kind), &json!(parameter)));
     }
 }
 
@@ -220,10 +199,7 @@ async fn i10_who_asks_for_a_pod_of_many_nodes_does_not_keep_others_waiting() {
     };
     assert_eq!(first, "the one");
     let all = aggregator.get("/api/v1/usage?pod=nobody").await.json();
-    assert_eq!(
-        (&all["items"], &all["continue"]),
-        (&json!([]), &Value::Null)
-    );
+    assert_eq!((&all["items"], &all["continue"]), (&json!([]), &Value::Null));
 }
 
 /// As much as a node may tell.
@@ -232,7 +208,8 @@ fn give_much(aggregator: &Aggregator, node: &str) {
     let tenant = |number: u32| tenant(&format!("{long}-{number}"), number, 64, false);
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
-        partition: None,
+        gpu_instance: None,
+        compute_instance: None,
         profile: None,
         resource: None,
         replicas: None,
@@ -253,7 +230,7 @@ fn give_much(aggregator: &Aggregator, node: &str) {
         }],
         missing: Vec::new(),
     };
-    aggregator.share(node, &SharingReport::default(), &usage);
+    aggregator.share(node, &SharingStatus::default(), &usage);
 }
 
 #[tokio::test]
@@ -282,14 +259,8 @@ team-a     unknown  0        0           2         2
         (&json!("UsageSummary"), &json!(2))
     );
     let (out, notes, _) = run_beside(&server, &["usage", "--type", "nvidia-l4-24gb"]).await;
-    assert_eq!(
-        (out.as_str(), notes.as_str()),
-        ("", "note: nobody has what is asked for\n")
-    );
+    assert_eq!((out.as_str(), notes.as_str()), ("", "note: no matching allocations\n"));
     aggregator.silence("gpu-1");
     let (_, notes, _) = run_beside(&server, &["usage"]).await;
-    assert!(
-        notes.contains("1 node not heard of for too long"),
-        "{notes}"
-    );
+    assert!(notes.contains("1 node stale"), "{notes}");
 }

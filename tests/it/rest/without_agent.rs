@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::access::{Types, Visibility};
 use octavo_fleet::cluster::{Amounts, ClusterNode, Readiness};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -37,10 +37,7 @@ fn vendor(name: &str, (key, value): (&str, &str)) -> ClusterNode {
 /// Four nodes with agents, two without, one without an accelerator; one of those with an agent is in the cluster too.
 async fn aggregator() -> (Aggregator, Around, Machines) {
     let machines = Machines::read().await;
-    let cpu = ClusterNode {
-        name: "cpu-1".to_owned(),
-        ..ClusterNode::default()
-    };
+    let cpu = ClusterNode { name: "cpu-1".to_owned(), ..ClusterNode::default() };
     let nodes = vec![
         vendor("vendor-a100", VENDOR),
         vendor("vendor-b100", VENDOR),
@@ -65,37 +62,21 @@ async fn ac_001_nodes_without_agent_are_listed_by_their_labels_and_marked() {
     assert_eq!(list["total"], listed.len());
     let each: BTreeSet<&&str> = listed.iter().collect();
     assert_eq!(each.len(), listed.len(), "{listed:?}");
-    assert!(
-        listed.contains(&"vendor-a100") && listed.contains(&"vendor-b100"),
-        "{listed:?}"
-    );
+    assert!(listed.contains(&"vendor-a100") && listed.contains(&"vendor-b100"), "{listed:?}");
     assert!(!listed.contains(&"cpu-1"), "{listed:?}");
 
     let few = aggregator.get("/api/v1/nodes?state=no-agent").await.json();
     assert_eq!(names(&few), ["vendor-a100", "vendor-b100"]);
     let one = &few["items"][0];
     assert_eq!(
-        [
-            &one["source"],
-            &one["state"],
-            &one["connected"],
-            &one["agentVersion"]
-        ],
-        [
-            &json!(PRODUCT),
-            &json!("no-agent"),
-            &json!(false),
-            &json!("")
-        ]
+        [&one["source"], &one["state"], &one["connected"], &one["agentVersion"]],
+        [&json!(PRODUCT), &json!("no-agent"), &json!(false), &json!("")]
     );
     assert_eq!(one["types"][0]["type"], A100);
     assert_eq!(one["devices"]["total"], 4);
     assert_eq!(one["devices"]["unknown"], 4);
     let reason = one["reason"].as_str().unwrap();
-    assert!(
-        reason.contains(PRODUCT) && reason.contains("install octavo-agent"),
-        "{reason}"
-    );
+    assert!(reason.contains(PRODUCT) && reason.contains("install octavo-agent"), "{reason}");
     let of_agent = aggregator.get("/api/v1/nodes/gpu-1").await.json();
     assert_eq!(of_agent["source"], "agent");
 
@@ -108,21 +89,12 @@ async fn ac_001_nodes_without_agent_are_listed_by_their_labels_and_marked() {
     let types = aggregator.get("/api/v1/types").await.json();
     let items = types["items"].as_array().unwrap();
     let a100 = items.iter().find(|one| one["type"] == A100).unwrap();
-    assert_eq!(
-        (&a100["nodes"], &a100["nodesWithoutAgent"]),
-        (&json!(2), &json!(2))
-    );
+    assert_eq!((&a100["nodes"], &a100["nodesWithoutAgent"]), (&json!(2), &json!(2)));
     assert_eq!(a100["devices"]["total"], 8);
-    let l4 = items
-        .iter()
-        .find(|one| one["type"] == "nvidia-l4-24gb")
-        .unwrap();
+    let l4 = items.iter().find(|one| one["type"] == "nvidia-l4-24gb").unwrap();
     assert_eq!(l4["nodesWithoutAgent"], 0);
     let metrics = aggregator.get("/metrics").await.body;
-    assert!(
-        metrics.contains("octavo_nodes{state=\"no-agent\"} 2"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("octavo_nodes{state=\"no-agent\"} 2"), "{metrics}");
 }
 
 #[tokio::test]
@@ -131,19 +103,10 @@ async fn ac_001_filters_order_selector_and_pages_have_nodes_without_agent_too() 
     for (query, wanted) in [
         (format!("type={A100}"), &["vendor-a100", "vendor-b100"][..]),
         ("search=endor-b".to_owned(), &["vendor-b100"]),
-        (
-            format!("selector={PRODUCT}%3DNVIDIA-A100-SXM4-40GB"),
-            &["vendor-a100", "vendor-b100"],
-        ),
-        (
-            "state=no-agent&sort=-name".to_owned(),
-            &["vendor-b100", "vendor-a100"],
-        ),
+        (format!("selector={PRODUCT}%3DNVIDIA-A100-SXM4-40GB"), &["vendor-a100", "vendor-b100"]),
+        ("state=no-agent&sort=-name".to_owned(), &["vendor-b100", "vendor-a100"]),
     ] {
-        let list = aggregator
-            .get(&format!("/api/v1/nodes?{query}"))
-            .await
-            .json();
+        let list = aggregator.get(&format!("/api/v1/nodes?{query}")).await.json();
         assert_eq!(names(&list), wanted, "{query}");
     }
     let all = aggregator.get("/api/v1/nodes").await.json();
@@ -174,10 +137,7 @@ async fn ac_001_an_agent_that_connects_replaces_the_entry_of_its_node() {
     assert_eq!(names(&before), names(&after));
     assert!(after["revision"].as_u64() > before["revision"].as_u64());
     let one = aggregator.get("/api/v1/nodes/vendor-a100").await.json();
-    assert_eq!(
-        (&one["source"], &one["state"]),
-        (&json!("agent"), &json!("ok"))
-    );
+    assert_eq!((&one["source"], &one["state"]), (&json!("agent"), &json!("ok")));
     let few = aggregator.get("/api/v1/nodes?state=no-agent").await.json();
     assert_eq!(names(&few), ["vendor-b100"]);
 
@@ -192,9 +152,7 @@ async fn ac_001_an_agent_that_connects_replaces_the_entry_of_its_node() {
 async fn ac_003_a_profile_of_a_node_without_agent_selects_by_the_label_of_its_vendor() {
     let (aggregator, _around, _) = aggregator().await;
     for query in ["nodes=vendor-a100".to_owned(), format!("type={A100}")] {
-        let draft = aggregator
-            .get(&format!("/api/v1/profile-draft?{query}"))
-            .await;
+        let draft = aggregator.get(&format!("/api/v1/profile-draft?{query}")).await;
         assert_eq!(draft.status, StatusCode::OK, "{}", draft.body);
         let draft = draft.json();
         assert_eq!(
@@ -215,32 +173,21 @@ async fn ac_001_event_streams_have_nodes_without_agent_and_what_becomes_of_them(
     let mut reader = Reader::of(response);
     let mut first: BTreeSet<String> = BTreeSet::new();
     loop {
-        let told = reader.next().await;
-        match told.data["node"]["name"].as_str() {
+        let shown = reader.next().await;
+        match shown.data["node"]["name"].as_str() {
             Some(name) => assert!(first.insert(name.to_owned()), "{name} twice"),
             None => break,
         }
     }
-    assert!(
-        first.contains("vendor-a100") && first.contains("gpu-1"),
-        "{first:?}"
-    );
+    assert!(first.contains("vendor-a100") && first.contains("gpu-1"), "{first:?}");
 
-    around
-        .cluster
-        .send_replace(followed([vendor("vendor-a100", VENDOR)]));
-    let told = reader.next().await;
-    assert_eq!(
-        (told.event.as_str(), &told.data["name"]),
-        ("removed", &json!("vendor-b100"))
-    );
+    around.cluster.send_replace(followed([vendor("vendor-a100", VENDOR)]));
+    let shown = reader.next().await;
+    assert_eq!((shown.event.as_str(), &shown.data["name"]), ("removed", &json!("vendor-b100")));
     aggregator.put("vendor-a100", machines.inventory("gpu-1"));
-    let told = reader.next().await;
-    let node = &told.data["node"];
-    assert_eq!(
-        (&node["name"], &node["source"]),
-        (&json!("vendor-a100"), &json!("agent"))
-    );
+    let shown = reader.next().await;
+    let node = &shown.data["node"];
+    assert_eq!((&node["name"], &node["source"]), (&json!("vendor-a100"), &json!("agent")));
 }
 
 #[tokio::test]
@@ -248,7 +195,7 @@ async fn nfr_003_types_of_nodes_without_agent_are_shown_to_users_who_may_see_the
     let (aggregator, _around, _) = aggregator().await;
     for (of, wanted) in [(A100, &[A100][..]), ("nvidia-h200-141gb", &[])] {
         let mut request = Request::get("/api/v1/types").body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Sight {
+        request.extensions_mut().insert(Visibility {
             types: Types::Only([of.parse().unwrap()].into()),
             nodes: false,
             profiles: false,

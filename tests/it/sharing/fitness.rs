@@ -1,4 +1,4 @@
-//! Which devices are fit to be given out: what they report, what they show, and what an agent knows that was just started.
+//! Health of advertised devices: what they report, what they show, and what an agent knows after its start.
 
 use std::fs;
 
@@ -10,19 +10,17 @@ const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 /// A GPU reports an error.
 fn xid(rig: &Rig, gpu: u32, number: u64) {
     let slot = rig.node.machine.world().slot_of_index(gpu).unwrap();
-    rig.node
-        .machine
-        .change(|world| world.xid(slot, number, None));
+    rig.node.machine.change(|world| world.xid(slot, number, None));
 }
 
 #[test]
-fn a_device_that_reports_what_is_to_be_ignored_is_given_out_and_another_one_is_not() {
+fn a_device_with_an_ignored_error_is_advertised_and_another_one_is_not() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(&shared(2), &["--ignore-xid=79,48"]);
     rig.kubelet.counts(GPU, 4);
     agent.says("sharing-in-force");
     xid(&rig, 0, 79);
-    agent.says("reports Xid 79: not looked at");
+    agent.says("xid=79 description=ignored");
     xid(&rig, 1, 119);
     let line = agent.says("device-unhealthy");
     assert!(line.contains("Xid 119"), "{line}");
@@ -33,16 +31,14 @@ fn a_device_that_reports_what_is_to_be_ignored_is_given_out_and_another_one_is_n
 fn calls(rig: &Rig) -> usize {
     let log = fs::read_to_string(rig.node.machine.path().join("calls")).unwrap();
     let calls = log.lines();
-    calls
-        .filter(|line| !line.contains("nvmlEventSetWait"))
-        .count()
+    calls.filter(|line| !line.contains("nvmlEventSetWait")).count()
 }
 
 #[test]
 fn pods_that_come_and_go_have_no_device_read() {
     let rig = Rig::new(TWO);
     let layouts = rig.node.layouts(&shared(4));
-    let folder = rig.folder().display().to_string();
+    let directory = rig.directory().display().to_string();
     let mut command = rig.node.agent(&[
         "--sharing=embedded",
         "--interval=1h",
@@ -50,7 +46,7 @@ fn pods_that_come_and_go_have_no_device_read() {
         &layouts,
         "--layout=wanted",
         "--device-plugins",
-        &folder,
+        &directory,
     ]);
     command.env("NVML_SIM_LOG", rig.node.machine.path().join("calls"));
     command.env("OCTAVO_LOG_LEVEL", "debug");
@@ -62,7 +58,7 @@ fn pods_that_come_and_go_have_no_device_read() {
     for number in 0..8 {
         let name = format!("pod-{number}");
         rig.kubelet.admit(&name, GPU, 1).unwrap();
-        agent.says("who gives devices out says something else");
+        agent.says("the allocation status changed");
     }
     assert_eq!(calls(&rig), before);
     // What the hardware says by itself is looked at as ever.
@@ -87,14 +83,12 @@ fn the_first_list_of_an_agent_that_was_just_started_has_nothing_fit_that_shows_a
         world.set_recovery_action(sick, 1)
     });
     let _second = rig.agent(&shared(2), &[]);
-    // There has to be one that is given out, or nothing would be said of the list at all.
+    // At least one must be advertised, or there would be no list at all.
     rig.kubelet.wait("the list of the second agent", |known| {
         known.registrations > registrations && known.resources[GPU].lists > 0
     });
     let fit = rig.replicas(2, &[0, 1]);
     rig.kubelet.offers(GPU, &fit);
-    let ever = rig
-        .kubelet
-        .knows(|known| known.resources[GPU].ever_healthy.clone());
+    let ever = rig.kubelet.knows(|known| known.resources[GPU].ever_healthy.clone());
     assert_eq!(ever, fit.into_iter().collect());
 }

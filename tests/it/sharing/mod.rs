@@ -1,4 +1,4 @@
-//! Devices given out to pods, and who has them: the real agent on simulated machines.
+//! Devices allocated to pods, and their holders: the real agent on simulated machines.
 
 mod fitness;
 mod plugin;

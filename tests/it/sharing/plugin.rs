@@ -1,4 +1,4 @@
-//! What is given out, and what becomes of it when the layout changes: the agent and a kubelet at its sockets.
+//! Advertised devices, and their changes when the layout changes: the agent and a kubelet at its sockets.
 
 use std::fs;
 
@@ -19,14 +19,8 @@ fn every_replica_is_offered_and_who_gets_one_sees_its_gpu() {
     let visible = answer.envs.get("NVIDIA_VISIBLE_DEVICES");
     assert_eq!(visible, Some(&rig.uuid(1)));
     let error = rig.kubelet.allocate(GPU, &[rig.uuid(1)]).unwrap_err();
-    assert!(
-        error.message().contains("is not one of nvidia.com/gpu"),
-        "{error}"
-    );
-    let error = rig
-        .kubelet
-        .allocate(GPU, &rig.replicas(0, &[3]))
-        .unwrap_err();
+    assert!(error.message().contains("is not an ID of nvidia.com/gpu"), "{error}");
+    let error = rig.kubelet.allocate(GPU, &rig.replicas(0, &[3])).unwrap_err();
     assert_eq!(error.code(), tonic::Code::NotFound);
 }
 
@@ -48,12 +42,12 @@ fn advice_is_what_is_free_with_what_must_be_in_it_and_never_an_error() {
 fn the_socket_is_for_root_alone_and_those_of_an_agent_before_are_removed() {
     use std::os::unix::fs::PermissionsExt;
     let rig = Rig::new(TWO);
-    let stale = rig.folder().join("octavo-mig-1g.5gb.sock");
+    let stale = rig.directory().join("octavo-mig-1g.5gb.sock");
     fs::write(&stale, "").unwrap();
     let _agent = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 4);
     assert!(!stale.exists());
-    let socket = fs::metadata(rig.folder().join("octavo-gpu.sock")).unwrap();
+    let socket = fs::metadata(rig.directory().join("octavo-gpu.sock")).unwrap();
     assert_eq!(socket.permissions().mode() & 0o777, 0o600);
 }
 
@@ -96,24 +90,19 @@ fn a_gpu_that_a_pod_has_whole_is_shared_only_when_the_pod_has_ended() {
 }
 
 #[test]
-fn a_resource_that_is_renamed_goes_when_nobody_has_anything_of_it_and_is_empty_before() {
+fn a_renamed_resource_is_empty_until_it_is_unused_and_then_removed() {
     let rig = Rig::new("- {board: A100_40GB}\n");
     let _agent = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 2);
     rig.kubelet.admit("a", GPU, 1).unwrap();
-    rig.node
-        .layouts("[{devices: all, timeSlicing: {replicas: 2, rename: true}}]");
+    rig.node.layouts("[{devices: all, timeSlicing: {replicas: 2, rename: true}}]");
     rig.kubelet.counts(SHARED, 1);
     rig.kubelet.counts(GPU, 1);
     rig.kubelet.ended("a");
     rig.kubelet.counts(SHARED, 2);
-    rig.kubelet.wait("the end of the old name", |known| {
-        !known.resources[GPU].is_connected
-    });
+    rig.kubelet.wait("the end of the old name", |known| !known.resources[GPU].is_connected);
     // Not unhealthy because the plugin is gone: it said that there is none.
-    let left = rig
-        .kubelet
-        .knows(|known| known.resources[GPU].devices.clone());
+    let left = rig.kubelet.knows(|known| known.resources[GPU].devices.clone());
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -124,9 +113,6 @@ fn who_asks_for_two_is_refused_where_the_layout_says_so() {
     let _agent = rig.agent(rules, &[]);
     rig.kubelet.counts(GPU, 4);
     let error = rig.kubelet.admit("greedy", GPU, 2).unwrap_err();
-    assert!(
-        error.message().contains("failRequestsGreaterThanOne"),
-        "{error}"
-    );
+    assert!(error.message().contains("failRequestsGreaterThanOne"), "{error}");
     rig.kubelet.admit("modest", GPU, 1).unwrap();
 }

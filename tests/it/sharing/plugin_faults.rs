@@ -25,20 +25,20 @@ fn a_kubelet_that_is_started_again_sixty_times_in_a_row_has_all_of_them_each_tim
         rig.kubelet.allocate(GPU, &pod.ids).unwrap();
     }
     let registrations = rig.kubelet.knows(|known| known.registrations);
-    // One for each start; a few more where it ended while it was being told.
+    // One for each start; a few more where it ended during the report.
     assert!((61..=90).contains(&registrations), "{registrations}");
-    let said = agent.kill();
-    let lines = said.len();
-    assert!(lines < 61 * 8, "{lines} lines: {}", said.join("\n"));
+    let reported = agent.kill();
+    let lines = reported.len();
+    assert!(lines < 61 * 8, "{lines} lines: {}", reported.join("\n"));
 }
 
 #[test]
-fn sockets_that_are_wiped_under_a_living_kubelet_are_made_anew() {
+fn sockets_deleted_under_a_running_kubelet_are_recreated() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     for round in 2..=4 {
-        fs::remove_file(rig.folder().join("octavo-gpu.sock")).unwrap();
+        fs::remove_file(rig.directory().join("octavo-gpu.sock")).unwrap();
         rig.kubelet.wait("another registration", |known| {
             known.registrations >= round && known.healthy(GPU).count() == 4
         });
@@ -47,55 +47,53 @@ fn sockets_that_are_wiped_under_a_living_kubelet_are_made_anew() {
 }
 
 #[test]
-fn a_folder_that_is_removed_and_made_anew_is_found_again() {
+fn a_recreated_directory_is_found_again() {
     let mut rig = Rig::new(ONE);
     let _agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     rig.kubelet.stop();
-    fs::remove_dir_all(rig.folder()).unwrap();
+    fs::remove_dir_all(rig.directory()).unwrap();
     rig.kubelet.restart();
     rig.kubelet.counts(GPU, 4);
 }
 
 #[test]
-fn a_folder_where_nothing_can_be_made_is_told_and_tried_again_without_haste() {
+fn a_read_only_directory_is_reported_and_retried_with_backoff() {
     let mut rig = Rig::new(ONE);
-    let place = rig.folder();
+    let place = rig.directory();
     fs::remove_file(place.join("kubelet.sock")).unwrap();
     fs::remove_dir(&place).unwrap();
     // Not even root can make a socket there.
     symlink("/proc", &place).unwrap();
     let mut agent = rig.agent(&shared(4), &[]);
-    agent.says("cannot be served in");
+    agent.says("cannot serve nvidia.com/gpu");
     agent.says("sharing-pending");
     fs::remove_file(&place).unwrap();
     rig.kubelet.restart();
     rig.kubelet.counts(GPU, 4);
-    let said = agent.kill();
-    let complaints = said.iter().filter(|line| line.contains("cannot be served"));
-    assert!(complaints.count() < 3, "{}", said.join("\n"));
+    let reported = agent.kill();
+    let complaints = reported.iter().filter(|line| line.contains("cannot serve nvidia.com/gpu"));
+    assert!(complaints.count() < 3, "{}", reported.join("\n"));
 }
 
 #[test]
 fn what_kubelet_refuses_is_tried_ever_more_seldom_and_a_version_it_does_not_speak_not_at_all() {
     let mut rig = Rig::new(ONE);
-    rig.kubelet
-        .behaves(|manners| manners.refuses = Some("not today".to_owned()));
+    rig.kubelet.behaves(|manners| manners.refuses = Some("not today".to_owned()));
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
     let line = agent.says("sharing-not-in-force");
     assert!(line.contains("not today"), "{line}");
     let before = rig.kubelet.knows(|known| known.registrations);
     assert!((2..=4).contains(&before), "{before}");
     let unsupported = "requested API version \"v1beta1\" is not supported by kubelet. Supported version is \"v2\"";
-    rig.kubelet
-        .behaves(|manners| manners.refuses = Some(unsupported.to_owned()));
-    let line = agent.says("does not speak v1beta1");
+    rig.kubelet.behaves(|manners| manners.refuses = Some(unsupported.to_owned()));
+    let line = agent.says("does not support v1beta1");
     assert!(line.contains("v2"), "{line}");
     let before = rig.kubelet.knows(|known| known.registrations);
-    // Something happens that makes it look at everything anew, more than once.
+    // An event makes it read everything again, more than once.
     for replicas in [5, 6] {
         rig.node.layouts(&shared(replicas));
-        agent.says("layout wanted");
+        agent.says("layout resolved layout=wanted");
     }
     assert_eq!(rig.kubelet.knows(|known| known.registrations), before);
     rig.kubelet.behaves(|manners| manners.refuses = None);
@@ -114,7 +112,7 @@ fn a_slow_reader_misses_lists_in_between_and_never_the_last() {
     for replicas in 3..60 {
         rig.node.layouts(&shared(replicas));
         if replicas % 10 == 0 {
-            agent.says("layout wanted");
+            agent.says("layout resolved layout=wanted");
         }
     }
     rig.node.layouts(&shared(7));
@@ -126,21 +124,20 @@ fn a_slow_reader_misses_lists_in_between_and_never_the_last() {
 }
 
 #[test]
-fn another_plugin_for_the_name_is_told_and_not_fought() {
+fn another_plugin_for_the_resource_is_reported_and_not_replaced() {
     let rig = Rig::new(ONE);
-    let other = UnixListener::bind(rig.folder().join("nvidia-gpu.sock")).unwrap();
+    let other = UnixListener::bind(rig.directory().join("nvidia-gpu.sock")).unwrap();
     let mut agent = rig.agent(&shared(4), &[]);
     let line = agent.says("device-plugin-conflict");
     assert!(line.contains("nvidia-gpu.sock"), "{line}");
     assert_eq!(rig.kubelet.knows(|known| known.registrations), 0);
     drop(other);
-    fs::remove_file(rig.folder().join("nvidia-gpu.sock")).unwrap();
+    fs::remove_file(rig.directory().join("nvidia-gpu.sock")).unwrap();
     rig.kubelet.counts(GPU, 4);
     agent.says("sharing-in-force");
     // One whose socket is called otherwise: kubelet would give out what is not ours.
     let strange: BTreeSet<String> = ["GPU-strange".to_owned()].into();
-    rig.kubelet
-        .behaves(|manners| drop(manners.others.insert(GPU.to_owned(), strange)));
+    rig.kubelet.behaves(|manners| drop(manners.others.insert(GPU.to_owned(), strange)));
     // It asks soon only while something is awaited.
     rig.kubelet.admit("a", GPU, 1).unwrap();
     let line = agent.says("device-plugin-conflict");
@@ -155,35 +152,28 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
     rig.kubelet.counts(GPU, 4);
     agent.says("sharing-in-force");
-    rig.kubelet
-        .behaves(|manners| manners.tells = Tells::Nothing);
+    rig.kubelet.behaves(|manners| manners.tells = Tells::Nothing);
     // An allocation makes it ask.
     rig.kubelet.allocate(GPU, &rig.replicas(0, &[3])).unwrap();
     let line = agent.says("sharing-pending");
-    assert!(
-        line.contains("did not tell its pods' devices within 2 s"),
-        "{line}"
-    );
+    assert!(line.contains("did not list the devices of its pods within 2 s"), "{line}");
     rig.node.layouts(&shared(2));
     agent.says("sharing-not-in-force");
     rig.kubelet.counts(GPU, 4);
-    let asked = rig.kubelet.knows(|known| known.asked);
-    assert!(asked < 20, "{asked}");
+    let requested = rig.kubelet.knows(|known| known.requested);
+    assert!(requested < 20, "{requested}");
     rig.kubelet.behaves(|manners| manners.tells = Tells::All);
-    // The third of them was given out a moment ago, and kubelet has a while to tell of it: two are too many.
+    // The third of them was allocated a moment ago, and kubelet reports it after a while: two are too many.
     rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 3]));
 }
 
 #[test]
-fn a_socket_in_the_place_of_ours_is_left_to_who_listens_there_and_taken_back_from_nobody() {
+fn a_foreign_socket_is_left_to_its_listener_and_a_stale_one_is_replaced() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     agent.says("sharing-in-force");
-    let (ours, draft) = (
-        rig.folder().join("octavo-gpu.sock"),
-        rig.folder().join("draft"),
-    );
+    let (ours, draft) = (rig.directory().join("octavo-gpu.sock"), rig.directory().join("draft"));
     let other = UnixListener::bind(&draft).unwrap();
     fs::rename(&draft, &ours).unwrap();
     let line = agent.says("device-plugin-conflict");
@@ -202,7 +192,8 @@ fn a_second_agent_of_a_node_leaves_the_sockets_to_the_first_until_that_ends() {
     let first = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     let mut second = rig.agent(&shared(4), &[]);
-    let line = second.says("only what pods have is listed: ");
+    let line =
+        second.says("only allocated devices are advertised until the desired layout is known: ");
     assert!(line.contains("sharing-pending"), "{line}");
     rig.kubelet.admit("a", GPU, 1).unwrap();
     assert_eq!(rig.kubelet.knows(|known| known.registrations), 1);
@@ -215,7 +206,7 @@ fn a_second_agent_of_a_node_leaves_the_sockets_to_the_first_until_that_ends() {
 fn an_unknown_layout_at_the_start_takes_no_device_away() {
     let rig = Rig::new(ONE);
     let layouts = rig.node.layouts(&shared(4));
-    let folder = rig.folder().display().to_string();
+    let directory = rig.directory().display().to_string();
     let mut agent = rig.node.start(&[
         "--sharing=embedded",
         "--interval=500ms",
@@ -223,9 +214,9 @@ fn an_unknown_layout_at_the_start_takes_no_device_away() {
         &layouts,
         "--layout=unheard-of",
         "--device-plugins",
-        &folder,
+        &directory,
     ]);
-    agent.says("there is no layout \"unheard-of\" for this node");
+    agent.says("this node has no layout \"unheard-of\"");
     agent.says("sharing-in-force");
     rig.kubelet.counts(GPU, 1);
 }
@@ -237,17 +228,16 @@ fn a_kubelet_that_was_started_just_now_and_knows_no_pod_is_not_believed() {
     rig.kubelet.restart();
     let mut agent = rig.agent(&shared(4), &[]);
     agent.says(
-        "nothing is listed yet, as it is not known who has what: kubelet was started just now",
+        "no device is advertised yet, because the allocations are unknown: the kubelet has just started",
     );
     age(&rig.node.kubelet());
     rig.kubelet.counts(GPU, 4);
 }
 
 #[test]
-fn before_kubelet_has_told_who_has_what_nothing_is_given_out() {
+fn nothing_is_advertised_before_kubelet_reports_allocations() {
     let rig = Rig::new(ONE);
-    rig.kubelet
-        .behaves(|manners| manners.tells = Tells::Nothing);
+    rig.kubelet.behaves(|manners| manners.tells = Tells::Nothing);
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=1s"]);
     agent.says("sharing-not-in-force");
     rig.kubelet.counts(GPU, 0);
@@ -263,17 +253,15 @@ fn a_kubelet_that_was_just_started_and_knows_no_pod_yet_takes_nothing_from_those
     for name in ["a", "b", "c"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
-    let held: Vec<String> = rig
-        .kubelet
-        .knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+    let held: Vec<String> =
+        rig.kubelet.knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
     rig.node.layouts(&shared(2));
     agent.says("sharing-held");
     rig.kubelet.offers(GPU, &held);
     rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
-    let asked = rig.kubelet.knows(|known| known.asked);
+    let requested = rig.kubelet.knows(|known| known.requested);
     rig.kubelet.restart();
-    rig.kubelet
-        .wait("three questions", |known| known.asked >= asked + 3);
+    rig.kubelet.wait("three questions", |known| known.requested >= requested + 3);
     rig.kubelet.offers(GPU, &held);
 }
 
@@ -287,7 +275,7 @@ fn a_kubelet_that_does_not_tell_what_it_would_give_out_is_believed_when_it_has_r
 }
 
 #[test]
-fn a_gpu_that_is_lost_is_not_given_out_and_comes_back_and_the_others_never_notice() {
+fn a_lost_gpu_is_not_advertised_until_it_is_back_and_others_are_unaffected() {
     let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
     let mut agent = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -300,12 +288,10 @@ fn a_gpu_that_is_lost_is_not_given_out_and_comes_back_and_the_others_never_notic
     agent.says("failing: ");
     rig.kubelet.offers(GPU, &rig.replicas(1 - lost, &[0, 1]));
     let ids = rig.replicas(lost, &[0, 1]);
-    let known = rig
-        .kubelet
-        .knows(|known| known.resources[GPU].devices.clone());
+    let known = rig.kubelet.knows(|known| known.resources[GPU].devices.clone());
     assert!(ids.iter().all(|id| known.contains_key(id)), "{known:?}");
     let error = rig.kubelet.allocate(GPU, &ids[..1]).unwrap_err();
-    assert!(error.message().contains("not fit"), "{error}");
+    assert!(error.message().contains("is not healthy"), "{error}");
     rig.kubelet.admit("next", GPU, 1).unwrap();
     rig.node.machine.change(|world| world.return_gpu(slot));
     rig.kubelet.counts(GPU, 4);
@@ -326,7 +312,8 @@ fn a_gpu_that_is_lost_in_the_middle_of_many_requests_gives_no_wrong_id() {
         match rig.kubelet.admit(&format!("pod-{number}"), GPU, 1) {
             Ok(pod) => given.push(pod),
             Err(error) => assert!(
-                error.message().contains("not fit") || error.message().contains("not enough"),
+                error.message().contains("is not healthy")
+                    || error.message().contains("not enough"),
                 "{error}"
             ),
         }
@@ -369,15 +356,11 @@ fn a_thousand_pods_are_given_a_replica_each_and_no_replica_is_given_twice() {
         (ids.len(), known.pods.len())
     });
     assert_eq!((ids, pods), (1000, 1000));
-    // What they have stays, and of what nobody has so much that there are 126 of each.
+    // Allocated ones stay, and as many unallocated ones that there are 126 of each.
     let left: usize = rig.kubelet.knows(|known| {
         let all = known.pods.iter().flat_map(|pod| &pod.ids);
         let all: Vec<&String> = all.collect();
-        let of = |gpu| {
-            all.iter()
-                .filter(|id| id.starts_with(&rig.uuid(gpu)))
-                .count()
-        };
+        let of = |gpu| all.iter().filter(|id| id.starts_with(&rig.uuid(gpu))).count();
         (0..8).map(|gpu| of(gpu).max(126)).sum()
     });
     rig.node.layouts(&shared(126));

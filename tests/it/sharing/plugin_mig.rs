@@ -1,4 +1,4 @@
-//! Partitions given out, and changed while pods have them.
+//! Advertised partitions, changed while pods hold them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -18,14 +18,11 @@ pub(super) fn partitions(rig: &Rig) -> Vec<String> {
     let world = rig.node.machine.world();
     let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig);
     let instances = instances.flat_map(|mig| &mig.instances);
-    instances
-        .flat_map(|one| &one.compute)
-        .map(|one| one.uuid.clone())
-        .collect()
+    instances.flat_map(|one| &one.compute).map(|one| one.uuid.clone()).collect()
 }
 
 #[test]
-fn partitions_are_given_out_under_their_profile_and_a_change_is_listed_without_a_restart() {
+fn partitions_are_advertised_by_profile_and_changes_without_a_restart() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -34,14 +31,8 @@ fn partitions_are_given_out_under_their_profile_and_a_change_is_listed_without_a
     rig.node.layouts(SEVENTHS);
     rig.kubelet.counts(SEVENTH, 7);
     rig.kubelet.offers(SEVENTH, &partitions(&rig));
-    rig.kubelet.wait("the end of the old name", |known| {
-        !known.resources[HALF].is_connected
-    });
-    assert_eq!(
-        rig.kubelet
-            .knows(|known| known.resources[HALF].devices.len()),
-        0
-    );
+    rig.kubelet.wait("the end of the old name", |known| !known.resources[HALF].is_connected);
+    assert_eq!(rig.kubelet.knows(|known| known.resources[HALF].devices.len()), 0);
 }
 
 #[test]
@@ -51,9 +42,7 @@ fn under_the_strategy_single_partitions_are_gpus_and_replicas_of_them_too() {
     let _agent = rig.agent(rules, &["--mig-strategy=single"]);
     rig.kubelet.counts(GPU, 4);
     let all = partitions(&rig);
-    let replicas = all
-        .iter()
-        .flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")]);
+    let replicas = all.iter().flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")]);
     rig.kubelet.offers(GPU, &replicas.collect::<Vec<_>>());
 }
 
@@ -63,7 +52,7 @@ fn partitions_that_pods_have_stay_listed_where_the_strategy_single_does_not_fit_
     let mut agent = rig.agent(HALVES, &["--mig-strategy=single"]);
     rig.kubelet.counts(GPU, 4);
     let pod = rig.kubelet.admit("train", GPU, 1).unwrap();
-    // The other GPU is partitioned anew, and this one is in use: there are several profiles.
+    // The other GPU is repartitioned, and this one is in use: there are several profiles.
     rig.node.layouts(SEVENTHS);
     let line = agent.says("sharing-held");
     assert!(line.contains("team-a/train"), "{line}");
@@ -94,7 +83,7 @@ fn i1_a_partition_that_a_pod_has_stays_until_it_ends_and_then_its_uuid_is_never_
 }
 
 #[test]
-fn i1_what_was_given_out_a_moment_ago_is_not_destroyed_though_kubelet_does_not_tell_of_it_yet() {
+fn i1_a_new_allocation_is_not_destroyed_before_kubelet_reports_it() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -115,10 +104,9 @@ fn i1_a_kubelet_that_was_started_again_and_knows_no_pod_yet_loses_no_partition_o
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
     let pod = rig.kubelet.admit("idle", HALF, 1).unwrap();
-    // Kubelet has told of it, and is asked seldom now.
-    let asked = rig.kubelet.knows(|known| known.asked);
-    rig.kubelet
-        .wait("two questions", |known| known.asked >= asked + 2);
+    // Kubelet has reported it, and is queried rarely now.
+    let requested = rig.kubelet.knows(|known| known.requested);
+    rig.kubelet.wait("two questions", |known| known.requested >= requested + 2);
     rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
     rig.kubelet.restart();
     rig.node.layouts(SEVENTHS);
@@ -137,7 +125,7 @@ fn an_agent_that_does_not_know_how_a_device_was_shared_gives_nothing_new_out_bef
     agent.kill();
     fs::remove_file(rig.node.state().join("shared")).unwrap();
     let mut agent = rig.agent(SEVENTHS, &[MIXED]);
-    let line = agent.says("it is not known how it was shared before this agent was started");
+    let line = agent.says("the sharing before the start of this agent is unknown");
     assert!(line.contains("GPU 0"), "{line}");
     rig.kubelet.offers(HALF, &pod.ids);
     rig.kubelet.ended("train");
@@ -145,7 +133,7 @@ fn an_agent_that_does_not_know_how_a_device_was_shared_gives_nothing_new_out_bef
 }
 
 #[test]
-fn what_is_idle_beside_a_pod_that_blocks_a_change_is_given_out_as_before_also_after_a_restart() {
+fn idle_devices_beside_a_blocking_pod_stay_advertised_also_after_a_restart() {
     let rig = Rig::new(ONE);
     let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
     let mut agent = rig.agent(rules, &[MIXED]);
@@ -155,13 +143,11 @@ fn what_is_idle_beside_a_pod_that_blocks_a_change_is_given_out_as_before_also_af
     agent.says("GPU 0: blocked");
     agent.kill();
     let mut agent = rig.agent(SEVENTHS, &[MIXED]);
-    agent.says("shared as before until its partitioning is what it should be");
+    agent.says("the previous sharing stays until the layout is applied");
     let all = partitions(&rig);
-    let replicas = all
-        .iter()
-        .flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")]);
+    let replicas = all.iter().flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")]);
     rig.kubelet.offers(HALF, &replicas.collect::<Vec<_>>());
-    // I1: what is given out now is in the way as well.
+    // I1: a device that is allocated now is a blocker as well.
     let late = rig.kubelet.admit("late", HALF, 1).unwrap();
     rig.kubelet.ended("train");
     rig.kubelet.offers(
@@ -177,11 +163,9 @@ fn what_is_idle_beside_a_pod_that_blocks_a_change_is_given_out_as_before_also_af
 }
 
 #[test]
-fn a_device_that_waits_for_a_reset_is_given_out_as_it_is_also_by_an_agent_that_was_just_started() {
+fn a_device_that_waits_for_a_reset_is_advertised_unchanged_also_after_a_restart() {
     let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
-    rig.node
-        .machine
-        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    rig.node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
     let rules = "[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: disabled}]";
     let mut agent = rig.agent(rules, &[MIXED]);
     agent.says("GPU 0: needs-reset");
@@ -196,10 +180,9 @@ fn sharing_and_partitioning_are_one_change_and_neither_comes_before_the_other() 
     agent.says("sharing-in-force");
     rig.kubelet.admit("train", HALF, 1).unwrap();
     let before = partitions(&rig);
-    rig.node
-        .layouts("[{devices: all, mig: {1g.5gb: 7}, timeSlicing: {replicas: 2}}]");
+    rig.node.layouts("[{devices: all, mig: {1g.5gb: 7}, timeSlicing: {replicas: 2}}]");
     agent.says("GPU 0: blocked");
-    let line = agent.says("shared as before until its partitioning is what it should be");
+    let line = agent.says("the previous sharing stays until the layout is applied");
     assert!(line.contains("GPU 0"), "{line}");
     rig.kubelet.offers(HALF, &before);
     rig.kubelet.ended("train");
@@ -218,9 +201,8 @@ fn of_requests_and_changes_that_meet_each_request_gets_what_stays_or_nothing() {
         rig.node.layouts([SEVENTHS, HALVES][turn % 2]);
         // At once, while the change is looked up, planned or carried out.
         if let Ok(pod) = rig.kubelet.admit("quick", old, 1) {
-            let asked = rig.kubelet.knows(|known| known.asked);
-            rig.kubelet
-                .wait("two questions", |known| known.asked >= asked + 2);
+            let requested = rig.kubelet.knows(|known| known.requested);
+            rig.kubelet.wait("two questions", |known| known.requested >= requested + 2);
             let there = partitions(&rig);
             assert!(there.contains(&pod.ids[0]), "{pod:?} of {there:?}");
             rig.kubelet.ended("quick");
@@ -245,10 +227,7 @@ fn partitions_that_the_strategy_leaves_out_are_a_warning() {
         let rules = "[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: {1g.5gb: 7}}]";
         let mut agent = rig.agent(rules, &[&format!("--mig-strategy={strategy}")]);
         let line = agent.says("sharing-not-in-force");
-        assert!(
-            line.contains("GPU 0, GPU 1") && line.contains("agent.migStrategy"),
-            "{line}"
-        );
+        assert!(line.contains("GPU 0, GPU 1") && line.contains("agent.migStrategy"), "{line}");
     }
 }
 
@@ -270,15 +249,11 @@ fn blocked_gpu_is_withheld_after_the_time_and_its_layout_is_applied_though_pods_
         rig.kubelet.ended(&format!("p{}", next - 2));
         let _refused_or_none_is_free = rig.kubelet.admit(&format!("p{next}"), HALF, 1);
         next += 1;
-        let asked = rig.kubelet.knows(|known| known.asked);
-        rig.kubelet.wait("a question", |known| known.asked > asked);
+        let requested = rig.kubelet.knows(|known| known.requested);
+        rig.kubelet.wait("a question", |known| known.requested > requested);
     }
-    let said = agent.kill();
-    assert!(
-        said.iter()
-            .any(|line| line.contains("withheld from allocation")),
-        "{said:?}"
-    );
+    let reported = agent.kill();
+    assert!(reported.iter().any(|line| line.contains("withheld from allocation")), "{reported:?}");
 }
 
 #[test]
@@ -291,11 +266,7 @@ fn withheld_gpu_is_offered_again_when_the_choice_is_taken_back() {
     rig.node.layouts(SEVENTHS);
     agent.says("idle partitions and replicas are withheld from allocation until the layout is applied: GPU 0");
     rig.kubelet.offers(HALF, &pod.ids);
-    let idle: Vec<String> = all
-        .iter()
-        .filter(|id| **id != pod.ids[0])
-        .cloned()
-        .collect();
+    let idle: Vec<String> = all.iter().filter(|id| **id != pod.ids[0]).cloned().collect();
     let refused = rig.kubelet.allocate(HALF, &idle).unwrap_err();
     assert_eq!(refused.code(), tonic::Code::Unavailable);
     rig.node.layouts(HALVES);

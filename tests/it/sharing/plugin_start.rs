@@ -11,7 +11,7 @@ fn a_gpu_that_was_lost_before_the_start_is_a_warning_of_sharing_until_it_is_back
     rig.node.machine.change(|world| world.lose_gpu(slot));
     let mut agent = rig.agent(&shared(2), &[]);
     let line = agent.says("sharing-not-in-force");
-    assert!(line.contains("failing and not allocated: "), "{line}");
+    assert!(line.contains("failing devices are not allocated: "), "{line}");
     rig.kubelet.counts(GPU, 2);
     rig.node.machine.change(|world| world.return_gpu(slot));
     agent.says("sharing-in-force");
@@ -26,7 +26,7 @@ fn a_file_of_layouts_that_is_broken_when_the_agent_starts_takes_no_device_away()
     agent.says("sharing-in-force");
     agent.kill();
     let mut agent = rig.agent("[{devices: all, migg: disabled}]", &[]);
-    agent.says("there are no layouts until the file is repaired");
+    agent.says("no layouts are available until the file is corrected");
     agent.says("sharing-in-force");
     rig.kubelet.counts(GPU, 4);
     rig.node.layouts(&shared(2));

@@ -1,4 +1,4 @@
-//! How long a turn is: the agent and a program that stands in for `nvidia-smi`, which has the only call for it.
+//! Length of time slices: the agent and a substitute for `nvidia-smi`, which has the only call for it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,10 +24,7 @@ fn noted(rig: &Rig) -> PathBuf {
 fn install(rig: &Rig, more: &str) {
     let path = rig.node.machine.path().join("nvidia-smi");
     let draft = path.with_extension("draft");
-    let text = format!(
-        "#!/bin/sh\necho \"$@\" >> '{}'\n{more}\n",
-        noted(rig).display()
-    );
+    let text = format!("#!/bin/sh\necho \"$@\" >> '{}'\n{more}\n", noted(rig).display());
     fs::write(&draft, text).unwrap();
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(draft, path).unwrap();
@@ -43,32 +40,32 @@ fn turns_are_as_long_as_the_layout_says_and_as_the_driver_has_them_when_it_says_
     let rig = Rig::new(TWO);
     install(&rig, "exit 0");
     let mut agent = rig.agent(SHORT, &[]);
-    agent.says("are set: short");
-    agent.says("are set: short");
+    agent.says("duration=short");
+    agent.says("duration=short");
     agent.says("sharing-in-force");
     let mut wanted = vec![call(&rig, 0, 1), call(&rig, 1, 1)];
     assert_eq!(calls(&rig), wanted);
     rig.node.layouts(ONE_LONG);
-    agent.says("are set: long");
-    agent.says("are set: default");
+    agent.says("duration=long");
+    agent.says("duration=default");
     wanted.extend([call(&rig, 0, 3), call(&rig, 1, 0)]);
     assert_eq!(calls(&rig), wanted);
     rig.kubelet.counts(GPU, 6);
 }
 
 #[test]
-fn without_the_program_replicas_are_given_out_and_it_is_said_what_is_missing() {
+fn without_nvidia_smi_replicas_are_advertised_and_the_missing_program_is_reported() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(SHORT, &[]);
     let line = agent.says("sharing-refused");
-    assert!(line.contains("turns of GPU 0"), "{line}");
-    assert!(line.contains("cannot be made short"), "{line}");
+    assert!(line.contains("time-slice duration of GPU 0"), "{line}");
+    assert!(line.contains("to short"), "{line}");
     assert!(line.contains("/nvidia-smi: No such file"), "{line}");
     rig.kubelet.counts(GPU, 6);
     // Once it is there it is found.
     install(&rig, "exit 0");
-    agent.says("are set: short");
-    agent.says("are set: short");
+    agent.says("duration=short");
+    agent.says("duration=short");
     agent.says("sharing-in-force");
 }
 
@@ -80,8 +77,8 @@ fn what_the_program_says_of_a_device_that_cannot_is_passed_on_and_another_one_is
         format!("case \"$*\" in *{uuid}*) echo 'Timeslice is not supported' >&2; exit 3;; esac");
     install(&rig, &refuses);
     let mut agent = rig.agent(SHORT, &[]);
-    agent.says("turns of GPU 0 cannot be made short: Timeslice is not supported");
-    agent.says("are set: short");
+    agent.says("cannot set the time-slice duration of GPU 0 to short: Timeslice is not supported");
+    agent.says("duration=short");
     rig.kubelet.counts(GPU, 6);
     assert!(calls(&rig).contains(&call(&rig, 1, 1)));
 }

@@ -1,4 +1,4 @@
-//! A kubelet that was started again and has not heard of all its pods: what it gave them before is theirs.
+//! A restarted kubelet that does not know all its pods yet: their earlier allocations remain.
 
 use std::fs;
 
@@ -18,15 +18,12 @@ fn i1_a_pod_that_kubelet_never_hears_of_again_keeps_its_partition_for_as_long_as
     let pod = rig.kubelet.admit("idle", HALF, 1).unwrap();
     rig.runs(4711, "idle");
     agent.kill();
-    // The API server is away, and that for longer than the minute in which nobody believes kubelet.
+    // The API server is unavailable for longer than the minute in which kubelet's list is not trusted.
     rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
     rig.kubelet.restart();
     let mut agent = rig.agent(SEVENTHS, &[MIXED]);
     let line = agent.says("GPU 0: blocked");
-    assert!(
-        line.contains(&format!("pod (UID {})", uid("idle"))),
-        "{line}"
-    );
+    assert!(line.contains(&format!("pod (UID {})", uid("idle"))), "{line}");
     assert!(partitions(&rig).contains(&pod.ids[0]));
     // Its record still has it, and its processes are gone.
     rig.dies(4711);
@@ -42,7 +39,7 @@ fn i1_a_pod_that_has_ended_is_no_holder_though_the_record_of_a_kubelet_that_runs
     rig.runs(4711, "train");
     rig.kubelet.ended("train");
     rig.dies(4711);
-    let record = fs::read_to_string(rig.folder().join(record::FILE)).unwrap();
+    let record = fs::read_to_string(rig.directory().join(record::FILE)).unwrap();
     assert!(record.contains(&uid("train")), "{record}");
     rig.node.layouts(SEVENTHS);
     rig.kubelet.counts(SEVENTH, 7);
@@ -57,9 +54,8 @@ fn i1_pods_that_a_kubelet_has_yet_to_take_in_are_named_by_its_record_to_an_agent
     for name in ["a", "b", "c"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
-    let held: Vec<String> = rig
-        .kubelet
-        .knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+    let held: Vec<String> =
+        rig.kubelet.knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
     agent.kill();
     rig.kubelet.behaves(|manners| {
         manners.tells = Tells::OfFirst(1);
@@ -86,35 +82,33 @@ fn i1_without_a_record_a_kubelet_that_was_started_just_now_is_not_believed_thoug
         manners.is_young = true;
     });
     rig.kubelet.restart();
-    fs::remove_file(rig.folder().join(record::FILE)).unwrap();
+    fs::remove_file(rig.directory().join(record::FILE)).unwrap();
     let mut agent = rig.agent(&shared(4), &[]);
     agent.says(
-        "nothing is listed yet, as it is not known who has what: kubelet was started just now",
+        "no device is advertised yet, because the allocations are unknown: the kubelet has just started",
     );
     age(&rig.node.kubelet());
     rig.kubelet.counts(GPU, 4);
 }
 
 #[test]
-fn i1_a_kubelet_that_gives_way_to_another_while_it_is_asked_takes_nothing_from_its_pods() {
+fn i1_a_kubelet_replaced_during_a_query_does_not_free_allocations() {
     let rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     for name in ["a", "b", "c"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
-    let held: Vec<String> = rig
-        .kubelet
-        .knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
-    fs::remove_file(rig.folder().join(record::FILE)).unwrap();
+    let held: Vec<String> =
+        rig.kubelet.knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+    fs::remove_file(rig.directory().join(record::FILE)).unwrap();
     rig.node.layouts(&shared(2));
     agent.says("sharing-held");
     rig.kubelet.offers(GPU, &held);
-    let asked = rig.kubelet.knows(|known| known.asked);
-    // From the same answer on it tells of nobody.
+    let requested = rig.kubelet.knows(|known| known.requested);
+    // From this answer on it reports no pods.
     rig.kubelet.gives_way();
-    rig.kubelet
-        .wait("four questions", |known| known.asked >= asked + 4);
+    rig.kubelet.wait("four questions", |known| known.requested >= requested + 4);
     rig.kubelet.offers(GPU, &held);
 }
 
@@ -130,25 +124,18 @@ fn i1_a_kubelet_that_was_started_just_now_makes_a_change_wait_once_and_offers_wh
     let lists = rig.kubelet.knows(|known| known.resources[HALF].lists);
     rig.node.layouts(SEVENTHS);
     let line = agent.says("GPU 0: blocked");
-    assert!(line.contains("kubelet was started just now"), "{line}");
+    assert!(line.contains("the kubelet has just started"), "{line}");
     // The engine asks kubelet for each of its rounds.
-    let asked = rig.kubelet.knows(|known| known.asked);
-    rig.kubelet.wait("questions of many rounds", |known| {
-        known.asked >= asked + 12
-    });
-    assert_eq!(
-        rig.kubelet.knows(|known| known.resources[HALF].lists),
-        lists
-    );
+    let requested = rig.kubelet.knows(|known| known.requested);
+    rig.kubelet.wait("questions of many rounds", |known| known.requested >= requested + 12);
+    assert_eq!(rig.kubelet.knows(|known| known.resources[HALF].lists), lists);
     rig.kubelet.offers(HALF, &partitions(&rig));
     age(&rig.node.kubelet());
     rig.kubelet.counts(SEVENTH, 7);
-    let said = agent.kill();
-    let plans: Vec<&String> = said
-        .iter()
-        .filter(|line| line.contains("devices to change"))
-        .collect();
+    let reported = agent.kill();
+    let plans: Vec<&String> =
+        reported.iter().filter(|line| line.contains("applying the layout")).collect();
     assert_eq!(plans.len(), 2, "{plans:?}");
-    let blocked = said.iter().filter(|line| line.contains("GPU 0: blocked"));
-    assert_eq!(blocked.count(), 1, "{said:?}");
+    let blocked = reported.iter().filter(|line| line.contains("GPU 0: blocked"));
+    assert_eq!(blocked.count(), 1, "{reported:?}");
 }

@@ -11,13 +11,13 @@ use super::amd_host::{CPX, DEVICES, MI300X, NODES, SPX, mi300x};
 use super::faults::Fault;
 use crate::golden::golden;
 use crate::machine::start;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 use crate::tree::{machine, plant};
 
 fn planted(tree: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    plant(folder.path(), tree);
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    plant(directory.path(), tree);
+    directory
 }
 
 /// What the shipped program prints of the machine whose sysfs this is.
@@ -39,10 +39,7 @@ fn reviewed(name: &str, root: &Path) {
         assert!(line.len() <= 80, "{line}");
     }
     golden(&format!("sysfs/{name}.txt"), &few);
-    golden(
-        &format!("sysfs/{name}-wide.txt"),
-        &inspect(root, &["-o", "wide"]),
-    );
+    golden(&format!("sysfs/{name}-wide.txt"), &inspect(root, &["-o", "wide"]));
 }
 
 #[test]
@@ -61,7 +58,7 @@ fn a_device_that_is_passed_through_is_shown_as_that() {
 }
 
 #[test]
-fn nonsense_of_one_device_is_said_of_that_one_and_of_no_other() {
+fn invalid_data_of_one_device_is_reported_for_that_device_only() {
     reviewed("amd-garbage", machine("amd-garbage").path());
 }
 
@@ -82,12 +79,8 @@ async fn observe(root: &Path) -> Inventory {
 }
 
 fn settings(root: &Path) -> Settings {
-    Settings {
-        // Named, or the loader gives the simulated one that another test of this process has open.
-        library: Some(root.join("no driver/libnvidia-ml.so.1")),
-        sys_root: root.to_owned(),
-        ..Settings::default()
-    }
+    // Named, or the loader gives the simulated one that another test of this process has open.
+    crate::machine::settings(root.join("no driver/libnvidia-ml.so.1"), root.to_owned())
 }
 
 #[tokio::test]
@@ -95,28 +88,18 @@ async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
     let root = planted(&mi300x(&MI300X, SPX));
     let handle = start(&settings(root.path()));
     let parts = |inventory: &Inventory| -> Vec<(String, usize)> {
-        let told = inventory
-            .devices
-            .iter()
-            .filter_map(|device| device.amd.as_ref());
+        let shown = inventory.devices.iter().filter_map(|device| device.amd.as_ref());
         let mode = |mode: &Option<octavo_model::inventory::PartitioningMode>| {
             mode.clone().unwrap().current
         };
-        told.map(|amd| (mode(&amd.compute), amd.partitions.len()))
-            .collect()
+        shown.map(|amd| (mode(&amd.compute), amd.partitions.len())).collect()
     };
-    assert_eq!(
-        parts(&*handle.observe().await),
-        vec![("SPX".to_owned(), 1); 8]
-    );
+    assert_eq!(parts(&*handle.observe().await), vec![("SPX".to_owned(), 1); 8]);
     for gone in [NODES, DEVICES] {
         fs::remove_dir_all(root.path().join(gone)).unwrap();
     }
     plant(root.path(), &mi300x(&MI300X, CPX));
-    assert_eq!(
-        parts(&*handle.observe().await),
-        vec![("CPX".to_owned(), 8); 8]
-    );
+    assert_eq!(parts(&*handle.observe().await), vec![("CPX".to_owned(), 8); 8]);
 }
 
 #[tokio::test]
@@ -124,25 +107,15 @@ async fn a_file_that_may_not_be_read_is_no_number_and_is_named() {
     let root = machine("mi210x2");
     let at = root.path().join(DEVICES).join("0000:03:00.0");
     let _spells = [
-        Fault::Folder.befall(&at.join("mem_info_vram_used")),
+        Fault::Directory.befall(&at.join("mem_info_vram_used")),
         Fault::NoUtf8.befall(&at.join("serial_number")),
-        Fault::Folder.befall(&root.path().join(NODES).join("3/properties")),
+        Fault::Directory.befall(&root.path().join(NODES).join("3/properties")),
     ];
     let found = observe(root.path()).await;
     let device = &found.devices[0];
     let amd = device.amd.as_ref().unwrap();
-    assert_eq!(
-        (amd.memory_used, &amd.serial, amd.partitions.len()),
-        (None, &None, 0)
-    );
+    assert_eq!((amd.memory_used, &amd.serial, amd.partitions.len()), (None, &None, 0));
     assert_eq!(device.condition, Condition::Working);
-    let named: Vec<&str> = device
-        .problems
-        .iter()
-        .map(|problem| problem.source.as_str())
-        .collect();
-    assert_eq!(
-        named,
-        ["serial_number", "mem_info_vram_used", "KFD's topology"]
-    );
+    let named: Vec<&str> = device.problems.iter().map(|problem| problem.source.as_str()).collect();
+    assert_eq!(named, ["serial_number", "mem_info_vram_used", "KFD's topology"]);
 }

@@ -20,18 +20,8 @@ pub(crate) struct Modes {
     each_mib: u64,
 }
 
-pub(crate) const SPX: Modes = Modes {
-    compute: "SPX",
-    memory: "NPS1",
-    parts: 1,
-    each_mib: 196_592,
-};
-pub(crate) const CPX: Modes = Modes {
-    compute: "CPX",
-    memory: "NPS4",
-    parts: 8,
-    each_mib: 49_148,
-};
+pub(crate) const SPX: Modes = Modes { compute: "SPX", memory: "NPS1", parts: 1, each_mib: 196_592 };
+pub(crate) const CPX: Modes = Modes { compute: "CPX", memory: "NPS4", parts: 8, each_mib: 49_148 };
 
 /// MI300X of one hive on these buses, with as many partitions and as much memory for each as the modes make of it. Ids, unit counts, gfx,
 /// hive and how partitions are numbered as in the test data of AMD's device plugin (CPX); chips' ids and memory in use are made up.
@@ -51,9 +41,7 @@ pub(crate) fn mi300x(buses: &[u64], modes: Modes) -> String {
     // The driver has DRM nodes for as many partitions as there may ever be, whether there are any or not.
     for number in 0..buses.len() * 8 {
         let minor = 129 + number / 7 * 8 + number % 7;
-        tree.push(format!(
-            "devices/platform/amdgpu_xcp_{number}/drm/renderD{minor}/"
-        ));
+        tree.push(format!("devices/platform/amdgpu_xcp_{number}/drm/renderD{minor}/"));
     }
     tree.join("\n")
 }
@@ -75,10 +63,7 @@ fn function(tree: &mut Vec<String>, device: u64, bus: u64, modes: Modes) {
         ("mem_info_vram_total", (196_592 * MIB).to_string()),
         ("mem_info_vram_used", ((283 + device) * MIB).to_string()),
         ("current_compute_partition", modes.compute.to_owned()),
-        (
-            "available_compute_partition",
-            "SPX, DPX, QPX, CPX".to_owned(),
-        ),
+        ("available_compute_partition", "SPX, DPX, QPX, CPX".to_owned()),
         ("current_memory_partition", modes.memory.to_owned()),
         ("available_memory_partition", "NPS1, NPS4".to_owned()),
     ] {

@@ -17,15 +17,15 @@ use super::sweep::{handle, machine, observe};
 use super::unprivileged::{command, give};
 use crate::process::Program;
 
-/// More than a folder of any kernel has.
+/// More than a directory of any kernel has.
 const MANY: u32 = 5000;
 /// As much as is read of one file, so often at most: at two looks, and a driver's version is asked for each of two devices.
 const MOST: u64 = 4097 * 4;
 
-/// How many bytes the agent has read of the machine below `folder`, and all that it needs itself, when it has published its labels.
-fn bytes_read(folder: &Path) -> u64 {
+/// Number of bytes that the agent has read of the machine below `directory`, and for itself, when it has published its labels.
+fn bytes_read(directory: &Path) -> u64 {
     let mut agent = Program::start(
-        command(env!("CARGO_BIN_EXE_octavo-agent"), folder)
+        command(env!("CARGO_BIN_EXE_octavo-agent"), directory)
             .args(["--sys-root", "sys", "--driver-root", "no-driver"])
             .args(["--neuron-logical-config", SETTING])
             .args(["--interval=1h", "--label-sink=file"])
@@ -34,16 +34,16 @@ fn bytes_read(folder: &Path) -> u64 {
     agent.says("labels published");
     let counted = fs::read_to_string(format!("/proc/{}/io", agent.id())).unwrap();
     assert!(agent.stop().success());
-    fs::remove_dir_all(folder.join("features")).unwrap();
+    fs::remove_dir_all(directory.join("features")).unwrap();
     let line = counted.lines().find_map(|line| line.strip_prefix("rchar:"));
     line.unwrap().trim().parse().unwrap()
 }
 
 /// Makes files 64 MiB long without a change to how they begin, and says how many.
-fn lengthen(folder: &Path, is_meant: impl Fn(&Path) -> bool) -> u64 {
+fn lengthen(directory: &Path, is_meant: impl Fn(&Path) -> bool) -> u64 {
     let mut changed = 0;
-    for path in paths(folder).iter().filter(|path| is_meant(path)) {
-        let path = folder.join(path);
+    for path in paths(directory).iter().filter(|path| is_meant(path)) {
+        let path = directory.join(path);
         if fs::symlink_metadata(&path).unwrap().is_file() {
             let file = File::options().write(true).open(&path).unwrap();
             file.set_len(64 << 20).unwrap();
@@ -55,48 +55,45 @@ fn lengthen(folder: &Path, is_meant: impl Fn(&Path) -> bool) -> u64 {
 
 #[test]
 fn of_files_without_end_no_more_is_read_than_such_files_have() {
-    let folder = machine();
-    let usual = bytes_read(folder.path());
+    let directory = machine();
+    let usual = bytes_read(directory.path());
     // What a function is stays readable, so that all the rest of it is read.
     let is_id = |path: &Path| {
         let name = path.file_name().unwrap().as_bytes();
         [&b"vendor"[..], b"device", b"class"].contains(&name)
     };
-    let files = lengthen(folder.path(), |path| !is_id(path));
+    let files = lengthen(directory.path(), |path| !is_id(path));
     assert!(files > 60, "{files}");
     let most = usual + files * MOST;
-    let read = bytes_read(folder.path());
-    assert!(
-        read <= most,
-        "{read} bytes of {files} files, {usual} before"
-    );
-    let all = files + lengthen(folder.path(), is_id);
-    assert!(bytes_read(folder.path()) <= usual + all * MOST);
+    let read = bytes_read(directory.path());
+    assert!(read <= most, "{read} bytes of {files} files, {usual} before");
+    let all = files + lengthen(directory.path(), is_id);
+    assert!(bytes_read(directory.path()) <= usual + all * MOST);
 }
 
 #[test]
 fn of_a_topology_without_end_the_first_nodes_are_read() {
-    let folder = machine();
-    let nodes = folder.path().join("sys").join(NODES);
-    let huge = folder.path().join("huge");
+    let directory = machine();
+    let nodes = directory.path().join("sys").join(NODES);
+    let huge = directory.path().join("huge");
     File::create(&huge).unwrap().set_len(64 << 20).unwrap();
-    let (clean, usual) = (observe(folder.path()), bytes_read(folder.path()));
+    let (clean, usual) = (observe(directory.path()), bytes_read(directory.path()));
     for number in 4..MANY {
         let node = nodes.join(number.to_string());
         fs::create_dir(&node).unwrap();
         symlink(&huge, node.join("properties")).unwrap();
     }
     fs::create_dir(nodes.join(std::ffi::OsStr::from_bytes(b"7\xff"))).unwrap();
-    give(folder.path());
-    assert_eq!(observe(folder.path()), clean);
-    let read = bytes_read(folder.path());
+    give(directory.path());
+    assert_eq!(observe(directory.path()), clean);
+    let read = bytes_read(directory.path());
     assert!(read <= usual + 512 * MOST, "{read}, {usual} before");
 }
 
 #[test]
 fn among_thousands_of_names_the_real_devices_are_found() {
-    let folder = machine();
-    let root = folder.path();
+    let directory = machine();
+    let root = directory.path();
     let clean = observe(root);
     let neuron = root.join("sys/class/neuron_device");
     let cores = root.join("sys/devices/virtual/neuron_device/neuron1");
@@ -113,21 +110,17 @@ fn among_thousands_of_names_the_real_devices_are_found() {
     let (found, clean) = (found.neuron.unwrap(), clean.neuron.unwrap());
     assert_eq!(found.devices[..2], clean.devices);
     assert_eq!(found.devices.len(), 64);
-    let said: Vec<&str> = found
-        .problems
-        .iter()
-        .map(|problem| problem.error.as_str())
-        .collect();
+    let reported: Vec<&str> = found.problems.iter().map(|problem| problem.error.as_str()).collect();
     assert_eq!(
-        said,
+        reported,
         [
-            "neuron64 is no device, nor is any from 64 on",
-            "the driver has 64, and 2 are on the PCI bus"
+            "neuron64 is ignored: device numbers from 64 on are not supported",
+            "the driver reports 64, but 2 are on the PCI bus"
         ]
     );
 }
 
-/// Whether all is the same but what is told of the device with this address, or of the Neuron device 0.
+/// Whether everything is equal except the device with this address and the Neuron device 0.
 fn others_are_the_same(now: &Inventory, before: &Inventory, gone: &str) -> bool {
     let bus = |all: &Inventory| {
         let others = all.devices.iter();
@@ -142,9 +135,9 @@ fn others_are_the_same(now: &Inventory, before: &Inventory, gone: &str) -> bool 
     bus(now) == bus(before) && neuron(now) == neuron(before) && now.machine == before.machine
 }
 
-/// A folder of the machine that goes away while the machine is read, at another moment each time, and is there again at the next look.
-async fn vanishes(folder: &TempDir, path: &str, of: &str) {
-    let root = folder.path();
+/// A directory that disappears while the machine is read, at another moment each time, and is there again at the next poll.
+async fn vanishes(directory: &TempDir, path: &str, of: &str) {
+    let root = directory.path();
     let reader = handle(root);
     let before = reader.observe().await;
     let (there, aside) = (root.join(path), root.join("aside"));
@@ -161,10 +154,7 @@ async fn vanishes(folder: &TempDir, path: &str, of: &str) {
         begin.wait();
         let now = reader.observe().await;
         goes.join().unwrap();
-        assert!(
-            others_are_the_same(&now, &before, of),
-            "{path}, {round}: {now:?}"
-        );
+        assert!(others_are_the_same(&now, &before, of), "{path}, {round}: {now:?}");
         fs::rename(&aside, &there).unwrap();
         let again = reader.observe().await;
         assert_eq!(again.devices, before.devices, "{path}, {round}");
@@ -174,17 +164,14 @@ async fn vanishes(folder: &TempDir, path: &str, of: &str) {
 
 #[tokio::test]
 async fn a_folder_that_goes_while_it_is_read_costs_its_device_and_is_read_when_it_is_back() {
-    let folder = machine();
+    let directory = machine();
     let functions = "sys/bus/pci/devices";
     for (path, of) in [
         (format!("{functions}/0000:03:00.0"), "0000:03:00.0"),
         (format!("{functions}/0000:3b:00.0"), "0000:3b:00.0"),
         (format!("sys/{NODES}/3"), "0000:03:00.0"),
-        (
-            "sys/devices/virtual/neuron_device/neuron0".to_owned(),
-            "none",
-        ),
+        ("sys/devices/virtual/neuron_device/neuron0".to_owned(), "none"),
     ] {
-        vanishes(&folder, &path, of).await;
+        vanishes(&directory, &path, of).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What may stand in the place of a file or folder of `/sys`, and what was there again afterwards.
+//! What can replace a file or directory of `/sys`, and its restoration.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -12,27 +12,27 @@ use tempfile::TempDir;
 
 use super::unprivileged::give;
 
-/// What was there, while it is in a folder of its own.
+/// The original, while it is in a directory of its own.
 const ASIDE: &str = "aside";
 
 /// What happens to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Missing,
-    Folder,
+    Directory,
     /// 64 MiB of nothing.
     Huge,
     NoUtf8,
     Zeros,
-    /// A pipe that nobody writes to.
+    /// A pipe without a writer.
     SilentPipe,
     /// A pipe with as much in it as it holds, whose writer never ends.
     FullPipe,
-    /// A device that can be read for ever.
+    /// A device that can be read without end.
     Endless,
     /// A link to itself.
     Loop,
-    /// Nobody may look at it.
+    /// A file without read permission.
     Closed,
 }
 
@@ -52,7 +52,7 @@ enum Was {
 impl Fault {
     pub(crate) const ALL: [Self; 10] = [
         Self::Missing,
-        Self::Folder,
+        Self::Directory,
         Self::Huge,
         Self::NoUtf8,
         Self::Zeros,
@@ -83,17 +83,13 @@ impl Fault {
         if self != Self::Missing {
             give(path);
         }
-        Some(Spell {
-            path: path.to_owned(),
-            was: Was::Moved(aside),
-            _writer: writer,
-        })
+        Some(Spell { path: path.to_owned(), was: Was::Moved(aside), _writer: writer })
     }
 
     fn put(self, path: &Path) -> Option<File> {
         match self {
             Self::Missing | Self::Closed => {}
-            Self::Folder => fs::create_dir(path).unwrap(),
+            Self::Directory => fs::create_dir(path).unwrap(),
             Self::Huge => File::create(path).unwrap().set_len(64 << 20).unwrap(),
             Self::NoUtf8 => fs::write(path, [b'9', 0xff, 0xfe, b'\n', 0xc3]).unwrap(),
             Self::Zeros => fs::write(path, [0; 64]).unwrap(),
@@ -133,7 +129,7 @@ impl Drop for Spell {
     }
 }
 
-/// Everything below a folder, from it on: files, links and folders.
+/// The directory and everything below it: files, links and directories.
 pub(crate) fn paths(root: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut open = vec![PathBuf::new()];

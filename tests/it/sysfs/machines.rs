@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use octavo_documents::inventory::{Document, parse};
-use octavo_fleet::fleet::rounded_for_report;
+use octavo_files::inventory::parse;
+use octavo_fleet::summary::rounded_for_report;
 use octavo_model::label::{LabelKey, LabelValue};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,8 +21,8 @@ use super::unprivileged::{command, give};
 use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::machine::Machine;
-use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
+use crate::time_limits::Finish;
 use crate::tree;
 
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -45,7 +45,7 @@ gpus:
   - {board: A100_80GB}
 ";
 
-/// A machine below a folder of its own: `sys`, `dev`, `proc`, `opt`.
+/// A machine below a directory of its own: `sys`, `dev`, `proc`, `opt`.
 enum Site {
     Files(TempDir),
     /// With NVIDIA's driver.
@@ -57,25 +57,17 @@ type Row = (&'static str, fn() -> Site);
 
 const MACHINES: &[Row] = &[
     ("inf1.6xlarge", || neuron("2.21.37.0", INFERENTIA, chain(4))),
-    ("inf2.48xlarge", || {
-        neuron("2.26.5.0", INFERENTIA2, ring(12))
-    }),
+    ("inf2.48xlarge", || neuron("2.26.5.0", INFERENTIA2, ring(12))),
     ("trn1.2xlarge", trn1_as_captured),
-    ("trn1.32xlarge", || {
-        neuron("2.26.5.0", TRAINIUM1, torus(4, 4))
-    }),
+    ("trn1.32xlarge", || neuron("2.26.5.0", TRAINIUM1, torus(4, 4))),
     ("trn2.48xlarge-lnc1", || {
         let site = neuron("2.29.1.0", TRAINIUM2, torus(4, 4));
         site.plant(&format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
         site
     }),
-    ("trn2.48xlarge-lnc2", || {
-        neuron("2.29.1.0", TRAINIUM2, torus(4, 4))
-    }),
+    ("trn2.48xlarge-lnc2", || neuron("2.29.1.0", TRAINIUM2, torus(4, 4))),
     ("neuron-driver-2.27", files_of_root_only),
-    ("neuron-driver-2.31", || {
-        arranged("2.31.7.0", TRAINIUM2, ring(4), Arranged::Moved)
-    }),
+    ("neuron-driver-2.31", || arranged("2.31.7.0", TRAINIUM2, ring(4), Arranged::Moved)),
     ("neuron-no-driver", without_neuron_driver),
     ("neuron-garbage", || {
         let site = neuron("2.30.2.0", TRAINIUM2, ring(3));
@@ -93,9 +85,7 @@ const MACHINES: &[Row] = &[
     }),
     ("mi300x-vf", || amd(&fixture("mi300x-vf"), &[128, 136])),
     ("mi300x-vfio", || amd(&fixture("mi300x-vfio"), &[128])),
-    ("amd-garbage", || {
-        amd(&fixture("amd-garbage"), &[128, 136, 144])
-    }),
+    ("amd-garbage", || amd(&fixture("amd-garbage"), &[128, 136, 144])),
     ("h100-nouveau-vfio", || {
         let site = Site::empty();
         tree::plant(&site.path().join("sys"), &fixture("nouveau"));
@@ -115,7 +105,7 @@ impl Site {
 
     fn path(&self) -> &Path {
         match self {
-            Self::Files(folder) => folder.path(),
+            Self::Files(directory) => directory.path(),
             Self::Simulated(machine) => machine.path(),
         }
     }
@@ -157,19 +147,14 @@ impl Site {
 }
 
 fn fixture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysfs");
-    fs::read_to_string(folder.join(format!("{name}.tree"))).unwrap()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysfs");
+    fs::read_to_string(directory.join(format!("{name}.tree"))).unwrap()
 }
 
 fn arranged(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>, arranged: Arranged) -> Site {
     let site = Site::empty();
     let count = links.len();
-    let host = Host {
-        driver,
-        chip,
-        arranged,
-        links,
-    };
+    let host = Host { driver, chip, arranged, links };
     site.plant(&host.tree());
     site.devices((0..count).map(|number| format!("neuron{number}")));
     site
@@ -202,12 +187,8 @@ fn files_of_root_only() -> Site {
 /// The same bus as a trn1.32xlarge, and no driver.
 fn without_neuron_driver() -> Site {
     let site = Site::empty();
-    let host = Host {
-        driver: "none",
-        chip: TRAINIUM1,
-        arranged: Arranged::Known,
-        links: torus(4, 4),
-    };
+    let host =
+        Host { driver: "none", chip: TRAINIUM1, arranged: Arranged::Known, links: torus(4, 4) };
     let tree = host.tree();
     let bus = tree.lines().filter(|line| line.contains("/bus/pci/"));
     let bus: Vec<&str> = bus.filter(|line| !line.contains("/driver -> ")).collect();
@@ -230,12 +211,8 @@ fn four_kinds() -> Site {
     site.plant(PROCESSES);
     site.plant(GROUPS);
     tree::plant(&site.path().join("sys"), &mi300x(&[0xc5], SPX));
-    let host = Host {
-        driver: "2.26.5.0",
-        chip: INFERENTIA2,
-        arranged: Arranged::Known,
-        links: chain(1),
-    };
+    let host =
+        Host { driver: "2.26.5.0", chip: INFERENTIA2, arranged: Arranged::Known, links: chain(1) };
     site.plant(&host.tree());
     for bus in sorted_functions(&site) {
         site.plant(&format!(
@@ -282,7 +259,7 @@ fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
         let (inventory, _) = site.says(&["inspect", "-o", "json"]);
         golden(&format!("machines/{name}/inventory.json"), &inventory);
         let read = parse(&inventory).unwrap();
-        let printed = serde_json::to_string(&Document::from(&read)).unwrap();
+        let printed = serde_json::to_string(&read).unwrap();
         assert_eq!(parse(&printed).unwrap(), read, "{name}");
 
         let (labels, notes) = site.says(&["labels"]);
@@ -292,14 +269,8 @@ fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
         fs::write(site.path().join("labels"), &labels).unwrap();
         // What was recorded of a machine has the labels that it had.
         fs::write(site.path().join("recorded"), &inventory).unwrap();
-        let recorded = command(OCTAVO, site.path())
-            .args(["labels", "--from", "recorded"])
-            .finish();
-        assert_eq!(
-            String::from_utf8(recorded.stdout).unwrap(),
-            labels,
-            "{name}"
-        );
+        let recorded = command(OCTAVO, site.path()).args(["labels", "--from", "recorded"]).finish();
+        assert_eq!(String::from_utf8(recorded.stdout).unwrap(), labels, "{name}");
 
         let output = site.octavo(&[
             "doctor",
@@ -308,15 +279,12 @@ fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
             "--kubelet-root=kubelet",
             "--labels=labels",
         ]);
-        let said = String::from_utf8(output.stdout).unwrap();
-        for line in said.lines() {
+        let reported = String::from_utf8(output.stdout).unwrap();
+        for line in reported.lines() {
             assert!(line.len() <= 80 && line.is_ascii(), "{name}: {line}");
         }
         let code = output.status.code().unwrap();
-        golden(
-            &format!("machines/{name}/doctor"),
-            &format!("{said}\nexit code {code}\n"),
-        );
+        golden(&format!("machines/{name}/doctor"), &format!("{reported}\nexit code {code}\n"));
     }
 }
 
@@ -340,7 +308,7 @@ fn agent(site: &Site, name: &str, aggregator: &Aggregator) -> Program {
 }
 
 #[tokio::test]
-async fn the_agent_says_the_same_of_each_machine_and_ends_when_it_is_asked_to() {
+async fn the_agent_reports_each_machine_alike_and_ends_on_sigterm() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let running: Vec<(&str, Site, Program)> = MACHINES
@@ -359,17 +327,16 @@ async fn the_agent_says_the_same_of_each_machine_and_ends_when_it_is_asked_to() 
         let written: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(written, labels.lines().collect::<Vec<_>>(), "{name}");
 
-        // What is in use is told in steps.
+        // Used memory is reported in steps.
         let (inventory, _) = site.says(&["inspect", "-o", "json"]);
         let inventory = parse(&inventory).unwrap();
         let inventory = rounded_for_report(&inventory).unwrap_or(inventory);
-        let told = api.node(name, |node| {
-            node["connected"] == true && node["inventory"].is_object()
-        });
-        let told = told.await;
-        let shown = parse(&told["inventory"].to_string()).unwrap();
+        let document =
+            api.node(name, |node| node["connected"] == true && node["inventory"].is_object());
+        let document = document.await;
+        let shown = parse(&document["inventory"].to_string()).unwrap();
         assert_eq!(shown, inventory, "{name}");
-        assert_eq!(told["labels"], as_object(&labels), "{name}");
+        assert_eq!(document["labels"], as_object(&labels), "{name}");
         assert!(program.stop().success(), "{name}");
     }
 }

@@ -1,13 +1,13 @@
 //! Machines as their `/sys` shows them: the shipped programs on trees of files.
 
 mod amd;
-mod amd_host;
+pub(crate) mod amd_host;
 mod crowds;
 mod faults;
 mod machines;
 mod naming;
 mod neuron;
-mod neuron_host;
+mod neuron_fleet;
+pub(crate) mod neuron_host;
 mod sweep;
-mod told;
 mod unprivileged;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::golden::golden;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 use crate::tree::{machine, plant};
 
 fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
@@ -19,7 +19,7 @@ fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
 
 /// What it prints, and what it notes.
 #[track_caller]
-fn said(root: &Path, command: &str, more: &[&str]) -> (String, String) {
+fn reported(root: &Path, command: &str, more: &[&str]) -> (String, String) {
     let output = octavo(root, command, more);
     assert!(output.status.success(), "{output:?}");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -28,72 +28,56 @@ fn said(root: &Path, command: &str, more: &[&str]) -> (String, String) {
 
 /// One board that is in no catalogue.
 fn stranger(class: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let at = "bus/pci/devices/0000:5d:00.0";
     let tree = [("vendor", "0x1e52"), ("device", "0xfff7"), ("class", class)];
-    let tree: Vec<String> = tree
-        .iter()
-        .map(|(file, value)| format!("{at}/{file} = {value}\\n"))
-        .collect();
-    plant(folder.path(), &tree.join("\n"));
-    folder
+    let tree: Vec<String> =
+        tree.iter().map(|(file, value)| format!("{at}/{file} = {value}\\n")).collect();
+    plant(directory.path(), &tree.join("\n"));
+    directory
 }
 
 const OWN: &str = "apiVersion: octavo.dev/v1\nkind: Catalogue\naccelerators:\n- sku: acme-x1\n  vendor: acme\n  name: Acme X1\n  \
                    architecture: One\n  pciIds: ['1e52:fff7']\n  aliases: [big one]\n";
 
 #[test]
-fn devices_of_all_makers_are_told_by_their_ids_and_those_of_nobody_show_theirs() {
+fn devices_of_all_vendors_are_identified_by_their_ids_and_unknown_ones_show_theirs() {
     let tree = machine("makers");
-    let (few, _) = said(tree.path(), "inspect", &[]);
+    let (few, _) = reported(tree.path(), "inspect", &[]);
     for line in few.lines() {
         assert!(line.len() <= 80, "{line}");
     }
     golden("sysfs/makers.txt", &few);
-    let (labels, notes) = said(tree.path(), "labels", &[]);
+    let (labels, notes) = reported(tree.path(), "labels", &[]);
     golden("sysfs/makers-labels.txt", &format!("{labels}\n{notes}"));
 }
 
 #[test]
-fn a_word_that_is_tried_out_names_what_nobody_knows_and_says_so() {
+fn a_previewed_name_applies_to_unknown_devices_and_is_marked_as_preview() {
     let tree = machine("makers");
-    let (named, notes) = said(tree.path(), "inspect", &["--type-override", "acme-x9"]);
-    assert!(named.contains("acme-x9 (by hand)"), "{named}");
+    let (named, notes) = reported(tree.path(), "inspect", &["--type-override", "acme-x9"]);
+    assert!(named.contains("acme-x9 (manual)"), "{named}");
     assert!(
-        notes
-            .contains("note: octavo.dev/type-override=acme-x9: 1 device is called acme-x9 by hand"),
+        notes.contains(
+            "note: octavo.dev/type-override=acme-x9: 1 device is manually set to type acme-x9"
+        ),
         "{notes}"
     );
-    let (recorded, _) = said(
-        tree.path(),
-        "inspect",
-        &["--type-override=acme-x9", "-o", "json"],
-    );
+    let (recorded, _) =
+        reported(tree.path(), "inspect", &["--type-override=acme-x9", "-o", "json"]);
     let file = tree.path().join("node.json");
     fs::write(&file, &recorded).unwrap();
     let from = ["--from", file.to_str().unwrap()];
-    assert!(
-        recorded.contains("\"typeSource\": \"manual\""),
-        "{recorded}"
-    );
-    let (labels, _) = said(tree.path(), "labels", &from);
-    assert!(
-        labels.contains("octavo.dev/type-source=manual\n"),
-        "{labels}"
-    );
+    assert!(recorded.contains("\"typeSource\": \"manual\""), "{recorded}");
+    let (labels, _) = reported(tree.path(), "labels", &from);
+    assert!(labels.contains("octavo.dev/type-source=manual\n"), "{labels}");
     assert!(labels.contains("type.octavo.dev/acme-x9=1\n"), "{labels}");
-    // A recording is named anew as a machine is.
-    let (labels, _) = said(
-        tree.path(),
-        "labels",
-        &[&from[..], &["--type-override=other"]].concat(),
-    );
+    // A recording is named again as a machine is.
+    let (labels, _) =
+        reported(tree.path(), "labels", &[&from[..], &["--type-override=other"]].concat());
     assert!(labels.contains("type.octavo.dev/other=1\n"), "{labels}");
-    let (labels, notes) = said(tree.path(), "labels", &["--type-override", "H100"]);
-    assert!(
-        notes.contains("may mean any of nvidia-h100-sxm5-80gb"),
-        "{notes}"
-    );
+    let (labels, notes) = reported(tree.path(), "labels", &["--type-override", "H100"]);
+    assert!(notes.contains("it is ambiguous and matches nvidia-h100-sxm5-80gb"), "{notes}");
     assert!(labels.contains("type.octavo.dev/unknown=1\n"), "{labels}");
     assert!(!labels.contains("type-source"), "{labels}");
 }
@@ -105,7 +89,7 @@ fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
         let file = tree.path().join("own.yaml");
         fs::write(&file, OWN).unwrap();
         let catalog = ["--catalog", file.to_str().unwrap()];
-        let (labels, _) = said(tree.path(), "labels", &catalog);
+        let (labels, _) = reported(tree.path(), "labels", &catalog);
         for line in [
             "octavo.dev/type=acme-x1\n",
             "octavo.dev/sku=acme-x1\n",
@@ -114,7 +98,7 @@ fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
             assert!(labels.contains(line), "{class}: {labels}");
         }
         assert!(!labels.contains("type-source"), "{labels}");
-        let (unknown, _) = said(tree.path(), "labels", &[]);
+        let (unknown, _) = reported(tree.path(), "labels", &[]);
         let is_seen = unknown.contains("octavo.dev/type=unknown\n");
         assert_eq!(is_seen, class == "0x120000", "{unknown}");
         let agent = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
@@ -134,19 +118,17 @@ fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
     let file = tree.path().join("own.yaml");
     fs::write(&file, OWN.replace("1e52:fff7", "10de:2330")).unwrap();
     let path = file.to_str().unwrap();
-    let expected = "\"10de:2330\" cannot name acme-x1: it is a name of nvidia-h100-sxm5-80gb";
+    let expected =
+        "\"10de:2330\" cannot identify acme-x1: it already identifies nvidia-h100-sxm5-80gb";
     let output = octavo(tree.path(), "inspect", &["--catalog", path]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(
-        told.contains(&format!("own.yaml:8:11: error: {expected}")),
-        "{told}"
-    );
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains(&format!("own.yaml:8:11: error: {expected}")), "{shown}");
     let agent = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
         .args(["--oneshot", "--catalog", path, "--sys-root"])
         .arg(tree.path())
         .finish();
-    let told = String::from_utf8(agent.stderr).unwrap();
-    assert!(!agent.status.success(), "{told}");
-    assert!(told.contains("8:11") && told.contains(expected), "{told}");
+    let shown = String::from_utf8(agent.stderr).unwrap();
+    assert!(!agent.status.success(), "{shown}");
+    assert!(shown.contains("8:11") && shown.contains(expected), "{shown}");
 }

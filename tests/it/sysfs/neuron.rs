@@ -12,7 +12,7 @@ use super::neuron_host::{
     garble, ring, torus,
 };
 use crate::golden::golden;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 use crate::tree;
 
 /// `octavo inspect` on the machine below `root` and nothing of this one.
@@ -30,7 +30,7 @@ fn inspect(root: &Path, more: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn said(root: &Path, more: &[&str]) -> String {
+fn reported(root: &Path, more: &[&str]) -> String {
     let output = inspect(root, more);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{error}");
@@ -39,7 +39,7 @@ fn said(root: &Path, more: &[&str]) -> String {
 
 #[track_caller]
 fn says(root: &Path, name: &str) {
-    let text = said(root, &[]);
+    let text = reported(root, &[]);
     for line in text.lines() {
         assert!(line.len() <= 80 && line.is_ascii(), "{name}: {line}");
     }
@@ -47,57 +47,46 @@ fn says(root: &Path, name: &str) {
 }
 
 fn host(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>) -> Host {
-    Host {
-        driver,
-        chip,
-        arranged: Arranged::Known,
-        links,
-    }
+    Host { driver, chip, arranged: Arranged::Known, links }
 }
 
 fn planted(host: &Host) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    tree::plant(folder.path(), &host.tree());
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    tree::plant(directory.path(), &host.tree());
+    directory
 }
 
 #[test]
 fn an_inf1_6xlarge_tells_no_serial_numbers_and_no_errors() {
-    let folder = planted(&host("2.21.37.0", INFERENTIA, chain(4)));
-    says(folder.path(), "inf1.6xlarge");
+    let directory = planted(&host("2.21.37.0", INFERENTIA, chain(4)));
+    says(directory.path(), "inf1.6xlarge");
 }
 
 #[test]
 fn an_inf2_48xlarge_has_twelve_devices_in_a_ring() {
-    let folder = planted(&host("2.26.5.0", INFERENTIA2, ring(12)));
-    says(folder.path(), "inf2.48xlarge");
+    let directory = planted(&host("2.26.5.0", INFERENTIA2, ring(12)));
+    says(directory.path(), "inf2.48xlarge");
 }
 
 #[test]
 fn a_trn1_2xlarge_is_shown_as_it_was_captured() {
-    let folder = tree::machine("trn1.2xlarge");
-    says(folder.path(), "trn1.2xlarge");
-    golden(
-        "sysfs/trn1.2xlarge-wide.txt",
-        &said(folder.path(), &["-o", "wide"]),
-    );
+    let directory = tree::machine("trn1.2xlarge");
+    says(directory.path(), "trn1.2xlarge");
+    golden("sysfs/trn1.2xlarge-wide.txt", &reported(directory.path(), &["-o", "wide"]));
 }
 
 #[test]
 fn a_trn1_32xlarge_has_sixteen_devices_in_a_torus() {
-    let folder = planted(&host("2.26.5.0", TRAINIUM1, torus(4, 4)));
-    says(folder.path(), "trn1.32xlarge");
+    let directory = planted(&host("2.26.5.0", TRAINIUM1, torus(4, 4)));
+    says(directory.path(), "trn1.32xlarge");
 }
 
 #[test]
 fn a_trn2_48xlarge_has_half_as_many_logical_cores_unless_it_is_set_otherwise() {
-    let folder = planted(&host("2.29.1.0", TRAINIUM2, torus(4, 4)));
-    says(folder.path(), "trn2.48xlarge-lnc2");
-    tree::plant(
-        folder.path(),
-        &format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"),
-    );
-    says(folder.path(), "trn2.48xlarge-lnc1");
+    let directory = planted(&host("2.29.1.0", TRAINIUM2, torus(4, 4)));
+    says(directory.path(), "trn2.48xlarge-lnc2");
+    tree::plant(directory.path(), &format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
+    says(directory.path(), "trn2.48xlarge-lnc1");
 }
 
 #[test]
@@ -119,41 +108,38 @@ fn a_driver_with_its_files_elsewhere_is_read_by_their_names() {
 fn the_errors_of_a_device_are_found_where_only_its_health_has_moved() {
     let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
     new.arranged = Arranged::PartlyMoved;
-    let folder = planted(&new);
-    let counter = folder
-        .path()
-        .join(DEVICE)
-        .join("health/ecc/mem_ecc_uncorrected");
+    let directory = planted(&new);
+    let counter = directory.path().join(DEVICE).join("health/ecc/mem_ecc_uncorrected");
     fs::write(counter, "7\n").unwrap();
-    says(folder.path(), "driver-2.31-partly-moved");
+    says(directory.path(), "driver-2.31-partly-moved");
 }
 
 #[test]
-fn of_a_bus_that_cannot_be_read_nobody_says_that_there_is_none_on_it() {
-    let folder = tempfile::tempdir().unwrap();
-    tree::plant(folder.path(), "sys/bus/pci/devices = no folder\\n");
-    says(folder.path(), "bus-unreadable");
+fn unreadable_bus_is_not_reported_as_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    tree::plant(directory.path(), "sys/bus/pci/devices = no folder\\n");
+    says(directory.path(), "bus-unreadable");
 }
 
 #[test]
-fn garbage_in_a_devices_files_is_told_and_the_other_device_is_read() {
-    let folder = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
-    garble(folder.path());
+fn garbage_in_the_files_of_a_device_is_reported_and_the_other_device_is_read() {
+    let directory = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
+    garble(directory.path());
     // The place of the setting differs from run to run.
-    let text = said(folder.path(), &[]).replace(folder.path().to_str().unwrap(), "");
+    let text = reported(directory.path(), &[]).replace(directory.path().to_str().unwrap(), "");
     let words: Vec<&str> = text.split_whitespace().collect();
-    let setting = format!("/{SETTING}: it is no regular file");
+    let setting = format!("/{SETTING}: it is not a regular file");
     assert!(words.join(" ").contains(&setting), "{text}");
     let (known, _) = text.split_once("Problems").unwrap();
     golden("sysfs/garbage.txt", known);
     for expected in [
-        "Neuron 0: core_count: cannot be: \"banana\"",
-        "Neuron 0: connected_devices: cannot be: \"1, two\"",
+        "Neuron 0: core_count: invalid value: \"banana\"",
+        "Neuron 0: connected_devices: invalid value: \"1, two\"",
         "Neuron 0: info/serial_number: it is not text",
-        "Neuron 0: info/architecture/device_name: cannot be: \"\\u{1b}[31mTrainium2\"",
-        "Neuron 0: stats/hardware/mem_ecc_uncorrected: cannot be: \"-1\"",
+        "Neuron 0: info/architecture/device_name: invalid value: \"\\u{1b}[31mTrainium2\"",
+        "Neuron 0: stats/hardware/mem_ecc_uncorrected: invalid value: \"-1\"",
         "device_mem/total: it is longer than 4096 bytes",
-        "Neuron 1: its driver says that it is unhealthy: hbm",
+        "Neuron 1: its driver reports it as unhealthy: hbm",
         "Neuron 1: uncorrected errors of device memory since the driver was loaded: 3",
     ] {
         assert!(words.join(" ").contains(expected), "{expected}: {text}");
@@ -161,7 +147,7 @@ fn garbage_in_a_devices_files_is_told_and_the_other_device_is_read() {
 }
 
 #[test]
-fn a_device_that_the_driver_lost_is_told_and_one_passed_through_is_not_missed() {
+fn a_lost_device_is_reported_and_a_passed_through_one_is_not() {
     let mut all = host("2.26.5.0", TRAINIUM1, chain(4)).tree();
     for number in [2, 3] {
         let lost = format!("neuron_device/neuron{number}");
@@ -170,17 +156,17 @@ fn a_device_that_the_driver_lost_is_told_and_one_passed_through_is_not_missed() 
     }
     let passed = "0000:13:1e.0/driver -> ../../../../bus/pci/drivers/";
     let all = all.replace(&format!("{passed}neuron"), &format!("{passed}vfio-pci"));
-    let folder = tempfile::tempdir().unwrap();
-    tree::plant(folder.path(), &all);
-    says(folder.path(), "one-lost-one-passed-through");
+    let directory = tempfile::tempdir().unwrap();
+    tree::plant(directory.path(), &all);
+    says(directory.path(), "one-lost-one-passed-through");
 }
 
 /// Whether each file in these folders that is closed after `act` was open for writing, by the kernel's word.
 fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, bool)> {
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     let closed = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE;
-    for folder in folders {
-        inotify::add_watch(&watch, root.join(folder), closed).unwrap();
+    for directory in folders {
+        inotify::add_watch(&watch, root.join(directory), closed).unwrap();
     }
     act();
     let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -197,8 +183,8 @@ fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, boo
 
 #[test]
 fn nothing_is_opened_for_writing_and_the_file_that_resets_a_device_is_not_opened_at_all() {
-    let folder = tree::machine("trn1.2xlarge");
-    let root = folder.path();
+    let directory = tree::machine("trn1.2xlarge");
+    let root = directory.path();
     let watched = [
         DEVICE.to_owned(),
         format!("{DEVICE}/info"),
@@ -207,15 +193,10 @@ fn nothing_is_opened_for_writing_and_the_file_that_resets_a_device_is_not_opened
     ];
     let watched: Vec<&str> = watched.iter().map(String::as_str).collect();
     let seen = opened(&watched, root, || {
-        said(root, &[]);
+        reported(root, &[]);
     });
     let has = |name: &str| seen.iter().any(|(file, _)| file == name);
-    for read in [
-        "core_count",
-        "serial_number",
-        "mem_ecc_uncorrected",
-        "total",
-    ] {
+    for read in ["core_count", "serial_number", "mem_ecc_uncorrected", "total"] {
         assert!(has(read), "{read} was not seen to be read: {seen:?}");
     }
     assert!(!has("reset"), "{seen:?}");

@@ -21,7 +21,7 @@ pub(crate) struct Chip {
     pci_device: u16,
     cores: u32,
     /// It has a serial number and counts errors.
-    is_told: bool,
+    is_reported: bool,
 }
 
 pub(crate) const INFERENTIA: Chip = Chip {
@@ -30,7 +30,7 @@ pub(crate) const INFERENTIA: Chip = Chip {
     core_architecture: "NCv1",
     pci_device: 0x7064,
     cores: 4,
-    is_told: false,
+    is_reported: false,
 };
 pub(crate) const INFERENTIA2: Chip = Chip {
     name: "Inferentia2",
@@ -38,7 +38,7 @@ pub(crate) const INFERENTIA2: Chip = Chip {
     core_architecture: "NCv2",
     pci_device: 0x7264,
     cores: 2,
-    is_told: true,
+    is_reported: true,
 };
 pub(crate) const TRAINIUM1: Chip = Chip {
     name: "Trainium1",
@@ -46,7 +46,7 @@ pub(crate) const TRAINIUM1: Chip = Chip {
     core_architecture: "NCv2",
     pci_device: 0x7164,
     cores: 2,
-    is_told: true,
+    is_reported: true,
 };
 pub(crate) const TRAINIUM2: Chip = Chip {
     name: "Trainium2",
@@ -54,7 +54,7 @@ pub(crate) const TRAINIUM2: Chip = Chip {
     core_architecture: "NCv3",
     pci_device: 0x7364,
     cores: 8,
-    is_told: true,
+    is_reported: true,
 };
 
 /// Where a driver has its files.
@@ -62,7 +62,7 @@ pub(crate) const TRAINIUM2: Chip = Chip {
 pub(crate) enum Arranged {
     /// As releases up to 2.30.
     Known,
-    /// The same, and some may be read by root only: a folder stands in their place, which nobody can read.
+    /// The same, with some files readable by root only: an unreadable directory stands in their place.
     Closed,
     /// Elsewhere.
     Moved,
@@ -82,9 +82,7 @@ pub(crate) struct Host {
 /// Each with the one before and the one after.
 pub(crate) fn chain(count: u32) -> Vec<Vec<u32>> {
     let near = |at: u32| [at.checked_sub(1), Some(at + 1).filter(|next| *next < count)];
-    (0..count)
-        .map(|at| near(at).into_iter().flatten().collect())
-        .collect()
+    (0..count).map(|at| near(at).into_iter().flatten().collect()).collect()
 }
 
 /// A chain whose ends are linked.
@@ -117,10 +115,7 @@ pub(crate) fn garble(root: &Path) {
         ("info/serial_number", b"\xff\xfe\n"),
         ("info/architecture/device_name", b"\x1b[31mTrainium2\n"),
         ("stats/hardware/mem_ecc_uncorrected", b"-1\n"),
-        (
-            "neuron_core3/stats/memory_usage/device_mem/total",
-            &[b'9'; 5_000],
-        ),
+        ("neuron_core3/stats/memory_usage/device_mem/total", &[b'9'; 5_000]),
     ] {
         fs::write(device.join(file), bytes).unwrap();
     }
@@ -157,34 +152,16 @@ impl Host {
             ("core_count", self.chip.cores.to_string()),
             ("connected_devices", format!("{}\\n", near.join(", "))),
         ] {
-            put(
-                file,
-                &if closed {
-                    "/".to_owned()
-                } else {
-                    format!(" = {value}")
-                },
-            );
+            put(file, &if closed { "/".to_owned() } else { format!(" = {value}") });
         }
         put("reset", " = 1\\n");
-        put(
-            "info/architecture/device_name",
-            &format!(" = {}\\n", self.chip.name),
-        );
-        put(
-            "info/architecture/arch_type",
-            &format!(" = {}\\n", self.chip.device_architecture),
-        );
-        if self.chip.is_told {
-            put(
-                "info/serial_number",
-                &format!(" = {:016x}\\n", 0x9ff5_4348_15c8_bd80 + number),
-            );
-            for counter in [
-                "mem_ecc_uncorrected",
-                "mem_ecc_repairable_uncorrected",
-                "sram_ecc_uncorrected",
-            ] {
+        put("info/architecture/device_name", &format!(" = {}\\n", self.chip.name));
+        put("info/architecture/arch_type", &format!(" = {}\\n", self.chip.device_architecture));
+        if self.chip.is_reported {
+            put("info/serial_number", &format!(" = {:016x}\\n", 0x9ff5_4348_15c8_bd80 + number));
+            for counter in
+                ["mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected"]
+            {
                 put(&format!("stats/hardware/{counter}"), " = 0\\n");
             }
         }
@@ -199,14 +176,8 @@ impl Host {
                 &format!("{core_root}/stats/memory_usage/device_mem/total"),
                 &format!(" = {used}\\n"),
             );
-            put(
-                &format!("{core_root}/stats/memory_usage/device_mem/present"),
-                " = 77\\n",
-            );
-            put(
-                &format!("{core_root}/stats/memory_usage/device_mem/tensors/total"),
-                " = 5\\n",
-            );
+            put(&format!("{core_root}/stats/memory_usage/device_mem/present"), " = 77\\n");
+            put(&format!("{core_root}/stats/memory_usage/device_mem/tensors/total"), " = 5\\n");
         }
     }
 

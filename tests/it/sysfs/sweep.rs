@@ -11,67 +11,54 @@ use tempfile::TempDir;
 use super::faults::{Fault, paths};
 use super::neuron_host::{Arranged, Host, INFERENTIA2, SETTING, TRAINIUM1, ring};
 use super::unprivileged::{acting, give};
-use crate::machine::start;
+use crate::machine::{settings, start};
 use crate::tree;
 
 const FUNCTIONS: &str = "sys/bus/pci/devices";
 
 /// Two MI210, two Inferentia2 and two H100 without a driver, as one machine.
 pub(super) fn machine() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let file = "tests/fixtures/sysfs/mi210x2.tree";
     let amd = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    tree::plant(
-        &folder.path().join("sys"),
-        &fs::read_to_string(amd).unwrap(),
-    );
-    let neuron = Host {
-        driver: "2.26.5.0",
-        chip: INFERENTIA2,
-        arranged: Arranged::Known,
-        links: ring(2),
-    };
-    tree::plant(folder.path(), &neuron.tree());
+    tree::plant(&directory.path().join("sys"), &fs::read_to_string(amd).unwrap());
+    let neuron =
+        Host { driver: "2.26.5.0", chip: INFERENTIA2, arranged: Arranged::Known, links: ring(2) };
+    tree::plant(directory.path(), &neuron.tree());
     for bus in ["3b", "5e"] {
         let at = format!("{FUNCTIONS}/0000:{bus}:00.0");
         let files = format!(
             "{at}/vendor = 0x10de\\n\n{at}/device = 0x2330\\n\n{at}/class = 0x030200\\n\n{at}/numa_node = 1\\n\n\
              {at}/subsystem_vendor = 0x10de\\n\n{at}/subsystem_device = 0x16c1\\n\n"
         );
-        tree::plant(folder.path(), &files);
-        fs::write(folder.path().join(at).join("config"), [0; 256]).unwrap();
+        tree::plant(directory.path(), &files);
+        fs::write(directory.path().join(at).join("config"), [0; 256]).unwrap();
     }
     let name = "sys/class/dmi/id/product_name = Server 4U\\n";
-    tree::plant(folder.path(), name);
-    give(folder.path());
-    folder
+    tree::plant(directory.path(), name);
+    give(directory.path());
+    directory
 }
 
 pub(super) fn handle(root: &Path) -> Handle {
     start(&Settings {
-        // Named, or the loader gives the simulated one that another test of this process has open.
-        library: Some(root.join("no-driver/libnvidia-ml.so.1")),
-        sys_root: root.join("sys"),
         neuron_logical_config: root.join(SETTING),
         // A reading that never ends is found as well, and a machine with much to do is not taken for one.
         call_deadline: Duration::from_mins(2),
-        ..Settings::default()
+        // Named, or the loader gives the simulated one that another test of this process has open.
+        ..settings(root.join("no-driver/libnvidia-ml.so.1"), root.join("sys"))
     })
 }
 
-/// One reading by a fresh start, by somebody without rights.
+/// One reading by a new process without permissions.
 pub(super) fn observe(root: &Path) -> Inventory {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     acting(|| runtime.block_on(async { Inventory::clone(&*handle(root).observe().await) }))
 }
 
 /// Whether a path is one of these, or leads to one, or lies in one.
 fn concerns(path: &Path, own: &[String]) -> bool {
-    own.iter()
-        .any(|own| path.starts_with(own) || Path::new(own).starts_with(path))
+    own.iter().any(|own| path.starts_with(own) || Path::new(own).starts_with(path))
 }
 
 /// What a device of the bus is read from.
@@ -79,11 +66,7 @@ fn files_of(device: &Device) -> Vec<String> {
     let mut own = vec![format!("{FUNCTIONS}/{}", device.pci)];
     if device.vendor == Vendor::Amd {
         // In the fixture the first device is KFD's last node.
-        let node = if device.pci.to_string() == "0000:03:00.0" {
-            3
-        } else {
-            2
-        };
+        let node = if device.pci.to_string() == "0000:03:00.0" { 3 } else { 2 };
         own.push(format!("sys/class/kfd/kfd/topology/nodes/{node}"));
         own.push("sys/module/amdgpu".to_owned());
     }
@@ -98,13 +81,10 @@ fn files_of_neuron(device: &NeuronDevice) -> [String; 2] {
     ]
 }
 
-/// A value is what it was, or nobody tells it.
+/// A value is unchanged or not reported.
 #[track_caller]
 fn as_before<T: PartialEq + std::fmt::Debug>(now: Option<&T>, before: Option<&T>, place: &str) {
-    assert!(
-        now.is_none() || now == before,
-        "{place}: {now:?}, {before:?}"
-    );
+    assert!(now.is_none() || now == before, "{place}: {now:?}, {before:?}");
 }
 
 /// What is said of trouble is short, and nothing in it steers a terminal.
@@ -121,11 +101,7 @@ fn sound(problems: &[ReadProblem], place: &str) {
 fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
     let place = format!("{fault:?} at {}", path.display());
     // A reading that does not end would be a stall.
-    assert!(
-        matches!(now.nvml, NvmlState::Absent { .. }),
-        "{place}: {:?}",
-        now.nvml
-    );
+    assert!(matches!(now.nvml, NvmlState::Absent { .. }), "{place}: {:?}", now.nvml);
     for known in &before.devices {
         let seen = now.devices.iter().find(|device| device.pci == known.pci);
         if !concerns(path, &files_of(known)) {
@@ -135,11 +111,7 @@ fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
         sound(&seen.problems, &place);
         as_before(seen.memory.as_ref(), known.memory.as_ref(), &place);
         as_before(seen.numa_node.as_ref(), known.numa_node.as_ref(), &place);
-        as_before(
-            seen.product_name.as_ref(),
-            known.product_name.as_ref(),
-            &place,
-        );
+        as_before(seen.product_name.as_ref(), known.product_name.as_ref(), &place);
     }
     assert!(now.devices.len() <= before.devices.len(), "{place}");
     check_neuron(now, before, path, &place);
@@ -151,11 +123,7 @@ fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
     if let Some(error) = &now.machine.bus_error {
         assert!(concerns(path, &bus), "{place}: {error}");
     }
-    as_before(
-        now.machine.product_name.as_ref(),
-        before.machine.product_name.as_ref(),
-        &place,
-    );
+    as_before(now.machine.product_name.as_ref(), before.machine.product_name.as_ref(), &place);
 }
 
 fn check_neuron(now: &Inventory, before: &Inventory, path: &Path, place: &str) {
@@ -180,81 +148,67 @@ fn check_neuron(now: &Inventory, before: &Inventory, path: &Path, place: &str) {
         as_before(seen.device_name.as_ref(), known.device_name.as_ref(), place);
     }
     sound(&seen.problems, place);
-    as_before(
-        seen.driver_version.as_ref(),
-        known.driver_version.as_ref(),
-        place,
-    );
+    as_before(seen.driver_version.as_ref(), known.driver_version.as_ref(), place);
 }
 
 #[track_caller]
-fn sweep(folder: &Path, least: usize) {
-    let before = observe(folder);
+fn sweep(directory: &Path, least: usize) {
+    let before = observe(directory);
     let of_devices = before.devices.iter().map(|device| &device.problems);
     let neuron = before.neuron.as_ref().unwrap();
     let of_neuron = neuron.devices.iter().map(|device| &device.problems);
     let mut problems = of_devices.chain(of_neuron).chain([&neuron.problems]);
     assert!(problems.all(Vec::is_empty), "{before:?}");
-    let all: Vec<PathBuf> = paths(folder).into_iter().collect();
+    let all: Vec<PathBuf> = paths(directory).into_iter().collect();
     assert!(all.len() > least, "{} paths", all.len());
     for path in &all {
         for fault in Fault::ALL {
-            let Some(spell) = fault.befall(&folder.join(path)) else {
+            let Some(spell) = fault.befall(&directory.join(path)) else {
                 continue;
             };
-            check(&observe(folder), &before, path, fault);
+            check(&observe(directory), &before, path, fault);
             drop(spell);
         }
     }
-    assert_eq!(observe(folder), before);
+    assert_eq!(observe(directory), before);
 }
 
 #[test]
 fn one_path_that_fails_costs_what_it_says_and_nothing_else() {
-    let folder = machine();
-    let before = observe(folder.path());
+    let directory = machine();
+    let before = observe(directory.path());
     assert_eq!(before.devices.len(), 6);
     assert_eq!(before.neuron.unwrap().devices.len(), 2);
-    sweep(folder.path(), 150);
+    sweep(directory.path(), 150);
 }
 
 #[test]
 fn one_path_that_fails_costs_no_more_where_files_are_looked_for_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let host = Host {
-        driver: "2.31.7.0",
-        chip: TRAINIUM1,
-        arranged: Arranged::Moved,
-        links: ring(2),
-    };
-    tree::plant(folder.path(), &host.tree());
-    give(folder.path());
-    sweep(folder.path(), 70);
+    let directory = tempfile::tempdir().unwrap();
+    let host =
+        Host { driver: "2.31.7.0", chip: TRAINIUM1, arranged: Arranged::Moved, links: ring(2) };
+    tree::plant(directory.path(), &host.tree());
+    give(directory.path());
+    sweep(directory.path(), 70);
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_told_by_its_name() {
-    let folder = machine();
+fn a_file_without_read_permission_is_reported_by_name() {
+    let directory = machine();
     let denied = "Permission denied (os error 13)";
     for (file, of) in [
-        (
-            "sys/bus/pci/devices/0000:03:00.0/mem_info_vram_used",
-            "mem_info_vram_used",
-        ),
-        (
-            "sys/devices/virtual/neuron_device/neuron1/connected_devices",
-            "connected_devices",
-        ),
+        ("sys/bus/pci/devices/0000:03:00.0/mem_info_vram_used", "mem_info_vram_used"),
+        ("sys/devices/virtual/neuron_device/neuron1/connected_devices", "connected_devices"),
     ] {
-        let _spell = Fault::Closed.befall(&folder.path().join(file)).unwrap();
-        let found = observe(folder.path());
+        let _spell = Fault::Closed.befall(&directory.path().join(file)).unwrap();
+        let found = observe(directory.path());
         let devices = found.devices.iter().map(|device| &device.problems);
         let neuron = found.neuron.iter().flat_map(|neuron| &neuron.devices);
         let all = devices.chain(neuron.map(|device| &device.problems));
-        let said: Vec<(&str, &str)> = all
+        let reported: Vec<(&str, &str)> = all
             .flatten()
             .map(|problem| (problem.source.as_str(), problem.error.as_str()))
             .collect();
-        assert_eq!(said, [(of, denied)]);
+        assert_eq!(reported, [(of, denied)]);
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody without any rights sees: tests that run as root drop them, others have none.
+//! Reading without any permissions: tests that run as root drop them, others have none.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
@@ -16,7 +16,7 @@ fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
-/// Gives a folder and all that is in it to whom programs run as here.
+/// Gives a directory and its content to the user that programs run as here.
 pub(crate) fn give(path: &Path) {
     if !is_root() {
         return;
@@ -29,32 +29,32 @@ pub(crate) fn give(path: &Path) {
     }
 }
 
-/// A program of ours, to be run in a folder that was given.
-pub(crate) fn command(program: &str, folder: &Path) -> Command {
+/// A program of ours, to be run in a directory that was given.
+pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let program = Path::new(program);
     let mut command = if is_root() {
-        let mut command = Command::new(within_reach(program, folder));
+        let mut command = Command::new(within_reach(program, directory));
         command.uid(NOBODY).gid(NOBODY);
         command
     } else {
         Command::new(program)
     };
-    // What a pod is told is no part of these machines.
+    // Environment variables of a pod are not part of these machines.
     command.env_remove("KUBERNETES_SERVICE_HOST");
-    command.current_dir(folder).stdin(Stdio::null());
+    command.current_dir(directory).stdin(Stdio::null());
     command
 }
 
-/// The program where it lies, or, where only root gets at it, the same in the folder.
-fn within_reach(program: &Path, folder: &Path) -> PathBuf {
-    let is_open = |folder: &Path| {
-        let mode = fs::metadata(folder).unwrap().permissions().mode();
+/// The program where it is or, if only root can reach it, a copy in the directory.
+fn within_reach(program: &Path, directory: &Path) -> PathBuf {
+    let is_open = |directory: &Path| {
+        let mode = fs::metadata(directory).unwrap().permissions().mode();
         mode & 0o001 != 0
     };
     if program.ancestors().all(is_open) {
         return program.to_owned();
     }
-    let copy = folder.join(program.file_name().unwrap());
+    let copy = directory.join(program.file_name().unwrap());
     if !copy.exists() && fs::hard_link(program, &copy).is_err() {
         fs::copy(program, &copy).unwrap();
     }

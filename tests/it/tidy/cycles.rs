@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, slice};
 
-use super::root;
 use super::tokens::{Token, is_word, item_end, tokens, without_tests};
+use crate::support::root;
 
 /// Cycles that still exist, each as the sorted names of its modules. This list may only shrink.
 const KNOWN_CYCLES: &[&str] = &[];
@@ -28,24 +28,18 @@ fn module_cycles_are_known_ones() {
     let mut wrong = Vec::new();
     let mut modules = 0;
     for crate_root in crate_roots() {
-        let found = Crate::parse(&crate_root, &|path| {
-            fs::read_to_string(root().join(path)).ok()
-        });
+        let found = Crate::parse(&crate_root, &|path| fs::read_to_string(root().join(path)).ok());
         modules += found.modules.len();
         for cycle in found.cycles() {
-            match unused
-                .iter()
-                .position(|known| *known == cycle.members.join(" "))
-            {
+            match unused.iter().position(|known| *known == cycle.members.join(" ")) {
                 Some(known) => drop(unused.swap_remove(known)),
                 None => wrong.push(cycle.message),
             }
         }
     }
     assert!(modules > 500, "the scan found only {modules} modules");
-    let fixed = unused
-        .iter()
-        .map(|known| format!("KNOWN_CYCLES: {known:?} no longer exists; remove it"));
+    let fixed =
+        unused.iter().map(|known| format!("KNOWN_CYCLES: {known:?} no longer exists; remove it"));
     wrong.extend(fixed);
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
@@ -278,11 +272,7 @@ impl Crate {
 
 impl Module {
     fn new(file: String, dir: String) -> Self {
-        Self {
-            file,
-            dir,
-            ..Self::default()
-        }
+        Self { file, dir, ..Self::default() }
     }
 
     /// Adds the paths of a `use` tree.

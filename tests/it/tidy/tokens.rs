@@ -9,6 +9,21 @@ pub(super) struct Token<'a> {
 
 /// Splits a source text into tokens without comments and literals.
 pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+    pieces(text).into_iter().filter(|(_, is_code)| *is_code).map(|(token, _)| token).collect()
+}
+
+/// Returns the string literals of a source text, with their quotes and prefixes.
+pub(super) fn string_literals(text: &str) -> Vec<Token<'_>> {
+    let is_string = |token: &Token| {
+        let body = token.text.trim_start_matches(['b', 'c', 'r']);
+        body.trim_start_matches('#').starts_with('"')
+    };
+    let others = pieces(text).into_iter().filter(|(_, is_code)| !is_code);
+    others.map(|(token, _)| token).filter(is_string).collect()
+}
+
+/// Splits a source text into tokens, each with whether it is code: not white space, a comment or a literal.
+fn pieces(text: &str) -> Vec<(Token<'_>, bool)> {
     let mut found = Vec::new();
     let (mut rest, mut line) = (text, 1);
     while let Some(first) = rest.chars().next() {
@@ -21,9 +36,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
             None => first.len_utf8(),
         };
         let (text, after) = rest.split_at(length);
-        if ignored.is_none() {
-            found.push(Token { text, line });
-        }
+        found.push((Token { text, line }, ignored.is_none()));
         line += text.matches('\n').count();
         rest = after;
     }
@@ -76,17 +89,17 @@ pub(super) fn is_word(c: char) -> bool {
 /// Tokens without the items under `#[cfg(test)]`.
 pub(super) fn without_tests<'a>(mut rest: &[Token<'a>]) -> Vec<Token<'a>> {
     let attribute = ["#", "[", "cfg", "(", "test", ")", "]"];
-    let mut kept = Vec::new();
+    let mut retained = Vec::new();
     while let Some(token) = rest.first() {
         let start = rest.iter().take(attribute.len()).map(|token| token.text);
         if start.eq(attribute) {
             rest = &rest[item_end(rest, attribute.len())..];
         } else {
-            kept.push(*token);
+            retained.push(*token);
             rest = &rest[1..];
         }
     }
-    kept
+    retained
 }
 
 /// Index after the item that starts at an index: after its `;`, its block, or before the end of the block around it.

@@ -2,64 +2,62 @@
 
 use crate::machine::Machine;
 use crate::node::{Node, names};
-use crate::row::Row;
+use crate::problem::Problem;
 
 const TWO: &str =
     "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
 
 #[test]
 fn a_driver_that_comes_late_is_waited_for() {
-    let row = Row::of("pain_14");
+    let problem = Problem::documented("pain_14");
     let machine = Machine::without_driver("machine: late\ngpus:\n- {board: A100_40GB}\n");
     let mut agent = machine.agent(&["--interval=100ms"]);
-    row.finds("log", &agent.says("nvml: absent"));
+    problem.assert_quoted("log", &agent.says("nvml: absent"));
     machine.install_driver();
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
 }
 
 #[test]
 fn a_driver_that_hangs_is_named_with_its_call_and_the_agent_lives() {
-    let row = Row::of("driver_stalled");
+    let problem = Problem::documented("driver_stalled");
     let node = Node::new(TWO);
     let mut agent = node.start(&["--call-deadline=2s", "--interval=100ms"]);
     agent.says("labels published");
-    node.machine
-        .faults("- {call: nvmlDeviceGetMigMode, hang: forever}");
-    row.hears(&mut agent);
+    node.machine.faults("- {call: nvmlDeviceGetMigMode, hang: forever}");
+    problem.await_log(&mut agent);
     node.machine.faults("[]");
     agent.says("nvml: ready");
 }
 
 #[test]
 fn a_gpu_that_fell_off_the_bus_is_one_gpu_and_the_other_gets_its_layout() {
-    let row = Row::of("gpu_lost");
+    let problem = Problem::documented("gpu_lost");
     let node = Node::new(TWO);
     node.machine
         .faults("- {call: nvmlGpuInstanceDestroy, gpu: 0, nth: 3, times: 1, lose_gpu: true}");
-    row.finds("log", &node.once_failing("all-3g.20gb"));
-    row.finds("octavo inspect", &node.looked(&["inspect"]));
+    problem.assert_quoted("log", &node.once_failing("all-3g.20gb"));
+    problem.assert_quoted("octavo inspect", &node.looked(&["inspect"]));
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
 fn a_device_that_does_not_answer_is_shown_with_the_reason_beside_the_others() {
-    let row = Row::of("device_failing");
+    let problem = Problem::documented("device_failing");
     let node = Node::new(TWO);
-    node.machine
-        .faults("- {call: nvmlDeviceGetMemoryInfo*, gpu: 0, return: UNKNOWN}");
+    node.machine.faults("- {call: nvmlDeviceGetMemoryInfo*, gpu: 0, return: UNKNOWN}");
     let shown = node.looked(&["inspect"]);
-    row.finds("octavo inspect", &shown);
+    problem.assert_quoted("octavo inspect", &shown);
     assert!(shown.contains("40960Mi"), "{shown}");
 }
 
 #[test]
-fn a_gpu_that_nobody_knows_is_shown_and_counted() {
-    let row = Row::of("unknown_gpu");
+fn an_unknown_gpu_is_shown_and_counted() {
+    let problem = Problem::documented("unknown_gpu");
     let node = Node::new("- {board: L40S, pci_device: 0x9999}\n");
     node.machine.change(|world| {
         world.driver.loaded = false;
         Ok(())
     });
-    row.finds("octavo inspect", &node.looked(&["inspect"]));
-    row.finds("octavo labels", &node.looked(&["labels"]));
+    problem.assert_quoted("octavo inspect", &node.looked(&["inspect"]));
+    problem.assert_quoted("octavo labels", &node.looked(&["labels"]));
 }

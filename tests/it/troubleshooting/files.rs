@@ -5,38 +5,37 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::node::{Node, names};
-use crate::patience::Finish;
-use crate::row::Row;
+use crate::problem::Problem;
+use crate::time_limits::Finish;
 
 const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
 const MISTAKE: &str = "[{devices: all, migg: {7g.40gb: 1}}]";
 
 #[test]
 fn an_edited_file_is_taken_up_without_a_restart() {
-    let row = Row::of("pain_07");
+    let problem = Problem::documented("pain_07");
     let node = Node::new(ONE);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     let mut agent = node.start(&["--layouts", &file, "--layout=wanted", "--interval=100ms"]);
     agent.says("GPU 0: applied");
     node.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
 fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_stays() {
-    let row = Row::of("file_broken");
+    let problem = Problem::documented("file_broken");
     let node = Node::new(ONE);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     let mut agent = node.start(&["--layouts", &file, "--layout=wanted", "--interval=100ms"]);
     agent.says("GPU 0: applied");
     node.layouts(MISTAKE);
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    let checked = Command::new(env!("CARGO_BIN_EXE_octavo"))
-        .args(["layouts", "check", &file])
-        .finish();
-    row.finds(
+    let checked =
+        Command::new(env!("CARGO_BIN_EXE_octavo")).args(["layouts", "check", &file]).finish();
+    problem.assert_quoted(
         "octavo layouts check",
         &String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap(),
     );
@@ -44,12 +43,12 @@ fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_st
 
 #[test]
 fn an_agent_starts_with_a_mistake_in_the_file_and_reads_the_repaired_one() {
-    let row = Row::of("file_broken_at_the_start");
+    let problem = Problem::documented("file_broken_at_the_start");
     let node = Node::new(ONE);
     let file = node.layouts(MISTAKE);
     let arguments = ["--layouts", &file, "--layout=wanted", "--interval=100ms"];
     let mut agent = node.start(&arguments);
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
     node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     agent.says("GPU 0: applied");
     // One that looks once cannot wait for it.
@@ -60,31 +59,31 @@ fn an_agent_starts_with_a_mistake_in_the_file_and_reads_the_repaired_one() {
 
 #[test]
 fn a_second_agent_of_a_machine_waits_for_the_first() {
-    let row = Row::of("two_agents_of_a_machine");
+    let problem = Problem::documented("two_agents_of_a_machine");
     let node = Node::new(ONE);
     let mut first = node.start(&["--layout=all-3g.20gb"]);
     first.says("GPU 0: applied");
     let mut second = node.start(&["--layout=all-7g.40gb", "--interval=100ms"]);
-    row.hears(&mut second);
+    problem.await_log(&mut second);
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
 fn a_state_directory_that_others_may_write_to_is_not_used() {
-    let row = Row::of("state_directory_open");
+    let problem = Problem::documented("state_directory_open");
     let node = Node::new(ONE);
     fs::create_dir_all(node.state()).unwrap();
     fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
-    row.finds("log", &node.once_failing("all-7g.40gb"));
+    problem.assert_quoted("log", &node.once_failing("all-7g.40gb"));
     assert!(node.geometry(0).is_empty());
 }
 
 #[test]
 fn without_room_for_the_journal_nothing_is_touched() {
-    let row = Row::of("journal_not_written");
+    let problem = Problem::documented("journal_not_written");
     let node = Node::new(ONE);
-    // A folder where the draft would be written: root cannot write there either, as on a full disk.
+    // A directory where the draft would be written: root cannot write there either, as on a full disk.
     fs::create_dir_all(node.state().join("journal.draft")).unwrap();
-    row.finds("log", &node.once_failing("all-7g.40gb"));
+    problem.assert_quoted("log", &node.once_failing("all-7g.40gb"));
     assert!(node.geometry(0).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Layouts that are not in force, or not as people thought: on a simulated machine, with the agent as it ships.
+//! Layouts that are not applied, or not as expected: on a simulated machine, with the agent as it ships.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,8 +7,8 @@ use std::process::Command;
 use nvml_sim::model::{Process, ProcessKind};
 
 use crate::node::{Node, names};
-use crate::patience::Finish;
-use crate::row::Row;
+use crate::problem::Problem;
+use crate::time_limits::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -25,9 +25,9 @@ impl Node {
             .arg("--sys-root")
             .arg(path.join("sys"))
             .finish();
-        let [told, noted] =
+        let [shown, noted] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-        format!("{told}{noted}")
+        format!("{shown}{noted}")
     }
 
     /// What `octavo plan` says of the layout that is called `wanted` here.
@@ -38,9 +38,7 @@ impl Node {
 
     /// What an agent says that gives the node that layout once.
     pub(super) fn once_of(&self, file: &str) -> String {
-        let output = self
-            .agent(&["--oneshot", "--layouts", file, "--layout", "wanted"])
-            .finish();
+        let output = self.agent(&["--oneshot", "--layouts", file, "--layout", "wanted"]).finish();
         String::from_utf8(output.stderr).unwrap()
     }
 
@@ -70,52 +68,51 @@ impl Node {
 }
 
 #[test]
-fn success_is_never_said_of_partitions_that_are_not_there() {
-    let row = Row::of("pain_03");
+fn success_is_never_reported_for_missing_partitions() {
+    let problem = Problem::documented("pain_03");
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
     // The driver says that instances were destroyed, and they stay.
-    node.machine
-        .faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
-    let said = node.once("all-7g.40gb");
-    row.finds("log", &said);
-    assert!(!said.contains("applied"), "{said}");
+    node.machine.faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
+    let reported = node.once("all-7g.40gb");
+    problem.assert_quoted("log", &reported);
+    assert!(!reported.contains("applied"), "{reported}");
     assert_eq!(node.geometry(0), before);
 }
 
 #[test]
 fn a_change_of_one_gpu_leaves_the_others_alone() {
-    let row = Row::of("pain_04");
+    let problem = Problem::documented("pain_04");
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
     );
     let held = node.partition(1, 9);
     node.runs(1, 1);
     let file = node.layouts("[{devices: [0], mig: {7g.40gb: 1}}]");
-    row.finds("octavo plan", &node.planned(&file));
-    row.finds("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.planned(&file));
+    problem.assert_quoted("log", &node.once_of(&file));
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     assert_eq!(node.partition(1, 9), held);
 }
 
 #[test]
 fn partitions_come_and_go_beside_one_that_runs() {
-    let row = Row::of("pain_05");
+    let problem = Problem::documented("pain_05");
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\n",
     );
     let held = node.partition(0, 9);
     node.runs(0, 1);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1, 2g.10gb: 1}}]");
-    row.finds("octavo plan", &node.planned(&file));
-    row.finds("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.planned(&file));
+    problem.assert_quoted("log", &node.once_of(&file));
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "2g.10gb"]);
     assert_eq!(node.partition(0, 9), held);
 }
 
 #[test]
 fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
-    let row = Row::of("pain_08");
+    let problem = Problem::documented("pain_08");
     let node = Node::new("- {board: A100_40GB}\n");
     node.machine.faults(RESET_REQUIRED);
     let reboot = node.machine.path().join("reboot");
@@ -123,81 +120,70 @@ fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
     fs::set_permissions(&reboot, fs::Permissions::from_mode(0o755)).unwrap();
     let reboot = reboot.display().to_string();
     for _ in 0..2 {
-        let arguments = [
-            "--oneshot",
-            "--layout=all-3g.20gb",
-            "--allow=reboot",
-            "--reboot-program",
-            &reboot,
-        ];
+        let arguments =
+            ["--oneshot", "--layout=all-3g.20gb", "--allow=reboot", "--reboot-program", &reboot];
         let output = node.agent(&arguments).finish();
         // Nothing here really reboots, so it does not help.
-        row.finds("log", &String::from_utf8(output.stderr).unwrap());
+        problem.assert_quoted("log", &String::from_utf8(output.stderr).unwrap());
     }
     assert!(!node.is_partitioned(0));
 }
 
 #[test]
 fn mig_that_cannot_be_switched_off_now_is_after_a_reboot() {
-    let row = Row::of("pain_09");
+    let problem = Problem::documented("pain_09");
     let node = Node::new(SEVEN);
     node.machine.faults(RESET_REQUIRED);
-    row.finds("log", &node.once("all-disabled"));
+    problem.assert_quoted("log", &node.once("all-disabled"));
     assert!(node.is_partitioned(0));
     node.machine.faults("[]");
     node.machine.change(|world| {
         world.reboot();
         Ok(())
     });
-    row.finds("log", &node.once("all-disabled"));
+    problem.assert_quoted("log", &node.once("all-disabled"));
     assert!(!node.is_partitioned(0));
 }
 
 #[test]
 fn what_no_board_of_the_kind_can_have_is_refused_with_the_rule_and_what_would_fit() {
-    let row = Row::of("a100_80_infeasible");
+    let problem = Problem::documented("a100_80_infeasible");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
-    row.finds("octavo plan", &node.planned(&file));
-    row.finds("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.planned(&file));
+    problem.assert_quoted("log", &node.once_of(&file));
     assert!(node.geometry(0).is_empty());
 }
 
 #[test]
 fn a_profile_that_the_gpus_do_not_have_is_named_beside_those_they_do() {
-    let row = Row::of("profile_unknown");
+    let problem = Problem::documented("profile_unknown");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
-    row.finds("octavo plan", &node.planned(&file));
-    row.finds("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.planned(&file));
+    problem.assert_quoted("log", &node.once_of(&file));
     assert!(node.geometry(0).is_empty());
 }
 
 #[test]
-fn a_rule_that_selects_nothing_is_told_what_there_is() {
-    let row = Row::of("rule_selects_nothing");
+fn a_rule_that_selects_nothing_lists_the_available_devices() {
+    let problem = Problem::documented("rule_selects_nothing");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: {type: nvidia-h100-80gb}, mig: {3g.40gb: 1}}]");
-    row.finds("log", &node.once_of(&file));
+    problem.assert_quoted("log", &node.once_of(&file));
 }
 
 #[test]
-fn what_somebody_else_changes_is_undone_or_left_and_told() {
-    let row = Row::of("drift");
+fn foreign_changes_are_reverted_or_left_and_reported() {
+    let problem = Problem::documented("drift");
     for policy in ["repair", "report"] {
         let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
-        let mut agent = node.start(&[
-            "--layout=all-7g.40gb",
-            "--interval=100ms",
-            &format!("--drift={policy}"),
-        ]);
+        let mut agent =
+            node.start(&["--layout=all-7g.40gb", "--interval=100ms", &format!("--drift={policy}")]);
         agent.says("GPU 0: applied");
-        node.is_changed_by_somebody_else();
-        let line = agent.says(if policy == "repair" {
-            "somebody changed"
-        } else {
-            "drifted"
-        });
-        row.finds("log", &line);
+        node.is_changed_by_another_process();
+        let line =
+            agent.says(if policy == "repair" { "another program changed" } else { "drifted" });
+        problem.assert_quoted("log", &line);
     }
 }

@@ -1,14 +1,14 @@
-//! What `docs/troubleshooting.md` says that Octavo says, brought about with the real programs and held against what they do say.
+//! Problems in `docs/operations/troubleshooting.md`, reproduced with the real programs.
 //!
-//! A row of the document has an id and quotations; a test with that id makes the trouble and finds each quotation where the
-//! row says it is. So neither can change without the other.
+//! Each problem of the page has an id and quotations of Octavo's output. The test with that id reproduces the problem and finds each
+//! quotation in the place that the page names, so that page and programs cannot diverge.
 
 mod devices;
 mod files;
 mod fleet;
 mod given;
 mod layouts;
-mod row;
+mod problem;
 mod usage;
 mod users;
 
@@ -18,65 +18,63 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::row::{document, id};
+use crate::problem::{Quotation, document, id, quotations, sections};
 
-/// Alerts whose descriptions point into the document, as the chart gives them to Prometheus.
+/// Names of the alerts in the chart's rules, whose descriptions link to the page.
 fn alerts() -> Vec<String> {
     let file = "deploy/chart/octavo/files/octavo-rules.yaml";
     let rules = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let rules: Value = serde_saphyr::from_str(&rules).unwrap();
     let groups = rules["groups"].as_array().unwrap().iter();
     let all = groups.flat_map(|group| group["rules"].as_array().unwrap());
-    all.map(|rule| rule["alert"].as_str().unwrap().to_owned())
-        .collect()
+    all.map(|rule| rule["alert"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Ids that tests here name, each as often as it is.
+/// Ids in the tests, with duplicates.
 fn tested() -> Vec<String> {
     let mut found = Vec::new();
     for binary in ["it", "it-cluster"] {
-        let folder = format!("tests/{binary}/troubleshooting");
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        for entry in fs::read_dir(folder).unwrap() {
+        let directory = format!("tests/{binary}/troubleshooting");
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+        for entry in fs::read_dir(directory).unwrap() {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-            let named = text.split("Row::of(\"").skip(1);
+            let named = text.split("Problem::documented(\"").skip(1);
             found.extend(named.map(|rest| rest.split('"').next().unwrap().to_owned()));
         }
     }
-    // The one in the line above.
+    // Excludes the pattern in this function.
     found.retain(|id| !id.ends_with('\\'));
     found.sort();
     found
 }
 
 #[test]
-fn every_row_has_a_test_and_every_test_a_row() {
+fn every_problem_has_a_test_and_every_test_a_problem() {
     let document = document();
-    let mut rows: Vec<&str> = document.lines().filter_map(id).collect();
-    rows.sort_unstable();
-    assert_eq!(rows, tested());
-    let once: BTreeSet<&str> = rows.iter().copied().collect();
-    assert_eq!(once.len(), rows.len(), "an id is there twice: {rows:?}");
+    let mut problems: Vec<&str> = document.lines().filter_map(id).collect();
+    problems.sort_unstable();
+    assert_eq!(problems, tested());
+    let unique: BTreeSet<&str> = problems.iter().copied().collect();
+    assert_eq!(unique.len(), problems.len(), "duplicate id: {problems:?}");
 }
 
 #[test]
-fn every_row_of_a_table_is_one_that_is_tested() {
-    // Of tables with these heads each row has an id, so that nothing is said in them that nobody looked at.
+fn every_quotation_belongs_to_a_tested_problem() {
     let document = document();
-    let mut within = false;
-    for line in document.lines() {
-        if line.starts_with("| what you see |") {
-            within = true;
-        } else if !line.starts_with('|') {
-            within = false;
-        } else if within && !line.starts_with("|---") {
-            assert!(id(line).is_some(), "this row has no id: {line}");
+    for section in sections(&document) {
+        let ids = section.iter().filter_map(|line| id(line)).count();
+        let has_quotations = section.iter().any(|line| line.contains("Octavo reports:"));
+        assert_eq!(ids, usize::from(has_quotations), "{section:#?}");
+        if ids > 0 {
+            for text in quotations(&section) {
+                Quotation::read(text);
+            }
         }
     }
 }
 
 #[test]
-fn each_alert_has_its_place() {
+fn each_alert_has_an_anchor() {
     let document = document();
     let alerts = alerts();
     assert!(alerts.len() >= 16, "{alerts:?}");

@@ -1,4 +1,4 @@
-//! Somebody is in the way of a layout: who, and how that is known.
+//! Blockers of a layout: which process or pod, and how it is identified.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use nvml_sim::model::{Process, ProcessKind};
 
 use crate::apply::pods;
 use crate::node::{Node, names};
-use crate::patience::Finish;
-use crate::row::Row;
+use crate::problem::Problem;
+use crate::time_limits::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
 
 #[test]
-fn a_client_in_the_way_is_named() {
-    let row = Row::of("pain_10");
+fn a_blocking_client_is_named() {
+    let problem = Problem::documented("pain_10");
     let node = Node::new("- {board: A100_40GB}\n");
     let process = node.machine.path().join("proc/4242");
     fs::create_dir(&process).unwrap();
@@ -33,10 +33,10 @@ fn a_client_in_the_way_is_named() {
         })
     });
     let mut agent = node.start(&["--layout=all-3g.20gb", "--interval=100ms"]);
-    row.hears(&mut agent);
+    problem.await_log(&mut agent);
     let proc = node.machine.path().join("proc").display().to_string();
     let planned = node.looked(&["plan", "all-3g.20gb", "--proc-root", &proc]);
-    row.finds("octavo plan", &planned);
+    problem.assert_quoted("octavo plan", &planned);
     assert!(!node.is_partitioned(0));
     // It goes on by itself when they let go.
     node.machine.change(|world| world.remove_process(4242));
@@ -44,43 +44,41 @@ fn a_client_in_the_way_is_named() {
 }
 
 #[test]
-fn a_handle_that_nobody_is_seen_to_have_is_called_a_leak() {
-    let row = Row::of("in_use_unseen");
+fn a_handle_without_a_visible_holder_is_reported_as_a_leak() {
+    let problem = Problem::documented("in_use_unseen");
     let node = Node::new(SEVEN);
-    node.machine
-        .faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    row.finds("log", &node.once("all-7g.40gb"));
+    node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
+    problem.assert_quoted("log", &node.once("all-7g.40gb"));
     assert_eq!(node.geometry(0).len(), 7);
 }
 
 #[test]
 fn a_driver_that_does_not_tell_its_processes_counts_as_in_use() {
-    let row = Row::of("in_use_untold");
+    let problem = Problem::documented("in_use_untold");
     let node = Node::new(SEVEN);
-    node.machine
-        .faults("- {call: nvmlDeviceGetComputeRunningProcesses*, return: NO_PERMISSION}");
-    row.finds("log", &node.once("all-7g.40gb"));
-    row.finds("octavo plan", &node.looked(&["plan", "all-7g.40gb"]));
+    node.machine.faults("- {call: nvmlDeviceGetComputeRunningProcesses*, return: NO_PERMISSION}");
+    problem.assert_quoted("log", &node.once("all-7g.40gb"));
+    problem.assert_quoted("octavo plan", &node.looked(&["plan", "all-7g.40gb"]));
     assert_eq!(node.geometry(0).len(), 7);
 }
 
 #[tokio::test]
-async fn a_pod_in_the_way_is_named() {
-    let row = Row::of("in_use_by_a_pod");
+async fn a_blocking_pod_is_named() {
+    let problem = Problem::documented("in_use_by_a_pod");
     let node = Arc::new(Node::new(pods::GPUS));
     let held = pods::partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held)];
     let _kubelet = pods::listen(&node, given);
-    row.finds("log", &pods::once(&node).await);
+    problem.assert_quoted("log", &pods::once(&node).await);
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[tokio::test]
 async fn a_kubelet_that_is_away_is_waited_for() {
-    let row = Row::of("pain_11");
+    let problem = Problem::documented("pain_11");
     let node = Arc::new(Node::new(pods::GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    row.finds("log", &pods::once(&node).await);
+    problem.assert_quoted("log", &pods::once(&node).await);
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     // When it is back nothing more is needed.
     let _kubelet = pods::listen(&node, Vec::new());
@@ -90,12 +88,12 @@ async fn a_kubelet_that_is_away_is_waited_for() {
 
 #[test]
 fn a_kubelet_that_the_pod_cannot_see_is_to_be_mounted() {
-    let row = Row::of("kubelet_not_mounted");
+    let problem = Problem::documented("kubelet_not_mounted");
     let node = Node::new(SEVEN);
     let output = node
         .agent(&["--oneshot", "--layout=all-7g.40gb"])
         .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
         .finish();
-    row.finds("log", &String::from_utf8(output.stderr).unwrap());
+    problem.assert_quoted("log", &String::from_utf8(output.stderr).unwrap());
     assert_eq!(node.geometry(0).len(), 7);
 }

@@ -1,4 +1,4 @@
-//! Somebody does not answer: what he said last stays, it is said that he does not, and nobody else waits for him.
+//! A peer that does not answer: its last data stays and is marked as stale, and nothing else waits for it.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ async fn shared() -> (Rig, Watching) {
     let rig = Rig::new("- {board: H100_80GB_SXM}\n");
     let gpu = rig.gpu(0);
     for (at, pod) in [(0_u32, "a"), (1, "b")] {
-        rig.kubelet
-            .give(pod, "nvidia.com/gpu", &[format!("{gpu}::{at}")]);
+        rig.kubelet.give(pod, "nvidia.com/gpu", &[format!("{gpu}::{at}")]);
         rig.is_of(100 + at, pod, Groups::V2Systemd);
         rig.runs(100 + at, 0, None, 1000);
     }
@@ -24,56 +23,41 @@ fn both() -> [(String, Option<u64>); 2] {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_is_away_or_slow_leaves_what_it_said_and_comes_back() {
+async fn last_data_of_a_slow_or_unavailable_kubelet_stays_until_it_is_back() {
     let (mut rig, mut watching) = shared().await;
     rig.kubelet.stop();
     let seen = watching.until(|seen| !seen.answered.kubelet).await;
     assert_eq!(named(unit(&seen, 0)), both());
     assert!(
-        seen.usage.missing[0].contains("cannot connect to kubelet"),
+        seen.usage.missing[0].contains("cannot connect to the kubelet"),
         "{:?}",
         seen.usage.missing
     );
     adds_up(&seen);
     rig.kubelet.listen();
-    watching
-        .until(|seen| seen.answered.kubelet && seen.usage.missing.is_empty())
-        .await;
+    watching.until(|seen| seen.answered.kubelet && seen.usage.missing.is_empty()).await;
     rig.kubelet.answers_slowly(true);
     let seen = watching.until(|seen| !seen.answered.kubelet).await;
-    assert!(
-        seen.usage.missing[0].contains("within 2"),
-        "{:?}",
-        seen.usage.missing
-    );
+    assert!(seen.usage.missing[0].contains("within 2"), "{:?}", seen.usage.missing);
     assert_eq!(named(unit(&seen, 0)), both());
-    assert!(
-        seen.duration < Duration::from_mins(2),
-        "{:?}",
-        seen.duration
-    );
+    assert!(seen.duration < Duration::from_mins(2), "{:?}", seen.duration);
     rig.kubelet.answers_slowly(false);
     watching.until(|seen| seen.answered.kubelet).await;
 }
 
 #[tokio::test]
-async fn without_the_hosts_processes_pods_are_known_and_it_is_said_what_is_not() {
+async fn without_the_hosts_processes_pods_are_known_and_missing_data_is_reported() {
     let (rig, mut watching) = shared().await;
     rig.hide_processes();
     let seen = watching.until(|seen| !seen.answered.processes).await;
-    assert_eq!(
-        named(unit(&seen, 0)),
-        ["a", "b"].map(|pod| (pod.to_owned(), None))
-    );
+    assert_eq!(named(unit(&seen, 0)), ["a", "b"].map(|pod| (pod.to_owned(), None)));
     assert_eq!(unit(&seen, 0).unattributed.unwrap().get(), 2000);
     adds_up(&seen);
     let missing = seen.usage.missing.join("\n");
     assert!(missing.contains("does not show all processes"), "{missing}");
     assert!(missing.contains("hostPID"), "{missing}");
     rig.kubelet.ended("b");
-    let seen = watching
-        .until(|seen| unit(seen, 0).tenants.len() == 1)
-        .await;
+    let seen = watching.until(|seen| unit(seen, 0).tenants.len() == 1).await;
     // What b left running is not a's.
     assert_eq!(named(unit(&seen, 0)), [("a".to_owned(), None)]);
 }
@@ -83,52 +67,39 @@ async fn in_a_container_of_its_own_it_says_what_pods_have_and_not_that_they_use_
     let (rig, mut watching) = shared().await;
     rig.is_in_a_container();
     let seen = watching.until(|seen| !seen.answered.processes).await;
-    assert_eq!(
-        named(unit(&seen, 0)),
-        ["a", "b"].map(|pod| (pod.to_owned(), None))
-    );
+    assert_eq!(named(unit(&seen, 0)), ["a", "b"].map(|pod| (pod.to_owned(), None)));
     adds_up(&seen);
     let missing = seen.usage.missing.join("\n");
     assert!(missing.contains("hostPID"), "{missing}");
 }
 
 #[tokio::test]
-async fn while_kubelet_is_away_its_record_of_later_names_nobody() {
+async fn while_kubelet_is_unavailable_its_newer_checkpoint_names_no_pod() {
     let (mut rig, mut watching) = shared().await;
     rig.kubelet.stop();
     watching.until(|seen| !seen.answered.kubelet).await;
     // What a had is another's now, which only the record says, and that one's process runs.
     let gpu = rig.gpu(0);
     rig.kubelet.ended("a");
-    rig.kubelet
-        .give("new", "nvidia.com/gpu", &[format!("{gpu}::0")]);
+    rig.kubelet.give("new", "nvidia.com/gpu", &[format!("{gpu}::0")]);
     rig.ends(100);
     rig.is_of(110, "new", Groups::V2Systemd);
     rig.runs(110, 0, None, 500);
     let new = (uid("new"), Some(500));
-    let seen = watching
-        .until(|seen| named(unit(seen, 0)).contains(&new))
-        .await;
+    let seen = watching.until(|seen| named(unit(seen, 0)).contains(&new)).await;
     let of = |name: &str, memory| (name.to_owned(), Some(memory));
     assert_eq!(named(unit(&seen, 0)), [of("b", 1000), new, of("a", 0)]);
     rig.kubelet.listen();
-    watching
-        .until(|seen| named(unit(seen, 0)) == [of("b", 1000), of("new", 500)])
-        .await;
+    watching.until(|seen| named(unit(seen, 0)) == [of("b", 1000), of("new", 500)]).await;
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_holds_up_nobody_and_what_it_said_stays() {
+async fn a_hanging_driver_blocks_nothing_and_its_last_data_stays() {
     let (rig, mut watching) = shared().await;
-    rig.machine
-        .faults("- {call: nvmlDeviceGetMemoryInfo_v2, hang: forever}");
+    rig.machine.faults("- {call: nvmlDeviceGetMemoryInfo_v2, hang: forever}");
     let seen = watching.until(|seen| !seen.answered.driver).await;
     assert_eq!(named(unit(&seen, 0)), both());
-    assert!(
-        seen.usage.missing[0].contains("busy"),
-        "{:?}",
-        seen.usage.missing
-    );
+    assert!(seen.usage.missing[0].contains("busy"), "{:?}", seen.usage.missing);
     let again = watching.next().await;
     assert!(!again.answered.driver && again.answered.kubelet);
     rig.machine.faults("[]");

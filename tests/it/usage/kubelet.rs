@@ -1,4 +1,4 @@
-//! A kubelet that lists what pods were given and keeps a record of it, and is slow when it is told to be.
+//! A kubelet that lists and records the allocations of pods, and can be slow on request.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ type Pods = BTreeMap<String, (String, Vec<String>)>;
 
 /// Ends when dropped.
 pub(crate) struct Kubelet {
-    folder: PathBuf,
+    directory: PathBuf,
     pods: Arc<Mutex<Pods>>,
     slow: watch::Sender<bool>,
     server: Option<JoinHandle<()>>,
@@ -43,42 +43,31 @@ impl PodResourcesLister for Lister {
         let mut slow = self.1.clone();
         let _ended = slow.wait_for(|slow| !slow).await;
         let pods = self.0.lock().unwrap().clone();
-        let pods = pods
-            .into_iter()
-            .map(|(name, (resource, ids))| PodResources {
-                name,
-                namespace: "team".to_owned(),
-                containers: vec![ContainerResources {
-                    name: "main".to_owned(),
-                    devices: vec![ContainerDevices {
-                        resource_name: resource,
-                        device_ids: ids,
-                    }],
-                    dynamic_resources: Vec::new(),
-                }],
-            });
-        Ok(Response::new(ListPodResourcesResponse {
-            pod_resources: pods.collect(),
-        }))
+        let pods = pods.into_iter().map(|(name, (resource, ids))| PodResources {
+            name,
+            namespace: "team".to_owned(),
+            containers: vec![ContainerResources {
+                name: "main".to_owned(),
+                devices: vec![ContainerDevices { resource_name: resource, device_ids: ids }],
+                dynamic_resources: Vec::new(),
+            }],
+        });
+        Ok(Response::new(ListPodResourcesResponse { pod_resources: pods.collect() }))
     }
 }
 
 impl Kubelet {
-    pub(super) fn start(folder: &Path) -> Self {
-        fs::create_dir_all(folder).unwrap();
+    pub(super) fn start(directory: &Path) -> Self {
+        fs::create_dir_all(directory).unwrap();
         let (slow, _) = watch::channel(false);
-        let mut kubelet = Self {
-            folder: folder.to_owned(),
-            pods: Arc::default(),
-            slow,
-            server: None,
-        };
+        let mut kubelet =
+            Self { directory: directory.to_owned(), pods: Arc::default(), slow, server: None };
         kubelet.listen();
         kubelet
     }
 
     pub(super) fn listen(&mut self) {
-        let socket = UnixListener::bind(self.folder.join("kubelet.sock")).unwrap();
+        let socket = UnixListener::bind(self.directory.join("kubelet.sock")).unwrap();
         let lister = Lister(Arc::clone(&self.pods), self.slow.subscribe());
         let server = Server::builder().add_service(PodResourcesListerServer::new(lister));
         self.server = Some(tokio::spawn(async move {
@@ -90,7 +79,7 @@ impl Kubelet {
     /// It ends, and its socket with it.
     pub(super) fn stop(&mut self) {
         self.server.take().unwrap().abort();
-        fs::remove_file(self.folder.join("kubelet.sock")).unwrap();
+        fs::remove_file(self.directory.join("kubelet.sock")).unwrap();
     }
 
     pub(super) fn answers_slowly(&self, slow: bool) {
@@ -119,7 +108,7 @@ impl Kubelet {
         let entries = pods.iter();
         let entries = entries
             .map(|(name, (resource, ids))| (name.as_str(), resource.as_str(), ids.as_slice()));
-        record::write(&self.folder, entries);
+        record::write(&self.directory, entries);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::{Groups, Rig, adds_up};
 
 #[tokio::test]
-async fn a_thousand_pods_are_told_apart_in_a_look_that_ends_before_the_next() {
+async fn a_thousand_pods_are_attributed_within_one_poll_interval() {
     let rig = Rig::new("- {board: H100_80GB_SXM, count: 8}\n");
     let uuids: Vec<String> = (0..8).map(|at| rig.gpu(at)).collect();
     for number in 0..1000_u32 {
@@ -15,8 +15,7 @@ async fn a_thousand_pods_are_told_apart_in_a_look_that_ends_before_the_next() {
         rig.kubelet.give_unrecorded(&pod, "nvidia.com/gpu", &[id]);
         rig.is_of(1000 + number, &pod, Groups::V2Systemd);
     }
-    rig.kubelet
-        .give("last", "nvidia.com/gpu", &[format!("{}::125", uuids[0])]);
+    rig.kubelet.give("last", "nvidia.com/gpu", &[format!("{}::125", uuids[0])]);
     rig.machine.change(|world| {
         for number in 0..1000_u32 {
             let gpu_uuid = uuids[usize::try_from(number % 8).unwrap()].clone();
@@ -33,28 +32,12 @@ async fn a_thousand_pods_are_told_apart_in_a_look_that_ends_before_the_next() {
         Ok(())
     });
     let mut watching = rig.watch(Some(126)).await;
-    let seen = watching
-        .until(|seen| seen.answered.kubelet && seen.usage.devices.len() == 8)
-        .await;
+    let seen = watching.until(|seen| seen.answered.kubelet && seen.usage.devices.len() == 8).await;
     adds_up(&seen);
-    let tenants = seen
-        .usage
-        .devices
-        .iter()
-        .flat_map(|device| &device.units[0].tenants);
-    let used = tenants
-        .clone()
-        .filter(|one| one.memory.is_some_and(|memory| memory.get() == 10));
+    let tenants = seen.usage.devices.iter().flat_map(|device| &device.units[0].tenants);
+    let used = tenants.clone().filter(|one| one.memory.is_some_and(|memory| memory.get() == 10));
     assert_eq!(used.count(), 1000);
-    assert!(
-        tenants
-            .clone()
-            .all(|one| one.pod.is_some() && one.ids.len() == 1)
-    );
+    assert!(tenants.clone().all(|one| one.pod.is_some() && one.ids.len() == 1));
     assert_eq!(seen.usage.missing, [""; 0]);
-    assert!(
-        seen.duration < Duration::from_mins(2),
-        "{:?}",
-        seen.duration
-    );
+    assert!(seen.duration < Duration::from_mins(2), "{:?}", seen.duration);
 }

@@ -5,4 +5,4 @@ mod kubelet;
 mod many;
 mod moves;
 pub(crate) mod rig;
-mod served;
+pub(crate) mod served;

@@ -14,10 +14,8 @@ fn replicas(uuid: &str, numbers: &[u32]) -> Vec<String> {
 async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
-    rig.kubelet
-        .give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
-    rig.kubelet
-        .give("b", "nvidia.com/gpu", &replicas(&gpu, &[1, 2]));
+    rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
+    rig.kubelet.give("b", "nvidia.com/gpu", &replicas(&gpu, &[1, 2]));
     rig.is_of(101, "a", Groups::V2Systemd);
     rig.runs(101, 0, None, 3000);
     rig.is_of(102, "b", Groups::V1Cgroupfs);
@@ -31,9 +29,7 @@ async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
             !seen.usage.devices.is_empty() && named(unit(seen, 0)) == expected
         }
     };
-    let seen = watching
-        .until(wanted(vec![of("b", 5000), of("a", 3000), of("", 700)]))
-        .await;
+    let seen = watching.until(wanted(vec![of("b", 5000), of("a", 3000), of("", 700)])).await;
     adds_up(&seen);
     let tenant = &unit(&seen, 0).tenants[0];
     assert_eq!(tenant.uid, Some(uid("b")));
@@ -43,32 +39,23 @@ async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
     rig.ends(102);
     rig.is_of(102, "a", Groups::V2Cgroupfs);
     rig.runs(102, 0, None, 1000);
-    let seen = watching
-        .until(wanted(vec![of("a", 4000), of("", 700), of("b", 0)]))
-        .await;
+    let seen = watching.until(wanted(vec![of("a", 4000), of("", 700), of("b", 0)])).await;
     adds_up(&seen);
     // A pod that kubelet does not list any more still has a process.
     rig.kubelet.ended("a");
     let seen = watching
-        .until(wanted(vec![
-            of(&uid("a"), 3000),
-            of(&uid("a"), 1000),
-            of("", 700),
-            of("b", 0),
-        ]))
+        .until(wanted(vec![of(&uid("a"), 3000), of(&uid("a"), 1000), of("", 700), of("b", 0)]))
         .await;
     adds_up(&seen);
-    // And a process is gone from the kernel that the driver still names: it is nobody's.
+    // And a process that the driver still names is gone from the kernel: it belongs to no pod.
     std::fs::remove_dir_all(rig.proc().join("101")).unwrap();
-    let seen = watching
-        .until(wanted(vec![of(&uid("a"), 1000), of("", 700), of("b", 0)]))
-        .await;
+    let seen = watching.until(wanted(vec![of(&uid("a"), 1000), of("", 700), of("b", 0)])).await;
     adds_up(&seen);
     assert_eq!(unit(&seen, 0).unattributed.unwrap().get(), 3000);
 }
 
 #[tokio::test]
-async fn partitions_are_told_by_their_instances() {
+async fn partitions_are_reported_by_their_instances() {
     let rig = Rig::new(
         "- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb, start: 0, compute: [1c.3g.40gb, 1c.3g.40gb]}, {profile: 1g.10gb, start: 6}]}\n",
     );
@@ -80,8 +67,7 @@ async fn partitions_are_told_by_their_instances() {
     for (at, (gi, ci, uuid)) in parts.iter().enumerate() {
         let pod = format!("p{at}");
         let pid = 200 + u32::try_from(at).unwrap();
-        rig.kubelet
-            .give(&pod, "nvidia.com/mig-1g.10gb", std::slice::from_ref(uuid));
+        rig.kubelet.give(&pod, "nvidia.com/mig-1g.10gb", std::slice::from_ref(uuid));
         rig.is_of(pid, &pod, Groups::V2Systemd);
         rig.runs(pid, 0, Some((*gi, *ci)), 1000 * u64::from(pid - 199));
     }
@@ -92,18 +78,12 @@ async fn partitions_are_told_by_their_instances() {
     assert_eq!(device.utilization, None);
     assert_eq!(device.units.len(), 3);
     for unit in &device.units {
-        let part = parts
-            .iter()
-            .position(|(.., uuid)| *uuid == unit.uuid)
-            .unwrap();
-        assert_eq!(unit.partition, Some((parts[part].0, parts[part].1)));
+        let part = parts.iter().position(|(.., uuid)| *uuid == unit.uuid).unwrap();
+        assert_eq!(unit.partition(), Some((parts[part].0, parts[part].1)));
         let used = 1000 * (u64::try_from(part).unwrap() + 1);
         assert_eq!(named(unit), [(format!("p{part}"), Some(used))]);
         // Compute instances of one GPU instance share its memory.
-        let same = device
-            .units
-            .iter()
-            .filter(|other| other.partition.map(|(gi, _)| gi) == unit.partition.map(|(gi, _)| gi));
+        let same = device.units.iter().filter(|other| other.gpu_instance == unit.gpu_instance);
         let sum: u64 = same.flat_map(named).filter_map(|(_, memory)| memory).sum();
         assert_eq!(unit.memory.unwrap().used.get(), sum);
         assert_eq!(unit.unattributed.unwrap().get(), 0);
@@ -125,10 +105,7 @@ async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are
     let seen = watching.until(|seen| seen.usage.devices.len() == 2).await;
     adds_up(&seen);
     assert_eq!(named(unit(&seen, 0)), [("a".to_owned(), Some(100))]);
-    let uids: Vec<String> = named(unit(&seen, 1))
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
+    let uids: Vec<String> = named(unit(&seen, 1)).into_iter().map(|(name, _)| name).collect();
     assert_eq!(uids, [uid("b"), uid("c"), "b".to_owned(), "c".to_owned()]);
     let memory = named(unit(&seen, 1)).into_iter().map(|(_, memory)| memory);
     let memory: Vec<_> = memory.collect();
@@ -140,19 +117,17 @@ async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are
 async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
-    rig.kubelet
-        .give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
+    rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
     rig.is_of(101, "a", Groups::V2Systemd);
     rig.runs(101, 0, None, 31 * 1024);
     let mut watching = rig.watch(Some(3)).await;
     let is_over = |over: bool| {
         move |seen: &octavo_agent::usage::UsageObservation| {
-            seen.usage.devices.iter().any(|device| {
-                device.units[0]
-                    .tenants
-                    .iter()
-                    .any(|one| one.memory.is_some())
-            }) && unit(seen, 0).tenants.iter().any(|one| one.is_over_share) == over
+            seen.usage
+                .devices
+                .iter()
+                .any(|device| device.units[0].tenants.iter().any(|one| one.memory.is_some()))
+                && unit(seen, 0).tenants.iter().any(|one| one.is_over_share) == over
         }
     };
     watching.until(is_over(true)).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_agent::settings::AgentSettings;
-use octavo_agent::usage::{UsageChannels, UsageObservation, UsageObserver, UsageObserverSettings};
+use octavo_agent::usage::{UsageChannels, UsageObservation, UsageObserver};
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::offer;
 use octavo_node::sharing::usage::{Tenant, UnitUsage};
@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use super::kubelet::Kubelet;
 use crate::machine::Machine;
-use crate::patience::PATIENCE;
 use crate::record::{show_all, uid};
+use crate::time_limits::TIME_LIMIT;
 
 pub(crate) struct Rig {
     pub(crate) machine: Machine,
@@ -52,7 +52,7 @@ impl Rig {
         self.machine.path().join("proc")
     }
 
-    /// Nobody sees the machine's processes any more.
+    /// The machine's processes are no longer visible.
     pub(super) fn hide_processes(&self) {
         fs::remove_dir_all(self.proc().join("2")).unwrap();
     }
@@ -95,14 +95,10 @@ impl Rig {
     }
 
     fn put(&self, pid: u32, groups: &str) {
-        let folder = self.proc().join(pid.to_string());
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(
-            folder.join("stat"),
-            format!("{pid} (x) S 1{}\n", " 0".repeat(48)),
-        )
-        .unwrap();
-        fs::write(folder.join("cgroup"), groups).unwrap();
+        let directory = self.proc().join(pid.to_string());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("stat"), format!("{pid} (x) S 1{}\n", " 0".repeat(48))).unwrap();
+        fs::write(directory.join("cgroup"), groups).unwrap();
     }
 
     /// A process begins on a GPU, or on a compute instance of it.
@@ -178,9 +174,7 @@ impl Rig {
         let inventory = handle.observe().await;
         let settings = self.settings();
         let interval = settings.sharing.usage.usage_interval.unwrap();
-        let folder = settings.sharing.device_plugins.clone();
-        let looking = UsageObserverSettings::new(interval, &settings.engine, folder);
-        let (observer, views) = UsageObserver::new(handle, looking, None);
+        let (observer, views) = UsageObserver::new(handle, settings.engine, interval, None);
         let strategy = MigStrategy::Mixed;
         let mut offers = offer::compile(&inventory, &Targets::default(), strategy).offers;
         for unit in offers.resources.iter_mut().flat_map(|one| &mut one.units) {
@@ -202,7 +196,7 @@ impl Watching {
         let caller = std::panic::Location::caller();
         async move {
             let seen = &mut self.views.seen;
-            let found = timeout(PATIENCE, seen.wait_for(|seen| wanted(seen))).await;
+            let found = timeout(TIME_LIMIT, seen.wait_for(|seen| wanted(seen))).await;
             let found = found.map(|found| Arc::clone(&found.unwrap()));
             found.unwrap_or_else(|_late| panic!("{caller}: {:#?}", seen.borrow()))
         }
@@ -243,11 +237,7 @@ pub(super) fn adds_up(seen: &UsageObservation) {
             .sum();
         let rest = device.unattributed().unwrap().get();
         assert_eq!(device.memory, reading.memory, "the driver is contradicted");
-        assert_eq!(
-            sum + rest,
-            reading.memory.unwrap().used.get(),
-            "{device:#?}"
-        );
+        assert_eq!(sum + rest, reading.memory.unwrap().used.get(), "{device:#?}");
         let mut pids: Vec<u32> = device
             .units
             .iter()
@@ -257,10 +247,6 @@ pub(super) fn adds_up(seen: &UsageObservation) {
         let count = pids.len();
         pids.sort_unstable();
         pids.dedup();
-        assert_eq!(
-            pids.len(),
-            count,
-            "somebody is attributed twice: {device:#?}"
-        );
+        assert_eq!(pids.len(), count, "somebody is attributed twice: {device:#?}");
     }
 }

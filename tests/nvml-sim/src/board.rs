@@ -65,11 +65,7 @@ pub fn memory_in_name(memory_mib: u64, total_mib: u64) -> u64 {
     let eighths = memory_mib.saturating_mul(8).div_ceil(total_mib.max(1));
     let gib = total_mib.div_ceil(1024);
     // Half up in integers: (eighths * gib) / 8 + 1/2.
-    eighths
-        .saturating_mul(gib)
-        .saturating_mul(2)
-        .saturating_add(8)
-        / 16
+    eighths.saturating_mul(gib).saturating_mul(2).saturating_add(8) / 16
 }
 
 #[cfg(test)]
@@ -87,11 +83,7 @@ mod tests {
     fn agrees_with_the_file(sku: &str) {
         let board = Board::find(sku).unwrap_or_else(|| panic!("{sku} cannot be built"));
         let row = table::row(sku).unwrap();
-        assert_eq!(
-            board.profiles.len(),
-            row.gpu_instance_profiles.len(),
-            "{sku}"
-        );
+        assert_eq!(board.profiles.len(), row.gpu_instance_profiles.len(), "{sku}");
         for (profile, row) in board.profiles.iter().zip(row.gpu_instance_profiles) {
             let at = format!("{sku} {}", profile.name);
             let engines = profile.engines;
@@ -128,23 +120,10 @@ mod tests {
             );
             for ci in row.compute_instance_profiles.iter().flatten() {
                 let found = profile.compute_profile(ci.id).unwrap();
-                let made = (
-                    &found.name,
-                    found.slices,
-                    found.max_count,
-                    found.multiprocessors,
-                );
+                let made = (&found.name, found.slices, found.max_count, found.multiprocessors);
                 assert_eq!(made, (&ci.name, ci.slices, ci.max_count, ci.sms), "{at}");
-                let places = profile
-                    .compute_profile(ci.id)
-                    .unwrap()
-                    .placements(row.slices);
-                assert_eq!(
-                    u32::try_from(places.len()),
-                    Ok(ci.max_count),
-                    "{at} {}",
-                    ci.name
-                );
+                let places = profile.compute_profile(ci.id).unwrap().placements(row.slices);
+                assert_eq!(u32::try_from(places.len()), Ok(ci.max_count), "{at} {}", ci.name);
             }
         }
     }
@@ -175,10 +154,7 @@ mod tests {
             let board = Board::find(&sku).unwrap();
             let rows = table::row(&sku).unwrap().gpu_instance_profiles;
             for (profile, row) in board.profiles.iter().zip(rows) {
-                if row
-                    .memory_mb
-                    .is_some_and(|memory| memory != profile.memory_mib)
-                {
+                if row.memory_mb.is_some_and(|memory| memory != profile.memory_mib) {
                     overruled.push((sku.clone(), profile.name.clone()));
                 }
             }
@@ -209,11 +185,7 @@ mod tests {
     #[test]
     fn the_double_memory_instance_of_hopper_is_filled_by_compute_profile_seven() {
         let board = Board::find("H100_80GB_SXM").unwrap();
-        let profile = board
-            .profiles
-            .iter()
-            .find(|profile| profile.id == 15)
-            .unwrap();
+        let profile = board.profiles.iter().find(|profile| profile.id == 15).unwrap();
         assert_eq!(profile.full_compute_profile().unwrap().id, 7);
         assert_eq!(profile.compute_profile(0).unwrap().multiprocessors, 16);
     }
@@ -233,18 +205,8 @@ mod tests {
     #[test]
     fn a_small_rtx_board_is_cut_in_halves() {
         let board = Board::find("rtx-pro-5000-blackwell-48gb").unwrap();
-        let one = board
-            .profiles
-            .iter()
-            .find(|profile| profile.id == 14)
-            .unwrap();
-        let places = [
-            Placement { start: 0, size: 6 },
-            Placement { start: 6, size: 6 },
-        ];
-        assert_eq!(
-            (one.placements.as_slice(), one.multiprocessors),
-            (&places[..], 54)
-        );
+        let one = board.profiles.iter().find(|profile| profile.id == 14).unwrap();
+        let places = [Placement { start: 0, size: 6 }, Placement { start: 6, size: 6 }];
+        assert_eq!((one.placements.as_slice(), one.multiprocessors), (&places[..], 54));
     }
 }

@@ -28,23 +28,23 @@ use arguments::{Command, FaultCommand, GpuOf, ProcessCommand};
 #[derive(Debug, Error)]
 pub(crate) enum CtlError {
     /// Neither the option nor the variable is set.
-    #[error("say which machine: --state DIR or NVML_SIM_STATE")]
+    #[error("no machine selected: set --state DIR or NVML_SIM_STATE")]
     NoState,
     /// The state directory has no machine.
-    #[error("{0} has no machine; make one with: nvml-simctl --state {0} init SCENARIO")]
+    #[error("{0} contains no machine; create one with: nvml-simctl --state {0} init SCENARIO")]
     NoMachine(PathBuf),
     /// There is one already.
-    #[error("{0} has a machine already; --force replaces it")]
+    #[error("{0} already contains a machine; use --force to replace it")]
     Present(PathBuf),
     /// No such GPU.
-    #[error("no GPU has the index, UUID or PCI address {0:?}")]
+    #[error("no GPU with the index, UUID or PCI address {0:?}")]
     NoGpu(String),
     /// No such profile.
-    #[error("{profile:?} is no profile here; there are {}", known.join(", "))]
+    #[error("unknown profile {profile:?}; this GPU has {}", known.join(", "))]
     NoProfile {
         /// What was asked for.
         profile: String,
-        /// What there is.
+        /// The profiles of the board.
         known: Vec<String>,
     },
     /// The model refuses.
@@ -56,7 +56,7 @@ pub(crate) enum CtlError {
         code: Code,
     },
     /// The process cannot be there.
-    #[error("process {pid} cannot be there: {reason}")]
+    #[error("cannot add process {pid}: {reason}")]
     Process {
         /// Its pid.
         pid: u32,
@@ -64,7 +64,7 @@ pub(crate) enum CtlError {
         reason: ProcessRefusal,
     },
     /// The rule is none.
-    #[error("cannot read the fault {text:?}: {reason}")]
+    #[error("cannot parse the fault {text:?}: {reason}")]
     Fault {
         /// What was given.
         text: String,
@@ -72,7 +72,7 @@ pub(crate) enum CtlError {
         reason: String,
     },
     /// No such rule.
-    #[error("there is no fault {0:?}")]
+    #[error("no fault with the ID {0:?}")]
     NoFault(String),
     /// The library cannot be patched.
     #[error("cannot patch {path}")]
@@ -83,7 +83,7 @@ pub(crate) enum CtlError {
         source: nvml_sim::elf::ElfError,
     },
     /// No library is beside this program.
-    #[error("no libnvml_sim.so beside this program; say where it is with --from")]
+    #[error("no libnvml_sim.so in the directory of this program; set its path with --from")]
     NoLibrary,
     /// The store.
     #[error(transparent)]
@@ -106,7 +106,7 @@ pub(crate) enum CtlError {
     },
 }
 
-/// Does one command and writes what there is to say.
+/// Executes one command and writes its output.
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), CtlError> {
     if let Command::Library(options) = &arguments.command {
         return library::run(options);
@@ -122,12 +122,14 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), CtlE
     match &arguments.command {
         Command::Library(_) | Command::Init { .. } => Ok(()),
         Command::Show => print(out, &show::table(&*store.read()?)),
-        Command::Amd { compute, memory } => change(&store, "dividing the devices", |world| {
-            world.others.divide(*compute, *memory)
-        }),
+        Command::Amd { compute, memory } => {
+            change(&store, "cannot partition the devices", |world| {
+                world.others.divide(*compute, *memory)
+            })
+        }
         Command::Sysfs { directory } => {
             sysfs::write(&*store.read()?, directory).map_err(|source| CtlError::File {
-                doing: "write the tree under",
+                doing: "write the /sys tree under",
                 path: directory.clone(),
                 source,
             })
@@ -135,37 +137,36 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), CtlE
         Command::Fault(command) => faults(&directory, command, out),
         Command::Mig(command) => mig::run(&store, command, out),
         Command::Process(command) => process(&store, command),
-        Command::Xid {
-            gpu,
-            number,
-            gi,
-            ci,
-        } => on_gpu(&store, gpu, "reporting the Xid", |world, slot| {
-            world.xid(slot, *number, gi.map(|gi| (gi, *ci)))
-        }),
-        Command::Lose(gpu) => on_gpu(&store, gpu, "losing the GPU", World::lose_gpu),
-        Command::Return(gpu) => on_gpu(&store, gpu, "returning the GPU", World::return_gpu),
+        Command::Xid { gpu, number, gi, ci } => {
+            on_gpu(&store, gpu, "cannot report the Xid", |world, slot| {
+                world.xid(slot, *number, gi.map(|gi| (gi, *ci)))
+            })
+        }
+        Command::Lose(gpu) => on_gpu(&store, gpu, "cannot remove the GPU", World::lose_gpu),
+        Command::Return(gpu) => on_gpu(&store, gpu, "cannot restore the GPU", World::return_gpu),
         Command::Recovery { gpu, action } => {
-            on_gpu(&store, gpu, "setting the recovery action", |world, slot| {
+            on_gpu(&store, gpu, "cannot set the recovery action", |world, slot| {
                 world.set_recovery_action(slot, *action)
             })
         }
-        Command::Reset { gpu, kill } => on_gpu(&store, gpu, "resetting the GPU", |world, slot| {
-            if *kill {
-                let uuid = world.gpu(slot)?.uuid.clone();
-                world.processes.retain(|process| process.gpu_uuid != uuid);
-            }
-            world.reset_gpu(slot)
-        }),
-        Command::Reload { version } => change(&store, "reloading the driver", |world| {
+        Command::Reset { gpu, kill } => {
+            on_gpu(&store, gpu, "cannot reset the GPU", |world, slot| {
+                if *kill {
+                    let uuid = world.gpu(slot)?.uuid.clone();
+                    world.processes.retain(|process| process.gpu_uuid != uuid);
+                }
+                world.reset_gpu(slot)
+            })
+        }
+        Command::Reload { version } => change(&store, "cannot reload the driver", |world| {
             world.reload_driver(version.as_deref())
         }),
-        Command::Unload => change(&store, "unloading the driver", World::unload_driver),
-        Command::Load => change(&store, "loading the driver", |world| {
+        Command::Unload => change(&store, "cannot unload the driver", World::unload_driver),
+        Command::Load => change(&store, "cannot load the driver", |world| {
             world.load_driver();
             Ok(())
         }),
-        Command::Reboot => change(&store, "rebooting", |world| {
+        Command::Reboot => change(&store, "cannot reboot", |world| {
             world.reboot();
             Ok(())
         }),
@@ -184,7 +185,7 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
     match command {
         ProcessCommand::Add(added) => {
             let mut refusal = None;
-            let answer = on_gpu(store, &added.gpu, "adding the process", |world, slot| {
+            let answer = on_gpu(store, &added.gpu, "cannot add the process", |world, slot| {
                 let gpu_uuid = world.gpu(slot)?.uuid.clone();
                 let process = Process {
                     pid: added.pid,
@@ -199,16 +200,13 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
                 world.add_process(process)
             });
             match refusal {
-                Some(reason) => Err(CtlError::Process {
-                    pid: added.pid,
-                    reason,
-                }),
+                Some(reason) => Err(CtlError::Process { pid: added.pid, reason }),
                 None => answer,
             }
         }
-        ProcessCommand::Remove { pid } => change(store, "removing the process", |world| {
-            world.remove_process(*pid)
-        }),
+        ProcessCommand::Remove { pid } => {
+            change(store, "cannot remove the process", |world| world.remove_process(*pid))
+        }
     }
 }
 
@@ -253,9 +251,7 @@ fn change<T>(
     doing: &'static str,
     operation: impl FnOnce(&mut World) -> Result<T, Code>,
 ) -> Result<T, CtlError> {
-    store
-        .change(operation)?
-        .map_err(|code| CtlError::Refused { doing, code })
+    store.change(operation)?.map_err(|code| CtlError::Refused { doing, code })
 }
 
 /// The same for one GPU, which is found within the change so that nothing can come between.
@@ -273,31 +269,21 @@ fn on_gpu<T>(
         };
         operation(world, slot)
     });
-    if known {
-        answer
-    } else {
-        Err(CtlError::NoGpu(gpu.gpu.clone()))
-    }
+    if known { answer } else { Err(CtlError::NoGpu(gpu.gpu.clone())) }
 }
 
 /// A GPU by index, UUID or PCI address.
 fn find(world: &World, text: &str) -> Option<Slot> {
-    let by_index = text
-        .parse()
-        .ok()
-        .and_then(|index| world.slot_of_index(index));
-    by_index
-        .or_else(|| world.slot_of_uuid(text))
-        .or_else(|| world.slot_of_pci(text))
+    let by_index = text.parse().ok().and_then(|index| world.slot_of_index(index));
+    by_index.or_else(|| world.slot_of_uuid(text)).or_else(|| world.slot_of_pci(text))
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
-    out.write_all(text.as_bytes())
-        .map_err(|source| CtlError::File {
-            doing: "write to",
-            path: "standard output".into(),
-            source,
-        })
+    out.write_all(text.as_bytes()).map_err(|source| CtlError::File {
+        doing: "write to",
+        path: "standard output".into(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -341,7 +327,7 @@ mod tests {
         ctl(&["amd", "CPX", "NPS4"]).unwrap();
         assert_eq!(nodes(), 10);
         let refused = ctl(&["amd", "SPX", "NPS4"]).unwrap_err();
-        assert_eq!(refused, "dividing the devices: INVALID_ARGUMENT");
+        assert_eq!(refused, "cannot partition the devices: INVALID_ARGUMENT");
         ctl(&["amd", "SPX", "NPS1"]).unwrap();
         assert_eq!(nodes(), 3);
     }
@@ -353,29 +339,20 @@ mod tests {
         let nothing = Ok(String::new());
         assert_eq!(
             ctl(&["mig", "create", "0", "3g.40gb"]),
-            Err("creating: NOT_SUPPORTED".to_owned())
+            Err("cannot create the GPU instance: NOT_SUPPORTED".to_owned())
         );
         assert_eq!(ctl(&["mig", "mode", "0", "on"]), nothing);
-        assert_eq!(
-            ctl(&["mig", "create", "0", "3g.40gb"]),
-            Ok("GPU instance 2\n".to_owned())
-        );
-        assert_eq!(
-            ctl(&["process", "add", "0", "--pid", "7", "--gi", "2"]),
-            nothing
-        );
+        assert_eq!(ctl(&["mig", "create", "0", "3g.40gb"]), Ok("GPU instance 2\n".to_owned()));
+        assert_eq!(ctl(&["process", "add", "0", "--pid", "7", "--gi", "2"]), nothing);
         assert_eq!(
             ctl(&["mig", "destroy", "0"]),
-            Err("destroying: IN_USE".to_owned())
+            Err("cannot destroy GPU instances: IN_USE".to_owned())
         );
-        assert_eq!(
-            ctl(&["reset", "0"]),
-            Err("resetting the GPU: IN_USE".to_owned())
-        );
+        assert_eq!(ctl(&["reset", "0"]), Err("cannot reset the GPU: IN_USE".to_owned()));
         assert_eq!(
             ctl(&["process", "add", "0", "--pid", "8", "--gi", "2", "--ci", "1"]),
             Err(
-                "process 8 cannot be there: there is no compute instance 1 in GPU instance 2; there is 0"
+                "cannot add process 8: compute instance 1 does not exist in GPU instance 2; existing: 0"
                     .to_owned()
             )
         );
@@ -386,11 +363,7 @@ mod tests {
         assert_eq!(ctl(&["lose", "0"]), nothing);
         assert!(ctl(&["show"]).unwrap().contains("MIG on, LOST"));
         assert_eq!(ctl(&["reload", "--version", "590.1"]), nothing);
-        assert!(
-            ctl(&["show"])
-                .unwrap()
-                .starts_with("m: driver 590.1, 1 GPUs\n")
-        );
+        assert!(ctl(&["show"]).unwrap().starts_with("m: driver 590.1, 1 GPUs\n"));
     }
 
     #[test]
@@ -401,20 +374,16 @@ mod tests {
         ctl(&["fault", "add", "{id: slow, call: '*', slow_factor: 100}"]).unwrap();
         assert_eq!(
             ctl(&["fault", "add", "{call: nvmlInti, return: UNKNOWN}"]),
-            Err("no function of NVML is called nvmlInti".to_owned())
+            Err("NVML has no function nvmlInti".to_owned())
         );
         let listed = ctl(&["fault", "list"]).unwrap();
         assert_eq!(listed.lines().count(), 2);
         assert_eq!(
             ctl(&["fault", "clear", "fast"]),
-            Err("there is no fault \"fast\"".to_owned())
+            Err("no fault with the ID \"fast\"".to_owned())
         );
         ctl(&["fault", "clear", "fault-1"]).unwrap();
-        assert!(
-            ctl(&["fault", "list"])
-                .unwrap()
-                .starts_with("{\"id\":\"slow\"")
-        );
+        assert!(ctl(&["fault", "list"]).unwrap().starts_with("{\"id\":\"slow\""));
         ctl(&["fault", "clear"]).unwrap();
         assert_eq!(ctl(&["fault", "list"]), Ok(String::new()));
     }
@@ -426,18 +395,12 @@ mod tests {
         let scenario = scenario.to_str().unwrap();
         let error = ctl(directory.path(), &["init", scenario]).unwrap_err();
         assert!(
-            error.ends_with("has a machine already; --force replaces it"),
+            error.ends_with("already contains a machine; use --force to replace it"),
             "{error}"
         );
-        assert_eq!(
-            ctl(directory.path(), &["init", scenario, "--force"]),
-            Ok(String::new())
-        );
+        assert_eq!(ctl(directory.path(), &["init", scenario, "--force"]), Ok(String::new()));
         let elsewhere = tempfile::tempdir().unwrap();
         let error = ctl(elsewhere.path(), &["show"]).unwrap_err();
-        assert!(
-            error.contains("has no machine; make one with: nvml-simctl"),
-            "{error}"
-        );
+        assert!(error.contains("contains no machine; create one with: nvml-simctl"), "{error}");
     }
 }

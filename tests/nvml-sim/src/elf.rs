@@ -20,7 +20,7 @@ const HIDDEN: u8 = b'-';
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ElfError {
     /// Not a 64-bit little-endian ELF file, or one without dynamic symbols.
-    #[error("it is no 64-bit ELF library: {0}")]
+    #[error("it is not a 64-bit ELF library: {0}")]
     NotALibrary(&'static str),
     /// The library has no symbol of that name, so hiding it would test nothing.
     #[error("it has no symbol {0}")]
@@ -34,10 +34,8 @@ pub fn hide(library: &mut [u8], names: &[&str]) -> Result<(), ElfError> {
         let needle: Vec<u8> = [&[0], name.as_bytes(), &[0]].concat();
         let strings = library
             .get(table.clone())
-            .ok_or(ElfError::NotALibrary("its strings end past its end"))?;
-        let found = strings
-            .windows(needle.len())
-            .position(|window| window == needle);
+            .ok_or(ElfError::NotALibrary("its strings exceed the file"))?;
+        let found = strings.windows(needle.len()).position(|window| window == needle);
         let at = found.ok_or_else(|| ElfError::NoSymbol((*name).to_owned()))?;
         let first = table.start.saturating_add(at).saturating_add(1);
         if let Some(byte) = library.get_mut(first) {
@@ -58,7 +56,7 @@ fn string_table(library: &[u8]) -> Result<std::ops::Range<usize>, ElfError> {
         .segments
         .iter()
         .find(|segment| segment.kind == PT_DYNAMIC)
-        .ok_or_else(|| bad("nothing dynamic"))?;
+        .ok_or_else(|| bad("no dynamic section"))?;
     let entry = |tag: u64| {
         (0..dynamic.size / 16).find_map(|nth| {
             let at = dynamic.offset.checked_add(nth.checked_mul(16)?)?;
@@ -67,10 +65,8 @@ fn string_table(library: &[u8]) -> Result<std::ops::Range<usize>, ElfError> {
         })
     };
     let address = entry(DT_STRTAB).ok_or_else(|| bad("no string table"))?;
-    let size = entry(DT_STRSZ).ok_or_else(|| bad("no size of the string table"))?;
-    let offset = headers
-        .offset_of(address)
-        .ok_or_else(|| bad("its string table is not loaded"))?;
+    let size = entry(DT_STRSZ).ok_or_else(|| bad("no string table size"))?;
+    let offset = headers.offset_of(address).ok_or_else(|| bad("its string table is not loaded"))?;
     let start = usize::try_from(offset).map_err(|_| bad("too large"))?;
     let size = usize::try_from(size).map_err(|_| bad("too large"))?;
     Ok(start..start.saturating_add(size))
@@ -103,19 +99,14 @@ impl ProgramHeaders {
             })
         };
         let segments: Option<Vec<Segment>> = (0..count).map(segment).collect();
-        Some(Self {
-            segments: segments?,
-        })
+        Some(Self { segments: segments? })
     }
 
     fn offset_of(&self, address: u64) -> Option<u64> {
-        self.segments
-            .iter()
-            .filter(|segment| segment.kind == PT_LOAD)
-            .find_map(|segment| {
-                let inside = address.checked_sub(segment.address)?;
-                (inside < segment.size).then(|| segment.offset.checked_add(inside))?
-            })
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|segment| {
+            let inside = address.checked_sub(segment.address)?;
+            (inside < segment.size).then(|| segment.offset.checked_add(inside))?
+        })
     }
 }
 
@@ -171,10 +162,7 @@ mod tests {
         let names = ["nvmlInit_v2", "nvmlInit", "nvmlInitWithFlags"];
         let mut patched = library(&names);
         hide(&mut patched, &["nvmlInit"]).unwrap();
-        assert_eq!(
-            patched,
-            library(&["nvmlInit_v2", "-vmlInit", "nvmlInitWithFlags"])
-        );
+        assert_eq!(patched, library(&["nvmlInit_v2", "-vmlInit", "nvmlInitWithFlags"]));
     }
 
     #[test]

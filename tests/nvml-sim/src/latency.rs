@@ -77,11 +77,7 @@ impl Latency {
         if (factor - 1.0).abs() < f64::EPSILON {
             return usual;
         }
-        let base = if usual.is_zero() {
-            Self::REAL.of(class)
-        } else {
-            usual
-        };
+        let base = if usual.is_zero() { Self::REAL.of(class) } else { usual };
         Duration::try_from_secs_f64(base.as_secs_f64() * factor).unwrap_or(Duration::MAX)
     }
 
@@ -135,19 +131,10 @@ mod tests {
             ("nvmlInit_v2", CallClass::Init),
             ("nvmlDeviceGetUUID", CallClass::Query),
             ("nvmlDeviceGetGpuInstanceProfileInfo", CallClass::MigQuery),
-            (
-                "nvmlDeviceCreateGpuInstanceWithPlacement",
-                CallClass::CreateGpuInstance,
-            ),
+            ("nvmlDeviceCreateGpuInstanceWithPlacement", CallClass::CreateGpuInstance),
             ("nvmlGpuInstanceDestroy", CallClass::DestroyGpuInstance),
-            (
-                "nvmlGpuInstanceCreateComputeInstance",
-                CallClass::CreateComputeInstance,
-            ),
-            (
-                "nvmlComputeInstanceDestroy",
-                CallClass::DestroyComputeInstance,
-            ),
+            ("nvmlGpuInstanceCreateComputeInstance", CallClass::CreateComputeInstance),
+            ("nvmlComputeInstanceDestroy", CallClass::DestroyComputeInstance),
         ];
         for (name, class) in classes {
             assert_eq!(CallClass::of_function(name), class, "{name}");
@@ -160,10 +147,7 @@ mod tests {
         let none = Latency::default();
         assert_eq!(none.slowed(create, 1.0), Duration::ZERO);
         assert_eq!(none.slowed(create, 100.0), Duration::from_millis(5200));
-        let own = Latency {
-            query_us: 7,
-            ..none
-        };
+        let own = Latency { query_us: 7, ..none };
         assert_eq!(own.slowed(CallClass::Query, 2.0), Duration::from_micros(14));
         assert_eq!(own.slowed(CallClass::Query, f64::MAX), Duration::MAX);
     }
@@ -171,9 +155,6 @@ mod tests {
     #[test]
     fn no_latency_is_the_default_and_real_has_one_for_each_class() {
         assert_eq!(Latency::default().of(CallClass::Init), Duration::ZERO);
-        assert_eq!(
-            Latency::REAL.of(CallClass::CreateGpuInstance),
-            Duration::from_millis(52)
-        );
+        assert_eq!(Latency::REAL.of(CallClass::CreateGpuInstance), Duration::from_millis(52));
     }
 }

@@ -41,7 +41,7 @@ pub struct Location {
 pub enum LocationError {
     /// Neither the environment nor the library's own path says anything.
     #[error(
-        "neither {STATE_VARIABLE} nor {SCENARIO_VARIABLE} is set and the path of the library is unknown"
+        "neither {STATE_VARIABLE} nor {SCENARIO_VARIABLE} is set, and the path of the library is unknown"
     )]
     Nowhere,
 }
@@ -61,10 +61,7 @@ impl Location {
             (Some(scenario), None) => {
                 let mut state = scenario.clone().into_os_string();
                 state.push(".state");
-                Ok(Self {
-                    scenario: Some(scenario),
-                    state: state.into(),
-                })
+                Ok(Self { scenario: Some(scenario), state: state.into() })
             }
             (None, None) => {
                 let beside = beside.ok_or(LocationError::Nowhere)?;
@@ -91,10 +88,7 @@ mod tests {
         let location = Location::find(Some(library), &environment).unwrap();
         assert_eq!(
             location,
-            Location {
-                scenario: found.0.map(PathBuf::from),
-                state: found.1.into()
-            }
+            Location { scenario: found.0.map(PathBuf::from), state: found.1.into() }
         );
     }
 

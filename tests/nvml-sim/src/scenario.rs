@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Read by the store when a state directory is empty, and by `nvml-simctl`. Whatever is wrong is an error that names the
-//! file, the line and the column, because a scenario that silently means something else wastes a day of somebody's tests.
+//! file, the line and the column, because a scenario that silently means something else wastes a day of testing.
 //! The README lists every key.
 
 mod build;
@@ -63,7 +63,7 @@ pub enum ScenarioError {
         reason: String,
     },
     /// No board has that name.
-    #[error("{place}: there is no board {name:?}; there are {}", known.join(", "))]
+    #[error("{place}: unknown board {name:?}; known boards: {}", known.join(", "))]
     UnknownBoard {
         /// Where.
         place: Place,
@@ -120,16 +120,16 @@ pub enum ScenarioError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InstanceRefusal {
     /// The board cannot be divided.
-    #[error("cannot be: the board has no MIG")]
+    #[error("is impossible: the board does not support MIG")]
     NoMig,
     /// The mode is off.
-    #[error("needs `mig: enabled`")]
+    #[error("requires `mig: enabled`")]
     ModeOff,
     /// The board does not offer it.
-    #[error("is no profile of this board; it has {}", .0.join(", "))]
+    #[error("is not a profile of this board, which has {}", .0.join(", "))]
     UnknownProfile(Vec<String>),
     /// The profile is not offered there.
-    #[error("cannot start at {start}; it can at {}", numbers(listed))]
+    #[error("cannot start at {start}; possible starts: {}", numbers(listed))]
     NotThere {
         /// The start that was asked for.
         start: u32,
@@ -140,17 +140,15 @@ pub enum InstanceRefusal {
     #[error("overlaps {0}")]
     Overlaps(String),
     /// Nothing is left for it.
-    #[error("does not fit beside {}", .0.join(", "))]
+    #[error("does not fit together with {}", .0.join(", "))]
     Full(Vec<String>),
 }
 
 impl Scenario {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let text = fs::read_to_string(path).map_err(|source| ScenarioError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = fs::read_to_string(path)
+            .map_err(|source| ScenarioError::File { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 
@@ -167,10 +165,7 @@ impl Scenario {
                 reason: error.without_snippet().to_string(),
             }
         })?;
-        Ok(Self {
-            path: path.to_owned(),
-            machine,
-        })
+        Ok(Self { path: path.to_owned(), machine })
     }
 
     /// The machine it describes, as it is when it is switched on.
@@ -180,10 +175,7 @@ impl Scenario {
 
     /// Its faults, each with a name.
     pub fn faults(&self) -> Result<Vec<Rule>, ScenarioError> {
-        let refused = |at, reason| ScenarioError::Faults {
-            place: self.place(at),
-            reason,
-        };
+        let refused = |at, reason| ScenarioError::Faults { place: self.place(at), reason };
         for rule in &self.machine.faults {
             let checked = rule.value.check();
             checked.map_err(|reason| refused(rule.referenced, reason))?;
@@ -196,11 +188,7 @@ impl Scenario {
     }
 
     fn place(&self, at: serde_saphyr::Location) -> Place {
-        Place {
-            path: self.path.clone(),
-            line: at.line(),
-            column: at.column(),
-        }
+        Place { path: self.path.clone(), line: at.line(), column: at.column() }
     }
 }
 
@@ -249,21 +237,14 @@ gpus:
         let (text, _) = rest.split_once("```").unwrap();
         let scenario = Scenario::parse(Path::new("README.md"), text).unwrap();
         let world = scenario.world().unwrap();
-        let devices: Vec<usize> = world
-            .gpus
-            .iter()
-            .map(|gpu| gpu.mig_devices().count())
-            .collect();
+        let devices: Vec<usize> = world.gpus.iter().map(|gpu| gpu.mig_devices().count()).collect();
         assert_eq!(devices, [3; 8]);
         let (_, rest) = rest.split_once("```yaml\n").unwrap();
         let (text, _) = rest.split_once("```").unwrap();
         let others = parse(text).unwrap().others;
         assert_eq!(others.neuron.unwrap().links.len(), 16);
         assert_eq!((others.amd.len(), others.functions.len()), (8, 4));
-        assert_eq!(
-            (world.processes.len(), scenario.faults().unwrap().len()),
-            (1, 1)
-        );
+        assert_eq!((world.processes.len(), scenario.faults().unwrap().len()), (1, 1));
     }
 
     #[test]
@@ -301,12 +282,7 @@ gpus:
         assert_eq!(uuids.len(), 8);
         let last = world.gpu(Slot(7)).unwrap();
         assert_eq!(
-            (
-                last.index,
-                last.numa_node,
-                last.links.len(),
-                last.fabric.state
-            ),
+            (last.index, last.numa_node, last.links.len(), last.fabric.state),
             (7, Some(1), 18, 3)
         );
         assert_eq!(last.pci.to_string(), "00000000:8B:00.0");
@@ -366,19 +342,19 @@ processes:
         );
         refused(
             &format!("{MIG}  - {{profile: 7g.80gb}}\n  - {{profile: 1g.10gb}}\n"),
-            "m.yaml:8:5: 1g.10gb on GPU 0 does not fit beside 7g.80gb at 0",
+            "m.yaml:8:5: 1g.10gb on GPU 0 does not fit together with 7g.80gb at 0",
         );
         refused(
             &format!("{MIG}  - {{profile: 2g.20gb, compute: [1c.2g.20gb, 2g.20gb]}}\n"),
-            "m.yaml:7:5: 2g.20gb in 2g.20gb on GPU 0 does not fit beside 1c.2g.20gb",
+            "m.yaml:7:5: 2g.20gb in 2g.20gb on GPU 0 does not fit together with 1c.2g.20gb",
         );
         refused(
             &format!("{MIG}  - {{profile: 3g.40gb, start: 1}}\n"),
-            "m.yaml:7:5: 3g.40gb on GPU 0 cannot start at 1; it can at 0, 4",
+            "m.yaml:7:5: 3g.40gb on GPU 0 cannot start at 1; possible starts: 0, 4",
         );
         refused(
             &format!("{MIG}  - {{profile: 3g.20gb}}\n"),
-            "m.yaml:7:5: 3g.20gb on GPU 0 is no profile of this board; it has 1g.10gb, 1g.10gb+me",
+            "m.yaml:7:5: 3g.20gb on GPU 0 is not a profile of this board, which has 1g.10gb, 1g.10gb+me",
         );
     }
 
@@ -392,26 +368,20 @@ processes:
                 &format!("m.yaml:10:3: process 7 cannot be on GPU {reason}"),
             );
         };
-        on("pid: 7, gpu: 5", "5: the machine has no such GPU");
-        on(
-            "pid: 7, gpu: 0, gi: 9, ci: 0",
-            "0: there is no GPU instance 9; there are 1, 2",
-        );
+        on("pid: 7, gpu: 5", "5: the machine does not have this GPU");
+        on("pid: 7, gpu: 0, gi: 9, ci: 0", "0: GPU instance 9 does not exist; existing: 1, 2");
         on(
             "pid: 7, gpu: 0, gi: 2, ci: 3",
-            "0: there is no compute instance 3 in GPU instance 2; there is 0",
+            "0: compute instance 3 does not exist in GPU instance 2; existing: 0",
         );
         on(
             "pid: 7, gpu: 0, gi: 1, ci: 0",
-            "0: there is no compute instance 0 in GPU instance 1; there is no compute instance at all",
+            "0: compute instance 0 does not exist in GPU instance 1; no compute instance exists",
         );
-        on(
-            "pid: 7, gpu: 0, ci: 1",
-            "0: compute instance 1 is of no GPU instance; name one with `gi`",
-        );
+        on("pid: 7, gpu: 0, ci: 1", "0: compute instance 1 has no GPU instance; set `gi`");
         refused(
             "machine: m\ngpus: [{board: T4}]\nprocesses:\n- {pid: 1, gpu: 0}\n- {pid: 1, gpu: 0}\n",
-            "m.yaml:5:3: process 1 cannot be on GPU 0: it is on it already",
+            "m.yaml:5:3: process 1 cannot be on GPU 0: the process is already on this GPU",
         );
     }
 
@@ -419,7 +389,7 @@ processes:
     fn a_value_that_can_have_several_forms_is_refused_in_the_words_of_the_file() {
         refused(
             "machine: m\ngpus: [{board: T4, minor: -1}]\n",
-            "m.yaml:2:27: expected one good value, or a list with one for each GPU",
+            "m.yaml:2:27: expected one valid value, or a list with one value for each GPU",
         );
         refused(
             "machine: m\nlatency: fast\n",
@@ -436,15 +406,12 @@ processes:
         refused("machine: m\ncolour: red\n", "m.yaml:2:1: unknown field");
         refused(
             "machine: m\ngpus:\n- board: H99\n",
-            "m.yaml:3:10: there is no board \"H99\"; there are A100_40GB",
+            "m.yaml:3:10: unknown board \"H99\"; known boards: A100_40GB",
         );
-        refused(
-            "machine: m\ngpus:\n- {board: T4, count: many}\n",
-            "m.yaml:3:",
-        );
+        refused("machine: m\ngpus:\n- {board: T4, count: many}\n", "m.yaml:3:");
         refused(
             "machine: m\ngpus:\n- {board: T4, mig: enabled}\n",
-            "m.yaml:3:3: mig: T4 has no MIG",
+            "m.yaml:3:3: mig: T4 does not support MIG",
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, count: 2, numa: [0]}\n",
@@ -452,28 +419,25 @@ processes:
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, count: 2, uuid: GPU-1}\n",
-            "m.yaml:3:3: uuid: GPU-1 is on two GPUs, 0 and 1",
+            "m.yaml:3:3: uuid: GPU-1 is used by two GPUs, 0 and 1",
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, minor: 1}\n- {board: L4}\n",
-            "m.yaml:4:3: minor: 1 is on two GPUs, 0 and 1",
+            "m.yaml:4:3: minor: 1 is used by two GPUs, 0 and 1",
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, pci: '0000:1b:00.0'}\n- {board: L4, pci: '1B:00.0'}\n",
-            "m.yaml:4:3: pci: 00000000:1B:00.0 is on two GPUs, 0 and 1",
+            "m.yaml:4:3: pci: 00000000:1B:00.0 is used by two GPUs, 0 and 1",
         );
         refused(
             "machine: m\ndriver: 580\n",
-            "m.yaml:2:9: driver: \"580\" is no version like 580.95.05",
+            "m.yaml:2:9: driver: \"580\" is not a version such as 580.95.05",
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, count: 4096}\n- {board: T4}\n",
             "m.yaml:4:3: count: a machine has at most 4096 GPUs",
         );
-        refused(
-            "machine: m\ncuda: new\n",
-            "m.yaml:2:7: cuda: \"new\" is no version",
-        );
+        refused("machine: m\ncuda: new\n", "m.yaml:2:7: cuda: \"new\" is not a version");
         refused(
             "machine: m\nprocesses:\n- {pid: 1, gpu: 0}\n",
             "m.yaml:3:3: process 1 cannot be on GPU 0",
@@ -483,7 +447,7 @@ processes:
         let error = Scenario::parse(Path::new("m.yaml"), text).unwrap().faults();
         assert_eq!(
             error.unwrap_err().to_string(),
-            "m.yaml:3:3: no function of NVML is called nvmlDeviceGetCuont"
+            "m.yaml:3:3: NVML has no function nvmlDeviceGetCuont"
         );
         refused("", "m.yaml");
     }

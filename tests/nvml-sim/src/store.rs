@@ -3,7 +3,7 @@
 //! ```text
 //!  state.json   generation and world; only ever replaced whole, by rename
 //!  state.tmp    the next one while it is written; a torn one is overwritten, never read
-//!  lock         flock'ed by whoever changes the world
+//!  lock         flock'ed by each writer
 //!  faults.yaml  see `fault`
 //! ```
 //!
@@ -44,10 +44,10 @@ pub struct Store {
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The state directory is empty and there is no scenario to fill it from.
-    #[error("{0} has no state and no scenario was given")]
+    #[error("{0} contains no state, and no scenario is set")]
     NoScenario(PathBuf),
     /// The scenario cannot be used.
-    #[error("cannot make the machine from its scenario")]
+    #[error("cannot create the machine from its scenario")]
     Scenario(#[from] ScenarioError),
     /// The scenario's faults cannot be stored.
     #[error("cannot store the faults of the scenario")]
@@ -64,7 +64,7 @@ pub enum StoreError {
     },
     /// The state is there but cannot be understood.
     #[error(
-        "{path} is no state of this nvml-sim (format {FORMAT}); nvml-simctl init --force makes the machine anew"
+        "{path} is not a state of this version of nvml-sim (format {FORMAT}); create the machine again with nvml-simctl init --force"
     )]
     Unreadable {
         /// The file.
@@ -112,10 +112,7 @@ impl Store {
 
     /// The store in a directory, whether or not there is a state in it.
     pub fn at(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            cache: Mutex::new(None),
-        }
+        Self { directory: directory.to_owned(), cache: Mutex::new(None) }
     }
 
     /// The directory.
@@ -137,7 +134,7 @@ impl Store {
         }
         let mut world = scenario.world()?;
         let mut generation = 0;
-        // One that cannot be read has nobody who could still hold anything of it.
+        // One that cannot be read has no process that could still hold anything of it.
         if let Ok(before) = self.load() {
             generation = before.version.generation;
             world.follow(&before.world);
@@ -173,11 +170,8 @@ impl Store {
     fn load(&self) -> Result<Cached, StoreError> {
         let mut file = File::open(self.path(STATE)).map_err(self.failed("open", STATE))?;
         let mut bytes = Vec::new();
-        (&mut file)
-            .take(HEAD)
-            .read_to_end(&mut bytes)
-            .map_err(self.failed("read", STATE))?;
-        let metadata = file.metadata().map_err(self.failed("look at", STATE))?;
+        (&mut file).take(HEAD).read_to_end(&mut bytes).map_err(self.failed("read", STATE))?;
+        let metadata = file.metadata().map_err(self.failed("read the metadata of", STATE))?;
         let version = Version {
             generation: generation_in(&bytes),
             inode: metadata.ino(),
@@ -187,13 +181,9 @@ impl Store {
         if let Some(cached) = cache.as_ref().filter(|cached| cached.version == version) {
             return Ok(cached.clone());
         }
-        file.read_to_end(&mut bytes)
-            .map_err(self.failed("read", STATE))?;
-        let read: File1<World> =
-            serde_json::from_slice(&bytes).map_err(|source| StoreError::Unreadable {
-                path: self.path(STATE),
-                source,
-            })?;
+        file.read_to_end(&mut bytes).map_err(self.failed("read", STATE))?;
+        let read: File1<World> = serde_json::from_slice(&bytes)
+            .map_err(|source| StoreError::Unreadable { path: self.path(STATE), source })?;
         if read.format != FORMAT {
             let found = format!("its format is {}", read.format);
             return Err(StoreError::Unreadable {
@@ -203,24 +193,15 @@ impl Store {
         }
         let mut world = read.world;
         world.attach_tables();
-        let cached = Cached {
-            version,
-            world: Arc::new(world),
-        };
+        let cached = Cached { version, world: Arc::new(world) };
         *cache = Some(cached.clone());
         Ok(cached)
     }
 
     fn write(&self, generation: u64, world: &World) -> Result<(), StoreError> {
-        let content = File1 {
-            format: FORMAT,
-            generation,
-            world,
-        };
-        let bytes = serde_json::to_vec(&content).map_err(|source| StoreError::Unreadable {
-            path: self.path(STATE),
-            source,
-        })?;
+        let content = File1 { format: FORMAT, generation, world };
+        let bytes = serde_json::to_vec(&content)
+            .map_err(|source| StoreError::Unreadable { path: self.path(STATE), source })?;
         let mut file = File::create(self.path(NEXT)).map_err(self.failed("create", NEXT))?;
         file.write_all(&bytes).map_err(self.failed("write", NEXT))?;
         file.sync_all().map_err(self.failed("sync", NEXT))?;
@@ -229,7 +210,7 @@ impl Store {
         directory.sync_all().map_err(self.failed("sync", ""))
     }
 
-    /// Exclusive among processes and, because each call opens the file anew, among threads. Ends with the file.
+    /// Exclusive among processes and, because each call opens the file again, among threads. Ends with the file.
     fn lock(&self) -> Result<File, StoreError> {
         let file = File::options()
             .create(true)
@@ -246,11 +227,7 @@ impl Store {
 
     fn failed(&self, doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> StoreError {
         let path = self.path(name);
-        move |source| StoreError::File {
-            doing,
-            path,
-            source,
-        }
+        move |source| StoreError::File { doing, path, source }
     }
 }
 
@@ -268,9 +245,7 @@ fn generation_in(head: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(head);
     let after = text.split_once("\"generation\":").map(|(_, rest)| rest);
     let digits = after.and_then(|rest| rest.split_once(','));
-    digits
-        .and_then(|(number, _)| number.parse().ok())
-        .unwrap_or(0)
+    digits.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -287,10 +262,7 @@ gpus:
     fn location(directory: &Path) -> Location {
         let scenario = directory.join("m.yaml");
         fs::write(&scenario, SCENARIO).unwrap();
-        Location {
-            scenario: Some(scenario),
-            state: directory.join("state"),
-        }
+        Location { scenario: Some(scenario), state: directory.join("state") }
     }
 
     fn instances(store: &Store) -> usize {
@@ -299,19 +271,14 @@ gpus:
     }
 
     fn create(store: &Store) -> Result<u32, Code> {
-        store
-            .change(|world| world.create_gi(Slot(0), 19, None))
-            .unwrap()
+        store.change(|world| world.create_gi(Slot(0), 19, None)).unwrap()
     }
 
     #[test]
     fn two_handles_see_one_machine() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
-        let (one, other) = (
-            Store::open(&location).unwrap(),
-            Store::open(&location).unwrap(),
-        );
+        let (one, other) = (Store::open(&location).unwrap(), Store::open(&location).unwrap());
         assert_eq!(instances(&other), 0);
         for count in 1..=7 {
             create(&one).unwrap();
@@ -367,7 +334,7 @@ gpus:
         fs::write(store.path(STATE), "{\"format\":1,").unwrap();
         let error = store.read().unwrap_err().to_string();
         assert!(
-            error.contains("state.json is no state of this nvml-sim (format 1)"),
+            error.contains("state.json is not a state of this version of nvml-sim (format 1)"),
             "{error}"
         );
         assert!(error.contains("init --force"), "{error}");
@@ -378,14 +345,8 @@ gpus:
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let text = fs::read_to_string(store.path(STATE)).unwrap();
-        fs::write(
-            store.path(STATE),
-            text.replace("\"format\":1,", "\"format\":2,"),
-        )
-        .unwrap();
-        let error = std::error::Error::source(&store.read().unwrap_err())
-            .unwrap()
-            .to_string();
+        fs::write(store.path(STATE), text.replace("\"format\":1,", "\"format\":2,")).unwrap();
+        let error = std::error::Error::source(&store.read().unwrap_err()).unwrap().to_string();
         assert_eq!(error, "its format is 2");
     }
 
@@ -411,9 +372,7 @@ gpus:
         assert_eq!(instances(&store), 1);
         let before = store.read().unwrap();
         let scenario = Scenario::read(location.scenario.as_deref().unwrap()).unwrap();
-        Store::at(&location.state)
-            .create(&scenario, IfPresent::Replace)
-            .unwrap();
+        Store::at(&location.state).create(&scenario, IfPresent::Replace).unwrap();
         assert_eq!(instances(&store), 0);
         let after = store.read().unwrap();
         assert_eq!(
@@ -427,10 +386,7 @@ gpus:
     #[test]
     fn an_empty_directory_without_a_scenario_says_so() {
         let directory = tempfile::tempdir().unwrap();
-        let location = Location {
-            scenario: None,
-            state: directory.path().to_owned(),
-        };
+        let location = Location { scenario: None, state: directory.path().to_owned() };
         let error = Store::open(&location).unwrap_err();
         assert!(matches!(error, StoreError::NoScenario(_)));
     }

@@ -230,10 +230,7 @@ links: nvswitch
 gpus:
 - {board: A100_40GB, pci: '0000:0f:00.0', numa: 3}
 ";
-        let world = Scenario::parse(Path::new("m"), text)
-            .unwrap()
-            .world()
-            .unwrap();
+        let world = Scenario::parse(Path::new("m"), text).unwrap().world().unwrap();
         let files = tree(&world);
         let file = |path: &str| match files.get(path) {
             Some(Entry::Text(text)) => Some(text.as_str()),
@@ -246,15 +243,9 @@ gpus:
         assert_eq!(file(&format!("{gpu}/class")), Some("0x030200\n"));
         assert_eq!(file(&format!("{gpu}/revision")), Some("0xa1\n"));
         assert_eq!(file(&format!("{gpu}/numa_node")), Some("3\n"));
-        assert_eq!(
-            file("sys/bus/pci/devices/0000:0a:00.0/device"),
-            Some("0x1af1\n")
-        );
+        assert_eq!(file("sys/bus/pci/devices/0000:0a:00.0/device"), Some("0x1af1\n"));
         assert_eq!(file("sys/class/dmi/id/product_name"), Some("DGXA100\n"));
-        assert_eq!(
-            file(&format!("{gpu}/resource")).unwrap().lines().count(),
-            13
-        );
+        assert_eq!(file(&format!("{gpu}/resource")).unwrap().lines().count(), 13);
         assert_eq!(files.len(), 7 * 9 + 1);
     }
 
@@ -264,10 +255,7 @@ gpus:
             let text = format!("machine: m\nlinks: {links}\ngpus: [{{board: A100_40GB}}]");
             let world = Scenario::parse(Path::new("m"), &text).unwrap().world();
             let files = tree(&world.unwrap());
-            files
-                .keys()
-                .filter(|path| path.ends_with("/vendor"))
-                .count()
+            files.keys().filter(|path| path.ends_with("/vendor")).count()
         };
         assert_eq!((count("nvswitch"), count("hidden-nvswitch")), (7, 1));
     }
@@ -319,33 +307,19 @@ functions: [{vendor: 0x1e52, device: 0xb140, class: 0x120000, driver: vfio-pci}]
         write(&world, root.path()).unwrap();
         let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap();
         let neuron = "sys/class/neuron_device/neuron15";
+        assert_eq!(read(&format!("{neuron}/connected_devices")), "11, 14, 3, 12\n");
         assert_eq!(
-            read(&format!("{neuron}/connected_devices")),
-            "11, 14, 3, 12\n"
-        );
-        assert_eq!(
-            read(&format!(
-                "{neuron}/neuron_core7/stats/memory_usage/device_mem/total"
-            )),
+            read(&format!("{neuron}/neuron_core7/stats/memory_usage/device_mem/total")),
             format!("{}\n", 3 << 20)
         );
         let unhealthy = "stats/hardware/health_status/unhealthy_components";
-        assert_eq!(
-            read(&format!("sys/class/neuron_device/neuron2/{unhealthy}")),
-            "hbm\n"
-        );
-        assert_eq!(
-            read("opt/aws/neuron/logical_nc_config"),
-            "NEURON_LOGICAL_NC_CONFIG=1\n"
-        );
+        assert_eq!(read(&format!("sys/class/neuron_device/neuron2/{unhealthy}")), "hbm\n");
+        assert_eq!(read("opt/aws/neuron/logical_nc_config"), "NEURON_LOGICAL_NC_CONFIG=1\n");
         let last = "sys/class/kfd/kfd/topology/nodes/17";
         let properties = read(&format!("{last}/properties"));
         assert!(properties.contains("\nsimd_count 152\n"), "{properties}");
         assert!(properties.contains("\nlocation_id 9991\n"), "{properties}");
-        assert!(
-            properties.contains("\ndrm_render_minor 143\n"),
-            "{properties}"
-        );
+        assert!(properties.contains("\ndrm_render_minor 143\n"), "{properties}");
         assert_eq!(read("sys/bus/pci/devices/0000:e0:00.0/device"), "0xb140\n");
         let driver = root.path().join("sys/bus/pci/devices/0000:e0:00.0/driver");
         assert!(fs::read_link(driver).unwrap().ends_with("drivers/vfio-pci"));

@@ -1,7 +1,7 @@
 //! Reads YAML without leaving anything behind in the calling thread.
 //!
 //! The parser keeps thread-local data with a destructor, and as long as a thread has such data the C library keeps the
-//! code mapped: `dlclose` would do nothing, and a client could never load the library anew after a driver was replaced. So
+//! code mapped: `dlclose` would do nothing, and a client could never reload the library after a driver was replaced. So
 //! the parser runs in a thread of its own, which is over when the value is there. The thread is the C library's, because
 //! starting one of the standard library's leaves thread-local data in the thread that starts it.
 

@@ -22,33 +22,20 @@ pub(super) fn neuron() -> impl Strategy<Value = Neuron> {
         devices.map(numbered).collect()
     });
     let ultraserver = btree_map("[a-z_0-9]{1,20}", words(), 0..3);
-    let said = (
-        option::of(words()),
-        layout,
-        option::of(logical),
-        ultraserver,
-    );
-    (said, devices, vec(problem(), 0..2)).prop_map(|(said, devices, problems)| Neuron {
-        driver_version: said.0,
-        driver_layout: said.1,
-        logical: said.2,
-        ultraserver: said.3,
+    let reported = (option::of(words()), layout, option::of(logical), ultraserver);
+    (reported, devices, vec(problem(), 0..2)).prop_map(|(reported, devices, problems)| Neuron {
+        driver_version: reported.0,
+        driver_layout: reported.1,
+        logical: reported.2,
+        ultraserver: reported.3,
         devices,
         problems,
     })
 }
 
 fn neuron_device() -> impl Strategy<Value = NeuronDevice> {
-    let names = (
-        option::of("[0-9a-f]{16}"),
-        option::of(words()),
-        option::of(words()),
-    );
-    let figures = (
-        any::<Option<u32>>(),
-        any::<Option<u64>>(),
-        option::of(0..=100_u8),
-    );
+    let names = (option::of("[0-9a-f]{16}"), option::of(words()), option::of(words()));
+    let figures = (any::<Option<u32>>(), any::<Option<u64>>(), option::of(0..=100_u8));
     let errors = any::<[Option<u64>; 5]>().prop_map(|errors| NeuronErrors {
         memory_uncorrected: errors[0],
         memory_repairable: errors[1],
@@ -56,11 +43,8 @@ fn neuron_device() -> impl Strategy<Value = NeuronDevice> {
         memory_corrected: errors[3],
         sram_corrected: errors[4],
     });
-    let lists = (
-        option::of(vec(any::<u32>(), 0..4)),
-        option::of(vec(words(), 0..3)),
-        vec(problem(), 0..2),
-    );
+    let lists =
+        (option::of(vec(any::<u32>(), 0..4)), option::of(vec(words(), 0..3)), vec(problem(), 0..2));
     (names, figures, errors, lists).prop_map(|(names, figures, errors, lists)| NeuronDevice {
         number: 0,
         serial: names.0,
@@ -88,11 +72,7 @@ pub(super) fn amd() -> impl Strategy<Value = Amd> {
         option::of(words()),
         option::of("gfx[0-9a-f]{3,4}"),
     );
-    let figures = (
-        any::<Option<u32>>(),
-        any::<Option<u64>>(),
-        any::<Option<u64>>(),
-    );
+    let figures = (any::<Option<u32>>(), any::<Option<u64>>(), any::<Option<u64>>());
     let partition = (any::<u32>(), any::<Option<u32>>(), any::<Option<u64>>()).prop_map(
         |(render_minor, compute_units, memory)| AmdPartition {
             render_minor,

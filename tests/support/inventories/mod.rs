@@ -24,12 +24,7 @@ pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
         |(machine, nvml, neuron, mut devices)| {
             devices.sort_by_key(|device| device.pci);
             devices.dedup_by_key(|device| device.pci);
-            Inventory {
-                machine,
-                nvml,
-                neuron,
-                devices,
-            }
+            Inventory { machine, nvml, neuron, devices }
         },
     )
 }
@@ -48,17 +43,10 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn machine() -> impl Strategy<Value = Machine> {
-    let host = (words(), words()).prop_map(|(driver_version, driver_branch)| VgpuHost {
-        driver_version,
-        driver_branch,
-    });
-    (option::of(words()), option::of(host), option::of(words())).prop_map(
-        |(product_name, vgpu, bus_error)| Machine {
-            product_name,
-            vgpu,
-            bus_error,
-        },
-    )
+    let host = (words(), words())
+        .prop_map(|(driver_version, driver_branch)| VgpuHost { driver_version, driver_branch });
+    (option::of(words()), option::of(host), option::of(words()))
+        .prop_map(|(product_name, vgpu, bus_error)| Machine { product_name, vgpu, bus_error })
 }
 
 fn nvml() -> impl Strategy<Value = NvmlState> {
@@ -74,12 +62,8 @@ fn nvml() -> impl Strategy<Value = NvmlState> {
 
 fn driver() -> impl Strategy<Value = Driver> {
     let cuda = (0..20_u32, 0..10_u32).prop_map(|(major, minor)| CudaVersion { major, minor });
-    ("[0-9]{1,4}[.][0-9]{1,3}([.][0-9]{1,2})?", option::of(cuda)).prop_map(|(version, cuda)| {
-        Driver {
-            version: version.parse().unwrap(),
-            cuda,
-        }
-    })
+    ("[0-9]{1,4}[.][0-9]{1,3}([.][0-9]{1,2})?", option::of(cuda))
+        .prop_map(|(version, cuda)| Driver { version: version.parse().unwrap(), cuda })
 }
 
 fn pci() -> impl Strategy<Value = PciAddress> {
@@ -133,14 +117,7 @@ fn device() -> impl Strategy<Value = Device> {
         subsystem_device: ids[3],
         class,
     });
-    let names = (
-        pci(),
-        option::of(GPU_UUID),
-        vendor(),
-        identity(),
-        ids,
-        condition(),
-    );
+    let names = (pci(), option::of(GPU_UUID), vendor(), identity(), ids, condition());
     let capability =
         (0..20_u32, 0..10_u32).prop_map(|(major, minor)| ComputeCapability { major, minor });
     let facts = (
@@ -177,10 +154,7 @@ fn device() -> impl Strategy<Value = Device> {
         mig: lists.0,
         processes: lists.1,
         links: lists.2,
-        fabric: lists.3.map(|(cluster_uuid, clique_id)| Fabric {
-            cluster_uuid,
-            clique_id,
-        }),
+        fabric: lists.3.map(|(cluster_uuid, clique_id)| Fabric { cluster_uuid, clique_id }),
         p2p_group: facts.1[3],
         health: lists.4,
         problems: lists.5,
@@ -188,10 +162,7 @@ fn device() -> impl Strategy<Value = Device> {
 }
 
 fn problem() -> impl Strategy<Value = ReadProblem> {
-    (words(), words()).prop_map(|(what, error)| ReadProblem {
-        source: what,
-        error,
-    })
+    (words(), words()).prop_map(|(what, error)| ReadProblem { source: what, error })
 }
 
 fn placement() -> impl Strategy<Value = Placement> {
@@ -212,10 +183,7 @@ fn resources() -> impl Strategy<Value = InstanceResources> {
 }
 
 fn profile() -> impl Strategy<Value = GpuInstanceProfile> {
-    let name = prop_oneof![
-        "[1-7]g[.][1-9][0-9]{0,2}gb",
-        Just("1g.24gb+gfx,me.all".to_owned())
-    ];
+    let name = prop_oneof!["[1-7]g[.][1-9][0-9]{0,2}gb", Just("1g.24gb+gfx,me.all".to_owned())];
     let compute = any::<[u32; 5]>().prop_map(|n| ComputeInstanceProfile {
         id: n[0],
         index: n[1],
@@ -241,46 +209,31 @@ fn profile() -> impl Strategy<Value = GpuInstanceProfile> {
 fn compute_instance() -> impl Strategy<Value = ComputeInstance> {
     let uuid = prop_oneof![MIG_UUID, OLD_MIG_UUID];
     let rest = (any::<Option<u64>>(), option::of(resources()));
-    (
-        any::<[u32; 2]>(),
-        option::of(placement()),
-        option::of(uuid),
-        rest,
+    (any::<[u32; 2]>(), option::of(placement()), option::of(uuid), rest).prop_map(
+        |(n, placement, uuid, (memory, resources))| ComputeInstance {
+            id: n[0],
+            profile_id: n[1],
+            placement,
+            uuid: uuid.map(|uuid| uuid.parse().unwrap()),
+            memory: memory.map(Mebibytes::new),
+            resources,
+        },
     )
-        .prop_map(
-            |(n, placement, uuid, (memory, resources))| ComputeInstance {
-                id: n[0],
-                profile_id: n[1],
-                placement,
-                uuid: uuid.map(|uuid| uuid.parse().unwrap()),
-                memory: memory.map(Mebibytes::new),
-                resources,
-            },
-        )
 }
 
 fn mig() -> impl Strategy<Value = Mig> {
     let mode = || prop_oneof![Just(MigMode::Disabled), Just(MigMode::Enabled)];
-    let instance = (
-        any::<[u32; 2]>(),
-        placement(),
-        vec(compute_instance(), 0..2),
-    )
-        .prop_map(|(n, placement, compute_instances)| GpuInstance {
+    let instance = (any::<[u32; 2]>(), placement(), vec(compute_instance(), 0..2)).prop_map(
+        |(n, placement, compute_instances)| GpuInstance {
             id: n[0],
             profile_id: n[1],
             placement,
             compute_instances,
-        });
+        },
+    );
     let geometry = prop_oneof![Just(Completeness::Complete), Just(Completeness::Partial)];
-    let state = (
-        mode(),
-        mode(),
-        vec(profile(), 0..3),
-        vec(instance, 0..3),
-        geometry,
-    )
-        .prop_map(|(current, pending, profiles, gpu_instances, geometry)| {
+    let state = (mode(), mode(), vec(profile(), 0..3), vec(instance, 0..3), geometry).prop_map(
+        |(current, pending, profiles, gpu_instances, geometry)| {
             Mig::Capable(MigState {
                 current,
                 pending,
@@ -288,7 +241,8 @@ fn mig() -> impl Strategy<Value = Mig> {
                 gpu_instances,
                 geometry,
             })
-        });
+        },
+    );
     prop_oneof![Just(Mig::Unknown), Just(Mig::NotCapable), state]
 }
 

@@ -27,13 +27,13 @@ use super::{Mind, Resource, Tells};
 use crate::sockets::listen_as_old;
 
 /// Where plugins register.
-pub(super) struct Desk {
-    pub(super) folder: PathBuf,
+pub(super) struct CallHandler {
+    pub(super) directory: PathBuf,
     pub(super) mind: Arc<Mind>,
 }
 
 #[tonic::async_trait]
-impl Registration for Desk {
+impl Registration for CallHandler {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
         let request = request.into_inner();
         let (registration, refuses) = self.mind.change(|known| {
@@ -45,7 +45,7 @@ impl Registration for Desk {
         }
         assert_eq!(request.version, "v1beta1");
         // It calls back first: who registers has to serve.
-        let mut plugin = connect(self.folder.join(&request.endpoint)).await?;
+        let mut plugin = connect(self.directory.join(&request.endpoint)).await?;
         let lists = plugin.list_and_watch(Empty {}).await?.into_inner();
         let name = request.resource_name;
         self.mind.change(|known| {
@@ -83,15 +83,10 @@ async fn read(
         };
         of(&mind, &name, registration, |resource| {
             resource.lists += 1;
-            resource.devices = list
-                .devices
-                .iter()
-                .map(|one| (one.id.clone(), one.health == "Healthy"))
-                .collect();
+            resource.devices =
+                list.devices.iter().map(|one| (one.id.clone(), one.health == "Healthy")).collect();
             let healthy = resource.devices.iter().filter(|(_, healthy)| **healthy);
-            resource
-                .ever_healthy
-                .extend(healthy.map(|(id, _)| id.clone()));
+            resource.ever_healthy.extend(healthy.map(|(id, _)| id.clone()));
             resource.numa = list
                 .devices
                 .iter()
@@ -104,10 +99,7 @@ async fn read(
     }
     of(&mind, &name, registration, |resource| {
         resource.is_connected = false;
-        resource
-            .devices
-            .values_mut()
-            .for_each(|healthy| *healthy = false);
+        resource.devices.values_mut().for_each(|healthy| *healthy = false);
     });
 }
 
@@ -133,9 +125,8 @@ pub(super) async fn allocate(
     socket: PathBuf,
     ids: Vec<String>,
 ) -> Result<ContainerAllocateResponse, Status> {
-    let request = AllocateRequest {
-        container_requests: vec![ContainerAllocateRequest { devices_ids: ids }],
-    };
+    let request =
+        AllocateRequest { container_requests: vec![ContainerAllocateRequest { devices_ids: ids }] };
     let answer = connect(socket).await?.allocate(request).await?;
     Ok(answer.into_inner().container_responses.remove(0))
 }
@@ -168,13 +159,10 @@ pub(super) struct Lister {
 
 impl Lister {
     pub(super) fn new(mind: &Arc<Mind>, socket: &Path) -> Self {
-        Self {
-            mind: Arc::clone(mind),
-            socket: socket.to_owned(),
-        }
+        Self { mind: Arc::clone(mind), socket: socket.to_owned() }
     }
 
-    /// Begins to serve at its socket, in the place of whoever is there.
+    /// Begins to serve at its socket, replacing any other server.
     pub(super) fn listen(&self) {
         let is_young = self.mind.change(|known| known.manners.is_young);
         let listener = if is_young {
@@ -184,11 +172,7 @@ impl Lister {
         };
         let incoming = UnixListenerStream::new(listener);
         let lister = PodResourcesListerServer::new(self.clone());
-        tokio::spawn(
-            Server::builder()
-                .add_service(lister)
-                .serve_with_incoming(incoming),
-        );
+        tokio::spawn(Server::builder().add_service(lister).serve_with_incoming(incoming));
     }
 }
 
@@ -198,14 +182,11 @@ impl PodResourcesLister for Lister {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
-        if self
-            .mind
-            .change(|known| std::mem::take(&mut known.gives_way))
-        {
+        if self.mind.change(|known| std::mem::take(&mut known.gives_way)) {
             self.listen();
         }
         let (manners, pods) = self.mind.change(|known| {
-            known.asked += 1;
+            known.requested += 1;
             (known.manners.clone(), known.pods.clone())
         });
         if manners.tells == Tells::Nothing {
@@ -229,9 +210,7 @@ impl PodResourcesLister for Lister {
                 dynamic_resources: Vec::new(),
             }],
         });
-        Ok(Response::new(ListPodResourcesResponse {
-            pod_resources: pods.collect(),
-        }))
+        Ok(Response::new(ListPodResourcesResponse { pod_resources: pods.collect() }))
     }
 
     async fn get_allocatable_resources(
@@ -249,8 +228,6 @@ impl PodResourcesLister for Lister {
                 device_ids: known.healthy(name).chain(others).cloned().collect(),
             }
         });
-        Ok(Response::new(AllocatableResourcesResponse {
-            devices: devices.collect(),
-        }))
+        Ok(Response::new(AllocatableResourcesResponse { devices: devices.collect() }))
     }
 }

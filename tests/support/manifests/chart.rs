@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::deploy;
 use super::privileges::objects;
-use crate::patience::{Finish, watch};
+use crate::time_limits::{Finish, watch};
 
 pub(crate) fn path() -> PathBuf {
     deploy().join("chart/octavo")
 }
 
-/// A folder with helm, kubeconform and schemas, built if need be.
+/// A directory with helm, kubeconform and schemas, built if need be.
 pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/tools/build.sh");
     // What has to be built may take longer than any other program.
@@ -61,8 +61,8 @@ pub(crate) fn render(values: &Path) -> String {
 /// The objects of the same release with these values.
 #[track_caller]
 pub(crate) fn render_with(values: &Value) -> Vec<Value> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("values.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("values.yaml");
     fs::write(&file, values.to_string()).unwrap();
     objects(&render(&file))
 }

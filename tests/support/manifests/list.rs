@@ -1,9 +1,9 @@
-//! Which parts of the list in docs/permissions.md each set of manifests asks for, and nothing else.
+//! Which parts of the list in docs/operations/permissions.md each set of manifests asks for, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a folder of `deploy` asks for, and what values in `deploy/chart/octavo/ci` do.
-pub(crate) struct Asked {
+/// What a directory of `deploy` requests, and what values in `deploy/chart/octavo/ci` do.
+pub(crate) struct ManifestRequest {
     pub(crate) name: &'static str,
     /// Parts of the list; with a pool's name before it, those of its own `DaemonSet`.
     parts: &'static str,
@@ -11,35 +11,31 @@ pub(crate) struct Asked {
     own: &'static str,
 }
 
-const fn asked(name: &'static str, parts: &'static str) -> Asked {
-    Asked {
-        name,
-        parts,
-        own: "",
-    }
+const fn requested(name: &'static str, parts: &'static str) -> ManifestRequest {
+    ManifestRequest { name, parts, own: "" }
 }
 
 /// Every kustomization.
-pub(crate) const FOLDERS: &[Asked] = &[
-    asked("options/drain", "drain"),
-    asked("options/follow-cluster", "follow"),
-    asked("options/nodefeature", "nodefeature, nodefeature policy"),
-    asked(
+pub(crate) const FOLDERS: &[ManifestRequest] = &[
+    requested("options/drain", "drain"),
+    requested("options/follow-cluster", "follow"),
+    requested("options/nodefeature", "nodefeature, nodefeature policy"),
+    requested(
         "overlays/openshift",
         "privileged, agent, reports, authority, policies, access, aggregator, certificate, \
             runtime, token, reader, applier, layouts, openshift, scc",
     ),
-    asked(
+    requested(
         "tiers/applier",
         "privileged, agent, reports, authority, policies, access, aggregator, \
             aggregator user, certificate, runtime, token, reader, applier, layouts",
     ),
-    asked(
+    requested(
         "tiers/reader",
         "restricted, agent, reports, authority, policies, access, aggregator, \
             aggregator user, certificate, no root, user, runtime, token, reader",
     ),
-    asked(
+    requested(
         "tiers/reporter",
         "restricted, agent, reports, authority, policies, aggregator, aggregator user, \
             certificate, no root, user",
@@ -47,8 +43,8 @@ pub(crate) const FOLDERS: &[Asked] = &[
 ];
 
 /// Every values file that tries the chart.
-pub(crate) const CHART: &[Asked] = &[
-    Asked {
+pub(crate) const CHART: &[ManifestRequest] = &[
+    ManifestRequest {
         name: "alone",
         parts: "agent, access, token, reader, applier",
         own: "
@@ -56,29 +52,29 @@ pub(crate) const CHART: &[Asked] = &[
             DaemonSet octavo-agent: volume catalog.configMap our-catalog
             DaemonSet octavo-agent: volume layouts.configMap ours",
     },
-    asked(
+    requested(
         "cert-manager",
         "agent, reports, authority of cert-manager, cert-manager, policies, access, \
             aggregator, aggregator user, certificate, no root, user, runtime, token, reader, \
             readers, monitoring, monitoring by cert-manager, monitoring of readers",
     ),
-    Asked {
+    ManifestRequest {
         name: "cleanup",
         parts: "agent, reports, authority, policies, access, aggregator, aggregator user, token, \
             no root, user",
         own: "Deployment octavo-aggregator: volume tls.secret.secretName=ours",
     },
-    asked(
+    requested(
         "default",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
             certificate, no root, user, runtime, token, reader",
     ),
-    asked(
+    requested(
         "embedded",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
             certificate, runtime, token, reader, applier, layouts, embedded, cdi",
     ),
-    Asked {
+    ManifestRequest {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
             nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
@@ -98,22 +94,22 @@ pub(crate) const CHART: &[Asked] = &[
             PriorityClass octavo-agent: value=2000
         ",
     },
-    asked(
+    requested(
         "neuron",
         "privileged, agent, reports, authority, policies, access, aggregator, aggregator user, \
             certificate, no root, user, token, reader, neuron",
     ),
-    asked(
+    requested(
         "openshift",
         "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
             token, reader, applier, layouts, openshift, scc",
     ),
-    asked(
+    requested(
         "openshift-reader",
         "agent, reports, authority, policies, access, aggregator, certificate, no root, \
             runtime, token, reader",
     ),
-    asked(
+    requested(
         "pools",
         "agent, reports, authority, policies, access, drain, aggregator, aggregator user, \
             certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
@@ -122,7 +118,7 @@ pub(crate) const CHART: &[Asked] = &[
             serving: embedded, serving: layouts, training: agent, training: reports, training: authority, \
             training: runtime, training: token, training: reader, training: applier, training: layouts",
     ),
-    Asked {
+    ManifestRequest {
         name: "reporter",
         parts: "agent, reports, policies, no root, user",
         own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
@@ -148,13 +144,11 @@ impl List {
     }
 
     /// All that is listed for these manifests.
-    pub(crate) fn of(&self, asked: &Asked) -> BTreeSet<String> {
-        let own = asked.own.lines().map(str::trim);
-        let mut all: BTreeSet<String> = own
-            .filter(|line| !line.is_empty())
-            .map(str::to_owned)
-            .collect();
-        for part in asked.parts.split(", ") {
+    pub(crate) fn of(&self, requested: &ManifestRequest) -> BTreeSet<String> {
+        let own = requested.own.lines().map(str::trim);
+        let mut all: BTreeSet<String> =
+            own.filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        for part in requested.parts.split(", ") {
             let (pool, name) = match part.split_once(": ") {
                 Some((pool, name)) => (Some(pool), name),
                 None => (None, part),
@@ -166,16 +160,11 @@ impl List {
         all
     }
 
-    /// Parts that no manifests ask for would be privileges that nobody needs.
+    /// Parts that no manifests request would be unnecessary privileges.
     pub(crate) fn unused(&self) -> Vec<&String> {
-        let asked = || {
-            FOLDERS
-                .iter()
-                .chain(CHART)
-                .flat_map(|one| one.parts.split(", "))
-        };
+        let requested = || FOLDERS.iter().chain(CHART).flat_map(|one| one.parts.split(", "));
         let mut names: Vec<&String> = self.0.keys().collect();
-        names.retain(|name| !asked().any(|part| part == *name));
+        names.retain(|name| !requested().any(|part| part == *name));
         names
     }
 
@@ -195,5 +184,5 @@ fn of_pool(line: &str, pool: Option<&str>) -> Option<String> {
 
 /// The whole page.
 pub(crate) fn page() -> &'static str {
-    include_str!("../../../docs/permissions.md")
+    include_str!("../../../docs/operations/permissions.md")
 }

@@ -7,37 +7,40 @@ pub(crate) mod privileges;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use list::{Asked, List};
+use list::{List, ManifestRequest};
 
 pub(crate) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
 }
 
 /// Compares all, so that one look says everything.
-pub(crate) fn compare(list: &List, all: &[Asked], rendered: impl Fn(&Asked) -> String) {
-    let wrong = all
-        .iter()
-        .filter_map(|asked| difference(list, asked, &rendered(asked)));
+pub(crate) fn compare(
+    list: &List,
+    all: &[ManifestRequest],
+    rendered: impl Fn(&ManifestRequest) -> String,
+) {
+    let wrong =
+        all.iter().filter_map(|requested| difference(list, requested, &rendered(requested)));
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// What is asked for and not listed, and what is listed and no longer asked for.
-fn difference(list: &List, asked: &Asked, rendered: &str) -> Option<String> {
+fn difference(list: &List, requested: &ManifestRequest, rendered: &str) -> Option<String> {
     let found = privileges::of(rendered);
-    let listed = list.of(asked);
+    let listed = list.of(requested);
     let more: Vec<&String> = found.difference(&listed).collect();
     let less: Vec<&String> = listed.difference(&found).collect();
     (!more.is_empty() || !less.is_empty()).then(|| {
         format!(
-            "{} asks for what docs/permissions.md does not list: {more:#?}\nand no longer for: {less:#?}",
-            asked.name
+            "{} asks for what docs/operations/permissions.md does not list: {more:#?}\nand no longer for: {less:#?}",
+            requested.name
         )
     })
 }
 
-pub(crate) fn names(all: &[Asked]) -> BTreeSet<String> {
-    all.iter().map(|asked| asked.name.to_owned()).collect()
+pub(crate) fn names(all: &[ManifestRequest]) -> BTreeSet<String> {
+    all.iter().map(|requested| requested.name.to_owned()).collect()
 }
 
 /// Commands of the page that begin so, as words for kubectl.

@@ -1,6 +1,6 @@
 //! What rendered manifests ask for, one privilege a line.
 //!
-//! Fields that are known to be harmless are left out, and everything else is a privilege: one that nobody thought of too.
+//! Fields that are known to be harmless are left out, and everything else is a privilege, also one that was not thought of.
 
 use std::collections::BTreeSet;
 
@@ -51,10 +51,7 @@ pub(crate) fn of(rendered: &str) -> BTreeSet<String> {
         let kind = text_of(&object["kind"]);
         let name = text_of(&object["metadata"]["name"]);
         let mut say = |what: String| {
-            assert!(
-                found.insert(format!("{kind} {name}: {what}")),
-                "twice: {kind} {name}: {what}"
-            );
+            assert!(found.insert(format!("{kind} {name}: {what}")), "twice: {kind} {name}: {what}");
         };
         match kind {
             "Role" | "ClusterRole" => rules(&object, &mut say),
@@ -125,11 +122,7 @@ fn rules(object: &Value, say: &mut impl FnMut(String)) {
 fn container(container: &Value, say: &mut impl FnMut(String)) {
     let name = text_of(&container["name"]);
     for mount in each(&container["volumeMounts"]) {
-        let mode = if mount["readOnly"] == true {
-            "ro"
-        } else {
-            "rw"
-        };
+        let mode = if mount["readOnly"] == true { "ro" } else { "rw" };
         let (volume, path) = (text_of(&mount["name"]), text_of(&mount["mountPath"]));
         say(format!("{name} mounts {volume} at {path} {mode}"));
         for (key, value) in entries(mount) {

@@ -1,4 +1,7 @@
 //! Bounded cache with expiry, keyed by fingerprints.
+//!
+//! Not a library: expiry follows tokio's clock, which tests control. moka has a clock of its own, and `quick_cache` has
+//! no expiry.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,13 +25,7 @@ pub(super) struct Cache<V> {
 
 impl<V: Clone> Cache<V> {
     pub(super) fn new(ttl: Duration, capacity: usize) -> Self {
-        Self {
-            ttl,
-            capacity,
-            entries: BTreeMap::new(),
-            order: VecDeque::new(),
-            count: 0,
-        }
+        Self { ttl, capacity, entries: BTreeMap::new(), order: VecDeque::new(), count: 0 }
     }
 
     /// Returns the value unless it has expired.

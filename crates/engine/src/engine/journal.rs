@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
-use octavo_planner::layout::{Targets, standing};
+use octavo_planner::layout::{Targets, current_target};
 use octavo_planner::plan::{self, PlanInput, plan};
 use octavo_planner::reconcile::{
     ApplyRecord, ApplyRecordEntry, ApplyState, ChangeRequest, Decision,
@@ -13,7 +13,7 @@ use octavo_planner::reconcile::{
 use octavo_toolkit::error::chain;
 use tracing::{error, info, warn};
 
-use super::{DesiredLayout, Engine, InterruptedLayouts, RoundInput, find};
+use super::{DesiredLayout, Engine, InterruptedLayouts, RoundInput};
 use crate::store::StoreError;
 
 impl DesiredLayout<'_> {
@@ -33,56 +33,49 @@ impl DesiredLayout<'_> {
 impl Engine {
     /// Returns the devices in the journal that are present.
     pub(super) fn interrupted_devices(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
-        let record = self.record.as_ref();
-        record.map_or_else(BTreeSet::new, |record| record.interrupted(inventory))
+        self.record.as_ref().map(|record| record.interrupted(inventory)).unwrap_or_default()
     }
 
     /// Returns the devices in the journal that are currently absent.
     pub(super) fn absent_devices(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
-        let record = self.record.as_ref();
-        record.map_or_else(BTreeSet::new, |record| record.absent(inventory))
+        self.record.as_ref().map(|record| record.absent(inventory)).unwrap_or_default()
     }
 
     /// Drops journal entries of devices that have exactly their previous partitions: the change never touched them or
     /// was rolled back. Only the current layout applies to them.
     pub(super) fn drop_untouched(&mut self, inventory: &Inventory) {
-        let Some(record) = &mut self.record else {
-            return;
-        };
-        let before = record.devices.len();
-        record.devices.retain(|entry| {
+        self.retain_entries(|entry| {
             let is_at_previous = entry.is_at_previous(inventory);
             if is_at_previous {
                 let ApplyRecordEntry {
                     plan, layout, pci, ..
                 } = entry;
-                info!("plan {plan} (layout {layout}) left the device at {pci} as it was: nothing of it is finished");
+                info!(%plan, %layout, device = %pci, "the interrupted plan did not change the device; the plan is discarded");
             }
             !is_at_previous
         });
-        if record.devices.len() != before {
-            self.write_journal();
-        }
     }
 
     /// Drops journal entries of devices that have been replaced by another device at the same address: the recorded
     /// change does not apply to it.
     pub(super) fn drop_replaced_devices(&mut self, inventory: &Inventory) {
+        self.retain_entries(|entry| {
+            let device = inventory.device(entry.pci);
+            let stays = device.is_none_or(|device| entry.matches(device));
+            if !stays {
+                warn!(device = %entry.pci, "the device was replaced; its interrupted change is discarded");
+            }
+            stays
+        });
+    }
+
+    /// Drops the journal entries for which `stays` returns false, and writes the journal if there are any.
+    fn retain_entries(&mut self, stays: impl FnMut(&ApplyRecordEntry) -> bool) {
         let Some(record) = &mut self.record else {
             return;
         };
         let before = record.devices.len();
-        record.devices.retain(|entry| {
-            let device = find(inventory, entry.pci);
-            let stays = device.is_none_or(|device| entry.matches(device));
-            if !stays {
-                warn!(
-                    "what was begun with the device at {} is forgotten: another one is there now",
-                    entry.pci
-                );
-            }
-            stays
-        });
+        record.devices.retain(stays);
         if record.devices.len() != before {
             self.write_journal();
         }
@@ -92,10 +85,7 @@ impl Engine {
     /// an absent device waits until the device returns.
     pub(super) fn with_unfinished(&self, inventory: &Inventory, targets: &Targets) -> Targets {
         let record = self.record.as_ref();
-        record.map_or_else(
-            || targets.clone(),
-            |record| record.with_interrupted(inventory, targets),
-        )
+        record.map_or_else(|| targets.clone(), |record| record.with_interrupted(inventory, targets))
     }
 
     /// Returns the devices whose interrupted change is completed because the current layout does not select them or
@@ -142,8 +132,8 @@ impl Engine {
     }
 
     pub(super) fn jobs(&self, task: RoundInput<'_>) -> Vec<ChangeRequest> {
-        let asked = task.targets.devices.iter();
-        asked
+        let targets = task.targets.devices.iter();
+        targets
             .filter(|target| task.decision.change.contains(&target.pci))
             .map(|target| {
                 let mut target = target.clone();
@@ -153,8 +143,8 @@ impl Engine {
                 {
                     target.mig = Some(entry.target.clone());
                 }
-                let device = find(task.inventory, target.pci);
-                let has = || device.and_then(|device| standing(device.mig.state()?));
+                let device = task.inventory.device(target.pci);
+                let has = || device.and_then(|device| current_target(device.mig.state()?));
                 ChangeRequest {
                     inventory: Arc::clone(task.inventory),
                     target,
@@ -204,7 +194,7 @@ impl Engine {
             .iter()
             .filter_map(|job| {
                 let pci = job.target.pci;
-                let device = find(task.inventory, pci);
+                let device = task.inventory.device(pci);
                 // A lost GPU does not report its UUID.
                 let begun = self.journal_entry(task.inventory, pci);
                 let known = || begun?.uuid.clone();
@@ -228,11 +218,7 @@ impl Engine {
         let new = |entry: &&ApplyRecordEntry| jobs.iter().all(|job| job.target.pci != entry.pci);
         devices.extend(earlier.filter(new).cloned());
         devices.sort_by_key(|entry| entry.pci);
-        ApplyRecord {
-            plan: task.plan.to_owned(),
-            layout: task.layout.to_owned(),
-            devices,
-        }
+        ApplyRecord { plan: task.plan.to_owned(), layout: task.layout.to_owned(), devices }
     }
 
     /// Discards interrupted changes of absent devices and unreadable journals, which nothing else can complete.
@@ -243,13 +229,13 @@ impl Engine {
         {
             record.devices.retain(|entry| !absent.contains(&entry.pci));
             for pci in &absent {
-                warn!("the interrupted change of the device at {pci} is discarded");
+                warn!(device = %pci, "interrupted change discarded");
             }
             self.write_journal();
         }
         let discarded = self.store.discard_unreadable()?;
         for path in &discarded {
-            warn!("{} is discarded", path.display());
+            warn!(path = %path.display(), "unreadable journal discarded");
         }
         self.unreadable = self.store.unreadable();
         Ok(())
@@ -258,14 +244,14 @@ impl Engine {
     /// Writes the current record to the journal file.
     pub(super) fn write_journal(&mut self) {
         self.is_journal_stale = false;
-        let kept = match &self.record {
+        let stored = match &self.record {
             Some(record) if !record.devices.is_empty() => self.store.write_journal(record),
             Some(_) | None => {
                 self.record = None;
                 self.store.clear()
             }
         };
-        match kept {
+        match stored {
             Ok(()) => self.notice = None,
             Err(error) => {
                 // The journal still lists a change that has ended; a later start must not resume it.

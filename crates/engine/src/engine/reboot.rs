@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::{DesiredLayout, Engine};
 use crate::executor::Outcome;
-use crate::{reset, usage};
+use crate::{program, usage};
 
 impl Engine {
     /// Waits for a running reset and returns the inventory read after it. Does not wait if nothing is to be changed.
@@ -27,10 +27,7 @@ impl Engine {
         if !self.has_changes(inventory, &targets) {
             return Ok(None);
         }
-        self.settings
-            .resets
-            .wait_for_running_reset(hardware, self.reset_deadline)
-            .await
+        self.settings.resets.wait_for_running_reset(hardware, self.reset_deadline).await
     }
 
     /// Resets the devices that need it, one at a time. Returns the devices that were reset.
@@ -44,9 +41,7 @@ impl Engine {
             if let ChangeOutcome::NeedsReset { scope, .. } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
-                let done = resets
-                    .perform(hardware, &inventory, scope, &self.usage_probe)
-                    .await;
+                let done = resets.perform(hardware, &inventory, scope, &self.usage_probe).await;
                 reset.extend(done.reset.then_some(outcome.pci));
                 outcome.ending = done.ending;
             }
@@ -78,19 +73,20 @@ impl Engine {
             }
             return;
         }
-        info!("the node is rebooted for layout {layout}");
-        if let Err(reason) = reset::reboot(&program).await {
-            warn!("the node is not rebooted: {reason}");
+        info!(%layout, "rebooting the node to apply a layout");
+        // This only starts the reboot, which takes effect with a delay.
+        if let Err(reason) = program::run_detached(&program).await {
+            warn!(error = %reason, "cannot reboot the node");
         }
     }
 
     /// Checks that a reboot is allowed now and returns the cause if not. Records the attempt before the reboot, so that
     /// it happens only once.
     async fn authorize_reboot(&self, inventory: &Inventory, layout: &str) -> Result<(), Cause> {
-        let untold = |reason: String| Cause::StateUnknown { reason };
-        let (holders, nobody_knows) = usage::all_holders(&self.usage_probe, inventory).await;
-        if let Some(reason) = nobody_knows {
-            return Err(untold(reason));
+        let state_unknown = |reason: String| Cause::StateUnknown { reason };
+        let (holders, unknown_reason) = usage::all_holders(&self.usage_probe, inventory).await;
+        if let Some(reason) = unknown_reason {
+            return Err(state_unknown(reason));
         }
         let mut devices = inventory.devices.iter();
         let unknown = devices.any(|device| {
@@ -99,16 +95,14 @@ impl Engine {
         if unknown || !holders.is_empty() {
             return Err(Cause::DeviceInUse { holders });
         }
-        let tried = self
-            .store
-            .last_reboot_layout()
-            .map_err(|error| untold(chain(&error)))?;
+        let tried =
+            self.store.last_reboot_layout().map_err(|error| state_unknown(chain(&error)))?;
         if tried.as_deref() == Some(layout) {
-            let reason = "the node was rebooted for this layout already, and it did not help";
-            return Err(untold(reason.to_owned()));
+            let reason = "the node was already rebooted for this layout, without success";
+            return Err(state_unknown(reason.to_owned()));
         }
-        let kept = self.store.record_reboot(layout);
-        kept.map_err(|error| untold(chain(&error)))
+        let recorded = self.store.record_reboot(layout);
+        recorded.map_err(|error| state_unknown(chain(&error)))
     }
 
     /// Forgets the recorded reboot when every device is applied, so that a later change may reboot again.

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_documents::history::{Attempt, DeviceAttempt};
+use octavo_files::history::{Attempt, DeviceAttempt};
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
 use octavo_planner::plan::messages::PlanFormatter;
 use octavo_planner::reconcile::{
-    ApplyRecordEntry, ApplyState, ChangeOutcome, DeviceStatus, InterruptedChange,
+    ApplyRecordEntry, ApplyState, ChangeOutcome, DeviceLayoutStatus, InterruptedChange,
 };
 use octavo_toolkit::error::chain;
 use tracing::{info, warn};
 
-use super::{DesiredLayout, Engine, InterruptedLayouts, find};
+use super::{DesiredLayout, Engine, InterruptedLayouts};
 use crate::executor::Outcome;
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
             if left {
                 let words = PlanFormatter::new(inventory, pci);
                 let (device, message) = (words.device(pci), state.message(&words));
-                let reason = state.as_str();
+                let reason = state.reason();
                 let text = format!("{device}: {reason}: {message}");
                 if self.logged.get(&pci) != Some(&text) {
                     warn!(reason = %reason, "{text}");
@@ -55,14 +55,12 @@ impl Engine {
         if drifted.is_empty() {
             return;
         }
-        let names = drifted
-            .iter()
-            .map(|pci| PlanFormatter::new(inventory, *pci).device(*pci));
+        let names = drifted.iter().map(|pci| PlanFormatter::new(inventory, *pci).device(*pci));
         self.past.drifted = names.collect();
         self.past.drifts = self.past.drifts.saturating_add(1);
         for device in &self.past.drifted {
             let reason = Reason::Drifted.as_str();
-            warn!(reason = %reason, "{device}: somebody changed what it had; it is brought back");
+            warn!(reason = %reason, "{device}: another program changed it; restoring the layout");
         }
     }
 
@@ -80,8 +78,8 @@ impl Engine {
             let reason = Reason::Applied.as_str();
             info!(reason = %reason, "{device}: {reason} in {took} ms");
         } else {
-            let text = format!("{device}: {}: {message}", outcome.ending.as_str());
-            warn!(reason = %outcome.ending.as_str(), "{text}");
+            let text = format!("{device}: {}: {message}", outcome.ending.reason());
+            warn!(reason = %outcome.ending.reason(), "{text}");
             self.logged.insert(outcome.pci, text);
         }
         if outcome.work.created > 0 || outcome.work.destroyed > 0 {
@@ -89,8 +87,7 @@ impl Engine {
         }
         let now = self.began.elapsed();
         let after = (inventory, holders);
-        self.node
-            .ended(now, after, outcome.pci, outcome.ending.clone());
+        self.node.ended(now, after, outcome.pci, outcome.ending.clone());
         if outcome.ending.is_settled()
             && let Some(record) = &mut self.record
         {
@@ -130,12 +127,12 @@ impl Engine {
         }
         let layout = entry.layout.as_str();
         let message =
-            "its change was interrupted after its last step; the GPU was found as the layout asks";
+            "the change was interrupted after its last step; the GPU already matches the layout";
         self.record_attempt(
             (&entry.plan, layout),
             vec![DeviceAttempt {
                 pci: entry.pci.to_string(),
-                result: Reason::Applied.as_str().to_owned(),
+                result: Reason::Applied.into(),
                 message: message.to_owned(),
                 destroyed: 0,
                 created: 0,
@@ -151,7 +148,7 @@ impl Engine {
                 pci: entry.pci,
                 name: PlanFormatter::new(inventory, entry.pci).device(entry.pci),
                 layout: layout.to_owned(),
-                state: Reason::Applied.as_str(),
+                state: Reason::Applied.into(),
                 message: message.to_owned(),
             };
             self.interrupted.insert(entry.pci, change);
@@ -173,7 +170,7 @@ impl Engine {
             devices,
         };
         if let Err(error) = self.store.append_history(&attempt) {
-            warn!("the history lacks plan {plan}: {}", chain(&error));
+            warn!(%plan, error = %chain(&error), "cannot write the plan to the history");
         }
     }
 
@@ -193,7 +190,7 @@ impl Engine {
                 pci: outcome.pci,
                 name: words.device(outcome.pci),
                 layout: other.clone(),
-                state: state.as_str(),
+                state: state.reason().into(),
                 message: state.message(&words),
             };
             self.interrupted.insert(outcome.pci, change);
@@ -207,10 +204,10 @@ impl Engine {
         inventory: &Inventory,
         layout: Option<&str>,
         (pci, state): (PciAddress, &ApplyState),
-    ) -> DeviceStatus {
-        let mut status = DeviceStatus::new(inventory, pci, state);
+    ) -> DeviceLayoutStatus {
+        let mut status = DeviceLayoutStatus::from_state(inventory, pci, state);
         let mut entries = self.record.iter().flat_map(|record| &record.devices);
-        let absent = || entries.find(|entry| entry.pci == pci && find(inventory, pci).is_none());
+        let absent = || entries.find(|entry| entry.pci == pci && inventory.device(pci).is_none());
         let entry = self.journal_entry(inventory, pci).or_else(absent);
         let other = entry.map(|entry| &entry.layout);
         if let Some(other) = other.filter(|other| Some(other.as_str()) != layout)
@@ -223,14 +220,9 @@ impl Engine {
 
     /// Returns problems with the journal, and interrupted changes that wait for an absent device.
     pub(super) fn notices(&self, inventory: &Inventory) -> Option<String> {
-        let mut all: Vec<String> = self
-            .notice
-            .iter()
-            .chain(&self.unreadable)
-            .cloned()
-            .collect();
+        let mut all: Vec<String> = self.notice.iter().chain(&self.unreadable).cloned().collect();
         let entries = self.record.iter().flat_map(|record| &record.devices);
-        let absent = entries.filter(|entry| find(inventory, entry.pci).is_none());
+        let absent = entries.filter(|entry| inventory.device(entry.pci).is_none());
         all.extend(absent.map(absent_notice));
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -240,7 +232,7 @@ fn attempt(inventory: &Inventory, outcome: &Outcome) -> DeviceAttempt {
     let state = ApplyState::from(outcome.ending.clone());
     DeviceAttempt {
         pci: outcome.pci.to_string(),
-        result: outcome.ending.as_str().to_owned(),
+        result: outcome.ending.reason().into(),
         message: state.message(&PlanFormatter::new(inventory, outcome.pci)),
         destroyed: outcome.work.destroyed,
         created: outcome.work.created,
@@ -254,8 +246,8 @@ fn attempt(inventory: &Inventory, outcome: &Outcome) -> DeviceAttempt {
 /// Returns the notice for an interrupted change of an absent device.
 fn absent_notice(entry: &ApplyRecordEntry) -> String {
     format!(
-        "plan {} (layout {}) was interrupted on the GPU at {}, which this node does not have now: it is finished when the GPU is back, \
-        or discarded with `octavo apply --forget`",
+        "plan {} (layout {}) was interrupted on the GPU at {}, which is currently missing: the plan is resumed when the GPU \
+        returns; `octavo apply --forget` discards it",
         entry.plan, entry.layout, entry.pci
     )
 }

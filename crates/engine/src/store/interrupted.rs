@@ -24,12 +24,10 @@ impl Interrupted {
         let mut all: Vec<String> = Vec::new();
         let entries = self.record.iter().flat_map(|record| &record.devices);
         for entry in entries {
-            let ApplyRecordEntry {
-                plan, layout, pci, ..
-            } = entry;
+            let ApplyRecordEntry { plan, layout, pci, .. } = entry;
             all.push(format!(
-                "plan {plan} (layout {layout}) was interrupted on the GPU at {pci}: unless a process applies it now, the next \
-                `octavo apply` finishes it or brings back what the GPU had, whatever layout is applied"
+                "plan {plan} (layout {layout}) was interrupted on the GPU at {pci}: unless a process is applying it now, the next \
+                `octavo apply` of any layout completes it or restores the previous partitions"
             ));
         }
         all.extend(self.unreadable.iter().cloned());
@@ -48,20 +46,17 @@ impl Interrupted {
     }
 }
 
-/// Reads the interrupted changes in `folder`, including an apply that is currently running. Does not need the lock.
-pub fn interrupted(folder: &Path) -> Interrupted {
-    let path = folder.join("journal");
-    let mut found = Interrupted {
-        record: None,
-        unreadable: unreadable_notices(folder),
-    };
+/// Reads the interrupted changes in `state_dir`, including an apply that is currently running. Does not need the lock.
+pub fn interrupted(state_dir: &Path) -> Interrupted {
+    let path = state_dir.join("journal");
+    let mut found = Interrupted { record: None, unreadable: unreadable_notices(state_dir) };
     match read(&path, MAX_JOURNAL_BYTES) {
         Ok(None) => {}
-        Err(error) => found.unreadable.push(unchecked_notice(folder, &error)),
+        Err(error) => found.unreadable.push(unchecked_notice(state_dir, &error)),
         Ok(Some(bytes)) => match journal::parse(&bytes) {
             Ok(record) => found.record = Some(record),
             Err(reason) => found.unreadable.push(format!(
-                "cannot read the journal {} ({}); the next apply sets it aside",
+                "cannot read the journal {} ({}); the next apply moves it aside",
                 path.display(),
                 chain(&reason)
             )),
@@ -72,13 +67,13 @@ pub fn interrupted(folder: &Path) -> Interrupted {
 
 /// Reports a journal whose bytes cannot be read. Without root this is the normal case, because the directory is
 /// private.
-fn unchecked_notice(folder: &Path, error: &StoreError) -> String {
-    if let StoreError::File { source, .. } = error
-        && source.kind() == io::ErrorKind::PermissionDenied
+fn unchecked_notice(state_dir: &Path, error: &StoreError) -> String {
+    if let StoreError::File(error) = error
+        && error.source.kind() == io::ErrorKind::PermissionDenied
     {
-        let folder = folder.display();
+        let state_dir = state_dir.display();
         return format!(
-            "cannot check for interrupted changes in {folder}; run as root to include them"
+            "cannot check for interrupted changes in {state_dir}; run as root to include them"
         );
     }
     chain(error)
@@ -87,19 +82,19 @@ fn unchecked_notice(folder: &Path, error: &StoreError) -> String {
 /// Reports a journal that was set aside.
 fn unreadable_notice(path: &Path, reason: &str) -> String {
     format!(
-        "the journal could not be read ({reason}): it is kept as {}. A GPU may be left between two layouts: compare `octavo inspect` \
-        with the layout that it should have, and then discard this file with `octavo apply --forget`",
+        "the journal could not be read ({reason}) and was saved as {}. A GPU might be left between two layouts: compare \
+        `octavo inspect` with the desired layout, then discard this file with `octavo apply --forget`",
         path.display()
     )
 }
 
-pub(super) fn unreadable_notices(folder: &Path) -> Vec<String> {
-    let reports = unreadable_journals(folder).map(|path| {
+pub(super) fn unreadable_notices(state_dir: &Path) -> Vec<String> {
+    let reports = unreadable_journals(state_dir).map(|path| {
         let reason = match read(&path, MAX_JOURNAL_BYTES) {
             Err(error) => chain(&error),
             Ok(bytes) => match journal::parse(&bytes.unwrap_or_default()) {
                 Err(reason) => chain(&reason),
-                Ok(_) => "an earlier version could not read it".to_owned(),
+                Ok(_) => "an earlier version of Octavo could not read it".to_owned(),
             },
         };
         unreadable_notice(&path, &reason)
@@ -107,35 +102,38 @@ pub(super) fn unreadable_notices(folder: &Path) -> Vec<String> {
     reports.collect()
 }
 
-pub(super) fn unreadable_journals(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    unreadable_paths(folder).filter(|path| path.exists())
+pub(super) fn unreadable_journals(state_dir: &Path) -> impl Iterator<Item = PathBuf> {
+    unreadable_paths(state_dir).filter(|path| path.exists())
 }
 
 /// Returns the file names for unreadable journals, in order of use.
-pub(super) fn unreadable_paths(folder: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn unreadable_paths(state_dir: &Path) -> impl Iterator<Item = PathBuf> {
     (0..100).map(|number| match number {
-        0 => folder.join("journal.unreadable"),
-        number => folder.join(format!("journal.unreadable.{number}")),
+        0 => state_dir.join("journal.unreadable"),
+        number => state_dir.join(format!("journal.unreadable.{number}")),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::durable::DurableError;
 
     #[test]
     fn missing_permission_is_one_line_that_names_the_directory() {
-        let error = |kind: io::ErrorKind| StoreError::File {
-            action: "read",
-            path: "/state/journal".into(),
-            source: kind.into(),
+        let error = |kind: io::ErrorKind| {
+            StoreError::File(DurableError {
+                action: "read",
+                path: "/state/journal".into(),
+                source: kind.into(),
+            })
         };
-        let folder = Path::new("/state");
+        let directory = Path::new("/state");
         assert_eq!(
-            unchecked_notice(folder, &error(io::ErrorKind::PermissionDenied)),
+            unchecked_notice(directory, &error(io::ErrorKind::PermissionDenied)),
             "cannot check for interrupted changes in /state; run as root to include them"
         );
-        let other = unchecked_notice(folder, &error(io::ErrorKind::FileTooLarge));
+        let other = unchecked_notice(directory, &error(io::ErrorKind::FileTooLarge));
         assert!(other.starts_with("cannot read /state/journal"), "{other}");
     }
 }

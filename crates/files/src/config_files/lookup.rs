@@ -2,9 +2,8 @@
 //! `all-balanced`. A layout in the file hides a generated layout of the same name.
 
 use octavo_model::inventory::Inventory;
-use octavo_planner::layout::{
-    Dialect, Layout, Layouts, ResolvedLayout, RuleError, generate, resolve,
-};
+use octavo_model::text::first_names;
+use octavo_planner::layout::{Dialect, Layouts, ResolvedLayout, RuleError, generate, resolve};
 use thiserror::Error;
 
 use super::LayoutFileSnapshot;
@@ -22,21 +21,12 @@ impl AvailableLayouts {
     /// Lists the first few names.
     fn summary(&self) -> String {
         const SHOWN: usize = 8;
-        let all: Vec<&str> = self
-            .file
-            .iter()
-            .chain(&self.made)
-            .map(String::as_str)
-            .collect();
-        let shown: Vec<&str> = all.iter().take(SHOWN).copied().collect();
-        match all.len().saturating_sub(SHOWN) {
-            _ if all.is_empty() => {
-                "there is none at all: no file has one, and none can be made for its devices"
-                    .to_owned()
-            }
-            0 => format!("there are {}", shown.join(", ")),
-            more => format!("there are {} and {more} more", shown.join(", ")),
+        let all: Vec<&str> = self.file.iter().chain(&self.made).map(String::as_str).collect();
+        if all.is_empty() {
+            return "there are no layouts: no file contains one, and none can be generated for its devices"
+                .to_owned();
         }
+        format!("available layouts: {}", first_names(&all, SHOWN))
     }
 }
 
@@ -44,7 +34,7 @@ impl AvailableLayouts {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LayoutLookupError {
     /// No layout has this name.
-    #[error("there is no layout {name:?} for this node; {}", .known.summary())]
+    #[error("this node has no layout {name:?}; {}", .known.summary())]
     NoSuchLayout {
         /// The requested name.
         name: String,
@@ -55,7 +45,7 @@ pub enum LayoutLookupError {
     #[error("{0}")]
     Unusable(String),
     /// The layout does not fit this node.
-    #[error("layout {name:?} does not suit this node: {}", join_errors(.errors))]
+    #[error("layout {name:?} does not fit this node: {}", join_errors(.errors))]
     DoesNotFit {
         /// The layout.
         name: String,
@@ -87,34 +77,21 @@ impl LayoutFileSnapshot {
         if let (None, Some(notice)) = (&self.layouts, &self.notice) {
             return Err(LayoutLookupError::Unusable(notice.clone()));
         }
-        let file = self.layouts.as_deref();
-        if let Some((file, layout)) = file.and_then(|file| Some((file, file.by_name(name)?))) {
-            return resolve_layout(layout, file.dialect, inventory);
-        }
-        let made = generate_layouts(inventory);
-        match made.by_name(name) {
-            Some(layout) => resolve_layout(layout, made.dialect, inventory),
-            None => Err(LayoutLookupError::NoSuchLayout {
-                name: name.to_owned(),
-                known: self.names(inventory),
-            }),
-        }
+        let file = self.layouts.as_deref().filter(|file| file.by_name(name).is_some());
+        let generated = if file.is_none() { Some(generate_layouts(inventory)) } else { None };
+        let layouts = file.or(generated.as_ref());
+        let found = layouts.and_then(|layouts| Some((layouts.by_name(name)?, layouts.dialect)));
+        let Some((layout, dialect)) = found else {
+            let (name, known) = (name.to_owned(), self.names(inventory));
+            return Err(LayoutLookupError::NoSuchLayout { name, known });
+        };
+        resolve(layout, dialect, inventory)
+            .map_err(|errors| LayoutLookupError::DoesNotFit { name: name.to_owned(), errors })
     }
 }
 
 fn generate_layouts(inventory: &Inventory) -> Layouts {
     generate(inventory, Dialect::Octavo)
-}
-
-fn resolve_layout(
-    layout: &Layout,
-    dialect: Dialect,
-    inventory: &Inventory,
-) -> Result<ResolvedLayout, LayoutLookupError> {
-    resolve(layout, dialect, inventory).map_err(|errors| LayoutLookupError::DoesNotFit {
-        name: layout.name.clone(),
-        errors,
-    })
 }
 
 fn join_errors(errors: &[RuleError]) -> String {
@@ -132,10 +109,10 @@ mod tests {
             file: vec!["serving".to_owned()],
             made: (1..count).map(|number| format!("made-{number}")).collect(),
         };
-        assert_eq!(names(3).summary(), "there are serving, made-1, made-2");
-        let told = names(11).summary();
-        assert!(told.ends_with("made-6, made-7 and 3 more"), "{told}");
+        assert_eq!(names(3).summary(), "available layouts: serving, made-1, made-2");
+        let summary = names(11).summary();
+        assert!(summary.ends_with("made-6, made-7 and 3 more"), "{summary}");
         let none = AvailableLayouts::default().summary();
-        assert!(none.starts_with("there is none at all"), "{none}");
+        assert!(none.starts_with("there are no layouts"), "{none}");
     }
 }

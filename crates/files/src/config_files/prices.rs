@@ -3,15 +3,13 @@
 //! The aggregator opens it at startup and uses it wherever a cost is shown. As with layouts, an invalid file at startup
 //! is an error. If the file becomes invalid later, the last valid prices stay in use and every response reports that.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use octavo_fleet::price::PriceBook;
-use thiserror::Error;
 
-use super::reloading_file::{self, ReloadingFile};
-use crate::layouts::LayoutError;
+use super::error::{ConfigFileError, first_problems, read_text};
+use super::reloading_file::ReloadingFile;
 use crate::layouts::prices::parse;
 
 /// Size limit, 1 MiB: the same as that of the parser.
@@ -20,7 +18,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The prices of one file, or none.
 #[derive(Debug, Default)]
 pub struct PriceFile {
-    file: Option<ReloadingFile<Arc<PriceBook>, PriceFileError>>,
+    file: Option<ReloadingFile<Arc<PriceBook>>>,
 }
 
 /// The current prices.
@@ -32,73 +30,31 @@ pub struct PriceFileSnapshot {
     pub notice: Option<String>,
 }
 
-/// Error while loading a price book.
-#[derive(Debug, Error)]
-pub enum PriceFileError {
-    /// The file cannot be read.
-    #[error("cannot read the price book {}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// The content of the file is invalid.
-    #[error("cannot use the price book {}: {}", .path.display(), format_errors(.errors))]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// All errors; never empty.
-        errors: Vec<LayoutError>,
-    },
-}
-
 impl PriceFile {
     /// Opens the prices in `path`.
-    pub fn open(path: &Path) -> Result<Self, PriceFileError> {
-        Ok(Self {
-            file: Some(ReloadingFile::open(path, "prices", load)?),
-        })
+    pub fn open(path: &Path) -> Result<Self, ConfigFileError> {
+        Ok(Self { file: Some(ReloadingFile::open(path, "prices", load)?) })
     }
 
     /// Returns the prices of the file, or the last valid ones if the file is now invalid.
     pub fn current(&self) -> PriceFileSnapshot {
-        let Some(kept) = &self.file else {
+        let Some(file) = &self.file else {
             return PriceFileSnapshot::default();
         };
-        let (book, notice) = kept.current();
-        PriceFileSnapshot {
-            book: Some(book),
-            notice,
-        }
+        let (book, notice) = file.current();
+        PriceFileSnapshot { book: Some(book), notice }
     }
 }
 
-fn load(path: &Path) -> Result<Arc<PriceBook>, PriceFileError> {
-    let text =
-        reloading_file::read_text(path, MAX_FILE_BYTES).map_err(|source| PriceFileError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-    let book = parse(&text).map_err(|errors| PriceFileError::Invalid {
+fn load(path: &Path) -> Result<Arc<PriceBook>, ConfigFileError> {
+    let what = "price book";
+    let text = read_text(what, path, MAX_FILE_BYTES)?;
+    let book = parse(&text).map_err(|errors| ConfigFileError::Invalid {
+        what,
         path: path.to_owned(),
-        errors,
+        problems: first_problems(&errors, 5, ""),
     })?;
     Ok(Arc::new(book))
-}
-
-/// Formats the first few errors, each with its line.
-fn format_errors(errors: &[LayoutError]) -> String {
-    const SHOWN: usize = 5;
-    let shown = errors.iter().take(SHOWN);
-    let mut shown: Vec<String> = shown
-        .map(|error| format!("line {}: {error}", error.place()))
-        .collect();
-    let more = errors.len().saturating_sub(SHOWN);
-    if more > 0 {
-        shown.push(format!("and {more} more"));
-    }
-    shown.join("; ")
 }
 
 #[cfg(test)]
@@ -121,8 +77,8 @@ mod tests {
 
     #[test]
     fn replaced_file_is_reloaded_and_invalid_file_keeps_last_prices() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("prices.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prices.yaml");
         write(&path, "1.50");
         let prices = PriceFile::open(&path).unwrap();
         let now = || {
@@ -139,7 +95,7 @@ mod tests {
         assert_eq!(price, "2.25");
         let notice = notice.unwrap();
         assert!(
-            notice.contains("line 5:24") && notice.contains("The prices before are used"),
+            notice.contains("line 5:24") && notice.contains("The previous prices stay in use"),
             "{notice}"
         );
         write(&path, "3");
@@ -149,8 +105,8 @@ mod tests {
     #[test]
     fn no_file_means_no_prices_and_invalid_file_is_an_error() {
         assert!(PriceFile::default().current().book.is_none());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("prices.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prices.yaml");
         assert!(
             PriceFile::open(&path)
                 .unwrap_err()
@@ -162,7 +118,7 @@ mod tests {
             PriceFile::open(&path)
                 .unwrap_err()
                 .to_string()
-                .contains("line 5:24: \"x\" is no price")
+                .contains("line 5:24: \"x\" is not a price")
         );
     }
 }

@@ -3,45 +3,25 @@
 //! As with layouts, an invalid file at startup is an error. If the file becomes invalid later, the last valid profiles
 //! stay in use and every response about them reports that.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use octavo_documents::hardware_profiles::{ProfileFileError, parse};
 use octavo_fleet::hardware_profile::HardwareProfile;
-use thiserror::Error;
 
-use super::catalog::text;
+use super::error::{ConfigFileError, read_text};
 use super::reloading_file::ReloadingFile;
+use crate::hardware_profiles::parse;
+
+/// Size limit. A file with a thousand profiles is smaller.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The profiles of one file.
 #[derive(Debug)]
-pub struct HardwareProfileFile(ReloadingFile<Arc<Vec<HardwareProfile>>, HardwareProfileFileError>);
-
-/// Error while loading a file of hardware profiles.
-#[derive(Debug, Error)]
-pub enum HardwareProfileFileError {
-    /// The file cannot be read.
-    #[error("cannot read the profiles in {}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// The content of the file is invalid.
-    #[error("cannot use the profiles in {}", .path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The first error in it.
-        source: ProfileFileError,
-    },
-}
+pub struct HardwareProfileFile(ReloadingFile<Arc<Vec<HardwareProfile>>>);
 
 impl HardwareProfileFile {
     /// Opens the profiles in `path`.
-    pub fn open(path: &Path) -> Result<Self, HardwareProfileFileError> {
+    pub fn open(path: &Path) -> Result<Self, ConfigFileError> {
         ReloadingFile::open(path, "profiles", read).map(Self)
     }
 
@@ -51,16 +31,11 @@ impl HardwareProfileFile {
     }
 }
 
-fn read(path: &Path) -> Result<Arc<Vec<HardwareProfile>>, HardwareProfileFileError> {
-    let text = text(path).map_err(|source| HardwareProfileFileError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let profiles = parse(&text).map_err(|source| HardwareProfileFileError::Invalid {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(Arc::new(profiles))
+fn read(path: &Path) -> Result<Arc<Vec<HardwareProfile>>, ConfigFileError> {
+    let profiles = parse(&read_text("profiles in", path, MAX_FILE_BYTES)?);
+    profiles
+        .map(Arc::new)
+        .map_err(|source| ConfigFileError::InvalidProfiles { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -71,34 +46,26 @@ mod tests {
 
     #[test]
     fn replaced_file_is_reloaded_and_invalid_file_keeps_last_profiles() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("profiles.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("profiles.yaml");
         let replace = |text: &str| {
-            let draft = folder.path().join("draft");
+            let draft = directory.path().join("draft");
             std::fs::write(&draft, text).unwrap();
             std::fs::rename(draft, &path).unwrap();
         };
         replace(&format!("{HEAD}metadata: {{name: a, namespace: b}}\n"));
-        let book = HardwareProfileFile::open(&path).unwrap();
-        assert_eq!(book.current().0.len(), 1);
-        replace(&format!(
-            "{HEAD}metadata: {{name: a}}\n---\n{HEAD}metadata: {{name: b}}\n"
-        ));
-        assert_eq!(book.current().0.len(), 2);
-        assert_eq!(book.current().1, None);
+        let profiles = HardwareProfileFile::open(&path).unwrap();
+        assert_eq!(profiles.current().0.len(), 1);
+        replace(&format!("{HEAD}metadata: {{name: a}}\n---\n{HEAD}metadata: {{name: b}}\n"));
+        assert_eq!(profiles.current().0.len(), 2);
+        assert_eq!(profiles.current().1, None);
         replace("kind: Pod\n");
-        let (profiles, wrong) = book.current();
-        assert_eq!(profiles.len(), 2);
+        let (current, wrong) = profiles.current();
+        assert_eq!(current.len(), 2);
         let wrong = wrong.unwrap();
-        assert!(
-            wrong.contains("document 1 is no HardwareProfile"),
-            "{wrong}"
-        );
+        assert!(wrong.contains("document 1 is not a HardwareProfile"), "{wrong}");
         assert!(HardwareProfileFile::open(&path).is_err());
-        let missing = HardwareProfileFile::open(&folder.path().join("none")).unwrap_err();
-        assert!(
-            missing.to_string().contains("cannot read the profiles"),
-            "{missing}"
-        );
+        let missing = HardwareProfileFile::open(&directory.path().join("none")).unwrap_err();
+        assert!(missing.to_string().contains("cannot read the profiles"), "{missing}");
     }
 }

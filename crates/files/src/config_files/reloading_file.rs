@@ -4,25 +4,23 @@
 //! stays empty until the file is fixed. If it becomes invalid later, the last valid content stays in use. A notice
 //! reports both cases.
 
-use std::error::Error;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use octavo_toolkit::error::chain;
-use octavo_toolkit::files;
 use tracing::{info, warn};
 
+use super::error::ConfigFileError;
 use super::file_stamp::FileStamp;
 
 /// The content of a file, parsed by `read` and reloaded on change.
 #[derive(Debug)]
-pub(super) struct ReloadingFile<T, E> {
+pub(super) struct ReloadingFile<T> {
     path: PathBuf,
     /// Plural noun for messages, such as `layouts`.
     what: &'static str,
-    read: fn(&Path) -> Result<T, E>,
-    page: Mutex<FileState<T>>,
+    read: fn(&Path) -> Result<T, ConfigFileError>,
+    state: Mutex<FileState<T>>,
 }
 
 #[derive(Debug)]
@@ -35,97 +33,67 @@ struct FileState<T> {
     is_read: bool,
 }
 
-impl<T: Clone, E: Error> ReloadingFile<T, E> {
+impl<T: Clone> ReloadingFile<T> {
     pub(super) fn open(
         path: &Path,
         what: &'static str,
-        read: fn(&Path) -> Result<T, E>,
-    ) -> Result<Self, E> {
+        read: fn(&Path) -> Result<T, ConfigFileError>,
+    ) -> Result<Self, ConfigFileError> {
         // Taken before reading, so that a write during the read is detected as a change.
         let stamp = FileStamp::from_path(path);
-        let page = FileState {
-            content: read(path)?,
-            stamp,
-            error: None,
-            is_read: true,
-        };
-        Ok(Self {
-            path: path.to_owned(),
-            what,
-            read,
-            page: Mutex::new(page),
-        })
+        let state = FileState { content: read(path)?, stamp, error: None, is_read: true };
+        Ok(Self { path: path.to_owned(), what, read, state: Mutex::new(state) })
     }
 
     /// Opens the file. If it is invalid, the content is the default until the file is fixed.
     pub(super) fn open_or_empty(
         path: &Path,
         what: &'static str,
-        read: fn(&Path) -> Result<T, E>,
+        read: fn(&Path) -> Result<T, ConfigFileError>,
     ) -> Self
     where
         T: Default,
     {
-        let mut page = FileState {
-            content: T::default(),
-            stamp: FileStamp::from_path(path),
-            error: None,
-            is_read: false,
-        };
-        match read(path) {
-            Ok(content) => {
-                page.content = content;
-                page.is_read = true;
-            }
-            Err(error) => page.mark_invalid(what, &error),
-        }
-        Self {
-            path: path.to_owned(),
-            what,
-            read,
-            page: Mutex::new(page),
-        }
+        let stamp = FileStamp::from_path(path);
+        let mut state = FileState { content: T::default(), stamp, error: None, is_read: false };
+        state.update(what, read(path));
+        Self { path: path.to_owned(), what, read, state: Mutex::new(state) }
     }
 
     /// Returns the content of the file, or the last valid content together with the reason why it may be outdated.
     pub(super) fn current(&self) -> (T, Option<String>) {
-        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = FileStamp::from_path(&self.path);
-        if stamp != page.stamp {
-            page.stamp = stamp;
-            self.reload(&mut page);
-        }
-        (page.content.clone(), page.error.clone())
-    }
-
-    fn reload(&self, page: &mut FileState<T>) {
-        let what = self.what;
-        match (self.read)(&self.path) {
-            Ok(content) => {
-                info!("the {what} in {} were replaced", self.path.display());
-                page.content = content;
-                page.error = None;
-                page.is_read = true;
+        if stamp != state.stamp {
+            state.stamp = stamp;
+            let content = (self.read)(&self.path);
+            if content.is_ok() {
+                info!("reloaded the {} in {}", self.what, self.path.display());
             }
-            Err(error) => page.mark_invalid(what, &error),
+            state.update(self.what, content);
         }
+        (state.content.clone(), state.error.clone())
     }
 }
 
 impl<T> FileState<T> {
-    fn mark_invalid(&mut self, what: &str, error: &dyn Error) {
-        let error = chain(error);
-        self.error = Some(if self.is_read {
-            warn!("the {what} before stay in use: {error}");
-            format!("{error}. The {what} before are used")
-        } else {
-            warn!("there are no {what} until the file is repaired: {error}");
-            format!("{error}. There are no {what} until the file is repaired")
-        });
+    fn update(&mut self, what: &str, content: Result<T, ConfigFileError>) {
+        match content {
+            Ok(content) => {
+                self.content = content;
+                self.error = None;
+                self.is_read = true;
+            }
+            Err(error) => {
+                let error = chain(&error);
+                self.error = Some(if self.is_read {
+                    warn!("the previous {what} stay in use: {error}");
+                    format!("{error}. The previous {what} stay in use")
+                } else {
+                    warn!("no {what} are available until the file is corrected: {error}");
+                    format!("{error}. No {what} are available until the file is corrected")
+                });
+            }
+        }
     }
-}
-
-/// Reads a regular file of at most `longest` bytes as text.
-pub(super) fn read_text(path: &Path, longest: u64) -> io::Result<String> {
-    Ok(files::text(path, longest)?)
 }

@@ -2,35 +2,29 @@
 //! layouts.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use octavo_model::accelerators::{Field, Overlay, OverlayEntry, Value};
-use octavo_model::id::{IdError, Sku, TypeName};
+use octavo_model::id::ParseError;
 use octavo_model::source_position::SourcePosition;
 
 use super::error::{LayoutError, LayoutProblem};
-use super::findings::{Findings, MappingShape, value_of};
-use super::node::{Entry, Node, Value as Tree, quoted};
-use super::{expect_header, scalar, tree};
+use super::findings::{Findings, Mapping, MappingShape};
+use super::node::{Node, quoted};
+use super::{expect_header, parse_file, scalar};
 
 /// `kind` of the file.
 const KIND: &str = "Catalogue";
 
-const FILE: MappingShape = MappingShape {
-    what: "a catalogue",
-    keys: &["apiVersion", "kind", "sources", "accelerators"],
-};
+const FILE: MappingShape =
+    MappingShape { what: "a catalog", keys: &["apiVersion", "kind", "sources", "accelerators"] };
 
 /// Keys of a product that are not facts.
-const NON_FACT_KEYS: [&str; 7] = [
-    "sku", "type", "vendor", "name", "notes", "aliases", "sources",
-];
+const NON_FACT_KEYS: [&str; 7] = ["sku", "type", "vendor", "name", "notes", "aliases", "sources"];
 
 const KEYS: [&str; NON_FACT_KEYS.len() + Field::ALL.len()] = keys();
 
-const PRODUCT: MappingShape = MappingShape {
-    what: "an accelerator",
-    keys: &KEYS,
-};
+const PRODUCT: MappingShape = MappingShape { what: "an accelerator", keys: &KEYS };
 
 const EXAMPLE: &str = "\"accelerators: [{sku: nvidia-h100-sxm5-80gb, aliases: [hall 7]}]\"";
 
@@ -63,72 +57,51 @@ const fn keys() -> [&'static str; NON_FACT_KEYS.len() + Field::ALL.len()] {
 /// # Errors
 /// Returns all errors in the order of the file.
 pub fn parse(text: &str) -> Result<Overlay, Vec<LayoutError>> {
-    let mut findings = Findings::default();
-    if text.trim().is_empty() {
-        let start = SourcePosition { line: 1, column: 1 };
-        findings.error(start, LayoutProblem::NotACatalog);
-        return findings.into_result(None);
-    }
-    let overlay = tree::read(text, &mut findings).and_then(|root| file(&root, &mut findings));
-    findings.into_result(overlay)
+    parse_file(text, FILE, LayoutProblem::NotACatalog, read)
 }
 
-fn file(root: &Node, findings: &mut Findings) -> Option<Overlay> {
-    let Tree::Map(entries) = &root.value else {
-        findings.error(root.place, LayoutProblem::NotACatalog);
-        return None;
-    };
-    findings.check_keys(entries, FILE);
-    let whole = (root.place, entries.as_slice());
-    expect_header(whole, FILE.what, ("\"kind: Catalogue\"", KIND), findings);
-    let sources = value_of(entries, "sources").map(|node| citations(node, findings));
-    let node = findings.required(whole, FILE.what, ("accelerators", EXAMPLE))?;
-    let Tree::List(items) = &node.value else {
-        findings.wrong_kind(node, "accelerators", "a list of accelerators");
-        return None;
-    };
+fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<Overlay> {
+    expect_header(file, KIND, "\"kind: Catalogue\"", findings);
+    let sources = file.get("sources").map(|node| citations(node, findings));
+    let node = findings.required(file, "accelerators", EXAMPLE)?;
+    let items = findings.expect(node.items(), node, "accelerators", "a list of accelerators")?;
     let products = items.iter().take(MAX_PRODUCTS);
     let entries = products.filter_map(|item| product(item, findings));
-    let overlay = Overlay {
-        entries: entries.collect(),
-        sources: sources.unwrap_or_default(),
-    };
+    let overlay = Overlay { entries: entries.collect(), sources: sources.unwrap_or_default() };
     if let Some(item) = items.get(MAX_PRODUCTS) {
-        let most = MAX_PRODUCTS;
-        findings.error(item.place, LayoutProblem::TooManyValues { most });
+        findings.error(item.place, LayoutProblem::TooManyValues { most: MAX_PRODUCTS });
     }
     Some(overlay)
 }
 
 fn citations(node: &Node, findings: &mut Findings) -> BTreeMap<String, String> {
-    let Tree::Map(entries) = &node.value else {
-        findings.wrong_kind(node, "sources", "a mapping of keys to citations");
-        return BTreeMap::new();
-    };
-    let read = entries.iter().filter_map(|entry| {
+    let entries =
+        findings.expect(node.entries(), node, "sources", "a mapping of keys to citations");
+    let citations = entries.unwrap_or_default().iter().filter_map(|entry| {
         let citation = word(&entry.value, "a citation", findings)?;
         Some((entry.key.to_string(), citation))
     });
-    read.collect()
+    citations.collect()
 }
 
 fn product(node: &Node, findings: &mut Findings) -> Option<OverlayEntry> {
-    let entries = findings.mapping(node, PRODUCT)?;
-    let example = "\"sku: nvidia-h100-sxm5-80gb\"";
+    let product = findings.mapping(node, PRODUCT)?;
     let sku = findings
-        .required((node.place, entries), PRODUCT.what, ("sku", example))
-        .and_then(|node| id::<Sku>(node, "sku", findings));
-    let facts = facts(entries, findings);
-    let of = |key| value_of(entries, key);
-    let type_name = of("type").and_then(|node| {
-        let name = id::<TypeName>(node, "type", findings)?;
+        .required(product, "sku", "\"sku: nvidia-h100-sxm5-80gb\"")
+        .and_then(|node| id(node, "sku", findings));
+    let facts = facts(product, findings);
+    let type_name = product.get("type").and_then(|node| {
+        let name = id(node, "type", findings)?;
         Some((node.place, name))
     });
-    let vendor = of("vendor").and_then(|node| word_with_place(node, "vendor", findings));
-    let name = of("name").and_then(|node| word_with_place(node, "name", findings));
-    let notes = of("notes").and_then(|node| word(node, "notes", findings));
-    let aliases = of("aliases").map(|node| words(node, "aliases", findings));
-    let sources = of("sources").map(|node| words(node, "sources", findings));
+    let mut placed = |key| {
+        let node = product.get(key)?;
+        word(node, key, findings).map(|word| (node.place, word))
+    };
+    let (vendor, name) = (placed("vendor"), placed("name"));
+    let notes = product.get("notes").and_then(|node| word(node, "notes", findings));
+    let aliases = product.get("aliases").map(|node| words(node, "aliases", findings));
+    let sources = product.get("sources").map(|node| words(node, "sources", findings));
     Some(OverlayEntry {
         place: node.place,
         sku: sku?,
@@ -142,12 +115,12 @@ fn product(node: &Node, findings: &mut Findings) -> Option<OverlayEntry> {
     })
 }
 
-fn facts(entries: &[Entry], findings: &mut Findings) -> Vec<(SourcePosition, Field, Value)> {
-    let known = Field::ALL.iter().filter_map(|field| {
-        let node = value_of(entries, field.key())?;
+fn facts(product: Mapping<'_>, findings: &mut Findings) -> Vec<(SourcePosition, Field, Value)> {
+    let facts = Field::ALL.iter().filter_map(|field| {
+        let node = product.get(field.key())?;
         Some((node.place, *field, fact(*field, node, findings)?))
     });
-    known.collect()
+    facts.collect()
 }
 
 fn fact(field: Field, node: &Node, findings: &mut Findings) -> Option<Value> {
@@ -180,34 +153,19 @@ fn fact(field: Field, node: &Node, findings: &mut Findings) -> Option<Value> {
         | Field::LogicalCores
         | Field::NeuronCoreVersion => {
             let number = scalar::decimal_number(node);
-            if number.is_none() {
-                findings.wrong_kind(node, field.key(), "a number from 0, without its unit");
-            }
-            number.map(Value::Number)
+            let expected = "a non-negative number without a unit";
+            findings.expect(number, node, field.key(), expected).map(Value::Number)
         }
     }
 }
 
-fn id<T: std::str::FromStr<Err = IdError>>(
+fn id<T: FromStr<Err = ParseError>>(
     node: &Node,
     what: &'static str,
     findings: &mut Findings,
 ) -> Option<T> {
-    match word(node, what, findings)?.parse() {
-        Ok(id) => Some(id),
-        Err(error) => {
-            findings.error(node.place, LayoutProblem::Id(error));
-            None
-        }
-    }
-}
-
-fn word_with_place(
-    node: &Node,
-    what: &'static str,
-    findings: &mut Findings,
-) -> Option<(SourcePosition, String)> {
-    word(node, what, findings).map(|word| (node.place, word))
+    let id = word(node, what, findings)?.parse();
+    findings.accept(id, node.place)
 }
 
 fn words(
@@ -215,24 +173,21 @@ fn words(
     what: &'static str,
     findings: &mut Findings,
 ) -> Vec<(SourcePosition, String)> {
-    let Tree::List(items) = &node.value else {
-        findings.wrong_kind(node, what, "a list of texts");
-        return Vec::new();
-    };
-    let mut read: Vec<(SourcePosition, String)> = Vec::new();
-    for item in items {
+    let items = findings.expect(node.items(), node, what, "a list of strings");
+    let mut words: Vec<(SourcePosition, String)> = Vec::new();
+    for item in items.unwrap_or_default() {
         let Some(text) = word(item, what, findings) else {
             continue;
         };
-        match read.iter().find(|(_, known)| *known == text) {
+        match words.iter().find(|(_, known)| *known == text) {
             Some((first, _)) => {
                 let (value, first) = (quoted(&text), *first);
                 findings.error(item.place, LayoutProblem::DuplicateValue { value, first });
             }
-            None => read.push((item.place, text)),
+            None => words.push((item.place, text)),
         }
     }
-    read
+    words
 }
 
 /// Validates a non-empty text on a single line.
@@ -243,10 +198,8 @@ fn word(node: &Node, what: &'static str, findings: &mut Findings) -> Option<Stri
             && text.len() <= MAX_WORD_BYTES
             && !text.chars().any(char::is_control)
     });
-    if text.is_none() {
-        findings.wrong_kind(node, what, "a text on one line of at most 200 bytes");
-    }
-    text.map(str::to_owned)
+    let expected = "a string on one line of at most 200 bytes";
+    findings.expect(text, node, what, expected).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -255,10 +208,8 @@ mod tests {
 
     fn complaints(text: &str) -> Vec<String> {
         let errors = parse(text).unwrap_err();
-        let told = errors
-            .iter()
-            .map(|error| format!("{}: {error}", error.place()));
-        told.collect()
+        let errors = errors.iter().map(|error| format!("{}: {error}", error.place()));
+        errors.collect()
     }
 
     const HEAD: &str = "apiVersion: octavo.dev/v1\nkind: Catalogue\n";
@@ -270,10 +221,7 @@ mod tests {
              memoryGB: 80\n  bf16Tflops: 835.5\n  pciIds: ['1234:5678']\n  aliases: [big one]\n  sources: [U1]\n"
         ))
         .unwrap();
-        assert_eq!(
-            overlay.sources.get("U1").map(String::as_str),
-            Some("our own bench")
-        );
+        assert_eq!(overlay.sources.get("U1").map(String::as_str), Some("our own bench"));
         let [entry] = overlay.entries.as_slice() else {
             panic!("another count");
         };
@@ -300,17 +248,17 @@ mod tests {
                  aliases: [a, a]\n- name: x\n"
             )),
             [
-                "3:1: unknown key \"acelerators\" in a catalogue; did you mean \"accelerators\"?",
+                "3:1: unknown key \"acelerators\" in a catalog; did you mean \"accelerators\"?",
                 "5:8: \"acme x1\" is not a SKU like nvidia-a100-sxm4-80gb",
                 "6:3: unknown key \"memoryGb\" in an accelerator; did you mean \"memoryGB\"?",
-                "8:11: powerW must be a number from 0, without its unit, not \"80 W\"",
-                "9:16: \"a\" is there twice, first at 9:13",
+                "8:11: powerW must be a non-negative number without a unit, not \"80 W\"",
+                "9:16: duplicate value \"a\", first at 9:13",
                 "10:3: an accelerator needs \"sku\": \"sku: nvidia-h100-sxm5-80gb\"",
             ]
         );
         for (text, expected) in [
-            ("", "this is no catalogue"),
-            ("- a\n", "this is no catalogue"),
+            ("", "this is not a catalog"),
+            ("- a\n", "this is not a catalog"),
             (
                 "apiVersion: octavo.dev/v1\nkind: Layouts\naccelerators: []\n",
                 "kind must be \"Catalogue\", not Layouts",
@@ -318,7 +266,7 @@ mod tests {
             ("accelerators: {\n", "this is not YAML"),
         ] {
             assert!(
-                complaints(text).iter().any(|told| told.contains(expected)),
+                complaints(text).iter().any(|complaint| complaint.contains(expected)),
                 "{text}"
             );
         }

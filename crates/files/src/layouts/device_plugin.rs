@@ -13,48 +13,32 @@ use octavo_planner::layout::{
 };
 
 use super::error::{LayoutProblem, WarningProblem};
-use super::findings::{Findings, MappingShape, value_of};
-use super::node::{Entry, Node, Value};
+use super::findings::{Findings, Mapping, MappingShape};
+use super::node::{Entry, Node};
 use super::time_slicing::{self, RESOURCES};
 use super::{DEVICE_PLUGIN_KEYS, scalar};
 
 /// Name of the layout.
 pub(super) const LAYOUT_NAME: &str = "device-plugin";
 
-const FILE: MappingShape = MappingShape {
-    what: "a configuration of NVIDIA's device plugin",
-    keys: DEVICE_PLUGIN_KEYS,
-};
+const FILE: MappingShape =
+    MappingShape { what: "a configuration of NVIDIA's device plugin", keys: DEVICE_PLUGIN_KEYS };
 
-const ALL_RESOURCES: MappingShape = MappingShape {
-    what: "resources",
-    keys: &["gpus", "mig"],
-};
+const ALL_RESOURCES: MappingShape = MappingShape { what: "resources", keys: &["gpus", "mig"] };
 
-const PATTERN: MappingShape = MappingShape {
-    what: "a resource",
-    keys: &["pattern", "name"],
-};
+const PATTERN: MappingShape = MappingShape { what: "a resource", keys: &["pattern", "name"] };
 
-const SHARING: MappingShape = MappingShape {
-    what: "sharing",
-    keys: &["timeSlicing", "mps"],
-};
+const SHARING: MappingShape = MappingShape { what: "sharing", keys: &["timeSlicing", "mps"] };
 
 const TIME_SLICING: MappingShape = MappingShape {
     what: "timeSlicing",
     keys: &["renameByDefault", "failRequestsGreaterThanOne", "resources"],
 };
 
-const RESOURCE: MappingShape = MappingShape {
-    what: "a shared resource",
-    keys: &["name", "rename", "devices", "replicas"],
-};
+const RESOURCE: MappingShape =
+    MappingShape { what: "a shared resource", keys: &["name", "rename", "devices", "replicas"] };
 
-const IMEX: MappingShape = MappingShape {
-    what: "imex",
-    keys: &["channelIDs", "required"],
-};
+const IMEX: MappingShape = MappingShape { what: "imex", keys: &["channelIDs", "required"] };
 
 /// Maximum length of a resource name, including its domain. Source: as above, `MaxResourceNameLength`.
 const MAX_RESOURCE_NAME_CHARS: usize = 63;
@@ -64,26 +48,22 @@ pub(super) fn is_section_key(key: &str) -> bool {
     SHARING.keys.contains(&key) || flags::is_flag(key)
 }
 
-pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
-    findings.check_keys(entries, FILE);
-    match value_of(entries, "version") {
-        Some(node) if scalar::text(node) != Some("") => {
-            super::expect_text(node, "version", "v1", findings);
-        }
-        Some(_) | None => {}
+pub(super) fn read(root: &Node, findings: &mut Findings) -> Option<Layouts> {
+    let file = findings.mapping(root, FILE)?;
+    if let Some(node) = file.get("version").filter(|node| scalar::text(node) != Some("")) {
+        super::expect_text(node, "version", "v1", findings);
     }
-    if let Some(node) = non_null_value(entries, "flags") {
+    if let Some(node) = file.non_null("flags") {
         flags::read(node, findings);
     }
-    if let Some(node) = non_null_value(entries, "resources") {
+    if let Some(node) = file.non_null("resources") {
         resources(node, findings);
     }
-    if let Some(node) = non_null_value(entries, "imex") {
+    if let Some(node) = file.non_null("imex") {
         imex(node, findings);
     }
-    let shared = non_null_value(entries, "sharing").map(|node| sharing(node, findings));
-    let time_slicing = match shared {
-        Some(read) => read?,
+    let time_slicing = match file.non_null("sharing") {
+        Some(node) => sharing(node, findings)?,
         None => no_sharing(root.place),
     };
     let rule = Rule {
@@ -102,37 +82,23 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
     })
 }
 
-/// Returns the value of a key. A null value counts as absent.
-fn non_null_value<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
-    value_of(entries, key).filter(|node| !node.is_null())
-}
-
 /// Parses a boolean by the rules of YAML 1.1, like NVIDIA's parser.
-fn read_bool(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
-    non_null_value(entries, key).is_some_and(|node| {
-        scalar::yaml_1_1_boolean(node).unwrap_or_else(|| {
-            findings.wrong_kind(node, key, "true or false");
-            false
-        })
-    })
+fn read_bool(mapping: Mapping<'_>, key: &'static str, findings: &mut Findings) -> bool {
+    let flag = mapping.non_null(key).and_then(|node| {
+        findings.expect(scalar::yaml_1_1_boolean(node), node, key, "true or false")
+    });
+    flag.unwrap_or_default()
 }
 
 /// Time-slicing without any shared resource.
 fn no_sharing(place: SourcePosition) -> TimeSlicing {
-    TimeSlicing {
-        place,
-        shares: Vec::new(),
-        slice: None,
-    }
+    TimeSlicing { place, shares: Vec::new(), slice: None }
 }
 
 fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
-    let entries = findings.mapping(node, SHARING)?;
-    let mps = entries
-        .iter()
-        .find(|entry| &*entry.key == "mps" && !entry.value.is_null());
-    let slicing = value_of(entries, "timeSlicing");
-    if let Some(mps) = mps {
+    let sharing = findings.mapping(node, SHARING)?;
+    let slicing = sharing.get("timeSlicing");
+    if let Some(mps) = sharing.entry("mps").filter(|entry| !entry.value.is_null()) {
         let problem = match slicing {
             Some(_) => LayoutProblem::MpsWithTimeSlicing,
             None => LayoutProblem::MpsUnsupported,
@@ -146,17 +112,12 @@ fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
 }
 
 fn time_slicing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
-    let entries = findings.mapping(node, TIME_SLICING)?;
-    let rename = read_bool(entries, "renameByDefault", findings);
-    let fail = read_bool(entries, "failRequestsGreaterThanOne", findings);
-    let resources = findings.required(
-        (node.place, entries),
-        TIME_SLICING.what,
-        ("resources", RESOURCES),
-    )?;
-    let read = |here: (SourcePosition, &[Entry]), findings: &mut Findings| {
-        findings.check_keys(here.1, RESOURCE);
-        let share = share(here, findings)?;
+    let slicing = findings.mapping(node, TIME_SLICING)?;
+    let rename = read_bool(slicing, "renameByDefault", findings);
+    let fail = read_bool(slicing, "failRequestsGreaterThanOne", findings);
+    let resources = findings.required(slicing, "resources", RESOURCES)?;
+    let read = |resource: Mapping<'_>, findings: &mut Findings| {
+        let share = share(resource, findings)?;
         Some(Share {
             rename: match share.rename {
                 ResourceRename::No if rename => ResourceRename::Shared,
@@ -166,7 +127,7 @@ fn time_slicing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
             ..share
         })
     };
-    let shares = time_slicing::list(resources, RESOURCE.what, read, findings);
+    let shares = time_slicing::list(resources, RESOURCE, read, findings);
     Some(TimeSlicing {
         place: node.place,
         shares: shares.into_iter().collect::<Option<_>>()?,
@@ -174,16 +135,13 @@ fn time_slicing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     })
 }
 
-fn share((place, entries): (SourcePosition, &[Entry]), findings: &mut Findings) -> Option<Share> {
-    let of = time_slicing::resource((place, entries), MAX_RESOURCE_NAME_CHARS, findings);
-    let example = "how many share each of it, as \"replicas: 4\"";
+fn share(resource: Mapping<'_>, findings: &mut Findings) -> Option<Share> {
+    let of = time_slicing::resource(resource, MAX_RESOURCE_NAME_CHARS, findings);
     let replicas = findings
-        .required((place, entries), RESOURCE.what, ("replicas", example))
+        .required(resource, "replicas", "the number of replicas, such as \"replicas: 4\"")
         .and_then(|node| time_slicing::replicas(node, findings));
-    // NVIDIA's parser treats an empty name as absent.
-    let rename = entries
-        .iter()
-        .find(|entry| &*entry.key == "rename" && !entry.value.is_null());
+    // NVIDIA's parser treats a null name as absent.
+    let rename = resource.entry("rename").filter(|entry| !entry.value.is_null());
     let rename = match rename {
         None => Some(ResourceRename::No),
         Some(entry) => read_rename(entry, findings),
@@ -191,27 +149,20 @@ fn share((place, entries): (SourcePosition, &[Entry]), findings: &mut Findings) 
     let of = of?;
     if let ShareTarget::Resource { which, .. } = &of
         && *which != UnitSelector::All
-        && let Some(entry) = entries.iter().find(|entry| &*entry.key == "devices")
+        && let Some(entry) = resource.entry("devices")
     {
         let key = "devices";
         findings.warning(entry.place, WarningProblem::IgnoredByDevicePlugin { key });
     }
-    Some(Share {
-        place,
-        rename: rename?,
-        ..Share {
-            of,
-            ..Share::everything(replicas?)
-        }
-    })
+    let place = resource.place;
+    Some(Share { place, rename: rename?, ..Share { of, ..Share::everything(replicas?) } })
 }
 
 fn read_rename(entry: &Entry, findings: &mut Findings) -> Option<ResourceRename> {
-    let Some(text) = scalar::text(&entry.value) else {
-        findings.wrong_kind(&entry.value, "rename", "a text as nvidia.com/gpu-small");
-        return None;
-    };
-    let name = time_slicing::name((entry.value.place, text), MAX_RESOURCE_NAME_CHARS, findings)?;
+    let node = &entry.value;
+    let text = scalar::text(node);
+    let text = findings.expect(text, node, "rename", "a string such as nvidia.com/gpu-small")?;
+    let name = time_slicing::name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings)?;
     let key = "rename";
     findings.warning(entry.place, WarningProblem::IgnoredByDevicePlugin { key });
     Some(ResourceRename::To(name))
@@ -219,22 +170,19 @@ fn read_rename(entry: &Entry, findings: &mut Findings) -> Option<ResourceRename>
 
 /// Validates resource name patterns. NVIDIA's plugin parses them and then ignores them.
 fn resources(node: &Node, findings: &mut Findings) {
-    let Some(entries) = findings.mapping(node, ALL_RESOURCES) else {
+    let Some(resources) = findings.mapping(node, ALL_RESOURCES) else {
         return;
     };
-    for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
-        let Value::List(items) = &entry.value.value else {
-            findings.wrong_kind(&entry.value, "a list of resources", "a list");
-            continue;
-        };
-        for item in items {
-            let Some(entries) = findings.mapping(item, PATTERN) else {
+    for entry in resources.entries.iter().filter(|entry| !entry.value.is_null()) {
+        let node = &entry.value;
+        let items = findings.expect(node.items(), node, "a list of resources", "a list");
+        for item in items.unwrap_or_default() {
+            let Some(resource) = findings.mapping(item, PATTERN) else {
                 continue;
             };
-            let here = (item.place, entries);
             let example = "\"{pattern: '*', name: gpu}\"";
-            findings.required(here, PATTERN.what, ("pattern", example));
-            let name = findings.required(here, PATTERN.what, ("name", example));
+            findings.required(resource, "pattern", example);
+            let name = findings.required(resource, "name", example);
             if let Some((node, text)) = name.and_then(|node| Some((node, scalar::text(node)?))) {
                 time_slicing::name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings);
             }
@@ -244,18 +192,15 @@ fn resources(node: &Node, findings: &mut Findings) {
 }
 
 fn imex(node: &Node, findings: &mut Findings) {
-    let Some(entries) = findings.mapping(node, IMEX) else {
+    let Some(imex) = findings.mapping(node, IMEX) else {
         return;
     };
-    read_bool(entries, "required", findings);
-    if let Some(node) = non_null_value(entries, "channelIDs") {
-        let is_known = match &node.value {
-            Value::List(items) => match items.as_slice() {
-                [] => true,
-                [one] => scalar::number(one) == Some(0),
-                [_, _, ..] => false,
-            },
-            Value::Scalar(_) | Value::Map(_) => false,
+    read_bool(imex, "required", findings);
+    if let Some(node) = imex.non_null("channelIDs") {
+        let is_known = match node.items() {
+            Some([]) => true,
+            Some([one]) => scalar::number(one) == Some(0),
+            Some([_, _, ..]) | None => false,
         };
         if !is_known {
             findings.wrong_kind(node, "channelIDs", "[] or [0]");

@@ -4,28 +4,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use octavo_model::id::IdError;
+use octavo_model::id::ParseError;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{Criteria, IndexRange, Selector};
 
 use super::error::LayoutProblem;
-use super::findings::{Findings, MappingShape, value_of};
+use super::findings::{Findings, MappingShape};
 use super::node::{Node, Value};
-use super::scalar::{self, RangeError};
+use super::scalar;
 
 const DEVICES: MappingShape = MappingShape {
     what: "devices",
-    keys: &[
-        "index",
-        "uuid",
-        "pci",
-        "type",
-        "memoryAtLeast",
-        "migCapable",
-    ],
+    keys: &["index", "uuid", "pci", "type", "memoryAtLeast", "migCapable"],
 };
 
-const EXAMPLE: &str = "\"devices: all\" is every device, \"devices: {index: [0, 1]}\" are some";
+const EXAMPLE: &str =
+    "\"devices: all\" selects every device, \"devices: {index: [0, 1]}\" selects some";
 
 /// Parses the device selector of a rule. Returns `None` if it is invalid.
 pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Selector> {
@@ -34,9 +28,9 @@ pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Selector> {
             Some("all") => Some(Selector::All),
             Some("rest") => Some(Selector::Rest),
             Some(_) | None => {
-                let expected = "\"all\", \"rest\", an index, a range as 0-3, a list of these, or a mapping of criteria";
-                let index = vec![one_index(node, ("devices", expected), findings)?];
-                Some(indices(index))
+                let expected = "\"all\", \"rest\", an index, a range such as 0-3, a list of these, or a mapping of \
+                 criteria";
+                Some(indices(vec![one_index(node, "devices", expected, findings)?]))
             }
         },
         Value::List(_) => index(node, findings).map(indices),
@@ -45,39 +39,23 @@ pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Selector> {
 }
 
 fn indices(index: Vec<IndexRange>) -> Selector {
-    Selector::Matching(Criteria {
-        index: Some(index),
-        ..Criteria::default()
-    })
+    Selector::Matching(Criteria { index: Some(index), ..Criteria::default() })
 }
 
 fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
-    let entries = findings.mapping(node, DEVICES)?;
-    if entries.is_empty() {
-        let (what, example) = (DEVICES.what, EXAMPLE);
-        findings.error(node.place, LayoutProblem::Empty { what, example });
+    let devices = findings.mapping(node, DEVICES)?;
+    if !findings.not_empty(node, DEVICES.what, EXAMPLE) {
         return None;
     }
-    let of = |key| value_of(entries, key);
-    let index = of("index").map(|node| index(node, findings));
-    let uuid = of("uuid").map(|node| ids(node, "uuid", findings));
-    let pci = of("pci").map(|node| ids(node, "pci", findings));
-    let type_name = of("type").map(|node| ids(node, "type", findings));
-    let memory = of("memoryAtLeast").map(|node| {
-        let memory = scalar::memory(node);
-        if memory.is_none() {
-            let found = node.describe();
-            findings.error(node.place, LayoutProblem::Memory { found });
-        }
-        memory
-    });
-    let mig_capable = of("migCapable").map(|node| {
-        let capable = scalar::boolean(node);
-        if capable.is_none() {
-            findings.wrong_kind(node, "migCapable", "true or false");
-        }
-        capable
-    });
+    let index = devices.get("index").map(|node| index(node, findings));
+    let uuid = devices.get("uuid").map(|node| ids(node, "uuid", findings));
+    let pci = devices.get("pci").map(|node| ids(node, "pci", findings));
+    let type_name = devices.get("type").map(|node| ids(node, "type", findings));
+    let memory = devices.get("memoryAtLeast");
+    let memory = memory.map(|node| findings.accept(scalar::memory(node), node.place));
+    let mig_capable = devices
+        .get("migCapable")
+        .map(|node| findings.expect(scalar::boolean(node), node, "migCapable", "true or false"));
     Some(Criteria {
         index: transpose_optional(index)?,
         uuid: transpose_optional(uuid)?,
@@ -90,18 +68,16 @@ fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
 }
 
 /// Distinguishes an absent value, which is valid, from one that cannot be parsed.
-#[expect(
-    clippy::option_option,
-    reason = "whether it could be read, and whether it is there"
-)]
+#[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
 pub(super) fn transpose_optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     read.map_or(Some(None), |value| value.map(Some))
 }
 
 /// Parses an index, a range, or a list of them without duplicates.
 pub(super) fn index(node: &Node, findings: &mut Findings) -> Option<Vec<IndexRange>> {
-    let expected = ("an index", "a whole number from 0, or a range as 0-3");
-    let read = |node: &Node, findings: &mut Findings| one_index(node, expected, findings);
+    let expected = "a non-negative integer, or a range such as 0-3";
+    let read =
+        |node: &Node, findings: &mut Findings| one_index(node, "an index", expected, findings);
     unique_indices(node, read, findings)
 }
 
@@ -131,51 +107,33 @@ pub(super) fn unique_indices(
 
 fn one_index(
     node: &Node,
-    (what, expected): (&'static str, &'static str),
+    what: &'static str,
+    expected: &'static str,
     findings: &mut Findings,
 ) -> Option<IndexRange> {
-    match scalar::range(node) {
-        Ok(range) => Some(range),
-        Err(RangeError::Malformed) => {
-            findings.wrong_kind(node, what, expected);
-            None
-        }
-        Err(RangeError::Reversed) => {
-            let range = node.describe();
-            findings.error(node.place, LayoutProblem::ReversedRange { range });
-            None
-        }
+    let range = findings.expect(scalar::range(node), node, what, expected)?;
+    if range.last < range.first {
+        let range = node.describe();
+        findings.error(node.place, LayoutProblem::ReversedRange { range });
+        return None;
     }
+    Some(range)
 }
 
 /// Parses one identifier or a list of them.
 fn ids<T>(node: &Node, what: &'static str, findings: &mut Findings) -> Option<Vec<T>>
 where
-    T: FromStr<Err = IdError> + Ord + Clone + fmt::Display,
+    T: FromStr<Err = ParseError> + Ord + Clone + fmt::Display,
 {
     let read = |node: &Node, findings: &mut Findings| {
-        let Some(text) = scalar::text(node).filter(|text| text.len() <= 253 && !node.is_null())
-        else {
-            findings.wrong_kind(node, what, "a text or a list of texts");
-            return None;
-        };
-        let id = text
-            .parse()
-            .map_err(|error: IdError| findings.error(node.place, error.into()));
-        id.ok()
+        let text = scalar::text(node).filter(|text| text.len() <= 253 && !node.is_null());
+        let text = findings.expect(text, node, what, "a string or a list of strings")?;
+        findings.accept(text.parse(), node.place)
     };
     let ids: Vec<(T, SourcePosition)> = one_or_many(node, what, read, findings)?;
-    let mut seen: BTreeMap<T, SourcePosition> = BTreeMap::new();
-    for (id, place) in &ids {
-        if let Some(first) = seen.get(id) {
-            let value = id.to_string();
-            let first = *first;
-            findings.error(*place, LayoutProblem::DuplicateValue { value, first });
-            return None;
-        }
-        seen.insert(id.clone(), *place);
-    }
-    Some(ids.into_iter().map(|(id, _)| id).collect())
+    let mut seen = BTreeMap::new();
+    let all_unique = ids.iter().all(|(id, place)| findings.unique(&mut seen, id.clone(), *place));
+    all_unique.then(|| ids.into_iter().map(|(id, _)| id).collect())
 }
 
 /// Parses a single value or a non-empty list. Returns `None` if any item is invalid, after reporting all invalid items.
@@ -188,14 +146,10 @@ fn one_or_many<T>(
     let Value::List(items) = &node.value else {
         return read(node, findings).map(|value| vec![(value, node.place)]);
     };
-    if items.is_empty() {
-        let example = EXAMPLE;
-        findings.error(node.place, LayoutProblem::Empty { what, example });
+    if !findings.not_empty(node, what, EXAMPLE) {
         return None;
     }
-    let read: Vec<Option<(T, SourcePosition)>> = items
-        .iter()
-        .map(|item| Some((read(item, findings)?, item.place)))
-        .collect();
+    let read: Vec<Option<(T, SourcePosition)>> =
+        items.iter().map(|item| Some((read(item, findings)?, item.place))).collect();
     read.into_iter().collect()
 }

@@ -1,56 +1,33 @@
 //! Errors and warnings of layout files.
 
 use octavo_fleet::price::PriceError;
-use octavo_model::id::IdError;
+use octavo_model::id::ParseError;
 use octavo_model::profile::ProfileNameError;
 use octavo_model::source_position::SourcePosition;
 use thiserror::Error;
 
-/// An error with its position.
+/// A problem with its position in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
-pub struct LayoutError {
+pub struct Positioned<P> {
     place: SourcePosition,
-    problem: LayoutProblem,
+    problem: P,
 }
+
+/// An error with its position.
+pub type LayoutError = Positioned<LayoutProblem>;
 
 /// A warning with its position: something unusual that still has a meaning.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{problem}")]
-pub struct LayoutWarning {
-    place: SourcePosition,
-    problem: WarningProblem,
-}
+pub type LayoutWarning = Positioned<WarningProblem>;
 
-impl LayoutError {
-    pub(super) fn new(place: SourcePosition, problem: LayoutProblem) -> Self {
+impl<P> Positioned<P> {
+    pub(super) fn new(place: SourcePosition, problem: P) -> Self {
         Self { place, problem }
     }
 
-    /// Position of the error: always within the text or directly behind its end.
+    /// Position of the problem: always within the text or directly behind its end.
     pub fn place(&self) -> SourcePosition {
         self.place
-    }
-
-    /// The problem.
-    pub fn problem(&self) -> &LayoutProblem {
-        &self.problem
-    }
-}
-
-impl LayoutWarning {
-    pub(super) fn new(place: SourcePosition, problem: WarningProblem) -> Self {
-        Self { place, problem }
-    }
-
-    /// Position of the warning.
-    pub fn place(&self) -> SourcePosition {
-        self.place
-    }
-
-    /// The problem.
-    pub fn problem(&self) -> &WarningProblem {
-        &self.problem
     }
 }
 
@@ -59,7 +36,7 @@ impl LayoutWarning {
 pub enum WarningProblem {
     /// A zero next to other counts. mig-parted accepts it, but its `assert` then never succeeds.
     #[error(
-        "{profile}: 0 asks for nothing and is left out; mig-parted would never find this layout in place"
+        "{profile}: a count of 0 is ignored; mig-parted would never report this layout as applied"
     )]
     ZeroCount {
         /// The profile.
@@ -72,21 +49,21 @@ pub enum WarningProblem {
         name: String,
     },
     /// A key that NVIDIA's plugin parses but ignores.
-    #[error("NVIDIA's device plugin reads {key:?} and passes over it; Octavo heeds it")]
+    #[error("NVIDIA's device plugin parses {key:?} but ignores it; Octavo applies it")]
     IgnoredByDevicePlugin {
         /// The key.
         key: &'static str,
     },
     /// Resource name patterns, which neither program uses.
     #[error(
-        "NVIDIA's device plugin reads \"resources\" and passes over it, and so does Octavo: names are those of the MIG strategy"
+        "NVIDIA's device plugin and Octavo both ignore \"resources\": the names depend on the MIG strategy"
     )]
     Resources,
     /// IMEX channels, which Octavo does not support.
-    #[error("\"imex\" is read and not heeded: Octavo gives no IMEX channels to containers")]
+    #[error("\"imex\" is ignored: Octavo does not pass IMEX channels to containers")]
     Imex,
     /// A flag of NVIDIA's programs.
-    #[error("{key} is read and not heeded{}", own_flag(*.instead))]
+    #[error("{key} is ignored{}", own_flag(*.instead))]
     Flag {
         /// The key with its section.
         key: String,
@@ -96,21 +73,19 @@ pub enum WarningProblem {
 }
 
 fn own_flag(flag: Option<&str>) -> String {
-    flag.map_or_else(String::new, |flag| {
-        format!(": the agent's own flag is {flag}")
-    })
+    flag.map_or_else(String::new, |flag| format!(": use the agent's flag {flag}"))
 }
 
 /// Valid label values. Source: Kubernetes, "Labels and Selectors".
-const LABEL_RULE: &str = "a label's value has at most 63 letters, digits, '-', '_' and '.', \
-    and begins and ends with a letter or digit";
+const LABEL_RULE: &str = "a label value has at most 63 letters, digits, '-', '_' and '.', and starts and ends with \
+    a letter or digit";
 
 /// Kind of error. Texts from the file are quoted and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LayoutProblem {
     /// The file is too large.
-    #[error("the file has {bytes} bytes; {most} are the most that is read")]
+    #[error("the file has {bytes} bytes; the maximum is {most}")]
     TooLong {
         /// Length in bytes.
         bytes: usize,
@@ -130,30 +105,30 @@ pub enum LayoutProblem {
         most: usize,
     },
     /// Too many values, possibly because of aliases.
-    #[error("more than {most} values, aliases counted as what they stand for")]
+    #[error("more than {most} values, counting the values of each alias")]
     TooManyValues {
         /// Maximum number of values.
         most: usize,
     },
     /// A YAML tag.
-    #[error("tags like !!str have no meaning here; remove it")]
+    #[error("tags such as !!str are not supported; remove it")]
     Tag,
     /// An alias inside its own anchor.
-    #[error("this alias stands for a value that it is part of")]
+    #[error("this alias refers to a value that contains it")]
     RecursiveAlias,
     /// A second YAML document.
     #[error(
-        "a second document begins here; a file has one (NVIDIA's programs ignore all others without a message)"
+        "a second document starts here; a file can contain only one (NVIDIA's programs silently ignore the others)"
     )]
     SecondDocument,
     /// A key that is a list or a mapping.
     #[error("a key must be text")]
     KeyNotText,
     /// A merge key `<<` with an invalid value.
-    #[error("'<<' takes a mapping, or a list of mappings")]
+    #[error("'<<' requires a mapping, or a list of mappings")]
     Merge,
     /// A duplicate key.
-    #[error("the key {key} is there twice, first at {first}; keep one")]
+    #[error("duplicate key {key}, first at {first}; remove one")]
     DuplicateKey {
         /// The key, quoted.
         key: String,
@@ -162,18 +137,18 @@ pub enum LayoutProblem {
     },
     /// The file is of no known dialect.
     #[error(
-        "this is no layout file: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Layouts\", \
-         or with \"version: v1\" as mig-parted and NVIDIA's device plugin have it"
+        "this is not a layouts file: expected \"apiVersion: octavo.dev/v1\" and \"kind: Layouts\", or \"version: \
+         v1\" for files of mig-parted and NVIDIA's device plugin"
     )]
     UnknownDialect,
     /// The file is not a catalog.
     #[error(
-        "this is no catalogue: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
+        "this is not a catalog: expected \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
     )]
     NotACatalog,
     /// The file is not a price book.
     #[error(
-        "this is no price book: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
+        "this is not a price book: expected \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
     )]
     NotAPriceBook,
     /// An invalid price, currency or purchase option.
@@ -181,9 +156,9 @@ pub enum LayoutProblem {
     Price(#[from] PriceError),
     /// The file has keys of two dialects.
     #[error(
-        "keys of two dialects in one file: \"apiVersion\", \"kind\" and \"layouts\" are Octavo's, \
-         \"version\" and \"mig-configs\" are mig-parted's, \"version\", \"flags\", \"resources\", \"sharing\" and \"imex\" \
-         are those of NVIDIA's device plugin; use those of one"
+        "the file mixes keys of two dialects: \"apiVersion\", \"kind\" and \"layouts\" belong to Octavo, \
+         \"version\" and \"mig-configs\" to mig-parted, \"version\", \"flags\", \"resources\", \"sharing\" \
+         and \"imex\" to NVIDIA's device plugin; use the keys of one dialect"
     )]
     MixedDialects,
     /// A key with a fixed value has another value.
@@ -237,13 +212,15 @@ pub enum LayoutProblem {
         example: &'static str,
     },
     /// A configuration name that is too long.
-    #[error("the name of a configuration has {most} characters at most")]
+    #[error("the name of a configuration can have at most {most} characters")]
     LongName {
         /// Maximum number of characters.
         most: usize,
     },
     /// A layout name that is not a valid label value.
-    #[error("{name} cannot be a layout's name, because a node label selects it: {LABEL_RULE}")]
+    #[error(
+        "{name} is not a valid layout name, because a node label selects the layout: {LABEL_RULE}"
+    )]
     Name {
         /// The name, quoted.
         name: String,
@@ -252,19 +229,21 @@ pub enum LayoutProblem {
     #[error(transparent)]
     Profile(#[from] ProfileNameError),
     /// An unknown profile attribute.
-    #[error("no profile has the attribute {attribute}; there are +me, +me.all, +gfx and -me")]
+    #[error(
+        "unknown profile attribute {attribute}; known attributes are +me, +me.all, +gfx and -me"
+    )]
     Attribute {
         /// The attribute with its sign, quoted.
         attribute: String,
     },
     /// A duplicate attribute in a profile name.
-    #[error("the attribute {attribute} is there twice in one profile; write it once")]
+    #[error("duplicate attribute {attribute} in one profile; remove one")]
     DuplicateAttribute {
         /// The attribute with its sign, quoted.
         attribute: String,
     },
     /// A duplicate profile, possibly in another spelling.
-    #[error("the profile {profile} is there twice, first at {first}; write the sum once")]
+    #[error("duplicate profile {profile}, first at {first}; write the sum once")]
     DuplicateProfile {
         /// Canonical name of the profile.
         profile: String,
@@ -272,7 +251,7 @@ pub enum LayoutProblem {
         first: SourcePosition,
     },
     /// An invalid partition count.
-    #[error("the count of {profile} must be a whole number from 1, not {found}")]
+    #[error("the count of {profile} must be a positive integer, not {found}")]
     Count {
         /// The profile, quoted.
         profile: String,
@@ -283,21 +262,21 @@ pub enum LayoutProblem {
     #[error("all counts are 0; write {{}} for MIG on without partitions")]
     AllZero,
     /// Partitions although MIG is disabled.
-    #[error("partitions without MIG: mig-enabled is false, so mig-devices must go")]
+    #[error("partitions without MIG: mig-enabled is false, so remove mig-devices")]
     PartitionsWithoutMig,
     /// `mig: enabled` without partitions.
     #[error(
-        "say which partitions: \"mig: {{1g.10gb: 7}}\", or \"mig: {{}}\" for MIG on without partitions"
+        "specify the partitions: \"mig: {{1g.10gb: 7}}\", or \"mig: {{}}\" for MIG on without partitions"
     )]
     MigEnabled,
     /// A range whose end is before its start.
-    #[error("the range {range} ends before it begins")]
+    #[error("the range {range} ends before it starts")]
     ReversedRange {
         /// The range, quoted.
         range: String,
     },
     /// A duplicate value in a list.
-    #[error("{value} is there twice, first at {first}")]
+    #[error("duplicate value {value}, first at {first}")]
     DuplicateValue {
         /// The value.
         value: String,
@@ -306,11 +285,11 @@ pub enum LayoutProblem {
     },
     /// An invalid identifier.
     #[error(transparent)]
-    Id(#[from] IdError),
+    Id(#[from] ParseError),
     /// An invalid amount of memory.
     #[error(
-        "{found} is no amount of memory: a whole number with a unit, as 40Gi or 40960Mi \
-         (Ki, Mi, Gi, Ti are powers of 1024; k, M, G, T are powers of 1000)"
+        "{found} is not an amount of memory: use an integer with a unit, such as 40Gi or 40960Mi (Ki, Mi, Gi, Ti \
+         are powers of 1024; k, M, G, T are powers of 1000)"
     )]
     Memory {
         /// The actual value.
@@ -318,7 +297,7 @@ pub enum LayoutProblem {
     },
     /// A key that requires `replicas` next to it.
     #[error(
-        "{key:?} without \"replicas\" beside it means nothing; each profile and resource says its own"
+        "{key:?} has no effect without \"replicas\" in the same mapping; set it in each profile and resource"
     )]
     RequiresReplicas {
         /// The key.
@@ -326,8 +305,8 @@ pub enum LayoutProblem {
     },
     /// An invalid resource name.
     #[error(
-        "{found} is no name of a resource of NVIDIA's: nvidia.com/ and lower-case letters, digits, '-' and '.', \
-         {most} characters at most"
+        "{found} is not an NVIDIA resource name: use nvidia.com/ followed by lowercase letters, digits, '-' and \
+         '.', at most {most} characters"
     )]
     ResourceName {
         /// The actual value, quoted.
@@ -337,46 +316,47 @@ pub enum LayoutProblem {
     },
     /// MPS together with time-slicing.
     #[error(
-        "\"mps\" beside \"timeSlicing\": NVIDIA's device plugin would pass over \"timeSlicing\" in silence; keep one"
+        "both \"mps\" and \"timeSlicing\" are set: NVIDIA's device plugin would silently ignore \"timeSlicing\"; \
+         remove one"
     )]
     MpsWithTimeSlicing,
     /// MPS alone.
     #[error(
-        "\"mps\" is not built: Octavo runs no MPS control daemon; share by \"timeSlicing\", or leave sharing to NVIDIA's device plugin"
+        "\"mps\" is not supported: Octavo runs no MPS control daemon; use \"timeSlicing\", or leave sharing to \
+         NVIDIA's device plugin"
     )]
     MpsUnsupported,
     /// An invalid device filter.
     #[error(
-        "{found} is no device filter, so it would never match: write the PCI device id before the vendor id, \
-         as \"0x20B210DE\" or \"0x20B210DE:0x147F10DE\""
+        "{found} is not a device filter, so it would never match: write the PCI device id before the vendor id, \
+         such as \"0x20B210DE\" or \"0x20B210DE:0x147F10DE\""
     )]
     InvalidDeviceFilter {
         /// The actual value.
         found: String,
     },
     /// A rule without `mig` and `timeSlicing`.
-    #[error("this rule asks for nothing: give it \"mig\", \"timeSlicing\" or both")]
+    #[error("this rule has no effect: add \"mig\", \"timeSlicing\" or both")]
     EmptyRule,
     /// Two rules with `devices: rest`.
-    #[error("a second rule for the rest of the devices, the first is at {first}; a layout has one")]
+    #[error(
+        "a second rule for the rest of the devices, the first is at {first}; a layout can have only one"
+    )]
     DuplicateRestRule {
         /// Position of the first rule.
         first: SourcePosition,
     },
     /// A rule with `devices: all` next to another rule.
     #[error(
-        "this rule is for all devices and there is another at {other}, so two rules select one device; \
-         \"devices: rest\" is for those that no other rule selects"
+        "this rule selects all devices, and another rule is at {other}, so two rules select the same device; \
+         \"devices: rest\" selects the devices that no other rule selects"
     )]
     AllWithOtherRules {
         /// Position of the other rule.
         other: SourcePosition,
     },
     /// There are more errors than are reported.
-    #[error(
-        "there are more errors than these {}; mend these first",
-        Self::MAX_ERRORS
-    )]
+    #[error("there are more than {} errors; correct these first", Self::MAX_ERRORS)]
     TooManyErrors,
 }
 
@@ -389,6 +369,6 @@ impl LayoutProblem {
 fn hint(nearest: Option<&&'static str>, known: &[&str]) -> String {
     match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => format!("there are {}", known.join(", ")),
+        None => format!("known keys: {}", known.join(", ")),
     }
 }

@@ -1,5 +1,10 @@
 //! Collector for errors and warnings while parsing a file, with limits, and checks of the keys of a mapping.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as BTreeEntry;
+use std::fmt;
+
+use octavo_model::label::LabelValue;
 use octavo_model::similar_names;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::Layouts;
@@ -22,6 +27,15 @@ pub(super) struct MappingShape {
     pub(super) what: &'static str,
     /// All known keys.
     pub(super) keys: &'static [&'static str],
+}
+
+/// A mapping of the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mapping<'n> {
+    pub(super) place: SourcePosition,
+    pub(super) entries: &'n [Entry],
+    /// Description for messages, such as "a rule".
+    pub(super) what: &'static str,
 }
 
 impl Findings {
@@ -67,76 +81,123 @@ impl Findings {
     /// Adds an error for a value of the wrong type.
     pub(super) fn wrong_kind(&mut self, node: &Node, what: &'static str, expected: &'static str) {
         let found = node.describe();
-        self.error(
-            node.place,
-            LayoutProblem::WrongKind {
-                what,
-                expected,
-                found,
-            },
-        );
+        self.error(node.place, LayoutProblem::WrongKind { what, expected, found });
     }
 
-    /// Returns the entries of a mapping. Unknown keys are reported as errors, and the remaining entries are still
-    /// returned.
+    /// Returns `value`, which was parsed from `node`. An absent value is reported as one of the wrong type.
+    pub(super) fn expect<T>(
+        &mut self,
+        value: Option<T>,
+        node: &Node,
+        what: &'static str,
+        expected: &'static str,
+    ) -> Option<T> {
+        if value.is_none() {
+            self.wrong_kind(node, what, expected);
+        }
+        value
+    }
+
+    /// Returns a parsed value. An error is reported.
+    pub(super) fn accept<T>(
+        &mut self,
+        value: Result<T, impl Into<LayoutProblem>>,
+        place: SourcePosition,
+    ) -> Option<T> {
+        value.map_err(|problem| self.error(place, problem.into())).ok()
+    }
+
+    /// Reports a list or mapping without entries, and returns whether there are any.
+    pub(super) fn not_empty(
+        &mut self,
+        node: &Node,
+        what: &'static str,
+        example: &'static str,
+    ) -> bool {
+        let is_empty = match &node.value {
+            Value::Scalar(_) => false,
+            Value::List(items) => items.is_empty(),
+            Value::Map(entries) => entries.is_empty(),
+        };
+        if is_empty {
+            self.error(node.place, LayoutProblem::Empty { what, example });
+        }
+        !is_empty
+    }
+
+    /// Adds a value to those seen before. A duplicate is reported, and `false` returned.
+    pub(super) fn unique<T: Ord + fmt::Display>(
+        &mut self,
+        seen: &mut BTreeMap<T, SourcePosition>,
+        value: T,
+        place: SourcePosition,
+    ) -> bool {
+        match seen.entry(value) {
+            BTreeEntry::Vacant(new) => {
+                new.insert(place);
+                true
+            }
+            BTreeEntry::Occupied(known) => {
+                let (value, first) = (known.key().to_string(), *known.get());
+                self.error(place, LayoutProblem::DuplicateValue { value, first });
+                false
+            }
+        }
+    }
+
+    /// Returns the mapping. Unknown keys are reported as errors, and the remaining entries are still returned.
     pub(super) fn mapping<'n>(
         &mut self,
         node: &'n Node,
         shape: MappingShape,
-    ) -> Option<&'n [Entry]> {
-        let Value::Map(entries) = &node.value else {
-            self.wrong_kind(node, shape.what, "a mapping");
-            return None;
-        };
-        self.check_keys(entries, shape);
-        Some(entries)
-    }
-
-    /// Reports unknown keys.
-    pub(super) fn check_keys(&mut self, entries: &[Entry], shape: MappingShape) {
-        for entry in entries {
-            if !shape.keys.contains(&&*entry.key) {
-                let problem = LayoutProblem::UnknownKey {
-                    key: quoted(&entry.key),
-                    within: shape.what,
-                    nearest: similar_names::closest(&entry.key, shape.keys.iter().copied()),
-                    known: shape.keys,
-                };
-                self.error(entry.place, problem);
-            }
+    ) -> Option<Mapping<'n>> {
+        let entries = self.expect(node.entries(), node, shape.what, "a mapping")?;
+        for entry in entries.iter().filter(|entry| !shape.keys.contains(&&*entry.key)) {
+            let problem = LayoutProblem::UnknownKey {
+                key: quoted(&entry.key),
+                within: shape.what,
+                nearest: similar_names::closest(&entry.key, shape.keys.iter().copied()),
+                known: shape.keys,
+            };
+            self.error(entry.place, problem);
         }
+        Some(Mapping { place: node.place, entries, what: shape.what })
     }
 
     /// Returns the value of a required key. A missing key is reported.
     pub(super) fn required<'n>(
         &mut self,
-        (place, entries): (SourcePosition, &'n [Entry]),
-        within: &'static str,
-        (key, example): (&'static str, &'static str),
+        mapping: Mapping<'n>,
+        key: &'static str,
+        example: &'static str,
     ) -> Option<&'n Node> {
-        let found = value_of(entries, key);
+        let found = mapping.get(key);
         if found.is_none() {
-            let problem = LayoutProblem::MissingKey {
-                key,
-                within,
-                example,
-            };
-            self.error(place, problem);
+            let problem = LayoutProblem::MissingKey { key, within: mapping.what, example };
+            self.error(mapping.place, problem);
         }
         found
     }
 }
 
-/// Returns the value of a key.
-pub(super) fn value_of<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
-    let entry = entries.iter().find(|entry| *entry.key == *key);
-    entry.map(|entry| &*entry.value)
+impl<'n> Mapping<'n> {
+    /// Returns the entry of a key.
+    pub(super) fn entry(&self, key: &str) -> Option<&'n Entry> {
+        self.entries.iter().find(|entry| *entry.key == *key)
+    }
+
+    /// Returns the value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|entry| &*entry.value)
+    }
+
+    /// Returns the value of a key. A null value counts as absent.
+    pub(super) fn non_null(&self, key: &str) -> Option<&'n Node> {
+        self.get(key).filter(|node| !node.is_null())
+    }
 }
 
-/// Reports whether `name` is a valid label value.
+/// Reports whether `name` is a valid label value that is not empty.
 pub(super) fn is_label_value(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inner)
+    !name.is_empty() && name.parse::<LabelValue>().is_ok()
 }

@@ -5,42 +5,34 @@
 //! v0.15.0, `api/spec/v1/spec.go`.
 
 use octavo_planner::layout::{
-    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, Rule, Selector,
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, ProfileCount, Rule,
+    Selector,
 };
 
 use super::error::{LayoutProblem, WarningProblem};
-use super::findings::{Findings, MappingShape, is_label_value, value_of};
+use super::findings::{Findings, Mapping, MappingShape, is_label_value};
 use super::node::{Entry, Node, Value, quoted};
 use super::{MIG_PARTED_KEYS, devices, expect_text, profiles, scalar};
 
-const FILE: MappingShape = MappingShape {
-    what: "a mig-parted file",
-    keys: MIG_PARTED_KEYS,
-};
+const FILE: MappingShape = MappingShape { what: "a mig-parted file", keys: MIG_PARTED_KEYS };
 
 const RULE: MappingShape = MappingShape {
     what: "a rule",
     keys: &["device-filter", "devices", "mig-enabled", "mig-devices"],
 };
 
-const EXAMPLE: &str = "a configuration is a name and a list of rules, as \
-    \"all-disabled: [{devices: all, mig-enabled: false}]\"";
+const EXAMPLE: &str = "a configuration is a name and a list of rules, such as \"all-disabled: [{devices: all, \
+ mig-enabled: false}]\"";
 
-pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
-    findings.check_keys(entries, FILE);
-    let file = (root.place, entries);
-    if let Some(node) = findings.required(file, FILE.what, ("version", "\"version: v1\"")) {
+pub(super) fn read(root: &Node, findings: &mut Findings) -> Option<Layouts> {
+    let file = findings.mapping(root, FILE)?;
+    if let Some(node) = findings.required(file, "version", "\"version: v1\"") {
         expect_text(node, "version", "v1", findings);
     }
-    let node = findings.required(file, FILE.what, ("mig-configs", EXAMPLE))?;
-    let Value::Map(named) = &node.value else {
-        findings.wrong_kind(node, "mig-configs", "a mapping of names to rules");
-        return None;
-    };
-    if named.is_empty() {
-        let (what, example) = ("mig-configs", EXAMPLE);
-        findings.error(node.place, LayoutProblem::Empty { what, example });
-    }
+    let node = findings.required(file, "mig-configs", EXAMPLE)?;
+    let expected = "a mapping of names to rules";
+    let named = findings.expect(node.entries(), node, "mig-configs", expected)?;
+    findings.not_empty(node, "mig-configs", EXAMPLE);
     let mut layouts: Vec<Layout> = Vec::new();
     for entry in named {
         let Some(layout) = layout(entry, findings) else {
@@ -53,10 +45,7 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
         }
         layouts.push(layout);
     }
-    Some(Layouts {
-        dialect: Dialect::MigParted,
-        layouts,
-    })
+    Some(Layouts { dialect: Dialect::MigParted, layouts })
 }
 
 /// Maximum length of a configuration name. YAML limits a key on one line to 1024 characters.
@@ -74,33 +63,23 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
         let name = quoted(&name);
         findings.warning(entry.place, WarningProblem::Name { name });
     }
-    let Value::List(items) = &entry.value.value else {
-        findings.wrong_kind(&entry.value, "a configuration", "a list of rules");
-        return None;
-    };
-    if items.is_empty() {
-        let (what, example) = ("a configuration", EXAMPLE);
-        findings.error(entry.value.place, LayoutProblem::Empty { what, example });
-    }
+    let node = &entry.value;
+    let items = findings.expect(node.items(), node, "a configuration", "a list of rules")?;
+    findings.not_empty(node, "a configuration", EXAMPLE);
     let rules = items.iter().filter_map(|item| rule(item, findings));
-    Some(Layout {
-        name,
-        place: entry.place,
-        rules: rules.collect(),
-    })
+    Some(Layout { name, place: entry.place, rules: rules.collect() })
 }
 
 fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
-    let entries = findings.mapping(node, RULE)?;
-    let here = (node.place, entries);
-    let example = "\"devices: all\", or a list of indices as \"devices: [0, 1]\"";
-    let devices = findings.required(here, RULE.what, ("devices", example));
+    let rule = findings.mapping(node, RULE)?;
+    let example = "\"devices: all\", or a list of indices such as \"devices: [0, 1]\"";
+    let devices = findings.required(rule, "devices", example);
     let index = devices.and_then(|node| indices(node, findings));
-    let filter = match value_of(entries, "device-filter") {
+    let filter = match rule.get("device-filter") {
         None => Some(None),
         Some(node) => filters(node, findings),
     };
-    let mig = read_mig(here, findings);
+    let mig = read_mig(rule, findings);
     Some(Rule {
         place: node.place,
         devices: selector(index?, filter?),
@@ -113,46 +92,32 @@ fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -
     if index.is_none() && filter.is_none() {
         return Selector::All;
     }
-    Selector::Matching(Criteria {
-        index,
-        device_filter: filter,
-        ..Criteria::default()
-    })
+    Selector::Matching(Criteria { index, device_filter: filter, ..Criteria::default() })
 }
 
 /// The inner `None` means all devices.
-#[expect(
-    clippy::option_option,
-    reason = "whether it could be read, and whether it is there"
-)]
+#[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
 fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
-    if !matches!(node.value, Value::List(_)) {
-        if scalar::text(node) == Some("all") {
-            return Some(None);
-        }
-        let expected = "\"all\" or a list of indices as [0, 1]";
-        findings.wrong_kind(node, "devices", expected);
-        return None;
+    if scalar::text(node) == Some("all") {
+        return Some(None);
     }
+    findings.expect(
+        node.items(),
+        node,
+        "devices",
+        "\"all\" or a list of indices such as [0, 1]",
+    )?;
     // mig-parted does not support ranges.
     let read = |item: &Node, findings: &mut Findings| {
         let index = scalar::integral_number(item);
-        if index.is_none() {
-            findings.wrong_kind(item, "an index", "a whole number from 0");
-        }
-        index.map(|index| IndexRange {
-            first: index,
-            last: index,
-        })
+        let index = findings.expect(index, item, "an index", "a non-negative integer")?;
+        Some(IndexRange { first: index, last: index })
     };
     devices::unique_indices(node, read, findings).map(Some)
 }
 
 /// The inner `None` means all devices: no filter, an empty text or an empty list.
-#[expect(
-    clippy::option_option,
-    reason = "whether it could be read, and whether it is there"
-)]
+#[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
 fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
     if node.is_null() || scalar::text(node) == Some("") {
         return Some(None);
@@ -160,10 +125,8 @@ fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilt
     let Value::List(items) = &node.value else {
         return one_filter(node, findings).map(|filter| Some(vec![filter]));
     };
-    let filters: Vec<Option<DeviceFilter>> = items
-        .iter()
-        .map(|item| one_filter(item, findings))
-        .collect();
+    let filters: Vec<Option<DeviceFilter>> =
+        items.iter().map(|item| one_filter(item, findings)).collect();
     let filters: Vec<DeviceFilter> = filters.into_iter().collect::<Option<_>>()?;
     Some((!filters.is_empty()).then_some(filters))
 }
@@ -172,39 +135,27 @@ fn one_filter(node: &Node, findings: &mut Findings) -> Option<DeviceFilter> {
     // mig-parted parses an unquoted number as a number and rejects it.
     let number = scalar::plain(node)
         .is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':'));
-    let Some(text) = scalar::text(node).filter(|_| !number && !node.is_null()) else {
-        let expected = "a text in quotes, as \"0x20B210DE\", or a list of these";
-        findings.wrong_kind(node, "device-filter", expected);
-        return None;
-    };
-    let filter = scalar::filter(text);
-    if filter.is_none() {
-        let found = quoted(text);
-        findings.error(node.place, LayoutProblem::InvalidDeviceFilter { found });
-    }
-    filter
+    let text = scalar::text(node).filter(|_| !number && !node.is_null());
+    let expected = "a quoted string such as \"0x20B210DE\", or a list of these";
+    let text = findings.expect(text, node, "device-filter", expected)?;
+    let found = quoted(text);
+    let filter = scalar::filter(text).ok_or(LayoutProblem::InvalidDeviceFilter { found });
+    findings.accept(filter, node.place)
 }
 
-fn read_mig(
-    (place, entries): (octavo_model::source_position::SourcePosition, &[Entry]),
-    findings: &mut Findings,
-) -> Option<MigSpec> {
+fn read_mig(rule: Mapping<'_>, findings: &mut Findings) -> Option<MigSpec> {
     let example = "\"mig-enabled: true\" or \"mig-enabled: false\"";
-    let enabled = findings.required((place, entries), RULE.what, ("mig-enabled", example));
-    let enabled = enabled.and_then(|node| {
+    let enabled = findings.required(rule, "mig-enabled", example).and_then(|node| {
         let enabled = scalar::yaml_1_1_boolean(node);
-        if enabled.is_none() {
-            findings.wrong_kind(node, "mig-enabled", "true or false");
-        }
-        enabled
+        findings.expect(enabled, node, "mig-enabled", "true or false")
     });
-    let devices = value_of(entries, "mig-devices").filter(|node| !node.is_null());
+    let devices = rule.non_null("mig-devices");
     let counts = devices.map(|node| counts(node, findings));
     match (enabled?, counts) {
         (false, None) => Some(MigSpec::Disabled),
         (false, Some(counts)) => {
             if !counts?.is_empty() {
-                let place = devices.map_or(place, |node| node.place);
+                let place = devices.map_or(rule.place, |node| node.place);
                 findings.error(place, LayoutProblem::PartitionsWithoutMig);
                 return None;
             }
@@ -217,23 +168,16 @@ fn read_mig(
                 within: "a rule with \"mig-enabled: true\"",
                 example: "\"mig-devices: {1g.10gb: 7}\", or {} for MIG on without partitions",
             };
-            findings.error(place, problem);
+            findings.error(rule.place, problem);
             None
         }
     }
 }
 
-fn counts(
-    node: &Node,
-    findings: &mut Findings,
-) -> Option<Vec<octavo_planner::layout::ProfileCount>> {
-    let Value::Map(entries) = &node.value else {
-        findings.wrong_kind(node, "mig-devices", "a mapping of profiles to counts");
-        return None;
-    };
-    let zeros = entries
-        .iter()
-        .filter(|entry| scalar::number(&entry.value) == Some(0));
+fn counts(node: &Node, findings: &mut Findings) -> Option<Vec<ProfileCount>> {
+    let expected = "a mapping of profiles to counts";
+    let entries = findings.expect(node.entries(), node, "mig-devices", expected)?;
+    let zeros = entries.iter().filter(|entry| scalar::number(&entry.value) == Some(0));
     if !entries.is_empty() && zeros.count() == entries.len() {
         findings.error(node.place, LayoutProblem::AllZero);
         return None;

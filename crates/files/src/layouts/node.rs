@@ -45,9 +45,25 @@ impl Node {
         match &self.value {
             Value::Scalar(scalar) if scalar.plain && scalar.is_null() => "nothing".to_owned(),
             Value::Scalar(scalar) if scalar.plain => quoted_if_needed(&scalar.text),
-            Value::Scalar(scalar) => format!("the text {}", quoted(&scalar.text)),
+            Value::Scalar(scalar) => format!("the string {}", quoted(&scalar.text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// Returns the entries of a mapping.
+    pub(super) fn entries(&self) -> Option<&[Entry]> {
+        match &self.value {
+            Value::Map(entries) => Some(entries),
+            Value::Scalar(_) | Value::List(_) => None,
+        }
+    }
+
+    /// Returns the items of a list.
+    pub(super) fn items(&self) -> Option<&[Rc<Node>]> {
+        match &self.value {
+            Value::List(items) => Some(items),
+            Value::Scalar(_) | Value::Map(_) => None,
         }
     }
 
@@ -65,10 +81,7 @@ impl Scalar {
 
 /// Quotes a text from the file, escaped and shortened.
 pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = format!(
-        "{:?}",
-        text.chars().take(MAX_QUOTED_CHARS).collect::<String>()
-    );
+    let mut quoted = format!("{:?}", text.chars().take(MAX_QUOTED_CHARS).collect::<String>());
     if text.chars().nth(MAX_QUOTED_CHARS).is_some() {
         quoted.push('…');
     }
@@ -78,11 +91,7 @@ pub(super) fn quoted(text: &str) -> String {
 /// Quotes a text only if necessary.
 fn quoted_if_needed(text: &str) -> String {
     let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= MAX_QUOTED_CHARS;
-    if simple {
-        text.to_owned()
-    } else {
-        quoted(text)
-    }
+    if simple { text.to_owned() } else { quoted(text) }
 }
 
 /// Maximum number of characters of a text that are repeated in a message.

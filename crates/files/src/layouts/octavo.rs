@@ -3,41 +3,26 @@
 use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
 
 use super::error::LayoutProblem;
-use super::findings::{Findings, MappingShape, is_label_value, value_of};
+use super::findings::{Findings, MappingShape, is_label_value};
 use super::node::{Entry, Node, Value, quoted};
 use super::{KIND, OCTAVO_KEYS, devices, expect_header, profiles, scalar, time_slicing};
 
-const FILE: MappingShape = MappingShape {
-    what: "a layout file",
-    keys: OCTAVO_KEYS,
-};
+const FILE: MappingShape = MappingShape { what: "a layout file", keys: OCTAVO_KEYS };
 
-const RULE: MappingShape = MappingShape {
-    what: "a rule",
-    keys: &["devices", "mig", "timeSlicing"],
-};
+const RULE: MappingShape =
+    MappingShape { what: "a rule", keys: &["devices", "mig", "timeSlicing"] };
 
 const LAYOUT_EXAMPLE: &str =
-    "a layout is a name and a list of rules, as \"serving: [{devices: all, mig: disabled}]\"";
+    "a layout is a name and a list of rules, such as \"serving: [{devices: all, mig: disabled}]\"";
 
-pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
-    findings.check_keys(entries, FILE);
-    let file = (root.place, entries);
-    expect_header(file, FILE.what, ("\"kind: Layouts\"", KIND), findings);
-    let node = findings.required(file, FILE.what, ("layouts", LAYOUT_EXAMPLE))?;
-    let Value::Map(named) = &node.value else {
-        findings.wrong_kind(node, "layouts", "a mapping of names to rules");
-        return None;
-    };
-    if named.is_empty() {
-        let (what, example) = ("layouts", LAYOUT_EXAMPLE);
-        findings.error(node.place, LayoutProblem::Empty { what, example });
-    }
+pub(super) fn read(root: &Node, findings: &mut Findings) -> Option<Layouts> {
+    let file = findings.mapping(root, FILE)?;
+    expect_header(file, KIND, "\"kind: Layouts\"", findings);
+    let node = findings.required(file, "layouts", LAYOUT_EXAMPLE)?;
+    let named = findings.expect(node.entries(), node, "layouts", "a mapping of names to rules")?;
+    findings.not_empty(node, "layouts", LAYOUT_EXAMPLE);
     let layouts = named.iter().filter_map(|entry| layout(entry, findings));
-    Some(Layouts {
-        dialect: Dialect::Octavo,
-        layouts: layouts.collect(),
-    })
+    Some(Layouts { dialect: Dialect::Octavo, layouts: layouts.collect() })
 }
 
 fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
@@ -45,24 +30,12 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
         let name = quoted(&entry.key);
         findings.error(entry.place, LayoutProblem::Name { name });
     }
-    let Value::List(items) = &entry.value.value else {
-        findings.wrong_kind(&entry.value, "a layout", "a list of rules");
-        return None;
-    };
-    if items.is_empty() {
-        let (what, example) = ("a layout", LAYOUT_EXAMPLE);
-        findings.error(entry.value.place, LayoutProblem::Empty { what, example });
-    }
-    let rules: Vec<Rule> = items
-        .iter()
-        .filter_map(|item| rule(item, findings))
-        .collect();
+    let node = &entry.value;
+    let items = findings.expect(node.items(), node, "a layout", "a list of rules")?;
+    findings.not_empty(node, "a layout", LAYOUT_EXAMPLE);
+    let rules: Vec<Rule> = items.iter().filter_map(|item| rule(item, findings)).collect();
     report_conflicts(&rules, findings);
-    Some(Layout {
-        name: entry.key.to_string(),
-        place: entry.place,
-        rules,
-    })
+    Some(Layout { name: entry.key.to_string(), place: entry.place, rules })
 }
 
 /// Reports rules that conflict regardless of the devices.
@@ -80,10 +53,7 @@ fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
         }
         // If two rules select all devices, the second one is reported.
         let before = rules.iter().take(index).next();
-        let after = rules
-            .iter()
-            .skip(index + 1)
-            .find(|other| other.devices != Selector::All);
+        let after = rules.iter().skip(index + 1).find(|other| other.devices != Selector::All);
         if let Some(other) = before.or(after) {
             let other = other.place;
             findings.error(rule.place, LayoutProblem::AllWithOtherRules { other });
@@ -92,17 +62,16 @@ fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
 }
 
 fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
-    let entries = findings.mapping(node, RULE)?;
+    let rule = findings.mapping(node, RULE)?;
     let example = "\"devices: all\", \"devices: rest\", or \"devices: {index: [0, 1]}\"";
-    let selector = findings
-        .required((node.place, entries), RULE.what, ("devices", example))
-        .and_then(|node| devices::read(node, findings));
-    let asked = (value_of(entries, "mig"), value_of(entries, "timeSlicing"));
-    if asked.0.is_none() && asked.1.is_none() {
+    let selector =
+        findings.required(rule, "devices", example).and_then(|node| devices::read(node, findings));
+    let (mig, time_slicing) = (rule.get("mig"), rule.get("timeSlicing"));
+    if mig.is_none() && time_slicing.is_none() {
         findings.error(node.place, LayoutProblem::EmptyRule);
     }
-    let mig = asked.0.map(|node| read_mig(node, findings));
-    let time_slicing = asked.1.map(|node| time_slicing::read(node, findings));
+    let mig = mig.map(|node| read_mig(node, findings));
+    let time_slicing = time_slicing.map(|node| time_slicing::read(node, findings));
     Some(Rule {
         place: node.place,
         devices: selector?,
@@ -123,7 +92,7 @@ fn read_mig(node: &Node, findings: &mut Findings) -> Option<MigSpec> {
             None
         }
         (Value::Scalar(_) | Value::List(_), _) => {
-            let expected = "\"disabled\", or a mapping of profiles to counts as {1g.10gb: 7}";
+            let expected = "\"disabled\", or a mapping of profiles to counts such as {1g.10gb: 7}";
             findings.wrong_kind(node, "mig", expected);
             None
         }

@@ -101,11 +101,7 @@ impl OutputValue {
 /// A mapping with these entries.
 pub(super) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, OutputValue)>) -> OutputValue {
     let entries = entries.into_iter();
-    OutputValue::Map(
-        entries
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect(),
-    )
+    OutputValue::Map(entries.map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 fn write_joined<T>(
@@ -139,9 +135,7 @@ fn is_safe(value: &str) -> bool {
     // `3g.40gb` or `0-3`: no number contains the letter g, and no date has only two parts.
     let profile = value.contains('g') && value.starts_with(|c: char| c.is_ascii_digit());
     let range = value.split_once('-').is_some_and(|(a, b)| {
-        [a, b]
-            .iter()
-            .all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        [a, b].iter().all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
     });
     let word = value.to_ascii_lowercase();
     let meant = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"].contains(&&*word);

@@ -1,26 +1,25 @@
 //! Parsing of an administrator's price book into a [`PriceBook`], with the same strictness and source positions as for
 //! layouts.
 
-use octavo_fleet::price::{Amount, Currency, PriceBook, PurchaseOption};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use octavo_fleet::price::{Amount, Currency, PriceBook, PriceError, PurchaseOption};
+use octavo_model::id::TypeName;
 use octavo_model::source_position::SourcePosition;
 
 use super::error::{LayoutError, LayoutProblem};
-use super::findings::{Findings, MappingShape, value_of};
-use super::node::{Node, Value as Tree, quoted};
-use super::{expect_header, scalar, tree};
+use super::findings::{Findings, Mapping, MappingShape};
+use super::node::{Node, quoted};
+use super::{expect_header, parse_file, scalar};
 
 /// `kind` of the file.
 const KIND: &str = "PriceBook";
 
-const FILE: MappingShape = MappingShape {
-    what: "a price book",
-    keys: &["apiVersion", "kind", "currency", "prices"],
-};
+const FILE: MappingShape =
+    MappingShape { what: "a price book", keys: &["apiVersion", "kind", "currency", "prices"] };
 
-const PRICE: MappingShape = MappingShape {
-    what: "a price",
-    keys: &["type", "option", "perHour"],
-};
+const PRICE: MappingShape = MappingShape { what: "a price", keys: &["type", "option", "perHour"] };
 
 const EXAMPLE: &str =
     "\"prices: [{type: nvidia-h100-80gb, option: on-demand, perHour: \\\"12.34\\\"}]\"";
@@ -33,106 +32,63 @@ const MAX_PRICES: usize = 2000;
 /// # Errors
 /// Returns all errors in the order of the file.
 pub fn parse(text: &str) -> Result<PriceBook, Vec<LayoutError>> {
-    let mut findings = Findings::default();
-    if text.trim().is_empty() {
-        let start = SourcePosition { line: 1, column: 1 };
-        findings.error(start, LayoutProblem::NotAPriceBook);
-        return findings.into_result(None);
-    }
-    let book = tree::read(text, &mut findings).and_then(|root| file(&root, &mut findings));
-    findings.into_result(book)
+    parse_file(text, FILE, LayoutProblem::NotAPriceBook, read)
 }
 
-fn file(root: &Node, findings: &mut Findings) -> Option<PriceBook> {
-    let Tree::Map(entries) = &root.value else {
-        findings.error(root.place, LayoutProblem::NotAPriceBook);
-        return None;
-    };
-    findings.check_keys(entries, FILE);
-    let whole = (root.place, entries.as_slice());
-    expect_header(whole, FILE.what, ("\"kind: PriceBook\"", KIND), findings);
+fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<PriceBook> {
+    expect_header(file, KIND, "\"kind: PriceBook\"", findings);
     let currency = findings
-        .required(whole, FILE.what, ("currency", "\"currency: USD\""))
-        .and_then(|node| read::<Currency>(node, "currency", findings));
-    let node = findings.required(whole, FILE.what, ("prices", EXAMPLE))?;
-    let Tree::List(items) = &node.value else {
-        findings.wrong_kind(node, "prices", "a list of prices");
-        return None;
-    };
+        .required(file, "currency", "\"currency: USD\"")
+        .and_then(|node| value::<Currency>(node, "currency", findings));
+    let node = findings.required(file, "prices", EXAMPLE)?;
+    let items = findings.expect(node.items(), node, "prices", "a list of prices")?;
     // Lines are checked for errors even if the currency is invalid.
-    let mut book = currency.map(PriceBook::new);
-    let mut seen: Vec<(String, PurchaseOption, SourcePosition)> = Vec::new();
+    let mut prices = currency.map(PriceBook::new);
+    let mut seen: BTreeMap<(TypeName, PurchaseOption), SourcePosition> = BTreeMap::new();
     for item in items.iter().take(MAX_PRICES) {
-        read_price(item, (&mut book, &mut seen), findings);
+        let Some((type_name, option, price)) = read_price(item, findings) else {
+            continue;
+        };
+        if let Some(first) = seen.get(&(type_name.clone(), option)).copied() {
+            let value = quoted(&format!("{type_name} {option}"));
+            findings.error(item.place, LayoutProblem::DuplicateValue { value, first });
+            continue;
+        }
+        seen.insert((type_name.clone(), option), item.place);
+        if let Some(prices) = &mut prices {
+            prices.add(type_name, option, price);
+        }
     }
     if let Some(item) = items.get(MAX_PRICES) {
-        let most = MAX_PRICES;
-        findings.error(item.place, LayoutProblem::TooManyValues { most });
+        findings.error(item.place, LayoutProblem::TooManyValues { most: MAX_PRICES });
     }
-    book
+    prices
 }
 
-fn read_price(
-    node: &Node,
-    (book, seen): (
-        &mut Option<PriceBook>,
-        &mut Vec<(String, PurchaseOption, SourcePosition)>,
-    ),
-    findings: &mut Findings,
-) -> Option<()> {
-    let entries = findings.mapping(node, PRICE)?;
-    let place = (node.place, entries);
+fn read_price(node: &Node, findings: &mut Findings) -> Option<(TypeName, PurchaseOption, Amount)> {
+    let price = findings.mapping(node, PRICE)?;
     let type_name = findings
-        .required(place, PRICE.what, ("type", "\"type: nvidia-h100-80gb\""))
-        .and_then(|node| match scalar::text(node)?.parse() {
-            Ok(name) => Some(name),
-            Err(error) => {
-                findings.error(node.place, LayoutProblem::Id(error));
-                None
-            }
-        });
-    let option = match value_of(entries, "option") {
-        Some(node) => read::<PurchaseOption>(node, "option", findings),
+        .required(price, "type", "\"type: nvidia-h100-80gb\"")
+        .and_then(|node| findings.accept(scalar::text(node)?.parse(), node.place));
+    let option = match price.get("option") {
+        Some(node) => value(node, "option", findings),
         None => Some(PurchaseOption::default()),
     };
-    let price = findings
-        .required(place, PRICE.what, ("perHour", "\"perHour: \\\"12.34\\\"\""))
-        .and_then(|node| read::<Amount>(node, "perHour", findings));
-    let (type_name, option, price): (octavo_model::id::TypeName, _, _) =
-        (type_name?, option?, price?);
-    let known = seen
-        .iter()
-        .find(|(name, known, _)| *name == type_name.as_str() && *known == option);
-    if let Some((name, _, first)) = known {
-        let value = quoted(&format!("{name} {option}"));
-        let first = *first;
-        findings.error(node.place, LayoutProblem::DuplicateValue { value, first });
-        return None;
-    }
-    seen.push((type_name.to_string(), option, node.place));
-    if let Some(book) = book {
-        book.add(type_name, option, price);
-    }
-    Some(())
+    let per_hour = findings
+        .required(price, "perHour", "\"perHour: \\\"12.34\\\"\"")
+        .and_then(|node| value(node, "perHour", findings));
+    Some((type_name?, option?, per_hour?))
 }
 
 /// Parses a value whose error message is self-explanatory.
-fn read<T: std::str::FromStr<Err = octavo_fleet::price::PriceError>>(
+fn value<T: FromStr<Err = PriceError>>(
     node: &Node,
     what: &'static str,
     findings: &mut Findings,
 ) -> Option<T> {
-    let Some(text) = scalar::text(node).filter(|_| !node.is_null()) else {
-        findings.wrong_kind(node, what, "a text");
-        return None;
-    };
-    match text.parse() {
-        Ok(value) => Some(value),
-        Err(error) => {
-            findings.error(node.place, LayoutProblem::Price(error));
-            None
-        }
-    }
+    let text = scalar::text(node).filter(|_| !node.is_null());
+    let text = findings.expect(text, node, what, "a string")?;
+    findings.accept(text.parse(), node.place)
 }
 
 #[cfg(test)]
@@ -143,28 +99,23 @@ mod tests {
 
     fn complaints(text: &str) -> Vec<String> {
         let errors = parse(text).unwrap_err();
-        let told = errors
-            .iter()
-            .map(|error| format!("{}: {error}", error.place()));
-        told.collect()
+        let errors = errors.iter().map(|error| format!("{}: {error}", error.place()));
+        errors.collect()
     }
 
     #[test]
     fn prices_keep_all_digits() {
-        let book = parse(&format!(
+        let prices = parse(&format!(
             "{HEAD}currency: USD\nprices:\n- {{type: nvidia-h100-80gb, perHour: \"12.340\"}}\n\
              - {{type: nvidia-h100-80gb, option: spot, perHour: 0.1}}\n"
         ))
         .unwrap();
         let h100 = "nvidia-h100-80gb".parse().unwrap();
-        let price = |option| {
-            book.price(&h100, option)
-                .map(|price| price.per_hour.to_string())
-        };
+        let price = |option| prices.price(&h100, option).map(|price| price.per_hour.to_string());
         assert_eq!(price(PurchaseOption::OnDemand).as_deref(), Some("12.340"));
         assert_eq!(price(PurchaseOption::Spot).as_deref(), Some("0.1"));
         assert_eq!(price(PurchaseOption::Reserved), None);
-        assert_eq!(book.currency().to_string(), "USD");
+        assert_eq!(prices.currency().to_string(), "USD");
     }
 
     #[test]
@@ -176,27 +127,30 @@ mod tests {
                  - {{type: a-b, perHour: 1}}\n- {{type: a-b, perHour: 2}}\n- 7\n"
             )),
             [
-                "3:11: \"Dollar\" is no currency: three capital letters, as USD",
+                "3:11: \"Dollar\" is not a currency: use three capital letters, such as USD",
                 "5:10: \"nvidia h100\" is not an accelerator type like nvidia-a100-80gb",
                 "6:3: a price needs \"perHour\": \"perHour: \\\"12.34\\\"\"",
                 "6:15: unknown key \"perhour\" in a price; did you mean \"perHour\"?",
-                "7:24: \"-1\" is no price: digits, a point and at most 6 digits behind it, as 12.34, and at most 1000000",
-                "8:35: \"sometimes\" is no way of buying; there are on-demand, spot and reserved",
-                "10:3: \"a-b on-demand\" is there twice, first at 9:3",
+                "7:24: \"-1\" is not a price: use a number with at most 6 decimals, such as 12.34, up to 1000000",
+                "8:35: \"sometimes\" is not a purchase option: use on-demand, spot or reserved",
+                "10:3: duplicate value \"a-b on-demand\", first at 9:3",
                 "11:3: a price must be a mapping, not 7",
             ]
         );
         for (text, expected) in [
-            ("", "this is no price book"),
-            ("- a\n", "this is no price book"),
+            ("", "this is not a price book"),
+            ("- a\n", "this is not a price book"),
             (
                 "apiVersion: octavo.dev/v1\nkind: Catalogue\ncurrency: USD\nprices: []\n",
                 "kind must be \"PriceBook\"",
             ),
             ("prices: {\n", "this is not YAML"),
         ] {
-            let said = complaints(text);
-            assert!(said.iter().any(|told| told.contains(expected)), "{said:?}");
+            let complaints = complaints(text);
+            assert!(
+                complaints.iter().any(|complaint| complaint.contains(expected)),
+                "{complaints:?}"
+            );
         }
     }
 }

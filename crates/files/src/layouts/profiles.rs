@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::profile::ProfileName;
+use octavo_model::profile::{ProfileName, ProfileNameError};
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::ProfileCount;
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
-use super::node::{Entry, Node, quoted};
+use super::node::{Entry, quoted};
 use super::scalar;
 
 /// Parses the entries. `zero` is called for a count of zero and returns whether it is accepted.
@@ -25,55 +25,36 @@ pub(super) fn read(
         let passed = count == Some(0) && zero(entry, findings);
         let count = count.filter(|count| *count > 0);
         if count.is_none() && !passed {
-            wrong_count(entry, &entry.value, findings);
+            let value = &entry.value;
+            let (profile, found) = (quoted(&entry.key), value.describe());
+            findings.error(value.place, LayoutProblem::Count { profile, found });
         }
         let Some(profile) = profile else {
             continue;
         };
         if let Some(first) = seen.get(&profile) {
-            let problem = LayoutProblem::DuplicateProfile {
-                profile: profile.to_string(),
-                first: *first,
-            };
+            let problem =
+                LayoutProblem::DuplicateProfile { profile: profile.to_string(), first: *first };
             findings.error(entry.place, problem);
             continue;
         }
         seen.insert(profile.clone(), entry.place);
         if let Some(count) = count {
-            counts.push(ProfileCount {
-                place: entry.place,
-                profile,
-                count,
-            });
+            counts.push(ProfileCount { place: entry.place, profile, count });
         }
     }
     counts
-}
-
-fn wrong_count(entry: &Entry, value: &Node, findings: &mut Findings) {
-    let problem = LayoutProblem::Count {
-        profile: quoted(&entry.key),
-        found: value.describe(),
-    };
-    findings.error(value.place, problem);
 }
 
 /// Parses a profile name and checks that its attributes exist. Whether a device offers the profile is checked later.
 pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
     // Limits the length of the name repeated in the message.
     let shown = entry.key.chars().take(60).collect::<String>();
-    let profile = match without_leading_zeros(&shown).parse::<ProfileName>() {
-        Ok(profile) if shown.len() == entry.key.len() => profile,
-        Ok(_) => {
-            let error = octavo_model::profile::ProfileNameError::Malformed(shown);
-            findings.error(entry.place, LayoutProblem::Profile(error));
-            return None;
-        }
-        Err(error) => {
-            findings.error(entry.place, LayoutProblem::Profile(error));
-            return None;
-        }
+    let profile = match without_leading_zeros(&shown).parse() {
+        Ok(_) if shown.len() != entry.key.len() => Err(ProfileNameError::Malformed(shown)),
+        parsed => parsed,
     };
+    let profile = findings.accept(profile, entry.place)?;
     if let Some(attribute) = unknown_attribute(&entry.key) {
         findings.error(entry.place, LayoutProblem::Attribute { attribute });
         return None;
@@ -105,11 +86,7 @@ fn without_leading_zeros(name: &str) -> String {
 /// `+me`, `+me.all`, `+gfx` and `-me`. `nvml.h` defines no profiles with other attributes.
 fn unknown_attribute(name: &str) -> Option<String> {
     let (sign, list) = attributes(name)?;
-    let known: &[&str] = if sign == "+" {
-        &["me", "me.all", "gfx"]
-    } else {
-        &["me"]
-    };
+    let known: &[&str] = if sign == "+" { &["me", "me.all", "gfx"] } else { &["me"] };
     let unknown = list.split(',').find(|attribute| !known.contains(attribute));
     unknown.map(|attribute| quoted(&format!("{sign}{attribute}")))
 }

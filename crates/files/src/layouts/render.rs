@@ -24,10 +24,7 @@ pub fn render(
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let (shown, before) = visible_window(line, place.column);
-    format!(
-        "{head}{margin} |\n{number} | {shown}\n{margin} | {}^\n",
-        " ".repeat(before)
-    )
+    format!("{head}{margin} |\n{number} | {shown}\n{margin} | {}^\n", " ".repeat(before))
 }
 
 /// Returns a line by number, without its line break. CR LF, LF and CR are line breaks, as for the parser.
@@ -37,10 +34,7 @@ fn line_of(text: &str, number: u32) -> Option<&str> {
     for _ in 1..number {
         let at = rest.find(['\r', '\n'])?;
         let (_, behind) = rest.split_at(at);
-        rest = behind
-            .strip_prefix("\r\n")
-            .or_else(|| behind.get(1..))
-            .unwrap_or_default();
+        rest = behind.strip_prefix("\r\n").or_else(|| behind.get(1..)).unwrap_or_default();
     }
     rest.split(['\r', '\n']).next()
 }

@@ -3,6 +3,7 @@
 use octavo_model::quantity::Mebibytes;
 use octavo_planner::layout::{DeviceFilter, IndexRange};
 
+use super::error::LayoutProblem;
 use super::node::{Node, Scalar, Value};
 
 /// Returns the text of a scalar.
@@ -12,9 +13,7 @@ pub(super) fn text(node: &Node) -> Option<&str> {
 
 /// Returns the text of an unquoted scalar.
 pub(super) fn plain(node: &Node) -> Option<&str> {
-    scalar(node)
-        .filter(|scalar| scalar.plain)
-        .map(|scalar| scalar.text.as_str())
+    scalar(node).filter(|scalar| scalar.plain).map(|scalar| scalar.text.as_str())
 }
 
 fn scalar(node: &Node) -> Option<&Scalar> {
@@ -53,14 +52,10 @@ pub(super) fn is_go_duration(node: &Node) -> bool {
     }
     let mut parts = 0;
     while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, after) = rest.split_at(end);
         let units = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
-        let unit_end = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         let has_digit = number.bytes().any(|byte| byte.is_ascii_digit());
         if !has_digit || number.matches('.').count() > 1 || !units.contains(&unit) {
@@ -79,21 +74,22 @@ pub(super) fn number_as_name(text: &str) -> Option<String> {
         None => ("", text.strip_prefix('+').unwrap_or(text)),
     };
     let plain = rest.replace('_', "");
-    if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+    if !rest.starts_with(|c: char| c.is_ascii_digit()) || plain.starts_with("0+") {
         return None;
     }
-    let number = if let Some(hex) = plain.strip_prefix("0x") {
-        u64::from_str_radix(hex, 16)
-    } else if let Some(octal) = plain.strip_prefix("0o") {
-        u64::from_str_radix(octal, 8)
-    } else if let Some(binary) = plain.strip_prefix("0b") {
-        u64::from_str_radix(binary, 2)
-    } else if plain.len() > 1 && plain.starts_with('0') {
-        u64::from_str_radix(&plain, 8)
-    } else {
-        plain.parse()
-    };
-    number.ok().map(|number| format!("{sign}{number}"))
+    let (base, digits) = split_base(&plain);
+    u64::from_str_radix(digits, base).ok().map(|number| format!("{sign}{number}"))
+}
+
+/// Splits off the prefix of a base, which is `0` for octal numbers as well.
+fn split_base(text: &str) -> (u32, &str) {
+    let mut prefixes = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)].into_iter();
+    prefixes
+        .find_map(|(prefix, base)| {
+            let digits = text.strip_prefix(prefix).filter(|digits| !digits.is_empty())?;
+            Some((base, digits))
+        })
+        .unwrap_or((10, text))
 }
 
 /// Parses a non-negative number with or without a fraction: `1979`, `835.5`.
@@ -109,9 +105,7 @@ pub(super) fn decimal_number(node: &Node) -> Option<f64> {
 fn digits(text: &str) -> Option<u32> {
     if let Some(hex) = text.strip_prefix("0x") {
         let well_formed = hex.bytes().all(|b| b.is_ascii_hexdigit());
-        return well_formed
-            .then(|| u32::from_str_radix(hex, 16).ok())
-            .flatten();
+        return well_formed.then(|| u32::from_str_radix(hex, 16).ok()).flatten();
     }
     let well_formed =
         text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
@@ -136,31 +130,13 @@ pub(super) fn yaml_1_1_boolean(node: &Node) -> Option<bool> {
     })
 }
 
-/// Why a text is not a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RangeError {
-    /// The text has another format.
-    Malformed,
-    /// The end is before the start.
-    Reversed,
-}
-
-/// Parses an index or a range: `3` or `0-3`. A range may be quoted.
-pub(super) fn range(node: &Node) -> Result<IndexRange, RangeError> {
+/// Parses an index or a range: `3` or `0-3`. A range may be quoted, and its end may be before its start.
+pub(super) fn range(node: &Node) -> Option<IndexRange> {
     if let Some(index) = number(node) {
-        return Ok(IndexRange {
-            first: index,
-            last: index,
-        });
+        return Some(IndexRange { first: index, last: index });
     }
-    let (first, last) = text(node)
-        .and_then(|text| text.split_once('-'))
-        .and_then(|(first, last)| Some((decimal(first)?, decimal(last)?)))
-        .ok_or(RangeError::Malformed)?;
-    if last < first {
-        return Err(RangeError::Reversed);
-    }
-    Ok(IndexRange { first, last })
+    let (first, last) = text(node)?.split_once('-')?;
+    Some(IndexRange { first: decimal(first)?, last: decimal(last)? })
 }
 
 fn decimal(text: &str) -> Option<u32> {
@@ -169,7 +145,11 @@ fn decimal(text: &str) -> Option<u32> {
 
 /// Parses an amount of memory as a Kubernetes quantity with a unit. A fraction of a MiB is rounded up, because the
 /// amount is a lower bound for the device.
-pub(super) fn memory(node: &Node) -> Option<Mebibytes> {
+pub(super) fn memory(node: &Node) -> Result<Mebibytes, LayoutProblem> {
+    parse_memory(node).ok_or_else(|| LayoutProblem::Memory { found: node.describe() })
+}
+
+fn parse_memory(node: &Node) -> Option<Mebibytes> {
     let text = text(node)?;
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (amount, unit) = text.split_at(end);
@@ -196,11 +176,7 @@ pub(super) fn filter(text: &str) -> Option<DeviceFilter> {
         None => (text, None),
     };
     let (device, vendor) = high_and_low(ids)?;
-    Some(DeviceFilter {
-        device,
-        vendor,
-        subsystem,
-    })
+    Some(DeviceFilter { device, vendor, subsystem })
 }
 
 fn high_and_low(text: &str) -> Option<(u16, u16)> {
@@ -213,24 +189,9 @@ fn high_and_low(text: &str) -> Option<(u16, u16)> {
 /// base 0.
 fn go_number(text: &str) -> Option<u32> {
     let text = text.to_ascii_lowercase();
-    let prefixed = |prefix: &str| text.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-    let (base, digits, after_prefix) = if let Some(rest) = prefixed("0x") {
-        (16, rest, true)
-    } else if let Some(rest) = prefixed("0o") {
-        (8, rest, true)
-    } else if let Some(rest) = prefixed("0b") {
-        (2, rest, true)
-    } else if let Some(rest) = prefixed("0") {
-        (8, rest, true)
-    } else {
-        (10, text.as_str(), false)
-    };
+    let (base, digits) = split_base(&text);
     // An underscore may follow a digit or the prefix, and must precede a digit.
-    let digits = if after_prefix {
-        digits.strip_prefix('_').unwrap_or(digits)
-    } else {
-        digits
-    };
+    let digits = if base == 10 { digits } else { digits.strip_prefix('_').unwrap_or(digits) };
     let groups: Vec<&str> = digits.split('_').collect();
     let well_formed = |group: &&str| !group.is_empty() && group.chars().all(|c| c.is_digit(base));
     if !groups.iter().all(well_formed) {

@@ -24,14 +24,8 @@ pub(super) fn check_characters(text: &str) -> Result<(), PlacedProblem> {
     };
     let before = text.get(..at).unwrap_or_default();
     let breaks = before.matches(['\r', '\n']).count() - before.matches("\r\n").count();
-    let column = before
-        .chars()
-        .rev()
-        .take_while(|c| !matches!(c, '\r' | '\n'));
-    Err((
-        place(breaks + 1, column.count()),
-        LayoutProblem::Character(wrong),
-    ))
+    let column = before.chars().rev().take_while(|c| !matches!(c, '\r' | '\n'));
+    Err((place(breaks + 1, column.count()), LayoutProblem::Character(wrong)))
 }
 
 pub(super) fn syntax_error(error: &ScanError) -> PlacedProblem {
@@ -48,8 +42,5 @@ pub(super) fn syntax_error(error: &ScanError) -> PlacedProblem {
 /// Converts the parser's position: its lines start at one, its columns at zero.
 pub(super) fn place(line: usize, column: usize) -> SourcePosition {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    SourcePosition {
-        line: count(line).max(1),
-        column: count(column).saturating_add(1),
-    }
+    SourcePosition { line: count(line).max(1), column: count(column).saturating_add(1) }
 }

@@ -1,18 +1,18 @@
 //! The `timeSlicing` key of our dialect, and the resource list that NVIDIA's device plugin has too.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use octavo_model::profile::ProfileName;
-use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{
     ResourceRename, Share, ShareTarget, TimeSlice, TimeSlicing, UnitRef, UnitSelector,
 };
 
+use super::devices::transpose_optional;
 use super::error::LayoutProblem;
-use super::findings::{Findings, MappingShape, value_of};
-use super::node::{Entry, Node, Value, quoted};
+use super::findings::{Findings, Mapping, MappingShape};
+use super::node::{Node, quoted};
 use super::{profiles, scalar};
 
 const TIME_SLICING: MappingShape = MappingShape {
@@ -29,17 +29,12 @@ const TIME_SLICING: MappingShape = MappingShape {
 };
 
 const PROFILE_SHARE: MappingShape = MappingShape {
-    what: "how a profile is shared",
-    keys: &[
-        "replicas",
-        "rename",
-        "failRequestsGreaterThanOne",
-        "memoryPerReplica",
-    ],
+    what: "the time-slicing of a profile",
+    keys: &["replicas", "rename", "failRequestsGreaterThanOne", "memoryPerReplica"],
 };
 
 const RESOURCE_SHARE: MappingShape = MappingShape {
-    what: "how a resource is shared",
+    what: "the time-slicing of a resource",
     keys: &[
         "name",
         "devices",
@@ -53,39 +48,27 @@ const RESOURCE_SHARE: MappingShape = MappingShape {
 /// Keys of a share that require `replicas`.
 const SHARE_KEYS: [&str; 3] = ["rename", "failRequestsGreaterThanOne", "memoryPerReplica"];
 
-const REPLICAS: &str = "how many share a device, as \"timeSlicing: {replicas: 4}\"";
+const REPLICAS: &str = "the number of replicas of a device, such as \"timeSlicing: {replicas: 4}\"";
 const PROFILES: &str =
-    "profiles and how many share a partition of each, as \"profiles: {1g.10gb: {replicas: 2}}\"";
+    "profiles with their numbers of replicas, such as \"profiles: {1g.10gb: {replicas: 2}}\"";
 pub(super) const RESOURCES: &str =
-    "a list of names and replicas, as \"resources: [{name: nvidia.com/gpu, replicas: 4}]\"";
+    "a list of names and replicas, such as \"resources: [{name: nvidia.com/gpu, replicas: 4}]\"";
 
 /// Parses how devices are shared. Returns `None` if it is invalid.
 pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     if scalar::text(node) == Some("disabled") {
-        return Some(TimeSlicing {
-            place: node.place,
-            shares: Vec::new(),
-            slice: None,
-        });
+        return Some(TimeSlicing { place: node.place, shares: Vec::new(), slice: None });
     }
-    if matches!(node.value, Value::Scalar(_) | Value::List(_)) {
-        let expected = "\"disabled\", or a mapping as {replicas: 4}";
-        findings.wrong_kind(node, TIME_SLICING.what, expected);
-        return None;
-    }
-    let entries = findings.mapping(node, TIME_SLICING)?;
-    let of = |key| value_of(entries, key);
-    let slice = of("slice").map(|node| slice(node, findings));
-    let (profiles, resources) = (of("profiles"), of("resources"));
+    let expected = "\"disabled\", or a mapping such as {replicas: 4}";
+    findings.expect(node.entries(), node, TIME_SLICING.what, expected)?;
+    let mapping = findings.mapping(node, TIME_SLICING)?;
+    let slice = mapping.get("slice").map(|node| slice(node, findings));
+    let (profiles, resources) = (mapping.get("profiles"), mapping.get("resources"));
     let mut shares = Vec::new();
     let alone = profiles.is_none() && resources.is_none();
-    if alone || of("replicas").is_some() {
-        shares.push(share(
-            (node.place, entries),
-            ShareTarget::AllUnits,
-            findings,
-        ));
-    } else if let Some(idle) = entries.iter().find(|one| SHARE_KEYS.contains(&&*one.key)) {
+    if alone || mapping.get("replicas").is_some() {
+        shares.push(share(mapping, ShareTarget::AllUnits, findings));
+    } else if let Some(idle) = mapping.entries.iter().find(|one| SHARE_KEYS.contains(&&*one.key)) {
         let key = idle.key.to_string();
         findings.error(idle.place, LayoutProblem::RequiresReplicas { key });
     }
@@ -93,63 +76,40 @@ pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> 
         shares.extend(profile_shares(node, findings));
     }
     if let Some(node) = resources {
-        let read = |(place, entries): (SourcePosition, &[Entry]), findings: &mut Findings| {
-            findings.check_keys(entries, RESOURCE_SHARE);
-            let of = resource((place, entries), MAX_RESOURCE_NAME_CHARS, findings)?;
-            share((place, entries), of, findings)
+        let read = |mapping: Mapping<'_>, findings: &mut Findings| {
+            let of = resource(mapping, MAX_RESOURCE_NAME_CHARS, findings)?;
+            share(mapping, of, findings)
         };
-        shares.extend(list(node, RESOURCE_SHARE.what, read, findings));
+        shares.extend(list(node, RESOURCE_SHARE, read, findings));
     }
     Some(TimeSlicing {
         place: node.place,
         shares: shares.into_iter().collect::<Option<_>>()?,
-        slice: match slice {
-            Some(read) => Some(read?),
-            None => None,
-        },
+        slice: transpose_optional(slice)?,
     })
 }
 
 fn slice(node: &Node, findings: &mut Findings) -> Option<TimeSlice> {
     let text = scalar::text(node);
-    let found = TimeSlice::ALL
-        .into_iter()
-        .find(|length| text == Some(length.as_str()));
-    if found.is_none() {
-        findings.wrong_kind(node, "slice", "\"short\", \"medium\" or \"long\"");
-    }
-    found
+    let slice = TimeSlice::ALL.into_iter().find(|length| text == Some(length.as_str()));
+    findings.expect(slice, node, "slice", "\"short\", \"medium\" or \"long\"")
 }
 
 fn profile_shares(node: &Node, findings: &mut Findings) -> Vec<Option<Share>> {
-    let Value::Map(entries) = &node.value else {
-        findings.wrong_kind(
-            node,
-            "profiles",
-            "a mapping of profiles to how each is shared",
-        );
+    let expected = "a mapping of profiles to their time-slicing";
+    let Some(entries) = findings.expect(node.entries(), node, "profiles", expected) else {
         return vec![None];
     };
-    if entries.is_empty() {
-        let (what, example) = ("profiles", PROFILES);
-        findings.error(node.place, LayoutProblem::Empty { what, example });
-    }
-    let mut seen: BTreeMap<ProfileName, SourcePosition> = BTreeMap::new();
+    findings.not_empty(node, "profiles", PROFILES);
+    let mut seen = BTreeMap::new();
     let shares = entries.iter().map(|entry| {
         let profile = profiles::name(entry, findings)?;
-        if let Some(first) = seen.get(&profile) {
-            let (value, first) = (profile.to_string(), *first);
-            findings.error(entry.place, LayoutProblem::DuplicateValue { value, first });
+        if !findings.unique(&mut seen, profile.clone(), entry.place) {
             return None;
         }
-        seen.insert(profile.clone(), entry.place);
-        let said = findings.mapping(&entry.value, PROFILE_SHARE)?;
-        let of = ShareTarget::Profile(profile);
-        let share = share((entry.value.place, said), of, findings)?;
-        Some(Share {
-            place: entry.place,
-            ..share
-        })
+        let mapping = findings.mapping(&entry.value, PROFILE_SHARE)?;
+        let share = share(mapping, ShareTarget::Profile(profile), findings)?;
+        Some(Share { place: entry.place, ..share })
     });
     shares.collect()
 }
@@ -157,25 +117,17 @@ fn profile_shares(node: &Node, findings: &mut Findings) -> Vec<Option<Share>> {
 /// Parses a list of resources. Two items for the same resource are an error, because one of them would never apply.
 pub(super) fn list(
     node: &Node,
-    what: &'static str,
-    read: impl Fn((SourcePosition, &[Entry]), &mut Findings) -> Option<Share>,
+    item_shape: MappingShape,
+    read: impl Fn(Mapping<'_>, &mut Findings) -> Option<Share>,
     findings: &mut Findings,
 ) -> Vec<Option<Share>> {
-    let Value::List(items) = &node.value else {
-        findings.wrong_kind(node, "resources", "a list");
+    let Some(items) = findings.expect(node.items(), node, "resources", "a list") else {
         return vec![None];
     };
-    if items.is_empty() {
-        let (what, example) = ("resources", RESOURCES);
-        findings.error(node.place, LayoutProblem::Empty { what, example });
-    }
+    findings.not_empty(node, "resources", RESOURCES);
     let mut seen: Vec<(ShareTarget, SourcePosition)> = Vec::new();
     let shares = items.iter().map(|item| {
-        let Value::Map(entries) = &item.value else {
-            findings.wrong_kind(item, what, "a mapping");
-            return None;
-        };
-        let share = read((item.place, entries), findings)?;
+        let share = read(findings.mapping(item, item_shape)?, findings)?;
         if let Some((of, first)) = seen.iter().find(|(of, _)| *of == share.of) {
             let (value, first) = (of.to_string(), *first);
             findings.error(item.place, LayoutProblem::DuplicateValue { value, first });
@@ -187,29 +139,25 @@ pub(super) fn list(
     shares.collect()
 }
 
-fn share(
-    (place, entries): (SourcePosition, &[Entry]),
-    of: ShareTarget,
-    findings: &mut Findings,
-) -> Option<Share> {
-    let needed = findings.required((place, entries), TIME_SLICING.what, ("replicas", REPLICAS));
-    let replicas = needed.and_then(|node| replicas(node, findings));
-    let rename = match value_of(entries, "rename") {
+/// Parses how units are shared. Messages name the key `timeSlicing`, also within its lists.
+fn share(mapping: Mapping<'_>, of: ShareTarget, findings: &mut Findings) -> Option<Share> {
+    let mapping = Mapping { what: TIME_SLICING.what, ..mapping };
+    let replicas =
+        findings.required(mapping, "replicas", REPLICAS).and_then(|node| replicas(node, findings));
+    let rename = match mapping.get("rename") {
         None => Some(ResourceRename::No),
         Some(node) => rename(node, findings),
     };
-    let fail = flag(entries, "failRequestsGreaterThanOne", findings);
-    let memory = value_of(entries, "memoryPerReplica").map(|node| memory(node, findings));
+    let fail = flag(mapping, "failRequestsGreaterThanOne", findings);
+    let memory = mapping.get("memoryPerReplica");
+    let memory = memory.map(|node| findings.accept(scalar::memory(node), node.place));
     Some(Share {
-        place,
+        place: mapping.place,
         of,
         replicas: replicas?,
         rename: rename?,
         fail_requests_greater_than_one: fail,
-        memory_per_replica: match memory {
-            Some(read) => Some(read?),
-            None => None,
-        },
+        memory_per_replica: transpose_optional(memory)?,
     })
 }
 
@@ -217,10 +165,7 @@ fn share(
 pub(super) fn replicas(node: &Node, findings: &mut Findings) -> Option<u32> {
     let range = Share::MIN_REPLICAS..=Share::MAX_REPLICAS;
     let number = scalar::number(node).filter(|number| range.contains(number));
-    if number.is_none() {
-        findings.wrong_kind(node, "replicas", "a whole number from 2 to 1024");
-    }
-    number
+    findings.expect(number, node, "replicas", "an integer from 2 to 1024")
 }
 
 fn rename(node: &Node, findings: &mut Findings) -> Option<ResourceRename> {
@@ -230,54 +175,38 @@ fn rename(node: &Node, findings: &mut Findings) -> Option<ResourceRename> {
         None => {
             // `on` is a boolean for many YAML parsers and never meant as a name.
             let is_name = !node.is_null() && scalar::yaml_1_1_boolean(node).is_none();
-            let Some(text) = scalar::text(node).filter(|_| is_name) else {
-                let expected = "true, false or a name as nvidia.com/gpu-small";
-                findings.wrong_kind(node, "rename", expected);
-                return None;
-            };
+            let text = scalar::text(node).filter(|_| is_name);
+            let expected = "true, false or a name such as nvidia.com/gpu-small";
+            let text = findings.expect(text, node, "rename", expected)?;
             name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings).map(ResourceRename::To)
         }
     }
 }
 
-fn memory(node: &Node, findings: &mut Findings) -> Option<Mebibytes> {
-    let memory = scalar::memory(node);
-    if memory.is_none() {
-        let found = node.describe();
-        findings.error(node.place, LayoutProblem::Memory { found });
-    }
-    memory
-}
-
 /// Parses an optional boolean that defaults to `false`.
-fn flag(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
-    match value_of(entries, key) {
-        None => false,
-        Some(node) => scalar::boolean(node).unwrap_or_else(|| {
-            findings.wrong_kind(node, key, "true or false");
-            false
-        }),
-    }
+fn flag(mapping: Mapping<'_>, key: &'static str, findings: &mut Findings) -> bool {
+    let node = mapping.get(key);
+    let flag = node.map(|node| findings.expect(scalar::boolean(node), node, key, "true or false"));
+    flag.flatten().unwrap_or_default()
 }
 
 /// Parses the resource of a share and the selection of its units. The name with its domain has at most `longest`
 /// characters.
 pub(super) fn resource(
-    here: (SourcePosition, &[Entry]),
+    mapping: Mapping<'_>,
     longest: usize,
     findings: &mut Findings,
 ) -> Option<ShareTarget> {
-    let example = "the resource as kubelet knows it: \"name: nvidia.com/gpu\"";
-    let node = findings.required(here, RESOURCE_SHARE.what, ("name", example));
-    let which = match value_of(here.1, "devices") {
+    let mapping = Mapping { what: RESOURCE_SHARE.what, ..mapping };
+    let example = "the name of the resource in Kubernetes: \"name: nvidia.com/gpu\"";
+    let node = findings.required(mapping, "name", example);
+    let which = match mapping.get("devices") {
         None => Some(UnitSelector::All),
         Some(node) => unit_selection(node, findings),
     };
     let node = node?;
-    let Some(text) = scalar::text(node).filter(|_| !node.is_null()) else {
-        findings.wrong_kind(node, "name", "a text as nvidia.com/gpu");
-        return None;
-    };
+    let text = scalar::text(node).filter(|_| !node.is_null());
+    let text = findings.expect(text, node, "name", "a string such as nvidia.com/gpu")?;
     Some(ShareTarget::Resource {
         name: name((node.place, text), longest, findings)?,
         which: which?,
@@ -294,27 +223,19 @@ pub(super) fn name(
     findings: &mut Findings,
 ) -> Option<ResourceName> {
     let prefix = "nvidia.com/";
-    let whole = if text.starts_with(prefix) {
-        text.to_owned()
-    } else {
-        format!("{prefix}{text}")
-    };
-    let read = whole.parse::<ResourceName>().ok();
-    let read = read.filter(|name| name.as_str().len() <= longest);
-    if read.is_none() {
-        let (found, most) = (quoted(text), longest);
-        findings.error(place, LayoutProblem::ResourceName { found, most });
-    }
-    read
+    let whole = if text.starts_with(prefix) { text.to_owned() } else { format!("{prefix}{text}") };
+    let name = whole.parse::<ResourceName>().ok().filter(|name| name.as_str().len() <= longest);
+    let (found, most) = (quoted(text), longest);
+    findings.accept(name.ok_or(LayoutProblem::ResourceName { found, most }), place)
 }
 
 /// Parses `all`, a count, or a list of indices, `i:j` and UUIDs.
 fn unit_selection(node: &Node, findings: &mut Findings) -> Option<UnitSelector> {
-    let expected = "\"all\", how many, or a list as [0, \"0:1\", GPU-<uuid>, MIG-<uuid>]";
-    if let Value::List(items) = &node.value {
-        if items.is_empty() {
-            let (what, example) = ("devices", "\"devices: all\" is every one of the resource");
-            findings.error(node.place, LayoutProblem::Empty { what, example });
+    let expected =
+        "\"all\", a number of devices, or a list such as [0, \"0:1\", GPU-<uuid>, MIG-<uuid>]";
+    if let Some(items) = node.items() {
+        let example = "\"devices: all\" selects every device of the resource";
+        if !findings.not_empty(node, "devices", example) {
             return None;
         }
         return read_items(items, findings).map(UnitSelector::Listed);
@@ -323,33 +244,20 @@ fn unit_selection(node: &Node, findings: &mut Findings) -> Option<UnitSelector> 
         return Some(UnitSelector::All);
     }
     let count = scalar::number(node).filter(|count| *count > 0);
-    if count.is_none() {
-        findings.wrong_kind(node, "devices", expected);
-    }
-    count.map(UnitSelector::First)
+    findings.expect(count, node, "devices", expected).map(UnitSelector::First)
 }
 
-fn read_items(nodes: &[std::rc::Rc<Node>], findings: &mut Findings) -> Option<Vec<UnitRef>> {
-    let mut seen: BTreeMap<UnitRef, SourcePosition> = BTreeMap::new();
-    let mut items = Vec::new();
-    let mut wrong = false;
-    for node in nodes {
-        let Some(item) = item(node) else {
-            let expected = "an index, \"<index>:<partition>\", GPU-<uuid> or MIG-<uuid>";
-            findings.wrong_kind(node, "a device", expected);
-            wrong = true;
-            continue;
-        };
-        if let Some(first) = seen.get(&item) {
-            let (value, first) = (item.to_string(), *first);
-            findings.error(node.place, LayoutProblem::DuplicateValue { value, first });
-            wrong = true;
-            continue;
-        }
-        seen.insert(item.clone(), node.place);
-        items.push(item);
-    }
-    (!wrong).then_some(items)
+fn read_items(nodes: &[Rc<Node>], findings: &mut Findings) -> Option<Vec<UnitRef>> {
+    let expected = "an index, \"<index>:<partition>\", GPU-<uuid> or MIG-<uuid>";
+    let mut seen = BTreeMap::new();
+    let items: Vec<Option<UnitRef>> = nodes
+        .iter()
+        .map(|node| {
+            let item = findings.expect(item(node), node, "a device", expected)?;
+            findings.unique(&mut seen, item.clone(), node.place).then_some(item)
+        })
+        .collect();
+    items.into_iter().collect()
 }
 
 fn item(node: &Node) -> Option<UnitRef> {

@@ -14,7 +14,7 @@ pub(super) fn write_time_slicing(sharing: &TimeSlicing) -> Result<OutputValue, &
     if sharing.shares.is_empty() {
         return match sharing.slice {
             None => Ok(OutputValue::text("disabled")),
-            Some(_) => Err("the length of turns where nothing is shared"),
+            Some(_) => Err("a time-slice duration without time-slicing"),
         };
     }
     let mut entries = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn write_time_slicing(sharing: &TimeSlicing) -> Result<OutputValue, &
     for share in &sharing.shares {
         match &share.of {
             ShareTarget::AllUnits if entries.is_empty() => entries = share_entries(share),
-            ShareTarget::AllUnits => return Err("two shares of everything"),
+            ShareTarget::AllUnits => return Err("two time-slicing settings for all devices"),
             ShareTarget::Profile(profile) => {
                 profiles.push((profile.to_string(), map(share_entries(share))));
             }
@@ -67,10 +67,7 @@ fn share_entries(share: &Share) -> Vec<(&'static str, OutputValue)> {
         entries.push(("failRequestsGreaterThanOne", OutputValue::Bool(true)));
     }
     if let Some(memory) = share.memory_per_replica {
-        entries.push((
-            "memoryPerReplica",
-            OutputValue::Text(format!("{}Mi", memory.get())),
-        ));
+        entries.push(("memoryPerReplica", OutputValue::Text(format!("{}Mi", memory.get()))));
     }
     entries
 }

@@ -52,15 +52,15 @@ enum Content {
     },
 }
 
-#[derive(Default)]
-struct Builder {
+struct Builder<'f> {
+    findings: &'f mut Findings,
     open: Vec<OpenNode>,
     anchors: BTreeMap<usize, Rc<Node>>,
     root: Option<Rc<Node>>,
 }
 
-impl Builder {
-    fn build(text: &str, findings: &mut Findings) -> Result<Rc<Node>, PlacedProblem> {
+impl<'f> Builder<'f> {
+    fn build(text: &str, findings: &'f mut Findings) -> Result<Rc<Node>, PlacedProblem> {
         let start = SourcePosition { line: 1, column: 1 };
         if text.len() > MAX_BYTES {
             let (bytes, most) = (text.len(), MAX_BYTES);
@@ -71,27 +71,19 @@ impl Builder {
         options.set_emit_comments(false);
         options.flow_nesting_limit = MAX_DEPTH;
         options.block_nesting_limit = MAX_DEPTH;
-        let mut builder = Self::default();
+        let mut builder = Self { findings, open: Vec::new(), anchors: BTreeMap::new(), root: None };
         for event in Parser::new_from_str_with_options(text, options) {
             let (event, span) = event.map_err(|error| syntax_error(&error))?;
-            builder.take(event, &span, findings)?;
+            builder.take(event, &span)?;
         }
         builder.root.ok_or((start, LayoutProblem::UnknownDialect))
     }
 
-    fn take(
-        &mut self,
-        event: Event<'_>,
-        span: &Span,
-        findings: &mut Findings,
-    ) -> Result<(), PlacedProblem> {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), PlacedProblem> {
         let place = place(span.start.line(), span.start.col());
         if event.tag().is_some() {
             let mark = span.tag_start().unwrap_or(span.start);
-            return Err((
-                super::syntax::place(mark.line(), mark.col()),
-                LayoutProblem::Tag,
-            ));
+            return Err((super::syntax::place(mark.line(), mark.col()), LayoutProblem::Tag));
         }
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
@@ -101,16 +93,7 @@ impl Builder {
                 let plain = style == ScalarStyle::Plain;
                 let text = text.into_owned();
                 let value = Value::Scalar(Scalar { text, plain });
-                let weight = 1;
-                self.finish(
-                    anchor,
-                    Node {
-                        place,
-                        value,
-                        weight,
-                    },
-                    findings,
-                )
+                self.finish(anchor, Node { place, value, weight: 1 })
             }
             Event::SequenceStart(_, anchor, _) => {
                 self.begin(place, anchor, Content::List(Vec::new()))
@@ -124,12 +107,12 @@ impl Builder {
                 };
                 self.begin(place, anchor, content)
             }
-            Event::SequenceEnd | Event::MappingEnd => self.end(findings),
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => {
                 let Some(target) = self.anchors.get(&anchor).map(Rc::clone) else {
                     return Err((place, LayoutProblem::RecursiveAlias));
                 };
-                self.add(target, place, findings)
+                self.add(target, place)
             }
             Event::StreamStart
             | Event::StreamEnd
@@ -152,73 +135,37 @@ impl Builder {
         if self.open.len() >= MAX_DEPTH {
             return Err((place, LayoutProblem::TooDeep { most: MAX_DEPTH }));
         }
-        self.open.push(OpenNode {
-            place,
-            anchor,
-            weight: 1,
-            content,
-        });
+        self.open.push(OpenNode { place, anchor, weight: 1, content });
         Ok(())
     }
 
-    fn end(&mut self, findings: &mut Findings) -> Result<(), PlacedProblem> {
+    fn end(&mut self) -> Result<(), PlacedProblem> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
-        let OpenNode {
-            place,
-            anchor,
-            mut weight,
-            content,
-        } = open;
+        let OpenNode { place, anchor, mut weight, content } = open;
         let value = match content {
             Content::List(items) => Value::List(items),
-            Content::Map {
-                mut entries,
-                mut seen,
-                merged,
-                ..
-            } => {
+            Content::Map { mut entries, mut seen, merged, .. } => {
                 for (at, node) in merged {
                     merge(&node, at, (&mut entries, &mut seen, &mut weight))?;
                 }
                 Value::Map(entries)
             }
         };
-        self.finish(
-            anchor,
-            Node {
-                place,
-                value,
-                weight,
-            },
-            findings,
-        )
+        self.finish(anchor, Node { place, value, weight })
     }
 
-    fn finish(
-        &mut self,
-        anchor: usize,
-        node: Node,
-        findings: &mut Findings,
-    ) -> Result<(), PlacedProblem> {
-        let (node, place) = {
-            let place = node.place;
-            (Rc::new(node), place)
-        };
+    fn finish(&mut self, anchor: usize, node: Node) -> Result<(), PlacedProblem> {
+        let (place, node) = (node.place, Rc::new(node));
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
-        self.add(node, place, findings)
+        self.add(node, place)
     }
 
     /// Adds a finished node to its parent. `place` is the position of the alias if the node is inserted through one.
-    fn add(
-        &mut self,
-        node: Rc<Node>,
-        place: SourcePosition,
-        findings: &mut Findings,
-    ) -> Result<(), PlacedProblem> {
+    fn add(&mut self, node: Rc<Node>, place: SourcePosition) -> Result<(), PlacedProblem> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
@@ -226,26 +173,16 @@ impl Builder {
         open.weight = add_weight(open.weight, node.weight, place)?;
         match &mut open.content {
             Content::List(items) => items.push(node),
-            Content::Map {
-                entries,
-                key,
-                seen,
-                merged,
-            } => match key.take() {
+            Content::Map { entries, key, seen, merged } => match key.take() {
                 None => *key = Some(as_key(&node, place)?),
                 Some((at, text, plain)) if plain && *text == *"<<" => merged.push((at, node)),
                 Some((at, text, plain)) => {
                     if let Some(first) = seen.get(&text).copied() {
                         let key = quoted(&text);
-                        findings.error(at, LayoutProblem::DuplicateKey { key, first });
+                        self.findings.error(at, LayoutProblem::DuplicateKey { key, first });
                     } else {
                         seen.insert(Rc::clone(&text), at);
-                        entries.push(Entry {
-                            place: at,
-                            key: text,
-                            plain,
-                            value: node,
-                        });
+                        entries.push(Entry { place: at, key: text, plain, value: node });
                     }
                 }
             },
@@ -281,11 +218,7 @@ fn add_weight(weight: usize, more: usize, place: SourcePosition) -> Result<usize
 fn merge(
     node: &Rc<Node>,
     at: SourcePosition,
-    (entries, seen, weight): (
-        &mut Vec<Entry>,
-        &mut BTreeMap<Rc<str>, SourcePosition>,
-        &mut usize,
-    ),
+    (entries, seen, weight): (&mut Vec<Entry>, &mut BTreeMap<Rc<str>, SourcePosition>, &mut usize),
 ) -> Result<(), PlacedProblem> {
     let several = match &node.value {
         Value::List(items) => items.as_slice(),

@@ -21,7 +21,7 @@ const BLOCK_LEVELS: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LayoutWriteError {
     /// The dialect cannot express the layout.
-    #[error("layout {layout:?}: {} cannot say {what}", name(*.dialect))]
+    #[error("layout {layout:?}: {} cannot express {what}", name(*.dialect))]
     Inexpressible {
         /// Name of the layout.
         layout: String,
@@ -31,7 +31,7 @@ pub enum LayoutWriteError {
         what: &'static str,
     },
     /// The layouts are not valid in the dialect.
-    #[error("what would be written could not be read again: {0}")]
+    #[error("the output could not be read back: {0}")]
     Invalid(LayoutError),
 }
 
@@ -81,10 +81,9 @@ fn file(layouts: &Layouts, dialect: Dialect) -> Result<OutputValue, LayoutWriteE
             ("kind", OutputValue::text(KIND)),
             ("layouts", OutputValue::Map(named)),
         ]),
-        Dialect::MigParted | Dialect::DevicePlugin => map([
-            ("version", OutputValue::text("v1")),
-            ("mig-configs", OutputValue::Map(named)),
-        ]),
+        Dialect::MigParted | Dialect::DevicePlugin => {
+            map([("version", OutputValue::text("v1")), ("mig-configs", OutputValue::Map(named))])
+        }
     })
 }
 
@@ -118,17 +117,14 @@ fn octavo(rule: &Rule) -> Result<OutputValue, &'static str> {
         Some(MigSpec::Enabled(counts)) => entries.push(("mig", counts_out(counts))),
     }
     if let Some(sharing) = &rule.time_slicing {
-        entries.push((
-            "timeSlicing",
-            time_slicing_output::write_time_slicing(sharing)?,
-        ));
+        entries.push(("timeSlicing", time_slicing_output::write_time_slicing(sharing)?));
     }
     Ok(map(entries))
 }
 
 fn criteria_out(criteria: &Criteria) -> Result<OutputValue, &'static str> {
     if criteria.device_filter.is_some() {
-        return Err("a device filter by PCI ids");
+        return Err("device filters by PCI ids");
     }
     let mut entries = Vec::new();
     let lists = [
@@ -141,10 +137,7 @@ fn criteria_out(criteria: &Criteria) -> Result<OutputValue, &'static str> {
         entries.extend(list.map(|list| (key, list)));
     }
     if let Some(memory) = criteria.memory_at_least {
-        entries.push((
-            "memoryAtLeast",
-            OutputValue::Text(format!("{}Mi", memory.get())),
-        ));
+        entries.push(("memoryAtLeast", OutputValue::Text(format!("{}Mi", memory.get()))));
     }
     if let Some(capable) = criteria.mig_capable {
         entries.push(("migCapable", OutputValue::Bool(capable)));
@@ -175,18 +168,15 @@ fn single_or_list<T>(items: &[T], one: impl Fn(&T) -> OutputValue) -> OutputValu
 }
 
 fn counts_out(counts: &[ProfileCount]) -> OutputValue {
-    let entries = counts.iter().map(|count| {
-        (
-            count.profile.to_string(),
-            OutputValue::Number(u64::from(count.count)),
-        )
-    });
+    let entries = counts
+        .iter()
+        .map(|count| (count.profile.to_string(), OutputValue::Number(u64::from(count.count))));
     OutputValue::Map(entries.collect())
 }
 
 fn mig_parted(rule: &Rule) -> Result<OutputValue, &'static str> {
     if rule.time_slicing.is_some() {
-        return Err("how devices are shared by time slicing");
+        return Err("time-slicing");
     }
     let mut entries = Vec::new();
     match &rule.devices {
@@ -195,7 +185,7 @@ fn mig_parted(rule: &Rule) -> Result<OutputValue, &'static str> {
         Selector::Matching(criteria) => mig_parted_criteria(criteria, &mut entries)?,
     }
     match &rule.mig {
-        None => return Err("that partitioning stays as it is"),
+        None => return Err("unchanged partitioning"),
         // mig-parted writes the empty mapping too, and scripts index it.
         Some(MigSpec::Disabled) => {
             entries.push(("mig-enabled", OutputValue::Bool(false)));
@@ -234,9 +224,7 @@ fn mig_parted_criteria(
             if some.len() > MAX_INDICES {
                 return Err("a range of more than 1024 devices");
             }
-            let numbers = some
-                .into_iter()
-                .map(|index| OutputValue::Number(u64::from(index)));
+            let numbers = some.into_iter().map(|index| OutputValue::Number(u64::from(index)));
             OutputValue::List(numbers.collect())
         }
     };

@@ -45,13 +45,15 @@ pub struct UserTokenReview {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ForwardedError {
     /// The user name is missing or empty.
-    #[error("it names no user")]
+    #[error("it contains no user name")]
     NoUser,
     /// The user name is too long.
     #[error("the user's name has more than {MAX_USER_BYTES} bytes")]
     UserTooLong,
     /// There are too many groups, or they are too long.
-    #[error("there are more than {MAX_GROUPS} groups, or {MAX_GROUP_BYTES} bytes of them")]
+    #[error(
+        "it has more than {MAX_GROUPS} groups, or more than {MAX_GROUP_BYTES} bytes of group names"
+    )]
     TooManyGroups,
 }
 
@@ -76,11 +78,7 @@ impl Caller {
         groups.push(AUTHENTICATED_GROUP.to_owned());
         groups.sort();
         groups.dedup();
-        Ok(Self {
-            user: user.to_owned(),
-            groups,
-            ..Self::default()
-        })
+        Ok(Self { user: user.to_owned(), groups, ..Self::default() })
     }
 
     /// User name, sanitized for logs.
@@ -102,7 +100,7 @@ impl UserTokenReview {
                 Err(Denial::Audience(audience.clone()))
             }
             Some(_) | None if self.caller.user.is_empty() => {
-                Err(Denial::NotAuthenticated("it names no user".to_owned()))
+                Err(Denial::NotAuthenticated("it contains no user name".to_owned()))
             }
             Some(_) | None => Ok(self.caller),
         }

@@ -21,35 +21,27 @@ pub struct RequestOrigin<'a> {
 
 /// Cross-site request that must not change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a page of another site made this request; only pages of this server may")]
+#[error("the request came from a page of another site; only pages of this server can send it")]
 pub struct CrossSiteRequest;
 
 /// Allows or rejects a request whose method is not GET, HEAD or OPTIONS.
 pub fn check_same_site(from: RequestOrigin<'_>) -> Result<(), CrossSiteRequest> {
     // Checks both headers where both are present: not every browser sends each.
-    let by_site = from
-        .site
-        .is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let by_site = from.site.is_none_or(|site| matches!(site, "same-origin" | "none"));
     let by_origin = from.origin.is_none_or(|origin| {
-        let authority = origin
-            .strip_prefix("https://")
-            .or_else(|| origin.strip_prefix("http://"));
+        let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
         authority.is_some_and(|authority| {
-            from.host
-                .is_some_and(|host| authority.eq_ignore_ascii_case(host))
+            from.host.is_some_and(|host| authority.eq_ignore_ascii_case(host))
         })
     });
-    if by_site && by_origin {
-        Ok(())
-    } else {
-        Err(CrossSiteRequest)
-    }
+    if by_site && by_origin { Ok(()) } else { Err(CrossSiteRequest) }
 }
 
 /// Request for a host name that is not this server's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "this server is not {host:?}: ask by localhost or by an IP address, or start the aggregator with --http-host {host}"
+    "this server does not accept the host name {host:?}: use localhost or an IP address, or start the aggregator \
+     with --http-host {host}"
 )]
 pub struct UnknownHost {
     /// Host name of the request.
@@ -66,9 +58,7 @@ pub fn check_host(host: Option<&str>, names: &[String]) -> Result<(), UnknownHos
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         Some(_) | None => host,
     };
-    let address = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     let is_known = address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
         || name.parse::<Ipv4Addr>().is_ok()
@@ -140,11 +130,7 @@ mod tests {
             (Some("same-origin"), Some("https://evil.example"), false),
             (None, Some("https://evil.example"), false),
             (None, Some("https://octavo.example"), false),
-            (
-                None,
-                Some("https://octavo.example:8443.evil.example"),
-                false,
-            ),
+            (None, Some("https://octavo.example:8443.evil.example"), false),
             (None, Some("null"), false),
             (None, Some(""), false),
         ];
@@ -152,10 +138,7 @@ mod tests {
             let from = RequestOrigin { site, origin, host };
             assert_eq!(check_same_site(from).is_ok(), fine, "{from:?}");
         }
-        let nowhere = RequestOrigin {
-            origin: ours,
-            ..RequestOrigin::default()
-        };
+        let nowhere = RequestOrigin { origin: ours, ..RequestOrigin::default() };
         assert_eq!(check_same_site(nowhere), Err(CrossSiteRequest));
     }
 }

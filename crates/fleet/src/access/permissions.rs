@@ -83,23 +83,14 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/api/v1/profile-draft", NODES),
     // This POST changes nothing: a URL has no room for the names of many nodes.
     post("/api/v1/profile-draft", NODES),
-    read(
-        "/api/v1/profile-events",
-        RoutePermission::Profiles(Verb::Watch),
-    ),
+    read("/api/v1/profile-events", RoutePermission::Profiles(Verb::Watch)),
     read("/api/v1/nodes", NODES),
     read("/api/v1/nodes/{name}", RoutePermission::Node),
     read("/api/v1/nodes/{name}/layouts", RoutePermission::Node),
     read("/api/v1/nodes/{name}/plan", RoutePermission::Node),
-    read(
-        "/api/v1/events",
-        RoutePermission::All(Verb::Watch, Resource::Nodes),
-    ),
+    read("/api/v1/events", RoutePermission::All(Verb::Watch, Resource::Nodes)),
     read("/api/v1/usage", RoutePermission::Usage),
-    read(
-        "/api/v1/usage/summary",
-        RoutePermission::All(Verb::List, Resource::Usage),
-    ),
+    read("/api/v1/usage/summary", RoutePermission::All(Verb::List, Resource::Usage)),
 ];
 
 const DRAFT: &str = "/profiles/new";
@@ -113,19 +104,11 @@ const PROFILES: RoutePermission = RoutePermission::Profiles(Verb::List);
 const TYPES: RoutePermission = RoutePermission::All(Verb::List, Resource::AcceleratorTypes);
 
 const fn read(path: &'static str, need: RoutePermission) -> RouteRule {
-    RouteRule {
-        path,
-        method: Method::Read,
-        permission: need,
-    }
+    RouteRule { path, method: Method::Read, permission: need }
 }
 
 const fn post(path: &'static str, need: RoutePermission) -> RouteRule {
-    RouteRule {
-        path,
-        method: Method::Post,
-        permission: need,
-    }
+    RouteRule { path, method: Method::Post, permission: need }
 }
 
 impl Method {
@@ -148,10 +131,7 @@ impl RouteRule {
 
     /// Methods of a path in the format of the `Allow` header; `None` if the table does not have the path.
     pub fn allowed_methods(path: &str) -> Option<&'static str> {
-        match (
-            Self::find(Method::Read, path),
-            Self::find(Method::Post, path),
-        ) {
+        match (Self::find(Method::Read, path), Self::find(Method::Post, path)) {
             (None, None) => None,
             (Some(_), None) => Some("GET, HEAD"),
             (None, Some(_)) => Some("POST"),
@@ -179,9 +159,9 @@ impl RouteRule {
             RoutePermission::Nothing => None,
             RoutePermission::Path(path) => Some(AccessReview::Path(path)),
             RoutePermission::All(verb, resource) => Some(AccessReview::all(verb, resource)),
-            RoutePermission::Node => Some(AccessReview::node(
-                self.path_parameter(path).unwrap_or_default(),
-            )),
+            RoutePermission::Node => {
+                Some(AccessReview::node(self.path_parameter(path).unwrap_or_default()))
+            }
             RoutePermission::Types | RoutePermission::Overview | RoutePermission::Match => {
                 Some(AccessReview::all(Verb::List, Resource::AcceleratorTypes))
             }

@@ -27,10 +27,7 @@ fn each_path_has_its_access_review() {
         ("/api/v1/nodes", "list nodes.octavo.dev"),
         ("/api/v1/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
         ("/api/v1/nodes/gpu-07/plan", "get nodes.octavo.dev gpu-07"),
-        (
-            "/api/v1/nodes/gpu-07/layouts",
-            "get nodes.octavo.dev gpu-07",
-        ),
+        ("/api/v1/nodes/gpu-07/layouts", "get nodes.octavo.dev gpu-07"),
         ("/api/v1/events", "watch nodes.octavo.dev"),
         ("/api/v1/usage", "list usage.octavo.dev"),
     ] {
@@ -65,32 +62,25 @@ fn path_without_rule_is_denied() {
         assert_eq!(RouteRule::allowed_methods(path), None, "{path:?}");
     }
     assert_eq!(RouteRule::find(Method::Post, "/api/v1/nodes"), None);
-    assert_eq!(
-        RouteRule::allowed_methods("/api/v1/nodes"),
-        Some("GET, HEAD")
-    );
+    assert_eq!(RouteRule::allowed_methods("/api/v1/nodes"), Some("GET, HEAD"));
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "get", ""] {
         assert_eq!(Method::from_name(method), None, "{method}");
     }
     assert_eq!(Method::from_name("HEAD"), Some(Method::Read));
 }
 
-/// Rows of the documentation's permission table: the text before the first comma of the first cell, and the paths of
-/// the second.
+/// Permissions of the documentation: each heading with the paths of its section.
 fn documented() -> Vec<(String, BTreeSet<String>)> {
-    let page = include_str!("../../../../docs/aggregator.md");
-    let table = page.split("| permission | what it shows |").nth(1).unwrap();
-    let rows = table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
-    let rows = rows.map(|line| {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let words = cells[2].split('`').skip(1).step_by(2);
+    let page = include_str!("../../../../docs/operations/aggregator.md");
+    let (_, section) = page.split_once("\n### Permissions\n").unwrap();
+    let section = section.split("\n### ").next().unwrap();
+    let permissions = section.split("\n#### ").skip(1).map(|text| {
+        let (heading, text) = text.split_once('\n').unwrap();
+        let words = text.split('`').skip(1).step_by(2);
         let paths = words.filter(|word| word.starts_with('/'));
-        (cells[1].to_owned(), paths.map(ToOwned::to_owned).collect())
+        (heading.to_owned(), paths.map(ToOwned::to_owned).collect())
     });
-    rows.collect()
+    permissions.collect()
 }
 
 /// A path as the documentation writes it: `/nodes/NAME`.
@@ -105,15 +95,15 @@ fn written(path: &str) -> String {
 /// Permissions under which the documentation lists a row of the table.
 fn permissions(row: &RouteRule) -> Vec<String> {
     let first = match row.review(row.path, None) {
-        None => "none".to_owned(),
+        None => "No permission".to_owned(),
         // Reviewed in addition to the table.
         Some(AccessReview::Profile { .. }) => panic!("{row:?}"),
-        Some(AccessReview::Path(path)) => format!("get the path `{path}` (`nonResourceURLs`)"),
+        Some(AccessReview::Path(path)) => format!("`get {path}`"),
         Some(AccessReview::Resource { verb, resource, .. }) => {
-            format!("{} `{}`", verb.as_str(), resource.as_str())
+            format!("`{} {}`", verb.as_str(), resource.as_str())
         }
     };
-    let by_type = "get `acceleratortypes`, with a type as `resourceNames`".to_owned();
+    let by_type = "`get acceleratortypes` for single types".to_owned();
     let by_type = row.allows_by_type().then_some(by_type);
     [first].into_iter().chain(by_type).collect()
 }
@@ -133,24 +123,20 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
     }
     for (permission, paths) in &expected {
         let found = documented.iter().find(|(known, _)| known == permission);
-        let (_, told) = found.unwrap_or_else(|| panic!("{permission} is in no row"));
+        let (_, told) = found.unwrap_or_else(|| panic!("{permission} is in no heading"));
         let missing: Vec<_> = paths.difference(told).collect();
         assert!(missing.is_empty(), "{permission}: {missing:?}");
         let beside = |path: &&String| {
             // Data that requesters who may list nodes, or profiles, see in addition.
             let mut rows = ROUTE_RULES.iter().filter(|row| written(row.path) == **path);
             match permission.as_str() {
-                "list `nodes`" => rows.any(RouteRule::shows_nodes),
-                "list `hardwareprofiles`" => rows.any(RouteRule::shows_profiles),
+                "`list nodes`" => rows.any(RouteRule::shows_nodes),
+                "`list hardwareprofiles`" => rows.any(RouteRule::shows_profiles),
                 _ => false,
             }
         };
         let more = told.difference(paths).filter(|path| !beside(path));
-        assert_eq!(
-            more.collect::<Vec<_>>(),
-            Vec::<&String>::new(),
-            "{permission}"
-        );
+        assert_eq!(more.collect::<Vec<_>>(), Vec::<&String>::new(), "{permission}");
     }
     assert_eq!(documented.len(), expected.len());
 }
@@ -158,9 +144,8 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
 #[test]
 fn no_path_is_in_the_table_twice() {
     for (at, row) in ROUTE_RULES.iter().enumerate() {
-        let first = ROUTE_RULES
-            .iter()
-            .position(|one| (one.path, one.method) == (row.path, row.method));
+        let first =
+            ROUTE_RULES.iter().position(|one| (one.path, one.method) == (row.path, row.method));
         assert_eq!(first, Some(at), "{row:?}");
     }
 }
@@ -184,14 +169,8 @@ fn review_formats_as_kubectl_command() {
             AccessReview::accelerator_type(&h200),
             "kubectl auth can-i get acceleratortypes.octavo.dev/nvidia-h200-141gb",
         ),
-        (
-            AccessReview::usage(Some("team-a")),
-            "kubectl auth can-i list usage.octavo.dev -n team-a",
-        ),
-        (
-            AccessReview::Path("/metrics"),
-            "kubectl auth can-i get /metrics",
-        ),
+        (AccessReview::usage(Some("team-a")), "kubectl auth can-i list usage.octavo.dev -n team-a"),
+        (AccessReview::Path("/metrics"), "kubectl auth can-i get /metrics"),
     ] {
         assert_eq!(question.command(), command);
     }
@@ -199,15 +178,13 @@ fn review_formats_as_kubectl_command() {
 
 #[test]
 fn restricted_types_hide_unidentified_devices() {
-    let (h200, v100): (TypeName, TypeName) = (
-        "nvidia-h200-141gb".parse().unwrap(),
-        "nvidia-v100-16gb".parse().unwrap(),
-    );
+    let (h200, v100): (TypeName, TypeName) =
+        ("nvidia-h200-141gb".parse().unwrap(), "nvidia-v100-16gb".parse().unwrap());
     let some = Types::Only(BTreeSet::from([h200.clone()]));
     assert!(some.contains(Some(&h200)));
     assert!(!some.contains(Some(&v100)) && !some.contains(None) && !some.is_empty());
     assert!(Types::All.contains(None) && Types::All.contains(Some(&v100)));
-    assert!(Sight::none().types.is_empty() && !Sight::none().nodes);
+    assert!(Visibility::none().types.is_empty() && !Visibility::none().nodes);
 }
 
 #[test]
@@ -225,10 +202,7 @@ fn a_proxy_names_a_user_and_groups_within_bounds() {
     ] {
         assert_eq!(Caller::from_forwarded(user, &[groups]), Err(error));
     }
-    let odd = Caller {
-        user: "a\nb".to_owned(),
-        ..Caller::default()
-    };
+    let odd = Caller { user: "a\nb".to_owned(), ..Caller::default() };
     assert_eq!(odd.shown(), "a b");
 }
 
@@ -241,10 +215,7 @@ fn token_must_have_user_and_audience() {
         caller: Caller::from_forwarded("ada", &[]).unwrap(),
         ..UserTokenReview::default()
     };
-    assert_eq!(
-        good.clone().authenticate(Some(&audience)).unwrap().user,
-        "ada"
-    );
+    assert_eq!(good.clone().authenticate(Some(&audience)).unwrap().user, "ada");
     let for_others = UserTokenReview {
         audiences: vec!["https://kubernetes.default.svc".to_owned()],
         ..good.clone()
@@ -252,19 +223,9 @@ fn token_must_have_user_and_audience() {
     assert_eq!(for_others.clone().authenticate(None).unwrap().user, "ada");
     let denied = for_others.authenticate(Some(&audience));
     assert_eq!(denied, Err(Denial::Audience(audience)));
-    let nobody = UserTokenReview {
-        caller: Caller::default(),
-        ..good.clone()
-    };
-    assert!(matches!(
-        nobody.authenticate(None),
-        Err(Denial::NotAuthenticated(_))
-    ));
-    let bad = UserTokenReview {
-        authenticated: false,
-        error: "expired\x1b[2J".to_owned(),
-        ..good
-    };
+    let nobody = UserTokenReview { caller: Caller::default(), ..good.clone() };
+    assert!(matches!(nobody.authenticate(None), Err(Denial::NotAuthenticated(_))));
+    let bad = UserTokenReview { authenticated: false, error: "expired\x1b[2J".to_owned(), ..good };
     let said = bad.authenticate(None).unwrap_err().to_string();
     assert!(said.contains("expired [2J"), "{said}");
 }
@@ -274,20 +235,16 @@ fn match_results_show_nodes_and_profiles_only_with_permission() {
     let row = RouteRule::find(Method::Post, "/api/v1/match").unwrap();
     assert!(row.allows_by_type() && row.shows_nodes() && row.shows_profiles());
     let question = row.review("/api/v1/match", None).map(|one| one.to_string());
-    assert_eq!(
-        question.as_deref(),
-        Some("list acceleratortypes.octavo.dev")
-    );
+    assert_eq!(question.as_deref(), Some("list acceleratortypes.octavo.dev"));
     let beside = ["/profiles/new", "/api/v1/slo", "/compare", "/objectives"];
     for path in beside {
         let all = ROUTE_RULES.iter().filter(|row| row.path == path);
         assert!(all.clone().count() > 0 && all.clone().all(RouteRule::shows_profiles));
     }
-    let others = ROUTE_RULES
-        .iter()
-        .filter(|other| other.path != row.path && !beside.contains(&other.path));
+    let others =
+        ROUTE_RULES.iter().filter(|other| other.path != row.path && !beside.contains(&other.path));
     assert!(others.clone().count() > 20 && others.clone().all(|other| !other.shows_profiles()));
-    assert!(Sight::everything().profiles && !Sight::none().profiles);
+    assert!(Visibility::everything().profiles && !Visibility::none().profiles);
 }
 
 #[test]

@@ -7,13 +7,14 @@ use octavo_model::id::{GpuUuid, MigUuid, TypeName};
 use octavo_model::inventory::{Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
+use octavo_model::sharing_status::SharingStatus;
 use octavo_node::sharing::usage::Usage;
 
 use super::potential::{IdleDevice, PotentialCache, potential_of};
 use super::row::RowKey;
 use super::shape::{DeviceResource, Shape};
 use super::unit_type::UnitType;
-use crate::fleet::{DeviceSummary, Occupancy, SharingReport};
+use crate::summary::{DeviceSummary, Occupancy};
 
 /// Units that an agent reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,7 +53,7 @@ struct UnitGroup {
     resource: String,
     shape: Shape,
     memory: Option<Mebibytes>,
-    standing: UnitState,
+    unit_state: UnitState,
     count: u64,
 }
 
@@ -71,7 +72,7 @@ pub struct AgentReport<'a> {
     /// Devices held by containers, if the agent observes that.
     pub usage: Option<&'a Usage>,
     /// Allocation of devices, if the agent takes part in it.
-    pub sharing: Option<&'a SharingReport>,
+    pub sharing: Option<&'a SharingStatus>,
 }
 
 /// Allocations of each device or partition, and which of them are time-sliced; by UUID.
@@ -103,9 +104,7 @@ impl AgentUnits {
             for one in units(summary, device, &allocations) {
                 let type_name = summary.type_name.clone();
                 let key = (one.resource.clone(), type_name.clone());
-                let units = all
-                    .entry(key)
-                    .or_insert_with(|| UnitCounts::new(&one, type_name));
+                let units = all.entry(key).or_insert_with(|| UnitCounts::new(&one, type_name));
                 units.add(&one);
             }
             let free = device.filter(|device| !allocations.is_allocated(device));
@@ -149,12 +148,9 @@ impl UnitCounts {
     }
 
     fn add(&mut self, one: &UnitGroup) {
-        self.memory = match (self.memory, one.memory) {
-            (Some(known), Some(other)) => Some(known.min(other)),
-            (known, other) => known.or(other),
-        };
+        self.memory = [self.memory, one.memory].into_iter().flatten().min();
         self.total = self.total.saturating_add(one.count);
-        let place = match one.standing {
+        let place = match one.unit_state {
             UnitState::Free => &mut self.free,
             UnitState::Taken => &mut self.in_use,
             UnitState::Broken => &mut self.broken,
@@ -166,9 +162,9 @@ impl UnitCounts {
 
     /// Number of units whose use is unknown.
     pub fn unknown_use(&self) -> u64 {
-        let told = [self.free, self.in_use, self.broken, self.reserved];
-        let told = told.into_iter().fold(0, u64::saturating_add);
-        self.total.saturating_sub(told)
+        let counted = [self.free, self.in_use, self.broken, self.reserved];
+        let counted = counted.into_iter().fold(0, u64::saturating_add);
+        self.total.saturating_sub(counted)
     }
 }
 
@@ -183,7 +179,7 @@ impl<'a> Allocations<'a> {
             }
         }
         let reports = reported.sharing.into_iter();
-        for (name, unit) in reports.flat_map(SharingReport::applied_units) {
+        for (name, unit) in reports.flat_map(SharingStatus::applied_units) {
             if let Some(replicas) = unit.replicas {
                 all.sliced.insert(unit.uuid.as_str(), (name, replicas));
             }
@@ -202,33 +198,26 @@ impl<'a> Allocations<'a> {
         let held = uuid.and_then(|uuid| self.held.get(uuid));
         let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
         let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
-            let is_open = matches!(whole.standing, UnitState::Free | UnitState::Unknown);
-            let standing = if is_open && held > 0 {
-                UnitState::Taken
-            } else {
-                whole.standing
-            };
-            return vec![UnitGroup { standing, ..whole }];
+            let is_open = matches!(whole.unit_state, UnitState::Free | UnitState::Unknown);
+            let unit_state = if is_open && held > 0 { UnitState::Taken } else { whole.unit_state };
+            return vec![UnitGroup { unit_state, ..whole }];
         };
         // A process of an unknown container occupies one unit.
-        let taken = held.max(u64::from(whole.standing == UnitState::Taken));
-        let (taken, rest) = match whole.standing {
+        let taken = held.max(u64::from(whole.unit_state == UnitState::Taken));
+        let (taken, rest) = match whole.unit_state {
             UnitState::Free | UnitState::Taken => (taken, UnitState::Free),
             UnitState::Unknown => (taken, UnitState::Unknown),
-            UnitState::Broken | UnitState::SetAside => (0, whole.standing),
+            UnitState::Broken | UnitState::SetAside => (0, whole.unit_state),
         };
         let replicas = u64::from(*replicas);
         let taken = taken.min(replicas);
-        let counts = [
-            (UnitState::Taken, taken),
-            (rest, replicas.saturating_sub(taken)),
-        ];
+        let counts = [(UnitState::Taken, taken), (rest, replicas.saturating_sub(taken))];
         let units = counts.into_iter().filter(|(_, count)| *count > 0);
-        let units = units.map(|(standing, count)| UnitGroup {
+        let units = units.map(|(unit_state, count)| UnitGroup {
             resource: name.as_str().to_owned(),
             shape: whole.shape.time_slice(),
             memory: whole.memory,
-            standing,
+            unit_state,
             count,
         });
         units.collect()
@@ -252,7 +241,7 @@ fn units(
         resource,
         shape: Shape::Device,
         memory: summary.memory,
-        standing: match summary.occupancy {
+        unit_state: match summary.occupancy {
             Occupancy::Unavailable => UnitState::Broken,
             Occupancy::Reserved => UnitState::SetAside,
             Occupancy::Free => UnitState::Free,
@@ -275,7 +264,8 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> 
                 continue;
             };
             // A process without a reported instance could run in any.
-            let is_here = |told: Option<u32>, id: u32| told.is_none_or(|told| told == id);
+            let is_here =
+                |reported: Option<u32>, id: u32| reported.is_none_or(|reported| reported == id);
             let mut processes = device.processes.iter();
             let runs = processes.any(|process| {
                 is_here(process.gpu_instance, instance.id)
@@ -285,11 +275,7 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> 
                 resource: ResourceName::mig(&profile).as_str().to_owned(),
                 shape: Shape::Mig(profile.to_string()),
                 memory: compute.memory,
-                standing: if runs {
-                    UnitState::Taken
-                } else {
-                    UnitState::Free
-                },
+                unit_state: if runs { UnitState::Taken } else { UnitState::Free },
                 count: 1,
             };
             let uuid = compute.uuid.as_ref();
@@ -360,20 +346,14 @@ mod tests {
     fn inventory(device: Device) -> Inventory {
         Inventory {
             machine: Machine::default(),
-            nvml: NvmlState::Ready(Driver {
-                version: "570.133.20".parse().unwrap(),
-                cuda: None,
-            }),
+            nvml: NvmlState::Ready(Driver { version: "570.133.20".parse().unwrap(), cuda: None }),
             neuron: None,
             devices: vec![device],
         }
     }
 
     fn seen(device: Device, usage: Option<&Usage>) -> (u64, u64, u64) {
-        let reported = AgentReport {
-            usage,
-            sharing: None,
-        };
+        let reported = AgentReport { usage, sharing: None };
         let seen = AgentUnits::from_inventory(
             &inventory(device),
             reported,
@@ -388,11 +368,7 @@ mod tests {
     }
 
     fn device() -> Device {
-        Device {
-            uuid: Some(UUID.parse().unwrap()),
-            mig: Mig::NotCapable,
-            ..gpu()
-        }
+        Device { uuid: Some(UUID.parse().unwrap()), mig: Mig::NotCapable, ..gpu() }
     }
 
     /// Usage in which one container holds these units of the device.
@@ -405,16 +381,14 @@ mod tests {
                 utilization: None,
                 units: vec![UnitUsage {
                     uuid: UUID.to_owned(),
-                    partition: None,
+                    gpu_instance: None,
+                    compute_instance: None,
                     profile: None,
                     resource: None,
                     replicas: None,
                     fair_share: None,
                     memory: None,
-                    tenants: vec![Tenant {
-                        ids: ids.into(),
-                        ..Tenant::default()
-                    }],
+                    tenants: vec![Tenant { ids: ids.into(), ..Tenant::default() }],
                     unattributed: None,
                     exhausted_in: None,
                     is_nearly_exhausted: false,
@@ -425,21 +399,18 @@ mod tests {
     }
 
     /// Report in which the device is time-sliced.
-    fn sliced(state: &str, replicas: u32) -> SharingReport {
-        let unit = UnitStatus {
-            uuid: UUID.to_owned(),
-            replicas: Some(replicas),
-            health: Health::Healthy,
-        };
-        SharingReport {
-            state: state.to_owned(),
+    fn sliced(state: &str, replicas: u32) -> SharingStatus {
+        let unit =
+            UnitStatus { uuid: UUID.to_owned(), replicas: Some(replicas), health: Health::Healthy };
+        SharingStatus {
+            state: octavo_model::reported::Reported::parse(state),
             resources: vec![ResourceStatus {
                 name: ResourceName::gpu(),
                 wanted: replicas.into(),
                 allocatable: None,
                 units: vec![unit],
             }],
-            ..SharingReport::default()
+            ..SharingStatus::default()
         }
     }
 
@@ -455,11 +426,8 @@ mod tests {
         let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
         let mut busy = device();
         busy.processes = vec![process(7, None, None)];
-        let of = |sharing: &SharingReport| {
-            let reported = AgentReport {
-                usage: Some(&usage),
-                sharing: Some(sharing),
-            };
+        let of = |sharing: &SharingStatus| {
+            let reported = AgentReport { usage: Some(&usage), sharing: Some(sharing) };
             let seen = AgentUnits::from_inventory(
                 &inventory(busy.clone()),
                 reported,
@@ -468,10 +436,7 @@ mod tests {
             let units = seen.units.into_iter().next().unwrap();
             (units.shape, units.total, units.in_use, units.free)
         };
-        assert_eq!(
-            of(&sliced("sharing-in-force", 3)),
-            (Shape::TimeSlice, 3, 2, 1)
-        );
+        assert_eq!(of(&sliced("sharing-in-force", 3)), (Shape::TimeSlice, 3, 2, 1));
         // Another GPU of the node is lost, and all healthy units are offered.
         let mut partly = sliced("sharing-not-in-force", 3);
         partly.resources[0].allocatable = Some(3);
@@ -484,10 +449,7 @@ mod tests {
     fn i10_any_number_of_replicas_is_counted_without_a_list_of_them() {
         let sharing = sliced("sharing-in-force", u32::MAX);
         let counted = |device: Device, usage: Option<&Usage>| {
-            let reported = AgentReport {
-                usage,
-                sharing: Some(&sharing),
-            };
+            let reported = AgentReport { usage, sharing: Some(&sharing) };
             let seen = AgentUnits::from_inventory(
                 &inventory(device),
                 reported,

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 use super::agent_units::{AgentUnits, UnitCounts};
 use super::history::{HoldingHistory, WaitEstimate};
@@ -14,7 +16,7 @@ use super::shape::Shape;
 use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
 use super::unit_type::{NVIDIA_PRODUCT_LABEL, TypeResolver, UnitType, memory_from_labels};
 use crate::accelerator_resource::is_accelerator;
-use crate::cluster::{Amounts, ClusterNode, PODS, Sights};
+use crate::cluster::{Amounts, ClusterNode, ClusterSnapshot, PODS};
 use crate::type_source::TypeSource;
 
 /// Availability of the fleet.
@@ -29,7 +31,9 @@ pub struct Availability {
 }
 
 /// Data that the counts are based on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum CountBasis {
     /// Nodes and pods of the cluster, and agents.
     Cluster,
@@ -69,13 +73,13 @@ pub struct HoldingTimes<'a> {
 /// deadlines only.
 pub fn count(
     agents: &[AgentNode<'_>],
-    sights: Option<&Sights>,
+    snapshot: Option<&ClusterSnapshot>,
     names: &mut TypeResolver,
     past: Option<HoldingTimes<'_>>,
 ) -> Availability {
     let mut sum = CountBuilder::default();
-    if let Some(sights) = sights {
-        count_cluster(&mut sum, agents, sights, names);
+    if let Some(snapshot) = snapshot {
+        count_cluster(&mut sum, agents, snapshot, names);
         sum.set_wait_times(past, names);
     } else {
         for agent in agents {
@@ -97,7 +101,7 @@ pub fn count(
         rows.sort_by(|one, other| one.key.cmp(&other.key));
     }
     Availability {
-        basis: match sights {
+        basis: match snapshot {
             Some(_) => CountBasis::Cluster,
             None => CountBasis::Agents,
         },
@@ -109,30 +113,25 @@ pub fn count(
 fn count_cluster<'a>(
     sum: &mut CountBuilder<'a>,
     agents: &[AgentNode<'a>],
-    sights: &'a Sights,
+    snapshot: &'a ClusterSnapshot,
     names: &mut TypeResolver,
 ) {
     let by_name: BTreeMap<&str, &AgentNode<'_>> =
         agents.iter().map(|agent| (agent.name, agent)).collect();
-    let held = sights.held();
+    let held = snapshot.held();
     let nothing = Amounts::default();
-    sum.holders = pending::collect_holders(sights);
-    for node in sights.nodes.values() {
+    sum.holders = pending::collect_holders(snapshot);
+    for node in snapshot.nodes.values() {
         let agent = by_name.get(node.name.as_str()).copied();
         let held = held.get(node.name.as_str()).unwrap_or(&nothing);
-        let of = NodeContext {
-            name: node.name.as_str().into(),
-            node,
-            held,
-            agent,
-        };
+        let of = NodeContext { name: node.name.as_str().into(), node, held, agent };
         sum.add_node(&of, names);
     }
-    let absent = |agent: &&AgentNode<'_>| !sights.nodes.contains_key(agent.name);
+    let absent = |agent: &&AgentNode<'_>| !snapshot.nodes.contains_key(agent.name);
     for agent in agents.iter().filter(absent) {
         sum.add_agent_units(agent, Some(UnavailableReason::NoSuchNode));
     }
-    sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, sights);
+    sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, snapshot);
 }
 
 /// Node of the cluster with its allocations and its agent.
@@ -146,11 +145,10 @@ struct NodeContext<'a, 'b> {
 impl NodeContext<'_, '_> {
     /// State of the agent that affects whether its node can take pods.
     fn agent_state(&self) -> AgentState {
-        self.agent
-            .map_or_else(AgentState::default, |agent| AgentState {
-                is_stale: agent.is_stale,
-                is_changing: agent.is_changing && !agent.is_stale,
-            })
+        self.agent.map_or_else(AgentState::default, |agent| AgentState {
+            is_stale: agent.is_stale,
+            is_changing: agent.is_changing && !agent.is_stale,
+        })
     }
 }
 
@@ -241,18 +239,15 @@ impl<'a> CountBuilder<'a> {
             row.capacity = row.capacity.saturating_add(units.total);
             row.add_node_share(NodeShare::new(&agent.name.into(), units.total, 0));
             row.add_unavailable(UnavailableReason::Unhealthy, broken);
-            row.add_unavailable(
-                UnavailableReason::PluginMissing,
-                rest.saturating_sub(broken),
-            );
+            row.add_unavailable(UnavailableReason::PluginMissing, rest.saturating_sub(broken));
         }
     }
 
     /// Counts one node of the cluster.
     fn add_node(&mut self, of: &NodeContext<'a, '_>, names: &mut TypeResolver) {
         let node = of.node;
-        let told = node.capacity.iter().chain(node.allocatable.iter());
-        let mut resources: BTreeSet<&str> = told
+        let reported = node.capacity.iter().chain(node.allocatable.iter());
+        let mut resources: BTreeSet<&str> = reported
             .filter(|(name, count)| *count > 0 && is_accelerator(name))
             .map(|(name, _)| name)
             .collect();
@@ -286,19 +281,11 @@ impl<'a> CountBuilder<'a> {
         let shape = Shape::from_resource(resource, node.label(NVIDIA_PRODUCT_LABEL));
         let (kind, source) = unit_type(of, resource, names);
         let is_whole = matches!(shape, Shape::Device | Shape::TimeSlice);
-        let seen = || {
-            agent
-                .into_iter()
-                .flat_map(|agent| agent.seen.units_of_resource(resource))
-        };
+        let seen = || agent.into_iter().flat_map(|agent| agent.seen.units_of_resource(resource));
         // Devices of several types can be behind one resource.
-        let told = seen().filter_map(|units| units.memory).min();
-        let memory = told.or_else(|| memory_from_labels(node, resource, is_whole));
-        let key = RowKey {
-            kind,
-            resource: resource.to_owned(),
-            shape,
-        };
+        let reported = seen().filter_map(|units| units.memory).min();
+        let memory = reported.or_else(|| memory_from_labels(node, resource, is_whole));
+        let key = RowKey { kind, resource: resource.to_owned(), shape };
         let why = unavailable_reason(node, resource, of.agent_state());
         let allocatable = node.allocatable.get(resource);
         let capacity = node.capacity.get(resource).max(allocatable);
@@ -309,9 +296,8 @@ impl<'a> CountBuilder<'a> {
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A missing device plugin takes away all units; one that reports an unhealthy device leaves the others.
         let is_gone = allocatable == 0 && seen().any(UnitCounts::has_usable);
-        let set_aside = agent.map_or(0, |agent| {
-            agent.seen.reserved_in_capacity(resource, capacity)
-        });
+        let set_aside =
+            agent.map_or(0, |agent| agent.seen.reserved_in_capacity(resource, capacity));
         let set_aside = set_aside.min(unhealthy);
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
@@ -322,17 +308,11 @@ impl<'a> CountBuilder<'a> {
         row.taken = row.taken.saturating_add(taken);
         row.free = row.free.saturating_add(free);
         row.add_node_share(NodeShare::new(&of.name, capacity, free));
-        let missing = if is_gone {
-            UnavailableReason::PluginMissing
-        } else {
-            UnavailableReason::Unhealthy
-        };
+        let missing =
+            if is_gone { UnavailableReason::PluginMissing } else { UnavailableReason::Unhealthy };
         row.add_unavailable(UnavailableReason::SetAside, set_aside);
         row.add_unavailable(missing, unhealthy.saturating_sub(set_aside));
-        row.add_unavailable(
-            why.unwrap_or(UnavailableReason::PodsFull),
-            rest.saturating_sub(free),
-        );
+        row.add_unavailable(why.unwrap_or(UnavailableReason::PodsFull), rest.saturating_sub(free));
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {
             let sum = self.held_of_rows.entry(key.clone()).or_default();
@@ -380,10 +360,7 @@ impl<'a> CountBuilder<'a> {
         row.merge_memory(could.memory);
         row.sources.insert(TypeSource::Agent);
         row.potential = row.potential.saturating_add(could.more);
-        row.add_node_share(NodeShare {
-            could_become: could.more,
-            ..NodeShare::new(node, 0, 0)
-        });
+        row.add_node_share(NodeShare { could_become: could.more, ..NodeShare::new(node, 0, 0) });
     }
 }
 
@@ -423,9 +400,6 @@ impl Availability {
 impl CountBasis {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cluster => "cluster",
-            Self::Agents => "agents",
-        }
+        self.into()
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::accelerator_resource::is_accelerator;
-use crate::cluster::{ClusterNode, ClusterPod, Sights};
+use crate::cluster::{ClusterNode, ClusterPod, ClusterSnapshot};
 
 /// Previous observation of the cluster.
 #[derive(Debug, Default)]
 pub struct HoldingObserver {
-    before: Option<(Arc<Sights>, i64)>,
+    before: Option<(Arc<ClusterSnapshot>, i64)>,
 }
 
 /// Result of an observation.
@@ -44,22 +44,22 @@ impl HoldingObserver {
     /// Observes the cluster at `now`, in seconds since 1970, and returns the holdings that ended. An end between two
     /// observations gets the time of the later one. A pod is omitted if its start was not reported, or is not before
     /// its end by the clocks of the two machines.
-    pub fn observe(&mut self, sights: &Arc<Sights>, now: i64) -> Vec<HoldingEvent> {
+    pub fn observe(&mut self, snapshot: &Arc<ClusterSnapshot>, now: i64) -> Vec<HoldingEvent> {
         let is_set_back = self.is_clock_set_back(now);
         if !is_set_back && self.before.as_ref().is_some_and(|(_, at)| now < *at) {
             // Ends in the meantime are detected once the clock reaches the time of the previous observation again.
             return Vec::new();
         }
-        let before = self.before.replace((Arc::clone(sights), now));
+        let before = self.before.replace((Arc::clone(snapshot), now));
         let before = before.filter(|(_, at)| now.saturating_sub(*at) <= MAX_GAP_SECONDS);
         let Some((before, _)) = before.filter(|_| !is_set_back) else {
             return vec![HoldingEvent::ObservedSince(now)];
         };
-        if Arc::ptr_eq(&before, sights) {
+        if Arc::ptr_eq(&before, snapshot) {
             return Vec::new();
         }
         let mut shown = Vec::new();
-        let mut after = sights.pods.iter().peekable();
+        let mut after = snapshot.pods.iter().peekable();
         for (key, pod) in &before.pods {
             while after.next_if(|(other, _)| *other < key).is_some() {}
             let same = after.next_if(|(other, _)| *other == key);
@@ -94,8 +94,13 @@ fn is_same_holding(before: &Arc<ClusterPod>, now: &Arc<ClusterPod>) -> bool {
 }
 
 /// Units that a pod held, by resource.
-fn ended_holdings(sights: &Sights, pod: &ClusterPod, began: i64, ended: i64) -> Vec<HoldingEvent> {
-    let node = pod.holding_node().and_then(|name| sights.nodes.get(name));
+fn ended_holdings(
+    snapshot: &ClusterSnapshot,
+    pod: &ClusterPod,
+    began: i64,
+    ended: i64,
+) -> Vec<HoldingEvent> {
+    let node = pod.holding_node().and_then(|name| snapshot.nodes.get(name));
     let Some(node) = node else { return Vec::new() };
     let held = pod.requirements.amounts.devices();
     let held = held.filter(|(name, count)| is_accelerator(name) && *count > 0);
@@ -118,10 +123,7 @@ mod tests {
 
     fn pod(name: &str, began: Option<i64>) -> ClusterPod {
         ClusterPod {
-            key: PodKey {
-                namespace: "team-a".to_owned(),
-                name: name.to_owned(),
-            },
+            key: PodKey { namespace: "team-a".to_owned(), name: name.to_owned() },
             node: Some("a".to_owned()),
             phase: Phase::Bound,
             started_at: began,
@@ -133,53 +135,45 @@ mod tests {
         }
     }
 
-    fn sights(pods: Vec<ClusterPod>) -> Arc<Sights> {
-        let node = ClusterNode {
-            name: "a".to_owned(),
-            ..ClusterNode::default()
-        };
-        Arc::new(Sights::new([node], pods))
+    fn snapshot(pods: Vec<ClusterPod>) -> Arc<ClusterSnapshot> {
+        let node = ClusterNode { name: "a".to_owned(), ..ClusterNode::default() };
+        Arc::new(ClusterSnapshot::new([node], pods))
     }
 
     /// Start and end of each released holding.
-    fn told(shown: Vec<HoldingEvent>) -> Vec<(i64, i64)> {
-        let told = shown.into_iter().map(|shown| match shown {
+    fn intervals(shown: Vec<HoldingEvent>) -> Vec<(i64, i64)> {
+        let intervals = shown.into_iter().map(|shown| match shown {
             HoldingEvent::ObservedSince(at) => (at, at),
             HoldingEvent::Ended(left) => {
                 assert_eq!(left.resource, "nvidia.com/gpu");
                 (left.began, left.ended)
             }
         });
-        told.collect()
+        intervals.collect()
     }
 
     #[test]
     fn deleted_finished_and_replaced_pods_have_ended() {
         let mut holders = HoldingObserver::default();
         let all = ["a", "b", "c", "d"].map(|name| pod(name, Some(10)));
-        let first = holders.observe(&sights(all.to_vec()), 100);
-        assert_eq!(told(first), [(100, 100)]);
+        let first = holders.observe(&snapshot(all.to_vec()), 100);
+        assert_eq!(intervals(first), [(100, 100)]);
         let mut ended = pod("b", Some(10));
         ended.phase = Phase::Finished;
         let mut elsewhere = pod("d", Some(10));
         elsewhere.node = Some("b".to_owned());
-        let now = sights(vec![
-            ended,
-            pod("c", Some(130)),
-            elsewhere,
-            pod("e", Some(140)),
-        ]);
-        assert_eq!(told(holders.observe(&now, 150)), [(10, 150); 4]);
-        assert_eq!(told(holders.observe(&now, 160)), []);
+        let now = snapshot(vec![ended, pod("c", Some(130)), elsewhere, pod("e", Some(140))]);
+        assert_eq!(intervals(holders.observe(&now, 150)), [(10, 150); 4]);
+        assert_eq!(intervals(holders.observe(&now, 160)), []);
     }
 
     #[test]
     fn pod_without_start_time_has_not_ended() {
         let mut holders = HoldingObserver::default();
-        drop(holders.observe(&sights(vec![pod("a", None), pod("b", None)]), 100));
-        let now = sights(vec![pod("a", Some(110))]);
-        assert_eq!(told(holders.observe(&now, 120)), []);
-        assert_eq!(told(holders.observe(&sights(vec![]), 130)), [(110, 130)]);
+        drop(holders.observe(&snapshot(vec![pod("a", None), pod("b", None)]), 100));
+        let now = snapshot(vec![pod("a", Some(110))]);
+        assert_eq!(intervals(holders.observe(&now, 120)), []);
+        assert_eq!(intervals(holders.observe(&snapshot(vec![]), 130)), [(110, 130)]);
     }
 
     #[test]
@@ -187,38 +181,35 @@ mod tests {
         let mut holders = HoldingObserver::default();
         let pods = [("a", 119), ("b", 120), ("c", 300)];
         let pods = pods.map(|(name, began)| pod(name, Some(began)));
-        drop(holders.observe(&sights(pods.to_vec()), 100));
-        assert_eq!(told(holders.observe(&sights(vec![]), 120)), [(119, 120)]);
+        drop(holders.observe(&snapshot(pods.to_vec()), 100));
+        assert_eq!(intervals(holders.observe(&snapshot(vec![]), 120)), [(119, 120)]);
     }
 
     #[test]
     fn small_clock_step_is_waited_out_large_one_restarts() {
         let mut holders = HoldingObserver::default();
-        let (one, none) = (sights(vec![pod("a", Some(10))]), sights(vec![]));
+        let (one, none) = (snapshot(vec![pod("a", Some(10))]), snapshot(vec![]));
         drop(holders.observe(&one, 1000));
         for now in [999, 940] {
             assert!(!holders.is_clock_set_back(now));
-            assert_eq!(told(holders.observe(&none, now)), []);
+            assert_eq!(intervals(holders.observe(&none, now)), []);
         }
-        assert_eq!(told(holders.observe(&none, 1001)), [(10, 1001)]);
+        assert_eq!(intervals(holders.observe(&none, 1001)), [(10, 1001)]);
         drop(holders.observe(&one, 1002));
         assert!(holders.is_clock_set_back(941));
-        assert_eq!(told(holders.observe(&none, 941)), [(941, 941)]);
+        assert_eq!(intervals(holders.observe(&none, 941)), [(941, 941)]);
         assert!(!holders.is_clock_set_back(941));
     }
 
     #[test]
     fn long_gap_or_reset_restarts_observation() {
         let mut holders = HoldingObserver::default();
-        let (one, none) = (sights(vec![pod("a", Some(10))]), sights(vec![]));
+        let (one, none) = (snapshot(vec![pod("a", Some(10))]), snapshot(vec![]));
         drop(holders.observe(&one, 100));
         let late = 100 + MAX_GAP_SECONDS + 1;
-        assert_eq!(told(holders.observe(&none, late)), [(late, late)]);
+        assert_eq!(intervals(holders.observe(&none, late)), [(late, late)]);
         drop(holders.observe(&one, late));
         holders.reset();
-        assert_eq!(
-            told(holders.observe(&none, late + 5)),
-            [(late + 5, late + 5)]
-        );
+        assert_eq!(intervals(holders.observe(&none, late + 5)), [(late + 5, late + 5)]);
     }
 }

@@ -37,12 +37,7 @@ pub(super) enum WaitEstimate {
     /// No estimate.
     Unknown(Unknown),
     /// Median and 90th percentile (if known) of the time at which the first holder ends.
-    Likely {
-        from: i64,
-        to: Option<i64>,
-        samples: u32,
-        since: i64,
-    },
+    Likely { from: i64, to: Option<i64>, samples: u32, since: i64 },
 }
 
 /// Length of the observation window in seconds; older workloads are not representative.
@@ -57,10 +52,7 @@ impl HoldingHistory {
     pub fn record(&mut self, shown: HoldingEvent) {
         match shown {
             HoldingEvent::ObservedSince(since) => {
-                *self = Self {
-                    since: Some(since),
-                    ..Self::default()
-                }
+                *self = Self { since: Some(since), ..Self::default() }
             }
             HoldingEvent::Ended(left) => self.unclassified.push(left),
         }
@@ -136,11 +128,7 @@ impl HoldingHistory {
         let ended = ended.filter(|(_, ended, _)| *ended >= since);
         let mut spells: Vec<HoldingInterval> = ended
             .map(|(began, ended, _)| {
-                HoldingInterval::new(
-                    age_seconds(*began, since),
-                    age_seconds(*began, *ended),
-                    true,
-                )
+                HoldingInterval::new(age_seconds(*began, since), age_seconds(*began, *ended), true)
             })
             .collect();
         let samples = u32::try_from(spells.len()).unwrap_or(u32::MAX);
@@ -164,12 +152,9 @@ impl HoldingHistory {
             now.checked_add(seconds)
         };
         match by(Quantile::Median) {
-            Some(from) => WaitEstimate::Likely {
-                from,
-                to: by(Quantile::Ninetieth),
-                samples,
-                since,
-            },
+            Some(from) => {
+                WaitEstimate::Likely { from, to: by(Quantile::Ninetieth), samples, since }
+            }
             None => WaitEstimate::Unknown(Unknown::BeyondObserved { samples, since }),
         }
     }
@@ -272,15 +257,12 @@ mod tests {
         let mut all: Vec<HoldingEvent> = (0..257).map(|kind| left(&resource(kind), 1000)).collect();
         let few = |ended, since| WaitEstimate::Unknown(Unknown::TooFew { ended, since });
         let history = learned(all.clone());
-        for (kind, told) in [(0, few(1, 0)), (255, few(1, 0)), (256, few(0, 1001))] {
-            assert_eq!(guess(&history, &resource(kind), 2000), told, "{kind}");
+        for (kind, expected) in [(0, few(1, 0)), (255, few(1, 0)), (256, few(0, 1001))] {
+            assert_eq!(guess(&history, &resource(kind), 2000), expected, "{kind}");
         }
         // Once the other kinds have had no ends for two weeks, there is room again.
         let late = 1001 + WINDOW_SECONDS;
         all.push(left(&resource(256), late));
-        assert_eq!(
-            guess(&learned(all), &resource(256), late),
-            few(1, late - WINDOW_SECONDS)
-        );
+        assert_eq!(guess(&learned(all), &resource(256), late), few(1, late - WINDOW_SECONDS));
     }
 }

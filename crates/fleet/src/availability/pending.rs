@@ -8,7 +8,7 @@ use super::row::{Pending, Row, RowKey, RowNodes, Unknown, Wait};
 use super::shape::Shape;
 use super::unit_type::{UnitType, parse_type};
 use crate::accelerator_resource::is_accelerator;
-use crate::cluster::{ClusterNode, ClusterPod, PodRequirements, Sights};
+use crate::cluster::{ClusterNode, ClusterPod, ClusterSnapshot, PodRequirements};
 
 /// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
 /// requested resource.
@@ -22,22 +22,19 @@ const MAX_REQUESTED_ROWS: usize = 256;
 pub(super) fn add_pending(
     rows: &mut BTreeMap<RowKey, Row>,
     members: &RowNodes<'_>,
-    sights: &Sights,
+    snapshot: &ClusterSnapshot,
 ) -> usize {
     let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
     let mut wishes: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
-    let waiting = sights.pods.values().filter(|pod| pod.is_pending());
+    let waiting = snapshot.pods.values().filter(|pod| pod.is_pending());
     for pod in waiting.filter(|pod| requests_accelerators(pod)) {
         let count = wishes.entry(&pod.requirements).or_default();
         *count = count.saturating_add(1);
     }
     for (place, (wants, pods)) in wishes.into_iter().enumerate() {
-        let asked = wants.amounts.devices();
-        for (resource, each) in asked.filter(|(name, each)| is_accelerator(name) && *each > 0) {
-            let one = Pending {
-                pods,
-                units: pods.saturating_mul(each),
-            };
+        let requested = wants.amounts.devices();
+        for (resource, each) in requested.filter(|(name, each)| is_accelerator(name) && *each > 0) {
+            let one = Pending { pods, units: pods.saturating_mul(each) };
             let those = members.iter().filter(|(key, _)| key.resource == resource);
             let mut reached: Vec<RowKey> = those
                 .filter(|(_, nodes)| {
@@ -98,7 +95,7 @@ const TYPE_LABEL: &str = "octavo.dev/type";
 struct Deadlines {
     holders: u32,
     /// Number of holders with a deadline, the earliest and the latest deadline.
-    told: Option<(u32, i64, i64)>,
+    deadlines: Option<(u32, i64, i64)>,
 }
 
 /// Holders of a resource.
@@ -114,9 +111,9 @@ pub(super) struct HeldUnits<'a> {
 pub(super) type HeldUnitsByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, HeldUnits<'a>>>;
 
 /// Collects the holders of accelerator resources on each node.
-pub(super) fn collect_holders(sights: &Sights) -> HeldUnitsByNode<'_> {
+pub(super) fn collect_holders(snapshot: &ClusterSnapshot) -> HeldUnitsByNode<'_> {
     let mut all = HeldUnitsByNode::new();
-    for pod in sights.pods.values() {
+    for pod in snapshot.pods.values() {
         let Some(node) = pod.holding_node() else {
             continue;
         };
@@ -126,7 +123,7 @@ pub(super) fn collect_holders(sights: &Sights) -> HeldUnitsByNode<'_> {
             let sum = of_node.entry(resource).or_default();
             sum.ends = sum.ends.merge(Deadlines {
                 holders: 1,
-                told: pod.until.map(|until| (1, until, until)),
+                deadlines: pod.until.map(|until| (1, until, until)),
             });
             if let Some(began) = pod.started_at {
                 sum.add(workload_key(&pod.key.namespace, began), began, true);
@@ -160,37 +157,26 @@ impl<'a> HeldUnits<'a> {
         &self,
         guess: impl FnOnce(&HolderWorkloads<'_>) -> WaitEstimate,
     ) -> Wait {
-        let Deadlines { holders, told } = self.ends;
+        let Deadlines { holders, deadlines } = self.ends;
         if holders == 0 {
             return Wait::Unknown(Unknown::NoHolders);
         }
-        match (guess(&self.works), told) {
-            (
-                WaitEstimate::Likely {
-                    from,
-                    to,
-                    samples,
-                    since,
-                },
-                told,
-            ) => {
+        match (guess(&self.works), deadlines) {
+            (WaitEstimate::Likely { from, to, samples, since }, deadlines) => {
                 // A holder's deadline is an upper bound on the time until one is free.
-                let last = told.map(|(_, first, _)| first);
+                let last = deadlines.map(|(_, first, _)| first);
                 Wait::Likely {
                     from: last.map_or(from, |last| from.min(last)),
                     to: to.into_iter().chain(last).min(),
                     samples,
                     since,
-                    of: told.map_or(0, |(of, _, _)| of),
+                    of: deadlines.map_or(0, |(of, _, _)| of),
                     holders,
                 }
             }
-            (WaitEstimate::Unknown(_), Some((of, earliest, latest))) => Wait::Deadlines {
-                earliest,
-                latest,
-                of,
-                holders,
-            },
+            (WaitEstimate::Unknown(_), Some((of, earliest, latest))) => {
+                Wait::Deadlines { earliest, latest, of, holders }
+            }
             (WaitEstimate::Unknown(why), None) => Wait::Unknown(why),
         }
     }
@@ -198,18 +184,13 @@ impl<'a> HeldUnits<'a> {
 
 impl Deadlines {
     fn merge(self, other: Self) -> Self {
-        let told = match (self.told, other.told) {
-            (Some((one, first, last)), Some((more, earlier, later))) => Some((
-                one.saturating_add(more),
-                first.min(earlier),
-                last.max(later),
-            )),
+        let deadlines = match (self.deadlines, other.deadlines) {
+            (Some((one, first, last)), Some((more, earlier, later))) => {
+                Some((one.saturating_add(more), first.min(earlier), last.max(later)))
+            }
             (one, other) => one.or(other),
         };
-        Self {
-            holders: self.holders.saturating_add(other.holders),
-            told,
-        }
+        Self { holders: self.holders.saturating_add(other.holders), deadlines }
     }
 }
 

@@ -13,7 +13,7 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
-use octavo_planner::layout::{InstanceTarget, MigTarget, standing};
+use octavo_planner::layout::{InstanceTarget, MigTarget, current_target};
 use octavo_planner::plan::{Feasibility, feasible};
 
 use super::shape::{DeviceResource, Shape};
@@ -66,14 +66,14 @@ pub(super) fn potential_of(
     if !device.mig.is_fully_known() || device.usage() == DeviceProcesses::Unknown {
         return None;
     }
-    let asked = if device.mig.is_enabled() {
+    let key = if device.mig.is_enabled() {
         partitioned(device, state, given)?
     } else {
         let is_free = device.processes.is_empty();
         let whole = DeviceResource::for_vendor(Vendor::Nvidia)?;
         is_free.then(|| (Vec::new(), BTreeMap::from([(whole.as_str().to_owned(), 1)])))?
     };
-    known.of(device, state, asked)
+    known.of(device, state, key)
 }
 
 fn calculate_potential(
@@ -84,20 +84,13 @@ fn calculate_potential(
     let mut could = additional_units(state, &max_instances(device, state, pinned), holds);
     if device.mig.is_enabled() && pinned.is_empty() {
         could.push(PotentialUnits {
-            resource: DeviceResource::for_vendor(Vendor::Nvidia)?
-                .as_str()
-                .to_owned(),
+            resource: DeviceResource::for_vendor(Vendor::Nvidia)?.as_str().to_owned(),
             shape: Shape::Device,
             memory: device.memory,
             more: 1,
         });
     }
-    (!could.is_empty()).then(|| {
-        Arc::new(IdleDevice {
-            holds: holds.clone(),
-            could,
-        })
-    })
+    (!could.is_empty()).then(|| Arc::new(IdleDevice { holds: holds.clone(), could }))
 }
 
 /// Instances in use with their placements, and idle units by resource.
@@ -106,7 +99,7 @@ fn partitioned(
     state: &MigState,
     given: &BTreeSet<&str>,
 ) -> Option<DeviceUseState> {
-    let Some(MigTarget::Enabled(mut instances)) = standing(state) else {
+    let Some(MigTarget::Enabled(mut instances)) = current_target(state) else {
         return None;
     };
     let is_idle = |instance: &&GpuInstance| {
@@ -118,11 +111,7 @@ fn partitioned(
     };
     let idle: Vec<&GpuInstance> = state.gpu_instances.iter().filter(is_idle).collect();
     let places: BTreeSet<Placement> = idle.iter().map(|instance| instance.placement).collect();
-    instances.retain(|target| {
-        target
-            .placement
-            .is_none_or(|place| !places.contains(&place))
-    });
+    instances.retain(|target| target.placement.is_none_or(|place| !places.contains(&place)));
     let mut holds: BTreeMap<String, u64> = BTreeMap::new();
     for instance in idle {
         for compute in &instance.compute_instances {
@@ -161,21 +150,21 @@ impl PotentialCache {
         &mut self,
         device: &Device,
         state: &MigState,
-        asked: DeviceUseState,
+        key: DeviceUseState,
     ) -> Option<Arc<IdleDevice>> {
         let mut places = self.known.iter();
         let place = places.position(|(catalog, _)| *catalog == state.catalog);
         let known = place.and_then(|place| self.known.get(place));
-        if let Some(idle) = known.and_then(|(_, states)| states.get(&asked)) {
+        if let Some(idle) = known.and_then(|(_, states)| states.get(&key)) {
             return idle.clone();
         }
-        let idle = calculate_potential(device, state, &asked);
+        let idle = calculate_potential(device, state, &key);
         if let Some((_, states)) = place.and_then(|place| self.known.get_mut(place)) {
             if states.len() < MAX_STATES_PER_CATALOG {
-                states.insert(asked, idle.clone());
+                states.insert(key, idle.clone());
             }
         } else if self.known.len() < MAX_CATALOGS {
-            let states = BTreeMap::from([(asked, idle.clone())]);
+            let states = BTreeMap::from([(key, idle.clone())]);
             self.known.push((state.catalog.clone(), states));
         }
         idle

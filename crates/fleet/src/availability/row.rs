@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use octavo_model::quantity::Mebibytes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::shape::Shape;
 use super::unavailable::UnavailableReason;
@@ -83,7 +85,8 @@ pub struct UnavailableUnits {
 }
 
 /// Pods that wait for units. A pod that accepts any of several types counts for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = PendingJson)]
 pub struct Pending {
     /// Number of pods.
     pub pods: u64,
@@ -192,10 +195,7 @@ impl Row {
     }
 
     pub(super) fn merge_memory(&mut self, memory: Option<Mebibytes>) {
-        self.memory = match (self.memory, memory) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        self.memory = [self.memory, memory].into_iter().flatten().min();
     }
 
     /// Returns `true` if the row changes with time alone: estimates depend on how long holders have held their units.
@@ -218,12 +218,7 @@ impl Row {
 
 impl NodeShare {
     pub(super) fn new(node: &Arc<str>, capacity: u64, free: u64) -> Self {
-        Self {
-            node: Arc::clone(node),
-            capacity,
-            free,
-            could_become: 0,
-        }
+        Self { node: Arc::clone(node), capacity, free, could_become: 0 }
     }
 }
 
@@ -233,25 +228,20 @@ impl Wait {
         match self {
             Self::Now => None,
             Self::Deadlines { of, holders, .. } => {
-                Some(format!("{of} of {holders} pods say when they end"))
+                Some(format!("{of} of {holders} pods have a deadline"))
             }
-            Self::Likely {
-                to,
-                samples,
-                of,
-                holders,
-                ..
-            } => {
+            Self::Likely { to, samples, of, holders, .. } => {
                 let second = match to {
-                    Some(_) => " and nine times in ten by the second",
+                    Some(_) => " and 90 % by the second",
                     None => "",
                 };
                 let also = match of {
                     0 => String::new(),
-                    _ => format!(", and {of} of {holders} pods say when they end"),
+                    _ => format!("; {of} of {holders} pods have a deadline"),
                 };
                 Some(format!(
-                    "as likely as not by the first time{second}, by how long {samples} others held theirs{also}"
+                    "50 % probability by the first time{second}, based on the run time of {samples} earlier \
+                     pods{also}"
                 ))
             }
             Self::Unknown(why) => Some(why.words()),
@@ -264,15 +254,19 @@ impl Unknown {
     pub fn words(self) -> String {
         match self {
             Self::NoCluster => {
-                "the cluster is not followed, so nobody knows which pods hold them".to_owned()
+                "the cluster is not watched, so it is unknown which pods hold them".to_owned()
             }
-            Self::NoHolders => "no pod holds one that another could have afterwards".to_owned(),
-            Self::NoDeadline => "no pod that holds one says when it ends".to_owned(),
+            Self::NoHolders => {
+                "no pod holds a unit that another pod could use afterwards".to_owned()
+            }
+            Self::NoDeadline => "none of the pods that use them has a deadline".to_owned(),
             Self::TooFew { ended, .. } => format!(
-                "no pod that holds one says when it ends, and {ended} have ended since it is watched how long they last, of {MIN_ENDS} that are needed"
+                "none of the pods that use them has a deadline, and {ended} of the {MIN_ENDS} completed pods required for an estimate \
+                 have been observed"
             ),
             Self::BeyondObserved { samples, .. } => format!(
-                "no pod that holds one says when it ends, and how long these may still last cannot be told by the {samples} that have ended"
+                "none of the pods that use them has a deadline, and all have already run longer than the {samples} completed pods \
+                 that were observed"
             ),
         }
     }
@@ -281,11 +275,9 @@ impl Unknown {
     pub fn observations(self) -> Option<(u32, i64)> {
         match self {
             Self::NoCluster | Self::NoHolders | Self::NoDeadline => None,
-            Self::TooFew {
-                ended: samples,
-                since,
+            Self::TooFew { ended: samples, since } | Self::BeyondObserved { samples, since } => {
+                Some((samples, since))
             }
-            | Self::BeyondObserved { samples, since } => Some((samples, since)),
         }
     }
 }

@@ -4,13 +4,16 @@
 //! vendors' plugins.
 
 use std::fmt;
+use std::str::FromStr;
 
 use octavo_model::inventory::Vendor;
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use thiserror::Error;
 
 use crate::accelerator_resource::{AMD, NEURON, NVIDIA};
 
 /// What one unit of a resource is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub enum Shape {
     /// A whole device.
     Device,
@@ -132,14 +135,33 @@ pub(super) fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
     }
 }
 
+/// Text that is none of the words for a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected device, core or time-slice")]
+pub struct UnknownShape;
+
+/// Reads the shapes that have a word of their own. Names of profiles do not tell whose they are.
+impl FromStr for Shape {
+    type Err = UnknownShape;
+
+    fn from_str(text: &str) -> Result<Self, UnknownShape> {
+        // The former word of a time slice: remove it after 0.1.
+        if text == "turn" {
+            return Ok(Self::TimeSlice);
+        }
+        let mut all = [Self::Device, Self::TimeSlice, Self::NeuronCore].into_iter();
+        all.find(|shape| shape.to_string() == text).ok_or(UnknownShape)
+    }
+}
+
 /// Formats the shape for users, such as `device` or `3g.40gb`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device => f.pad("device"),
             Self::Mig(profile) => f.pad(profile),
-            Self::TimeSlice => f.pad("turn"),
-            Self::MigTimeSlice(profile) => f.pad(&format!("turn on {profile}")),
+            Self::TimeSlice => f.pad("time-slice"),
+            Self::MigTimeSlice(profile) => f.pad(&format!("time-slice of {profile}")),
             Self::NeuronCore => f.pad("core"),
             Self::AmdPartition(part) => f.pad(part),
         }
@@ -158,11 +180,7 @@ mod tests {
             ("nvidia.com/gpu", None, Shape::Device),
             ("nvidia.com/gpu", Some("NVIDIA-L4"), Shape::Device),
             ("nvidia.com/gpu", Some("NVIDIA-L4-SHARED"), Shape::TimeSlice),
-            (
-                "nvidia.com/gpu",
-                Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
-                mig("1g.10gb"),
-            ),
+            ("nvidia.com/gpu", Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), mig("1g.10gb")),
             (
                 "nvidia.com/gpu",
                 Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED"),
@@ -170,26 +188,14 @@ mod tests {
             ),
             ("nvidia.com/gpu.shared", None, Shape::TimeSlice),
             ("nvidia.com/mig-3g.40gb", None, mig("3g.40gb")),
-            (
-                "nvidia.com/mig-3g.40gb.shared",
-                None,
-                Shape::MigTimeSlice("3g.40gb".into()),
-            ),
+            ("nvidia.com/mig-3g.40gb.shared", None, Shape::MigTimeSlice("3g.40gb".into())),
             ("amd.com/gpu", None, Shape::Device),
-            (
-                "amd.com/cpx_nps4",
-                None,
-                Shape::AmdPartition("cpx_nps4".into()),
-            ),
+            ("amd.com/cpx_nps4", None, Shape::AmdPartition("cpx_nps4".into())),
             ("aws.amazon.com/neuron", None, Shape::Device),
             ("aws.amazon.com/neurondevice", None, Shape::Device),
             ("aws.amazon.com/neuroncore", None, Shape::NeuronCore),
         ] {
-            assert_eq!(
-                Shape::from_resource(resource, product),
-                shape,
-                "{resource} {product:?}"
-            );
+            assert_eq!(Shape::from_resource(resource, product), shape, "{resource} {product:?}");
             assert!(is_accelerator(resource), "{resource}");
         }
         for other in ["rdma/hca", "nvidia.com/hostdev", "cpu", "gpu", "nvidia.com"] {
@@ -201,10 +207,7 @@ mod tests {
     fn the_usual_taint_is_that_of_the_maker() {
         let behind = |name| DeviceResource::for_resource(name).map(DeviceResource::as_str);
         assert_eq!(behind("nvidia.com/mig-1g.10gb"), Some("nvidia.com/gpu"));
-        assert_eq!(
-            behind("aws.amazon.com/neuroncore"),
-            Some("aws.amazon.com/neuron")
-        );
+        assert_eq!(behind("aws.amazon.com/neuroncore"), Some("aws.amazon.com/neuron"));
         assert_eq!(behind("amd.com/cpx_nps4"), Some("amd.com/gpu"));
         assert_eq!(behind("example.com/gpu"), None);
     }

@@ -25,11 +25,7 @@ const MIN_AT_RISK: u32 = 3;
 impl HoldingInterval {
     /// Holding observed between two ages in seconds, and whether it ended then. Its length is at least one second.
     pub(super) fn new(entered: u64, left: u64, ended: bool) -> Self {
-        Self {
-            entered,
-            left: left.max(entered.saturating_add(1)),
-            ended,
-        }
+        Self { entered, left: left.max(entered.saturating_add(1)), ended }
     }
 }
 
@@ -79,13 +75,8 @@ impl CumulativeHazard {
             let gone = left.partition_point(|left| *left < age);
             let there = u32::try_from(came.saturating_sub(gone)).unwrap_or(u32::MAX);
             // Ends within one second are treated as consecutive.
-            let least = there
-                .saturating_sub(count)
-                .saturating_add(1)
-                .max(MIN_AT_RISK);
-            sum += (least..=there)
-                .map(|left| f64::from(left).recip())
-                .sum::<f64>();
+            let least = there.saturating_sub(count).saturating_add(1).max(MIN_AT_RISK);
+            sum += (least..=there).map(|left| f64::from(left).recip()).sum::<f64>();
             steps.push((age, sum));
         }
         Self { steps }
@@ -103,10 +94,7 @@ impl CumulativeHazard {
     pub(super) fn time_to_first_end(&self, ages: &[u64], chance: Quantile) -> Option<u64> {
         let before: f64 = ages.iter().map(|age| self.at(*age)).sum();
         let is_over = |seconds: u64| {
-            let after: f64 = ages
-                .iter()
-                .map(|age| self.at(age.saturating_add(seconds)))
-                .sum();
+            let after: f64 = ages.iter().map(|age| self.at(age.saturating_add(seconds))).sum();
             after - before >= chance.hazard()
         };
         let (mut short, mut long) = (0, self.steps.last()?.0);
@@ -134,9 +122,7 @@ mod tests {
 
     fn whole(lasted: impl IntoIterator<Item = u64>) -> Vec<HoldingInterval> {
         let lasted = lasted.into_iter();
-        lasted
-            .map(|left| HoldingInterval::new(0, left, true))
-            .collect()
+        lasted.map(|left| HoldingInterval::new(0, left, true)).collect()
     }
 
     fn even(hazard: &CumulativeHazard, ages: &[u64]) -> Option<u64> {
@@ -202,7 +188,7 @@ mod tests {
     #[test]
     fn ac_008_estimates_are_calibrated() {
         let mut dice = Dice(7);
-        let (mut by_first, mut by_second, mut told) = (0_u32, 0_u32, 0_u32);
+        let (mut by_first, mut by_second, mut estimates) = (0_u32, 0_u32, 0_u32);
         for _ in 0..400 {
             let past: Vec<u64> = (0..200).map(|_| dice.lasts()).collect();
             let hazard = CumulativeHazard::estimate(&whole(past));
@@ -222,12 +208,12 @@ mod tests {
             else {
                 continue;
             };
-            told += 1;
+            estimates += 1;
             by_first += u32::from(first <= from);
             by_second += u32::from(first <= to);
         }
-        let share = |count: u32| f64::from(count) / f64::from(told);
-        assert!(told > 380, "{told}");
+        let share = |count: u32| f64::from(count) / f64::from(estimates);
+        assert!(estimates > 380, "{estimates}");
         assert!((0.43..0.57).contains(&share(by_first)), "{by_first}");
         assert!((0.86..0.94).contains(&share(by_second)), "{by_second}");
     }
@@ -252,7 +238,7 @@ mod tests {
             let hazard = CumulativeHazard::estimate(&spells);
             let (even, sure) = (hazard.time_to_first_end(&ages, Quantile::Median), hazard.time_to_first_end(&ages, Quantile::Ninetieth));
             // `None` sorts after every estimate.
-            let late = |told: Option<u64>| told.unwrap_or(u64::MAX);
+            let late = |estimate: Option<u64>| estimate.unwrap_or(u64::MAX);
             prop_assert!(late(even) <= late(sure));
             let mut more = ages.clone();
             more.push(another);

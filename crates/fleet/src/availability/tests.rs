@@ -12,8 +12,8 @@ use octavo_model::quantity::Mebibytes;
 
 use super::*;
 use crate::cluster::{
-    Amounts, ClusterNode, ClusterPod, Effect, PODS, Phase, PodKey, PodRequirements, Readiness,
-    Sights, Taint,
+    Amounts, ClusterNode, ClusterPod, ClusterSnapshot, Effect, PODS, Phase, PodKey,
+    PodRequirements, Readiness, Taint,
 };
 use crate::type_source::TypeSource;
 
@@ -37,19 +37,12 @@ fn node(name: &str, labels: &[(&str, &str)], count: u64) -> ClusterNode {
 }
 
 fn taint(key: &str) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        value: String::new(),
-        effect: Effect::NoSchedule,
-    }
+    Taint { key: key.to_owned(), value: String::new(), effect: Effect::NoSchedule }
 }
 
 fn pod(name: &str, on: Option<&str>, resource: &str, count: u64) -> ClusterPod {
     ClusterPod {
-        key: PodKey {
-            namespace: "team-a".to_owned(),
-            name: name.to_owned(),
-        },
+        key: PodKey { namespace: "team-a".to_owned(), name: name.to_owned() },
         node: on.map(str::to_owned),
         phase: match on {
             Some(_) => Phase::Bound,
@@ -63,26 +56,15 @@ fn pod(name: &str, on: Option<&str>, resource: &str, count: u64) -> ClusterPod {
     }
 }
 
-fn sights(nodes: Vec<ClusterNode>, pods: Vec<ClusterPod>) -> Sights {
-    Sights {
-        nodes: nodes
-            .into_iter()
-            .map(|node| (node.name.clone(), Arc::new(node)))
-            .collect(),
-        pods: pods
-            .into_iter()
-            .map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)))
-            .collect(),
+fn snapshot(nodes: Vec<ClusterNode>, pods: Vec<ClusterPod>) -> ClusterSnapshot {
+    ClusterSnapshot {
+        nodes: nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect(),
+        pods: pods.into_iter().map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod))).collect(),
     }
 }
 
-fn counted(agents: &[AgentNode<'_>], sights: Option<&Sights>) -> Availability {
-    count(
-        agents,
-        sights,
-        &mut TypeResolver::new(Catalog::built_in()),
-        None,
-    )
+fn counted(agents: &[AgentNode<'_>], snapshot: Option<&ClusterSnapshot>) -> Availability {
+    count(agents, snapshot, &mut TypeResolver::new(Catalog::built_in()), None)
 }
 
 /// Formats rows as `H200 nvidia.com/gpu: 8/8 taken 2 free 6`, followed by the unavailable units by reason.
@@ -90,9 +72,8 @@ fn lines(availability: &Availability) -> Vec<String> {
     let rows = availability.rows.iter();
     rows.map(|row| {
         let unusable = row.unavailable.iter();
-        let unusable: Vec<String> = unusable
-            .map(|(why, of)| format!(" {} {}", why.as_str(), of.count))
-            .collect();
+        let unusable: Vec<String> =
+            unusable.map(|(why, of)| format!(" {} {}", why.as_str(), of.count)).collect();
         format!(
             "{} {} {}: {}/{} taken {} free {}{}",
             row.key.kind.as_str(),
@@ -120,34 +101,21 @@ fn seen(units: &[(&str, &str, u64)]) -> AgentUnits {
         broken: 0,
         reserved: 0,
     });
-    AgentUnits {
-        units: units.collect(),
-        ..AgentUnits::default()
-    }
+    AgentUnits { units: units.collect(), ..AgentUnits::default() }
 }
 
 fn agent<'a>(name: &'a str, seen: &'a AgentUnits) -> AgentNode<'a> {
-    AgentNode {
-        name,
-        seen,
-        is_stale: false,
-        is_changing: false,
-    }
+    AgentNode { name, seen, is_stale: false, is_changing: false }
 }
 
 #[test]
 fn finished_pods_release_their_units() {
     let mut ended = pod("ended", Some("a"), GPU, 1);
     ended.phase = Phase::Finished;
-    let all = sights(
-        vec![node("a", &[(TYPE, H200)], 8)],
-        vec![pod("runs", Some("a"), GPU, 2), ended],
-    );
+    let all =
+        snapshot(vec![node("a", &[(TYPE, H200)], 8)], vec![pod("runs", Some("a"), GPU, 2), ended]);
     let counted = counted(&[], Some(&all));
-    assert_eq!(
-        lines(&counted),
-        ["nvidia-h200-141gb nvidia.com/gpu device: 8/8 taken 2 free 6"]
-    );
+    assert_eq!(lines(&counted), ["nvidia-h200-141gb nvidia.com/gpu device: 8/8 taken 2 free 6"]);
     assert_eq!(counted.rows[0].wait, Wait::Now);
     assert_eq!(counted.basis, CountBasis::Cluster);
 }
@@ -164,18 +132,12 @@ fn unavailable_units_are_not_free() {
         (base(), "free 6"),
         (with(|node| node.taints = vec![taint(GPU)]), "free 6"),
         (with(|node| node.is_cordoned = true), "free 0 cordoned 6"),
-        (
-            with(|node| node.readiness = Readiness::Unknown),
-            "free 0 not-ready 6",
-        ),
+        (with(|node| node.readiness = Readiness::Unknown), "free 0 not-ready 6"),
         (
             with(|node| node.taints = vec![taint("node.kubernetes.io/unreachable")]),
             "free 0 not-ready 6",
         ),
-        (
-            with(|node| node.taints = vec![taint("team-b")]),
-            "free 0 tainted 6",
-        ),
+        (with(|node| node.taints = vec![taint("team-b")]), "free 0 tainted 6"),
         (
             with(|node| node.taints = vec![taint("octavo.dev/repartitioning")]),
             "free 0 repartitioning 6",
@@ -189,7 +151,7 @@ fn unavailable_units_are_not_free() {
             "free 3 pods-full 3",
         ),
     ] {
-        let all = sights(vec![node], vec![pod("runs", Some("a"), GPU, 2)]);
+        let all = snapshot(vec![node], vec![pod("runs", Some("a"), GPU, 2)]);
         let line = lines(&counted(&[], Some(&all))).concat();
         assert!(line.ends_with(&format!("taken 2 {expected}")), "{line}");
     }
@@ -199,7 +161,7 @@ fn unavailable_units_are_not_free() {
 fn agent_distinguishes_missing_plugin_and_stale_node() {
     let seen_all = seen(&[(H200, GPU, 8)]);
     let line = |node: ClusterNode, agents: &[AgentNode<'_>]| {
-        lines(&counted(agents, Some(&sights(vec![node], Vec::new())))).concat()
+        lines(&counted(agents, Some(&snapshot(vec![node], Vec::new())))).concat()
     };
     let bare = node("a", &[], 0);
     assert_eq!(
@@ -210,30 +172,18 @@ fn agent_distinguishes_missing_plugin_and_stale_node() {
     let mut gone = node("a", &[], 8);
     gone.allocatable = gone.allocatable.clone().with(GPU, 0);
     let ends = |text: &str, end: &str| assert!(text.ends_with(end), "{text}");
-    ends(
-        &line(gone.clone(), &[agent("a", &seen_all)]),
-        "plugin-missing 8",
-    );
+    ends(&line(gone.clone(), &[agent("a", &seen_all)]), "plugin-missing 8");
     ends(&line(gone, &[]), "unhealthy 8");
     let mut silent = node("a", &[], 8);
     silent.readiness = Readiness::Unknown;
     let mut stale = agent("a", &seen_all);
     stale.is_stale = true;
     ends(&line(silent.clone(), &[stale]), "free 0 stale 8");
-    ends(
-        &line(silent, &[agent("a", &seen_all)]),
-        "free 0 not-ready 8",
-    );
+    ends(&line(silent, &[agent("a", &seen_all)]), "free 0 not-ready 8");
     let mut changing = agent("a", &seen_all);
     changing.is_changing = true;
-    ends(
-        &line(node("a", &[], 8), &[changing]),
-        "free 0 repartitioning 8",
-    );
-    ends(
-        &line(node("b", &[], 0), &[agent("a", &seen_all)]),
-        "free 0 no-such-node 8",
-    );
+    ends(&line(node("a", &[], 8), &[changing]), "free 0 repartitioning 8");
+    ends(&line(node("b", &[], 0), &[agent("a", &seen_all)]), "free 0 no-such-node 8");
 }
 
 #[test]
@@ -242,7 +192,7 @@ fn mixed_node_types_are_separated_by_resource() {
     let seen = seen(&[("nvidia-a100-80gb", mig, 2), ("nvidia-t4-16gb", GPU, 4)]);
     let mut mixed = node("a", &[], 4);
     mixed.allocatable = mixed.allocatable.clone().with(mig, 2);
-    let all = sights(vec![mixed], Vec::new());
+    let all = snapshot(vec![mixed], Vec::new());
     assert_eq!(
         lines(&counted(&[agent("a", &seen)], Some(&all))),
         [
@@ -251,7 +201,7 @@ fn mixed_node_types_are_separated_by_resource() {
         ]
     );
     // Without the agent the labels only report that there are several types.
-    let labelled = sights(vec![node("a", &[(TYPE, "mixed")], 4)], Vec::new());
+    let labelled = snapshot(vec![node("a", &[(TYPE, "mixed")], 4)], Vec::new());
     assert_eq!(
         lines(&counted(&[], Some(&labelled))),
         ["mixed nvidia.com/gpu device: 4/4 taken 0 free 4"]
@@ -263,12 +213,9 @@ fn memory_of_a_resource_with_several_types_behind_it_is_the_least_of_them() {
     let mut seen = seen(&[("nvidia-a100-80gb", GPU, 4), ("nvidia-v100-16gb", GPU, 4)]);
     seen.units[0].memory = Some(Mebibytes::new(81_920));
     seen.units[1].memory = Some(Mebibytes::new(16_384));
-    let all = sights(vec![node("a", &[], 8)], Vec::new());
+    let all = snapshot(vec![node("a", &[], 8)], Vec::new());
     let counted = counted(&[agent("a", &seen)], Some(&all));
-    assert_eq!(
-        lines(&counted),
-        ["mixed nvidia.com/gpu device: 8/8 taken 0 free 8"]
-    );
+    assert_eq!(lines(&counted), ["mixed nvidia.com/gpu device: 8/8 taken 0 free 8"]);
     assert_eq!(counted.rows[0].memory, Some(Mebibytes::new(16_384)));
 }
 
@@ -277,7 +224,7 @@ fn devices_set_aside_for_virtual_machines_are_not_called_unhealthy() {
     let mut seen = seen(&[(H200, GPU, 4)]);
     (seen.units[0].free, seen.units[0].in_use) = (0, 0);
     seen.units[0].reserved = 4;
-    for cluster in [None, Some(sights(vec![node("a", &[], 0)], Vec::new()))] {
+    for cluster in [None, Some(snapshot(vec![node("a", &[], 0)], Vec::new()))] {
         let counted = counted(&[agent("a", &seen)], cluster.as_ref());
         assert_eq!(
             lines(&counted),
@@ -294,7 +241,7 @@ fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity
         seen.units[0].reserved = set_aside;
         let mut node = node("a", &[], capacity);
         node.allocatable = node.allocatable.clone().with(GPU, allocatable);
-        let counted = counted(&[agent("a", &seen)], Some(&sights(vec![node], Vec::new())));
+        let counted = counted(&[agent("a", &seen)], Some(&snapshot(vec![node], Vec::new())));
         let line = lines(&counted).concat();
         let (_, end) = line.split_once("taken 0 ").unwrap();
         end.to_owned()
@@ -310,14 +257,10 @@ fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity
 #[test]
 fn ac_003_types_come_from_vendor_labels_with_source() {
     let product = "nvidia.com/gpu.product";
-    let all = sights(
+    let all = snapshot(
         vec![
             node("a", &[(product, "NVIDIA-L4-SHARED")], 16),
-            node(
-                "b",
-                &[("feature.node.kubernetes.io/pci-10de.present", "true")],
-                1,
-            ),
+            node("b", &[("feature.node.kubernetes.io/pci-10de.present", "true")], 1),
         ],
         Vec::new(),
     );
@@ -325,7 +268,7 @@ fn ac_003_types_come_from_vendor_labels_with_source() {
     assert_eq!(
         lines(&counted),
         [
-            "nvidia-l4-24gb nvidia.com/gpu turn: 16/16 taken 0 free 16",
+            "nvidia-l4-24gb nvidia.com/gpu time-slice: 16/16 taken 0 free 16",
             "unknown nvidia.com/gpu device: 1/1 taken 0 free 1",
         ]
     );
@@ -360,11 +303,8 @@ fn pending_pods_count_for_types_they_accept() {
     elsewhere.requirements.selector = picky.requirements.selector.clone();
     let mut gated = pod("gated", None, GPU, 1);
     gated.phase = Phase::Gated;
-    let all = sights(
-        vec![
-            node("a", &[(TYPE, H200)], 1),
-            node("b", &[(TYPE, "nvidia-l4-24gb")], 1),
-        ],
+    let all = snapshot(
+        vec![node("a", &[(TYPE, H200)], 1), node("b", &[(TYPE, "nvidia-l4-24gb")], 1)],
         vec![picky, elsewhere, gated, pod("any", None, GPU, 1)],
     );
     let counted = counted(&[], Some(&all));
@@ -373,20 +313,11 @@ fn pending_pods_count_for_types_they_accept() {
         .iter()
         .map(|row| {
             let Pending { pods, units } = row.pending;
-            (
-                row.key.kind.as_str(),
-                row.key.resource.as_str(),
-                pods,
-                units,
-            )
+            (row.key.kind.as_str(), row.key.resource.as_str(), pods, units)
         })
         .collect();
     assert_eq!(
         pending,
-        [
-            (H200, GPU, 2, 3),
-            (H200, "nvidia.com/mig-1g.18gb", 1, 1),
-            ("nvidia-l4-24gb", GPU, 1, 1),
-        ]
+        [(H200, GPU, 2, 3), (H200, "nvidia.com/mig-1g.18gb", 1, 1), ("nvidia-l4-24gb", GPU, 1, 1),]
     );
 }

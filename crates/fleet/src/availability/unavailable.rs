@@ -1,7 +1,8 @@
 //! Reasons why units of a node are unavailable.
 
-use octavo_model::reason::Reason;
-use octavo_node::node::{NOT_READY_TAINT, REPARTITIONING_TAINT};
+use octavo_node::node_object::{NOT_READY_TAINT, REPARTITIONING_TAINT};
+use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 use super::shape::DeviceResource;
 use crate::cluster::{
@@ -9,7 +10,21 @@ use crate::cluster::{
 };
 
 /// Reason why units are neither allocated nor free; the first that applies to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum UnavailableReason {
     /// An administrator cordoned the node.
     Cordoned,
@@ -36,10 +51,8 @@ pub enum UnavailableReason {
 }
 
 /// Kubernetes' own taints that mirror the condition `Ready`. Source: Kubernetes, "Taints and Tolerations".
-const NOT_READY_TAINTS: [&str; 2] = [
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-];
+const NOT_READY_TAINTS: [&str; 2] =
+    ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// Reason why a pod that requests one unit of `resource`, and nothing else, should not be scheduled on `node`.
 pub(super) fn unavailable_reason(
@@ -90,47 +103,35 @@ fn single_unit_request(resource: &str) -> PodRequirements {
 impl UnavailableReason {
     /// Reason in documents.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cordoned => "cordoned",
-            Self::Repartitioning => "repartitioning",
-            Self::Stale => Reason::Stale.as_str(),
-            Self::NotReady => "not-ready",
-            Self::Tainted => "tainted",
-            Self::PodsFull => "pods-full",
-            Self::Unhealthy => "unhealthy",
-            Self::SetAside => "set-aside",
-            Self::PluginMissing => "plugin-missing",
-            Self::UseUnknown => "use-unknown",
-            Self::NoSuchNode => "no-such-node",
-        }
+        self.into()
     }
 
     /// Explanation for users, with a remedy.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Cordoned => "the node is cordoned; kubectl uncordon gives it back",
+            Self::Cordoned => "the node is cordoned; make it schedulable with kubectl uncordon",
             Self::Repartitioning => {
-                "devices of the node are being given other partitions; it ends by itself"
+                "devices of the node are being repartitioned; no action is needed"
             }
             Self::Stale => {
-                "neither the agent nor the kubelet of the node is heard of; see whether it runs"
+                "neither the agent nor the kubelet of the node reports; check that the node is running"
             }
-            Self::NotReady => "the node is not ready; kubectl describe node says why",
+            Self::NotReady => "the node is not ready; see kubectl describe node",
             Self::Tainted => {
                 "the node has a taint that pods with accelerators do not usually tolerate"
             }
-            Self::PodsFull => "the node has as many pods as it may have",
+            Self::PodsFull => "the node has reached its maximum number of pods",
             Self::Unhealthy => {
-                "they are not healthy, so no pod can be allocated them; octavo doctor says more"
+                "they are unhealthy, so they cannot be allocated to pods; see octavo doctor"
             }
             Self::SetAside => {
-                "they are set aside for virtual machines; no pod of the node gets them"
+                "they are reserved for virtual machines and cannot be allocated to pods"
             }
             Self::PluginMissing => {
-                "the agent sees them and no device plugin offers them; octavo doctor says more"
+                "the agent detects them, but no device plugin advertises them; see octavo doctor"
             }
             Self::UseUnknown => "the driver does not report whether they are in use",
-            Self::NoSuchNode => "an agent speaks for a node that the cluster does not have",
+            Self::NoSuchNode => "an agent reports a node that does not exist in the cluster",
         }
     }
 }

@@ -54,10 +54,7 @@ const MAX_CACHED_NAMES: usize = 4096;
 impl TypeResolver {
     /// Creates an empty cache of names, resolved by this catalog.
     pub fn new(catalogue: Catalog) -> Self {
-        Self {
-            catalogue,
-            known: BTreeMap::new(),
-        }
+        Self { catalogue, known: BTreeMap::new() }
     }
 
     /// Type of a node's devices according to its labels, and the label it comes from.
@@ -82,19 +79,14 @@ impl TypeResolver {
                 return (UnitType::Known(type_name), TypeSource::Label(label));
             }
         }
-        let present = NFD_PRESENCE_LABELS
-            .into_iter()
-            .find(|key| node.label(key) == Some("true"));
-        (
-            UnitType::Unknown,
-            present.map_or(TypeSource::Unknown, TypeSource::Label),
-        )
+        let present = NFD_PRESENCE_LABELS.into_iter().find(|key| node.label(key) == Some("true"));
+        (UnitType::Unknown, present.map_or(TypeSource::Unknown, TypeSource::Label))
     }
 
     fn of(&mut self, kind: AliasKind, value: &str) -> Option<TypeName> {
         let (value, _, _) = parse_product_label(value);
-        let asked = (kind, value.to_owned());
-        if let Some(known) = self.known.get(&asked) {
+        let cache_key = (kind, value.to_owned());
+        if let Some(known) = self.known.get(&cache_key) {
             return known.clone();
         }
         let found = match self.catalogue.lookup_as(kind, value) {
@@ -109,7 +101,7 @@ impl TypeResolver {
         let first = types.next();
         let agreed = first.filter(|first| types.all(|other| other == *first));
         if self.known.len() < MAX_CACHED_NAMES {
-            self.known.insert(asked, agreed.clone());
+            self.known.insert(cache_key, agreed.clone());
         }
         agreed
     }
@@ -124,8 +116,8 @@ pub(super) fn memory_from_labels(
 ) -> Option<Mebibytes> {
     let own = node.label(&format!("{resource}.memory"));
     let of_device = MEMORY_LABELS.into_iter().filter_map(|key| node.label(key));
-    let mut told = own.into_iter().chain(of_device.filter(|_| is_whole));
-    told.find_map(|text| text.parse().ok()).map(Mebibytes::new)
+    let mut values = own.into_iter().chain(of_device.filter(|_| is_whole));
+    values.find_map(|text| text.parse().ok()).map(Mebibytes::new)
 }
 
 /// Type named by a label value; `unknown` and `mixed` are no types.
@@ -207,28 +199,16 @@ mod tests {
                 TYPE_LABEL,
             ),
             (&[(TYPE_LABEL, "mixed")], "mixed", TYPE_LABEL),
-            (
-                &[(TYPE_LABEL, "unknown"), (gfd, "NVIDIA-L4")],
-                "nvidia-l4-24gb",
-                gfd,
-            ),
+            (&[(TYPE_LABEL, "unknown"), (gfd, "NVIDIA-L4")], "nvidia-l4-24gb", gfd),
             (&[(gfd, "NVIDIA-H100-80GB-HBM3")], "nvidia-h100-80gb", gfd),
-            (
-                &[(gfd, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED")],
-                "nvidia-h100-80gb",
-                gfd,
-            ),
+            (&[(gfd, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED")], "nvidia-h100-80gb", gfd),
             (&[(gfd, "NVIDIA-L4-SHARED")], "nvidia-l4-24gb", gfd),
             (
                 &[("node.kubernetes.io/instance-type", "inf2.xlarge")],
                 "aws-inferentia2-32gb",
                 "node.kubernetes.io/instance-type",
             ),
-            (
-                &[(NFD_PRESENCE_LABELS[0], "true")],
-                "unknown",
-                NFD_PRESENCE_LABELS[0],
-            ),
+            (&[(NFD_PRESENCE_LABELS[0], "true")], "unknown", NFD_PRESENCE_LABELS[0]),
             (&[(gfd, "Abacus-3000")], "unknown", "nothing"),
             (&[], "unknown", "nothing"),
         ] {

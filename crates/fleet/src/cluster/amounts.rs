@@ -78,8 +78,8 @@ impl Amounts {
     /// Number of pods requesting `wanted` that fit; each pod also takes one of [`PODS`].
     pub fn how_many_fit(&self, wanted: &Self) -> u64 {
         let one = wanted.clone().with(PODS, 1);
-        let asked = one.0.iter().filter(|(_, count)| **count > 0);
-        let often = asked.map(|(name, count)| self.get(name).checked_div(*count).unwrap_or(0));
+        let requested = one.0.iter().filter(|(_, count)| **count > 0);
+        let often = requested.map(|(name, count)| self.get(name).checked_div(*count).unwrap_or(0));
         often.min().unwrap_or(0)
     }
 
@@ -105,10 +105,7 @@ mod tests {
     use super::*;
 
     fn amounts(all: &[(&str, &str)]) -> Amounts {
-        Amounts::from_quantities(
-            all.iter()
-                .map(|(name, text)| (*name, text.parse().unwrap())),
-        )
+        Amounts::from_quantities(all.iter().map(|(name, text)| (*name, text.parse().unwrap())))
     }
 
     #[test]
@@ -126,20 +123,14 @@ mod tests {
         let free = amounts(&[("cpu", "10"), ("nvidia.com/gpu", "8"), ("pods", "3")]);
         assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "2")])), 3);
         assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "4")])), 2);
-        assert_eq!(
-            free.how_many_fit(&amounts(&[("cpu", "6"), ("nvidia.com/gpu", "1")])),
-            1
-        );
+        assert_eq!(free.how_many_fit(&amounts(&[("cpu", "6"), ("nvidia.com/gpu", "1")])), 1);
         assert_eq!(free.how_many_fit(&amounts(&[("amd.com/gpu", "1")])), 0);
         assert_eq!(
-            free.first_insufficient(&amounts(&[("amd.com/gpu", "1")]))
-                .as_deref(),
+            free.first_insufficient(&amounts(&[("amd.com/gpu", "1")])).as_deref(),
             Some("amd.com/gpu")
         );
         assert_eq!(
-            amounts(&[("cpu", "1")])
-                .first_insufficient(&Amounts::default())
-                .as_deref(),
+            amounts(&[("cpu", "1")]).first_insufficient(&Amounts::default()).as_deref(),
             Some(PODS)
         );
     }

@@ -60,11 +60,8 @@ pub fn free_slots(wants: &PodRequirements, node: &ClusterNode, held: &Amounts) -
 }
 
 fn tolerates_a_cordon(tolerations: &[Toleration]) -> bool {
-    let cordon = Taint {
-        key: UNSCHEDULABLE.to_owned(),
-        value: String::new(),
-        effect: Effect::NoSchedule,
-    };
+    let cordon =
+        Taint { key: UNSCHEDULABLE.to_owned(), value: String::new(), effect: Effect::NoSchedule };
     cordon.is_tolerated(tolerations)
 }
 
@@ -74,7 +71,7 @@ impl fmt::Display for PlacementObstacle {
             Self::Cordoned => f.write_str("it is cordoned"),
             Self::Tainted(taint) => write!(f, "the taint {taint} is not tolerated"),
             Self::Selector(key) => write!(f, "it is not selected by the label {key}"),
-            Self::Affinity => f.write_str("the node affinity asks for other nodes"),
+            Self::Affinity => f.write_str("the node affinity requires other nodes"),
         }
     }
 }
@@ -99,10 +96,7 @@ mod tests {
     }
 
     fn wants() -> PodRequirements {
-        PodRequirements {
-            amounts: Amounts::default().with(GPU, 2),
-            ..PodRequirements::default()
-        }
+        PodRequirements { amounts: Amounts::default().with(GPU, 2), ..PodRequirements::default() }
     }
 
     #[test]
@@ -110,19 +104,12 @@ mod tests {
         let held = Amounts::default().with(GPU, 3).with("pods", 2);
         assert_eq!(free_slots(&wants(), &node(), &Amounts::default()), 4);
         assert_eq!(free_slots(&wants(), &node(), &held), 2);
-        assert_eq!(
-            free_slots(&wants(), &node(), &Amounts::default().with("pods", 110)),
-            0
-        );
+        assert_eq!(free_slots(&wants(), &node(), &Amounts::default().with("pods", 110)), 0);
     }
 
     #[test]
     fn each_hindrance_is_found_and_named() {
-        let taint = Taint {
-            key: "gpu".into(),
-            value: "mig".into(),
-            effect: Effect::NoSchedule,
-        };
+        let taint = Taint { key: "gpu".into(), value: "mig".into(), effect: Effect::NoSchedule };
         let mut cordoned = node();
         cordoned.is_cordoned = true;
         let mut tainted = node();
@@ -132,34 +119,20 @@ mod tests {
             BTreeMap::from([("octavo.dev/type".into(), "nvidia-h200-141gb".into())]);
         let mut picky = wants();
         picky.affinity = Some(Affinity::default());
-        for (wants, node, said) in [
+        for (wants, node, expected) in [
             (&wants(), &cordoned, "it is cordoned"),
-            (
-                &wants(),
-                &tainted,
-                "the taint gpu=mig:NoSchedule is not tolerated",
-            ),
-            (
-                &selecting,
-                &node(),
-                "it is not selected by the label octavo.dev/type",
-            ),
-            (&picky, &node(), "the node affinity asks for other nodes"),
+            (&wants(), &tainted, "the taint gpu=mig:NoSchedule is not tolerated"),
+            (&selecting, &node(), "it is not selected by the label octavo.dev/type"),
+            (&picky, &node(), "the node affinity requires other nodes"),
         ] {
             let found = placement_obstacle(wants, node).unwrap();
-            assert_eq!(found.to_string(), said);
+            assert_eq!(found.to_string(), expected);
             assert_eq!(free_slots(wants, node, &Amounts::default()), 0);
         }
         let mut tolerant = wants();
-        tolerant.tolerations = vec![
-            Toleration::for_key("gpu"),
-            Toleration::for_key(UNSCHEDULABLE),
-        ];
+        tolerant.tolerations = vec![Toleration::for_key("gpu"), Toleration::for_key(UNSCHEDULABLE)];
         assert_eq!(
-            (
-                placement_obstacle(&tolerant, &tainted),
-                placement_obstacle(&tolerant, &cordoned)
-            ),
+            (placement_obstacle(&tolerant, &tainted), placement_obstacle(&tolerant, &cordoned)),
             (None, None)
         );
     }

@@ -42,9 +42,7 @@ const SUBMILLI_SUFFIXES: [(&str, u128); 2] = [("u", 1_000), ("n", 1_000_000)];
 impl Quantity {
     /// Quantity of whole units.
     pub fn whole(count: u64) -> Self {
-        Self {
-            thousandths: u128::from(count).saturating_mul(THOUSAND),
-        }
+        Self { thousandths: u128::from(count).saturating_mul(THOUSAND) }
     }
 
     /// Value in thousandths, saturating at `u64::MAX`.
@@ -68,16 +66,13 @@ impl FromStr for Quantity {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
         };
-        let end = unsigned
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(unsigned.len());
+        let end =
+            unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (digits, decimals) = decimal(number).ok_or_else(wrong)?;
         let scale = scale(suffix).ok_or_else(wrong)?;
         let thousandths = scale.apply(digits, decimals);
-        Ok(Self {
-            thousandths: if is_negative { 0 } else { thousandths },
-        })
+        Ok(Self { thousandths: if is_negative { 0 } else { thousandths } })
     }
 }
 
@@ -89,9 +84,7 @@ struct Scale {
 
 impl Scale {
     fn apply(&self, digits: u128, decimals: u32) -> u128 {
-        let over = 10_u128
-            .checked_pow(decimals)
-            .and_then(|tens| tens.checked_mul(self.over));
+        let over = 10_u128.checked_pow(decimals).and_then(|tens| tens.checked_mul(self.over));
         match (digits.checked_mul(self.times), over) {
             (Some(all), Some(over)) => all.div_ceil(over),
             (Some(_), None) => u128::from(digits > 0),
@@ -112,11 +105,8 @@ fn decimal(number: &str) -> Option<(u128, u32)> {
 }
 
 fn scale(suffix: &str) -> Option<Scale> {
-    let named = |all: &[(&str, u128)]| {
-        all.iter()
-            .find(|(name, _)| *name == suffix)
-            .map(|(_, of)| *of)
-    };
+    let named =
+        |all: &[(&str, u128)]| all.iter().find(|(name, _)| *name == suffix).map(|(_, of)| *of);
     if let Some(times) = named(&SUFFIXES).or_else(|| named(&[EXBI])) {
         return Some(Scale { times, over: 1 });
     }
@@ -126,15 +116,9 @@ fn scale(suffix: &str) -> Option<Scale> {
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     let tens = 10_u128.checked_pow(exponent.unsigned_abs().min(24))?;
     Some(if exponent < 0 {
-        Scale {
-            times: THOUSAND,
-            over: tens,
-        }
+        Scale { times: THOUSAND, over: tens }
     } else {
-        Scale {
-            times: THOUSAND.saturating_mul(tens),
-            over: 1,
-        }
+        Scale { times: THOUSAND.saturating_mul(tens), over: 1 }
     })
 }
 
@@ -163,11 +147,7 @@ mod tests {
             ("1n", 1),
             ("0.0001", 1),
         ] {
-            assert_eq!(
-                text.parse::<Quantity>().unwrap().thousandths(),
-                thousandths,
-                "{text}"
-            );
+            assert_eq!(text.parse::<Quantity>().unwrap().thousandths(), thousandths, "{text}");
         }
     }
 
@@ -180,20 +160,14 @@ mod tests {
     #[test]
     fn huge_quantities_saturate() {
         for text in ["999999999999999999999999999999", "99999999Ei", "1e30"] {
-            assert_eq!(
-                text.parse::<Quantity>().unwrap().rounded_up(),
-                u64::MAX,
-                "{text}"
-            );
+            assert_eq!(text.parse::<Quantity>().unwrap().rounded_up(), u64::MAX, "{text}");
         }
     }
 
     #[test]
     fn i12_other_texts_are_refused_and_quoted_in_part() {
         let long = "9".repeat(31);
-        for text in [
-            "", "m", "8x", "1 ", "--1", "1.2.3", "e3", "1e", "Ki", "8 Gi", "٣", &long,
-        ] {
+        for text in ["", "m", "8x", "1 ", "--1", "1.2.3", "e3", "1e", "Ki", "8 Gi", "٣", &long] {
             assert!(text.parse::<Quantity>().is_err(), "{text}");
         }
         let error = "x".repeat(500).parse::<Quantity>().unwrap_err();

@@ -121,10 +121,8 @@ mod tests {
 
     fn label(operator: &str, values: &[&str]) -> bool {
         let labels = BTreeMap::from([("count".to_owned(), "8".to_owned())]);
-        let term = Term {
-            labels: vec![requirement("count", operator, values)],
-            fields: Vec::new(),
-        };
+        let term =
+            Term { labels: vec![requirement("count", operator, values)], fields: Vec::new() };
         Affinity { terms: vec![term] }.fits("node-a", &labels)
     }
 
@@ -148,10 +146,8 @@ mod tests {
         assert!(node(vec![named("node-b"), named("node-a")]));
         assert!(!node(vec![named("node-b")]));
         assert!(!node(vec![Term::default()]) && !node(Vec::new()));
-        let other = Term {
-            fields: vec![requirement("metadata.uid", "Exists", &[])],
-            ..Term::default()
-        };
+        let other =
+            Term { fields: vec![requirement("metadata.uid", "Exists", &[])], ..Term::default() };
         assert!(!node(vec![other]));
     }
 }

@@ -11,7 +11,7 @@ use super::pod::{ClusterPod, PodKey};
 /// Snapshot of a cluster. Successive snapshots share unchanged objects, so that neither many consumers nor frequent
 /// updates require full copies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sights {
+pub struct ClusterSnapshot {
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<ClusterNode>>,
     /// Pods by namespace and name. The keys are shared too, because snapshots of many pods are taken several times
@@ -19,22 +19,15 @@ pub struct Sights {
     pub pods: BTreeMap<Arc<PodKey>, Arc<ClusterPod>>,
 }
 
-impl Sights {
+impl ClusterSnapshot {
     /// Creates a snapshot of these nodes and pods.
     pub fn new(
         nodes: impl IntoIterator<Item = ClusterNode>,
         pods: impl IntoIterator<Item = ClusterPod>,
     ) -> Self {
-        let nodes = nodes
-            .into_iter()
-            .map(|node| (node.name.clone(), Arc::new(node)));
-        let pods = pods
-            .into_iter()
-            .map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)));
-        Self {
-            nodes: nodes.collect(),
-            pods: pods.collect(),
-        }
+        let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
+        let pods = pods.into_iter().map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)));
+        Self { nodes: nodes.collect(), pods: pods.collect() }
     }
 
     /// Amounts that pods hold on each node, including the number of pods.
@@ -66,10 +59,7 @@ mod tests {
             ("waits", Phase::Pending, None),
         ]
         .map(|(name, phase, node)| ClusterPod {
-            key: PodKey {
-                namespace: "team-a".to_owned(),
-                name: name.to_owned(),
-            },
+            key: PodKey { namespace: "team-a".to_owned(), name: name.to_owned() },
             node: node.map(str::to_owned),
             phase,
             requirements: PodRequirements {
@@ -78,8 +68,8 @@ mod tests {
             },
             ..ClusterPod::default()
         });
-        let sights = Sights::new([], pods);
+        let snapshot = ClusterSnapshot::new([], pods);
         let all = Amounts::default().with("nvidia.com/gpu", 4).with(PODS, 2);
-        assert_eq!(sights.held(), BTreeMap::from([("node-a", all)]));
+        assert_eq!(snapshot.held(), BTreeMap::from([("node-a", all)]));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use strum::{EnumString, IntoStaticStr};
+
 /// Taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
@@ -14,7 +16,7 @@ pub struct Taint {
 }
 
 /// Effect of a taint on pods that do not tolerate it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr)]
 pub enum Effect {
     /// They are not scheduled on the node.
     NoSchedule,
@@ -89,18 +91,12 @@ impl Toleration {
 impl Effect {
     /// Kubernetes name of the effect.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoSchedule => "NoSchedule",
-            Self::PreferNoSchedule => "PreferNoSchedule",
-            Self::NoExecute => "NoExecute",
-        }
+        self.into()
     }
 
     /// Parses the Kubernetes name of an effect.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::NoSchedule, Self::PreferNoSchedule, Self::NoExecute]
-            .into_iter()
-            .find(|effect| effect.as_str() == word)
+        word.parse().ok()
     }
 }
 
@@ -130,28 +126,13 @@ mod tests {
         };
         let tolerates = |key: &str, operator, value: &str, effect| {
             let (key, value) = (key.to_owned(), value.to_owned());
-            taint.is_tolerated(&[Toleration {
-                key,
-                operator,
-                value,
-                effect,
-            }])
+            taint.is_tolerated(&[Toleration { key, operator, value, effect }])
         };
         assert!(tolerates("nvidia.com/gpu", Exists, "", None));
         assert!(tolerates("", Exists, "", None));
-        assert!(tolerates(
-            "nvidia.com/gpu",
-            Equal,
-            "true",
-            Some(Effect::NoSchedule)
-        ));
+        assert!(tolerates("nvidia.com/gpu", Equal, "true", Some(Effect::NoSchedule)));
         assert!(!tolerates("nvidia.com/gpu", Equal, "false", None));
-        assert!(!tolerates(
-            "nvidia.com/gpu",
-            Exists,
-            "",
-            Some(Effect::NoExecute)
-        ));
+        assert!(!tolerates("nvidia.com/gpu", Exists, "", Some(Effect::NoExecute)));
         assert!(!tolerates("amd.com/gpu", Exists, "", None));
         assert!(!tolerates("nvidia.com/gpu", Other, "true", None));
         assert_eq!(taint.to_string(), "nvidia.com/gpu=true:NoSchedule");

@@ -25,10 +25,8 @@ fn good() -> AgentTokenReview {
 #[test]
 fn an_agents_token_speaks_for_the_node_that_its_pod_is_on() {
     assert_eq!(rule().authenticate(&good()).unwrap().as_str(), "node-a");
-    let several = AgentTokenReview {
-        audiences: vec!["other".to_owned(), "octavo".to_owned()],
-        ..good()
-    };
+    let several =
+        AgentTokenReview { audiences: vec!["other".to_owned(), "octavo".to_owned()], ..good() };
     assert_eq!(rule().authenticate(&several).unwrap().as_str(), "node-a");
 }
 
@@ -36,36 +34,21 @@ fn an_agents_token_speaks_for_the_node_that_its_pod_is_on() {
 fn incomplete_review_is_rejected_with_reason() {
     type Spoil = fn(&mut AgentTokenReview);
     let table: [(Spoil, &str); 12] = [
-        (|it| it.authenticated = false, "it gives no reason"),
+        (|it| it.authenticated = false, "no reason given"),
         (
             |it| (it.authenticated, it.error) = (false, "token\nhas expired".into()),
-            "does not accept the token: token has expired",
+            "rejected the token: token has expired",
         ),
         (|it| it.audiences.clear(), "not for the audience octavo"),
-        (
-            |it| it.audiences = vec!["octavo2".into()],
-            "audience octavo",
-        ),
-        (
-            |it| it.username = "admin".into(),
-            "of \"admin\" and not of octavo-system/octavo-agent",
-        ),
-        (
-            |it| it.username.push('2'),
-            "not of octavo-system/octavo-agent",
-        ),
-        (
-            |it| it.username = OURS.replace("-agent", ""),
-            "not of octavo-system",
-        ),
-        (
-            |it| it.username = OURS.replace("-system:", ":"),
-            "not of octavo-system",
-        ),
-        (|it| it.nodes.clear(), "names no node"),
-        (|it| it.nodes.push("node-b".into()), "names no node"),
-        (|it| it.nodes = vec![String::new()], "names no node"),
-        (|it| it.nodes = vec!["Node A".into()], "names no node"),
+        (|it| it.audiences = vec!["octavo2".into()], "audience octavo"),
+        (|it| it.username = "admin".into(), "to \"admin\", not to octavo-system/octavo-agent"),
+        (|it| it.username.push('2'), "not to octavo-system/octavo-agent"),
+        (|it| it.username = OURS.replace("-agent", ""), "not to octavo-system"),
+        (|it| it.username = OURS.replace("-system:", ":"), "not to octavo-system"),
+        (|it| it.nodes.clear(), "contains no node"),
+        (|it| it.nodes.push("node-b".into()), "contains no node"),
+        (|it| it.nodes = vec![String::new()], "contains no node"),
+        (|it| it.nodes = vec!["Node A".into()], "contains no node"),
     ];
     for (spoil, said) in table {
         let mut review = good();
@@ -77,10 +60,7 @@ fn incomplete_review_is_rejected_with_reason() {
 
 #[test]
 fn a_reason_of_the_api_server_is_shortened() {
-    let long = AgentTokenReview {
-        error: "x".repeat(100_000),
-        ..AgentTokenReview::default()
-    };
+    let long = AgentTokenReview { error: "x".repeat(100_000), ..AgentTokenReview::default() };
     let denial = rule().authenticate(&long).unwrap_err().to_string();
     assert!(denial.len() < 300, "{}", denial.len());
 }
@@ -118,16 +98,11 @@ fn a_token_is_not_printed() {
 fn accounts_and_audiences_are_named_as_the_cluster_names_them() {
     let account: ServiceAccount = "octavo-system/octavo-agent".parse().unwrap();
     assert_eq!(account.username(), OURS);
-    for text in [
-        "", "/", "a", "a/", "/b", "a/b/c", "a.b/c", "a:b/c", "A/b", "a/b c",
-    ] {
+    for text in ["", "/", "a", "a/", "/b", "a/b/c", "a.b/c", "a:b/c", "A/b", "a/b c"] {
         let error = text.parse::<ServiceAccount>().unwrap_err().to_string();
         assert!(error.contains("octavo-system/octavo-agent"), "{error}");
     }
-    assert_eq!(
-        "https://octavo".parse::<Audience>().unwrap().as_str(),
-        "https://octavo"
-    );
+    assert_eq!("https://octavo".parse::<Audience>().unwrap().as_str(), "https://octavo");
     for text in ["", "a b", "a\n", "ü"] {
         assert!(text.parse::<Audience>().is_err(), "{text:?}");
     }

@@ -122,14 +122,14 @@ mod tests {
             wanted in prop::collection::vec(0..3_000_u64, 1..200),
         ) {
             let (mut breaker, mut now, mut last) = (CircuitBreaker::default(), Duration::ZERO, None);
-            let mut asked = 0_u32;
+            let mut requests = 0_u32;
             for pause in wanted {
                 now += Duration::from_millis(pause);
                 let (next, decision) = breaker.step(Event::Requested, now);
                 breaker = next;
                 if decision == Decision::Send {
-                    asked += 1;
-                    if asked > FAILURE_THRESHOLD {
+                    requests += 1;
+                    if requests > FAILURE_THRESHOLD {
                         prop_assert!(last.is_none_or(|last| now >= last + OPEN_DURATION));
                     }
                     last = Some(now);

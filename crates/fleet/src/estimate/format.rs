@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn times_are_said_in_the_unit_that_makes_them_short() {
-        for (low, high, said) in [
+        for (low, high, expected) in [
             (1.0, 1.0, "1.0 s"),
             (30.0, 90.0, "30 to 90 s"),
             (100.0, 1000.0, "100 s to 17 min"),
@@ -74,7 +74,7 @@ mod tests {
             (1e-9, 1e12, "less than 0.01 s to 31688 years"),
             (1e19, 1e20, "3.2e11 to 3.2e12 years"),
         ] {
-            assert_eq!(time(interval(low, high)), said);
+            assert_eq!(time(interval(low, high)), expected);
         }
     }
 

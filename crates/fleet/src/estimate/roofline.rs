@@ -10,7 +10,8 @@ use super::workload::{Precision, Workload};
 use super::{DeviceGroup, EstimateValue, Interval, NoEstimate};
 
 /// Name of this provider.
-pub const SOURCE_NAME: &str = "octavo roofline: the catalogue's dense peaks times an efficiency";
+pub const SOURCE_NAME: &str =
+    "octavo roofline model (peak values from the catalog x assumed efficiency)";
 
 /// Assumed fraction of a peak that is reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,16 +28,16 @@ pub struct Efficiency {
 pub const TRAINING: Efficiency = Efficiency {
     low: 0.20,
     high: 0.48,
-    why: "0.20 to 0.48 of the dense peak is reached: Megatron-LM's README reports 41 % to 48 % end to end on H100 with tuned software; \
-          the lower end is an assumption of ours for software that is not tuned",
+    why: "assumed efficiency: 20 % to 48 % of the dense peak; Megatron-LM's README reports 41 % to 48 % end to end on \
+     H100 with tuned software; the lower bound is Octavo's assumption for untuned software",
 };
 
 /// Efficiency of memory bandwidth while decoding one sequence.
 pub const DECODING: Efficiency = Efficiency {
     low: 0.30,
     high: 0.85,
-    why: "0.30 to 0.85 of the memory bandwidth of all devices is reached: both ends are assumptions of ours; several devices must speak with \
-          each other for each token",
+    why: "assumed efficiency: 30 % to 85 % of the memory bandwidth of all devices; both bounds are Octavo's assumptions; \
+     several devices must communicate for each token",
 };
 
 /// Operations per parameter and token.
@@ -46,20 +47,21 @@ const GIGA: f64 = 1e9;
 
 /// Assumptions behind an estimate, as text.
 pub fn assumptions(workload: &Workload) -> Vec<String> {
-    let said: &[&str] = match workload {
+    let lines: &[&str] = match workload {
         Workload::Training { .. } => &[
-            "a dense transformer: 6 operations for each parameter and token (Kaplan et al., arXiv:2001.08361)",
+            "a dense transformer: 6 operations per parameter and token (Kaplan et al., arXiv:2001.08361)",
             TRAINING.why,
-            "more devices make it faster in proportion; links between them, data and restarts are part of the efficiency",
-            "whether model, gradients and optimizer fit into memory is not looked at",
+            "speed scales linearly with the number of devices; the efficiency includes links, data loading and \
+             restarts",
+            "it is not checked whether model, gradients and optimizer fit into memory",
         ],
         Workload::Decoding { .. } => &[
-            "one sequence at a time: all weights are read for each token, and nothing else is counted",
+            "one sequence at a time: only the time to read all weights for each token is counted",
             DECODING.why,
-            "many sequences at once write more tokens a second together; that is not estimated",
+            "concurrent sequences produce more tokens per second in total; this is not estimated",
         ],
     };
-    let text = said.iter();
+    let text = lines.iter();
     text.map(|text| (*text).to_owned()).collect()
 }
 
@@ -71,12 +73,10 @@ pub fn roofline(workload: &Workload, devices: &DeviceGroup) -> Result<EstimateVa
         return Err(NoEstimate::UnknownType(devices.type_name.clone()));
     }
     let count = f64::from(devices.count);
-    match *workload {
-        Workload::Training {
-            parameters,
-            tokens,
-            precision,
-        } => {
+    match workload {
+        Workload::Training { parameters, tokens, precision, .. } => {
+            let precision = *precision;
+            let tokens = tokens.unwrap_or_default();
             let what = || format!("dense {} throughput", precision.as_str());
             let peaks = products.iter().filter_map(|one| peak(one, precision));
             let (least, most) = min_max(peaks).ok_or_else(|| missing(devices, what()))?;
@@ -85,10 +85,7 @@ pub fn roofline(workload: &Workload, devices: &DeviceGroup) -> Result<EstimateVa
             interval(seconds(most, TRAINING.high), seconds(least, TRAINING.low))
                 .map(EstimateValue::Seconds)
         }
-        Workload::Decoding {
-            parameters,
-            precision,
-        } => {
+        Workload::Decoding { parameters, precision, .. } => {
             let weights = parameters * precision.bytes();
             fits(weights, &products, devices)?;
             let bandwidths = products.iter().filter_map(|one| one.memory_bandwidth_gbs);
@@ -117,10 +114,7 @@ fn min_max(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 fn missing(devices: &DeviceGroup, what: String) -> NoEstimate {
-    NoEstimate::NoFigure {
-        what,
-        type_name: devices.type_name.clone(),
-    }
+    NoEstimate::NoFigure { what, type_name: devices.type_name.clone() }
 }
 
 fn interval(low: f64, high: f64) -> Result<Interval, NoEstimate> {

@@ -1,6 +1,12 @@
 //! Workload parameters. A figure outside of plausible bounds is rejected as a typo, with the name of its field.
 
-use crate::matching::RequestError;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
+use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
+use strum::{Display, IntoStaticStr};
+use utoipa::ToSchema;
+
+use crate::request_error::RequestError;
 
 /// Maximum number of devices that work together.
 pub const MAX_DEVICES: u32 = 100_000;
@@ -18,28 +24,51 @@ const MAX_MODEL_CHARS: usize = 100;
 const UNITS: [(char, f64); 4] = [('k', 1e3), ('m', 1e6), ('b', 1e9), ('t', 1e12)];
 
 /// Workload to estimate.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    tag = "kind",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+#[schema(as = WorkloadJson)]
 pub enum Workload {
     /// Training of a model.
     Training {
-        /// Number of parameters; for a mixture of experts, those active per token.
+        /// Name of the model, for engines that know it.
+        model: Option<String>,
+        /// Number of parameters, such as 7e9; for a mixture of experts, those active per token.
         parameters: f64,
-        /// Number of tokens, counting repetitions.
-        tokens: f64,
-        /// Number format of the multiplications.
+        /// Number of tokens, counting repetitions; or else `samples`. A validated workload has it.
+        tokens: Option<f64>,
+        /// Number of samples, counting repetitions, instead of `tokens`.
+        samples: Option<f64>,
+        /// Tokens per sample, with `samples`.
+        tokens_per_sample: Option<f64>,
+        /// Samples per step, for engines that use it.
+        batch: Option<f64>,
+        /// Number format of the multiplications: `bf16`, `fp16` or `fp8`.
+        #[schema(value_type = String)]
         precision: Precision,
     },
     /// Decoding of one sequence, token by token.
     Decoding {
+        /// Name of the model, for engines that know it.
+        model: Option<String>,
         /// Number of parameters; for a mixture of experts, those active per token.
         parameters: f64,
-        /// Number format of the weights.
+        /// Number format of the weights: `bf16`, `fp16` or `fp8`.
+        #[schema(value_type = String)]
         precision: Precision,
     },
 }
 
 /// Number format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr, Display, IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Precision {
     /// bfloat16.
     Bf16,
@@ -50,47 +79,109 @@ pub enum Precision {
 }
 
 impl Workload {
-    /// Creates a training workload.
-    pub fn training(
-        parameters: f64,
-        tokens: f64,
-        precision: Precision,
-    ) -> Result<Self, RequestError> {
-        Ok(Self::Training {
-            parameters: within("workload.parameters", parameters, PARAMETER_RANGE)?,
-            tokens: within("workload.tokens", tokens, TOKEN_RANGE)?,
+    /// Training on a number of tokens.
+    pub fn training(parameters: f64, tokens: f64, precision: Precision) -> Self {
+        Self::Training {
+            model: None,
+            parameters,
+            tokens: Some(tokens),
+            samples: None,
+            tokens_per_sample: None,
+            batch: None,
             precision,
-        })
+        }
     }
 
-    /// Creates a decoding workload.
-    pub fn decoding(parameters: f64, precision: Precision) -> Result<Self, RequestError> {
-        Ok(Self::Decoding {
-            parameters: within("workload.parameters", parameters, PARAMETER_RANGE)?,
-            precision,
-        })
+    /// Decoding of one sequence.
+    pub fn decoding(parameters: f64, precision: Precision) -> Self {
+        Self::Decoding { model: None, parameters, precision }
+    }
+
+    /// Checks the ranges of all values, and sets the number of tokens of a training.
+    pub fn validated(mut self) -> Result<Self, RequestError> {
+        let (model, parameters) = match &mut self {
+            Self::Training {
+                model, parameters, tokens, samples, tokens_per_sample, batch, ..
+            } => {
+                if let Some(batch) = *batch {
+                    within("workload.batch", batch, BATCH_RANGE)?;
+                }
+                let total = total_tokens(*tokens, *samples, *tokens_per_sample)?;
+                *tokens = Some(within("workload.tokens", total, TOKEN_RANGE)?);
+                (model, parameters)
+            }
+            Self::Decoding { model, parameters, .. } => (model, parameters),
+        };
+        if let Some(name) = model {
+            validate_model_name(name)?;
+        }
+        within("workload.parameters", *parameters, PARAMETER_RANGE)?;
+        Ok(self)
+    }
+
+    /// Lists the given fields that the built-in estimate ignores.
+    pub fn ignored_fields(&self) -> Vec<&'static str> {
+        let (name, step) = match self {
+            Self::Training { model, batch, .. } => (model.is_some(), batch.is_some()),
+            Self::Decoding { model, .. } => (model.is_some(), false),
+        };
+        [("the model's name", name), ("the batch", step)]
+            .into_iter()
+            .filter_map(|(what, is_present)| is_present.then_some(what))
+            .collect()
     }
 }
 
-/// Number of tokens in `samples` samples with `each` tokens.
-pub fn total_tokens(samples: f64, each: f64) -> Result<f64, RequestError> {
-    let samples = within("workload.samples", samples, TOKEN_RANGE)?;
-    let each = within("workload.tokensPerSample", each, SAMPLE_TOKEN_RANGE)?;
-    within("workload.samples", samples * each, TOKEN_RANGE)
+/// Deserializes a workload from an object only. serde also accepts an array for an internally tagged enum.
+pub(super) fn from_object<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Workload, D::Error> {
+    Workload::deserialize(ObjectOnly(deserializer))
 }
 
-/// Validates the number of samples per step.
-pub fn validate_batch(samples: f64) -> Result<f64, RequestError> {
-    within("workload.batch", samples, BATCH_RANGE)
+/// Deserializer that accepts only an object where any value is expected.
+struct ObjectOnly<D>(D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// Number of tokens, given either directly or as samples times tokens per sample.
+fn total_tokens(
+    tokens: Option<f64>,
+    samples: Option<f64>,
+    each: Option<f64>,
+) -> Result<f64, RequestError> {
+    match (tokens, samples, each) {
+        (Some(tokens), None, None) => Ok(tokens),
+        (None, Some(samples), Some(each)) => {
+            let samples = within("workload.samples", samples, TOKEN_RANGE)?;
+            let each = within("workload.tokensPerSample", each, SAMPLE_TOKEN_RANGE)?;
+            within("workload.samples", samples * each, TOKEN_RANGE)
+        }
+        _ => {
+            let problem = "a training requires either tokens, or samples and tokensPerSample";
+            Err(RequestError::new("workload.tokens", problem))
+        }
+    }
 }
 
 /// Validates the name of a model.
-pub fn validate_model_name(name: &str) -> Result<(), RequestError> {
+fn validate_model_name(name: &str) -> Result<(), RequestError> {
     let is_name = !name.trim().is_empty() && !name.chars().any(char::is_control);
     if is_name && name.chars().count() <= MAX_MODEL_CHARS {
         return Ok(());
     }
-    let problem = format!("a model's name has from 1 to {MAX_MODEL_CHARS} characters");
+    let problem = format!("a model name must have 1 to {MAX_MODEL_CHARS} characters");
     Err(RequestError::new("workload.model", problem))
 }
 
@@ -99,7 +190,7 @@ pub fn validate_model_name(name: &str) -> Result<(), RequestError> {
 pub fn parse_count(text: &str) -> Result<f64, String> {
     let wrong = || {
         let text: String = text.chars().take(40).collect();
-        format!("{text:?} is no count such as 7B, 1.5T or 7e9")
+        format!("{text:?} is not a count such as 7B, 1.5T or 7e9")
     };
     let text = text.trim();
     let last = text.chars().next_back().map(|c| c.to_ascii_lowercase());
@@ -115,11 +206,7 @@ pub fn parse_count(text: &str) -> Result<f64, String> {
     }
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     let number = number * times;
-    if number.is_finite() && number > 0.0 {
-        Ok(number)
-    } else {
-        Err(wrong())
-    }
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err(wrong()) }
 }
 
 fn within(
@@ -131,7 +218,7 @@ fn within(
         Ok(figure)
     } else {
         let problem =
-            format!("{field} must be a number from {least:e} to {most:e}, and is {figure:e}");
+            format!("{field} must be a number from {least:e} to {most:e}, not {figure:e}");
         Err(RequestError::new(field, problem))
     }
 }
@@ -142,11 +229,7 @@ impl Precision {
 
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bf16 => "bf16",
-            Self::Fp16 => "fp16",
-            Self::Fp8 => "fp8",
-        }
+        self.into()
     }
 
     /// Size of one number in bytes.
@@ -165,7 +248,7 @@ impl std::str::FromStr for Precision {
         let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
         known.ok_or_else(|| {
             let text: String = text.chars().take(40).collect();
-            let problem = format!("{text:?} is none of bf16, fp16, fp8");
+            let problem = format!("{text:?} is not one of bf16, fp16, fp8");
             RequestError::new("workload.precision", problem)
         })
     }

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::id::TypeName;
 
 use super::{DevicesByType, Finding, HardwareProfile, Identifier, Reach, Scheduling, reach};
-use crate::cluster::{Amounts, Selector, Sights};
+use crate::cluster::{Amounts, ClusterSnapshot, Selector};
 
 /// Cluster data for checking profiles.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterContext<'a> {
     /// Nodes and pods.
-    pub sights: &'a Sights,
-    /// Amounts held by pods on each node: [`Sights::held`].
+    pub snapshot: &'a ClusterSnapshot,
+    /// Amounts held by pods on each node: [`ClusterSnapshot::held`].
     pub holds: &'a BTreeMap<&'a str, Amounts>,
     /// Device types by node name.
     pub types: &'a BTreeMap<String, DevicesByType>,
@@ -58,8 +58,8 @@ pub fn check_profile(
     findings.extend(profile.unreadable.iter().cloned().map(Finding::Unreadable));
     findings.extend(profile.identifiers.iter().filter_map(counts));
     let reached = around.and_then(|around| {
-        let reached = reach(profile, around.sights, around.holds, around.types)?;
-        check_reach(profile, &reached, around.sights, &mut findings);
+        let reached = reach(profile, around.snapshot, around.holds, around.types)?;
+        check_reach(profile, &reached, around.snapshot, &mut findings);
         Some(reached)
     });
     findings.extend(check_labels(profile, reached.as_ref()));
@@ -90,13 +90,11 @@ fn counts(one: &Identifier) -> Option<Finding> {
 fn check_reach(
     profile: &HardwareProfile,
     reached: &Reach,
-    sights: &Sights,
+    snapshot: &ClusterSnapshot,
     findings: &mut Vec<Finding>,
 ) {
     if reached.selected == 0 {
-        let label = profile
-            .selector()
-            .and_then(|all| first_missing_label(all, sights));
+        let label = profile.selector().and_then(|all| first_missing_label(all, snapshot));
         // A cluster without nodes is no defect of a profile without a selector.
         if profile.selector().is_some_and(|all| !all.is_empty()) {
             findings.push(Finding::NothingSelected { label });
@@ -104,22 +102,22 @@ fn check_reach(
         return;
     }
     // Workloads without devices are kept off accelerator nodes on purpose.
-    let is_kept_off = profile.devices().is_empty() && reached.nodes > 0;
-    for (taint, nodes) in reached.tainted.iter().filter(|_| !is_kept_off) {
+    let is_excluded = profile.devices().is_empty() && reached.nodes > 0;
+    for (taint, nodes) in reached.tainted.iter().filter(|_| !is_excluded) {
         findings.push(Finding::Untolerated {
             taint: taint.clone(),
             nodes: *nodes,
             of: reached.offering,
         });
     }
-    findings.extend(check_devices(profile, reached, sights));
+    findings.extend(check_devices(profile, reached, snapshot));
     findings.extend(check_types(profile, reached));
 }
 
 /// First label of the selector that no node has.
-fn first_missing_label(selector: &Selector, sights: &Sights) -> Option<String> {
+fn first_missing_label(selector: &Selector, snapshot: &ClusterSnapshot) -> Option<String> {
     let has = |key: &str, value: &str| {
-        let mut nodes = sights.nodes.values();
+        let mut nodes = snapshot.nodes.values();
         nodes.any(|node| node.label(key) == Some(value))
     };
     let mut labels = selector.iter();
@@ -128,36 +126,29 @@ fn first_missing_label(selector: &Selector, sights: &Sights) -> Option<String> {
 }
 
 /// Device resources that no reached node offers, or not in the requested amount.
-fn check_devices(profile: &HardwareProfile, reached: &Reach, sights: &Sights) -> Vec<Finding> {
+fn check_devices(
+    profile: &HardwareProfile,
+    reached: &Reach,
+    snapshot: &ClusterSnapshot,
+) -> Vec<Finding> {
     let devices = profile.devices();
-    let asked = profile.identifiers.iter();
-    let asked = asked.filter(|one| devices.contains(&one.resource));
-    asked
+    let requested = profile.identifiers.iter();
+    let requested = requested.filter(|one| devices.contains(&one.resource));
+    requested
         .filter_map(|one| {
             let resource = one.resource.clone();
             let most = reached.max_per_node.get(&resource);
             if most == 0 {
-                let elsewhere = sights.nodes.values();
+                let elsewhere = snapshot.nodes.values();
                 let elsewhere = elsewhere.filter(|node| node.allocatable.get(&resource) > 0);
                 let elsewhere = u32::try_from(elsewhere.count()).unwrap_or(u32::MAX);
-                return Some(Finding::NotAdvertised {
-                    resource,
-                    elsewhere,
-                });
+                return Some(Finding::NotAdvertised { resource, elsewhere });
             }
             let default = one.default.quantity.rounded_up();
             let max = one.max.as_ref().map_or(0, |max| max.quantity.rounded_up());
-            let (count, asked) = if default > most {
-                ("default", default)
-            } else {
-                ("maximum", max)
-            };
-            (asked > most).then_some(Finding::TooMany {
-                resource,
-                count,
-                asked,
-                most,
-            })
+            let (count, requested) =
+                if default > most { ("default", default) } else { ("maximum", max) };
+            (requested > most).then_some(Finding::TooMany { resource, count, requested, most })
         })
         .collect()
 }
@@ -169,22 +160,14 @@ fn check_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
         return None;
     }
     let types: Vec<TypeName> = reached.names().into_iter().cloned().collect();
-    let said = &profile.said.types;
-    if said.is_empty() {
+    let declared = &profile.annotations.types;
+    if declared.is_empty() {
         let selects = profile.selector().is_some_and(|all| !all.is_empty());
-        return (selects && types.len() > 1).then_some(Finding::SeveralTypes {
-            types,
-            mixed: reached.mixed,
-        });
+        return (selects && types.len() > 1)
+            .then_some(Finding::SeveralTypes { types, mixed: reached.mixed });
     }
-    let other: Vec<TypeName> = types
-        .into_iter()
-        .filter(|name| !said.contains(name))
-        .collect();
-    (!other.is_empty()).then(|| Finding::OtherType {
-        said: said.clone(),
-        reached: other,
-    })
+    let other: Vec<TypeName> = types.into_iter().filter(|name| !declared.contains(name)).collect();
+    (!other.is_empty()).then(|| Finding::OtherType { declared: declared.clone(), reached: other })
 }
 
 fn check_labels(profile: &HardwareProfile, reached: Option<&Reach>) -> Vec<Finding> {
@@ -194,11 +177,7 @@ fn check_labels(profile: &HardwareProfile, reached: Option<&Reach>) -> Vec<Findi
     };
     let keys = profile.selector().into_iter().flat_map(|all| all.keys());
     let keys = keys.filter(|key| UNSTABLE_LABELS.iter().any(|start| key.starts_with(start)));
-    keys.map(|key| Finding::ChangingLabel {
-        key: key.clone(),
-        instead: only.clone(),
-    })
-    .collect()
+    keys.map(|key| Finding::ChangingLabel { key: key.clone(), instead: only.clone() }).collect()
 }
 
 fn check_queue(profile: &HardwareProfile, queues: &LocalQueues) -> Option<Finding> {
@@ -211,8 +190,5 @@ fn check_queue(profile: &HardwareProfile, queues: &LocalQueues) -> Option<Findin
         LocalQueues::Known(names) if names.contains(local_queue) => return None,
         LocalQueues::Known(_) => true,
     };
-    Some(Finding::NoQueue {
-        queue: local_queue.clone(),
-        is_kueue_here,
-    })
+    Some(Finding::NoQueue { queue: local_queue.clone(), is_kueue_here })
 }

@@ -21,7 +21,7 @@ use super::{
     Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, ProfileKind, Scheduling,
     Specs,
 };
-use crate::cluster::{CPU, ClusterNode, MEMORY, Sights, Taint, Toleration};
+use crate::cluster::{CPU, ClusterNode, ClusterSnapshot, MEMORY, Taint, Toleration};
 
 /// Drafted profile with explanations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +37,8 @@ pub struct Draft {
 }
 
 /// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
-const CONTROL_PLANE_TAINTS: [&str; 2] = [
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/master",
-];
+const CONTROL_PLANE_TAINTS: [&str; 2] =
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 /// Node label with the memory of one device, in MiB.
 const MEMORY_LABEL: &str = "octavo.dev/memory-mib";
 const GIBIBYTE: u64 = 1 << 30;
@@ -51,44 +49,31 @@ const DEFAULT_SHARE: (u64, u64) = (3, 4);
 /// Drafts a profile for `wish` from the nodes of the cluster.
 pub fn draft(
     wish: &DraftRequest,
-    sights: &Sights,
+    snapshot: &ClusterSnapshot,
     types: &BTreeMap<String, DevicesByType>,
     catalogue: &Catalog,
 ) -> Result<Draft, DraftError> {
     let mut remarks = Vec::new();
-    let SelectedNodes {
-        type_name,
-        nodes,
-        label: (key_of_label, value),
-    } = select_nodes(wish, sights, types, catalogue, &mut remarks)?;
+    let SelectedNodes { type_name, nodes, label: (key_of_label, value) } =
+        select_nodes(wish, snapshot, types, catalogue, &mut remarks)?;
     let (resource, display) = resource(wish, &nodes)?;
-    let nodes: Vec<&ClusterNode> = nodes
-        .into_iter()
-        .filter(|node| node.allocatable.get(&resource) > 0)
-        .collect();
+    let nodes: Vec<&ClusterNode> =
+        nodes.into_iter().filter(|node| node.allocatable.get(&resource) > 0).collect();
     let specs = Specs::for_type(&type_name, catalogue);
     let identifiers = apply_counts(identifiers(&nodes, &resource, &display), &wish.counts)?;
     let taints = permanent_taints(&nodes);
     let tolerations = tolerations(&taints, wish.tolerate.as_ref(), &mut remarks)?;
-    let labelled = sights
-        .nodes
-        .values()
-        .filter(|node| node.label(key_of_label) == Some(value));
+    let labelled = snapshot.nodes.values().filter(|node| node.label(key_of_label) == Some(value));
     let more = labelled.count().saturating_sub(nodes.len());
     if more > 0 {
-        remarks.push(DraftNote::AdditionalNodes {
-            nodes: more,
-            type_name: type_name.clone(),
-        });
+        remarks.push(DraftNote::AdditionalNodes { nodes: more, type_name: type_name.clone() });
     }
     let mut key = wish.key.clone();
     if key.name.is_empty() {
         key.name = default_name(&type_name, &resource);
     }
     // The memory that a driver reports is more accurate than the marketed size.
-    let shown = nodes
-        .iter()
-        .filter_map(|node| node.label(MEMORY_LABEL)?.parse().ok());
+    let shown = nodes.iter().filter_map(|node| node.label(MEMORY_LABEL)?.parse().ok());
     let profile = HardwareProfile {
         key,
         kind: ProfileKind::Hardware,
@@ -100,7 +85,7 @@ pub fn draft(
             selector: BTreeMap::from([(key_of_label.to_owned(), value.to_owned())]),
             tolerations,
         },
-        said: ProfileAnnotations {
+        annotations: ProfileAnnotations {
             types: vec![type_name],
             memory_mib: shown.min().or(specs.memory_mib),
             architecture: specs.architecture,
@@ -109,12 +94,7 @@ pub fn draft(
         unreadable: Vec::new(),
     };
     let nodes = nodes.into_iter().map(|node| node.name.clone()).collect();
-    Ok(Draft {
-        profile,
-        nodes,
-        taints,
-        notes: remarks,
-    })
+    Ok(Draft { profile, nodes, taints, notes: remarks })
 }
 
 /// Display name of the profile.
@@ -128,11 +108,11 @@ fn display_name(wish: &DraftRequest, specs: &Specs, resource: &str) -> String {
 /// Resource to request, and its display name.
 fn resource(wish: &DraftRequest, nodes: &[&ClusterNode]) -> Result<(String, String), DraftError> {
     let given = |name: &str| nodes.iter().any(|node| node.allocatable.get(name) > 0);
-    if let Some(asked) = &wish.resource {
-        if !given(asked) {
-            return Err(DraftError::NoSuchResource(asked.clone()));
+    if let Some(requested) = &wish.resource {
+        if !given(requested) {
+            return Err(DraftError::NoSuchResource(requested.clone()));
         }
-        return Ok((asked.clone(), resource_display_name(asked)));
+        return Ok((requested.clone(), resource_display_name(requested)));
     }
     if let Some(whole) = WHOLE_DEVICE_RESOURCES.into_iter().find(|name| given(name)) {
         return Ok((whole.to_owned(), resource_display_name(whole)));
@@ -202,11 +182,7 @@ fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Ide
             "CPU",
             CPU,
             "CPU",
-            [
-                Count::whole(1),
-                processors(share(CPU)),
-                processors(most(CPU)),
-            ],
+            [Count::whole(1), processors(share(CPU)), processors(most(CPU))],
         ),
         identifier(
             "Memory",
@@ -216,11 +192,7 @@ fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Ide
         ),
     ];
     all.retain(|one| most(&one.resource) > 0);
-    let counts = [
-        Count::whole(1),
-        Count::whole(1),
-        Count::whole(most(resource)),
-    ];
+    let counts = [Count::whole(1), Count::whole(1), Count::whole(most(resource))];
     all.push(identifier(display, resource, "Accelerator", counts));
     all
 }
@@ -244,24 +216,19 @@ fn permanent_taints(nodes: &[&ClusterNode]) -> Vec<Taint> {
 /// Tolerations for these taints: for the named ones, otherwise for all except those of control-plane nodes.
 fn tolerations(
     taints: &[Taint],
-    said: Option<&BTreeSet<String>>,
+    tolerated_keys: Option<&BTreeSet<String>>,
     remarks: &mut Vec<DraftNote>,
 ) -> Result<Vec<Toleration>, DraftError> {
-    if let Some(said) = said {
-        let mut named = said.clone();
+    if let Some(tolerated_keys) = tolerated_keys {
+        let mut named = tolerated_keys.clone();
         named.remove(NO_TAINT);
         let (tolerated, left) = split_tolerated(taints, &named)?;
-        remarks.extend(
-            left.into_iter()
-                .cloned()
-                .map(DraftNote::NotToleratedByRequest),
-        );
+        remarks.extend(left.into_iter().cloned().map(DraftNote::NotToleratedByRequest));
         return Ok(tolerated);
     }
-    let (kept, tolerated): (Vec<&Taint>, Vec<&Taint>) = taints
-        .iter()
-        .partition(|taint| CONTROL_PLANE_TAINTS.contains(&taint.key.as_str()));
-    remarks.extend(kept.into_iter().cloned().map(DraftNote::NotTolerated));
+    let (untolerated, tolerated): (Vec<&Taint>, Vec<&Taint>) =
+        taints.iter().partition(|taint| CONTROL_PLANE_TAINTS.contains(&taint.key.as_str()));
+    remarks.extend(untolerated.into_iter().cloned().map(DraftNote::NotTolerated));
     Ok(tolerated.into_iter().map(toleration_for).collect())
 }
 

@@ -16,16 +16,17 @@ pub enum DraftError {
     #[error("none of these nodes can be used{}; {}", format_reasons(.0), lookup_hint(.0))]
     NoUsableNode(Vec<DraftNote>),
     /// No node has devices of the requested type.
-    #[error("no node has devices of type {0}; `octavo availability` lists the types there are")]
+    #[error("no node has devices of type {0}; `octavo availability` lists the available types")]
     NoNodeOfType(TypeName),
     /// The nodes have several types.
-    #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), format_types(.0))]
+    #[error("these nodes have {} types, {}, but a profile can select only one. Create a profile for each type, or \
+     add a label of your own to all these nodes, such as class=large, and create a profile that selects by it", .0.len(), format_types(.0))]
     SeveralTypes(Vec<TypeName>),
     /// The nodes have several device resources, or none.
     #[error("{}", format_resources(.0))]
     AmbiguousResource(Vec<String>),
     /// No node has the requested resource.
-    #[error("none of these nodes gives out {0}")]
+    #[error("none of these nodes has the resource {0}")]
     NoSuchResource(String),
     /// A count is invalid.
     #[error(transparent)]
@@ -42,15 +43,8 @@ pub enum DraftError {
 
 /// Reasons why nodes were excluded, limited to the first few.
 fn format_reasons(notes: &[DraftNote]) -> String {
-    let shown: Vec<String> = notes
-        .iter()
-        .take(MAX_SHOWN_NOTES)
-        .map(ToString::to_string)
-        .collect();
-    match (
-        shown.is_empty(),
-        notes.len().saturating_sub(MAX_SHOWN_NOTES),
-    ) {
+    let shown: Vec<String> = notes.iter().take(MAX_SHOWN_NOTES).map(ToString::to_string).collect();
+    match (shown.is_empty(), notes.len().saturating_sub(MAX_SHOWN_NOTES)) {
         (true, _) => String::new(),
         (false, 0) => format!(": {}", shown.join("; ")),
         (false, more) => format!(": {}; and {more} more", shown.join("; ")),
@@ -60,7 +54,7 @@ fn format_reasons(notes: &[DraftNote]) -> String {
 /// Hint on how to find usable nodes.
 fn lookup_hint(notes: &[DraftNote]) -> &'static str {
     if notes.is_empty() {
-        "`octavo availability` lists the types there are"
+        "`octavo availability` lists the available types"
     } else {
         "`kubectl get nodes -L octavo.dev/type` shows which nodes have a type"
     }
@@ -73,10 +67,10 @@ fn format_types(all: &[TypeName]) -> String {
 
 fn format_resources(all: &[String]) -> String {
     if all.is_empty() {
-        return "these nodes give out no device yet: look for the device plugin with `octavo doctor`".to_owned();
+        return "these nodes advertise no devices yet: check the device plugin with `octavo doctor`".to_owned();
     }
     format!(
-        "these nodes give out {} resources, {}: say which one with resource=NAME",
+        "these nodes advertise {} resources, {}: select one with resource=NAME",
         all.len(),
         all.join(", ")
     )
@@ -85,7 +79,7 @@ fn format_resources(all: &[String]) -> String {
 /// Taints of the nodes, as a clause of an error message.
 fn format_known_taints(known: &[String]) -> String {
     if known.is_empty() {
-        return ": they have none that keeps work off".to_owned();
+        return ": they have no taint that keeps workloads away".to_owned();
     }
     format!("; they have {}", known.join(", "))
 }

@@ -58,48 +58,47 @@ impl fmt::Display for DraftNote {
         match self {
             Self::MixedNode { node, has } => write!(
                 f,
-                "{node} is left out: it is mixed ({has}), and a workload there could get either"
+                "{node} is excluded: it is mixed ({has}), so a workload there could get any of its types"
             ),
             Self::Unknown(node) => write!(
                 f,
-                "{node} is left out: nobody knows the type of its devices; label it with octavo.dev/type-override"
+                "{node} is excluded: the type of its devices is unknown; label it with octavo.dev/type-override"
             ),
             Self::NodeWithoutDevices(node) => {
-                write!(f, "{node} is left out: it has no accelerator")
+                write!(f, "{node} is excluded: it has no accelerator")
             }
             Self::NodeNotFound(node) => {
-                write!(f, "{node} is left out: the cluster has no such node")
+                write!(f, "{node} is excluded: it does not exist in the cluster")
             }
             Self::UnlabeledNode(node) => write!(
                 f,
-                "{node} is left out: it lacks the label octavo.dev/type, which its agent writes; without it nothing would be placed there"
+                "{node} is excluded: it lacks the label octavo.dev/type, which its agent sets; without the label, \
+                 no workload would be scheduled there"
             ),
             Self::VendorLabel { key, value } => write!(
                 f,
-                "no agent has labeled these nodes with octavo.dev/type, so the profile selects by {key}={value}; that value changes when devices are shared or partitioned: create the profile again once an agent runs there"
+                "no agent has labeled these nodes with octavo.dev/type, so the profile selects by {key}={value}; \
+                 that value changes when devices are shared or partitioned: recreate the profile after an \
+                 agent runs there"
             ),
             Self::NodeWithOtherLabel { node, key, value } => write!(
                 f,
-                "{node} is left out: it has another label than {key}={value}, and a selector cannot name both"
+                "{node} is excluded: its label differs from {key}={value}, and a selector can contain only one of \
+                 them"
             ),
-            Self::AdditionalNodes {
-                nodes: 1,
-                type_name,
-            } => write!(
-                f,
-                "one more node has the type {type_name}: the profile reaches it too"
-            ),
+            Self::AdditionalNodes { nodes: 1, type_name } => {
+                write!(f, "one more node has the type {type_name}: the profile also selects it")
+            }
             Self::AdditionalNodes { nodes, type_name } => write!(
                 f,
-                "{nodes} more nodes have the type {type_name}: the profile reaches them too"
+                "{nodes} more nodes have the type {type_name}: the profile also selects them"
             ),
-            Self::NotTolerated(taint) => write!(
-                f,
-                "the taint {taint} is not tolerated: it keeps work off on purpose"
-            ),
+            Self::NotTolerated(taint) => {
+                write!(f, "the taint {taint} is not tolerated: it keeps workloads away on purpose")
+            }
             Self::NotToleratedByRequest(taint) => write!(
                 f,
-                "the taint {taint} is not tolerated, as was said: nodes with it are not reached"
+                "the taint {taint} is not tolerated, as requested: the profile does not match nodes with it"
             ),
         }
     }

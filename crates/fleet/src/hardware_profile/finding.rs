@@ -3,12 +3,15 @@
 use std::fmt;
 
 use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, IntoStaticStr};
 
 use super::ProfileKind;
 use crate::cluster::Taint;
 
 /// Finding about a profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Finding {
     /// A part of the object is unreadable.
     Unreadable(String),
@@ -34,11 +37,12 @@ pub enum Finding {
     /// It reaches a type that it does not declare.
     OtherType {
         /// Declared types.
-        said: Vec<TypeName>,
+        declared: Vec<TypeName>,
         /// Other types that it reaches.
         reached: Vec<TypeName>,
     },
     /// No selected node offers the requested resource.
+    #[strum(serialize = "nobody-advertises")]
     NotAdvertised {
         /// Resource name.
         resource: String,
@@ -52,7 +56,7 @@ pub enum Finding {
         /// Exceeding count: `default` or `maximum`.
         count: &'static str,
         /// Value of the count.
-        asked: u64,
+        requested: u64,
         /// Largest amount that one node has.
         most: u64,
     },
@@ -64,6 +68,7 @@ pub enum Finding {
         why: &'static str,
     },
     /// A taint keeps it off nodes that it selects.
+    #[strum(serialize = "untolerated-taint")]
     Untolerated {
         /// The taint.
         taint: Taint,
@@ -86,7 +91,21 @@ pub enum Finding {
 }
 
 /// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    AsRefStr,
+    IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum FindingSeverity {
     /// For information.
     Note,
@@ -105,9 +124,7 @@ impl Finding {
                 FindingSeverity::Warning
             }
             Self::Untolerated { nodes, of, .. } if nodes < of => FindingSeverity::Warning,
-            Self::TooMany {
-                count: "maximum", ..
-            } => FindingSeverity::Warning,
+            Self::TooMany { count: "maximum", .. } => FindingSeverity::Warning,
             Self::Unreadable(_)
             | Self::NothingSelected { .. }
             | Self::NotAdvertised { .. }
@@ -120,40 +137,73 @@ impl Finding {
 
     /// Machine-readable name.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "unreadable",
-            Self::NothingSelected { .. } => "nothing-selected",
-            Self::ChangingLabel { .. } => "changing-label",
-            Self::SeveralTypes { .. } => "several-types",
-            Self::OtherType { .. } => "other-type",
-            Self::NotAdvertised { .. } => "nobody-advertises",
-            Self::TooMany { .. } => "too-many",
-            Self::Counts { .. } => "counts",
-            Self::Untolerated { .. } => "untolerated-taint",
-            Self::NoQueue { .. } => "no-queue",
-            Self::LegacyKind(_) => "legacy-kind",
-            Self::Disabled => "disabled",
-        }
+        self.into()
     }
 
     /// Recommended action.
     pub fn remedy(&self) -> String {
         match self {
-            Self::Unreadable(_) => "correct the object; `kubectl explain hardwareprofile.spec` says what belongs there".to_owned(),
-            Self::NothingSelected { .. } => "select by octavo.dev/type, with a type that `octavo types` lists; or add nodes with this label".to_owned(),
-            Self::ChangingLabel { instead: Some(name), .. } => format!("select by octavo.dev/type={name} instead"),
-            Self::ChangingLabel { instead: None, .. } => "select by octavo.dev/type instead, which says what the device is".to_owned(),
-            Self::SeveralTypes { .. } => "select by octavo.dev/type for one of them; or, if any will do, say so with the annotation octavo.dev/type and all their names, separated by commas".to_owned(),
-            Self::OtherType { .. } => "select by octavo.dev/type, or name the other types in the annotation octavo.dev/type too".to_owned(),
-            Self::NotAdvertised { elsewhere: 0, .. } => "look for the device plugin on the nodes, with `octavo doctor`; or ask for a resource that nodes have".to_owned(),
-            Self::NotAdvertised { .. } => "select the nodes that give it out; or ask for a resource that the selected nodes have".to_owned(),
-            Self::TooMany { most, .. } => format!("ask for {most} at most"),
-            Self::Counts { .. } => "give counts that go up: minimum, default, maximum".to_owned(),
-            Self::Untolerated { taint, .. } => format!("add a toleration with key {} and effect {}", taint.key, taint.effect.as_str()),
-            Self::NoQueue { is_kueue_here: true, .. } => "make a LocalQueue of this name in each namespace that shall use the profile".to_owned(),
-            Self::NoQueue { is_kueue_here: false, .. } => "install Kueue, or let the profile select nodes".to_owned(),
-            Self::LegacyKind(_) => "make a new one with `octavo profiles create`; nothing is changed in the old one".to_owned(),
-            Self::Disabled => "remove the annotation opendatahub.io/disabled when people shall pick it".to_owned(),
+            Self::Unreadable(_) => {
+                "correct the object; `kubectl explain hardwareprofile.spec` describes its fields"
+                    .to_owned()
+            }
+            Self::NothingSelected { .. } => {
+                "select by octavo.dev/type, with a type that `octavo types` lists, or \
+             add nodes with this label"
+                    .to_owned()
+            }
+            Self::ChangingLabel { instead: Some(name), .. } => {
+                format!("select by octavo.dev/type={name} instead")
+            }
+            Self::ChangingLabel { instead: None, .. } => {
+                "select by octavo.dev/type instead, which identifies the \
+             device"
+                    .to_owned()
+            }
+            Self::SeveralTypes { .. } => {
+                "select one of them by octavo.dev/type, or, if any of them is acceptable, \
+             list all of them, separated by commas, in the annotation octavo.dev/type"
+                    .to_owned()
+            }
+            Self::OtherType { .. } => {
+                "select by octavo.dev/type, or add the other types to the annotation \
+             octavo.dev/type"
+                    .to_owned()
+            }
+            Self::NotAdvertised { elsewhere: 0, .. } => {
+                "check the device plugin on the nodes with `octavo \
+             doctor`, or request a resource that nodes have"
+                    .to_owned()
+            }
+            Self::NotAdvertised { .. } => {
+                "select nodes that advertise it, or request a resource that the selected \
+             nodes have"
+                    .to_owned()
+            }
+            Self::TooMany { most, .. } => format!("request at most {most}"),
+            Self::Counts { .. } => {
+                "use counts in ascending order: minimum, default, maximum".to_owned()
+            }
+            Self::Untolerated { taint, .. } => format!(
+                "add a toleration with key {} and effect {}",
+                taint.key,
+                taint.effect.as_str()
+            ),
+            Self::NoQueue { is_kueue_here: true, .. } => {
+                "create a LocalQueue of this name in each namespace that \
+             uses the profile"
+                    .to_owned()
+            }
+            Self::NoQueue { is_kueue_here: false, .. } => {
+                "install Kueue, or use a node selector in the profile".to_owned()
+            }
+            Self::LegacyKind(_) => {
+                "create a new profile with `octavo profiles create`; the old one stays unchanged"
+                    .to_owned()
+            }
+            Self::Disabled => {
+                "remove the annotation opendatahub.io/disabled to make it selectable".to_owned()
+            }
         }
     }
 }
@@ -161,11 +211,7 @@ impl Finding {
 impl FindingSeverity {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+        self.into()
     }
 }
 
@@ -176,69 +222,57 @@ impl fmt::Display for Finding {
             Self::Unreadable(what) => f.write_str(what),
             Self::NothingSelected { label: Some(label) } => write!(
                 f,
-                "no node has the label {label} that it selects by, so its work waits for ever"
+                "no node has the label {label} that it selects by, so its workloads stay pending"
             ),
             Self::NothingSelected { label: None } => f.write_str(
-                "no node has all the labels that it selects by, so its work waits for ever",
+                "no node has all the labels that it selects by, so its workloads stay pending",
             ),
             Self::ChangingLabel { key, .. } => write!(
                 f,
-                "it selects by {key}, whose value changes when devices are shared or partitioned: it may match nothing tomorrow"
+                "it selects by {key}, whose value changes when devices are shared or partitioned: it may then \
+                 match no node"
             ),
             Self::SeveralTypes { types, mixed } => format_several_types(f, types, *mixed),
-            Self::OtherType { said, reached } => write!(
+            Self::OtherType { declared, reached } => write!(
                 f,
-                "it says that it is for {}, and reaches {} too",
-                format_types(said),
+                "it is declared for {}, but it also matches nodes of {}",
+                format_types(declared),
                 format_types(reached)
             ),
-            Self::NotAdvertised {
-                resource,
-                elsewhere: 0,
-            } => write!(f, "no node of the cluster gives out {resource}"),
-            Self::NotAdvertised {
-                resource,
-                elsewhere,
-            } => write!(
+            Self::NotAdvertised { resource, elsewhere: 0 } => {
+                write!(f, "no node of the cluster advertises {resource}")
+            }
+            Self::NotAdvertised { resource, elsewhere } => {
+                write!(
+                    f,
+                    "no node that it selects advertises {resource}; nodes elsewhere that do: {elsewhere}"
+                )
+            }
+            Self::TooMany { resource, count, requested, most } => write!(
                 f,
-                "no node that it selects gives out {resource}; elsewhere {elsewhere} do"
+                "its {count} is {requested} of {resource}, but no matching node has more than {most}"
             ),
-            Self::TooMany {
-                resource,
-                count,
-                asked,
-                most,
-            } => write!(
-                f,
-                "its {count} is {asked} of {resource}, and no node that it reaches has more than {most}"
-            ),
-            Self::Counts { resource, why } => write!(f, "of {resource}, {why}"),
+            Self::Counts { resource, why } => write!(f, "{resource}: {why}"),
             Self::Untolerated { taint, nodes, of } => write!(
                 f,
-                "{nodes} of the {of} nodes that have what it asks for have the taint {taint}, which it does not tolerate"
+                "{nodes} of the {of} nodes with the requested resources have the taint {taint}, which it does not \
+                 tolerate"
             ),
-            Self::NoQueue {
-                queue,
-                is_kueue_here: true,
-            } => write!(
+            Self::NoQueue { queue, is_kueue_here: true } => {
+                write!(
+                    f,
+                    "no namespace has the LocalQueue {queue:?} that its workloads are submitted to"
+                )
+            }
+            Self::NoQueue { queue, is_kueue_here: false } => write!(
                 f,
-                "no namespace has the LocalQueue {queue:?} that its work goes to"
-            ),
-            Self::NoQueue {
-                queue,
-                is_kueue_here: false,
-            } => write!(
-                f,
-                "its work goes to the LocalQueue {queue:?}, and there is no Kueue in this cluster"
+                "its workloads are submitted to the LocalQueue {queue:?}, but Kueue is not installed in this cluster"
             ),
             Self::LegacyKind(kind) => {
                 let (group, _, name, _) = kind.api();
-                write!(
-                    f,
-                    "its kind is {name} of {group}, which is not made any more"
-                )
+                write!(f, "its kind is {name} of {group}, which is obsolete")
             }
-            Self::Disabled => f.write_str("it is disabled: nobody can pick it"),
+            Self::Disabled => f.write_str("it is disabled: users cannot select it"),
         }
     }
 }
@@ -247,13 +281,13 @@ fn format_several_types(f: &mut fmt::Formatter<'_>, types: &[TypeName], mixed: u
     let all = format_types(types);
     write!(
         f,
-        "it reaches {} types, {all}: which one a workload gets is chance",
+        "it matches nodes of {} types ({all}); a workload can be scheduled to any of them",
         types.len()
     )?;
     match mixed {
         0 => Ok(()),
-        1 => f.write_str("; one node has several at once"),
-        _ => write!(f, "; {mixed} nodes have several at once"),
+        1 => f.write_str("; one node has several of them"),
+        _ => write!(f, "; {mixed} nodes have several of them"),
     }
 }
 

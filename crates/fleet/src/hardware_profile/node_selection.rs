@@ -9,7 +9,7 @@ use super::draft_error::DraftError;
 use super::draft_note::{DraftNote, format_devices};
 use super::draft_request::DraftRequest;
 use super::{DevicesByType, TYPE_LABEL, selecting_label};
-use crate::cluster::{ClusterNode, Sights};
+use crate::cluster::{ClusterNode, ClusterSnapshot};
 
 /// Nodes of a draft: all of one type and matched by one label.
 pub(super) struct SelectedNodes<'a> {
@@ -25,20 +25,17 @@ type NodesByLabel<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a ClusterNode>>;
 /// Selects the nodes with a single type; the reasons for excluding others are appended to `remarks`.
 pub(super) fn select_nodes<'a>(
     wish: &DraftRequest,
-    sights: &'a Sights,
+    snapshot: &'a ClusterSnapshot,
     types: &BTreeMap<String, DevicesByType>,
     catalogue: &Catalog,
     remarks: &mut Vec<DraftNote>,
 ) -> Result<SelectedNodes<'a>, DraftError> {
-    let is_asked = !wish.nodes.is_empty();
-    let missing = wish
-        .nodes
-        .iter()
-        .filter(|name| !sights.nodes.contains_key(*name));
+    let is_requested = !wish.nodes.is_empty();
+    let missing = wish.nodes.iter().filter(|name| !snapshot.nodes.contains_key(*name));
     remarks.extend(missing.cloned().map(DraftNote::NodeNotFound));
     let mut by_type: BTreeMap<TypeName, NodesByLabel<'a>> = BTreeMap::new();
-    let nodes = sights.nodes.values();
-    for node in nodes.filter(|node| !is_asked || wish.nodes.contains(&node.name)) {
+    let nodes = snapshot.nodes.values();
+    for node in nodes.filter(|node| !is_requested || wish.nodes.contains(&node.name)) {
         let name = node.name.clone();
         let held: Vec<_> = types.get(&name).into_iter().flatten().collect();
         let wanted = wish.type_name.as_ref();
@@ -53,12 +50,11 @@ pub(super) fn select_nodes<'a>(
                     remarks.push(DraftNote::UnlabeledNode(name));
                 }
             }
-            [_, _, ..] if is_asked || concerns => remarks.push(DraftNote::MixedNode {
-                node: name,
-                has: format_devices(&held),
-            }),
-            [(None, _)] if is_asked => remarks.push(DraftNote::Unknown(name)),
-            [] if is_asked => remarks.push(DraftNote::NodeWithoutDevices(name)),
+            [_, _, ..] if is_requested || concerns => {
+                remarks.push(DraftNote::MixedNode { node: name, has: format_devices(&held) });
+            }
+            [(None, _)] if is_requested => remarks.push(DraftNote::Unknown(name)),
+            [] if is_requested => remarks.push(DraftNote::NodeWithoutDevices(name)),
             _ => {}
         }
     }
@@ -69,18 +65,12 @@ pub(super) fn select_nodes<'a>(
             _ => DraftError::NoUsableNode(std::mem::take(remarks)),
         }),
         (Some((type_name, found)), None) => match by_label(found, remarks) {
-            Some((label, nodes)) => Ok(SelectedNodes {
-                type_name,
-                nodes,
-                label,
-            }),
+            Some((label, nodes)) => Ok(SelectedNodes { type_name, nodes, label }),
             None => Err(DraftError::NoUsableNode(std::mem::take(remarks))),
         },
         (Some(first), Some(second)) => {
             let names = [first, second].into_iter().chain(all);
-            Err(DraftError::SeveralTypes(
-                names.map(|(name, _)| name).collect(),
-            ))
+            Err(DraftError::SeveralTypes(names.map(|(name, _)| name).collect()))
         }
     }
 }

@@ -51,27 +51,17 @@ pub fn devices_from_labels(node: &ClusterNode, catalogue: &Catalog) -> DevicesBy
 pub fn labeled_devices(node: &ClusterNode, catalogue: &Catalog) -> LabeledDevices {
     let counted = node.labels.iter().filter_map(|(key, count)| {
         let name = key.strip_prefix(TYPE_COUNT_PREFIX)?;
-        Some((
-            name.parse().ok().filter(|_| name != "unknown"),
-            count.parse().ok()?,
-        ))
+        Some((name.parse().ok().filter(|_| name != "unknown"), count.parse().ok()?))
     });
     let counted: DevicesByType = counted.collect();
     if !counted.is_empty() {
-        return LabeledDevices {
-            held: counted,
-            source: TypeSource::Label(TYPE_LABEL),
-        };
+        return LabeledDevices { held: counted, source: TypeSource::Label(TYPE_LABEL) };
     }
-    let own = node
-        .label(TYPE_LABEL)
-        .filter(|name| !matches!(*name, "mixed" | "unknown"));
+    let own = node.label(TYPE_LABEL).filter(|name| !matches!(*name, "mixed" | "unknown"));
     let own = own.and_then(|name| Some((TYPE_LABEL, name.parse().ok()?)));
     let named = own.or_else(|| type_from_vendor_labels(node, catalogue));
     let count = whole_device_count(node);
-    let source = named
-        .as_ref()
-        .map_or(TypeSource::Unknown, |(key, _)| TypeSource::Label(key));
+    let source = named.as_ref().map_or(TypeSource::Unknown, |(key, _)| TypeSource::Label(key));
     let held = match named {
         None if count == 0 => DevicesByType::new(),
         named => DevicesByType::from([(named.map(|(_, name)| name), count)]),
@@ -108,9 +98,7 @@ fn text<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
 fn whole_device_count(node: &ClusterNode) -> u64 {
     let counted = node.label(GFD_COUNT).filter(|_| !counts_partitions(node));
     let counted = counted.and_then(|count| count.parse().ok());
-    let mut counts = WHOLE_DEVICE_RESOURCES
-        .iter()
-        .map(|name| node.capacity.get(name));
+    let mut counts = WHOLE_DEVICE_RESOURCES.iter().map(|name| node.capacity.get(name));
     let capacity = counts.find(|count| *count > 0).unwrap_or(0);
     counted.filter(|count| *count > 0).unwrap_or(capacity)
 }
@@ -157,9 +145,7 @@ fn type_of(catalogue: &Catalog, kind: AliasKind, value: &str) -> Option<TypeName
         Lookup::Ambiguous(skus) => skus,
         Lookup::Unknown(_) => return None,
     };
-    let mut names = skus
-        .iter()
-        .filter_map(|sku| Some(catalogue.product(sku)?.type_name.clone()));
+    let mut names = skus.iter().filter_map(|sku| Some(catalogue.product(sku)?.type_name.clone()));
     let first = names.next()?;
     names.all(|name| name == first).then_some(first)
 }

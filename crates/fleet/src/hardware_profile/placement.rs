@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::reach::untolerated_permanent_taints;
 use super::{HardwareProfile, Scheduling};
 use crate::accelerator_resource::is_accelerator;
-use crate::cluster::{Amounts, ClusterNode, PodRequirements, Sights, free_slots};
+use crate::cluster::{Amounts, ClusterNode, ClusterSnapshot, PodRequirements, free_slots};
 
 /// Device resource of a profile, with its limits and the nodes it reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub struct NodeCapacity {
     pub free: u64,
 }
 
-/// Cluster, and the amounts held by pods on each of its nodes: [`Sights::held`].
-pub type Cluster<'a> = (&'a Sights, &'a BTreeMap<&'a str, Amounts>);
+/// Cluster, and the amounts held by pods on each of its nodes: [`ClusterSnapshot::held`].
+pub type Cluster<'a> = (&'a ClusterSnapshot, &'a BTreeMap<&'a str, Amounts>);
 
 /// Placements of `profile`, one per requested accelerator resource, in order; empty for workloads without devices.
 pub fn placements(
@@ -49,9 +49,9 @@ pub fn placements(
     cluster: Option<Cluster<'_>>,
 ) -> Vec<ProfilePlacement> {
     let wants = profile.requirements();
-    let asked = profile.identifiers.iter();
-    let asked = asked.filter(|one| is_accelerator(&one.resource));
-    asked
+    let accelerators = profile.identifiers.iter();
+    let accelerators = accelerators.filter(|one| is_accelerator(&one.resource));
+    accelerators
         .map(|one| ProfilePlacement {
             resource: one.resource.clone(),
             min: one.min.quantity.rounded_up(),
@@ -74,15 +74,13 @@ pub fn placements(
 fn reachable_nodes(
     wants: &PodRequirements,
     resource: &str,
-    (sights, holds): Cluster<'_>,
+    (snapshot, holds): Cluster<'_>,
 ) -> Vec<NodeCapacity> {
     let nothing = Amounts::default();
     // The callers check the requested amount of this resource.
-    let beside = PodRequirements {
-        amounts: wants.amounts.clone().with(resource, 0),
-        ..wants.clone()
-    };
-    let nodes = sights.nodes.values().filter(|node| {
+    let beside =
+        PodRequirements { amounts: wants.amounts.clone().with(resource, 0), ..wants.clone() };
+    let nodes = snapshot.nodes.values().filter(|node| {
         let mut selector = wants.selector.iter();
         let gives = |name: &str| node.allocatable.get(name) > 0;
         selector.all(|(key, value)| node.label(key) == Some(value))
@@ -92,10 +90,7 @@ fn reachable_nodes(
     nodes
         .map(|node| {
             let held = holds.get(node.name.as_str()).unwrap_or(&nothing);
-            NodeCapacity {
-                node: node.name.clone(),
-                free: free(&beside, resource, node, held),
-            }
+            NodeCapacity { node: node.name.clone(), free: free(&beside, resource, node, held) }
         })
         .collect()
 }
@@ -120,10 +115,7 @@ mod tests {
     const TYPE: &str = "octavo.dev/type";
 
     fn node(name: &str, kind: &str, gpus: u64, cpus: u64) -> ClusterNode {
-        let all = Amounts::default()
-            .with(GPU, gpus)
-            .with("cpu", cpus * 1000)
-            .with("pods", 110);
+        let all = Amounts::default().with(GPU, gpus).with("cpu", cpus * 1000).with("pods", 110);
         ClusterNode {
             name: name.to_owned(),
             labels: BTreeMap::from([(TYPE.to_owned(), kind.to_owned())]),
@@ -175,17 +167,14 @@ mod tests {
             node("e", "h200", 8, 64),
             node("f", "l4", 0, 64),
         ];
-        let sights = Sights::new(nodes, []);
+        let snapshot = ClusterSnapshot::new(nodes, []);
         let holds = BTreeMap::from([("a", Amounts::default().with(GPU, 3).with("pods", 1))]);
-        let found = placements(&profile("l4", 1), Some((&sights, &holds)));
+        let found = placements(&profile("l4", 1), Some((&snapshot, &holds)));
         let [way] = found.as_slice() else {
             panic!("{found:?}");
         };
         assert_eq!((&*way.resource, way.min, way.max), (GPU, 1, Some(4)));
-        let place = |node: &str, free| NodeCapacity {
-            node: node.to_owned(),
-            free,
-        };
+        let place = |node: &str, free| NodeCapacity { node: node.to_owned(), free };
         let places = vec![place("a", 5), place("b", 0), place("c", 0)];
         assert_eq!(way.to, PlacementTarget::Nodes(places));
     }
@@ -195,20 +184,12 @@ mod tests {
         let found = placements(&profile("l4", 1), None);
         assert_eq!(found[0].to, PlacementTarget::Unknown);
         let queued = HardwareProfile {
-            scheduling: Scheduling::Queue {
-                local_queue: "gpu".to_owned(),
-                priority_class: None,
-            },
+            scheduling: Scheduling::Queue { local_queue: "gpu".to_owned(), priority_class: None },
             ..profile("l4", 1)
         };
-        assert_eq!(
-            placements(&queued, None)[0].to,
-            PlacementTarget::Queue("gpu".into())
-        );
-        let plain = HardwareProfile {
-            identifiers: vec![identifier("cpu", 4, None)],
-            ..profile("l4", 1)
-        };
+        assert_eq!(placements(&queued, None)[0].to, PlacementTarget::Queue("gpu".into()));
+        let plain =
+            HardwareProfile { identifiers: vec![identifier("cpu", 4, None)], ..profile("l4", 1) };
         assert_eq!(placements(&plain, None), []);
     }
 
@@ -225,11 +206,11 @@ mod tests {
             let holds: BTreeMap<&str, Amounts> = nodes.iter().zip(&taken).map(|(node, taken)| {
                 (node.name.as_str(), Amounts::default().with(GPU, *taken))
             }).collect();
-            let sights = Sights::new(nodes.iter().cloned(), []);
-            let found = placements(&profile("l4", 1), Some((&sights, &holds)));
+            let snapshot = ClusterSnapshot::new(nodes.iter().cloned(), []);
+            let found = placements(&profile("l4", 1), Some((&snapshot, &holds)));
             let PlacementTarget::Nodes(places) = &found[0].to else { panic!() };
             let fits = places.iter().any(|place| place.free >= count);
-            let reached = reach(&profile("l4", count), &sights, &holds, &BTreeMap::new());
+            let reached = reach(&profile("l4", count), &snapshot, &holds, &BTreeMap::new());
             prop_assert_eq!(fits, reached.unwrap().free > 0);
         }
     }

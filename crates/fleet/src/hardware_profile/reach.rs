@@ -3,53 +3,72 @@
 use std::collections::BTreeMap;
 
 use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
 use super::node_types::DevicesByType;
 use super::{HardwareProfile, Scheduling};
 use crate::cluster::{
-    Amounts, ClusterNode, PlacementObstacle, PodRequirements, Sights, Taint, free_slots,
+    Amounts, ClusterNode, ClusterSnapshot, PlacementObstacle, PodRequirements, Taint, free_slots,
     placement_obstacle,
 };
 
 /// Nodes that a profile reaches in a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ReachJson)]
 pub struct Reach {
     /// Number of nodes that match the selector.
     pub selected: u32,
-    /// Number of those that have the requested resources.
-    pub offering: u32,
-    /// Number of those without an untolerated permanent taint.
+    /// Number of those that have the requested resources and no untolerated permanent taint.
     pub nodes: u32,
     /// Number of those that currently accept no pods: cordoned, not ready, being changed.
+    #[serde(rename = "closed")]
     pub unavailable_nodes: u32,
-    /// Devices by type. A node with several types counts for each.
-    pub types: Vec<TypeReach>,
     /// Number of nodes with several types, where the type that a workload gets is not deterministic.
     pub mixed: u32,
     /// Number of additional workloads that currently fit on nodes with several types.
+    #[serde(default, rename = "mixedAvailable")]
     pub mixed_free: u64,
+    /// Devices by type. A node with several types counts for each.
+    pub types: Vec<TypeReach>,
+    /// Number of selected nodes that have the requested resources.
+    #[serde(skip)]
+    pub offering: u32,
     /// Number of additional workloads with the default counts that currently fit.
+    #[serde(skip)]
     pub free: u64,
     /// Untolerated permanent taints of nodes that have the requested resources, with the number of nodes.
+    #[serde(skip)]
     pub tainted: BTreeMap<Taint, u32>,
     /// Largest amount of each device resource on any selected node.
+    #[serde(skip)]
     pub max_per_node: Amounts,
 }
 
 /// Devices of one type that a profile reaches.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = TypeReachJson)]
 pub struct TypeReach {
-    /// The type; `None` for unidentified devices.
+    /// The type; absent for unidentified devices.
+    #[serde(rename = "type")]
+    #[schema(value_type = Option<String>)]
     pub type_name: Option<TypeName>,
     /// Number of nodes that have it.
     pub nodes: u32,
     /// Number of devices on them, allocated or not.
     pub devices: u64,
     /// Number of these nodes that have other types too.
+    #[serde(default)]
     pub mixed_nodes: u32,
     /// Number of devices of this type on such nodes.
+    #[serde(default)]
     pub mixed_devices: u64,
     /// Number of additional workloads that currently fit on nodes with this type only.
+    #[serde(rename = "available")]
     pub free: u64,
 }
 
@@ -67,16 +86,14 @@ const TEMPORARY_TAINT_PREFIXES: [&str; 7] = [
 
 /// Returns `true` if a taint is temporary.
 pub(super) fn is_temporary(taint: &Taint) -> bool {
-    TEMPORARY_TAINT_PREFIXES
-        .iter()
-        .any(|prefix| taint.key.starts_with(prefix))
+    TEMPORARY_TAINT_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
 }
 
 /// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
 /// each node, `types` the device types of the nodes.
 pub fn reach(
     profile: &HardwareProfile,
-    sights: &Sights,
+    snapshot: &ClusterSnapshot,
     holds: &BTreeMap<&str, Amounts>,
     types: &BTreeMap<String, DevicesByType>,
 ) -> Option<Reach> {
@@ -88,15 +105,15 @@ pub fn reach(
     let nothing = Amounts::default();
     let mut reach = Reach::default();
     let mut by_type: BTreeMap<(bool, Option<TypeName>), TypeReach> = BTreeMap::new();
-    for node in sights.nodes.values() {
+    for node in snapshot.nodes.values() {
         let is_selected = |(key, value): (&String, &String)| node.label(key) == Some(value);
         if !wants.selector.iter().all(is_selected) {
             continue;
         }
         reach.selected = reach.selected.saturating_add(1);
-        let gives: Amounts = devices.iter().fold(Amounts::default(), |all, name| {
-            all.with(name, node.allocatable.get(name))
-        });
+        let gives: Amounts = devices
+            .iter()
+            .fold(Amounts::default(), |all, name| all.with(name, node.allocatable.get(name)));
         reach.max_per_node.raise_to(&gives);
         if gives.iter().any(|(_, count)| count == 0) {
             continue;
@@ -110,11 +127,7 @@ pub fn reach(
         if !against.is_empty() {
             continue;
         }
-        let free = free_slots(
-            &wants,
-            node,
-            holds.get(node.name.as_str()).unwrap_or(&nothing),
-        );
+        let free = free_slots(&wants, node, holds.get(node.name.as_str()).unwrap_or(&nothing));
         reach.count(node, &wants, free);
         let held = types.get(&node.name);
         if held.is_some_and(|held| held.len() > 1) {
@@ -128,6 +141,19 @@ pub fn reach(
 }
 
 impl Reach {
+    /// Copy without the parts that documents leave out, so that equal documents are equal values.
+    #[must_use]
+    pub fn documented(&self) -> Self {
+        Self {
+            offering: 0,
+            free: 0,
+            tainted: BTreeMap::new(),
+            max_per_node: Amounts::default(),
+            types: self.types.clone(),
+            ..*self
+        }
+    }
+
     fn count(&mut self, node: &ClusterNode, wants: &PodRequirements, free: u64) {
         self.nodes = self.nodes.saturating_add(1);
         self.free = self.free.saturating_add(free);
@@ -140,10 +166,7 @@ impl Reach {
 
     /// Names of the reached types, without unidentified devices.
     pub fn names(&self) -> Vec<&TypeName> {
-        self.types
-            .iter()
-            .filter_map(|one| one.type_name.as_ref())
-            .collect()
+        self.types.iter().filter_map(|one| one.type_name.as_ref()).collect()
     }
 }
 
@@ -166,16 +189,14 @@ fn add(
 ) {
     let Some(held) = held else { return };
     for (name, devices) in held {
-        let row = by_type
-            .entry((name.is_none(), name.clone()))
-            .or_insert_with(|| TypeReach {
-                type_name: name.clone(),
-                nodes: 0,
-                devices: 0,
-                mixed_nodes: 0,
-                mixed_devices: 0,
-                free: 0,
-            });
+        let row = by_type.entry((name.is_none(), name.clone())).or_insert_with(|| TypeReach {
+            type_name: name.clone(),
+            nodes: 0,
+            devices: 0,
+            mixed_nodes: 0,
+            mixed_devices: 0,
+            free: 0,
+        });
         row.nodes = row.nodes.saturating_add(1);
         row.devices = row.devices.saturating_add(*devices);
         if held.len() == 1 {

@@ -21,11 +21,8 @@ pub struct Specs {
 impl Specs {
     /// Looks up a type in the catalog.
     pub fn for_type(type_name: &TypeName, catalogue: &Catalog) -> Self {
-        let products: Vec<&Product> = catalogue
-            .products()
-            .iter()
-            .filter(|product| product.type_name == *type_name)
-            .collect();
+        let products: Vec<&Product> =
+            catalogue.products().iter().filter(|product| product.type_name == *type_name).collect();
         Self {
             name: format_type(type_name),
             memory_mib: agreed(&products, memory),
@@ -46,8 +43,7 @@ fn format_type(name: &TypeName) -> String {
 fn agreed<T: PartialEq>(products: &[&Product], of: impl Fn(&Product) -> Option<T>) -> Option<T> {
     let mut all = products.iter().map(|product| of(product));
     let first = all.next()??;
-    all.all(|other| other.as_ref() == Some(&first))
-        .then_some(first)
+    all.all(|other| other.as_ref() == Some(&first)).then_some(first)
 }
 
 fn memory(product: &Product) -> Option<u64> {
@@ -77,9 +73,7 @@ fn text(product: &Product, field: Field) -> Option<String> {
 }
 
 fn least(products: &[&Product]) -> Option<f64> {
-    let all: Option<Vec<f64>> = products
-        .iter()
-        .map(|product| number(product, Field::MemoryBandwidth))
-        .collect();
+    let all: Option<Vec<f64>> =
+        products.iter().map(|product| number(product, Field::MemoryBandwidth)).collect();
     all?.into_iter().reduce(f64::min)
 }

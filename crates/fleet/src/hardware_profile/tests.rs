@@ -9,18 +9,16 @@ use std::sync::Arc;
 use octavo_model::accelerators::Catalog;
 
 use super::*;
-use crate::cluster::{ClusterNode, ClusterPod, Effect, Phase, PodKey, Readiness, Sights, Taint};
+use crate::cluster::{
+    ClusterNode, ClusterPod, ClusterSnapshot, Effect, Phase, PodKey, Readiness, Taint,
+};
 
 const GPU: &str = "nvidia.com/gpu";
 const H200: &str = "nvidia-h200-141gb";
 const T4: &str = "nvidia-t4-16gb";
 
 fn taint(key: &str, value: &str) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        effect: Effect::NoSchedule,
-    }
+    Taint { key: key.to_owned(), value: value.to_owned(), effect: Effect::NoSchedule }
 }
 
 /// A node with eight devices of a type, and a taint with that type.
@@ -43,22 +41,15 @@ fn node(name: &str, type_name: &str) -> ClusterNode {
     }
 }
 
-fn sights(nodes: impl IntoIterator<Item = ClusterNode>) -> Sights {
-    let nodes = nodes
-        .into_iter()
-        .map(|node| (node.name.clone(), Arc::new(node)));
-    Sights {
-        nodes: nodes.collect(),
-        pods: BTreeMap::new(),
-    }
+fn snapshot(nodes: impl IntoIterator<Item = ClusterNode>) -> ClusterSnapshot {
+    let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
+    ClusterSnapshot { nodes: nodes.collect(), pods: BTreeMap::new() }
 }
 
-fn types(sights: &Sights) -> BTreeMap<String, DevicesByType> {
+fn types(snapshot: &ClusterSnapshot) -> BTreeMap<String, DevicesByType> {
     let catalogue = Catalog::built_in();
-    let nodes = sights.nodes.values();
-    nodes
-        .map(|node| (node.name.clone(), devices_from_labels(node, &catalogue)))
-        .collect()
+    let nodes = snapshot.nodes.values();
+    nodes.map(|node| (node.name.clone(), devices_from_labels(node, &catalogue))).collect()
 }
 
 /// A profile that requests two H200, selected by Octavo's label.
@@ -90,29 +81,21 @@ fn selecting(key: &str, value: &str) -> HardwareProfile {
     }
 }
 
-fn judged(profile: &HardwareProfile, sights: &Sights) -> (Option<Reach>, Vec<Finding>) {
-    let around = ClusterContext {
-        sights,
-        holds: &sights.held(),
-        types: &types(sights),
-    };
+fn judged(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> (Option<Reach>, Vec<Finding>) {
+    let around = ClusterContext { snapshot, holds: &snapshot.held(), types: &types(snapshot) };
     check_profile(profile, Some(around), &LocalQueues::Unknown)
 }
 
-fn words(profile: &HardwareProfile, sights: &Sights) -> Vec<(&'static str, String)> {
-    let (_, findings) = judged(profile, sights);
+fn words(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> Vec<(&'static str, String)> {
+    let (_, findings) = judged(profile, snapshot);
     let told = findings.iter();
-    told.map(|one| (one.name(), format!("{one}. {}", one.remedy())))
-        .collect()
+    told.map(|one| (one.name(), format!("{one}. {}", one.remedy()))).collect()
 }
 
 #[test]
 fn free_counts_workloads_that_fit() {
-    let mut sights = sights([node("a", H200), node("b", H200), node("c", T4)]);
-    let key = PodKey {
-        namespace: "team".to_owned(),
-        name: "one".to_owned(),
-    };
+    let mut snapshot = snapshot([node("a", H200), node("b", H200), node("c", T4)]);
+    let key = PodKey { namespace: "team".to_owned(), name: "one".to_owned() };
     let pod = ClusterPod {
         key: key.clone(),
         node: Some("a".to_owned()),
@@ -123,8 +106,8 @@ fn free_counts_workloads_that_fit() {
         },
         ..ClusterPod::default()
     };
-    sights.pods.insert(Arc::new(key), Arc::new(pod));
-    let (reach, findings) = judged(&profile(), &sights);
+    snapshot.pods.insert(Arc::new(key), Arc::new(pod));
+    let (reach, findings) = judged(&profile(), &snapshot);
     let reach = reach.unwrap();
     assert_eq!(findings, []);
     // Three devices are free on one node, and a workload takes two.
@@ -144,25 +127,17 @@ fn a_node_that_takes_nothing_now_is_reached_and_not_free() {
     away.taints.push(taint("node.kubernetes.io/not-ready", ""));
     let mut changing = node("c", H200);
     changing.taints.push(taint("octavo.dev/repartitioning", ""));
-    let (reach, findings) = judged(&profile(), &sights([cordoned, away, changing]));
+    let (reach, findings) = judged(&profile(), &snapshot([cordoned, away, changing]));
     let reach = reach.unwrap();
     assert_eq!(findings, []);
-    assert_eq!(
-        (reach.nodes, reach.unavailable_nodes, reach.free),
-        (3, 3, 0)
-    );
+    assert_eq!((reach.nodes, reach.unavailable_nodes, reach.free), (3, 3, 0));
 }
 
 fn on_nodes(labels: &[(&str, &str)], tolerated: &[&str]) -> Scheduling {
     let labels = labels.iter();
     Scheduling::Node {
-        selector: labels
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect(),
-        tolerations: tolerated
-            .iter()
-            .map(|key| Toleration::for_key(key))
-            .collect(),
+        selector: labels.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        tolerations: tolerated.iter().map(|key| Toleration::for_key(key)).collect(),
     }
 }
 
@@ -181,7 +156,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
     let stretched = with(|one| one.identifiers[0].max = Some(Count::whole(16)));
     let other = with(|one| one.identifiers[0].resource = "amd.com/gpu".to_owned());
     let odd = with(|one| one.identifiers[0].min = Count::whole(4));
-    let elsewhere = with(|one| one.said.types = vec![T4.parse().unwrap()]);
+    let elsewhere = with(|one| one.annotations.types = vec![T4.parse().unwrap()]);
     let off = with(|one| one.is_disabled = true);
     let legacy = with(|one| one.kind = ProfileKind::Accelerator);
     let class = with(|one| one.scheduling = on_nodes(&[("class", "large")], &[GPU]));
@@ -194,30 +169,22 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
         (
             barred,
             "untolerated-taint",
-            "1 of the 1 nodes that have what it asks for have the taint nvidia.com/gpu=true:NoSchedule, which it does not tolerate. add a toleration with key nvidia.com/gpu and effect NoSchedule",
+            "1 of the 1 nodes with the requested resources have the taint nvidia.com/gpu=true:NoSchedule, which it does not tolerate. add a toleration with key nvidia.com/gpu and effect NoSchedule",
         ),
         (
             many,
             "too-many",
-            "its default is 16 of nvidia.com/gpu, and no node that it reaches has more than 8. ask for 8 at most",
+            "its default is 16 of nvidia.com/gpu, but no matching node has more than 8. request at most 8",
         ),
         (stretched, "too-many", "its maximum is 16"),
-        (
-            other,
-            "nobody-advertises",
-            "no node of the cluster gives out amd.com/gpu",
-        ),
-        (
-            odd,
-            "counts",
-            "of nvidia.com/gpu, the default is below the minimum",
-        ),
+        (other, "nobody-advertises", "no node of the cluster advertises amd.com/gpu"),
+        (odd, "counts", "nvidia.com/gpu: the default is below the minimum"),
         (
             elsewhere,
             "other-type",
-            "it says that it is for nvidia-t4-16gb, and reaches nvidia-h200-141gb too",
+            "it is declared for nvidia-t4-16gb, but it also matches nodes of nvidia-h200-141gb",
         ),
-        (off, "disabled", "nobody can pick it"),
+        (off, "disabled", "users cannot select it"),
         (
             legacy,
             "legacy-kind",
@@ -226,7 +193,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
         (
             class,
             "several-types",
-            "it reaches 2 types, nvidia-h200-141gb, nvidia-t4-16gb: which one",
+            "it matches nodes of 2 types (nvidia-h200-141gb, nvidia-t4-16gb); a workload can be scheduled to any of them",
         ),
     ]
 }
@@ -237,7 +204,7 @@ fn each_defect_has_a_finding_and_remedy() {
         node.labels.insert("class".to_owned(), "large".to_owned());
         node
     });
-    let cluster = sights(nodes);
+    let cluster = snapshot(nodes);
     for (profile, word, said) in wrong() {
         let told = words(&profile, &cluster);
         let [(found, text)] = told.as_slice() else {
@@ -252,20 +219,15 @@ fn each_defect_has_a_finding_and_remedy() {
 fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
     let mut shared = node("a", H200);
     let product = ("nvidia.com/gpu.product", "NVIDIA-H200-SHARED");
-    shared
-        .labels
-        .insert(product.0.to_owned(), product.1.to_owned());
-    let told = words(&selecting(product.0, product.1), &sights([shared.clone()]));
+    shared.labels.insert(product.0.to_owned(), product.1.to_owned());
+    let told = words(&selecting(product.0, product.1), &snapshot([shared.clone()]));
     let [(word, text)] = told.as_slice() else {
         panic!("{told:?}");
     };
     assert_eq!(*word, "changing-label");
-    assert!(
-        text.ends_with("select by octavo.dev/type=nvidia-h200-141gb instead"),
-        "{text}"
-    );
+    assert!(text.ends_with("select by octavo.dev/type=nvidia-h200-141gb instead"), "{text}");
     // Another value of the same label matches nothing: there are two findings.
-    let told = words(&selecting(product.0, "NVIDIA-H200"), &sights([shared]));
+    let told = words(&selecting(product.0, "NVIDIA-H200"), &snapshot([shared]));
     let found: Vec<&str> = told.iter().map(|(word, _)| *word).collect();
     assert_eq!(found, ["nothing-selected", "changing-label"]);
 }
@@ -273,13 +235,13 @@ fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
 #[test]
 fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
     let mut class = selecting("class", "large");
-    class.said.types = [H200, T4].map(|name| name.parse().unwrap()).to_vec();
+    class.annotations.types = [H200, T4].map(|name| name.parse().unwrap()).to_vec();
     let nodes = [("a", H200), ("b", T4)].map(|(name, of)| {
         let mut node = node(name, of);
         node.labels.insert("class".to_owned(), "large".to_owned());
         node
     });
-    assert_eq!(words(&class, &sights(nodes)), []);
+    assert_eq!(words(&class, &snapshot(nodes)), []);
 }
 
 #[test]
@@ -291,7 +253,7 @@ fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
         let key = format!("type.octavo.dev/{key}");
         mixed.labels.insert(key, count.to_owned());
     }
-    let (reach, findings) = judged(&generic, &sights([node("a", H200), node("b", T4), mixed]));
+    let (reach, findings) = judged(&generic, &snapshot([node("a", H200), node("b", T4), mixed]));
     assert_eq!(findings, []);
     // Each workload that fits is counted either on nodes of one type or on nodes of several.
     let reach = reach.unwrap();
@@ -299,9 +261,8 @@ fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
     assert_eq!((reach.nodes, reach.mixed), (3, 1));
     assert_eq!((reach.free, alone, reach.mixed_free), (12, 8, 4));
     let of = reach.types.iter();
-    let of: Vec<_> = of
-        .map(|one| (one.nodes, one.mixed_nodes, one.devices, one.mixed_devices))
-        .collect();
+    let of: Vec<_> =
+        of.map(|one| (one.nodes, one.mixed_nodes, one.devices, one.mixed_devices)).collect();
     assert_eq!(of, [(2, 1, 12, 4); 2]);
 }
 
@@ -322,45 +283,31 @@ fn profile_without_devices_has_no_findings() {
     let mut bare = node("c", H200);
     bare.taints.clear();
     bare.labels.clear();
-    let cluster = sights([node("a", H200), node("b", T4), bare]);
+    let cluster = snapshot([node("a", H200), node("b", T4), bare]);
     let (reach, findings) = judged(&small, &cluster);
     // The taints keep it off accelerator nodes on purpose; it runs elsewhere.
-    let found: Vec<(&str, FindingSeverity)> = findings
-        .iter()
-        .map(|one| (one.name(), one.severity()))
-        .collect();
+    let found: Vec<(&str, FindingSeverity)> =
+        findings.iter().map(|one| (one.name(), one.severity())).collect();
     assert_eq!(found, []);
-    assert_eq!(
-        (reach.as_ref().unwrap().nodes, reach.unwrap().free),
-        (1, 32)
-    );
+    assert_eq!((reach.as_ref().unwrap().nodes, reach.unwrap().free), (1, 32));
     assert_eq!(small.types(None), []);
 }
 
 #[test]
 fn queue_must_exist_and_decides_placement() {
     let queued = HardwareProfile {
-        scheduling: Scheduling::Queue {
-            local_queue: "team".to_owned(),
-            priority_class: None,
-        },
+        scheduling: Scheduling::Queue { local_queue: "team".to_owned(), priority_class: None },
         ..profile()
     };
-    let cluster = sights([node("a", H200)]);
-    let around = ClusterContext {
-        sights: &cluster,
-        holds: &cluster.held(),
-        types: &types(&cluster),
-    };
+    let cluster = snapshot([node("a", H200)]);
+    let around =
+        ClusterContext { snapshot: &cluster, holds: &cluster.held(), types: &types(&cluster) };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     for (queues, said) in [
         (LocalQueues::Unknown, None),
         (LocalQueues::Known(names(&["team", "other"])), None),
-        (
-            LocalQueues::Known(names(&["other"])),
-            Some("no namespace has the LocalQueue \"team\""),
-        ),
-        (LocalQueues::NoKueue, Some("there is no Kueue")),
+        (LocalQueues::Known(names(&["other"])), Some("no namespace has the LocalQueue \"team\"")),
+        (LocalQueues::NoKueue, Some("Kueue is not installed")),
     ] {
         let (reach, findings) = check_profile(&queued, Some(around), &queues);
         assert_eq!(reach, None);
@@ -373,11 +320,8 @@ fn queue_must_exist_and_decides_placement() {
 
 #[test]
 fn without_a_cluster_only_what_a_profile_says_itself_is_judged() {
-    let (reach, findings) = check_profile(
-        &selecting("nvidia.com/gpu.replicas", "4"),
-        None,
-        &LocalQueues::Unknown,
-    );
+    let (reach, findings) =
+        check_profile(&selecting("nvidia.com/gpu.replicas", "4"), None, &LocalQueues::Unknown);
     assert_eq!(reach, None);
     let found: Vec<&str> = findings.iter().map(Finding::name).collect();
     assert_eq!(found, ["changing-label"]);

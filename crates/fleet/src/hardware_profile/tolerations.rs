@@ -22,9 +22,8 @@ pub(super) fn split_tolerated<'a>(
             known,
         });
     }
-    let (chosen, left): (Vec<&Taint>, Vec<&Taint>) = taints
-        .iter()
-        .partition(|taint| named.contains(&taint.to_string()));
+    let (chosen, left): (Vec<&Taint>, Vec<&Taint>) =
+        taints.iter().partition(|taint| named.contains(&taint.to_string()));
     Ok((chosen.into_iter().map(toleration_for).collect(), left))
 }
 
@@ -32,11 +31,7 @@ pub(super) fn split_tolerated<'a>(
 pub(super) fn toleration_for(taint: &Taint) -> Toleration {
     Toleration {
         key: taint.key.clone(),
-        operator: if taint.value.is_empty() {
-            TaintOperator::Exists
-        } else {
-            TaintOperator::Equal
-        },
+        operator: if taint.value.is_empty() { TaintOperator::Exists } else { TaintOperator::Equal },
         value: taint.value.clone(),
         effect: Some(taint.effect),
     }

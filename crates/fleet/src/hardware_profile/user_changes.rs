@@ -6,21 +6,32 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use thiserror::Error;
+use utoipa::ToSchema;
 
 use super::{Count, Identifier};
 use crate::cluster::{CPU, MEMORY, Quantity};
 
-/// Counts of one resource; omitted ones keep the drafted value. Text form: `RESOURCE:LEAST:USUAL:MOST`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Counts of one resource; omitted ones keep the drafted value. Text form: `RESOURCE:MIN:DEFAULT:MAX`.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ResourceCountsJson)]
 pub struct CountOverride {
-    /// Resource name, such as `nvidia.com/gpu`.
+    /// Resource name.
+    #[serde(rename = "identifier")]
+    #[schema(example = "nvidia.com/gpu")]
     pub resource: String,
     /// Minimum, as a Kubernetes quantity.
+    #[schema(example = "1")]
     pub min: Option<String>,
     /// Default.
+    #[schema(example = "2")]
     pub default: Option<String>,
     /// Maximum.
+    #[schema(example = "4")]
     pub max: Option<String>,
 }
 
@@ -55,25 +66,25 @@ pub struct CountError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CountProblem {
     /// The profile does not request the resource.
-    #[error("the profile does not ask for it; it asks for {}", .0.join(", "))]
+    #[error("the profile does not request it; it requests {}", .0.join(", "))]
     Unknown(Vec<String>),
     /// The resource occurs twice.
-    #[error("it is said twice")]
+    #[error("it is specified twice")]
     Duplicate,
     /// It is not a quantity.
     #[error("{0:?} is not an amount like 8, 1500m or 64Gi")]
     NotAQuantity(String),
     /// Devices are only allocated whole.
-    #[error("{0:?} is no whole number: devices are given out whole")]
+    #[error("{0:?} is not an integer: only whole devices can be allocated")]
     NotWhole(String),
     /// It is zero.
-    #[error("it has to be more than nothing")]
+    #[error("it must be greater than 0")]
     Zero,
     /// It exceeds the allocatable amount of every node.
-    #[error("none of these nodes gives more than {0}")]
+    #[error("none of these nodes has more than {0}")]
     TooMany(String),
     /// The default is below the minimum.
-    #[error("{usual} is less than the least, which is {least}")]
+    #[error("{usual} is less than the minimum, which is {least}")]
     DefaultBelowMin {
         /// Default.
         usual: String,
@@ -81,7 +92,7 @@ pub enum CountProblem {
         least: String,
     },
     /// The maximum is below the default.
-    #[error("{most} is less than what is usual, which is {usual}")]
+    #[error("{most} is less than the default, which is {usual}")]
     MaxBelowDefault {
         /// Maximum.
         most: String,
@@ -92,7 +103,7 @@ pub enum CountProblem {
 
 /// Text that is not in the form of [`CountOverride`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is not RESOURCE:LEAST:USUAL:MOST, such as nvidia.com/gpu:1:2:4")]
+#[error("{0:?} is not RESOURCE:MIN:DEFAULT:MAX, such as nvidia.com/gpu:1:2:4")]
 pub struct CountsError(String);
 
 /// Maximum number of characters of user input that an error repeats.
@@ -112,9 +123,9 @@ impl CountField {
     fn shown(self) -> &'static str {
         match self {
             Self::Resource => "resource",
-            Self::Min => "least",
-            Self::Default => "usual",
-            Self::Max => "most",
+            Self::Min => "minimum",
+            Self::Default => "default",
+            Self::Max => "maximum",
         }
     }
 }
@@ -131,20 +142,20 @@ impl FromStr for CountOverride {
         if resource.is_empty() {
             return Err(wrong());
         }
-        let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Ok(Self {
             resource: (*resource).to_owned(),
-            min: said(min),
-            default: said(default),
-            max: said(max),
+            min: optional(min),
+            default: optional(default),
+            max: optional(max),
         })
     }
 }
 
 impl fmt::Display for CountOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (min, default, max) = (said(&self.min), said(&self.default), said(&self.max));
+        let shown = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (min, default, max) = (shown(&self.min), shown(&self.default), shown(&self.max));
         write!(f, "{}:{min}:{default}:{max}", self.resource)
     }
 }
@@ -152,10 +163,10 @@ impl fmt::Display for CountOverride {
 /// Applies these counts. The drafted maximum is the largest amount that a node has.
 pub(super) fn apply_counts(
     mut drafted: Vec<Identifier>,
-    said: &[CountOverride],
+    overrides: &[CountOverride],
 ) -> Result<Vec<Identifier>, CountError> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    for (at, counts) in said.iter().enumerate() {
+    for (at, counts) in overrides.iter().enumerate() {
         let wrong = |part, problem| CountError {
             at,
             resource: counts.resource.chars().take(MAX_SHOWN_CHARS).collect(),
@@ -177,7 +188,7 @@ pub(super) fn apply_counts(
 
 fn apply_count(
     drafted: &Identifier,
-    said: &CountOverride,
+    overrides: &CountOverride,
 ) -> Result<Identifier, (CountField, CountProblem)> {
     let has = drafted.max.as_ref();
     let read = |part: CountField, text: &Option<String>, otherwise: &Count| {
@@ -190,44 +201,29 @@ fn apply_count(
             None => Ok(count),
         }
     };
-    let min = read(CountField::Min, &said.min, &drafted.min)?;
-    let default = read(CountField::Default, &said.default, &drafted.default)?;
+    let min = read(CountField::Min, &overrides.min, &drafted.min)?;
+    let default = read(CountField::Default, &overrides.default, &drafted.default)?;
     let max = match has {
-        Some(has) => Some(read(CountField::Max, &said.max, has)?),
+        Some(has) => Some(read(CountField::Max, &overrides.max, has)?),
         None => None,
     };
     if default.quantity < min.quantity {
-        let part = if said.default.is_some() {
-            CountField::Default
-        } else {
-            CountField::Min
-        };
+        let part = if overrides.default.is_some() { CountField::Default } else { CountField::Min };
         let (usual, least) = (default.text, min.text);
         return Err((part, CountProblem::DefaultBelowMin { usual, least }));
     }
     if let Some(max) = max.as_ref().filter(|max| max.quantity < default.quantity) {
-        let part = if said.max.is_some() {
-            CountField::Max
-        } else {
-            CountField::Default
-        };
+        let part = if overrides.max.is_some() { CountField::Max } else { CountField::Default };
         let (most, usual) = (max.text.clone(), default.text);
         return Err((part, CountProblem::MaxBelowDefault { most, usual }));
     }
-    Ok(Identifier {
-        min,
-        max,
-        default,
-        ..drafted.clone()
-    })
+    Ok(Identifier { min, max, default, ..drafted.clone() })
 }
 
 /// Parses a positive amount of a resource.
 fn parse_amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
     let start = || text.chars().take(MAX_SHOWN_CHARS).collect();
-    let quantity: Quantity = text
-        .parse()
-        .map_err(|_odd| CountProblem::NotAQuantity(start()))?;
+    let quantity: Quantity = text.parse().map_err(|_odd| CountProblem::NotAQuantity(start()))?;
     let is_device = resource != CPU && resource != MEMORY;
     if is_device && !text.chars().all(|c| c.is_ascii_digit()) {
         return Err(CountProblem::NotWhole(start()));
@@ -235,8 +231,5 @@ fn parse_amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
     if quantity == Quantity::default() {
         return Err(CountProblem::Zero);
     }
-    Ok(Count {
-        text: text.to_owned(),
-        quantity,
-    })
+    Ok(Count { text: text.to_owned(), quantity })
 }

@@ -36,15 +36,7 @@ const PRODUCT_LINES: &[(&str, &[&str])] = &[
     ),
     ("AMD CDNA", &["CDNA", "CDNA2", "CDNA3", "CDNA4"]),
     ("AMD RDNA", &["RDNA", "RDNA2", "RDNA3"]),
-    (
-        "AWS Neuron",
-        &[
-            "NeuronCore-v1",
-            "NeuronCore-v2",
-            "NeuronCore-v3",
-            "NeuronCore-v4",
-        ],
-    ),
+    ("AWS Neuron", &["NeuronCore-v1", "NeuronCore-v2", "NeuronCore-v3", "NeuronCore-v4"]),
     ("Gaudi", &["Gaudi", "Gaudi 2", "Gaudi 3"]),
 ];
 
@@ -55,16 +47,12 @@ pub fn generation(name: &str) -> Option<Generation> {
 
 /// Parses a chip family written by a user. Ignores case, spaces and hyphens; `ada` is Ada Lovelace.
 pub(super) fn parse(text: &str) -> Option<Generation> {
-    let asked = normalize(text);
-    if asked.is_empty() || text.len() > 40 {
+    let requested = normalize(text);
+    if requested.is_empty() || text.len() > 40 {
         return None;
     }
-    let asked = if asked == "ada" {
-        normalize("Ada Lovelace")
-    } else {
-        asked
-    };
-    all().find(|one| normalize(one.name) == asked)
+    let requested = if requested == "ada" { normalize("Ada Lovelace") } else { requested };
+    all().find(|one| normalize(one.name) == requested)
 }
 
 /// Returns all names for error messages.
@@ -86,8 +74,8 @@ fn all() -> impl Iterator<Item = Generation> {
 }
 
 fn normalize(text: &str) -> String {
-    let kept = text.chars().filter(|c| c.is_alphanumeric());
-    kept.flat_map(char::to_lowercase).collect()
+    let significant = text.chars().filter(|c| c.is_alphanumeric());
+    significant.flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -109,11 +97,8 @@ mod tests {
         assert!(known.len() > 30);
         // B300 (10.3) is newer than the workstations' Blackwell (12.0), so Ultra is left out.
         let ultra = generation("Blackwell Ultra").unwrap().step;
-        let majors: Vec<u32> = known
-            .iter()
-            .filter(|(step, _)| *step < ultra)
-            .map(|(_, major)| *major)
-            .collect();
+        let majors: Vec<u32> =
+            known.iter().filter(|(step, _)| *step < ultra).map(|(_, major)| *major).collect();
         assert!(majors.is_sorted(), "{known:?}");
     }
 

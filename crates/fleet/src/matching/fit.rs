@@ -8,7 +8,7 @@ use octavo_model::quantity::ComputeCapability;
 use super::architectures::generation;
 use super::offer::{Link, Offer, Shape};
 use super::request::{Bytes, Interconnect, Isolation, Request};
-use crate::price::{Amount, Currency, PurchaseOption, shown};
+use crate::price::{Amount, Currency, PurchaseOption};
 
 /// A fitting offer's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,39 +51,39 @@ pub(super) enum RejectionReason {
         min: u64,
     },
     ArchitectureUnknown {
-        asked: &'static str,
+        requested: &'static str,
     },
     OtherProductLine {
-        asked: &'static str,
+        requested: &'static str,
         has: String,
     },
     OlderArchitecture {
-        asked: &'static str,
+        requested: &'static str,
         has: String,
     },
     CapabilityUnknown {
-        asked: ComputeCapability,
+        requested: ComputeCapability,
     },
     CapabilityNotApplicable {
-        asked: ComputeCapability,
+        requested: ComputeCapability,
         vendor: String,
     },
     Capability {
-        asked: ComputeCapability,
+        requested: ComputeCapability,
         has: ComputeCapability,
     },
     Link {
-        asked: Interconnect,
+        requested: Interconnect,
     },
     LinkUnknown {
-        asked: Interconnect,
+        requested: Interconnect,
     },
     PartitionLink {
-        asked: Interconnect,
+        requested: Interconnect,
     },
     Partition,
     Shared {
-        asked: Isolation,
+        requested: Isolation,
     },
     PriceUnknown {
         option: PurchaseOption,
@@ -98,9 +98,7 @@ pub(super) enum RejectionReason {
 
 /// Returns the largest memory of one unit and its offer; the first by name in case of a tie.
 pub(super) fn largest_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
-    let known = offers
-        .iter()
-        .filter_map(|offer| Some((offer, offer.memory?)));
+    let known = offers.iter().filter_map(|offer| Some((offer, offer.memory?)));
     let most = known.clone().map(|(_, memory)| memory).max()?;
     let (offer, memory) = known.into_iter().find(|(_, memory)| *memory == most)?;
     Some((offer.name.clone(), memory))
@@ -119,20 +117,9 @@ pub(super) fn check(
     architecture(request, offer, &mut why);
     capability(request, offer, &mut why);
     let links = links(request, offer, &mut why);
-    let per_hour = offer
-        .price
-        .as_ref()
-        .map(|price| price.per_hour.times(count));
+    let per_hour = offer.price.as_ref().map(|price| price.per_hour.times(count));
     price(request, offer, (count, per_hour), &mut why);
-    if why.is_empty() {
-        Ok(Fit {
-            count,
-            per_hour,
-            links,
-        })
-    } else {
-        Err(why)
-    }
+    if why.is_empty() { Ok(Fit { count, per_hour, links }) } else { Err(why) }
 }
 
 fn isolation(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
@@ -143,8 +130,8 @@ fn isolation(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
         (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => {
             why.push(RejectionReason::Partition);
         }
-        (Shape::Shared, asked @ (Isolation::Exclusive | Isolation::Mig)) => {
-            why.push(RejectionReason::Shared { asked });
+        (Shape::Shared, requested @ (Isolation::Exclusive | Isolation::Mig)) => {
+            why.push(RejectionReason::Shared { requested });
         }
     }
 }
@@ -170,11 +157,7 @@ fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<RejectionRe
             }
             let all = has.times(count);
             if let Some(needed) = request.memory_total.filter(|needed| all < *needed) {
-                why.push(RejectionReason::MemoryTotal {
-                    needed,
-                    has: all,
-                    count,
-                });
+                why.push(RejectionReason::MemoryTotal { needed, has: all, count });
             }
         }
     }
@@ -188,56 +171,60 @@ fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<RejectionRe
 }
 
 fn architecture(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
-    let Some(asked) = request.architecture else {
+    let Some(requested) = request.architecture else {
         return;
     };
     let Some(has) = &offer.traits.architecture else {
-        why.push(RejectionReason::ArchitectureUnknown { asked: asked.name });
+        why.push(RejectionReason::ArchitectureUnknown { requested: requested.name });
         return;
     };
     match generation(has) {
-        Some(place) if place.line == asked.line => {
-            if place.step < asked.step {
+        Some(place) if place.line == requested.line => {
+            if place.step < requested.step {
                 why.push(RejectionReason::OlderArchitecture {
-                    asked: asked.name,
+                    requested: requested.name,
                     has: has.clone(),
                 });
             }
         }
-        Some(_) | None => why.push(RejectionReason::OtherProductLine {
-            asked: asked.name,
-            has: has.clone(),
-        }),
+        Some(_) | None => {
+            why.push(RejectionReason::OtherProductLine {
+                requested: requested.name,
+                has: has.clone(),
+            });
+        }
     }
 }
 
 fn capability(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
-    let Some(asked) = request.compute_capability else {
+    let Some(requested) = request.compute_capability else {
         return;
     };
     let vendor = offer.traits.vendor.as_deref();
     match (offer.traits.compute_capability, vendor) {
-        (Some(has), _) if has >= asked => {}
-        (Some(has), _) => why.push(RejectionReason::Capability { asked, has }),
-        (None, Some("nvidia") | None) => why.push(RejectionReason::CapabilityUnknown { asked }),
-        (None, Some(vendor)) => why.push(RejectionReason::CapabilityNotApplicable {
-            asked,
-            vendor: vendor.to_owned(),
-        }),
+        (Some(has), _) if has >= requested => {}
+        (Some(has), _) => why.push(RejectionReason::Capability { requested, has }),
+        (None, Some("nvidia") | None) => why.push(RejectionReason::CapabilityUnknown { requested }),
+        (None, Some(vendor)) => {
+            why.push(RejectionReason::CapabilityNotApplicable {
+                requested,
+                vendor: vendor.to_owned(),
+            });
+        }
     }
 }
 
 /// Checks the links and returns a caveat if the requested ones are not guaranteed.
 fn links(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) -> Option<String> {
-    let asked = request.interconnect;
-    if asked == Interconnect::Any {
+    let requested = request.interconnect;
+    if requested == Interconnect::Any {
         return None;
     }
     if offer.shape.is_part() {
-        why.push(RejectionReason::PartitionLink { asked });
+        why.push(RejectionReason::PartitionLink { requested });
         return None;
     }
-    let suits = |link: &Link| match asked {
+    let suits = |link: &Link| match requested {
         Interconnect::Any => true,
         Interconnect::Direct => *link != Link::Bus,
         Interconnect::NvLink => matches!(link, Link::NvLink | Link::NvLinkBridge),
@@ -248,23 +235,24 @@ fn links(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) -> Op
     let suiting: Vec<Link> = traits.links.iter().copied().filter(suits).collect();
     if suiting.is_empty() {
         why.push(if traits.all_links_known && !traits.links.is_empty() {
-            RejectionReason::Link { asked }
+            RejectionReason::Link { requested }
         } else {
-            RejectionReason::LinkUnknown { asked }
+            RejectionReason::LinkUnknown { requested }
         });
         return None;
     }
     let certain = traits.all_links_known && traits.links.iter().all(suits);
     if !certain {
         return Some(format!(
-            "not all products of {} have the links that are asked for ({}): select on the label octavo.dev/interconnect too",
+            "not all products of {} have the requested links ({}): also select by the label octavo.dev/interconnect",
             offer.type_name,
-            asked.as_str()
+            requested.as_str()
         ));
     }
     suiting.contains(&Link::NvLinkBridge).then(|| {
         format!(
-            "some products of {} have NVLink only where the bridge was bought: select on the label octavo.dev/interconnect too",
+            "some products of {} have NVLink only with an optional bridge: also select by the label \
+             octavo.dev/interconnect",
             offer.type_name
         )
     })
@@ -287,76 +275,70 @@ fn price(
             count,
         }),
         (Some(_), Some(_)) => {}
-        (None, _) | (_, None) => why.push(RejectionReason::PriceUnknown {
-            option: request.purchase_option,
-        }),
+        (None, _) | (_, None) => {
+            why.push(RejectionReason::PriceUnknown { option: request.purchase_option });
+        }
     }
 }
 
 impl fmt::Display for RejectionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MemoryUnknown => f.write_str("nobody tells how much memory it has"),
+            Self::MemoryUnknown => f.write_str("its memory is unknown"),
             Self::Memory { needed, has } => {
                 write!(f, "needs {needed} or more per device; it has {has}")
             }
             Self::MemoryTotal { needed, has, count } => {
-                write!(f, "needs {needed} or more in all; {count} of it have {has}")
+                write!(f, "needs {needed} or more in total; {count} of it have {has}")
             }
-            Self::Count {
-                needed,
-                most,
-                is_profile_limit: is_reach,
-            } => fmt_count(f, (*needed, *most), *is_reach),
+            Self::Count { needed, most, is_profile_limit: is_reach } => {
+                fmt_count(f, (*needed, *most), *is_reach)
+            }
             Self::AboveMax { needed, max } => fmt_bound(f, *needed, *max, "most"),
             Self::BelowMin { needed, min } => fmt_bound(f, *needed, *min, "least"),
-            Self::ArchitectureUnknown { asked } => {
-                write!(f, "needs {asked} or newer; its architecture is not known")
+            Self::ArchitectureUnknown { requested } => {
+                write!(f, "needs {requested} or newer; its architecture is unknown")
             }
-            Self::OtherProductLine { asked, has } => write!(
+            Self::OtherProductLine { requested, has } => write!(
                 f,
-                "needs {asked} or newer; {has} is of another line of chips, and there is no order between them"
+                "needs {requested} or newer; {has} belongs to another product line and cannot be compared"
             ),
-            Self::OlderArchitecture { asked, has } => {
-                write!(f, "needs {asked} or newer; it is {has}, which is older")
+            Self::OlderArchitecture { requested, has } => {
+                write!(f, "needs {requested} or newer; it is {has}, which is older")
             }
-            Self::CapabilityUnknown { asked } => {
-                fmt_capability(f, asked, format_args!("; its own is not known"))
+            Self::CapabilityUnknown { requested } => {
+                fmt_capability(f, requested, format_args!("; its compute capability is unknown"))
             }
-            Self::CapabilityNotApplicable { asked, vendor } => fmt_capability(
-                f,
-                asked,
-                format_args!(", which is NVIDIA's; {vendor} has none"),
-            ),
-            Self::Capability { asked, has } => {
-                fmt_capability(f, asked, format_args!("; it has {has}"))
+            Self::CapabilityNotApplicable { requested, vendor } => {
+                fmt_capability(f, requested, format_args!(", which {vendor} devices do not have"))
             }
-            Self::Link { asked } => fmt_links(f, *asked, "its devices are not linked so"),
-            Self::LinkUnknown { asked } => {
-                fmt_links(f, *asked, "how its devices are linked is not known")
+            Self::Capability { requested, has } => {
+                fmt_capability(f, requested, format_args!("; it has {has}"))
             }
-            Self::PartitionLink { asked } => {
-                fmt_links(f, *asked, "partitions are not linked with each other")
+            Self::Link { requested } => {
+                fmt_links(f, *requested, "its devices do not have such links")
             }
-            Self::Partition => f.write_str("needs whole devices; this is a part of one"),
-            Self::Shared {
-                asked: Isolation::Mig,
-            } => f.write_str("needs memory of its own; this is a device that others use by turns"),
+            Self::LinkUnknown { requested } => {
+                fmt_links(f, *requested, "the links between its devices are unknown")
+            }
+            Self::PartitionLink { requested } => {
+                fmt_links(f, *requested, "partitions have no links to each other")
+            }
+            Self::Partition => f.write_str("needs whole devices; this is a part of a device"),
+            Self::Shared { requested: Isolation::Mig } => {
+                f.write_str("needs isolated memory; this device is time-sliced")
+            }
             Self::Shared { .. } => {
-                f.write_str("needs devices for itself; others use this one by turns")
+                f.write_str("needs exclusive devices; this device is time-sliced")
             }
             Self::PriceUnknown { option } => write!(
                 f,
-                "has a price ceiling, and nobody says what it costs {option}: the price book has no line for it"
+                "the request has a price limit, but the price ({option}) is unknown: the price book has no entry \
+                 for it"
             ),
-            Self::TooExpensive {
-                ceiling,
-                price,
-                currency,
-                count,
-            } => {
-                let [ceiling, price] = [ceiling, price].map(|amount| shown(&amount.to_string()));
-                write!(f, "may cost {ceiling} {currency} an hour; ")?;
+            Self::TooExpensive { ceiling, price, currency, count } => {
+                let [ceiling, price] = [ceiling, price].map(|amount| amount.shown());
+                write!(f, "must cost at most {ceiling} {currency} per hour; ")?;
                 write!(f, "{count} of it cost {price} {currency}")
             }
         }
@@ -368,35 +350,28 @@ fn fmt_count(
     (needed, most): (u32, u32),
     is_reach: bool,
 ) -> fmt::Result {
-    let node = if is_reach {
-        "node that it reaches"
-    } else {
-        "node"
-    };
-    write!(
-        f,
-        "needs {needed} on one node; no {node} has more than {most}"
-    )
+    let node = if is_reach { "matching node" } else { "node" };
+    write!(f, "needs {needed} on one node; no {node} has more than {most}")
 }
 
 fn fmt_bound(f: &mut fmt::Formatter<'_>, needed: u32, bound: u64, at: &str) -> fmt::Result {
-    write!(f, "needs {needed}; people can ask it for {bound} at {at}")
+    write!(f, "needs {needed}; the profile allows at {at} {bound}")
 }
 
 fn fmt_capability(
     f: &mut fmt::Formatter<'_>,
-    asked: &impl fmt::Display,
+    requested: &impl fmt::Display,
     but: fmt::Arguments<'_>,
 ) -> fmt::Result {
-    write!(f, "needs compute capability {asked} or higher{but}")
+    write!(f, "needs compute capability {requested} or higher{but}")
 }
 
-fn fmt_links(f: &mut fmt::Formatter<'_>, asked: Interconnect, but: &str) -> fmt::Result {
-    write!(f, "needs {}; {but}", link_words(asked))
+fn fmt_links(f: &mut fmt::Formatter<'_>, requested: Interconnect, but: &str) -> fmt::Result {
+    write!(f, "needs {}; {but}", link_words(requested))
 }
 
-fn link_words(asked: Interconnect) -> &'static str {
-    match asked {
+fn link_words(requested: Interconnect) -> &'static str {
+    match requested {
         Interconnect::Any => "no link",
         Interconnect::Direct => "direct links between devices",
         Interconnect::NvLink => "NVLink",

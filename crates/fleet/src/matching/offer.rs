@@ -3,6 +3,9 @@
 use octavo_model::accelerators::{Facts, LinkKind, products};
 use octavo_model::id::TypeName;
 use octavo_model::quantity::ComputeCapability;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
 use super::request::Bytes;
 use crate::price::Price;
@@ -22,8 +25,8 @@ pub struct Offer {
     pub max_per_node: u32,
     /// Units on all nodes.
     pub total: u64,
-    /// Free units.
-    pub free: FreeUnits,
+    /// Free units; `None` if unknown.
+    pub free: Option<FreeUnits>,
     /// Units available after a change that affects no running workload.
     pub after_change: Option<AvailabilityChange>,
     /// Price per unit with the requested purchase option.
@@ -44,17 +47,20 @@ pub struct Offer {
 }
 
 /// A hardware profile as users choose it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = PickedJson)]
 pub struct ProfileInfo {
     /// Namespace of the object.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
     /// Display name.
-    pub shown: String,
+    pub display_name: String,
     /// Minimum units per request.
     pub min: u64,
-    /// Maximum units per request; `None` is unlimited.
+    /// Maximum units per request; absent if unlimited.
     pub max: Option<u64>,
 }
 
@@ -71,22 +77,35 @@ pub enum Shape {
     Shared,
 }
 
+/// Form in which units are allocated, without the name of the partition's profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShapeKind {
+    /// Whole devices.
+    Whole,
+    /// MIG devices.
+    Mig,
+    /// Partitions of another vendor's devices.
+    Part,
+    /// Time-sliced devices.
+    Shared,
+}
+
 /// Number of free units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreeUnits {
-    /// The number is unknown.
-    Unknown,
-    /// The number is known.
-    Known {
-        /// Free units on all nodes.
-        total: u64,
-        /// Free units on the node with the most.
-        on_one_node: u32,
-    },
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = FreeJson)]
+pub struct FreeUnits {
+    /// Free units on all nodes.
+    pub total: u64,
+    /// Free units on the node with the most.
+    pub on_one_node: u32,
 }
 
 /// A change that would free units without affecting running workloads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ChangeJson)]
 pub struct AvailabilityChange {
     /// Units free on one node after the change, including those already free.
     pub on_one_node: u32,
@@ -132,14 +151,12 @@ impl Traits {
         let Some(first) = products.first() else {
             return Self::default();
         };
-        let same = products
-            .iter()
-            .all(|one| one.architecture == first.architecture);
+        let same = products.iter().all(|one| one.architecture == first.architecture);
         let capabilities = products.iter().map(|one| one.compute_capability);
         // If one product's capability is unknown, the type's is unknown.
         let lowest: Option<Vec<ComputeCapability>> = capabilities.collect();
         let kinds = products.iter().filter_map(|one| one.interconnect);
-        let mut links: Vec<Link> = kinds.map(|link| Link::of(link.kind)).collect();
+        let mut links: Vec<Link> = kinds.map(Link::of).collect();
         links.sort_unstable();
         links.dedup();
         Self {
@@ -178,13 +195,13 @@ impl Shape {
         matches!(self, Self::Mig(_) | Self::Part(_))
     }
 
-    /// Returns the serialized name.
-    pub fn as_str(&self) -> &'static str {
+    /// Returns the form without the name of the partition's profile.
+    pub fn kind(&self) -> ShapeKind {
         match self {
-            Self::Whole => "whole",
-            Self::Mig(_) => "mig",
-            Self::Part(_) => "part",
-            Self::Shared => "shared",
+            Self::Whole => ShapeKind::Whole,
+            Self::Mig(_) => ShapeKind::Mig,
+            Self::Part(_) => ShapeKind::Part,
+            Self::Shared => ShapeKind::Shared,
         }
     }
 }

@@ -64,12 +64,9 @@ pub(super) fn check(request: &Request, through: ProfileOffer) -> Result<FittingP
     let all = merged(&through).filter(|_| why.is_empty());
     let Some((first, offer)) = fits.next().zip(all) else {
         if why.is_empty() {
-            why.push("it reaches no accelerator that is known here".to_owned());
+            why.push("no matching node has a known accelerator".to_owned());
         }
-        return Err(Refusal {
-            name: through.name,
-            why,
-        });
+        return Err(Refusal { name: through.name, why });
     };
     let links = fits.fold(first.links, |one, next| one.or(next.links));
     let per_hour = offer.price.as_ref();
@@ -77,11 +74,7 @@ pub(super) fn check(request: &Request, through: ProfileOffer) -> Result<FittingP
     Ok(FittingProfile {
         leads_to: offer_names(&through),
         offer,
-        fit: Fit {
-            count,
-            per_hour,
-            links,
-        },
+        fit: Fit { count, per_hour, links },
     })
 }
 
@@ -95,10 +88,9 @@ fn limits(count: u32, picked: &ProfileInfo) -> Option<RejectionReason> {
     let needed = count;
     match picked.max {
         Some(max) if u64::from(count) > max => Some(RejectionReason::AboveMax { needed, max }),
-        Some(_) | None if u64::from(count) < picked.min => Some(RejectionReason::BelowMin {
-            needed,
-            min: picked.min,
-        }),
+        Some(_) | None if u64::from(count) < picked.min => {
+            Some(RejectionReason::BelowMin { needed, min: picked.min })
+        }
         Some(_) | None => None,
     }
 }
@@ -111,7 +103,7 @@ fn merged(through: &ProfileOffer) -> Option<Offer> {
     if !all.others.is_empty() {
         let types: Vec<&str> = all.types().map(TypeName::as_str).collect();
         all.notes.push(format!(
-            "it reaches several types, {}: which one a pod gets is chance",
+            "it matches nodes of several types ({}); a pod can be scheduled to any of them",
             types.join(" and ")
         ));
     }
@@ -124,10 +116,7 @@ fn merged(through: &ProfileOffer) -> Option<Offer> {
 
 /// Merges two offers.
 fn merge_offers(mut all: Offer, offer: Offer) -> Offer {
-    all.memory = all
-        .memory
-        .zip(offer.memory)
-        .map(|(one, other)| one.min(other));
+    all.memory = all.memory.zip(offer.memory).map(|(one, other)| one.min(other));
     all.max_per_node = all.max_per_node.max(offer.max_per_node);
     all.total = all.total.saturating_add(offer.total);
     all.free = merge_free(all.free, offer.free);
@@ -138,13 +127,10 @@ fn merge_offers(mut all: Offer, offer: Offer) -> Offer {
     if better {
         all.after_change = offer.after_change;
     }
-    all.price = all.price.zip(offer.price).map(|(one, other)| {
-        if other.per_hour > one.per_hour {
-            other
-        } else {
-            one
-        }
-    });
+    all.price = all
+        .price
+        .zip(offer.price)
+        .map(|(one, other)| if other.per_hour > one.per_hour { other } else { one });
     all.shape = all.shape.max(offer.shape);
     all.traits = common_traits(all.traits, &offer.traits);
     let is_new = offer.type_name != all.type_name && !all.others.contains(&offer.type_name);
@@ -157,34 +143,29 @@ fn merge_offers(mut all: Offer, offer: Offer) -> Offer {
     all
 }
 
-fn merge_free(one: FreeUnits, other: FreeUnits) -> FreeUnits {
+fn merge_free(one: Option<FreeUnits>, other: Option<FreeUnits>) -> Option<FreeUnits> {
     match (one, other) {
         (
-            FreeUnits::Known { total, on_one_node },
-            FreeUnits::Known {
-                total: more,
-                on_one_node: there,
-            },
-        ) => FreeUnits::Known {
+            Some(FreeUnits { total, on_one_node }),
+            Some(FreeUnits { total: more, on_one_node: there }),
+        ) => Some(FreeUnits {
             total: total.saturating_add(more),
             on_one_node: on_one_node.max(there),
-        },
-        (known @ FreeUnits::Known { on_one_node, .. }, FreeUnits::Unknown)
-        | (FreeUnits::Unknown, known @ FreeUnits::Known { on_one_node, .. })
+        }),
+        (known @ Some(FreeUnits { on_one_node, .. }), None)
+        | (None, known @ Some(FreeUnits { on_one_node, .. }))
             if on_one_node > 0 =>
         {
             known
         }
-        (_, _) => FreeUnits::Unknown,
+        (_, _) => None,
     }
 }
 
 fn common_traits(one: Traits, other: &Traits) -> Traits {
     Traits {
         vendor: one.vendor.filter(|own| Some(own) == other.vendor.as_ref()),
-        architecture: one
-            .architecture
-            .filter(|own| Some(own) == other.architecture.as_ref()),
+        architecture: one.architecture.filter(|own| Some(own) == other.architecture.as_ref()),
         compute_capability: one
             .compute_capability
             .zip(other.compute_capability)

@@ -1,4 +1,4 @@
-//! Orders fitting offers by the following criteria, which `docs/matching.md` documents. Each criterion breaks the ties
+//! Orders fitting offers by the following criteria, which `docs/tasks/matching.md` documents. Each criterion breaks the ties
 //! of all criteria before it:
 //!
 //! 1. hardware profiles, then offers that no profile makes available, or not as soon;
@@ -22,12 +22,12 @@ use super::offer::{FreeUnits, Offer, Shape, Traits};
 use super::request::{Bytes, Request};
 use super::throughput::{Throughput, compare};
 use super::{Match, OfferAvailability};
-use crate::price::{Amount, shown};
+use crate::price::{Amount, Price};
 
 /// A fitting offer, for comparison with the others.
-struct RankedOffer<'a> {
-    offer: &'a Offer,
-    count: u32,
+struct RankedOffer {
+    offer: Offer,
+    fit: Fit,
     standing: OfferAvailability,
 }
 
@@ -38,14 +38,14 @@ pub(super) fn rank(
     refused: &[(Offer, Vec<RejectionReason>)],
 ) -> Vec<Match> {
     let newest = newest(&fitting);
-    let mut ordered: Vec<(Offer, Fit, OfferAvailability)> = fitting
+    let mut ordered: Vec<RankedOffer> = fitting
         .into_iter()
         .map(|(offer, fit)| {
             let standing = availability_of(&offer, fit.count);
-            (offer, fit, standing)
+            RankedOffer { offer, fit, standing }
         })
         .collect();
-    ordered.sort_by_cached_key(|(offer, fit, standing)| {
+    ordered.sort_by_cached_key(|RankedOffer { offer, fit, standing }| {
         (
             offer.profile.is_none(),
             *standing,
@@ -57,30 +57,31 @@ pub(super) fn rank(
             offer.name.clone(),
         )
     });
-    let beside: Vec<RankedOffer<'_>> = ordered
-        .iter()
-        .map(|(offer, fit, standing)| RankedOffer {
-            offer,
-            count: fit.count,
-            standing: *standing,
-        })
-        .collect();
-    let warnings: Vec<Vec<String>> = ordered
-        .iter()
-        .zip(&beside)
-        .map(|((_, fit, _), one)| warnings(request, (one, fit), &beside, refused))
-        .collect();
+    let warnings: Vec<Vec<String>> =
+        ordered.iter().map(|one| warnings(request, one, &ordered, refused)).collect();
     let numbered = ordered.into_iter().zip(warnings).enumerate();
     numbered
-        .map(|(at, ((offer, fit, standing), warnings))| Match {
+        .map(|(at, (RankedOffer { offer, fit, standing }, warnings))| Match {
             rank: at.saturating_add(1),
             reasons: reasons(request, &offer, &fit, standing),
-            speed: speed(request, &offer, fit.count).cloned(),
+            tokens_per_second: speed(request, &offer, fit.count).cloned(),
             warnings,
             count: fit.count,
-            per_hour: fit.per_hour,
-            standing,
-            offer,
+            cost: { fit.per_hour.zip(offer.price) }
+                .map(|(per_hour, price)| Price { per_hour, ..price }),
+            standing: standing.into(),
+            name: offer.name,
+            profile: offer.profile,
+            type_name: offer.type_name,
+            other_types: offer.others,
+            resource: offer.resource,
+            shape: offer.shape.kind().into(),
+            memory_bytes: offer.memory,
+            architecture: offer.traits.architecture,
+            total: offer.total,
+            free: offer.free,
+            could_become: offer.after_change,
+            no_profile_reason: offer.no_profile_reason,
         })
         .collect()
 }
@@ -89,14 +90,14 @@ pub(super) fn rank(
 pub(super) fn availability_of(offer: &Offer, count: u32) -> OfferAvailability {
     let change = offer.after_change.as_ref();
     match offer.free {
-        FreeUnits::Known { on_one_node, .. } if on_one_node >= count => OfferAvailability::Free,
-        FreeUnits::Known { .. } | FreeUnits::Unknown
+        Some(FreeUnits { on_one_node, .. }) if on_one_node >= count => OfferAvailability::Free,
+        Some(FreeUnits { .. }) | None
             if change.is_some_and(|change| change.on_one_node >= count) =>
         {
             OfferAvailability::AfterChange
         }
-        FreeUnits::Unknown => OfferAvailability::Unknown,
-        FreeUnits::Known { .. } => OfferAvailability::Taken,
+        None => OfferAvailability::Unknown,
+        Some(FreeUnits { .. }) => OfferAvailability::Taken,
     }
 }
 
@@ -140,10 +141,7 @@ fn generations_behind(offer: &Offer, newest: &[Generation]) -> usize {
         let newest = newest.iter().find(|one| one.line == own.line);
         newest.and_then(|newest| newest.step.checked_sub(own.step))
     });
-    let most = behind
-        .map(|one| one.unwrap_or(usize::MAX))
-        .max()
-        .filter(|_| places.len() == known);
+    let most = behind.map(|one| one.unwrap_or(usize::MAX)).max().filter(|_| places.len() == known);
     most.unwrap_or(usize::MAX)
 }
 
@@ -157,10 +155,8 @@ fn speed<'r>(request: &'r Request, offer: &Offer, count: u32) -> Option<&'r Thro
 
 fn excess_memory(request: &Request, offer: &Offer, count: u32) -> Bytes {
     let each = request.memory_each.unwrap_or_default().times(count);
-    let asked = each.max(request.memory_total.unwrap_or_default());
-    let all = offer
-        .memory
-        .map(|memory| memory.times(count).get().saturating_sub(asked.get()));
+    let requested = each.max(request.memory_total.unwrap_or_default());
+    let all = offer.memory.map(|memory| memory.times(count).get().saturating_sub(requested.get()));
     Bytes::new(all.unwrap_or(u64::MAX))
 }
 
@@ -174,55 +170,53 @@ fn reasons(
     fit: &Fit,
     standing: OfferAvailability,
 ) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     if let (Some(needed), Some(has)) = (request.memory_each, offer.memory) {
-        said.push(format!("{has} each, {needed} needed"));
+        parts.push(format!("{has} each, {needed} needed"));
     }
     if let (Some(needed), Some(has)) = (request.memory_total, offer.memory) {
         let all = has.times(fit.count);
-        said.push(format!("{all} in {}, {needed} needed in all", fit.count));
+        parts.push(format!("{all} in {}, {needed} needed in total", fit.count));
     }
-    if let (Some(asked), Some(has)) = (request.architecture, &offer.traits.architecture) {
-        said.push(if asked.name == has {
-            format!("it is {has}, as asked for")
+    if let (Some(requested), Some(has)) = (request.architecture, &offer.traits.architecture) {
+        parts.push(if requested.name == has {
+            format!("it is {has}, as requested")
         } else {
-            format!("{has} is newer than {}", asked.name)
+            format!("{has} is newer than {}", requested.name)
         });
     }
-    if let (Some(asked), Some(has)) = (request.compute_capability, offer.traits.compute_capability)
+    if let (Some(requested), Some(has)) =
+        (request.compute_capability, offer.traits.compute_capability)
     {
-        said.push(format!("compute capability {has}, {asked} needed"));
+        parts.push(format!("compute capability {has}, {requested} needed"));
     }
     if offer.types().all(|name| request.preferred.contains(name)) {
-        said.push("a preferred type".to_owned());
+        parts.push("a preferred type".to_owned());
     }
     if let Some(speed) = speed(request, offer, fit.count) {
         let rows: Vec<&str> = speed.rows().iter().map(String::as_str).collect();
         let rows = rows.join(", ");
-        said.push(format!(
-            "expect {speed} tokens/s of {} (performance rows: {rows})",
-            fit.count
-        ));
+        parts.push(format!("expect {speed} tokens/s of {} (benchmark results: {rows})", fit.count));
     }
-    said.push(availability(offer, fit.count, standing));
+    parts.push(availability(offer, fit.count, standing));
     if let (Some(all), Some(price)) = (fit.per_hour, &offer.price) {
-        let (count, currency, option) = (fit.count, &price.currency, price.option);
-        let all = shown(&all.to_string());
-        said.push(format!("{count} cost {all} {currency} an hour {option}"));
+        let (count, currency, option) = (fit.count, &price.currency, &price.purchase_option);
+        let all = all.shown();
+        parts.push(format!("{count} cost {all} {currency} per hour ({option})"));
     }
-    said
+    parts
 }
 
 /// Describes the free units.
 fn availability(offer: &Offer, count: u32, standing: OfferAvailability) -> String {
     let free = match offer.free {
-        FreeUnits::Unknown => "how many are free is not known".to_owned(),
-        FreeUnits::Known { total: 0, .. } => format!("nothing is free of {}", offer.total),
-        FreeUnits::Known { total, on_one_node } if on_one_node >= count => {
+        None => "the number of free units is unknown".to_owned(),
+        Some(FreeUnits { total: 0, .. }) => format!("none of {} is free", offer.total),
+        Some(FreeUnits { total, on_one_node }) if on_one_node >= count => {
             format!("{total} of {} free, {on_one_node} on one node", offer.total)
         }
-        FreeUnits::Known { total, on_one_node } => format!(
-            "{total} of {} free, but {on_one_node} at most on one node, and {count} are needed there",
+        Some(FreeUnits { total, on_one_node }) => format!(
+            "{total} of {} free, but at most {on_one_node} on one node, and {count} are needed on one node",
             offer.total
         ),
     };
@@ -236,68 +230,66 @@ fn availability(offer: &Offer, count: u32, standing: OfferAvailability) -> Strin
 
 fn warnings(
     request: &Request,
-    (own, fit): (&RankedOffer<'_>, &Fit),
-    fitting: &[RankedOffer<'_>],
+    own: &RankedOffer,
+    fitting: &[RankedOffer],
     refused: &[(Offer, Vec<RejectionReason>)],
 ) -> Vec<String> {
-    let offer = own.offer;
-    let mut said: Vec<String> = Vec::new();
-    said.extend(offer.no_profile_reason.clone());
-    said.extend(preferred_type_warning(request, own, fitting, refused));
-    said.extend(newer_chip_warning(request, own, fitting));
+    let offer = &own.offer;
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(offer.no_profile_reason.clone());
+    parts.extend(preferred_type_warning(request, own, fitting, refused));
+    parts.extend(newer_chip_warning(request, own, fitting));
     if offer.shape == Shape::Shared {
-        said.push(
-            "others use the same device by turns: memory is not kept apart, and speed depends on them".to_owned(),
+        parts.push(
+            "the device is time-sliced: memory is not isolated, and speed depends on other pods"
+                .to_owned(),
         );
     }
-    said.extend(fit.links.clone());
-    said.extend(offer.notes.iter().cloned());
-    said
+    parts.extend(own.fit.links.clone());
+    parts.extend(offer.notes.iter().cloned());
+    parts
 }
 
 /// Returns a warning if the offer is not the most preferred type, with the reason.
 fn preferred_type_warning(
     request: &Request,
-    own: &RankedOffer<'_>,
-    fitting: &[RankedOffer<'_>],
+    own: &RankedOffer,
+    fitting: &[RankedOffer],
     refused: &[(Offer, Vec<RejectionReason>)],
 ) -> Option<String> {
-    let offer = own.offer;
+    let offer = &own.offer;
     let best = request.preferred.first();
     let best = best.filter(|best| offer.types().any(|name| name != *best))?;
     let has_best = |one: &Offer| one.types().any(|name| name == best);
     if has_best(offer) {
-        let said = format!("a pod may get another type than the preferred {best}");
-        return Some(said);
+        let sentence = format!("a pod can get a type other than the preferred {best}");
+        return Some(sentence);
     }
-    let of_best = fitting.iter().filter(|one| has_best(one.offer));
+    let of_best = fitting.iter().filter(|one| has_best(&one.offer));
     // For a profile of several types, it is unknown which of them is free.
     let (alone, several): (Vec<_>, Vec<_>) = of_best.partition(|one| one.offer.others.is_empty());
     let soonest = alone.into_iter().min_by_key(|one| one.standing);
     let refusal = refused.iter().find(|(other, _)| other.type_name == *best);
     let standing = soonest.map(|one| one.standing);
     let but = match (standing, several.first(), refusal) {
-        (Some(OfferAvailability::Free), ..) => "which fits and is free too".to_owned(),
+        (Some(OfferAvailability::Free), ..) => "which also fits and is free".to_owned(),
         (Some(OfferAvailability::AfterChange), ..) => {
-            "of which nothing is free until something changes".to_owned()
+            "of which none is free without a change".to_owned()
         }
-        (Some(OfferAvailability::Unknown), ..) => "of which nobody says what is free".to_owned(),
-        (Some(OfferAvailability::Taken), ..) => "of which not enough is free".to_owned(),
-        (None, Some(one), _) => format!("which {} gives among others", one.offer.name),
+        (Some(OfferAvailability::Unknown), ..) => "whose availability is unknown".to_owned(),
+        (Some(OfferAvailability::Taken), ..) => "of which not enough are free".to_owned(),
+        (None, Some(one), _) => format!("which {} offers along with other types", one.offer.name),
         (None, None, Some((_, why))) => {
             let why: Vec<String> = why.iter().map(ToString::to_string).collect();
             format!("which does not fit: it {}", why.join("; it "))
         }
-        (None, None, None) => "which is not here".to_owned(),
+        (None, None, None) => "which is not in this fleet".to_owned(),
     };
     let types: Vec<&str> = offer.types().map(TypeName::as_str).collect();
-    let count = soonest.map_or(own.count, |one| one.count);
+    let count = soonest.map_or(own.fit.count, |one| one.fit.count);
     Some(with_speeds(
-        format!(
-            "{} instead of the preferred {best}, {but}",
-            types.join(" or ")
-        ),
-        speed(request, offer, own.count),
+        format!("{} instead of the preferred {best}, {but}", types.join(" or ")),
+        speed(request, offer, own.fit.count),
         request.throughput.get(best, count),
     ))
 }
@@ -305,13 +297,13 @@ fn preferred_type_warning(
 /// Returns a warning if a newer chip also fits but is not available as soon.
 fn newer_chip_warning(
     request: &Request,
-    own: &RankedOffer<'_>,
-    fitting: &[RankedOffer<'_>],
+    own: &RankedOffer,
+    fitting: &[RankedOffer],
 ) -> Option<String> {
-    let offer = own.offer;
+    let offer = &own.offer;
     let mine = place(offer)?;
     let newer = fitting.iter().filter_map(|other| {
-        let place = place(other.offer);
+        let place = place(&other.offer);
         let place = place.filter(|place| place.line == mine.line && place.step > mine.step)?;
         (other.standing > own.standing).then_some((other, place))
     });
@@ -319,17 +311,15 @@ fn newer_chip_warning(
     let (other, place) = newer?;
     let (name, newer) = (&other.offer.name, place.name);
     // Avoids repeating what the warning about the preferred type contains.
-    let is_said = request.preferred.first() == Some(&other.offer.type_name);
-    let (one, another) = (
-        speed(request, offer, own.count),
-        speed(request, other.offer, other.count),
-    );
+    let is_mentioned = request.preferred.first() == Some(&other.offer.type_name);
+    let (one, another) =
+        (speed(request, offer, own.fit.count), speed(request, &other.offer, other.fit.count));
     Some(with_speeds(
         format!(
-            "{} is {}; {name} is {newer}, which is newer and fits, but not enough of it is free",
+            "{} is {}; {name} is {newer}, which is newer and fits, but not enough are free",
             offer.name, mine.name
         ),
-        one.filter(|_| !is_said),
+        one.filter(|_| !is_mentioned),
         another,
     ))
 }
@@ -342,23 +332,19 @@ fn with_speeds(text: String, own: Option<&Throughput>, other: Option<&Throughput
 }
 
 /// Appends to the summary an offer without a profile that would be available sooner.
-fn with_sooner_offer(said: String, best: &Match, matches: &[Match]) -> String {
+fn with_sooner_offer(sentence: String, best: &Match, matches: &[Match]) -> String {
     let sooner = matches
         .iter()
-        .filter(|one| one.offer.no_profile_reason.is_some() && one.standing < best.standing);
+        .filter(|one| one.no_profile_reason.is_some() && one.standing < best.standing);
     let first = sooner.min_by_key(|one| one.rank);
-    match first.map(|one| (one, &one.offer.no_profile_reason)) {
+    match first.map(|one| (one, &one.no_profile_reason)) {
         Some((one, Some(why))) => {
-            let (count, name) = (one.count, &one.offer.name);
-            let how = match one.standing {
-                OfferAvailability::Free => "is free",
-                OfferAvailability::AfterChange
-                | OfferAvailability::Unknown
-                | OfferAvailability::Taken => "could be had sooner",
-            };
-            format!("{said}; {count} x {name} {how}, and {why}")
+            let (count, name) = (one.count, &one.name);
+            let is_free = one.standing == OfferAvailability::Free;
+            let how = if is_free { "is free" } else { "could be available sooner" };
+            format!("{sentence}; {count} x {name} {how}, but {why}")
         }
-        _ => said,
+        _ => sentence,
     }
 }
 
@@ -370,38 +356,37 @@ pub(super) fn summary(
     largest: Option<&(String, Bytes)>,
 ) -> String {
     if let Some(best) = matches.first() {
-        let (count, name) = (best.count, &best.offer.name);
-        let said = match (best.standing, &best.offer.after_change) {
-            (OfferAvailability::Free, _) => format!("{count} x {name} fits and is free"),
-            (OfferAvailability::AfterChange, Some(change)) => {
-                format!(
-                    "{count} x {name} fits, nothing is free, could become free {}",
-                    change.how
-                )
+        let (count, name) = (best.count, &best.name);
+        let sentence = match (best.standing.known(), &best.could_become) {
+            (Some(OfferAvailability::Free), _) => format!("{count} x {name} fits and is free"),
+            (Some(OfferAvailability::AfterChange), Some(change)) => {
+                format!("{count} x {name} fits, none is free, could become free {}", change.how)
             }
-            (OfferAvailability::Unknown, _) => {
-                format!("{count} x {name} fits; nobody says whether it is free")
+            (Some(OfferAvailability::Unknown), _) => {
+                format!("{count} x {name} fits; its availability is unknown")
             }
-            (OfferAvailability::AfterChange | OfferAvailability::Taken, _) => {
-                format!("{count} x {name} fits, but not enough is free on one node")
+            (Some(OfferAvailability::AfterChange | OfferAvailability::Taken) | None, _) => {
+                format!("{count} x {name} fits, but not enough are free on one node")
             }
         };
-        return match &best.offer.no_profile_reason {
-            Some(why) => format!("{said}; {why}"),
-            None => with_sooner_offer(said, best, matches),
+        return match &best.no_profile_reason {
+            Some(why) => format!("{sentence}; {why}"),
+            None => with_sooner_offer(sentence, best, matches),
         };
     }
     if refused.is_empty() {
-        return "there is nothing to match: no node that is known has an accelerator of a known type".to_owned();
+        return "there is nothing to match: no known node has an accelerator of a known type"
+            .to_owned();
     }
     let too_small = |(_, why): &(Offer, Vec<RejectionReason>)| {
-        why.iter()
-            .any(|one| matches!(one, RejectionReason::Memory { .. }))
+        why.iter().any(|one| matches!(one, RejectionReason::Memory { .. }))
     };
     match (request.memory_each, largest) {
         (Some(needed), Some((name, has))) if refused.iter().all(too_small) => {
-            format!("needs {needed} or more per device; the largest here is {name} with {has}")
+            format!(
+                "needs {needed} or more per device; the largest in this fleet is {name} with {has}"
+            )
         }
-        (_, _) => "nothing here fits; each refusal says why".to_owned(),
+        (_, _) => "no match; each rejected candidate lists its reasons".to_owned(),
     }
 }

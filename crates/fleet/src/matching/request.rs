@@ -6,11 +6,14 @@ use std::str::FromStr;
 use octavo_model::accelerators::{Lookup, lookup};
 use octavo_model::id::TypeName;
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
-use thiserror::Error;
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use strum::{Display, IntoStaticStr};
 
 use super::architectures::{self, Generation};
 use super::throughput::ThroughputTable;
 use crate::price::{Amount, PurchaseOption};
+use crate::request_error::RequestError;
 
 /// Maximum devices per pod.
 pub(super) const MAX_DEVICES: u32 = 1024;
@@ -18,7 +21,7 @@ pub(super) const MAX_DEVICES: u32 = 1024;
 pub(super) const MAX_PREFERRED: usize = 32;
 
 /// Requirements of one pod.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
     /// Units per pod, all on one node; `None` for the fewest that have the memory.
     pub count: Option<u32>,
@@ -45,11 +48,23 @@ pub struct Request {
 }
 
 /// An amount of memory in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Bytes(u64);
 
 /// Required link between devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    SerializeDisplay,
+    DeserializeFromStr,
+    Display,
+    IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Interconnect {
     /// Any, including the bus.
     #[default]
@@ -57,15 +72,31 @@ pub enum Interconnect {
     /// Any direct link between devices.
     Direct,
     /// NVIDIA's `NVLink`.
+    #[strum(serialize = "nvlink")]
     NvLink,
     /// AMD's Infinity Fabric.
     InfinityFabric,
     /// Amazon's `NeuronLink`.
+    #[strum(serialize = "neuronlink")]
     NeuronLink,
 }
 
 /// Required isolation. Each level also accepts the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    SerializeDisplay,
+    DeserializeFromStr,
+    Display,
+    IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Isolation {
     /// Whole devices, allocated exclusively.
     #[default]
@@ -76,31 +107,11 @@ pub enum Isolation {
     Shared,
 }
 
-/// An invalid request. The field is named as in the API.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{problem}")]
-pub struct RequestError {
-    /// Field name.
-    pub field: &'static str,
-    /// The problem, and what would be valid.
-    pub problem: String,
-}
-
-impl RequestError {
-    /// Creates an error for a field.
-    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self {
-            field,
-            problem: problem.into(),
-        }
-    }
-}
-
 impl Request {
     /// Sets the units per pod.
     pub fn with_count(mut self, count: u64) -> Result<Self, RequestError> {
         let wrong = || {
-            let problem = format!("count must be a whole number from 1 to {MAX_DEVICES}");
+            let problem = format!("count must be an integer from 1 to {MAX_DEVICES}");
             RequestError::new("count", problem)
         };
         let count = u32::try_from(count).map_err(|_| wrong())?;
@@ -119,8 +130,9 @@ impl Request {
             let known = architectures::names();
             let meant = architectures::suggest(&name);
             let meant = meant.map_or_else(String::new, |near| format!("did you mean {near}? "));
-            let problem =
-                format!("{name:?} is no architecture that is known; {meant}there are {known}");
+            let problem = format!(
+                "{name:?} is not a known architecture; {meant}known architectures are {known}"
+            );
             RequestError::new("architectureAtLeast", problem)
         })?);
         Ok(self)
@@ -148,14 +160,11 @@ impl Request {
             digits.then(|| text.parse().ok()).flatten()
         };
         let parsed = text.split_once('.').and_then(|(major, minor)| {
-            Some(ComputeCapability {
-                major: part(major)?,
-                minor: part(minor)?,
-            })
+            Some(ComputeCapability { major: part(major)?, minor: part(minor)? })
         });
         self.compute_capability = Some(parsed.ok_or_else(|| {
             let text: String = text.chars().take(40).collect();
-            let problem = format!("{text:?} is no compute capability like 8.0");
+            let problem = format!("{text:?} is not a compute capability such as 8.0");
             RequestError::new("computeCapabilityAtLeast", problem)
         })?);
         Ok(self)
@@ -181,12 +190,12 @@ pub fn resolve_type(name: &str) -> Result<TypeName, String> {
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(format!(
-            "{short:?} is no type that is known, like nvidia-a100-80gb; `octavo catalog search` finds names"
+            "{short:?} is not a known type such as nvidia-a100-80gb; `octavo catalog search` finds names"
         )),
         several => {
             let several: Vec<&str> = several.iter().map(TypeName::as_str).collect();
             let several = several.join(", ");
-            Err(format!("{short:?} may be any of {several}; say which"))
+            Err(format!("{short:?} is ambiguous; use one of {several}"))
         }
     }
 }
@@ -229,7 +238,8 @@ impl FromStr for Bytes {
         let wrong = || {
             let text: String = text.chars().take(40).collect();
             format!(
-                "{text:?} is no amount of memory: a whole number with a unit, as 80GB (10^9 bytes) or 80Gi (2^30 bytes)"
+                "{text:?} is not an amount of memory: use an integer with a unit, such as 80GB (10^9 bytes) or \
+                 80Gi (2^30 bytes)"
             )
         };
         let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
@@ -263,23 +273,12 @@ impl fmt::Display for Bytes {
 
 impl Interconnect {
     /// All values.
-    pub const ALL: [Self; 5] = [
-        Self::Any,
-        Self::Direct,
-        Self::NvLink,
-        Self::InfinityFabric,
-        Self::NeuronLink,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Any, Self::Direct, Self::NvLink, Self::InfinityFabric, Self::NeuronLink];
 
     /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::Direct => "direct",
-            Self::NvLink => "nvlink",
-            Self::InfinityFabric => "infinity-fabric",
-            Self::NeuronLink => "neuronlink",
-        }
+        self.into()
     }
 }
 
@@ -289,11 +288,7 @@ impl Isolation {
 
     /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Mig => "mig",
-            Self::Shared => "shared",
-        }
+        self.into()
     }
 }
 
@@ -317,5 +312,5 @@ impl FromStr for Isolation {
 
 fn unknown_value(field: &'static str, text: &str, words: &[&str]) -> RequestError {
     let text: String = text.chars().take(40).collect();
-    RequestError::new(field, format!("{text:?} is none of {}", words.join(", ")))
+    RequestError::new(field, format!("{text:?} is not one of {}", words.join(", ")))
 }

@@ -20,10 +20,7 @@ fn offer(type_name: &str, gib: u64, most: u32, free: u32) -> Offer {
         memory: Some(Bytes::new(gib * GIB)),
         max_per_node: most,
         total: u64::from(most),
-        free: FreeUnits::Known {
-            total: u64::from(free),
-            on_one_node: free,
-        },
+        free: Some(FreeUnits { total: u64::from(free), on_one_node: free }),
         after_change: None,
         price: None,
         traits: Traits::from_type(&type_name),
@@ -46,22 +43,15 @@ fn fleet() -> Vec<Offer> {
 }
 
 fn needs(gb: &str) -> Request {
-    Request {
-        memory_each: Some(gb.parse().unwrap()),
-        ..Request::default()
-    }
+    Request { memory_each: Some(gb.parse().unwrap()), ..Request::default() }
 }
 
-fn names(answer: &Answer) -> Vec<&str> {
-    answer
-        .matches
-        .iter()
-        .map(|one| one.offer.name.as_str())
-        .collect()
+fn names(answer: &MatchAnswer) -> Vec<&str> {
+    answer.matches.iter().map(|one| one.name.as_str()).collect()
 }
 
 #[track_caller]
-fn refusal<'a>(answer: &'a Answer, name: &str) -> &'a str {
+fn refusal<'a>(answer: &'a MatchAnswer, name: &str) -> &'a str {
     let found = answer.refused.iter().find(|one| one.name == name).unwrap();
     let [why] = found.why.as_slice() else {
         panic!("{:?}", found.why);
@@ -73,7 +63,7 @@ fn refusal<'a>(answer: &'a Answer, name: &str) -> &'a str {
 fn ac_006_80_gb_request_prefers_h200_over_a100_and_excludes_v100() {
     let fleet: Vec<Offer> = fleet().into_iter().take(3).collect();
     let answer = answer(&needs("80GB"), fleet);
-    assert_eq!(answer.verdict, Verdict::FitsNow);
+    assert_eq!(answer.verdict, MatchOutcome::FitsNow);
     assert_eq!(names(&answer), ["nvidia-h200-141gb", "nvidia-a100-80gb"]);
     assert_eq!(answer.summary, "1 x nvidia-h200-141gb fits and is free");
     assert_eq!(
@@ -84,10 +74,7 @@ fn ac_006_80_gb_request_prefers_h200_over_a100_and_excludes_v100() {
 
 #[test]
 fn fallback_to_a_free_type_has_a_warning() {
-    let fleet = vec![
-        offer("nvidia-a100-80gb", 80, 8, 8),
-        offer("nvidia-h200-141gb", 140, 8, 0),
-    ];
+    let fleet = vec![offer("nvidia-a100-80gb", 80, 8, 8), offer("nvidia-h200-141gb", 140, 8, 0)];
     let request = needs("80GB").with_preferred("nvidia-h200-141gb").unwrap();
     let answer = answer(&request, fleet);
     assert_eq!(names(&answer), ["nvidia-a100-80gb", "nvidia-h200-141gb"]);
@@ -97,68 +84,47 @@ fn fallback_to_a_free_type_has_a_warning() {
     assert_eq!(
         first.warnings,
         [
-            "nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which not enough is free",
-            "nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is newer and fits, but not enough of it is free",
+            "nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which not enough are free",
+            "nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is newer and fits, but not enough are free",
         ]
     );
     assert_eq!(second.standing, OfferAvailability::Taken);
-    assert!(
-        second.warnings.is_empty() && second.reasons.contains(&"nothing is free of 8".to_owned())
-    );
+    assert!(second.warnings.is_empty() && second.reasons.contains(&"none of 8 is free".to_owned()));
 }
 
 #[test]
 fn summary_names_the_largest_device_if_nothing_fits() {
-    let small = vec![
-        offer("nvidia-v100-16gb", 16, 8, 8),
-        offer("nvidia-t4-16gb", 15, 4, 4),
-    ];
+    let small = vec![offer("nvidia-v100-16gb", 16, 8, 8), offer("nvidia-t4-16gb", 15, 4, 4)];
     let nothing = answer(&needs("80GB"), small);
-    assert_eq!(nothing.verdict, Verdict::NothingFits);
+    assert_eq!(nothing.verdict, MatchOutcome::NothingFits);
     assert_eq!(
         nothing.summary,
-        "needs 80 GB or more per device; the largest here is nvidia-v100-16gb with 17.1 GB"
+        "needs 80 GB or more per device; the largest in this fleet is nvidia-v100-16gb with 17.1 GB"
     );
     let empty = answer(&needs("80GB"), Vec::new());
-    assert_eq!(empty.verdict, Verdict::NothingFits);
-    assert!(
-        empty.summary.starts_with("there is nothing to match"),
-        "{}",
-        empty.summary
-    );
+    assert_eq!(empty.verdict, MatchOutcome::NothingFits);
+    assert!(empty.summary.starts_with("there is nothing to match"), "{}", empty.summary);
 }
 
 #[test]
 fn available_after_change_ranks_after_free() {
     let mut later = offer("nvidia-h200-141gb", 140, 8, 0);
-    later.after_change = Some(AvailabilityChange {
-        on_one_node: 2,
-        how: "by repartitioning node-7".to_owned(),
-    });
-    let request = |count| Request {
-        count: Some(count),
-        ..needs("80GB")
-    };
+    later.after_change =
+        Some(AvailabilityChange { on_one_node: 2, how: "by repartitioning node-7".to_owned() });
+    let request = |count| Request { count: Some(count), ..needs("80GB") };
     let found = answer(&request(2), vec![later.clone()]);
-    assert_eq!(found.verdict, Verdict::NothingFree);
+    assert_eq!(found.verdict, MatchOutcome::NothingFree);
     assert_eq!(
         found.summary,
-        "2 x nvidia-h200-141gb fits, nothing is free, could become free by repartitioning node-7"
+        "2 x nvidia-h200-141gb fits, none is free, could become free by repartitioning node-7"
     );
     let found = answer(&request(3), vec![later.clone()]);
     assert_eq!(found.matches[0].standing, OfferAvailability::Taken);
     let found = answer(
         &request(2),
-        vec![
-            later,
-            offer("nvidia-a100-80gb", 80, 8, 2),
-            offer("nvidia-b200-180gb", 178, 8, 1),
-        ],
+        vec![later, offer("nvidia-a100-80gb", 80, 8, 2), offer("nvidia-b200-180gb", 178, 8, 1)],
     );
-    assert_eq!(
-        names(&found),
-        ["nvidia-a100-80gb", "nvidia-h200-141gb", "nvidia-b200-180gb"]
-    );
+    assert_eq!(names(&found), ["nvidia-a100-80gb", "nvidia-h200-141gb", "nvidia-b200-180gb"]);
 }
 
 #[test]
@@ -174,7 +140,7 @@ fn every_requirement_has_its_own_refusal_message() {
         (
             base.clone().with_architecture("ampere").unwrap(),
             "amd-mi300x-192gb",
-            "needs Ampere or newer; CDNA3 is of another line of chips, and there is no order between them",
+            "needs Ampere or newer; CDNA3 belongs to another product line and cannot be compared",
         ),
         (
             base.clone().with_compute_capability("8.9").unwrap(),
@@ -184,7 +150,7 @@ fn every_requirement_has_its_own_refusal_message() {
         (
             base.clone().with_compute_capability("8.9").unwrap(),
             "amd-mi300x-192gb",
-            "needs compute capability 8.9 or higher, which is NVIDIA's; amd has none",
+            "needs compute capability 8.9 or higher, which amd devices do not have",
         ),
         (
             base.clone().with_count(9).unwrap(),
@@ -192,29 +158,19 @@ fn every_requirement_has_its_own_refusal_message() {
             "needs 9 on one node; no node has more than 8",
         ),
         (
-            Request {
-                interconnect: Interconnect::NvLink,
-                ..base.clone()
-            },
+            Request { interconnect: Interconnect::NvLink, ..base.clone() },
             "amd-mi300x-192gb",
-            "needs NVLink; its devices are not linked so",
+            "needs NVLink; its devices do not have such links",
         ),
         (
-            Request {
-                max_price: Some("5".parse().unwrap()),
-                ..base.clone()
-            },
+            Request { max_price: Some("5".parse().unwrap()), ..base.clone() },
             "nvidia-h200-141gb",
-            "has a price ceiling, and nobody says what it costs on-demand: the price book has no line for it",
+            "the request has a price limit, but the price (on-demand) is unknown: the price book has no entry for it",
         ),
         (
-            Request {
-                memory_total: Some("2T".parse().unwrap()),
-                count: Some(8),
-                ..base
-            },
+            Request { memory_total: Some("2T".parse().unwrap()), count: Some(8), ..base },
             "nvidia-h200-141gb",
-            "needs 2000 GB or more in all; 8 of it have 1202.5 GB",
+            "needs 2000 GB or more in total; 8 of it have 1202.5 GB",
         ),
     ] {
         assert_eq!(refusal(&ask(request), name), why);
@@ -226,7 +182,7 @@ fn price_decides_only_if_known() {
     let priced = |name: &str, price: &str| {
         let mut offer = offer(name, 80, 8, 8);
         offer.price = Some(crate::price::Price {
-            option: crate::price::PurchaseOption::default(),
+            purchase_option: crate::price::PurchaseOption::default().into(),
             per_hour: price.parse().unwrap(),
             currency: "USD".parse().unwrap(),
         });
@@ -239,21 +195,14 @@ fn price_decides_only_if_known() {
     ];
     let found = answer(&needs("80GB"), offers.clone());
     assert_eq!(names(&found), ["acme-y-80gb", "acme-x-80gb", "acme-z-80gb"]);
-    assert!(
-        found.matches[0]
-            .reasons
-            .contains(&"1 cost 2.99 USD an hour on-demand".to_owned())
-    );
-    let request = Request {
-        max_price: Some("5.99".parse().unwrap()),
-        count: Some(2),
-        ..needs("80GB")
-    };
+    assert!(found.matches[0].reasons.contains(&"1 cost 2.99 USD per hour (on-demand)".to_owned()));
+    let request =
+        Request { max_price: Some("5.99".parse().unwrap()), count: Some(2), ..needs("80GB") };
     let found = answer(&request, offers);
     assert_eq!(names(&found), ["acme-y-80gb"]);
     assert_eq!(
         refusal(&found, "acme-x-80gb"),
-        "may cost 5.99 USD an hour; 2 of it cost 6.00 USD"
+        "must cost at most 5.99 USD per hour; 2 of it cost 6.00 USD"
     );
 }
 
@@ -267,35 +216,19 @@ fn partitions_and_shared_devices_require_lower_isolation() {
     let shared = Offer {
         name: "nvidia-a100-80gb/shared".to_owned(),
         shape: Shape::Shared,
-        free: FreeUnits::Unknown,
+        free: None,
         ..offer("nvidia-a100-80gb", 80, 8, 0)
     };
-    let offers = || {
-        vec![
-            shared.clone(),
-            part.clone(),
-            offer("nvidia-a100-80gb", 80, 8, 1),
-        ]
-    };
+    let offers = || vec![shared.clone(), part.clone(), offer("nvidia-a100-80gb", 80, 8, 1)];
     for (isolation, expected) in [
         (Isolation::Exclusive, &["nvidia-a100-80gb"][..]),
-        (
-            Isolation::Mig,
-            &["nvidia-a100-80gb/3g.40gb", "nvidia-a100-80gb"],
-        ),
+        (Isolation::Mig, &["nvidia-a100-80gb/3g.40gb", "nvidia-a100-80gb"]),
         (
             Isolation::Shared,
-            &[
-                "nvidia-a100-80gb/3g.40gb",
-                "nvidia-a100-80gb",
-                "nvidia-a100-80gb/shared",
-            ],
+            &["nvidia-a100-80gb/3g.40gb", "nvidia-a100-80gb", "nvidia-a100-80gb/shared"],
         ),
     ] {
-        let request = Request {
-            isolation,
-            ..needs("40GB")
-        };
+        let request = Request { isolation, ..needs("40GB") };
         assert_eq!(names(&answer(&request, offers())), expected);
     }
     let request = Request {
@@ -306,7 +239,7 @@ fn partitions_and_shared_devices_require_lower_isolation() {
     let found = answer(&request, offers());
     assert_eq!(
         refusal(&found, "nvidia-a100-80gb/3g.40gb"),
-        "needs direct links between devices; partitions are not linked with each other"
+        "needs direct links between devices; partitions have no links to each other"
     );
     let warned = found.matches[0].warnings.join("");
     assert!(warned.contains("bridge"), "{warned}");
@@ -314,23 +247,13 @@ fn partitions_and_shared_devices_require_lower_isolation() {
 
 #[test]
 fn missing_count_defaults_to_the_fewest_units_with_enough_memory() {
-    let request = Request {
-        memory_total: Some("400GB".parse().unwrap()),
-        ..Request::default()
-    };
+    let request = Request { memory_total: Some("400GB".parse().unwrap()), ..Request::default() };
     let found = answer(&request, fleet());
-    let counts: Vec<(&str, u32)> = found
-        .matches
-        .iter()
-        .map(|one| (one.offer.name.as_str(), one.count))
-        .collect();
+    let counts: Vec<(&str, u32)> =
+        found.matches.iter().map(|one| (one.name.as_str(), one.count)).collect();
     assert_eq!(
         counts,
-        [
-            ("amd-mi300x-192gb", 2),
-            ("nvidia-h200-141gb", 3),
-            ("nvidia-a100-80gb", 5)
-        ]
+        [("amd-mi300x-192gb", 2), ("nvidia-h200-141gb", 3), ("nvidia-a100-80gb", 5)]
     );
     assert_eq!(found.refused.len(), 1);
 }
@@ -345,50 +268,23 @@ fn invalid_request_names_field_and_valid_values() {
             "architectureAtLeast",
             "did you mean Hopper?",
         ),
-        (
-            base().with_preferred("A100").unwrap_err(),
-            "preferred",
-            "nvidia-a100-40gb, nvidia-a100-",
-        ),
-        (
-            base().with_preferred("xyz").unwrap_err(),
-            "preferred",
-            "is no type that is known",
-        ),
+        (base().with_preferred("A100").unwrap_err(), "preferred", "nvidia-a100-40gb, nvidia-a100-"),
+        (base().with_preferred("xyz").unwrap_err(), "preferred", "is not a known type"),
         (
             base().with_compute_capability("9").unwrap_err(),
             "computeCapabilityAtLeast",
-            "like 8.0",
+            "such as 8.0",
         ),
-        (
-            "loose".parse::<Isolation>().unwrap_err(),
-            "isolation",
-            "exclusive, mig, shared",
-        ),
-        (
-            "x".parse::<Interconnect>().unwrap_err(),
-            "interconnect",
-            "nvlink",
-        ),
+        ("loose".parse::<Isolation>().unwrap_err(), "isolation", "exclusive, mig, shared"),
+        ("x".parse::<Interconnect>().unwrap_err(), "interconnect", "nvlink"),
     ] {
         assert_eq!(error.field, field);
         assert!(error.problem.contains(said), "{}", error.problem);
     }
-    for text in [
-        "",
-        "80",
-        "80 apples",
-        "GB",
-        "0GB",
-        "-1GB",
-        "99999999999999TB",
-    ] {
+    for text in ["", "80", "80 apples", "GB", "0GB", "-1GB", "99999999999999TB"] {
         assert!(text.parse::<Bytes>().is_err(), "{text}");
     }
     assert_eq!("80GB".parse::<Bytes>().unwrap(), "80 G".parse().unwrap());
     assert!("80GiB".parse::<Bytes>().unwrap() > "80GB".parse().unwrap());
-    assert_eq!(
-        base().with_preferred("H200").unwrap().preferred[0].as_str(),
-        "nvidia-h200-141gb"
-    );
+    assert_eq!(base().with_preferred("H200").unwrap().preferred[0].as_str(), "nvidia-h200-141gb");
 }

@@ -8,6 +8,8 @@ use std::fmt;
 
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::slo::Hardware;
 
@@ -23,19 +25,25 @@ pub struct Measurement {
 }
 
 /// Measured throughput by type and device count.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ThroughputTable {
     known: BTreeMap<(TypeName, u32), Throughput>,
     unknown: BTreeSet<String>,
 }
 
-/// Range of measured tokens per second, in tenths, and the hardware names of the rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Range of measured tokens per second, rounded to tenths, and the hardware names of the rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SpeedJson)]
 pub struct Throughput {
-    low: u32,
-    high: u32,
+    /// Lowest number of tokens per second.
+    low: f64,
+    /// Highest number of tokens per second.
+    high: f64,
+    /// Hardware names of the rows.
+    #[schema(value_type = Vec<String>)]
     rows: BTreeSet<String>,
     /// True if the rows' hardware name also denotes other types.
+    #[serde(skip)]
     is_ambiguous: bool,
 }
 
@@ -59,11 +67,7 @@ impl ThroughputTable {
             for type_name in types.iter() {
                 let speed = Throughput::of(row, types.len() > 1);
                 let key = (type_name.clone(), row.count);
-                speeds
-                    .known
-                    .entry(key)
-                    .and_modify(|known| known.add(&speed))
-                    .or_insert(speed);
+                speeds.known.entry(key).and_modify(|known| known.add(&speed)).or_insert(speed);
             }
         }
         speeds
@@ -82,16 +86,9 @@ impl ThroughputTable {
 
 impl Throughput {
     fn of(row: &Measurement, is_ambiguous: bool) -> Self {
-        let tenths = (row.tokens_per_second * 10.0)
-            .round()
-            .clamp(0.0, MAX_TENTHS);
-        let tenths = format!("{tenths:.0}").parse().unwrap_or(0);
-        Self {
-            low: tenths,
-            high: tenths,
-            rows: BTreeSet::from([row.hardware.clone()]),
-            is_ambiguous,
-        }
+        let tenths = (row.tokens_per_second * 10.0).round();
+        let speed = tenths.clamp(0.0, MAX_TENTHS) / 10.0;
+        Self { low: speed, high: speed, rows: BTreeSet::from([row.hardware.clone()]), is_ambiguous }
     }
 
     /// A row that names one type replaces rows with ambiguous names.
@@ -105,11 +102,6 @@ impl Throughput {
         }
     }
 
-    /// Returns the minimum and the maximum, in tenths of a token per second.
-    pub fn tenths(&self) -> (u32, u32) {
-        (self.low, self.high)
-    }
-
     /// Returns the hardware names of the rows.
     pub fn rows(&self) -> &BTreeSet<String> {
         &self.rows
@@ -119,24 +111,14 @@ impl Throughput {
 /// Formats as `75`, `74.5` or `60 to 75`.
 impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |tenths: u32| match (tenths / 10, tenths % 10) {
-            (whole, 0) => whole.to_string(),
-            (whole, tenth) => format!("{whole}.{tenth}"),
-        };
-        if self.low == self.high {
-            f.pad(&text(self.low))
-        } else {
-            f.pad(&format!("{} to {}", text(self.low), text(self.high)))
-        }
+        let (low, high) = (self.low.to_string(), self.high.to_string());
+        if low == high { f.pad(&low) } else { f.pad(&format!("{low} to {high}")) }
     }
 }
 
-/// Compares the throughput of `own` and `other`: "expect 75 instead of 120 tokens/s (performance rows: A100-80, H200)".
+/// Compares the throughput of `own` and `other`: "expect 75 instead of 120 tokens/s (benchmark results: A100-80, H200)".
 pub(super) fn compare(own: &Throughput, other: &Throughput) -> String {
     let rows: BTreeSet<&str> = own.rows.union(&other.rows).map(String::as_str).collect();
     let rows: Vec<&str> = rows.into_iter().collect();
-    format!(
-        "expect {own} instead of {other} tokens/s (performance rows: {})",
-        rows.join(", ")
-    )
+    format!("expect {own} instead of {other} tokens/s (benchmark results: {})", rows.join(", "))
 }

@@ -9,10 +9,8 @@
 use octavo_model::inventory::ReadProblem;
 use octavo_model::quantity::Mebibytes;
 
-use crate::sysfs::Sysfs;
+use crate::sysfs::{Sysfs, is_printable_name};
 
-/// Maximum length of a product name in bytes.
-const MAX_NAME_BYTES: usize = 128;
 /// Maximum length of a driver version in bytes.
 const MAX_VERSION_BYTES: usize = 48;
 /// Maximum length of a mode name in bytes.
@@ -25,27 +23,23 @@ const EXCERPT_CHARS: usize = 24;
 /// A sysfs directory and the problems found in its files.
 pub(super) struct Files<'a> {
     sys: &'a Sysfs,
-    folder: String,
+    dir: String,
     pub(super) problems: Vec<ReadProblem>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn open(sys: &'a Sysfs, folder: String) -> Self {
-        Self {
-            sys,
-            folder,
-            problems: Vec::new(),
-        }
+    pub(super) fn open(sys: &'a Sysfs, dir: String) -> Self {
+        Self { sys, dir, problems: Vec::new() }
     }
 
     pub(super) fn text(&mut self, file: &str) -> Option<String> {
-        self.read(file, "no name", name)
+        self.read(file, "not a name", |text| is_printable_name(text).then(|| text.to_owned()))
     }
 
     /// Returns a version without blanks, usable as a label value.
     pub(super) fn version(&mut self, file: &str) -> Option<String> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        self.read(file, "no version", |text| {
+        self.read(file, "not a version", |text| {
             let numbered = text.starts_with(|first: char| first.is_ascii_digit());
             let fits = numbered && text.len() <= MAX_VERSION_BYTES && text.bytes().all(plain);
             fits.then(|| text.to_owned())
@@ -55,13 +49,10 @@ impl<'a> Files<'a> {
     /// Returns an amount of memory, read as bytes and at most `most`.
     pub(super) fn bytes(&mut self, file: &str, most: Mebibytes) -> Option<Mebibytes> {
         let amount = |text: &str| text.parse().ok().map(Mebibytes::from_bytes);
-        let amount = self.read(file, "no number of bytes", amount)?;
+        let amount = self.read(file, "not a number of bytes", amount)?;
         if amount > most {
-            let error = format!("{amount}, and there can be no more than {most}");
-            self.problems.push(ReadProblem {
-                source: file.to_owned(),
-                error,
-            });
+            let error = format!("{amount} exceeds the maximum of {most}");
+            self.problems.push(ReadProblem { source: file.to_owned(), error });
             return None;
         }
         Some(amount)
@@ -69,7 +60,7 @@ impl<'a> Files<'a> {
 
     /// Returns a chip's ID in full width. The value 0 means that the chip has none.
     pub(super) fn id(&mut self, file: &str) -> Option<String> {
-        let id = self.read(file, "no id of a chip", |text| {
+        let id = self.read(file, "not a chip ID", |text| {
             let plain = text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
             plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
         })?;
@@ -78,13 +69,13 @@ impl<'a> Files<'a> {
 
     /// Returns the current mode, or `None` if the driver reports `UNKNOWN`.
     pub(super) fn mode(&mut self, file: &str) -> Option<String> {
-        let mode = self.read(file, "no mode", mode)?;
+        let mode = self.read(file, "not a mode", mode)?;
         (mode != "UNKNOWN").then_some(mode)
     }
 
     /// Returns the available modes in the driver's order.
     pub(super) fn modes(&mut self, file: &str) -> Vec<String> {
-        let modes = self.read(file, "no list of modes", |text| {
+        let modes = self.read(file, "not a list of modes", |text| {
             let words = text.split(',').map(str::trim);
             let modes: Option<Vec<String>> = words.map(mode).collect();
             modes.filter(|modes| modes.len() <= MAX_MODES)
@@ -98,7 +89,7 @@ impl<'a> Files<'a> {
         otherwise: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        let error = match self.sys.attribute(&format!("{}/{file}", self.folder)) {
+        let error = match self.sys.attribute(&format!("{}/{file}", self.dir)) {
             Ok(None) => return None,
             Ok(Some(text)) => match parse(&text) {
                 Some(value) => return Some(value),
@@ -106,10 +97,7 @@ impl<'a> Files<'a> {
             },
             Err(error) => error.to_string(),
         };
-        self.problems.push(ReadProblem {
-            source: file.to_owned(),
-            error,
-        });
+        self.problems.push(ReadProblem { source: file.to_owned(), error });
         None
     }
 }
@@ -121,13 +109,6 @@ pub(super) fn excerpt(text: &str) -> String {
         shown.push_str("...");
     }
     format!("{shown:?}")
-}
-
-/// Accepts printable text. Invalid UTF-8 has become a replacement character by now and is rejected.
-fn name(text: &str) -> Option<String> {
-    let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
-    let fits = text.len() <= MAX_NAME_BYTES && !text.contains(odd);
-    fits.then(|| text.to_owned())
 }
 
 fn mode(text: &str) -> Option<String> {

@@ -43,26 +43,22 @@ struct Node {
 impl Topology {
     /// Reads the topology. An unreadable node may be a processor or a device.
     pub(super) fn read(sys: &Sysfs) -> Self {
-        let mut topology = Self {
-            nodes: Vec::new(),
-            unreadable_nodes: 0,
-            first_error: None,
-        };
+        let mut topology = Self { nodes: Vec::new(), unreadable_nodes: 0, first_error: None };
         let names = sys.names(NODES).unwrap_or_else(|error| {
             topology.unreadable_nodes = 1;
-            topology.first_error = Some(format!("the folder of all of them: {error}"));
+            topology.first_error = Some(format!("the directory of the nodes: {error}"));
             Vec::new()
         });
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         numbers.sort_unstable();
         if let Some(unread) = numbers.len().checked_sub(MAX_NODES).filter(|n| *n > 0) {
             topology.unreadable_nodes = unread;
-            topology.first_error = Some(format!("nodes after the first {MAX_NODES}"));
+            topology.first_error = Some(format!("more than {MAX_NODES} nodes"));
         }
         for number in numbers.into_iter().take(MAX_NODES) {
-            let folder = format!("{NODES}/{number}");
-            match properties(sys, &format!("{folder}/properties"), "vendor_id") {
-                Ok(properties) => topology.nodes.extend(node(sys, &folder, &properties)),
+            let dir = format!("{NODES}/{number}");
+            match properties(sys, &format!("{dir}/properties"), "vendor_id") {
+                Ok(properties) => topology.nodes.extend(node(sys, &dir, &properties)),
                 Err(error) => {
                     topology.unreadable_nodes = topology.unreadable_nodes.saturating_add(1);
                     let wrong = || format!("node {number}: {error}");
@@ -75,15 +71,13 @@ impl Topology {
 
     /// Adds the values of its nodes to each device.
     pub(super) fn add_to_devices(&self, devices: &mut [(PciAddress, AmdReading)]) {
-        let known: Vec<(PciAddress, Option<u64>)> = devices
-            .iter()
-            .map(|(address, told)| (*address, chip(&told.amd)))
-            .collect();
-        for (address, told) in devices {
+        let known: Vec<(PciAddress, Option<u64>)> =
+            devices.iter().map(|(address, reading)| (*address, chip(&reading.amd))).collect();
+        for (address, reading) in devices {
             let is_its = |node: &&Node| owner(node, &known) == Some(*address);
             let nodes: Vec<&Node> = self.nodes.iter().filter(is_its).collect();
-            add_nodes(&mut told.amd, &nodes);
-            told.problems.extend(self.problem(&told.amd));
+            add_nodes(&mut reading.amd, &nodes);
+            reading.problems.extend(self.problem(&reading.amd));
         }
     }
 
@@ -93,17 +87,17 @@ impl Topology {
         let mode = amd.compute.as_ref().map(|mode| mode.current.as_str());
         let expected = expected_partitions(mode);
         let what_is_wrong = if found == 0 {
-            "no node is this device's: what programs see of it is not known".to_owned()
+            "no node belongs to this device; its partitions are unknown".to_owned()
         } else if let Some(expected) = expected.filter(|expected| *expected != found) {
-            format!("{found} nodes are this device's where {expected} should be")
+            format!("this device has {found} nodes instead of {expected}")
         } else if self.unreadable_nodes > 0 && expected.is_none() {
-            "perhaps not all nodes of this device are told".to_owned()
+            "the nodes of this device might be incomplete".to_owned()
         } else {
             return None;
         };
         let unread = self.first_error.as_ref().map(|wrong| {
             let count = self.unreadable_nodes;
-            format!("; {count} could not be read ({wrong})")
+            format!("; unreadable nodes: {count} ({wrong})")
         });
         Some(ReadProblem {
             source: "KFD's topology".to_owned(),
@@ -149,63 +143,51 @@ fn owner(node: &Node, devices: &[(PciAddress, Option<u64>)]) -> Option<PciAddres
 fn add_nodes(amd: &mut Amd, nodes: &[&Node]) {
     amd.gfx_target = nodes.iter().find_map(|node| node.gfx_target.clone());
     amd.hive = nodes.iter().find_map(|node| node.hive);
-    amd.partitions = nodes
-        .iter()
-        .filter_map(|node| node.partition.clone())
-        .collect();
-    amd.partitions
-        .sort_by_key(|partition| partition.render_minor);
-    amd.partitions
-        .dedup_by_key(|partition| partition.render_minor);
-    let each = amd
-        .partitions
-        .iter()
-        .map(|partition| partition.compute_units);
+    amd.partitions = nodes.iter().filter_map(|node| node.partition.clone()).collect();
+    amd.partitions.sort_by_key(|partition| partition.render_minor);
+    amd.partitions.dedup_by_key(|partition| partition.render_minor);
+    let each = amd.partitions.iter().map(|partition| partition.compute_units);
     let sum = each.reduce(|all, one| all?.checked_add(one?));
     amd.compute_units = sum.flatten();
 }
 
 /// Parses a node that is a device or partition; `None` for a processor.
-fn node(sys: &Sysfs, folder: &str, properties: &BTreeMap<String, u64>) -> Option<Node> {
-    let told = |key: &str| properties.get(key).copied();
-    let said = |key: &str| told(key).filter(|value| *value != 0);
-    if told("vendor_id") != Some(AMD) {
+fn node(sys: &Sysfs, dir: &str, properties: &BTreeMap<String, u64>) -> Option<Node> {
+    let value = |key: &str| properties.get(key).copied();
+    let nonzero = |key: &str| value(key).filter(|value| *value != 0);
+    if value("vendor_id") != Some(AMD) {
         return None;
     }
     let place = |function: u64| {
-        let location = told("location_id")?;
+        let location = value("location_id")?;
         PciAddress::new(
-            u32::try_from(told("domain").unwrap_or(0)).ok()?,
+            u32::try_from(value("domain").unwrap_or(0)).ok()?,
             u8::try_from((location >> 8) & 0xff).ok()?,
             u8::try_from((location >> 3) & 0x1f).ok()?,
             u8::try_from(location & function).ok()?,
         )
     };
     let units = || {
-        let simds = said("simd_count")?;
-        u32::try_from(simds.checked_div(said("simd_per_cu")?)?).ok()
+        let simds = nonzero("simd_count")?;
+        u32::try_from(simds.checked_div(nonzero("simd_per_cu")?)?).ok()
     };
-    let minor = said("drm_render_minor").and_then(|minor| u32::try_from(minor).ok());
+    let minor = nonzero("drm_render_minor").and_then(|minor| u32::try_from(minor).ok());
     Some(Node {
         address: place(7),
         slot: place(0),
-        chip: said("unique_id"),
-        hive: said("hive_id"),
-        gfx_target: said("gfx_target_version").and_then(gfx_target),
-        partition: minor
-            .filter(|minor| *minor >= FIRST_RENDER_MINOR)
-            .map(|render_minor| AmdPartition {
-                render_minor,
-                compute_units: units(),
-                memory: memory(sys, folder),
-            }),
+        chip: nonzero("unique_id"),
+        hive: nonzero("hive_id"),
+        gfx_target: nonzero("gfx_target_version").and_then(gfx_target),
+        partition: minor.filter(|minor| *minor >= FIRST_RENDER_MINOR).map(|render_minor| {
+            AmdPartition { render_minor, compute_units: units(), memory: memory(sys, dir) }
+        }),
     })
 }
 
 /// Returns the memory that the node sees.
-fn memory(sys: &Sysfs, folder: &str) -> Option<Mebibytes> {
+fn memory(sys: &Sysfs, dir: &str) -> Option<Mebibytes> {
     const SIZE: &str = "size_in_bytes";
-    let bank = properties(sys, &format!("{folder}/mem_banks/0/properties"), SIZE).ok()?;
+    let bank = properties(sys, &format!("{dir}/mem_banks/0/properties"), SIZE).ok()?;
     let bytes = bank.get(SIZE).filter(|bytes| **bytes > 0)?;
     Some(Mebibytes::from_bytes(*bytes)).filter(|memory| *memory <= MAX_DEVICE_MEMORY)
 }
@@ -222,7 +204,7 @@ fn gfx_target(version: u64) -> Option<String> {
 /// may add. KFD shows an empty file for a device that the container must not use.
 fn properties(sys: &Sysfs, path: &str, needed: &str) -> Result<BTreeMap<String, u64>, String> {
     let text = sys.attribute(path).map_err(|error| error.to_string())?;
-    let text = text.ok_or_else(|| "nothing is shown of it".to_owned())?;
+    let text = text.ok_or_else(|| "it has no properties".to_owned())?;
     let pair = |line: &str| {
         let (key, value) = line.split_once(' ')?;
         Some((key.to_owned(), value.trim().parse().ok()?))
@@ -231,6 +213,6 @@ fn properties(sys: &Sysfs, path: &str, needed: &str) -> Result<BTreeMap<String, 
     if found.contains_key(needed) {
         Ok(found)
     } else {
-        Err(format!("{} holds no {needed}", excerpt(&text)))
+        Err(format!("{} does not contain {needed}", excerpt(&text)))
     }
 }

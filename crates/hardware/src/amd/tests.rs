@@ -11,36 +11,25 @@ use super::*;
 fn topology(nodes: &[&str]) -> Topology {
     let root = tempfile::tempdir().unwrap();
     for (number, properties) in nodes.iter().enumerate() {
-        let folder = root
-            .path()
-            .join(format!("class/kfd/kfd/topology/nodes/{number}"));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("properties"), properties).unwrap();
+        let directory = root.path().join(format!("class/kfd/kfd/topology/nodes/{number}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("properties"), properties).unwrap();
     }
     Topology::read(&Sysfs::new(root.path().to_owned()))
 }
 
-fn told(at: &str, chip: Option<&str>) -> (PciAddress, AmdReading) {
-    let amd = Amd {
-        unique_id: chip.map(ToOwned::to_owned),
-        ..Amd::default()
-    };
-    let told = AmdReading {
-        amd,
-        product_name: None,
-        memory: None,
-        problems: Vec::new(),
-    };
-    (at.parse().unwrap(), told)
+fn reported(at: &str, chip: Option<&str>) -> (PciAddress, AmdReading) {
+    let amd = Amd { unique_id: chip.map(ToOwned::to_owned), ..Amd::default() };
+    let reported = AmdReading { amd, product_name: None, memory: None, problems: Vec::new() };
+    (at.parse().unwrap(), reported)
 }
 
 /// Returns the render minors that each device ends up with.
 fn minors(nodes: &[&str], devices: &[(&str, Option<&str>)]) -> Vec<Vec<u32>> {
-    let mut told: Vec<_> = devices.iter().map(|(at, chip)| told(at, *chip)).collect();
-    topology(nodes).add_to_devices(&mut told);
-    let each = told.iter().map(|(_, told)| &told.amd.partitions);
-    each.map(|parts| parts.iter().map(|part| part.render_minor).collect())
-        .collect()
+    let mut reported: Vec<_> = devices.iter().map(|(at, chip)| reported(at, *chip)).collect();
+    topology(nodes).add_to_devices(&mut reported);
+    let each = reported.iter().map(|(_, reported)| &reported.amd.partitions);
+    each.map(|parts| parts.iter().map(|part| part.render_minor).collect()).collect()
 }
 
 fn node(location: u32, chip: u64, minor: u32) -> String {
@@ -78,16 +67,9 @@ fn node_with_unknown_chip_id_is_not_assigned() {
     let known = [("0000:05:00.0", Some("0000000000000009"))];
     assert!(minors(&[&stranger], &known)[0].is_empty());
     let own = node(0x0900, 9, 128);
-    assert_eq!(
-        minors(&[&own], &known),
-        [[128]],
-        "it moved, and is known by its chip"
-    );
+    assert_eq!(minors(&[&own], &known), [[128]], "it moved, and is known by its chip");
     let twice = [known[0], ("0000:06:00.0", known[0].1)];
-    assert!(
-        minors(&[&own], &twice).iter().all(Vec::is_empty),
-        "two chips of one id"
-    );
+    assert!(minors(&[&own], &twice).iter().all(Vec::is_empty), "two chips of one id");
 }
 
 #[test]
@@ -105,7 +87,7 @@ fn gfx_target_has_hexadecimal_minor_and_stepping() {
         ("18446744073709551615", None),
         ("-1", None),
     ] {
-        let mut devices = [told("0000:05:00.0", None)];
+        let mut devices = [reported("0000:05:00.0", None)];
         let properties =
             format!("vendor_id 4098\nlocation_id 1280\ngfx_target_version {version}\n");
         topology(&[&properties]).add_to_devices(&mut devices);
@@ -118,7 +100,7 @@ fn compute_units_are_summed_if_all_partitions_report_them() {
     let part = |minor, units: &str| format!("{}{units}", node(0x0500, 0, minor));
     let known = "simd_count 152\nsimd_per_cu 4\n";
     for (second, sum) in [(known, Some(76)), ("simd_count 152\nsimd_per_cu 0\n", None)] {
-        let mut devices = [told("0000:05:00.0", None)];
+        let mut devices = [reported("0000:05:00.0", None)];
         topology(&[&part(128, known), &part(129, second)]).add_to_devices(&mut devices);
         assert_eq!(devices[0].1.amd.compute_units, sum);
     }
@@ -126,41 +108,22 @@ fn compute_units_are_summed_if_all_partitions_report_them() {
 
 #[test]
 fn missing_partitions_are_reported() {
-    let part = |minor| AmdPartition {
-        render_minor: minor,
-        compute_units: None,
-        memory: None,
-    };
-    for (mode, parts, said) in [
+    let part = |minor| AmdPartition { render_minor: minor, compute_units: None, memory: None };
+    for (mode, parts, message) in [
         (None, 1, None),
         (Some("SPX"), 1, None),
         (Some("CPX"), 8, None),
-        (
-            None,
-            0,
-            Some("no node is this device's: what programs see of it is not known"),
-        ),
-        (
-            Some("QPX"),
-            3,
-            Some("3 nodes are this device's where 4 should be"),
-        ),
+        (None, 0, Some("no node belongs to this device; its partitions are unknown")),
+        (Some("QPX"), 3, Some("this device has 3 nodes instead of 4")),
     ] {
         let nodes: Vec<String> = (0..parts).map(|n| node(0x0500, 0, 128 + n)).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        let mut devices = [told("0000:05:00.0", None)];
-        devices[0].1.amd.compute = mode.map(|mode: &str| PartitioningMode {
-            current: mode.to_owned(),
-            available: Vec::new(),
-        });
+        let mut devices = [reported("0000:05:00.0", None)];
+        devices[0].1.amd.compute = mode
+            .map(|mode: &str| PartitioningMode { current: mode.to_owned(), available: Vec::new() });
         topology(&nodes).add_to_devices(&mut devices);
-        let problems: Vec<&str> = devices[0]
-            .1
-            .problems
-            .iter()
-            .map(|p| p.error.as_str())
-            .collect();
-        assert_eq!(problems, said.into_iter().collect::<Vec<_>>(), "{mode:?}");
+        let problems: Vec<&str> = devices[0].1.problems.iter().map(|p| p.error.as_str()).collect();
+        assert_eq!(problems, message.into_iter().collect::<Vec<_>>(), "{mode:?}");
         let expected: Vec<AmdPartition> = (0..parts).map(|n| part(128 + n)).collect();
         assert_eq!(devices[0].1.amd.partitions, expected);
     }
@@ -168,23 +131,19 @@ fn missing_partitions_are_reported() {
 
 #[test]
 fn unreadable_node_is_reported_if_a_partition_may_be_missing() {
-    let said = |mode: Option<&str>| {
-        let mut devices = [told("0000:05:00.0", None)];
-        devices[0].1.amd.compute = mode.map(|mode| PartitioningMode {
-            current: mode.to_owned(),
-            available: Vec::new(),
-        });
+    let message = |mode: Option<&str>| {
+        let mut devices = [reported("0000:05:00.0", None)];
+        devices[0].1.amd.compute =
+            mode.map(|mode| PartitioningMode { current: mode.to_owned(), available: Vec::new() });
         topology(&[&node(0x0500, 0, 128), ""]).add_to_devices(&mut devices);
         let problems = devices[0].1.problems.iter();
-        problems
-            .map(|problem| problem.error.clone())
-            .collect::<Vec<_>>()
+        problems.map(|problem| problem.error.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(said(Some("SPX")), Vec::<String>::new());
+    assert_eq!(message(Some("SPX")), Vec::<String>::new());
     assert_eq!(
-        said(Some("CPX")),
+        message(Some("CPX")),
         [
-            "perhaps not all nodes of this device are told; 1 could not be read (node 1: nothing is shown of it)"
+            "the nodes of this device might be incomplete; unreadable nodes: 1 (node 1: it has no properties)"
         ]
     );
 }
@@ -193,10 +152,10 @@ fn unreadable_node_is_reported_if_a_partition_may_be_missing() {
 fn invalid_values_are_absent() {
     let root = tempfile::tempdir().unwrap();
     let sys = Sysfs::new(root.path().to_owned());
-    let folder = root.path().join("device");
-    fs::create_dir(&folder).unwrap();
+    let directory = root.path().join("device");
+    fs::create_dir(&directory).unwrap();
     let read = |text: &[u8]| {
-        fs::write(folder.join("file"), text).unwrap();
+        fs::write(directory.join("file"), text).unwrap();
         let mut files = Files::open(&sys, "device".to_owned());
         (
             files.id("file"),
@@ -207,13 +166,9 @@ fn invalid_values_are_absent() {
         )
     };
     let none = (None, None, vec![], None);
-    let found = |all: (
-        Option<String>,
-        Option<String>,
-        Vec<String>,
-        Option<String>,
-        usize,
-    )| { (all.0, all.1, all.2, all.3) };
+    let found = |all: (Option<String>, Option<String>, Vec<String>, Option<String>, usize)| {
+        (all.0, all.1, all.2, all.3)
+    };
     assert_eq!(read(b"\n"), (None, None, vec![], None, 0));
     assert_eq!(read(b"\0\0\0\0").4, 4);
     for odd in [&b"\xff\xfe"[..], b"SPX\x1b[31m", b"%%%", b"SPX;DPX", b"a b"] {
@@ -232,11 +187,11 @@ fn unreadable_topology_is_reported() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("class/kfd/kfd/topology")).unwrap();
     fs::write(root.path().join("class/kfd/kfd/topology/nodes"), "").unwrap();
-    let mut devices = vec![told("0000:05:00.0", None)];
+    let mut devices = vec![reported("0000:05:00.0", None)];
     Topology::read(&Sysfs::new(root.path().to_owned())).add_to_devices(&mut devices);
     assert_eq!(
         devices[0].1.problems[0].error,
-        "no node is this device's: what programs see of it is not known; 1 could not be read (the folder of all of them: Not a directory (os \
+        "no node belongs to this device; its partitions are unknown; unreadable nodes: 1 (the directory of the nodes: Not a directory (os \
          error 20))"
     );
 }
@@ -245,8 +200,8 @@ fn unreadable_topology_is_reported() {
 fn implausible_memory_is_rejected() {
     let root = tempfile::tempdir().unwrap();
     let at = "0000:05:00.0";
-    let folder = root.path().join(DEVICES).join(at);
-    fs::create_dir_all(&folder).unwrap();
+    let directory = root.path().join(DEVICES).join(at);
+    fs::create_dir_all(&directory).unwrap();
     let function = PciFunction {
         address: at.parse().unwrap(),
         ids: PciIds {
@@ -262,27 +217,23 @@ fn implausible_memory_is_rejected() {
         amd: None,
     };
     let read = |total: u64, used: u64| {
-        fs::write(folder.join("mem_info_vram_total"), total.to_string()).unwrap();
-        fs::write(folder.join("mem_info_vram_used"), used.to_string()).unwrap();
-        let told = device(&Sysfs::new(root.path().to_owned()), &function);
-        let problems = told.problems.into_iter();
-        let said: Vec<String> = problems
-            .map(|one| format!("{}: {}", one.source, one.error))
-            .collect();
+        fs::write(directory.join("mem_info_vram_total"), total.to_string()).unwrap();
+        fs::write(directory.join("mem_info_vram_used"), used.to_string()).unwrap();
+        let reported = device(&Sysfs::new(root.path().to_owned()), &function);
+        let problems = reported.problems.into_iter();
+        let message: Vec<String> =
+            problems.map(|one| format!("{}: {}", one.source, one.error)).collect();
         let mib = |memory: Option<Mebibytes>| memory.map(Mebibytes::get);
-        (mib(told.memory), mib(told.amd.memory_used), said.join("; "))
+        (mib(reported.memory), mib(reported.amd.memory_used), message.join("; "))
     };
     let gib = 1 << 30;
-    assert_eq!(
-        read(192 * gib, 192 * gib),
-        (Some(196_608), Some(196_608), String::new())
-    );
+    assert_eq!(read(192 * gib, 192 * gib), (Some(196_608), Some(196_608), String::new()));
     assert_eq!(
         read(192 * gib, 193 * gib),
         (
             Some(196_608),
             None,
-            "mem_info_vram_used: 197632 MiB, and there can be no more than 196608 MiB".to_owned()
+            "mem_info_vram_used: 197632 MiB exceeds the maximum of 196608 MiB".to_owned()
         )
     );
     assert_eq!(
@@ -290,7 +241,7 @@ fn implausible_memory_is_rejected() {
         (
             None,
             Some(0),
-            "mem_info_vram_total: 17592186044415 MiB, and there can be no more than 16777216 MiB"
+            "mem_info_vram_total: 17592186044415 MiB exceeds the maximum of 16777216 MiB"
                 .to_owned()
         )
     );

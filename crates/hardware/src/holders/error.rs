@@ -27,8 +27,8 @@ pub enum HoldersError {
     },
     /// Some processes of the machine are not visible.
     #[error(
-        "{} does not show all processes of the machine: it belongs to a container's process namespace, or hides those of \
-         others",
+        "{} does not show all processes of the machine: it belongs to the PID namespace of a container, or hides \
+         processes of other users",
         root.display()
     )]
     HiddenProcesses {
@@ -42,7 +42,7 @@ pub enum HoldersError {
         limit: usize,
     },
     /// The number of open files exceeds the limit.
-    #[error("there are more than {limit} open files; process {pid} has the one too many")]
+    #[error("there are more than {limit} open files; the limit was reached at process {pid}")]
     TooManyFiles {
         /// The process at which the limit was reached.
         pid: u32,
@@ -50,9 +50,7 @@ pub enum HoldersError {
         limit: usize,
     },
     /// An open capability is missing from the driver's tables or ambiguous in them.
-    #[error(
-        "process {pid} has nvidia-cap{minor} open, and the driver's tables do not tell what that is"
-    )]
+    #[error("process {pid} has nvidia-cap{minor} open, which the driver's tables do not identify")]
     UnknownCapability {
         /// The process.
         pid: u32,
@@ -61,7 +59,7 @@ pub enum HoldersError {
     },
     /// An open GPU node belongs to none of the known devices, and at least one of these does not report its minor
     /// number.
-    #[error("process {pid} has a node of GPU {minor} open, and which device that is is not known")]
+    #[error("process {pid} has a device file of GPU {minor} open, which matches no known device")]
     UnknownDevice {
         /// The process.
         pid: u32,
@@ -72,9 +70,6 @@ pub enum HoldersError {
 
 impl HoldersError {
     pub(super) fn unreadable(path: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Unreadable {
-            path: path.to_owned(),
-            source: error.into(),
-        }
+        Self::Unreadable { path: path.to_owned(), source: error.into() }
     }
 }

@@ -15,13 +15,12 @@ use procfs::{Devices, FromRead};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use super::HoldersError;
+use crate::sysfs::parse_number;
 
 /// Capability tables. Only the first one lists instances; older drivers lack the others.
 const MIG_TABLE: &str = "driver/nvidia-caps/mig-minors";
-const OTHER_TABLES: [&str; 2] = [
-    "driver/nvidia-caps/nvlink-minors",
-    "driver/nvidia-caps/sys-minors",
-];
+const OTHER_TABLES: [&str; 2] =
+    ["driver/nvidia-caps/nvlink-minors", "driver/nvidia-caps/sys-minors"];
 /// Size limit in bytes; the longest table today has about 100 KB.
 const MAX_TABLE_BYTES: u64 = 1 << 20;
 /// Minor numbers from here on belong to nvidia-modeset and nvidiactl. Source: open-gpu-kernel-modules,
@@ -41,11 +40,7 @@ pub(crate) enum Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
     /// A GPU instance, or one of its compute instances, of the GPU with this minor number.
-    Instance {
-        gpu: u32,
-        gpu_instance: u32,
-        compute_instance: Option<u32>,
-    },
+    Instance { gpu: u32, gpu_instance: u32, compute_instance: Option<u32> },
     /// Another capability: configuration, monitoring, NVLink or profiling.
     Other,
     /// The tables contradict each other.
@@ -72,8 +67,7 @@ impl Nodes {
             Devices::from_file(&path).map_err(|error| HoldersError::unreadable(&path, error))?;
         let major = |names: &[&str]| {
             let mut all = devices.char_devices.iter();
-            all.find(|device| names.contains(&device.name.as_str()))
-                .map(|device| device.major)
+            all.find(|device| names.contains(&device.name.as_str())).map(|device| device.major)
         };
         // Since R470, one major number has a line for each range of its minor numbers.
         let gpus = major(&["nvidia-frontend", "nvidia", "nvidiactl"]);
@@ -83,11 +77,7 @@ impl Nodes {
             (Some(_), None) => BTreeMap::new(),
             (_, Some(_)) => table(root)?,
         };
-        Ok(Some(Self {
-            gpus,
-            capabilities,
-            table,
-        }))
+        Ok(Some(Self { gpus, capabilities, table }))
     }
 
     /// Returns the capability with this minor number, if the driver lists it.
@@ -132,10 +122,7 @@ impl Nodes {
         if let Some(minor) = name.strip_prefix("nvidia-cap").and_then(parse_number) {
             self.by_number(self.capabilities?, minor)
         } else {
-            self.by_number(
-                self.gpus?,
-                name.strip_prefix("nvidia").and_then(parse_number)?,
-            )
+            self.by_number(self.gpus?, name.strip_prefix("nvidia").and_then(parse_number)?)
         }
     }
 }
@@ -144,12 +131,6 @@ impl Nodes {
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let no_such_process = rustix::io::Errno::SRCH.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_such_process)
-}
-
-/// Parses a number as the kernel writes it: digits only.
-pub(crate) fn parse_number(text: &str) -> Option<u32> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
 }
 
 fn table(root: &Path) -> Result<BTreeMap<u32, Capability>, HoldersError> {
@@ -169,10 +150,9 @@ fn table(root: &Path) -> Result<BTreeMap<u32, Capability>, HoldersError> {
 
 fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
     match files::text(path, MAX_TABLE_BYTES) {
-        Err(ReadError::TooLong(limit)) => Err(HoldersError::TableTooLong {
-            path: path.to_owned(),
-            limit,
-        }),
+        Err(ReadError::TooLong(limit)) => {
+            Err(HoldersError::TableTooLong { path: path.to_owned(), limit })
+        }
         read => Ok(read.map_err(io::Error::from)),
     }
 }
@@ -181,14 +161,14 @@ fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
 fn add_lines(
     table: &mut BTreeMap<u32, Capability>,
     text: &str,
-    meaning: fn(&str) -> Option<Capability>,
+    parse: fn(&str) -> Option<Capability>,
 ) {
     let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
     for (name, minor) in lines {
         let Some(minor) = parse_number(minor) else {
             continue;
         };
-        let Some(capability) = meaning(name) else {
+        let Some(capability) = parse(name) else {
             continue;
         };
         table
@@ -208,11 +188,8 @@ fn parse_mig_capability(name: &str) -> Option<Capability> {
         return Some(Capability::Other);
     }
     let mut parts = name.strip_suffix("/access")?.split('/');
-    let mut id = |prefix: &str| {
-        parts
-            .next()
-            .map(|part| part.strip_prefix(prefix).and_then(parse_number))
-    };
+    let mut id =
+        |prefix: &str| parts.next().map(|part| part.strip_prefix(prefix).and_then(parse_number));
     let instance = Capability::Instance {
         gpu: id("gpu")??,
         gpu_instance: id("gi")??,
@@ -229,25 +206,15 @@ mod tests {
     use super::*;
 
     fn instance(gpu: u32, gpu_instance: u32, compute_instance: Option<u32>) -> Capability {
-        Capability::Instance {
-            gpu,
-            gpu_instance,
-            compute_instance,
-        }
+        Capability::Instance { gpu, gpu_instance, compute_instance }
     }
 
     #[test]
     fn capability_lines_are_parsed_strictly() {
         assert_eq!(parse_mig_capability("config"), Some(Capability::Other));
         assert_eq!(parse_mig_capability("monitor"), Some(Capability::Other));
-        assert_eq!(
-            parse_mig_capability("gpu0/gi1/access"),
-            Some(instance(0, 1, None))
-        );
-        assert_eq!(
-            parse_mig_capability("gpu31/gi14/ci7/access"),
-            Some(instance(31, 14, Some(7)))
-        );
+        assert_eq!(parse_mig_capability("gpu0/gi1/access"), Some(instance(0, 1, None)));
+        assert_eq!(parse_mig_capability("gpu31/gi14/ci7/access"), Some(instance(31, 14, Some(7))));
         for name in [
             "",
             "access",
@@ -277,22 +244,12 @@ mod tests {
 
     #[test]
     fn node_name_is_recognized_in_any_directory() {
-        let nodes = Nodes {
-            gpus: Some(195),
-            capabilities: Some(235),
-            table: BTreeMap::new(),
-        };
+        let nodes = Nodes { gpus: Some(195), capabilities: Some(235), table: BTreeMap::new() };
         let named = |path: &str| nodes.by_name(Path::new(path));
         assert_eq!(named("/dev/nvidia0"), Some(Node::Gpu(0)));
-        assert_eq!(
-            named("/run/nvidia/driver/dev/nvidia12"),
-            Some(Node::Gpu(12))
-        );
+        assert_eq!(named("/run/nvidia/driver/dev/nvidia12"), Some(Node::Gpu(12)));
         assert_eq!(named("/dev/nvidia3 (deleted)"), Some(Node::Gpu(3)));
-        assert_eq!(
-            named("/dev/nvidia-caps/nvidia-cap0"),
-            Some(Node::Capability(0))
-        );
+        assert_eq!(named("/dev/nvidia-caps/nvidia-cap0"), Some(Node::Capability(0)));
         for other in [
             "/dev/nvidiactl",
             "/dev/nvidia-uvm",

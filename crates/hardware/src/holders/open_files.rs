@@ -9,14 +9,16 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, ReadDir};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use octavo_model::holder::{Holder, HolderDetails};
 use octavo_model::inventory::{Device, Vendor};
 use procfs::process::Process;
 
 use super::HoldersError;
-use super::nodes::{Capability, Node, Nodes, is_gone, parse_number};
+use super::nodes::{Capability, Node, Nodes, is_gone};
+use crate::sysfs::parse_number;
 
 /// Scan limits.
 #[derive(Debug, Clone, Copy)]
@@ -27,10 +29,7 @@ struct Limits {
 }
 
 /// Above the counts of any working machine; a scan of this size takes seconds.
-const LIMITS: Limits = Limits {
-    processes: 1 << 17,
-    files: 1 << 22,
-};
+const LIMITS: Limits = Limits { processes: 1 << 17, files: 1 << 22 };
 
 /// `PF_KTHREAD`: a kernel thread. Source: Linux, `include/linux/sched.h`.
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -61,25 +60,20 @@ fn scan_with_limits(
     ensure_all_processes_visible(root)?;
     let own = fs::read_link(root.join("self")).ok();
     let own = own.as_deref().and_then(|link| process_id(link.as_os_str()));
-    let mut look = Scan {
-        nodes: &nodes,
-        limits,
-        files: 0,
-    };
+    let mut scan = Scan { nodes: &nodes, limits, files: 0 };
     let mut holders = BTreeSet::new();
     let mut processes = 0;
-    let unreadable = |error| HoldersError::unreadable(root, error);
-    for entry in fs::read_dir(root).map_err(unreadable)? {
-        let name = entry.map_err(unreadable)?.file_name();
-        let Some(pid) = process_id(&name).filter(|pid| Some(*pid) != own) else {
+    for process in self::processes(root)? {
+        let (pid, dir) = process?;
+        if Some(pid) == own {
             continue;
-        };
+        }
         processes += 1;
         if processes > limits.processes {
             let limit = limits.processes;
             return Err(HoldersError::TooManyProcesses { limit });
         }
-        for node in look.process(&root.join(&name), pid)? {
+        for node in scan.process(&dir, pid)? {
             holders.extend(holders_of_node(&nodes, node, pid, devices)?);
         }
     }
@@ -93,9 +87,7 @@ pub(super) fn ensure_all_processes_visible(root: &Path) -> Result<(), HoldersErr
     let second = Process::new_with_root(root.join("2")).and_then(|process| process.stat());
     match second {
         Ok(stat) if stat.flags & PF_KTHREAD != 0 => Ok(()),
-        Ok(_) | Err(_) => Err(HoldersError::HiddenProcesses {
-            root: root.to_owned(),
-        }),
+        Ok(_) | Err(_) => Err(HoldersError::HiddenProcesses { root: root.to_owned() }),
     }
 }
 
@@ -109,13 +101,13 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     /// Returns the driver's nodes that the process has open.
-    fn process(&mut self, folder: &Path, pid: u32) -> Result<BTreeSet<Node>, HoldersError> {
+    fn process(&mut self, dir: &Path, pid: u32) -> Result<BTreeSet<Node>, HoldersError> {
         let mut found = BTreeSet::new();
-        if self.files_in(&folder.join("fd"), pid, &mut found)? > 0 {
+        if self.files_in(&dir.join("fd"), pid, &mut found)? > 0 {
             return Ok(found);
         }
         // The first thread may have ended and left the files to the other threads.
-        let tasks = folder.join("task");
+        let tasks = dir.join("task");
         let Some(entries) = entries(&tasks)? else {
             return Ok(found);
         };
@@ -137,19 +129,19 @@ impl Scan<'_> {
     /// directory can be listed but its links cannot be read, and that must not look like no open files.
     fn files_in(
         &mut self,
-        folder: &Path,
+        dir: &Path,
         pid: u32,
         found: &mut BTreeSet<Node>,
     ) -> Result<usize, HoldersError> {
         let mut files = 0;
-        let Some(entries) = entries(folder)? else {
+        let Some(entries) = entries(dir)? else {
             return Ok(files);
         };
         for entry in entries {
             let link = match entry {
                 Ok(entry) => entry.path(),
                 Err(error) if is_gone(&error) => break,
-                Err(error) => return Err(HoldersError::unreadable(folder, error)),
+                Err(error) => return Err(HoldersError::unreadable(dir, error)),
             };
             files += 1;
             self.files += 1;
@@ -169,16 +161,28 @@ impl Scan<'_> {
 }
 
 /// Lists a process directory; `None` if the process has ended.
-fn entries(folder: &Path) -> Result<Option<ReadDir>, HoldersError> {
-    match fs::read_dir(folder) {
+fn entries(dir: &Path) -> Result<Option<ReadDir>, HoldersError> {
+    match fs::read_dir(dir) {
         Ok(entries) => Ok(Some(entries)),
         Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(HoldersError::unreadable(folder, error)),
+        Err(error) => Err(HoldersError::unreadable(dir, error)),
     }
 }
 
+/// Lists the processes in the procfs at `root`: the process ID and the directory of each.
+pub(super) fn processes(
+    root: &Path,
+) -> Result<impl Iterator<Item = Result<(u32, PathBuf), HoldersError>>, HoldersError> {
+    let unreadable = move |error: io::Error| HoldersError::unreadable(root, error);
+    let entries = fs::read_dir(root).map_err(unreadable)?;
+    Ok(entries.filter_map(move |entry| match entry {
+        Ok(entry) => process_id(&entry.file_name()).map(|pid| Ok((pid, entry.path()))),
+        Err(error) => Some(Err(unreadable(error))),
+    }))
+}
+
 /// Parses a directory name that is a process ID.
-fn process_id(name: &OsStr) -> Option<u32> {
+pub(super) fn process_id(name: &OsStr) -> Option<u32> {
     name.to_str().and_then(parse_number)
 }
 
@@ -192,11 +196,9 @@ fn holders_of_node(
     let (gpu, gpu_instance, compute_instance) = match node {
         Node::Gpu(minor) => (minor, None, None),
         Node::Capability(minor) => match nodes.capability(minor) {
-            Some(Capability::Instance {
-                gpu,
-                gpu_instance,
-                compute_instance,
-            }) => (gpu, Some(gpu_instance), compute_instance),
+            Some(Capability::Instance { gpu, gpu_instance, compute_instance }) => {
+                (gpu, Some(gpu_instance), compute_instance)
+            }
             Some(Capability::Other) => return Ok(Vec::new()),
             Some(Capability::Ambiguous) | None => {
                 return Err(HoldersError::UnknownCapability { pid, minor });
@@ -209,14 +211,11 @@ fn holders_of_node(
             device: device.pci,
             gpu_instance,
             compute_instance,
-            details: HolderDetails {
-                pid: Some(pid),
-                ..HolderDetails::default()
-            },
+            details: HolderDetails { pid: Some(pid), ..HolderDetails::default() },
         })
         .collect();
-    let untold = |device: &&Device| device.vendor == Vendor::Nvidia && device.minor.is_none();
-    if holders.is_empty() && devices.iter().any(untold) {
+    let lacks_minor = |device: &&Device| device.vendor == Vendor::Nvidia && device.minor.is_none();
+    if holders.is_empty() && devices.iter().any(lacks_minor) {
         return Err(HoldersError::UnknownDevice { pid, minor: gpu });
     }
     Ok(holders)

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use tracing::debug;
 
 use super::HoldersError;
-use super::nodes::{is_gone, parse_number};
-use super::open_files::ensure_all_processes_visible;
+use super::nodes::is_gone;
+use super::open_files::{ensure_all_processes_visible, processes};
 
 /// Size limit in bytes: a process is in a few control groups, each a path of at most 4096 bytes.
 const MAX_CGROUP_BYTES: u64 = 1 << 20;
@@ -45,20 +45,14 @@ fn origin(root: &Path, pid: u32) -> ProcessOrigin {
             return ProcessOrigin::Gone;
         }
         Err(error) => {
-            debug!("process {pid}: {error}");
+            debug!(pid, %error, "cannot read the cgroup of the process");
             return ProcessOrigin::Unknown;
         }
     };
     // In cgroup v1, each controller has a line, and not all of them name the pod.
-    let mut pods = groups
-        .into_iter()
-        .filter_map(|group| Pod::from_cgroup_path(&group.pathname));
+    let mut pods = groups.into_iter().filter_map(|group| Pod::from_cgroup_path(&group.pathname));
     match pods.next() {
-        Some(Pod {
-            uid: Some(uid),
-            container,
-            ..
-        }) => ProcessOrigin::Pod { uid, container },
+        Some(Pod { uid: Some(uid), container, .. }) => ProcessOrigin::Pod { uid, container },
         Some(_) | None => ProcessOrigin::NoPod,
     }
 }
@@ -72,13 +66,8 @@ fn origin(root: &Path, pid: u32) -> ProcessOrigin {
 pub fn pods(root: &Path) -> Result<BTreeSet<String>, HoldersError> {
     ensure_all_processes_visible(root)?;
     let mut uids = BTreeSet::new();
-    let unreadable = |error| HoldersError::unreadable(root, error);
-    for entry in fs::read_dir(root).map_err(unreadable)? {
-        let name = entry.map_err(unreadable)?.file_name();
-        if name.to_str().and_then(parse_number).is_none() {
-            continue;
-        }
-        let path = root.join(name).join("cgroup");
+    for process in processes(root)? {
+        let path = process?.1.join("cgroup");
         let groups = match files::text(&path, MAX_CGROUP_BYTES).map_err(io::Error::from) {
             Ok(groups) => groups,
             Err(error) if is_gone(&error) => continue,
@@ -104,9 +93,7 @@ pub fn is_other_pid_namespace(root: &Path) -> bool {
         let own = fs::read_link(here.join(name)).ok()?;
         Some(fs::read_link(root.join(of_root)).ok()? != own)
     };
-    both("self/ns/pid", "1/ns/pid")
-        .or_else(|| both("self", "self"))
-        .unwrap_or_default()
+    both("self/ns/pid", "1/ns/pid").or_else(|| both("self", "self")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -119,8 +106,8 @@ mod tests {
 
     #[test]
     fn running_pods_require_all_processes_to_be_visible() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         assert!(pods(root).is_err(), "no thread of the kernel is seen");
         let put = |pid: &str, name: &str, text: &str| {
             fs::create_dir_all(root.join(pid)).unwrap();
@@ -142,8 +129,8 @@ mod tests {
 
     #[test]
     fn foreign_pid_namespace_is_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         assert!(!is_other_pid_namespace(root), "nothing is told");
         assert!(!is_other_pid_namespace(Path::new("/proc")), "its own");
         symlink("4294967295", root.join("self")).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use octavo_toolkit::files;
 
-use super::nodes::parse_number;
+use super::open_files::process_id;
 
 /// Length of a process name in bytes, to which the kernel truncates it. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
 const COMM_BYTES: usize = 15;
@@ -18,15 +18,10 @@ const MAX_PROCESSES: usize = 1 << 16;
 /// Returns those of `names` that a process in the procfs at `root` has. A program that is not found may run in a
 /// namespace that is not visible.
 pub fn running_programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
-    let entries = fs::read_dir(root)
-        .into_iter()
-        .flatten()
-        .take(MAX_PROCESSES)
-        .flatten();
+    let entries = fs::read_dir(root).into_iter().flatten().take(MAX_PROCESSES).flatten();
     let mut found = BTreeSet::new();
     for entry in entries {
-        let folder = entry.file_name();
-        if folder.to_str().and_then(parse_number).is_none() {
+        if process_id(&entry.file_name()).is_none() {
             continue;
         }
         let Ok(text) = files::read_prefix(&entry.path().join("comm"), MAX_COMM_FILE_BYTES) else {
@@ -46,12 +41,9 @@ mod tests {
     #[test]
     fn program_is_found_by_truncated_name() {
         let root = tempfile::tempdir().unwrap();
-        for (pid, name) in [
-            ("7", "nvidia-mig-mana\n"),
-            ("8", "gpu-feature\n"),
-            ("x", "short\n"),
-            ("9", "short\n"),
-        ] {
+        for (pid, name) in
+            [("7", "nvidia-mig-mana\n"), ("8", "gpu-feature\n"), ("x", "short\n"), ("9", "short\n")]
+        {
             fs::create_dir(root.path().join(pid)).unwrap();
             fs::write(root.path().join(pid).join("comm"), name).unwrap();
         }

@@ -57,20 +57,12 @@ impl<'a> Files<'a> {
         let listed = super::numbered(sys, root, CORE);
         let unread = listed.as_ref().err().map(ToString::to_string);
         let numbers = listed.unwrap_or_default();
-        let cores: Vec<String> = numbers
-            .iter()
-            .take(MAX_CORES)
-            .map(|number| format!("{root}/{CORE}{number}"))
-            .collect();
-        let mut files = Self {
-            sys,
-            root: root.to_owned(),
-            cores,
-            search_paths: None,
-            problems: Vec::new(),
-        };
+        let cores: Vec<String> =
+            numbers.iter().take(MAX_CORES).map(|number| format!("{root}/{CORE}{number}")).collect();
+        let mut files =
+            Self { sys, root: root.to_owned(), cores, search_paths: None, problems: Vec::new() };
         if let Some(error) = unread {
-            files.add_problem("its folder", error);
+            files.add_problem("its directory", error);
         }
         if may_differ && !files.has_known_layout() {
             files.search();
@@ -105,8 +97,7 @@ impl<'a> Files<'a> {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
         let path = self.path(place(known))?;
-        let read = values::parse_value(self.sys.told(&path), parse);
-        self.record_error(&path, read)
+        self.read_value(&path, parse)
     }
 
     /// Reads a list of the device.
@@ -116,7 +107,7 @@ impl<'a> Files<'a> {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
         let path = self.path(place(known))?;
-        let read = values::parse_list(self.sys.told(&path), parse);
+        let read = values::parse_list(self.sys.read_text(&path), parse);
         self.record_error(&path, read)
     }
 
@@ -127,13 +118,12 @@ impl<'a> Files<'a> {
         place: AttributePath,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        let folder = self.cores.get(core)?.clone();
-        let known = format!("{folder}/{}", place.path);
-        let below = |path: &str| path.starts_with(&format!("{folder}/"));
+        let dir = self.cores.get(core)?.clone();
+        let known = format!("{dir}/{}", place.path);
+        let below = |path: &str| path.starts_with(&format!("{dir}/"));
         let found = self.find(known, place.suffix, below);
         let path = self.resolve(found, place.path)?;
-        let read = values::parse_value(self.sys.told(&path), parse);
-        self.record_error(&path, read)
+        self.read_value(&path, parse)
     }
 
     /// Reads a core's file that was found below the device but outside all cores.
@@ -144,8 +134,12 @@ impl<'a> Files<'a> {
     ) -> Option<T> {
         self.search_paths.as_ref()?;
         let path = self.path(place)?;
-        let read = values::parse_value(self.sys.told(&path), parse);
-        self.record_error(&path, read)
+        self.read_value(&path, parse)
+    }
+
+    fn read_value<T>(&mut self, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let read = values::parse_value(self.sys.read_text(path), parse);
+        self.record_error(path, read)
     }
 
     fn record_error<T>(&mut self, path: &str, read: Result<Option<T>, String>) -> Option<T> {
@@ -159,11 +153,8 @@ impl<'a> Files<'a> {
     fn path(&mut self, place: AttributePath) -> Option<String> {
         let known = format!("{}/{}", self.root, place.path);
         let cores = &self.cores;
-        let is_devices = |path: &str| {
-            !cores
-                .iter()
-                .any(|core| path.starts_with(&format!("{core}/")))
-        };
+        let is_devices =
+            |path: &str| !cores.iter().any(|core| path.starts_with(&format!("{core}/")));
         let found = self.find(known, place.suffix, is_devices);
         self.resolve(found, place.path)
     }
@@ -178,15 +169,11 @@ impl<'a> Files<'a> {
         }
         let end = format!("/{name}");
         let depth = |path: &str| path.matches('/').count();
-        let all: Vec<&String> = moved
-            .iter()
-            .filter(|path| path.ends_with(&end) && may_be(path))
-            .collect();
+        let all: Vec<&String> =
+            moved.iter().filter(|path| path.ends_with(&end) && may_be(path)).collect();
         let nearest = all.iter().map(|path| depth(path)).min();
-        let nearest: Vec<&&String> = all
-            .iter()
-            .filter(|path| Some(depth(path)) == nearest)
-            .collect();
+        let nearest: Vec<&&String> =
+            all.iter().filter(|path| Some(depth(path)) == nearest).collect();
         match nearest.as_slice() {
             [] => SearchResult::Missing,
             [path] => SearchResult::Unique((**path).clone()),
@@ -201,7 +188,7 @@ impl<'a> Files<'a> {
             SearchResult::Ambiguous(count) => {
                 self.add_problem(
                     known,
-                    format!("it is in {count} places, and none of them is known"),
+                    format!("it was found in {count} places, none of which is a known path"),
                 );
                 None
             }
@@ -211,24 +198,20 @@ impl<'a> Files<'a> {
     /// Checks that no expected file is missing. If a driver moved only some files, these would otherwise be silently
     /// absent.
     fn has_known_layout(&self) -> bool {
-        let has = |folder: &str, file: &str| self.sys.exists(&format!("{folder}/{file}"));
+        let has = |dir: &str, file: &str| self.sys.exists(&format!("{dir}/{file}"));
         let name = self.sys.text(&format!("{}/{NAME}", self.root));
         let of_later = (name.as_deref() != Some(FIRST_INFERENTIA)).then_some(FILES_OF_LATER_CHIPS);
-        let expected = FILES_OF_ALL_CHIPS
-            .into_iter()
-            .chain(of_later.into_iter().flatten());
+        let expected = FILES_OF_ALL_CHIPS.into_iter().chain(of_later.into_iter().flatten());
         expected.into_iter().all(|file| has(&self.root, file))
             && !self.cores.is_empty()
             && self.cores.iter().all(|core| has(core, CORE_MEMORY.path))
     }
 
     fn search(&mut self) {
-        let found = self
-            .sys
-            .walk(&self.root, MAX_SEARCH_DEPTH, MAX_SEARCH_ENTRIES);
+        let found = self.sys.walk(&self.root, MAX_SEARCH_DEPTH, MAX_SEARCH_ENTRIES);
         if self.cores.is_empty() {
-            let folders = found.iter().filter(|entry| entry.is_dir);
-            let mut cores: Vec<(u32, String)> = folders
+            let directories = found.iter().filter(|entry| entry.is_dir);
+            let mut cores: Vec<(u32, String)> = directories
                 .filter_map(|entry| {
                     let name = entry.path.rsplit('/').next()?.to_owned();
                     let number = *values::numbered(&[name], CORE).first()?;
@@ -238,11 +221,7 @@ impl<'a> Files<'a> {
             // Shallowest first: a deeper directory of the same name is not the core.
             cores.sort_by_key(|(number, path)| (*number, path.matches('/').count()));
             cores.dedup_by_key(|(number, _)| *number);
-            self.cores = cores
-                .into_iter()
-                .take(MAX_CORES)
-                .map(|(_, path)| path)
-                .collect();
+            self.cores = cores.into_iter().take(MAX_CORES).map(|(_, path)| path).collect();
         }
         let files = found.into_iter().filter(|entry| !entry.is_dir);
         self.search_paths = Some(files.map(|entry| entry.path).collect());
@@ -251,8 +230,5 @@ impl<'a> Files<'a> {
 
 /// A file of the device, searched elsewhere by its file name.
 fn place(known: &'static str) -> AttributePath {
-    AttributePath {
-        path: known,
-        suffix: known.rsplit('/').next().unwrap_or(known),
-    }
+    AttributePath { path: known, suffix: known.rsplit('/').next().unwrap_or(known) }
 }

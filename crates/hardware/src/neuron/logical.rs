@@ -37,20 +37,15 @@ pub(super) fn read(
             }
         }
     };
-    default.map(|size| LogicalCores {
-        size,
-        source: LogicalSource::Default,
-    })
+    default.map(|size| LogicalCores { size, source: LogicalSource::Default })
 }
 
 /// Returns the rule of all chips with a known name, or `None` if they differ. Without any known name, returns the rule
 /// of unknown chips.
 fn common_rule(devices: &[NeuronDevice]) -> Option<LogicalRule> {
     devices.first()?;
-    let mut rules = devices
-        .iter()
-        .filter_map(|device| device.device_name.as_deref())
-        .map(logical_rule);
+    let mut rules =
+        devices.iter().filter_map(|device| device.device_name.as_deref()).map(logical_rule);
     let first = rules.next().unwrap_or(LogicalRule::Settable(None));
     rules.all(|rule| rule == first).then_some(first)
 }
@@ -85,9 +80,12 @@ mod tests {
     }
 
     /// Returns the result for these chips with this file, and the problems.
-    fn said(names: &[&str], file: Option<&str>) -> (Option<(u32, LogicalSource)>, Vec<String>) {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("config");
+    fn read_case(
+        names: &[&str],
+        file: Option<&str>,
+    ) -> (Option<(u32, LogicalSource)>, Vec<String>) {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("config");
         if let Some(text) = file {
             fs::write(&config, text).unwrap();
         }
@@ -107,44 +105,27 @@ mod tests {
             (&["Trainium2"], Some(one), Some((1, File))),
             (&["Trainium2", ""], None, Some((2, Default))),
             (&["Trainium3"], None, None),
-            (
-                &["Trainium3"],
-                Some("export NEURON_LOGICAL_NC_CONFIG=\"2\""),
-                Some((2, File)),
-            ),
-            (
-                &["Inferentia2"],
-                Some("NEURON_LOGICAL_NC_CONFIG=2"),
-                Some((1, Default)),
-            ),
+            (&["Trainium3"], Some("export NEURON_LOGICAL_NC_CONFIG=\"2\""), Some((2, File))),
+            (&["Inferentia2"], Some("NEURON_LOGICAL_NC_CONFIG=2"), Some((1, Default))),
             (&["", ""], None, None),
             (&["Trainium2", "Inferentia2"], None, None),
             (&[], Some(one), None),
         ] {
-            assert_eq!(said(names, file), (expected, vec![]), "{names:?} {file:?}");
+            assert_eq!(read_case(names, file), (expected, vec![]), "{names:?} {file:?}");
         }
     }
 
     #[test]
     fn invalid_config_file_is_reported_and_suppresses_default() {
         for (file, error) in [
-            (
-                "NEURON_LOGICAL_NC_CONFIG=3",
-                "cannot be: \"NEURON_LOGICAL_NC_CONFIG\"",
-            ),
-            ("lnc: 1", "cannot be: \"lnc: 1\""),
+            ("NEURON_LOGICAL_NC_CONFIG=3", "invalid value: \"NEURON_LOGICAL_NC_CONFIG\""),
+            ("lnc: 1", "invalid value: \"lnc: 1\""),
         ] {
-            assert_eq!(
-                said(&["Trainium2"], Some(file)),
-                (None, vec![error.to_owned()])
-            );
+            assert_eq!(read_case(&["Trainium2"], Some(file)), (None, vec![error.to_owned()]));
         }
         let mut problems = Vec::new();
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(
-            read(&devices(&["Trainium2"]), folder.path(), &mut problems),
-            None
-        );
-        assert_eq!(problems[0].error, "it is no regular file");
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(read(&devices(&["Trainium2"]), directory.path(), &mut problems), None);
+        assert_eq!(problems[0].error, "it is not a regular file");
     }
 }

@@ -40,18 +40,9 @@ impl Host {
             ("stats/hardware/sram_ecc_uncorrected", "0\n"),
             ("neuron_core0/info/architecture/arch_type", "NCv2\n"),
             ("neuron_core1/info/architecture/arch_type", "NCv2\n"),
-            (
-                "neuron_core0/stats/memory_usage/device_mem/total",
-                "1073741824\n",
-            ),
-            (
-                "neuron_core0/stats/memory_usage/device_mem/present",
-                "512\n",
-            ),
-            (
-                "neuron_core1/stats/memory_usage/device_mem/total",
-                "1048575\n",
-            ),
+            ("neuron_core0/stats/memory_usage/device_mem/total", "1073741824\n"),
+            ("neuron_core0/stats/memory_usage/device_mem/present", "512\n"),
+            ("neuron_core1/stats/memory_usage/device_mem/total", "1048575\n"),
         ] {
             self.put(&format!("{}/{file}", at(number)), text);
         }
@@ -118,7 +109,7 @@ fn function(bus: u8, kernel_driver: Option<&str>) -> PciFunction {
     }
 }
 
-fn said(problems: &[ReadProblem]) -> Vec<String> {
+fn message(problems: &[ReadProblem]) -> Vec<String> {
     let line = |problem: &ReadProblem| format!("{}: {}", problem.source, problem.error);
     problems.iter().map(line).collect()
 }
@@ -161,8 +152,8 @@ fn missing_driver_differs_from_missing_devices() {
     assert_eq!(neuron.driver_version.as_deref(), Some("2.26.5.0"));
     assert_eq!(neuron.devices, []);
     assert_eq!(
-        said(&neuron.problems),
-        ["number of devices: the driver has 0, and 1 are on the PCI bus"]
+        message(&neuron.problems),
+        ["number of devices: the driver reports 0, but 1 are on the PCI bus"]
     );
 }
 
@@ -178,16 +169,12 @@ fn device_count_is_compared_with_the_bus_except_passthrough() {
     let host = Host::new("2.26.5.0", &[0, 1]);
     for driver in ["vfio-pci", "pci-stub", "pciback", "nvgrace-gpu-vfio-pci"] {
         let passed = function(9, Some(driver));
-        let two = [
-            function(1, Some("neuron")),
-            function(2, Some("neuron")),
-            passed.clone(),
-        ];
+        let two = [function(1, Some("neuron")), function(2, Some("neuron")), passed.clone()];
         assert_eq!(host.read_beside(&two).unwrap().problems, []);
         let one = [function(1, Some("neuron")), passed];
         assert_eq!(
-            said(&host.read_beside(&one).unwrap().problems),
-            ["number of devices: the driver has 2, and 1 are on the PCI bus"]
+            message(&host.read_beside(&one).unwrap().problems),
+            ["number of devices: the driver reports 2, but 1 are on the PCI bus"]
         );
     }
 }
@@ -204,29 +191,21 @@ fn unreadable_files_are_problems_and_core_directories_are_counted() {
     assert_eq!((device.cores, &device.connected), (Some(2), &None));
     assert_eq!(device.memory_used, Some(Mebibytes::new(1024)));
     assert_eq!(
-        said(&device.problems),
-        [
-            "core_count: it is no regular file",
-            "connected_devices: it is no regular file"
-        ]
+        message(&device.problems),
+        ["core_count: it is not a regular file", "connected_devices: it is not a regular file"]
     );
 }
 
 #[test]
 fn partial_memory_sum_is_absent() {
     let host = Host::new("2.26.5.0", &[0]);
-    let total = |core| {
-        format!(
-            "{}/neuron_core{core}/stats/memory_usage/device_mem/total",
-            at(0)
-        )
-    };
+    let total = |core| format!("{}/neuron_core{core}/stats/memory_usage/device_mem/total", at(0));
     host.take(&total(1));
     let device = host.read_device(0);
     assert_eq!(device.memory_used, None);
     assert_eq!(
-        said(&device.problems),
-        ["stats/memory_usage/device_mem/total: 1 of 2 cores tell it"]
+        message(&device.problems),
+        ["stats/memory_usage/device_mem/total: only 1 of 2 cores report it"]
     );
     host.put(&total(1), &u64::MAX.to_string());
     assert_eq!(host.read_device(0).memory_used, None);
@@ -237,10 +216,7 @@ fn partial_memory_sum_is_absent() {
 #[test]
 fn driver_health_is_reported() {
     let host = Host::new("2.30.0.0", &[0]);
-    let health = format!(
-        "{}/stats/hardware/health_status/unhealthy_components",
-        at(0)
-    );
+    let health = format!("{}/stats/hardware/health_status/unhealthy_components", at(0));
     host.put(&health, "\n");
     assert_eq!(host.read_device(0).unhealthy, Some(vec![]));
     host.put(&health, "hbm,link_efa\n");
@@ -266,16 +242,9 @@ fn logical_core_setting_is_read_for_supported_chips() {
 fn moved(host: &Host) {
     let root = host.path(&at(0));
     fs::create_dir_all(root.join("identity/v2")).unwrap();
-    fs::rename(
-        root.join("info/architecture/device_name"),
-        root.join("identity/v2/device_name"),
-    )
-    .unwrap();
-    fs::rename(
-        root.join("info/serial_number"),
-        root.join("identity/serial_number"),
-    )
-    .unwrap();
+    fs::rename(root.join("info/architecture/device_name"), root.join("identity/v2/device_name"))
+        .unwrap();
+    fs::rename(root.join("info/serial_number"), root.join("identity/serial_number")).unwrap();
     fs::create_dir_all(root.join("cores")).unwrap();
     for core in ["neuron_core0", "neuron_core1"] {
         fs::rename(root.join(core), root.join("cores").join(core)).unwrap();
@@ -309,15 +278,12 @@ fn a_known_release_is_not_searched() {
 fn ambiguous_file_name_is_ignored() {
     let host = Host::new("2.31.7.0", &[0]);
     moved(&host);
-    host.put(
-        &format!("{}/other/serial_number", at(0)),
-        "aaaaaaaaaaaaaaaa\n",
-    );
+    host.put(&format!("{}/other/serial_number", at(0)), "aaaaaaaaaaaaaaaa\n");
     let device = host.read_device(0);
     assert_eq!(device.serial, None);
     assert_eq!(
-        said(&device.problems),
-        ["info/serial_number: it is in 2 places, and none of them is known"]
+        message(&device.problems),
+        ["info/serial_number: it was found in 2 places, none of which is a known path"]
     );
     assert_eq!(device.device_name.as_deref(), Some("Trainium1"));
 }
@@ -330,10 +296,7 @@ fn search_depth_and_size_are_limited() {
     host.put(&format!("{}/a/b/c/d/e/f/device_name", at(0)), "Trainium2\n");
     assert_eq!(host.read_device(0).device_name, None);
     host.put(&format!("{}/a/b/c/d/e/device_name", at(0)), "Trainium2\n");
-    assert_eq!(
-        host.read_device(0).device_name.as_deref(),
-        Some("Trainium2")
-    );
+    assert_eq!(host.read_device(0).device_name.as_deref(), Some("Trainium2"));
     for number in 0..5000 {
         host.put(&format!("{}/crowd/{number:04}", at(0)), "");
     }
@@ -358,12 +321,12 @@ fn device_and_core_limits_are_enforced() {
     let neuron = host.read().unwrap();
     assert_eq!(neuron.devices.len(), 64);
     assert_eq!(
-        said(&neuron.problems)[0],
-        "neuron_device: neuron64 is no device, nor is any from 64 on"
+        message(&neuron.problems)[0],
+        "neuron_device: neuron64 is ignored: device numbers from 64 on are not supported"
     );
     assert_eq!(
-        said(&neuron.devices[0].problems)[0],
-        "core_count: it says 2, and there are folders of 8"
+        message(&neuron.devices[0].problems)[0],
+        "core_count: it reports 2, but there are 8 core directories"
     );
 }
 

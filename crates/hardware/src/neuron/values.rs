@@ -5,6 +5,7 @@
 use octavo_toolkit::files::ReadError;
 
 use super::MAX_CORES;
+use crate::sysfs::parse_number;
 
 /// The driver numbers its devices below this.
 pub(super) const MAX_DEVICES: u32 = 64;
@@ -18,10 +19,10 @@ const LAST_KNOWN_RELEASE: (u32, u32) = (2, 30);
 
 /// Parses a file's value. `None` if the file is missing or empty; an error message if its content is invalid.
 pub(super) fn parse_value<T>(
-    told: Result<String, ReadError>,
+    text: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
-    let text = match told {
+    let text = match text {
         Ok(text) => text,
         Err(ReadError::Missing(_)) => return Ok(None),
         Err(error) => return Err(error.to_string()),
@@ -35,10 +36,10 @@ pub(super) fn parse_value<T>(
 
 /// Like [`parse_value`], for a file in which an empty line is an empty list. A file of zero bytes is `None`.
 pub(super) fn parse_list<T>(
-    told: Result<String, ReadError>,
+    text: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
-    match told {
+    match text {
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => parse_checked(text.trim(), parse),
         Err(ReadError::Missing(_)) => Ok(None),
@@ -52,14 +53,14 @@ fn parse_checked<T>(
 ) -> Result<Option<T>, String> {
     parse(text).map(Some).ok_or_else(|| {
         let shown: String = text.chars().take(EXCERPT_CHARS).collect();
-        format!("cannot be: {shown:?}")
+        format!("invalid value: {shown:?}")
     })
 }
 
 /// Returns whether a driver of this version has its files at the known paths.
 pub(super) fn is_known_release(version: Option<&str>) -> bool {
     let mut parts = version.into_iter().flat_map(|text| text.split('.'));
-    let mut next = || parts.next().and_then(digits);
+    let mut next = || parts.next().and_then(parse_number);
     match (next(), next()) {
         (Some(major), Some(minor)) => (major, minor) <= LAST_KNOWN_RELEASE,
         _ => false,
@@ -71,18 +72,13 @@ pub(super) fn numbered(names: &[String], stem: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> = names
         .iter()
         .filter_map(|name| {
-            let number = digits(name.strip_prefix(stem)?)?;
+            let number = parse_number(name.strip_prefix(stem)?)?;
             // Another spelling, such as 007, would map to a directory that does not exist.
             (format!("{stem}{number}") == *name).then_some(number)
         })
         .collect();
     numbers.sort_unstable();
     numbers
-}
-
-/// Parses decimal digits.
-fn digits(text: &str) -> Option<u32> {
-    u32::try_from(count(text)?).ok()
 }
 
 pub(super) fn count(text: &str) -> Option<u64> {
@@ -93,7 +89,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
 /// Parses the number of cores of a device.
 pub(super) fn cores(text: &str) -> Option<u32> {
     let most = u32::try_from(MAX_CORES).ok()?;
-    digits(text).filter(|cores| (1..=most).contains(cores))
+    parse_number(text).filter(|cores| (1..=most).contains(cores))
 }
 
 /// Parses a name or version.
@@ -134,7 +130,7 @@ pub(super) fn is_nonzero_serial(serial: &str) -> bool {
 /// Parses device numbers, such as `12, 3, 4, 1`.
 pub(super) fn numbers(text: &str) -> Option<Vec<u32>> {
     let mut numbers = split_list(text)
-        .map(|part| digits(part).filter(|number| *number < MAX_DEVICES))
+        .map(|part| parse_number(part).filter(|number| *number < MAX_DEVICES))
         .collect::<Option<Vec<u32>>>()?;
     numbers.sort_unstable();
     numbers.dedup();
@@ -224,12 +220,9 @@ mod tests {
         assert_eq!(read("12, 3, 4, 1\n"), Ok(Some(vec![1, 3, 4, 12])));
         assert_eq!(read("\n"), Ok(Some(vec![])));
         assert_eq!(read(""), Ok(None));
-        assert_eq!(read("1, 64\n"), Err("cannot be: \"1, 64\"".to_owned()));
-        assert_eq!(read("1,,2\n"), Err("cannot be: \"1,,2\"".to_owned()));
-        assert_eq!(
-            parts("hbm, link_host"),
-            Some(vec!["hbm".to_owned(), "link_host".to_owned()])
-        );
+        assert_eq!(read("1, 64\n"), Err("invalid value: \"1, 64\"".to_owned()));
+        assert_eq!(read("1,,2\n"), Err("invalid value: \"1,,2\"".to_owned()));
+        assert_eq!(parts("hbm, link_host"), Some(vec!["hbm".to_owned(), "link_host".to_owned()]));
         assert_eq!(parts("none"), Some(vec![]));
         assert_eq!(parts("hbm\u{1b}[31m"), None);
     }
@@ -242,9 +235,9 @@ mod tests {
         assert_eq!(parse_list(missing(), numbers), Ok(None));
         assert_eq!(parse_value(Ok("\n".to_owned()), count), Ok(None));
         assert_eq!(parse_value(Ok("0\n".to_owned()), count), Ok(Some(0)));
-        let said = "Permission denied (os error 13)".to_owned();
-        assert_eq!(parse_value(refused(), count), Err(said.clone()));
-        assert_eq!(parse_list(refused(), numbers), Err(said));
+        let message = "Permission denied (os error 13)".to_owned();
+        assert_eq!(parse_value(refused(), count), Err(message.clone()));
+        assert_eq!(parse_list(refused(), numbers), Err(message));
         for wrong in ["-1", "+1", "0x10", "1 2", "18446744073709551616", "\u{663}"] {
             assert_eq!(count(wrong), None, "{wrong}");
         }
@@ -255,18 +248,10 @@ mod tests {
 
     #[test]
     fn power_is_the_average_or_absent() {
-        let valid = |average: &str| {
-            power(&format!(
-                "POWER_STATUS_VALID,1789180860,0.00,99.90,{average}"
-            ))
-        };
-        for (text, percent) in [
-            ("0.00", 0),
-            ("41.49", 41),
-            ("41.50", 42),
-            ("7", 7),
-            ("130.2", 100),
-        ] {
+        let valid =
+            |average: &str| power(&format!("POWER_STATUS_VALID,1789180860,0.00,99.90,{average}"));
+        for (text, percent) in [("0.00", 0), ("41.49", 41), ("41.50", 42), ("7", 7), ("130.2", 100)]
+        {
             assert_eq!(valid(text), Some(Power::Percent(percent)), "{text}");
         }
         for text in ["-1.0", "1.x", "", ".5", "1e3", "NaN"] {

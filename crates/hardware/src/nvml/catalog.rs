@@ -22,12 +22,12 @@ const MAX_PROFILE_INDEX: u32 = 64;
 /// The profile catalog of a device, and the problems in reading it.
 #[derive(Debug, Default)]
 pub(super) struct MigProfiles {
-    profiles: Vec<GpuInstanceProfile>,
+    pub(super) profiles: Vec<GpuInstanceProfile>,
     /// ID and maximum count of profiles with unknown names, whose instances cannot be reported.
-    unknown_profiles: Vec<(u32, u32)>,
+    pub(super) unknown_profiles: Vec<(u32, u32)>,
     /// Partial if a profile or its compute instance profiles may be missing.
     completeness: Completeness,
-    problems: Vec<ReadProblem>,
+    pub(super) problems: Vec<ReadProblem>,
 }
 
 impl MigProfiles {
@@ -40,31 +40,31 @@ impl MigProfiles {
     ) -> Result<Self, DriverError> {
         let mut offer = Self::default();
         for index in 0..MAX_PROFILE_INDEX {
-            let answer = confirm_absence(
+            let result = confirm_absence(
                 || profile_info(session, device, index),
                 || driver_name(session, device, index),
             );
-            if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+            if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
                 break;
             }
-            if failed(&answer) {
+            if failed(&result) {
                 offer.completeness = Completeness::Partial;
             }
-            let Some(told) = privileged(answer, &mut offer.problems)? else {
+            let Some(info) = privileged(result, &mut offer.problems)? else {
                 continue;
             };
-            let Some(name) = offer.name(session, device, (index, &told), memory)? else {
-                offer.unknown_profiles.push((told.id, told.instanceCount));
+            let Some(name) = offer.name(session, device, (index, &info), memory)? else {
+                offer.unknown_profiles.push((info.id, info.instanceCount));
                 continue;
             };
-            let placements = privileged(placements(session, device, told.id), &mut offer.problems)?;
+            let placements = privileged(placements(session, device, info.id), &mut offer.problems)?;
             offer.profiles.push(GpuInstanceProfile {
-                id: told.id,
+                id: info.id,
                 index,
                 name,
-                max_count: told.instanceCount,
-                memory: Mebibytes::new(told.memorySizeMB),
-                resources: resources(&told),
+                max_count: info.instanceCount,
+                memory: Mebibytes::new(info.memorySizeMB),
+                resources: resources(&info),
                 placements: placements.unwrap_or_default(),
                 compute_profiles: Vec::new(),
             });
@@ -74,14 +74,6 @@ impl MigProfiles {
 
     pub(super) fn catalog(&self) -> ProfileCatalog {
         ProfileCatalog::new(self.profiles.clone())
-    }
-
-    pub(super) fn profiles(&self) -> &[GpuInstanceProfile] {
-        &self.profiles
-    }
-
-    pub(super) fn unknown_profiles(&self) -> &[(u32, u32)] {
-        &self.unknown_profiles
     }
 
     pub(super) fn completeness(&self) -> Completeness {
@@ -96,10 +88,6 @@ impl MigProfiles {
         self.profiles.is_empty() && self.unknown_profiles.is_empty()
     }
 
-    pub(super) fn problems(&self) -> &[ReadProblem] {
-        &self.problems
-    }
-
     /// Returns the compute instance profiles of `profile`. Reads them from `instance` unless they are known from
     /// another instance.
     pub(super) fn learn_compute_profiles(
@@ -112,8 +100,8 @@ impl MigProfiles {
             return Ok(Vec::new());
         };
         if known.compute_profiles.is_empty() {
-            let (told, completeness) = compute_profiles(session, instance, &mut self.problems)?;
-            known.compute_profiles = told;
+            let (profiles, completeness) = compute_profiles(session, instance, &mut self.problems)?;
+            known.compute_profiles = profiles;
             self.completeness = self.completeness.max(completeness);
         }
         Ok(known.compute_profiles.clone())
@@ -125,27 +113,24 @@ impl MigProfiles {
         &mut self,
         session: Session<'_>,
         device: DeviceHandle,
-        (index, told): (u32, &nvmlGpuInstanceProfileInfo_t),
+        (index, info): (u32, &nvmlGpuInstanceProfileInfo_t),
         memory: Option<Mebibytes>,
     ) -> Result<Option<ProfileName>, DriverError> {
         let shape = InstanceShape {
             profile_index: index,
             compute_slices: None,
-            memory: Mebibytes::new(told.memorySizeMB),
+            memory: Mebibytes::new(info.memorySizeMB),
         };
         let computed = memory.and_then(|memory| ProfileName::computed(&shape, memory));
         if computed.is_some() {
             return Ok(computed);
         }
-        let answer = driver_name(session, device, index);
-        let named = optional(answer, &mut self.problems)?.and_then(|name| name.parse().ok());
+        let name = driver_name(session, device, index);
+        let named = optional(name, &mut self.problems)?.and_then(|name| name.parse().ok());
         if named.is_none() {
             self.problems.push(ReadProblem {
                 source: "nvmlDeviceGetGpuInstanceProfileInfo".to_owned(),
-                error: format!(
-                    "profile {} (index {index}) has a name unknown to us",
-                    told.id
-                ),
+                error: format!("profile {} (index {index}) has an unknown name", info.id),
             });
         }
         Ok(named)
@@ -158,16 +143,16 @@ fn confirm_absence<T, U>(
     ask: impl Fn() -> Result<T, DriverError>,
     confirm: impl FnOnce() -> Result<U, DriverError>,
 ) -> Result<T, DriverError> {
-    let answer = ask();
-    let Err(error) = &answer else {
-        return answer;
+    let result = ask();
+    let Err(error) = &result else {
+        return result;
     };
     if !error.is(Code::INVALID_ARGUMENT) && error.remedy() != Remedy::Unavailable {
-        return answer;
+        return result;
     }
     match confirm() {
         // Old libraries have only the first form.
-        Err(other) if other.code == error.code || other.is(Code::NoSuchFunction) => answer,
+        Err(other) if other.code == error.code || other.is(Code::NoSuchFunction) => result,
         Ok(_) | Err(_) => ask(),
     }
 }
@@ -179,12 +164,12 @@ fn profile_info(
     index: u32,
 ) -> Result<nvmlGpuInstanceProfileInfo_t, DriverError> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
-    let mut told: nvmlGpuInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the handle comes from this library, and `told` is writable until the call returns.
+    let mut info: nvmlGpuInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the handle comes from this library, and `info` is writable until the call returns.
     raw!(session, nvmlDeviceGetGpuInstanceProfileInfo, |f| unsafe {
-        f(device.0, index, &raw mut told)
+        f(device.0, index, &raw mut info)
     })?;
-    Ok(told)
+    Ok(info)
 }
 
 /// Returns the driver's name of a profile, such as `MIG 1g.10gb+me`, without `MIG `.
@@ -194,28 +179,28 @@ fn driver_name(
     index: u32,
 ) -> Result<String, DriverError> {
     // SAFETY: the structure consists of numbers and characters, for which zero is valid.
-    let mut told: nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
-    told.version = struct_version::<nvmlGpuInstanceProfileInfo_v2_t>(2);
+    let mut info: nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
+    info.version = struct_version::<nvmlGpuInstanceProfileInfo_v2_t>(2);
     // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
     raw!(session, nvmlDeviceGetGpuInstanceProfileInfoV, |f| unsafe {
-        f(device.0, index, &raw mut told)
+        f(device.0, index, &raw mut info)
     })?;
-    let bytes = told.name.iter().map(|c| c.cast_unsigned());
+    let bytes = info.name.iter().map(|c| c.cast_unsigned());
     let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     let text = String::from_utf8_lossy(&text);
     Ok(text.strip_prefix("MIG ").unwrap_or(&text).to_owned())
 }
 
-fn resources(told: &nvmlGpuInstanceProfileInfo_t) -> InstanceResources {
+fn resources(info: &nvmlGpuInstanceProfileInfo_t) -> InstanceResources {
     InstanceResources {
-        gpu_slices: told.sliceCount,
-        compute_slices: told.sliceCount,
-        multiprocessors: told.multiprocessorCount,
-        copy_engines: told.copyEngineCount,
-        decoders: told.decoderCount,
-        encoders: told.encoderCount,
-        jpeg_engines: told.jpegCount,
-        ofa_engines: told.ofaCount,
+        gpu_slices: info.sliceCount,
+        compute_slices: info.sliceCount,
+        multiprocessors: info.multiprocessorCount,
+        copy_engines: info.copyEngineCount,
+        decoders: info.decoderCount,
+        encoders: info.encoderCount,
+        jpeg_engines: info.jpegCount,
+        ofa_engines: info.ofaCount,
     }
 }
 
@@ -226,13 +211,13 @@ fn placements(
     profile: u32,
 ) -> Result<Vec<Placement>, DriverError> {
     const SOME: nvmlGpuInstancePlacement_t = nvmlGpuInstancePlacement_t { start: 0, size: 0 };
-    let ask = |room: *mut nvmlGpuInstancePlacement_t, count: *mut u32| {
+    let ask = |buffer: *mut nvmlGpuInstancePlacement_t, count: *mut u32| {
         raw!(
             session,
             nvmlDeviceGetGpuInstancePossiblePlacements_v2,
             // SAFETY: the handle comes from this library; `room` is null or has space for `count` entries, and both are
             // writable until the call returns.
-            |f| unsafe { f(device.0, profile, room, count) }
+            |f| unsafe { f(device.0, profile, buffer, count) }
         )
     };
     let mut count = 0;
@@ -241,18 +226,12 @@ fn placements(
         Err(error) if !error.is(Code::INSUFFICIENT_SIZE) => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut told = vec![SOME; count as usize];
+    let mut placements = vec![SOME; count as usize];
     if count > 0 {
-        ask(told.as_mut_ptr(), &raw mut count)?;
+        ask(placements.as_mut_ptr(), &raw mut count)?;
     }
-    told.truncate(count as usize);
-    Ok(told
-        .iter()
-        .map(|place| Placement {
-            start: place.start,
-            size: place.size,
-        })
-        .collect())
+    placements.truncate(count as usize);
+    Ok(placements.iter().map(|place| Placement { start: place.start, size: place.size }).collect())
 }
 
 /// Returns the compute instance profiles of `instance`, with engines shared by all compute instances.
@@ -264,23 +243,23 @@ pub(super) fn compute_profiles(
     let mut profiles = Vec::new();
     let mut completeness = Completeness::Complete;
     for index in 0..MAX_PROFILE_INDEX {
-        let answer = confirm_absence(
+        let result = confirm_absence(
             || compute_profile_info(session, instance, index),
             || compute_profile_info_v2(session, instance, index),
         );
-        if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+        if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
             break;
         }
-        if failed(&answer) {
+        if failed(&result) {
             completeness = Completeness::Partial;
         }
-        if let Some(told) = privileged(answer, problems)? {
+        if let Some(info) = privileged(result, problems)? {
             profiles.push(ComputeInstanceProfile {
-                id: told.id,
+                id: info.id,
                 index,
-                slices: told.sliceCount,
-                max_count: told.instanceCount,
-                multiprocessors: told.multiprocessorCount,
+                slices: info.sliceCount,
+                max_count: info.instanceCount,
+                multiprocessors: info.multiprocessorCount,
             });
         }
     }
@@ -296,15 +275,15 @@ fn compute_profile_info(
     index: u32,
 ) -> Result<nvmlComputeInstanceProfileInfo_t, DriverError> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
-    let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
+    let mut info: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
     raw!(
         session,
         nvmlGpuInstanceGetComputeInstanceProfileInfo,
         // SAFETY: the instance was listed by this library in this observation, and NVML checks that it still exists;
-        // `told` is writable until the call returns.
-        |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
+        // `info` is writable until the call returns.
+        |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut info) }
     )?;
-    Ok(told)
+    Ok(info)
 }
 
 /// The second form of the call. Only success or failure is used.
@@ -314,12 +293,12 @@ fn compute_profile_info_v2(
     index: u32,
 ) -> Result<(), DriverError> {
     // SAFETY: the structure consists of numbers and characters, for which zero is valid.
-    let mut told: nvmlComputeInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
-    told.version = struct_version::<nvmlComputeInstanceProfileInfo_v2_t>(2);
+    let mut info: nvmlComputeInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
+    info.version = struct_version::<nvmlComputeInstanceProfileInfo_v2_t>(2);
     raw!(
         session,
         nvmlGpuInstanceGetComputeInstanceProfileInfoV,
         // SAFETY: the instance is as above; the version tells NVML the size of the structure that it may write.
-        |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
+        |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut info) }
     )
 }

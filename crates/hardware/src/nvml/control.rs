@@ -55,13 +55,7 @@ impl<'a> NvmlControl<'a> {
         slot: &'a mut Option<KnownDevice>,
     ) -> Option<Self> {
         let pci = slot.as_ref()?.pci;
-        Some(Self {
-            nvml,
-            pci,
-            index,
-            slot,
-            cached: None,
-        })
+        Some(Self { nvml, pci, index, slot, cached: None })
     }
 
     /// Returns the record of the device, looked up again if its handle was dropped.
@@ -73,11 +67,7 @@ impl<'a> NvmlControl<'a> {
                 slot.insert(named.map_err(|error| error.failure(CallTarget::Instance))?)
             }
         };
-        if known.pci == self.pci {
-            Ok(known)
-        } else {
-            Err(moved_index(self.pci, known.pci))
-        }
+        if known.pci == self.pci { Ok(known) } else { Err(moved_index(self.pci, known.pci)) }
     }
 
     fn handle(&mut self, session: Session<'_>) -> Result<DeviceHandle, CallFailure> {
@@ -86,8 +76,8 @@ impl<'a> NvmlControl<'a> {
 
     /// Returns the GPU instance with this ID.
     fn instance(&mut self, session: Session<'_>, id: u32) -> Result<CachedInstance, CallFailure> {
-        if let Some(kept) = self.cached.filter(|kept| kept.id == id) {
-            return Ok(kept);
+        if let Some(cached) = self.cached.filter(|cached| cached.id == id) {
+            return Ok(cached);
         }
         let device = self.handle(session)?;
         let mut handle: nvmlGpuInstance_t = std::ptr::null_mut();
@@ -96,11 +86,7 @@ impl<'a> NvmlControl<'a> {
             f(device.0, id, &raw mut handle)
         })
         .map_err(|error| error.failure(CallTarget::Instance))?;
-        let found = CachedInstance {
-            id,
-            handle,
-            profile: None,
-        };
+        let found = CachedInstance { id, handle, profile: None };
         self.cached = Some(found);
         Ok(found)
     }
@@ -133,10 +119,8 @@ impl<'a> NvmlControl<'a> {
         self.cached = None;
         // SAFETY: the instance comes from this library, which checks that it still exists, and its handle is not used
         // again.
-        raw!(session, nvmlGpuInstanceDestroy, |f| unsafe {
-            f(found.handle)
-        })
-        .map_err(|error| error.failure(CallTarget::Instance))?;
+        raw!(session, nvmlGpuInstanceDestroy, |f| unsafe { f(found.handle) })
+            .map_err(|error| error.failure(CallTarget::Instance))?;
         Ok(CallResult::Completed)
     }
 
@@ -148,10 +132,7 @@ impl<'a> NvmlControl<'a> {
         place: Placement,
     ) -> Result<CallResult, CallFailure> {
         let device = self.handle(session)?;
-        let place = nvmlGpuInstancePlacement_t {
-            start: place.start,
-            size: place.size,
-        };
+        let place = nvmlGpuInstancePlacement_t { start: place.start, size: place.size };
         let mut handle: nvmlGpuInstance_t = std::ptr::null_mut();
         raw!(
             session,
@@ -161,19 +142,12 @@ impl<'a> NvmlControl<'a> {
             |f| unsafe { f(device.0, profile, &raw const place, &raw mut handle) }
         )
         .map_err(placement_failure)?;
-        let told = gpu_instance_info(session, handle)
+        let info = gpu_instance_info(session, handle)
             .map_err(|error| error.failure(CallTarget::Instance))?;
-        self.cached = Some(CachedInstance {
-            id: told.id,
-            handle,
-            profile: Some(told.profileId),
-        });
+        self.cached = Some(CachedInstance { id: info.id, handle, profile: Some(info.profileId) });
         Ok(CallResult::Created {
-            id: told.id,
-            placement: Placement {
-                start: told.placement.start,
-                size: told.placement.size,
-            },
+            id: info.id,
+            placement: Placement { start: info.placement.start, size: info.placement.size },
         })
     }
 
@@ -203,22 +177,14 @@ impl<'a> NvmlControl<'a> {
         slices: u32,
     ) -> Result<u32, CallFailure> {
         let looked_up = |error: DriverError| error.failure(CallTarget::Instance);
-        let of = match parent.profile {
+        let parent_profile = match parent.profile {
             Some(profile) => profile,
-            None => {
-                gpu_instance_info(session, parent.handle)
-                    .map_err(looked_up)?
-                    .profileId
-            }
+            None => gpu_instance_info(session, parent.handle).map_err(looked_up)?.profileId,
         };
-        self.cached = Some(CachedInstance {
-            profile: Some(of),
-            ..parent
-        });
+        self.cached = Some(CachedInstance { profile: Some(parent_profile), ..parent });
         let known = self.known(session)?;
-        let offered = known
-            .compute_profiles(session, of, parent.handle)
-            .map_err(looked_up)?;
+        let offered =
+            known.compute_profiles(session, parent_profile, parent.handle).map_err(looked_up)?;
         let fitting = offered.iter().find(|profile| profile.slices == slices);
         fitting.map(|profile| profile.id).ok_or_else(|| {
             let why = known.compute_profile_error().unwrap_or_default();
@@ -257,24 +223,19 @@ impl<'a> NvmlControl<'a> {
         session: Session<'_>,
     ) -> Result<CallResult, CallFailure> {
         match call {
-            DriverCall::DestroyComputeInstance {
-                gpu_instance,
-                compute_instance,
-            } => self.destroy_compute_instance(session, gpu_instance, compute_instance),
+            DriverCall::DestroyComputeInstance { gpu_instance, compute_instance } => {
+                self.destroy_compute_instance(session, gpu_instance, compute_instance)
+            }
             DriverCall::DestroyGpuInstance { gpu_instance } => {
                 self.destroy_gpu_instance(session, gpu_instance)
             }
-            DriverCall::CreateGpuInstance {
-                profile_id,
-                placement,
-            } => self.create_gpu_instance(session, profile_id, placement),
-            DriverCall::CreateComputeInstance {
-                gpu_instance,
-                slices,
-            } => {
-                let kept = self.cached.is_some_and(|kept| kept.id == gpu_instance);
+            DriverCall::CreateGpuInstance { profile_id, placement } => {
+                self.create_gpu_instance(session, profile_id, placement)
+            }
+            DriverCall::CreateComputeInstance { gpu_instance, slices } => {
+                let is_cached = self.cached.is_some_and(|cached| cached.id == gpu_instance);
                 let done = self.create_compute_instance(session, gpu_instance, slices);
-                if kept && done.as_ref().is_err_and(may_be_stale) {
+                if is_cached && done.as_ref().is_err_and(may_be_stale) {
                     // Another process may have destroyed the instance since its handle was cached; the lookup then
                     // reports that.
                     self.cached = None;
@@ -311,11 +272,7 @@ impl GpuControl for NvmlControl<'_> {
         let session = Session::new(self.nvml, calls).for_device(self.pci);
         let device = observe_one(session, self.index, self.slot)
             .map_err(|error| error.failure(CallTarget::Other))?;
-        if device.pci == self.pci {
-            Ok(device)
-        } else {
-            Err(moved_index(self.pci, device.pci))
-        }
+        if device.pci == self.pci { Ok(device) } else { Err(moved_index(self.pci, device.pci)) }
     }
 }
 
@@ -324,7 +281,7 @@ impl GpuControl for NvmlControl<'_> {
 fn moved_index(wanted: PciAddress, found: PciAddress) -> CallFailure {
     CallFailure {
         kind: FailureKind::NotFound,
-        what: format!("the driver has {found} in the place of {wanted}"),
+        what: format!("the driver lists {found} at the index of {wanted}"),
     }
 }
 
@@ -338,7 +295,7 @@ fn placement_failure(error: DriverError) -> CallFailure {
         return failure;
     }
     CallFailure {
-        what: format!("cannot say where a GPU instance shall lie: {failure}"),
+        what: format!("cannot create a GPU instance at a given placement: {failure}"),
         ..failure
     }
 }

@@ -12,7 +12,7 @@ use octavo_model::quantity::{ComputeCapability, Mebibytes};
 use crate::error::{Code, DriverError, Remedy};
 use crate::nvml::catalog::MigProfiles;
 use crate::nvml::links::Links;
-use crate::nvml::session::{DeviceHandle, Session, optional, raw};
+use crate::nvml::session::{DeviceHandle, Session, optional, parse_uuid, raw};
 use crate::nvml::{catalog, health, instances, processes};
 
 /// A device that NVML listed, with its cached values.
@@ -49,14 +49,7 @@ impl Facts {
 
 impl KnownDevice {
     pub(super) fn new(handle: DeviceHandle, pci: PciAddress, ids: PciIds) -> Self {
-        Self {
-            handle,
-            pci,
-            ids,
-            facts: None,
-            links: Links::default(),
-            profiles: None,
-        }
+        Self { handle, pci, ids, facts: None, links: Links::default(), profiles: None }
     }
 
     /// Fills `device` with the values that the device reports. An error means that further calls are pointless.
@@ -101,15 +94,15 @@ impl KnownDevice {
         if let Some((_, offer)) = &mut self.profiles {
             return offer.learn_compute_profiles(session, profile, instance);
         }
-        let told = catalog::compute_profiles(session, instance, &mut Vec::new());
-        told.map(|(profiles, _)| profiles)
+        let profiles = catalog::compute_profiles(session, instance, &mut Vec::new());
+        profiles.map(|(profiles, _)| profiles)
     }
 
     /// Returns why [`Self::compute_profiles`] may be incomplete, as the end of a sentence.
     pub(super) fn compute_profile_error(&self) -> Option<String> {
         let (_, offer) = self.profiles.as_ref()?;
         let call = "nvmlGpuInstanceGetComputeInstanceProfileInfo";
-        let problem = offer.problems().iter().find(|told| told.source == call)?;
+        let problem = offer.problems.iter().find(|problem| problem.source == call)?;
         Some(format!(" ({call}: {})", problem.error))
     }
 
@@ -124,20 +117,20 @@ impl KnownDevice {
         device: &mut Device,
     ) -> Result<Option<(MigMode, MigMode)>, DriverError> {
         let wrapped = session.device(self.handle);
-        let answer = session.wrapped("nvmlDeviceGetMigMode", || wrapped.mig_mode());
-        if let Err(error) = &answer
+        let result = session.wrapped("nvmlDeviceGetMigMode", || wrapped.mig_mode());
+        if let Err(error) = &result
             && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
         {
             return Err(*error);
         }
-        if matches!(&answer, Err(error) if error.remedy() == Remedy::Unavailable) {
+        if matches!(&result, Err(error) if error.remedy() == Remedy::Unavailable) {
             device.mig = Mig::NotCapable;
         }
         let mode = |number| match number {
             0 => MigMode::Disabled,
             _ => MigMode::Enabled,
         };
-        let answer = optional(answer, &mut device.problems)?;
+        let answer = optional(result, &mut device.problems)?;
         Ok(answer.map(|both| (mode(both.current), mode(both.pending))))
     }
 
@@ -150,7 +143,7 @@ impl KnownDevice {
         let known = self.profiles.take().filter(|(mode, _)| *mode == current);
         let mut offer = match known {
             // An incomplete or empty catalog is read again.
-            Some((_, offer)) if offer.problems().is_empty() && !offer.is_empty() => offer,
+            Some((_, offer)) if offer.problems.is_empty() && !offer.is_empty() => offer,
             Some(_) | None => MigProfiles::read(session, self.handle, device.memory)?,
         };
         let (gpu_instances, geometry) = match current {
@@ -160,16 +153,10 @@ impl KnownDevice {
             }
         };
         // Reading instances extends the catalog, so its problems are known only now.
-        device.problems.extend_from_slice(offer.problems());
+        device.problems.extend_from_slice(&offer.problems);
         let catalog = offer.catalog();
         self.profiles = Some((current, offer));
-        Ok(Mig::Capable(MigState {
-            current,
-            pending,
-            catalog,
-            gpu_instances,
-            geometry,
-        }))
+        Ok(Mig::Capable(MigState { current, pending, catalog, gpu_instances, geometry }))
     }
 }
 
@@ -190,9 +177,7 @@ pub(super) fn observe_one(
         Ok(()) => {}
         Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
         Err(error) => {
-            device.condition = Condition::Failing {
-                reason: error.to_string(),
-            };
+            device.condition = Condition::Failing { reason: error.to_string() };
             // The handle of a device that left the bus is invalid; look it up again next time.
             if error.is(Code::INVALID_ARGUMENT) {
                 *slot = None;
@@ -205,28 +190,21 @@ pub(super) fn observe_one(
 /// Looks up the device with this index.
 pub(super) fn look_up_device(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
     let nvml = session.nvml();
-    let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
-        nvml.device_by_index(index)
-    })?;
-    let told = session.wrapped("nvmlDeviceGetPciInfo_v3", || wrapped.pci_info())?;
+    let wrapped =
+        session.wrapped("nvmlDeviceGetHandleByIndex_v2", || nvml.device_by_index(index))?;
+    let info = session.wrapped("nvmlDeviceGetPciInfo_v3", || wrapped.pci_info())?;
     let halves = |pair: u32| ((pair & 0xffff) as u16, (pair >> 16) as u16);
-    let (vendor, device) = halves(told.pci_device_id);
-    let (subsystem_vendor, subsystem_device) = halves(told.pci_sub_system_id.unwrap_or(0));
+    let (vendor, device) = halves(info.pci_device_id);
+    let (subsystem_vendor, subsystem_device) = halves(info.pci_sub_system_id.unwrap_or(0));
     // SAFETY: the handle is only used as an argument of further calls to the library that returned it.
     let handle = DeviceHandle(unsafe { wrapped.handle() });
     Ok(KnownDevice::new(
         handle,
-        told.bus_id.parse().map_err(|_| DriverError {
+        info.bus_id.parse().map_err(|_| DriverError {
             call: "nvmlDeviceGetPciInfo_v3",
             code: Code::MissingPciAddress,
         })?,
-        PciIds {
-            vendor,
-            device,
-            subsystem_vendor,
-            subsystem_device,
-            class: None,
-        },
+        PciIds { vendor, device, subsystem_vendor, subsystem_device, class: None },
     ))
 }
 
@@ -246,13 +224,7 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
     let mut facts = Facts::default();
     let problems = &mut facts.problems;
     let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
-    facts.uuid = optional(uuid, problems)?.and_then(|text| match text.parse() {
-        Ok(uuid) => Some(uuid),
-        Err(error) => {
-            problems.push(problem("nvmlDeviceGetUUID", &error));
-            None
-        }
-    });
+    facts.uuid = optional(uuid, problems)?.and_then(|text| parse_uuid(&text, problems));
     let name = session.wrapped("nvmlDeviceGetName", || device.name());
     facts.product_name = optional(name, problems)?;
     let minor = session.wrapped("nvmlDeviceGetMinorNumber", || device.minor_number());
@@ -264,13 +236,12 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
         Err(error) if error.remedy() == Remedy::Bug => None,
         Err(error) => optional(Err(error), problems)?,
     };
-    let capability = session.wrapped("nvmlDeviceGetCudaComputeCapability", || {
-        device.cuda_compute_capability()
-    });
-    facts.compute_capability = optional(capability, problems)?.and_then(|told| {
+    let capability =
+        session.wrapped("nvmlDeviceGetCudaComputeCapability", || device.cuda_compute_capability());
+    facts.compute_capability = optional(capability, problems)?.and_then(|capability| {
         Some(ComputeCapability {
-            major: u32::try_from(told.major).ok()?,
-            minor: u32::try_from(told.minor).ok()?,
+            major: u32::try_from(capability.major).ok()?,
+            minor: u32::try_from(capability.minor).ok()?,
         })
     });
     facts.memory = memory(session, handle, problems)?;
@@ -284,19 +255,12 @@ fn memory(
     handle: DeviceHandle,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<Mebibytes>, DriverError> {
-    let mut told = nvmlMemory_t {
-        total: 0,
-        free: 0,
-        used: 0,
-    };
-    // SAFETY: the handle comes from this library, and `told` is writable until the call returns.
-    let answer = raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
-        f(handle.0, &raw mut told)
-    });
-    let answered = optional(answer, problems)?;
-    Ok(answered
-        .filter(|()| told.total > 0)
-        .map(|()| Mebibytes::from_bytes(told.total)))
+    let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
+    // SAFETY: the handle comes from this library, and `memory` is writable until the call returns.
+    let result =
+        raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe { f(handle.0, &raw mut memory) });
+    let answered = optional(result, problems)?;
+    Ok(answered.filter(|()| memory.total > 0).map(|()| Mebibytes::from_bytes(memory.total)))
 }
 
 fn architecture_name(architecture: &DeviceArchitecture) -> Option<Architecture> {
@@ -313,11 +277,4 @@ fn architecture_name(architecture: &DeviceArchitecture) -> Option<Architecture> 
         DeviceArchitecture::Unknown => return None,
     };
     Some(Architecture::new(name))
-}
-
-fn problem(what: &str, error: &dyn std::error::Error) -> ReadProblem {
-    ReadProblem {
-        source: what.to_owned(),
-        error: error.to_string(),
-    }
 }

@@ -27,11 +27,7 @@ pub(super) struct NvmlDriver {
 
 impl NvmlDriver {
     pub(super) fn new(nvml: Arc<Nvml>, driver: Driver) -> Self {
-        Self {
-            nvml,
-            driver,
-            devices: Vec::new(),
-        }
+        Self { nvml, driver, devices: Vec::new() }
     }
 
     /// Returns the devices with a known handle.
@@ -57,18 +53,11 @@ impl GpuDriver for NvmlDriver {
             match observe_one(session, index, slot) {
                 Ok(device) => devices.push(device),
                 Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
-                Err(error) => unnamed.push(UnidentifiedDevice {
-                    index,
-                    reason: error.to_string(),
-                }),
+                Err(error) => unnamed.push(UnidentifiedDevice { index, reason: error.to_string() }),
             }
         }
         links::group_by_p2p(session, &self.handles(), &mut devices)?;
-        Ok(Observation {
-            driver: self.driver.clone(),
-            devices,
-            unidentified: unnamed,
-        })
+        Ok(Observation { driver: self.driver.clone(), devices, unidentified: unnamed })
     }
 
     fn readings(
@@ -78,16 +67,11 @@ impl GpuDriver for NvmlDriver {
     ) -> Result<Vec<Reading>, DriverError> {
         let session = Session::new(&self.nvml, calls);
         let known = self.devices.iter().flatten();
-        let known = known.filter_map(|known| {
-            let mut all = last.iter();
-            let device = all.find(|device| device.pci == known.pci);
-            device
-                .filter(|device| device.condition == Condition::Working)
-                .map(|device| (known, device))
+        let working = known.filter_map(|known| {
+            let device = last.iter().find(|device| device.pci == known.pci)?;
+            (device.condition == Condition::Working).then_some((known, device))
         });
-        known
-            .map(|(known, device)| readings::read(session, known, device))
-            .collect()
+        working.map(|(known, device)| readings::read(session, known, device)).collect()
     }
 
     fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {

@@ -50,12 +50,6 @@ pub(super) struct NvmlEvents {
     devices: Vec<(PciAddress, DeviceHandle)>,
 }
 
-/// Result of one wait.
-enum WaitResult {
-    Event(nvmlEventData_t),
-    TimedOut,
-}
-
 // SAFETY: the set is an object of the library, bound to no thread; one thread uses it at a time, because `wait` takes
 // `&mut`.
 unsafe impl Send for NvmlEvents {}
@@ -70,11 +64,7 @@ impl NvmlEvents {
         let mut set: nvmlEventSet_t = std::ptr::null_mut();
         // SAFETY: `set` is writable until the call returns.
         raw!(session, nvmlEventSetCreate, |f| unsafe { f(&raw mut set) })?;
-        let mut events = Self {
-            set,
-            nvml: Arc::clone(nvml),
-            devices: Vec::new(),
-        };
+        let mut events = Self { set, nvml: Arc::clone(nvml), devices: Vec::new() };
         for (pci, device) in devices {
             match events.register_one(session.for_device(*pci), *device) {
                 Ok(()) => events.devices.push((*pci, *device)),
@@ -100,12 +90,11 @@ impl NvmlEvents {
             });
         }
         // SAFETY: handle and set come from this library, and the set lives as long as `self`.
-        raw!(session, nvmlDeviceRegisterEvents, |f| unsafe {
-            f(device.0, wanted, self.set)
-        })
+        raw!(session, nvmlDeviceRegisterEvents, |f| unsafe { f(device.0, wanted, self.set) })
     }
 
-    fn wait_for_one(&self, patience_ms: u32) -> Result<WaitResult, DriverError> {
+    /// Waits for one event; `None` after `timeout_ms` milliseconds without one.
+    fn wait_for_one(&self, timeout_ms: u32) -> Result<Option<nvmlEventData_t>, DriverError> {
         let error = |code| DriverError { call: WAIT, code };
         let Ok(wait) = &self.nvml.lib().nvmlEventSetWait_v2 else {
             return Err(error(Code::NoSuchFunction));
@@ -114,14 +103,11 @@ impl NvmlEvents {
         let mut data: nvmlEventData_t = unsafe { std::mem::zeroed() };
         // SAFETY: the set comes from this library and is not freed before `self`; `data` is writable until the call
         // returns.
-        let code = unsafe { wait(self.set, &raw mut data, patience_ms) };
-        match Code::Nvml(code) {
-            Code::Nvml(0) => Ok(WaitResult::Event(data)),
-            Code::TIMEOUT => Ok(WaitResult::TimedOut),
-            code @ (Code::Nvml(_)
-            | Code::NoSuchFunction
-            | Code::InvalidText
-            | Code::MissingPciAddress) => Err(error(code)),
+        let code = unsafe { wait(self.set, &raw mut data, timeout_ms) };
+        match code {
+            0 => Ok(Some(data)),
+            code if Code::Nvml(code) == Code::TIMEOUT => Ok(None),
+            code => Err(error(Code::Nvml(code))),
         }
     }
 
@@ -145,14 +131,14 @@ impl NvmlEvents {
 
 impl EventSource for NvmlEvents {
     fn wait(&mut self) -> Result<EventWait, DriverError> {
-        let WaitResult::Event(first) = self.wait_for_one(WAIT_TIMEOUT_MS)? else {
+        let Some(first) = self.wait_for_one(WAIT_TIMEOUT_MS)? else {
             return Ok(EventWait::TimedOut);
         };
         let until = Instant::now() + MAX_BATCH_DURATION;
         let mut xids: Vec<Xid> = self.xid(&first).into_iter().collect();
         while xids.len() < MAX_BATCH && Instant::now() < until {
             // The next wait fails with the same error, so return the collected Xids first.
-            let Ok(WaitResult::Event(next)) = self.wait_for_one(0) else {
+            let Ok(Some(next)) = self.wait_for_one(0) else {
                 break;
             };
             xids.extend(self.xid(&next));
@@ -168,7 +154,7 @@ impl Drop for NvmlEvents {
     fn drop(&mut self) {
         if let Ok(free) = &self.nvml.lib().nvmlEventSetFree {
             // SAFETY: the set was created by this library and is freed only here; the library is still loaded.
-            let _nobody_to_tell = unsafe { free(self.set) };
+            let _ignored = unsafe { free(self.set) };
         }
     }
 }

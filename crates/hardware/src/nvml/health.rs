@@ -2,12 +2,12 @@
 
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
 use nvml_wrapper_sys::bindings::{
-    NVML_GPU_FABRIC_STATE_COMPLETED, field_id, nvmlFieldValue_t, nvmlGpuFabricInfo_v2_t,
+    NVML_GPU_FABRIC_STATE_COMPLETED, field_id, nvmlGpuFabricInfo_v2_t,
 };
 use octavo_model::inventory::{Fabric, Health, ReadProblem, RecoveryAction, RemappedRows};
 
 use crate::error::{Code, DriverError};
-use crate::nvml::session::{DeviceHandle, Session, optional, raw, struct_version};
+use crate::nvml::session::{DeviceHandle, Session, optional, raw, struct_version, unsigned_field};
 
 /// Reads error counters and the recovery action.
 pub(super) fn read(
@@ -40,55 +40,24 @@ pub(super) fn remapped_rows(
     let (mut correctable, mut uncorrectable, mut pending, mut failed) = (0, 0, 0, 0);
     // SAFETY: the handle comes from this library, and the four numbers are writable until the call returns.
     raw!(session, nvmlDeviceGetRemappedRows, |f| unsafe {
-        f(
-            handle.0,
-            &raw mut correctable,
-            &raw mut uncorrectable,
-            &raw mut pending,
-            &raw mut failed,
-        )
+        f(handle.0, &raw mut correctable, &raw mut uncorrectable, &raw mut pending, &raw mut failed)
     })?;
-    Ok(RemappedRows {
-        correctable,
-        uncorrectable,
-        pending: pending != 0,
-        failed: failed != 0,
-    })
+    Ok(RemappedRows { correctable, uncorrectable, pending: pending != 0, failed: failed != 0 })
 }
 
 fn recovery_action(
     session: Session<'_>,
     handle: DeviceHandle,
 ) -> Result<RecoveryAction, DriverError> {
-    const CALL: &str = "nvmlDeviceGetFieldValues";
-    // SAFETY: the structure consists of numbers, for which zero is valid.
-    let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
-    field.fieldId = field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION;
-    // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
-    raw!(session, nvmlDeviceGetFieldValues, |f| unsafe {
-        f(handle.0, 1, &raw mut field)
-    })?;
-    if field.nvmlReturn != 0 {
+    let (status, number) =
+        unsigned_field(session, handle, field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)?;
+    if status != 0 {
+        let code = Code::Nvml(status);
         // A driver reports a field that it does not know as an invalid argument.
-        let code = match Code::Nvml(field.nvmlReturn) {
-            Code::INVALID_ARGUMENT => Code::NOT_SUPPORTED,
-            code @ (Code::Nvml(_)
-            | Code::NoSuchFunction
-            | Code::InvalidText
-            | Code::MissingPciAddress) => code,
-        };
-        return Err(DriverError { call: CALL, code });
+        let code = if code == Code::INVALID_ARGUMENT { Code::NOT_SUPPORTED } else { code };
+        return Err(DriverError { call: "nvmlDeviceGetFieldValues", code });
     }
-    // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
-    let number = unsafe { field.value.uiVal };
-    Ok(match number {
-        0 => RecoveryAction::None,
-        1 => RecoveryAction::ResetGpu,
-        2 => RecoveryAction::RebootNode,
-        3 => RecoveryAction::DrainP2p,
-        4 => RecoveryAction::DrainAndReset,
-        other => RecoveryAction::Other(other),
-    })
+    Ok(RecoveryAction::from(number))
 }
 
 /// Reads the fabric membership. `None` for a device that has not joined a fabric, or whose cluster UUID is all zeros,
@@ -98,7 +67,7 @@ pub(super) fn fabric(
     handle: DeviceHandle,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<Fabric>, DriverError> {
-    let mut told = nvmlGpuFabricInfo_v2_t {
+    let mut info = nvmlGpuFabricInfo_v2_t {
         version: struct_version::<nvmlGpuFabricInfo_v2_t>(2),
         clusterUuid: [0; 16],
         status: 0,
@@ -107,17 +76,15 @@ pub(super) fn fabric(
         healthMask: 0,
     };
     // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
-    let answer = raw!(session, nvmlDeviceGetGpuFabricInfoV, |f| unsafe {
-        f(handle.0, (&raw mut told).cast())
+    let result = raw!(session, nvmlDeviceGetGpuFabricInfoV, |f| unsafe {
+        f(handle.0, (&raw mut info).cast())
     });
-    let joined = optional(answer, problems)?.is_some()
-        && u32::from(told.state) == NVML_GPU_FABRIC_STATE_COMPLETED
-        && told.status == 0
-        && told.clusterUuid != [0; 16];
-    Ok(joined.then(|| Fabric {
-        cluster_uuid: uuid_text(told.clusterUuid),
-        clique_id: told.cliqueId,
-    }))
+    let joined = optional(result, problems)?.is_some()
+        && u32::from(info.state) == NVML_GPU_FABRIC_STATE_COMPLETED
+        && info.status == 0
+        && info.clusterUuid != [0; 16];
+    Ok(joined
+        .then(|| Fabric { cluster_uuid: uuid_text(info.clusterUuid), clique_id: info.cliqueId }))
 }
 
 /// Formats the UUID's bytes in order, in groups of the usual lengths.
@@ -127,14 +94,7 @@ fn uuid_text(bytes: [u8; 16]) -> String {
         let part = (number >> (end * 4)) & ((1 << (digits * 4)) - 1);
         format!("{part:0digits$x}")
     };
-    [
-        group(24, 8),
-        group(20, 4),
-        group(16, 4),
-        group(12, 4),
-        group(0, 12),
-    ]
-    .join("-")
+    [group(24, 8), group(20, 4), group(16, 4), group(12, 4), group(0, 12)].join("-")
 }
 
 #[cfg(test)]

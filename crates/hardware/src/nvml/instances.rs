@@ -8,13 +8,12 @@ use nvml_wrapper_sys::bindings::{
     nvmlComputeInstance_t, nvmlComputeInstanceInfo_t, nvmlGpuInstance_t, nvmlGpuInstanceInfo_t,
 };
 use octavo_model::catalog::{InstanceResources, Placement};
-use octavo_model::id::MigUuid;
 use octavo_model::inventory::{Completeness, ComputeInstance, GpuInstance, ReadProblem};
 use octavo_model::quantity::Mebibytes;
 
 use crate::error::{DriverError, Remedy};
 use crate::nvml::catalog::MigProfiles;
-use crate::nvml::session::{DeviceHandle, Session, optional, privileged, raw};
+use crate::nvml::session::{DeviceHandle, Session, optional, parse_uuid, privileged, raw};
 
 /// Minimum buffer size, above the number of instances of any device. NVML assumes that the buffer is large enough and
 /// does not receive its size.
@@ -29,28 +28,25 @@ struct GeometryReader<'a> {
 
 impl GeometryReader<'_> {
     /// Accepts a list of instances of a profile that the device has. An empty list is valid; a failed call is not.
-    fn list<T>(&mut self, answer: Result<Vec<T>, DriverError>) -> Result<Vec<T>, DriverError> {
-        if let Err(error) = &answer {
+    fn list<T>(&mut self, result: Result<Vec<T>, DriverError>) -> Result<Vec<T>, DriverError> {
+        if let Err(error) = &result {
             self.geometry = Completeness::Partial;
             // For other calls this code means that the device lacks a feature and is not a problem; here the device has
             // the profile.
             if error.remedy() == Remedy::Unavailable {
-                self.problems.push(ReadProblem {
-                    source: error.call.to_owned(),
-                    error: error.code.to_string(),
-                });
+                self.problems.push((*error).into());
                 self.problems.dedup();
             }
         }
-        Ok(privileged(answer, self.problems)?.unwrap_or_default())
+        Ok(privileged(result, self.problems)?.unwrap_or_default())
     }
 
     /// Accepts the record of an instance that was listed and must therefore exist.
-    fn record<T>(&mut self, answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
-        if answer.is_err() {
+    fn record<T>(&mut self, result: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
+        if result.is_err() {
             self.geometry = Completeness::Partial;
         }
-        privileged(answer, self.problems)
+        privileged(result, self.problems)
     }
 }
 
@@ -61,39 +57,30 @@ pub(super) fn read(
     offer: &mut MigProfiles,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<(Vec<GpuInstance>, Completeness), DriverError> {
-    let mut reading = GeometryReader {
-        problems,
-        geometry: Completeness::Complete,
-    };
-    let profiles: Vec<(u32, u32)> = offer
-        .profiles()
-        .iter()
-        .map(|profile| (profile.id, profile.max_count))
-        .collect();
+    let mut reading = GeometryReader { problems, geometry: Completeness::Complete };
+    let profiles: Vec<(u32, u32)> =
+        offer.profiles.iter().map(|profile| (profile.id, profile.max_count)).collect();
     let mut instances = Vec::new();
     for (profile, max_count) in profiles {
         let listed = reading.list(gpu_instances(session, device, profile, max_count))?;
         for instance in listed {
-            let Some(told) = reading.record(gpu_instance_info(session, instance))? else {
+            let Some(info) = reading.record(gpu_instance_info(session, instance))? else {
                 continue;
             };
             instances.push(GpuInstance {
-                id: told.id,
-                profile_id: told.profileId,
-                placement: Placement {
-                    start: told.placement.start,
-                    size: told.placement.size,
-                },
+                id: info.id,
+                profile_id: info.profileId,
+                placement: Placement { start: info.placement.start, size: info.placement.size },
                 compute_instances: compute_instances(
                     session,
-                    (instance, told.profileId),
+                    (instance, info.profileId),
                     offer,
                     &mut reading,
                 )?,
             });
         }
     }
-    for (profile, max_count) in offer.unknown_profiles() {
+    for (profile, max_count) in &offer.unknown_profiles {
         let listed = reading.list(gpu_instances(session, device, *profile, *max_count))?;
         if !listed.is_empty() {
             reading.geometry = Completeness::Partial;
@@ -109,15 +96,15 @@ fn gpu_instances(
     profile: u32,
     max_count: u32,
 ) -> Result<Vec<nvmlGpuInstance_t>, DriverError> {
-    let mut told = vec![std::ptr::null_mut(); MIN_CAPACITY.max(max_count as usize)];
-    let mut count = capacity_of(&told);
+    let mut handles = vec![std::ptr::null_mut(); MIN_CAPACITY.max(max_count as usize)];
+    let mut count = capacity_of(&handles);
     // SAFETY: the handle comes from this library; the buffer has space for more instances than the device can have and
     // is writable until the call returns.
     raw!(session, nvmlDeviceGetGpuInstances, |f| unsafe {
-        f(device.0, profile, told.as_mut_ptr(), &raw mut count)
+        f(device.0, profile, handles.as_mut_ptr(), &raw mut count)
     })?;
-    told.truncate(count as usize);
-    Ok(told)
+    handles.truncate(count as usize);
+    Ok(handles)
 }
 
 pub(super) fn gpu_instance_info(
@@ -125,13 +112,11 @@ pub(super) fn gpu_instance_info(
     instance: nvmlGpuInstance_t,
 ) -> Result<nvmlGpuInstanceInfo_t, DriverError> {
     // SAFETY: the structure consists of numbers and a nullable handle, for which zero is valid.
-    let mut told: nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the instance was listed, found or created by this library, and NVML checks that it still exists; `told`
+    let mut info: nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the instance was listed, found or created by this library, and NVML checks that it still exists; `info`
     // is writable until the call returns.
-    raw!(session, nvmlGpuInstanceGetInfo, |f| unsafe {
-        f(instance, &raw mut told)
-    })?;
-    Ok(told)
+    raw!(session, nvmlGpuInstanceGetInfo, |f| unsafe { f(instance, &raw mut info) })?;
+    Ok(info)
 }
 
 fn compute_instances(
@@ -142,14 +127,14 @@ fn compute_instances(
 ) -> Result<Vec<ComputeInstance>, DriverError> {
     let mut instances = Vec::new();
     for kind in offer.learn_compute_profiles(session, profile, instance)? {
-        let mut told = vec![std::ptr::null_mut(); MIN_CAPACITY.max(kind.max_count as usize)];
-        let mut count = capacity_of(&told);
+        let mut handles = vec![std::ptr::null_mut(); MIN_CAPACITY.max(kind.max_count as usize)];
+        let mut count = capacity_of(&handles);
         // SAFETY: as for GPU instances: the parent was just listed, and the buffer is large enough.
-        let answer = raw!(session, nvmlGpuInstanceGetComputeInstances, |f| unsafe {
-            f(instance, kind.id, told.as_mut_ptr(), &raw mut count)
+        let result = raw!(session, nvmlGpuInstanceGetComputeInstances, |f| unsafe {
+            f(instance, kind.id, handles.as_mut_ptr(), &raw mut count)
         });
-        told.truncate(count as usize);
-        for compute in reading.list(answer.map(|()| told))? {
+        handles.truncate(count as usize);
+        for compute in reading.list(result.map(|()| handles))? {
             instances.extend(compute_instance(session, compute, reading)?);
         }
     }
@@ -163,57 +148,38 @@ fn compute_instance(
     reading: &mut GeometryReader<'_>,
 ) -> Result<Option<ComputeInstance>, DriverError> {
     // SAFETY: the structure consists of numbers and nullable handles, for which zero is valid.
-    let mut told: nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: this library has just listed the instance, and NVML checks that it still exists; `told` is writable until
+    let mut info: nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: this library has just listed the instance, and NVML checks that it still exists; `info` is writable until
     // the call returns.
-    let answer = raw!(session, nvmlComputeInstanceGetInfo_v2, |f| unsafe {
-        f(instance, &raw mut told)
-    });
-    if reading.record(answer)?.is_none() {
+    let result =
+        raw!(session, nvmlComputeInstanceGetInfo_v2, |f| unsafe { f(instance, &raw mut info) });
+    if reading.record(result)?.is_none() {
         return Ok(None);
     }
     let problems = &mut *reading.problems;
-    let device = session.device(DeviceHandle(told.device));
+    let device = session.device(DeviceHandle(info.device));
     let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
     let attributes = session.wrapped("nvmlDeviceGetAttributes_v2", || device.attributes());
     let attributes = optional(attributes, problems)?;
     Ok(Some(ComputeInstance {
-        id: told.id,
-        profile_id: told.profileId,
-        placement: Some(Placement {
-            start: told.placement.start,
-            size: told.placement.size,
-        }),
-        uuid: optional(uuid, problems)?.and_then(|text| mig_uuid(&text, problems)),
-        memory: attributes
-            .as_ref()
-            .map(|told| Mebibytes::new(told.memory_size_mb)),
-        resources: attributes.map(|told| InstanceResources {
-            gpu_slices: told.gpu_instance_slice_count,
-            compute_slices: told.compute_instance_slice_count,
-            multiprocessors: told.multiprocessor_count,
-            copy_engines: told.shared_copy_engine_count,
-            decoders: told.shared_decoder_count,
-            encoders: told.shared_encoder_count,
-            jpeg_engines: told.shared_jpeg_count,
-            ofa_engines: told.shared_ofa_count,
+        id: info.id,
+        profile_id: info.profileId,
+        placement: Some(Placement { start: info.placement.start, size: info.placement.size }),
+        uuid: optional(uuid, problems)?.and_then(|text| parse_uuid(&text, problems)),
+        memory: attributes.as_ref().map(|attributes| Mebibytes::new(attributes.memory_size_mb)),
+        resources: attributes.map(|attributes| InstanceResources {
+            gpu_slices: attributes.gpu_instance_slice_count,
+            compute_slices: attributes.compute_instance_slice_count,
+            multiprocessors: attributes.multiprocessor_count,
+            copy_engines: attributes.shared_copy_engine_count,
+            decoders: attributes.shared_decoder_count,
+            encoders: attributes.shared_encoder_count,
+            jpeg_engines: attributes.shared_jpeg_count,
+            ofa_engines: attributes.shared_ofa_count,
         }),
     }))
 }
 
-fn mig_uuid(text: &str, problems: &mut Vec<ReadProblem>) -> Option<MigUuid> {
-    match text.parse() {
-        Ok(uuid) => Some(uuid),
-        Err(error) => {
-            problems.push(ReadProblem {
-                source: "nvmlDeviceGetUUID".to_owned(),
-                error: octavo_toolkit::error::chain(&error),
-            });
-            None
-        }
-    }
-}
-
-fn capacity_of<T>(room: &[T]) -> u32 {
-    u32::try_from(room.len()).unwrap_or(u32::MAX)
+fn capacity_of<T>(buffer: &[T]) -> u32 {
+    u32::try_from(buffer.len()).unwrap_or(u32::MAX)
 }

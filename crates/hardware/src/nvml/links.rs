@@ -37,22 +37,18 @@ impl Links {
         device: DeviceHandle,
         problems: &mut Vec<ReadProblem>,
     ) -> Result<Vec<NvLink>, DriverError> {
-        let asked = self
-            .present
-            .clone()
-            .unwrap_or_else(|| (0..MAX_LINKS).collect());
+        let queried = self.present.clone().unwrap_or_else(|| (0..MAX_LINKS).collect());
         let mut present = Vec::new();
         let mut links = Vec::new();
         let problems_before = problems.len();
-        for link in asked {
+        for link in queried {
             let wrapped = session.device(device);
-            let answer = session.wrapped("nvmlDeviceGetNvLinkState", || {
-                wrapped.link_wrapper_for(link).is_active()
-            });
-            if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+            let result = session
+                .wrapped("nvmlDeviceGetNvLinkState", || wrapped.link_wrapper_for(link).is_active());
+            if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
                 break;
             }
-            let Some(active) = optional(answer, problems)? else {
+            let Some(active) = optional(result, problems)? else {
                 continue;
             };
             present.push(link);
@@ -98,10 +94,10 @@ fn ask_remote(
 ) -> Result<LinkRemote, DriverError> {
     let mut number = u32::MAX;
     // SAFETY: the handle comes from this library, and `number` is writable until the call returns.
-    let answer = raw!(session, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
+    let result = raw!(session, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
         f(device.0, link, &raw mut number)
     });
-    let kind = optional(answer, problems)?.map(|()| number);
+    let kind = optional(result, problems)?.map(|()| number);
     let wrapped = session.device(device);
     let pci = session.wrapped("nvmlDeviceGetNvLinkRemotePciInfo_v2", || {
         wrapped.link_wrapper_for(link).remote_pci_info()
@@ -162,10 +158,10 @@ fn group_of(
     for first in groups.iter() {
         let mut status = P2P_UNKNOWN;
         // SAFETY: the handles come from this library, and `status` is writable until the call returns.
-        let answer = raw!(session, nvmlDeviceGetP2PStatus, |f| unsafe {
+        let result = raw!(session, nvmlDeviceGetP2PStatus, |f| unsafe {
             f(first.0, device.0, P2P_NVLINK, &raw mut status)
         });
-        let status = optional(answer, problems)?.map(|()| status);
+        let status = optional(result, problems)?.map(|()| status);
         match status.filter(|status| *status != P2P_UNKNOWN) {
             Some(P2P_OK) => return Ok(Some(number)),
             Some(_) => number += 1,

@@ -43,10 +43,7 @@ impl Loader {
     /// process.
     #[must_use]
     pub fn with_preload(self, rehearsal: PreloadCommand) -> Self {
-        Self {
-            preload_command: Some(rehearsal),
-            ..self
-        }
+        Self { preload_command: Some(rehearsal), ..self }
     }
 
     /// Waits until another process has loaded the library, successfully or not: errors show when this process loads it.
@@ -60,7 +57,7 @@ impl Loader {
         match status.and_then(|status| status.signal()) {
             Some(signal) => Err(LoadError::Unloadable {
                 path: path.to_owned(),
-                reason: format!("a process that loaded it was killed by signal {signal}"),
+                reason: format!("a child process that loaded it was killed by signal {signal}"),
             }),
             None => Ok(()),
         }
@@ -80,20 +77,13 @@ impl DriverLoader for Loader {
     fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
         // Stays loaded until NVML is initialized, so that the wrapper opens the same file.
         let _library = calls
-            .record("dlopen", None, || {
-                self.preload(path).and_then(|()| check(path))
-            })
+            .record("dlopen", None, || self.preload(path).and_then(|()| check(path)))
             .map_err(|error| self.with_search_path(path, error))?;
         let nvml = calls
-            .record("nvmlInit_v2", None, || {
-                Nvml::builder().lib_path(path.as_os_str()).init()
-            })
+            .record("nvmlInit_v2", None, || Nvml::builder().lib_path(path.as_os_str()).init())
             .map_err(|error| LoadError::Refused {
                 path: path.to_owned(),
-                source: DriverError {
-                    call: "nvmlInit_v2",
-                    code: code_of(error),
-                },
+                source: DriverError { call: "nvmlInit_v2", code: code_of(error) },
             })?;
         let nvml = Arc::new(nvml);
         let driver = driver(path, Session::new(&nvml, calls))?;
@@ -119,10 +109,7 @@ impl Loader {
 /// Loads the file and checks that nvml-wrapper can use it: without these two functions, it cannot initialize NVML or
 /// panics when it shuts NVML down.
 fn check(path: &Path) -> Result<NvmlLib, LoadError> {
-    let unloadable = |reason: String| LoadError::Unloadable {
-        path: path.to_owned(),
-        reason,
-    };
+    let unloadable = |reason: String| LoadError::Unloadable { path: path.to_owned(), reason };
     // The dynamic loader searches for a bare file name, so the actual file is unknown here.
     if path != Path::new(library::LIBRARY_NAME) {
         let objection =
@@ -138,18 +125,12 @@ fn check(path: &Path) -> Result<NvmlLib, LoadError> {
         ("nvmlInit_v2", library.nvmlInit_v2.is_ok()),
         ("nvmlShutdown", library.nvmlShutdown.is_ok()),
     ];
-    let missing: Vec<&str> = needed
-        .iter()
-        .filter(|(_, there)| !there)
-        .map(|(name, _)| *name)
-        .collect();
+    let missing: Vec<&str> =
+        needed.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
     if missing.is_empty() {
         Ok(library)
     } else {
-        Err(LoadError::NotNvml {
-            path: path.to_owned(),
-            missing: missing.join(" and "),
-        })
+        Err(LoadError::NotNvml { path: path.to_owned(), missing: missing.join(" and ") })
     }
 }
 
@@ -157,18 +138,13 @@ fn driver(path: &Path, session: Session<'_>) -> Result<Driver, LoadError> {
     let nvml = session.nvml();
     let version = session
         .wrapped("nvmlSystemGetDriverVersion", || nvml.sys_driver_version())
-        .map_err(|source| LoadError::Refused {
-            path: path.to_owned(),
-            source,
-        })?;
-    let cuda = session.wrapped("nvmlSystemGetCudaDriverVersion_v2", || {
-        nvml.sys_cuda_driver_version()
-    });
+        .map_err(|source| LoadError::Refused { path: path.to_owned(), source })?;
+    let cuda =
+        session.wrapped("nvmlSystemGetCudaDriverVersion_v2", || nvml.sys_cuda_driver_version());
     Ok(Driver {
-        version: version.parse().map_err(|source| LoadError::Version {
-            path: path.to_owned(),
-            source,
-        })?,
+        version: version
+            .parse()
+            .map_err(|source| LoadError::Version { path: path.to_owned(), source })?,
         cuda: cuda
             .ok()
             .and_then(|number| u32::try_from(number).ok())

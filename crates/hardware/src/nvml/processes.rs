@@ -15,16 +15,13 @@ pub(super) fn read(
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Vec<Process>, DriverError> {
     let mut processes = Vec::new();
-    for answer in [compute(session, handle), graphics(session, handle)] {
-        if let Err(error) = &answer
+    for result in [compute(session, handle), graphics(session, handle)] {
+        if let Err(error) = &result
             && error.remedy() == Remedy::Unavailable
         {
-            problems.push(ReadProblem {
-                source: error.call.to_owned(),
-                error: error.code.to_string(),
-            });
+            problems.push((*error).into());
         }
-        processes.extend(optional(answer, problems)?.unwrap_or_default());
+        processes.extend(optional(result, problems)?.unwrap_or_default());
     }
     processes.sort();
     Ok(processes)
@@ -42,13 +39,13 @@ pub(super) fn read_all(
 }
 
 fn compute(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
-    list(ProcessKind::Compute, |count, told| {
+    list(ProcessKind::Compute, |count, buffer| {
         raw!(
             session,
             nvmlDeviceGetComputeRunningProcesses_v3,
-            // SAFETY: the handle comes from this library; `told` has space for `count` entries, and both outlive the
+            // SAFETY: the handle comes from this library; `buffer` has space for `count` entries, and both outlive the
             // call.
-            |f| unsafe { f(handle.0, count, told) }
+            |f| unsafe { f(handle.0, count, buffer) }
         )
     })
 }
@@ -56,16 +53,16 @@ fn compute(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, D
 /// Returns the graphics contexts. A device without graphics has none, and a partitioned device may report that it does
 /// not support them. A library without the call is an error.
 fn graphics(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
-    let told = list(ProcessKind::Graphics, |count, told| {
+    let processes = list(ProcessKind::Graphics, |count, buffer| {
         raw!(
             session,
             nvmlDeviceGetGraphicsRunningProcesses_v3,
-            // SAFETY: the handle comes from this library; `told` has space for `count` entries, and both outlive the
+            // SAFETY: the handle comes from this library; `buffer` has space for `count` entries, and both outlive the
             // call.
-            |f| unsafe { f(handle.0, count, told) }
+            |f| unsafe { f(handle.0, count, buffer) }
         )
     });
-    match told {
+    match processes {
         Err(error) if error.is(Code::NOT_SUPPORTED) => Ok(Vec::new()),
         other => other,
     }
@@ -76,39 +73,35 @@ fn list(
     kind: ProcessKind,
     ask: impl Fn(*mut u32, *mut nvmlProcessInfo_t) -> Result<(), DriverError>,
 ) -> Result<Vec<Process>, DriverError> {
-    const BLANK: nvmlProcessInfo_t = nvmlProcessInfo_t {
-        pid: 0,
-        usedGpuMemory: 0,
-        gpuInstanceId: 0,
-        computeInstanceId: 0,
-    };
+    const BLANK: nvmlProcessInfo_t =
+        nvmlProcessInfo_t { pid: 0, usedGpuMemory: 0, gpuInstanceId: 0, computeInstanceId: 0 };
     const ATTEMPTS: usize = 4;
-    let mut room = 64_u32;
-    let mut told = Vec::new();
+    let mut capacity = 64_u32;
+    let mut buffer = Vec::new();
     for attempt in 1.. {
-        told.resize(room as usize, BLANK);
-        let mut count = room;
-        match ask(&raw mut count, told.as_mut_ptr()) {
+        buffer.resize(capacity as usize, BLANK);
+        let mut count = capacity;
+        match ask(&raw mut count, buffer.as_mut_ptr()) {
             Ok(()) => {
-                told.truncate(count as usize);
+                buffer.truncate(count as usize);
                 break;
             }
             Err(error) if error.is(Code::INSUFFICIENT_SIZE) && attempt < ATTEMPTS => {
-                room = count.max(room).saturating_mul(2).min(1 << 16);
+                capacity = count.max(capacity).saturating_mul(2).min(1 << 16);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(told.iter().map(|told| process(kind, told)).collect())
+    Ok(buffer.iter().map(|info| process(kind, info)).collect())
 }
 
-fn process(kind: ProcessKind, told: &nvmlProcessInfo_t) -> Process {
+fn process(kind: ProcessKind, info: &nvmlProcessInfo_t) -> Process {
     let known = |id: u32| (id != u32::MAX).then_some(id);
     Process {
-        pid: told.pid,
+        pid: info.pid,
         kind,
-        gpu_instance: known(told.gpuInstanceId),
-        compute_instance: known(told.computeInstanceId),
-        memory: (told.usedGpuMemory != u64::MAX).then(|| Mebibytes::from_bytes(told.usedGpuMemory)),
+        gpu_instance: known(info.gpuInstanceId),
+        compute_instance: known(info.computeInstanceId),
+        memory: (info.usedGpuMemory != u64::MAX).then(|| Mebibytes::from_bytes(info.usedGpuMemory)),
     }
 }

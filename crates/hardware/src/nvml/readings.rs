@@ -2,8 +2,7 @@
 
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper_sys::bindings::{
-    field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t,
-    nvmlProcessUtilizationSample_t,
+    field_id, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlProcessUtilizationSample_t,
 };
 use octavo_model::inventory::{Device, MigMode, ReadProblem};
 use octavo_model::quantity::Mebibytes;
@@ -13,7 +12,7 @@ use octavo_model::reading::{
 
 use super::device::KnownDevice;
 use super::processes;
-use super::session::{DeviceHandle, Session, raw, struct_version};
+use super::session::{DeviceHandle, Session, raw, struct_version, unsigned_field};
 use crate::error::{Code, DriverError, Remedy};
 
 /// Maximum number of processes per device.
@@ -56,8 +55,8 @@ pub(super) fn read(
 }
 
 /// Converts errors to `None`, except for those of the whole library.
-fn available<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
-    match answer {
+fn available<T>(result: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
+    match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.remedy() == Remedy::Reinitialize => Err(error),
         Err(_) => Ok(None),
@@ -75,10 +74,9 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
         used: 0,
     };
     // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
-    let answer = raw!(session, nvmlDeviceGetMemoryInfo_v2, |f| unsafe {
-        f(handle.0, &raw mut now)
-    });
-    let told = match answer {
+    let result =
+        raw!(session, nvmlDeviceGetMemoryInfo_v2, |f| unsafe { f(handle.0, &raw mut now) });
+    let info = match result {
         Ok(()) => MemoryUse {
             total: Mebibytes::from_bytes(now.total),
             used: Mebibytes::from_bytes(now.used),
@@ -86,15 +84,9 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
         },
         Err(error) if error.remedy() == Remedy::Unavailable => {
             // nvml-wrapper only has the second form.
-            let mut old = nvmlMemory_t {
-                total: 0,
-                free: 0,
-                used: 0,
-            };
+            let mut old = nvmlMemory_t { total: 0, free: 0, used: 0 };
             // SAFETY: the handle comes from this library, and `old` is writable until the call returns.
-            raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
-                f(handle.0, &raw mut old)
-            })?;
+            raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe { f(handle.0, &raw mut old) })?;
             MemoryUse {
                 total: Mebibytes::from_bytes(old.total),
                 used: Mebibytes::from_bytes(old.used),
@@ -104,13 +96,10 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
         Err(error) => return Err(error),
     };
     // Boards that share the host's memory report zero.
-    if told.total.get() == 0 {
-        return Err(DriverError {
-            call: "nvmlDeviceGetMemoryInfo_v2",
-            code: Code::NOT_SUPPORTED,
-        });
+    if info.total.get() == 0 {
+        return Err(DriverError { call: "nvmlDeviceGetMemoryInfo_v2", code: Code::NOT_SUPPORTED });
     }
-    Ok(told)
+    Ok(info)
 }
 
 /// Reads all partitions that the driver lists. Their handles are found by index and matched with the last observation
@@ -129,17 +118,13 @@ fn partitions(
                 gpu_instance: instance.id,
                 compute_instance: compute.id,
                 uuid: uuid.as_str().to_owned(),
-                profile: device
-                    .profile_of(instance, compute)
-                    .map(|profile| profile.to_string()),
+                profile: device.profile_of(instance, compute).map(|profile| profile.to_string()),
                 memory: None,
             });
         }
     }
     let wrapped = session.device(handle);
-    let most = session.wrapped("nvmlDeviceGetMaxMigDeviceCount", || {
-        wrapped.mig_device_count()
-    });
+    let most = session.wrapped("nvmlDeviceGetMaxMigDeviceCount", || wrapped.mig_device_count());
     let mut left = found.len();
     for index in 0..available(most)?.unwrap_or_default() {
         if left == 0 {
@@ -149,8 +134,8 @@ fn partitions(
         let Some(partition) = available(partition(session, handle, index))? else {
             continue;
         };
-        let of = session.device(partition);
-        let uuid = available(session.wrapped("nvmlDeviceGetUUID", || of.uuid()))?;
+        let device = session.device(partition);
+        let uuid = available(session.wrapped("nvmlDeviceGetUUID", || device.uuid()))?;
         let mut all = found.iter_mut();
         if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
             one.memory = available(memory(session, partition))?;
@@ -180,25 +165,19 @@ fn utilization(
     vitals: DeviceMetrics,
 ) -> Result<DeviceMetrics, DriverError> {
     let device = session.device(handle);
-    let rates = session.wrapped("nvmlDeviceGetUtilizationRates", || {
-        device.utilization_rates()
-    });
+    let rates = session.wrapped("nvmlDeviceGetUtilizationRates", || device.utilization_rates());
     let rates = available(rates)?;
-    let encoder = session.wrapped("nvmlDeviceGetEncoderUtilization", || {
-        device.encoder_utilization()
-    });
-    let decoder = session.wrapped("nvmlDeviceGetDecoderUtilization", || {
-        device.decoder_utilization()
-    });
+    let encoder =
+        session.wrapped("nvmlDeviceGetEncoderUtilization", || device.encoder_utilization());
+    let decoder =
+        session.wrapped("nvmlDeviceGetDecoderUtilization", || device.decoder_utilization());
     Ok(DeviceMetrics {
-        compute: rates
-            .as_ref()
-            .map(|rates| Percent::saturating_from(rates.gpu)),
-        memory: rates
-            .as_ref()
-            .map(|rates| Percent::saturating_from(rates.memory)),
-        encoder: available(encoder)?.map(|told| Percent::saturating_from(told.utilization)),
-        decoder: available(decoder)?.map(|told| Percent::saturating_from(told.utilization)),
+        compute: rates.as_ref().map(|rates| Percent::saturating_from(rates.gpu)),
+        memory: rates.as_ref().map(|rates| Percent::saturating_from(rates.memory)),
+        encoder: available(encoder)?
+            .map(|utilization| Percent::saturating_from(utilization.utilization)),
+        decoder: available(decoder)?
+            .map(|utilization| Percent::saturating_from(utilization.utilization)),
         ..vitals
     })
 }
@@ -213,18 +192,21 @@ fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<DeviceMetrics, D
     let clock = |clock| session.wrapped("nvmlDeviceGetClockInfo", || device.clock_info(clock));
     Ok(DeviceMetrics {
         power_mw: available(session.wrapped("nvmlDeviceGetPowerUsage", || device.power_usage()))?,
-        energy_mj: available(session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
-            device.total_energy_consumption()
-        }))?,
-        temperature: available(session.wrapped("nvmlDeviceGetTemperature", || {
-            device.temperature(TemperatureSensor::Gpu)
-        }))?,
+        energy_mj: available(
+            session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
+                device.total_energy_consumption()
+            }),
+        )?,
+        temperature: available(
+            session
+                .wrapped("nvmlDeviceGetTemperature", || device.temperature(TemperatureSensor::Gpu)),
+        )?,
         memory_temperature: available(memory_temperature(session, handle))?,
         compute_clock: available(clock(Clock::SM))?,
         memory_clock: available(clock(Clock::Memory))?,
-        pcie_replays: available(session.wrapped("nvmlDeviceGetPcieReplayCounter", || {
-            device.pcie_replay_counter()
-        }))?,
+        pcie_replays: available(
+            session.wrapped("nvmlDeviceGetPcieReplayCounter", || device.pcie_replay_counter()),
+        )?,
         corrected_errors: available(errors(MemoryError::Corrected))?,
         uncorrected_errors: available(errors(MemoryError::Uncorrected))?,
         remapped_rows: available(super::health::remapped_rows(session, handle))?,
@@ -234,23 +216,10 @@ fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<DeviceMetrics, D
 
 /// Reads the memory temperature. Boards without a sensor report zero or an error.
 fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32, DriverError> {
-    const CALL: &str = "nvmlDeviceGetFieldValues";
-    // SAFETY: the structure consists of numbers, for which zero is valid.
-    let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
-    field.fieldId = field_id::NVML_FI_DEV_MEMORY_TEMP;
-    // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
-    raw!(session, nvmlDeviceGetFieldValues, |f| unsafe {
-        f(handle.0, 1, &raw mut field)
-    })?;
-    // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
-    let number = unsafe { field.value.uiVal };
-    if field.nvmlReturn != 0 || number == 0 {
-        return Err(DriverError {
-            call: CALL,
-            code: Code::NOT_SUPPORTED,
-        });
+    match unsigned_field(session, handle, field_id::NVML_FI_DEV_MEMORY_TEMP)? {
+        (0, degrees @ 1..) => Ok(degrees),
+        _ => Err(DriverError { call: "nvmlDeviceGetFieldValues", code: Code::NOT_SUPPORTED }),
     }
-    Ok(number)
 }
 
 /// Returns the latest utilization sample of each process. The driver retains samples of the last few seconds.

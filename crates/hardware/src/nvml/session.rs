@@ -1,13 +1,16 @@
 //! NVML calls: every call is recorded while it runs, errors have our own type, and absent features are distinguished
 //! from failures.
 
+use std::error::Error;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device as WrappedDevice, Nvml};
-use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
+use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlFieldValue_t, nvmlReturn_t};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::ReadProblem;
+use octavo_toolkit::error::chain;
 
 use crate::calls::CallWatch;
 use crate::error::{Code, DriverError, Remedy};
@@ -32,30 +35,19 @@ pub(super) struct Session<'a> {
 /// Calls a raw NVML function: `raw!(session, nvmlFunction, |f| unsafe { f(..) })`.
 macro_rules! raw {
     ($session:expr, $function:ident, $invoke:expr) => {
-        $session.raw(
-            stringify!($function),
-            $session.lib().$function.as_ref().ok(),
-            $invoke,
-        )
+        $session.raw(stringify!($function), $session.lib().$function.as_ref().ok(), $invoke)
     };
 }
 pub(super) use raw;
 
 impl<'a> Session<'a> {
     pub(super) fn new(nvml: &'a Arc<Nvml>, calls: &'a CallWatch) -> Self {
-        Self {
-            nvml,
-            calls,
-            device: None,
-        }
+        Self { nvml, calls, device: None }
     }
 
     /// Returns a session for calls that concern one device.
     pub(super) fn for_device(self, device: PciAddress) -> Self {
-        Self {
-            device: Some(device),
-            ..self
-        }
+        Self { device: Some(device), ..self }
     }
 
     pub(super) fn nvml(&self) -> &'a Nvml {
@@ -78,11 +70,8 @@ impl<'a> Session<'a> {
         function: &'static str,
         call: impl FnOnce() -> Result<T, NvmlError>,
     ) -> Result<T, DriverError> {
-        let answer = self.calls.record(function, self.device, call);
-        answer.map_err(|error| DriverError {
-            call: function,
-            code: code_of(error),
-        })
+        let result = self.calls.record(function, self.device, call);
+        result.map_err(|error| DriverError { call: function, code: code_of(error) })
     }
 
     /// Makes a call through a raw function, which the library may lack.
@@ -99,25 +88,22 @@ impl<'a> Session<'a> {
                 number => Code::Nvml(number),
             },
         };
-        Err(DriverError {
-            call: function,
-            code,
-        })
+        Err(DriverError { call: function, code })
     }
 }
 
 /// Returns whether the call failed. A feature that the device or the library does not support is not a failure.
-pub(super) fn failed<T>(answer: &Result<T, DriverError>) -> bool {
-    matches!(answer, Err(error) if error.remedy() != Remedy::Unavailable)
+pub(super) fn failed<T>(result: &Result<T, DriverError>) -> bool {
+    matches!(result, Err(error) if error.remedy() != Remedy::Unavailable)
 }
 
 /// Converts a response to a value, to `None` if the device or the library does not support the feature, or to `None`
 /// and a problem. Returns errors that concern more than this call.
 pub(super) fn optional<T>(
-    answer: Result<T, DriverError>,
+    result: Result<T, DriverError>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<T>, DriverError> {
-    let error = match answer {
+    let error = match result {
         Ok(value) => return Ok(Some(value)),
         Err(error) => error,
     };
@@ -125,10 +111,7 @@ pub(super) fn optional<T>(
         Remedy::Unavailable => Ok(None),
         Remedy::Reinitialize | Remedy::Reset => Err(error),
         Remedy::Retry | Remedy::Refused | Remedy::Bug => {
-            let problem = ReadProblem {
-                source: error.call.to_owned(),
-                error: error.code.to_string(),
-            };
+            let problem = ReadProblem::from(error);
             if !problems.contains(&problem) {
                 problems.push(problem);
             }
@@ -139,11 +122,11 @@ pub(super) fn optional<T>(
 
 /// Like [`optional`], for calls about partitions, which NVML permits only to privileged processes.
 pub(super) fn privileged<T>(
-    answer: Result<T, DriverError>,
+    result: Result<T, DriverError>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<T>, DriverError> {
     let before = problems.len();
-    let value = optional(answer, problems)?;
+    let value = optional(result, problems)?;
     for problem in problems.iter_mut().skip(before) {
         if problem.error == Code::NO_PERMISSION.to_string() {
             problem.error.push_str(PERMISSION_HINT);
@@ -153,7 +136,7 @@ pub(super) fn privileged<T>(
     Ok(value)
 }
 
-const PERMISSION_HINT: &str = ": needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
+const PERMISSION_HINT: &str = ": requires root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
 
 /// Returns the code of the wrapper's error, which covers fewer codes than NVML has.
 pub(super) fn code_of(error: NvmlError) -> Code {
@@ -164,6 +147,32 @@ pub(super) fn code_of(error: NvmlError) -> Code {
     } else {
         Code::Nvml(nvmlReturn_t::from(error))
     }
+}
+
+/// Parses a UUID that `nvmlDeviceGetUUID` returned. An invalid one is `None` and a problem.
+pub(super) fn parse_uuid<T: FromStr<Err: Error>>(
+    text: &str,
+    problems: &mut Vec<ReadProblem>,
+) -> Option<T> {
+    let source = "nvmlDeviceGetUUID".to_owned();
+    let parsed = text.parse();
+    parsed.map_err(|error| problems.push(ReadProblem { source, error: chain(&error) })).ok()
+}
+
+/// Reads one field of `nvmlDeviceGetFieldValues` that is an unsigned integer. Returns the status of the field, which is
+/// zero if the device has it, and the value.
+pub(super) fn unsigned_field(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    id: u32,
+) -> Result<(nvmlReturn_t, u32), DriverError> {
+    // SAFETY: the structure consists of numbers, for which zero is valid.
+    let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
+    field.fieldId = id;
+    // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
+    raw!(session, nvmlDeviceGetFieldValues, |f| unsafe { f(handle.0, 1, &raw mut field) })?;
+    // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
+    Ok((field.nvmlReturn, unsafe { field.value.uiVal }))
 }
 
 /// The `version` field of a versioned structure. Source: `NVML_STRUCT_VERSION` in `nvml.h`.

@@ -92,9 +92,7 @@ fn function_is_read_with_driver_and_numa_node() {
 #[test]
 fn all_files_except_ids_are_optional() {
     let at = "0000:00:1e.0";
-    let tree = Tree::new()
-        .function(at, 0x08_8000, 0x1d0f, 0x7364)
-        .file(at, "numa_node", "-1\n");
+    let tree = Tree::new().function(at, 0x08_8000, 0x1d0f, 0x7364).file(at, "numa_node", "-1\n");
     let functions = tree.scan();
     let [neuron] = functions.as_slice() else {
         panic!("{functions:?}");
@@ -129,13 +127,7 @@ fn accelerators_are_distinguished_from_other_functions() {
         .function("0000:10:00.0", 0x03_0000, 0x8086, 0x56a0);
     assert_eq!(
         tree.addresses(),
-        [
-            "0000:01:00.0",
-            "0000:02:00.0",
-            "0000:03:00.0",
-            "0000:04:00.0",
-            "0000:05:00.0"
-        ]
+        ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0", "0000:05:00.0"]
     );
 }
 
@@ -171,13 +163,7 @@ fn unknown_accelerator_is_detected_by_class() {
         .function("0000:07:00.0", 0x0b_4000, 0x1acc, 0x0003);
     assert_eq!(
         tree.addresses(),
-        [
-            "0000:01:00.0",
-            "0000:02:00.0",
-            "0000:03:00.0",
-            "0000:04:00.0",
-            "0000:05:00.0"
-        ]
+        ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0", "0000:05:00.0"]
     );
 }
 
@@ -220,14 +206,7 @@ fn incomplete_function_is_read_again() {
         let mut late = tree.bus();
         let first: Vec<Option<u32>> = late.scan().iter().map(|one| one.ids.class).collect();
         // The IDs are enough to list it.
-        assert_eq!(
-            first,
-            if file.ends_with("class") {
-                vec![None]
-            } else {
-                vec![]
-            }
-        );
+        assert_eq!(first, if file.ends_with("class") { vec![None] } else { vec![] });
         fs::write(&file, text).unwrap();
         assert_eq!(late.scan(), bus.scan());
         assert_eq!(late.scan().len(), 1);
@@ -287,10 +266,8 @@ fn host_record() -> Vec<u8> {
 #[test]
 fn vgpu_host_is_read_from_configuration_space() {
     let at = "0000:02:00.0";
-    let expected = VgpuHost {
-        driver_version: "550.54.16".to_owned(),
-        driver_branch: "r550_40".to_owned(),
-    };
+    let expected =
+        VgpuHost { driver_version: "550.54.16".to_owned(), driver_branch: "r550_40".to_owned() };
     for records in [host_record(), [&[7, 4, 1, 2][..], &host_record()].concat()] {
         let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x20b5).file(
             at,
@@ -368,19 +345,19 @@ fn unlisted_chip_is_detected_by_neuron_driver() {
 fn unreadable_bus_keeps_last_functions() {
     let at = "0000:3b:00.0";
     let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
-    let folder = tree.path().join(DEVICES);
+    let directory = tree.path().join(DEVICES);
     let aside = tree.path().join("aside");
     let mut bus = tree.bus();
     let before = bus.scan();
     assert_eq!((before.len(), bus.machine(&before).bus_error), (1, None));
-    fs::rename(&folder, &aside).unwrap();
-    fs::write(&folder, "").unwrap();
+    fs::rename(&directory, &aside).unwrap();
+    fs::write(&directory, "").unwrap();
     assert_eq!(bus.scan(), before);
     let error = "Not a directory (os error 20)";
     assert_eq!(bus.machine(&before).bus_error.as_deref(), Some(error));
     // A missing bus directory is an empty bus.
-    fs::remove_file(&folder).unwrap();
+    fs::remove_file(&directory).unwrap();
     assert_eq!((bus.scan(), bus.machine(&[]).bus_error), (vec![], None));
-    fs::rename(&aside, &folder).unwrap();
+    fs::rename(&aside, &directory).unwrap();
     assert_eq!(bus.scan(), before);
 }

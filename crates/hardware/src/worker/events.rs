@@ -40,7 +40,7 @@ impl EventsThread {
     /// Starts the thread. It sends a message to `self_sender` after it has dropped `source`.
     pub(super) fn spawn(
         mut source: Box<dyn EventSource>,
-        life: u64,
+        driver_generation: u64,
         shared: Arc<Shared>,
         outbox: Sender<Message>,
     ) -> io::Result<Self> {
@@ -63,14 +63,9 @@ impl EventsThread {
             }
             drop(source);
             // At program shutdown the worker is gone and the message is not needed.
-            let _gone = outbox.send(Message::EventsEnded {
-                driver_generation: life,
-                error,
-            });
+            let _gone = outbox.send(Message::EventsEnded { driver_generation, error });
         };
-        thread::Builder::new()
-            .name("nvml-events".to_owned())
-            .spawn(listen)?;
+        thread::Builder::new().name("nvml-events".to_owned()).spawn(listen)?;
         Ok(Self { stop })
     }
 
@@ -91,23 +86,24 @@ impl Worker {
         let Some(driver) = self.driver.as_mut().filter(|_| may_start) else {
             return;
         };
-        let pause = EventsThreadState::Paused {
-            until: Instant::now() + RESTART_DELAY,
-        };
+        let pause = EventsThreadState::Paused { until: Instant::now() + RESTART_DELAY };
         self.events = match driver.events(&self.shared.calls) {
             Ok(Some(source)) => {
                 let shared = Arc::clone(&self.shared);
-                EventsThread::spawn(source, self.life, shared, self.self_sender.clone())
-                    .map_or(pause, |thread| EventsThreadState::Listening { thread })
+                EventsThread::spawn(
+                    source,
+                    self.driver_generation,
+                    shared,
+                    self.self_sender.clone(),
+                )
+                .map_or(pause, |thread| EventsThreadState::Listening { thread })
             }
             Ok(None) | Err(_) => pause,
         };
     }
 
-    pub(super) fn events_ended(&mut self, life: u64, error: Option<DriverError>) {
-        self.events = EventsThreadState::Paused {
-            until: Instant::now() + RESTART_DELAY,
-        };
+    pub(super) fn events_ended(&mut self, driver_generation: u64, error: Option<DriverError>) {
+        self.events = EventsThreadState::Paused { until: Instant::now() + RESTART_DELAY };
         let lost = error.filter(|error| error.remedy() == Remedy::Reinitialize);
         if self.driver.is_none() {
             self.events = EventsThreadState::None;
@@ -117,7 +113,7 @@ impl Worker {
                 // A search that became due meanwhile was postponed.
                 self.apply_link_event(Event::TimerElapsed);
             }
-        } else if let Some(error) = lost.filter(|_| life == self.life) {
+        } else if let Some(error) = lost.filter(|_| driver_generation == self.driver_generation) {
             self.apply_link_event(Event::Lost(error.to_string()));
         } else if error.is_some() {
             self.shared.notify_change();
@@ -140,10 +136,10 @@ mod tests {
 
     impl EventSource for Hasty {
         fn wait(&mut self) -> Result<EventWait, DriverError> {
-            self.0 = self.0.checked_sub(1).ok_or(DriverError {
-                call: "nvmlEventSetWait_v2",
-                code: Code::UNINITIALIZED,
-            })?;
+            self.0 = self
+                .0
+                .checked_sub(1)
+                .ok_or(DriverError { call: "nvmlEventSetWait_v2", code: Code::Nvml(1) })?;
             Ok(EventWait::TimedOut)
         }
     }
@@ -166,13 +162,7 @@ mod tests {
         let (outbox, inbox) = mpsc::channel();
         let began = Instant::now();
         EventsThread::spawn(Box::new(Hasty(4)), 1, shared, outbox).unwrap();
-        assert!(matches!(
-            inbox.recv(),
-            Ok(Message::EventsEnded {
-                driver_generation: 1,
-                ..
-            })
-        ));
+        assert!(matches!(inbox.recv(), Ok(Message::EventsEnded { driver_generation: 1, .. })));
         assert!(began.elapsed() >= 4 * MIN_WAIT_INTERVAL);
     }
 }

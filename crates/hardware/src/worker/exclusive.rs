@@ -35,13 +35,13 @@ pub enum DriverUnavailable {
         reason: String,
     },
     /// It is released for another program.
-    #[error("the NVIDIA driver is let go of for another program")]
+    #[error("the NVIDIA driver library is released for another program")]
     Released,
     /// It could not be released, because a wait for its events did not return in time.
-    #[error("the NVIDIA driver cannot be let go of: a wait for its events does not return")]
+    #[error("cannot release the NVIDIA driver library: a wait for its events does not return")]
     ReleaseTimedOut,
     /// The program is shutting down.
-    #[error("the thread that talks to NVML has ended")]
+    #[error("the NVML thread has exited")]
     WorkerEnded,
 }
 
@@ -52,24 +52,18 @@ pub enum ReadingsError {
     #[error(transparent)]
     NoDriver(#[from] DriverUnavailable),
     /// The driver as a whole failed.
-    #[error("the NVIDIA driver does not answer")]
+    #[error("the NVIDIA driver does not respond")]
     Refused(#[source] DriverError),
     /// No response within the call deadline: the thread is busy, or a call hangs.
-    #[error("the NVIDIA driver is busy with something else")]
+    #[error("the NVIDIA driver is busy with another call")]
     TimedOut,
 }
 
-/// Keeps the driver library released while this value exists. Dropping it opens and reads the library again.
+/// Keeps the driver library released while this value exists. Dropping it opens and reads the library again, which
+/// notifies [`super::Handle::changes`].
 #[derive(Debug)]
 #[must_use = "the library is opened again when this is dropped"]
 pub struct DriverReleaseGuard(Sender<Message>);
-
-impl DriverReleaseGuard {
-    /// Opens and reads the library again, which notifies [`super::Handle::changes`].
-    pub fn resume(self) {
-        drop(self);
-    }
-}
 
 impl Drop for DriverReleaseGuard {
     fn drop(&mut self) {
@@ -133,11 +127,7 @@ impl Worker {
             (None, Some(driver)) => {
                 shared.set_driver_user(DriverUser::Work);
                 let ended = job(Ok(driver), &shared.calls);
-                if !ended
-                    .read
-                    .as_deref()
-                    .is_some_and(|read| self.update_observation(read))
-                {
+                if !ended.read.as_deref().is_some_and(|read| self.update_observation(read)) {
                     self.observe();
                 }
                 self.publish();
@@ -152,20 +142,23 @@ impl Worker {
     }
 
     /// Takes readings. They are not an observation, so nothing is published and no listener is notified.
-    pub(super) fn readings(&mut self, asker: oneshot::Sender<Result<Vec<Reading>, ReadingsError>>) {
+    pub(super) fn readings(
+        &mut self,
+        requester: oneshot::Sender<Result<Vec<Reading>, ReadingsError>>,
+    ) {
         // The requester has given up.
-        if asker.is_closed() {
+        if requester.is_closed() {
             return;
         }
         let lacking = self.unavailable_reason();
-        let answer = match (lacking, &mut self.driver, &self.observation) {
+        let result = match (lacking, &mut self.driver, &self.observation) {
             (None, Some(driver), Some(observation)) => driver
                 .readings(&observation.devices, &self.shared.calls)
                 .map_err(ReadingsError::Refused),
             (Some(reason), ..) => Err(reason.into()),
             (None, ..) => Err(DriverUnavailable::Loading.into()),
         };
-        let _gone = asker.send(answer);
+        let _gone = requester.send(result);
     }
 
     /// Updates the last observation with these devices. Returns whether all of them are in it.
@@ -203,13 +196,13 @@ impl Worker {
 
     pub(super) fn release(
         &mut self,
-        asker: oneshot::Sender<Result<DriverReleaseGuard, DriverUnavailable>>,
+        requester: oneshot::Sender<Result<DriverReleaseGuard, DriverUnavailable>>,
     ) {
         if self.is_released() {
-            let _gone = asker.send(Err(DriverUnavailable::Released));
+            let _gone = requester.send(Err(DriverUnavailable::Released));
             return;
         }
-        self.release = ReleaseState::Waiting(asker);
+        self.release = ReleaseState::Waiting(requester);
         self.shared.set_driver_user(DriverUser::OtherProgram);
         self.apply_link_event(Event::Release);
         self.next_search = Some(Instant::now() + self.shared.calls.deadline());
@@ -221,12 +214,12 @@ impl Worker {
         if matches!(self.events, EventsThreadState::Listening { .. }) {
             return;
         }
-        if let ReleaseState::Waiting(asker) =
+        if let ReleaseState::Waiting(requester) =
             std::mem::replace(&mut self.release, ReleaseState::Done)
         {
             self.next_search = None;
             // If the requester is gone, the value is dropped here, which ends the release.
-            let _resumes = asker.send(Ok(DriverReleaseGuard(self.self_sender.clone())));
+            let _resumes = requester.send(Ok(DriverReleaseGuard(self.self_sender.clone())));
         }
     }
 
@@ -234,10 +227,10 @@ impl Worker {
     pub(super) fn on_timer(&mut self) {
         match std::mem::replace(&mut self.release, ReleaseState::NotReleased) {
             ReleaseState::NotReleased => self.apply_link_event(Event::TimerElapsed),
-            ReleaseState::Waiting(asker) => {
+            ReleaseState::Waiting(requester) => {
                 self.release = ReleaseState::Done;
                 self.resume();
-                let _gone = asker.send(Err(DriverUnavailable::ReleaseTimedOut));
+                let _gone = requester.send(Err(DriverUnavailable::ReleaseTimedOut));
             }
             ReleaseState::Done => self.release = ReleaseState::Done,
         }

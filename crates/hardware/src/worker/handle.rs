@@ -52,11 +52,7 @@ impl Drop for WorkerSender {
 
 impl Handle {
     pub(super) fn new(shared: Arc<Shared>, inbox: Sender<Message>) -> Self {
-        Self {
-            shared,
-            inbox: Arc::new(WorkerSender(inbox)),
-            xids_taken: AtomicU64::new(0),
-        }
+        Self { shared, inbox: Arc::new(WorkerSender(inbox)), xids_taken: AtomicU64::new(0) }
     }
 
     /// Observes the hardware.
@@ -74,23 +70,23 @@ impl Handle {
         if let Some(call) = calls.stalled() {
             return self.stalled_inventory(call);
         }
-        if self.claim() == DriverUser::OtherProgram {
+        if self.driver_user() == DriverUser::OtherProgram {
             return self.latest();
         }
-        let (asker, mut answer) = oneshot::channel();
-        if self.inbox.0.send(Message::Observe(asker)).is_err() {
+        let (sender, mut receiver) = oneshot::channel();
+        if self.inbox.0.send(Message::Observe(sender)).is_err() {
             return self.worker_ended_inventory();
         }
         loop {
-            let mut patience = calls.patience();
-            if self.claim() == DriverUser::Work {
-                patience = patience.min(calls.deadline().saturating_sub(began.elapsed()));
+            let mut time_to_stall = calls.time_to_stall();
+            if self.driver_user() == DriverUser::Work {
+                time_to_stall = time_to_stall.min(calls.deadline().saturating_sub(began.elapsed()));
             }
-            match time::timeout(patience, &mut answer).await {
+            match time::timeout(time_to_stall, &mut receiver).await {
                 Ok(Ok(inventory)) => return inventory,
                 Ok(Err(_)) => return self.worker_ended_inventory(),
                 Err(_) => {
-                    let behind_work = self.claim() == DriverUser::Work;
+                    let behind_work = self.driver_user() == DriverUser::Work;
                     if let Some(call) = calls.stalled() {
                         return self.stalled_inventory(call);
                     } else if behind_work && began.elapsed() >= calls.deadline() {
@@ -102,10 +98,10 @@ impl Handle {
     }
 
     /// Sets the names of unknown devices, also in the last inventory.
-    pub fn name_unknown_devices(&self, given: Option<Arc<TypeOverride>>) {
+    pub fn name_unknown_devices(&self, type_override: Option<Arc<TypeOverride>>) {
         let naming = {
             let mut naming = self.shared.lock_naming();
-            naming.type_override = given;
+            naming.type_override = type_override;
             naming.clone()
         };
         self.shared.latest.send_if_modified(|latest| {
@@ -132,8 +128,7 @@ impl Handle {
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> T + Send + 'static,
     ) -> Result<T, DriverUnavailable> {
-        self.work_and_read(|driver, calls| (work(driver, calls), None))
-            .await
+        self.work_and_read(|driver, calls| (work(driver, calls), None)).await
     }
 
     /// Like [`Self::work`], for work that reads what it changes. It returns every changed device, read after its last
@@ -142,7 +137,7 @@ impl Handle {
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> (T, Option<Vec<Device>>) + Send + 'static,
     ) -> Result<T, DriverUnavailable> {
-        let (asker, answer) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |driver, calls| {
             let (done, read) = match driver.map(|driver| work(driver, calls)) {
                 Ok((done, read)) => (Ok(done), read),
@@ -151,11 +146,11 @@ impl Handle {
             JobResult {
                 read,
                 reply: Box::new(move || {
-                    let _gone = asker.send(done);
+                    let _gone = sender.send(done);
                 }),
             }
         });
-        self.ask(Message::Work(job), answer).await
+        self.ask(Message::Work(job), receiver).await
     }
 
     /// Takes readings of the devices of the last observation without notifying listeners. Omits devices that do not
@@ -167,14 +162,12 @@ impl Handle {
     /// queued then.
     pub async fn readings(&self) -> Result<Vec<Reading>, ReadingsError> {
         let calls = &self.shared.calls;
-        if calls.stalled().is_some() || self.claim() != DriverUser::Observation {
+        if calls.stalled().is_some() || self.driver_user() != DriverUser::Observation {
             return Err(ReadingsError::TimedOut);
         }
-        let (asker, answer) = oneshot::channel();
-        let question = self.ask(Message::Readings(asker), answer);
-        time::timeout(calls.deadline(), question)
-            .await
-            .unwrap_or(Err(ReadingsError::TimedOut))
+        let (sender, receiver) = oneshot::channel();
+        let question = self.ask(Message::Readings(sender), receiver);
+        time::timeout(calls.deadline(), question).await.unwrap_or(Err(ReadingsError::TimedOut))
     }
 
     /// Releases the driver library and keeps it closed until the returned value is dropped, so that another program can
@@ -187,33 +180,31 @@ impl Handle {
     /// Returns [`DriverUnavailable::ReleaseTimedOut`] if that wait does not end within the call deadline, and [`DriverUnavailable::Released`] if the
     /// library is already released. In both cases this call keeps nothing closed.
     pub async fn release(&self) -> Result<DriverReleaseGuard, DriverUnavailable> {
-        let (asker, answer) = oneshot::channel();
-        self.ask(Message::Release(asker), answer).await
+        let (sender, receiver) = oneshot::channel();
+        self.ask(Message::Release(sender), receiver).await
     }
 
     async fn ask<T, E: From<DriverUnavailable>>(
         &self,
         message: Message,
-        answer: oneshot::Receiver<Result<T, E>>,
+        receiver: oneshot::Receiver<Result<T, E>>,
     ) -> Result<T, E> {
         match self.inbox.0.send(message) {
-            Ok(()) => answer
-                .await
-                .unwrap_or(Err(DriverUnavailable::WorkerEnded.into())),
+            Ok(()) => receiver.await.unwrap_or(Err(DriverUnavailable::WorkerEnded.into())),
             Err(_) => Err(DriverUnavailable::WorkerEnded.into()),
         }
     }
 
-    fn claim(&self) -> DriverUser {
+    fn driver_user(&self) -> DriverUser {
         self.shared.pulse.borrow().driver_user
     }
 
     /// Returns the Xid errors reported since the last call on this handle, ordered by their latest occurrence. Repeated
     /// errors are returned once. [`Self::changes`] wakes when there are new ones.
     pub fn xids(&self) -> Vec<Xid> {
-        let kept = self.shared.xids();
-        let since = self.xids_taken.swap(kept.total(), Ordering::Relaxed);
-        kept.since(since)
+        let xids = self.shared.xids();
+        let since = self.xids_taken.swap(xids.total(), Ordering::Relaxed);
+        xids.since(since)
     }
 
     /// Returns the last inventory without a hardware access.
@@ -233,11 +224,11 @@ impl Handle {
     /// Returns a receiver of change notifications.
     pub fn changes(&self) -> ChangeNotifications {
         let mut pulses = self.shared.pulse.subscribe();
-        let news = pulses.borrow_and_update().changes;
+        let changes = pulses.borrow_and_update().changes;
         ChangeNotifications {
             pulses,
             calls: self.shared.calls.clone(),
-            seen_changes: news,
+            seen_changes: changes,
             reported_stall: None,
         }
     }
@@ -250,9 +241,7 @@ impl Handle {
     /// The thread has ended, which no code path should cause.
     fn worker_ended_inventory(&self) -> Arc<Inventory> {
         let mut inventory = Inventory::clone(&self.shared.latest.borrow());
-        inventory.nvml = NvmlState::Lost {
-            reason: "the thread that talks to NVML has ended".to_owned(),
-        };
+        inventory.nvml = NvmlState::Lost { reason: "the NVML thread has exited".to_owned() };
         Arc::new(inventory)
     }
 }
@@ -283,7 +272,7 @@ impl ChangeNotifications {
                 return;
             }
             let may_stall = pulse.is_busy && stalled.is_none();
-            let patience = self.calls.patience();
+            let time_to_stall = self.calls.time_to_stall();
             tokio::select! {
                 changed = self.pulses.changed() => {
                     if changed.is_err() {
@@ -291,7 +280,7 @@ impl ChangeNotifications {
                         pending::<()>().await;
                     }
                 }
-                () = time::sleep(patience), if may_stall => {}
+                () = time::sleep(time_to_stall), if may_stall => {}
             }
         }
     }

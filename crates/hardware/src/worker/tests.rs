@@ -1,7 +1,7 @@
 //! Tests of the driver thread with an in-memory driver. The contract tests cover NVML's own behavior.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 mod claim;
@@ -18,10 +18,7 @@ use crate::{EventSource, EventWait, GpuControl};
 /// Long enough for a busy machine; elapses fully only if a call hangs.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-const MISMATCH: DriverError = DriverError {
-    call: "nvmlDeviceGetCount_v2",
-    code: Code::VERSION_MISMATCH,
-};
+const MISMATCH: DriverError = DriverError { call: "nvmlDeviceGetCount_v2", code: Code::Nvml(18) };
 
 /// The response to the next call. Calls succeed when the list is empty.
 enum Answer {
@@ -81,9 +78,12 @@ impl Fake {
 
     fn spawn_with(&self, call_deadline: Duration) -> Handle {
         let settings = Settings {
+            library: None,
+            driver_roots: Vec::new(),
             sys_root: "/nowhere".into(),
+            neuron_logical_config: "/nowhere".into(),
+            custom_catalog: Arc::default(),
             call_deadline,
-            ..Settings::default()
         };
         spawn(Box::new(self.clone()), &settings).unwrap()
     }
@@ -106,7 +106,7 @@ impl Drop for Hold {
         if state.held == 0
             && let Some(say) = state.let_go.take()
         {
-            let _nobody_listens = say.send(());
+            let _receiver_dropped = say.send(());
         }
     }
 }
@@ -124,13 +124,10 @@ fn play(answer: Option<Answer>) -> Result<(), DriverError> {
 
 impl DriverLoader for Fake {
     fn find(&mut self) -> Result<Vec<PathBuf>, LoadError> {
-        self.lock()
-            .version
-            .map(|_| vec!["libfake.so".into()])
-            .ok_or_else(|| LoadError::NotFound {
-                name: "libfake.so".to_owned(),
-                searched: "memory".to_owned(),
-            })
+        self.lock().version.map(|_| vec!["libfake.so".into()]).ok_or_else(|| LoadError::NotFound {
+            name: "libfake.so".to_owned(),
+            searched: "memory".to_owned(),
+        })
     }
 
     fn open(
@@ -145,10 +142,7 @@ impl DriverLoader for Fake {
         drop(state);
         calls
             .record("nvmlInit_v2", None, || play(answer))
-            .map_err(|source| LoadError::Refused {
-                path: path.to_owned(),
-                source,
-            })?;
+            .map_err(|source| LoadError::Refused { path: path.to_owned(), source })?;
         let version = self.lock().version.unwrap();
         Ok(Box::new(FakeDriver(Hold::new(self), version)))
     }
@@ -161,18 +155,12 @@ impl GpuDriver for FakeDriver {
         let answer = self.0.0.lock().reads.pop_front();
         calls.record("nvmlDeviceGetMigMode", Some(gpu().pci), || play(answer))?;
         self.0.0.lock().reads_done += 1;
-        Ok(Observation {
-            driver: driver(self.1),
-            devices: vec![gpu()],
-            unidentified: Vec::new(),
-        })
+        Ok(Observation { driver: driver(self.1), devices: vec![gpu()], unidentified: Vec::new() })
     }
 
     fn readings(&mut self, _: &[Device], calls: &CallWatch) -> Result<Vec<Reading>, DriverError> {
         let answer = self.0.0.lock().readings.pop_front();
-        calls.record("nvmlDeviceGetMemoryInfo_v2", Some(gpu().pci), || {
-            play(answer)
-        })?;
+        calls.record("nvmlDeviceGetMemoryInfo_v2", Some(gpu().pci), || play(answer))?;
         Ok(Vec::new())
     }
 
@@ -192,17 +180,14 @@ struct FakeEvents(Hold, Receiver<Result<EventWait, DriverError>>);
 impl EventSource for FakeEvents {
     fn wait(&mut self) -> Result<EventWait, DriverError> {
         if let Some(say) = self.0.0.lock().waiting.take() {
-            let _nobody_listens = say.send(());
+            let _receiver_dropped = say.send(());
         }
         self.1.recv().unwrap_or(Err(MISMATCH))
     }
 }
 
 fn driver(version: &str) -> Driver {
-    Driver {
-        version: version.parse().unwrap(),
-        cuda: None,
-    }
+    Driver { version: version.parse().unwrap(), cuda: None }
 }
 
 fn gpu() -> Device {
@@ -223,16 +208,11 @@ fn ready(version: &str) -> NvmlState {
 }
 
 fn stalled(call: &str, driver: Option<Driver>) -> NvmlState {
-    NvmlState::Stalled {
-        call: call.to_owned(),
-        driver,
-    }
+    NvmlState::Stalled { call: call.to_owned(), driver }
 }
 
 fn lost() -> NvmlState {
-    NvmlState::Lost {
-        reason: MISMATCH.to_string(),
-    }
+    NvmlState::Lost { reason: MISMATCH.to_string() }
 }
 
 /// Observes on every hint, as the agent does, until the driver is in the wanted state.
@@ -266,9 +246,8 @@ async fn late_driver_triggers_a_notification() {
     let fake = Fake::default();
     let handle = fake.spawn();
     let mut hints = handle.changes();
-    let absent = NvmlState::Absent {
-        reason: "no NVML library libfake.so (looked in memory)".to_owned(),
-    };
+    let absent =
+        NvmlState::Absent { reason: "no NVML library libfake.so (looked in memory)".to_owned() };
     assert_eq!(handle.observe().await.nvml, absent);
     fake.lock().version = Some("570.1");
     follow(&handle, &mut hints, &ready("570.1")).await;
@@ -277,14 +256,14 @@ async fn late_driver_triggers_a_notification() {
 #[tokio::test]
 async fn library_that_fails_to_initialize_is_absent_with_reason() {
     let fake = Fake::with_driver("570.1");
-    fake.lock().starts.push_back(Answer::Fails(DriverError {
-        call: "nvmlInit_v2",
-        code: Code::Nvml(9),
-    }));
+    fake.lock()
+        .starts
+        .push_back(Answer::Fails(DriverError { call: "nvmlInit_v2", code: Code::Nvml(9) }));
     let handle = fake.spawn();
     let mut hints = handle.changes();
     let absent = NvmlState::Absent {
-        reason: "cannot start NVML from libfake.so: nvmlInit_v2: driver not loaded (9)".to_owned(),
+        reason: "cannot initialize NVML from libfake.so: nvmlInit_v2: driver not loaded (9)"
+            .to_owned(),
     };
     assert_eq!(handle.observe().await.nvml, absent);
     follow(&handle, &mut hints, &ready("570.1")).await;

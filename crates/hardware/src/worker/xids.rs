@@ -42,8 +42,8 @@ impl XidBuffer {
     }
 
     /// Returns the errors after this sequence number.
-    pub(super) fn since(&self, heard: u64) -> Vec<Xid> {
-        let later = self.order.range(heard.saturating_add(1)..);
+    pub(super) fn since(&self, after: u64) -> Vec<Xid> {
+        let later = self.order.range(after.saturating_add(1)..);
         later.map(|(_, xid)| *xid).collect()
     }
 }
@@ -80,13 +80,10 @@ mod tests {
         for number in 0..10_000 {
             xids.record(&[xid(48), xid(number)]);
         }
-        let told = xids.since(0);
-        assert_eq!(told.len(), MAX_XIDS);
-        assert_eq!(told.last(), Some(&xid(9_999)));
-        assert!(told.contains(&xid(48)), "what goes on is not forgotten");
-        assert_eq!(
-            (xids.last_seen.len(), xids.order.len()),
-            (MAX_XIDS, MAX_XIDS)
-        );
+        let stored = xids.since(0);
+        assert_eq!(stored.len(), MAX_XIDS);
+        assert_eq!(stored.last(), Some(&xid(9_999)));
+        assert!(stored.contains(&xid(48)), "what goes on is not forgotten");
+        assert_eq!((xids.last_seen.len(), xids.order.len()), (MAX_XIDS, MAX_XIDS));
     }
 }

@@ -30,37 +30,31 @@ const MAX_SELECTION_SIZE: usize = 1024;
 
 /// Extracts the relevant fields of a node.
 pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
-    let mut reckoner = RequestCalculator::default();
-    let (spec, status) = (
-        node.spec.unwrap_or_default(),
-        node.status.unwrap_or_default(),
-    );
+    let mut calculator = RequestCalculator::default();
+    let (spec, status) = (node.spec.unwrap_or_default(), node.status.unwrap_or_default());
     let taints = spec.taints.unwrap_or_default();
     let labels = node.metadata.labels.unwrap_or_default();
     let too_many = labels.len().max(taints.len()) > MAX_NODE_ENTRIES;
-    let (taints, odd_taints) = parse_all(taints.into_iter().take(MAX_NODE_ENTRIES), taint);
+    let (taints, has_invalid_taints) = parse_all(taints.into_iter().take(MAX_NODE_ENTRIES), taint);
     let object = ClusterNode {
         name: node.metadata.name,
         labels: labels.into_iter().take(MAX_NODE_ENTRIES).collect(),
         taints,
         is_cordoned: spec.unschedulable.unwrap_or_default(),
         readiness: readiness(&status.conditions.unwrap_or_default()),
-        capacity: reckoner.amounts(status.capacity.as_ref()),
-        allocatable: reckoner.amounts(status.allocatable.as_ref()),
+        capacity: calculator.amounts(status.capacity.as_ref()),
+        allocatable: calculator.amounts(status.allocatable.as_ref()),
     };
-    let is_odd = reckoner.found_invalid || odd_taints || too_many;
-    Extracted {
-        object,
-        is_invalid: is_odd,
-    }
+    let is_invalid = calculator.found_invalid || has_invalid_taints || too_many;
+    Extracted { object, is_invalid }
 }
 
 /// Extracts the relevant fields of a pod.
 pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
-    let mut reckoner = RequestCalculator::default();
+    let mut calculator = RequestCalculator::default();
     let (metadata, status) = (pod.metadata, pod.status.unwrap_or_default());
     let spec = pod.spec.unwrap_or_default();
-    let amounts = reckoner.pod(&spec);
+    let amounts = calculator.pod(&spec);
     let node = spec.node_name.filter(|name| !name.is_empty());
     let is_gated = spec.scheduling_gates.is_some_and(|gates| !gates.is_empty());
     let is_going = metadata.deletion_timestamp.is_some();
@@ -73,35 +67,25 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
         (_, None) => Phase::Pending,
     };
     let began = status.start_time.as_deref().and_then(parse_timestamp);
-    let since = status
-        .start_time
-        .or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
+    let since =
+        status.start_time.or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
     let until = since.zip(spec.active_deadline_seconds);
     let ends = until.map(|(since, seconds)| Some(parse_timestamp(&since)?.saturating_add(seconds)));
-    let mut wants = PodRequirements {
-        amounts,
-        ..PodRequirements::default()
-    };
-    let odd_choice = apply_selection(
-        &mut wants,
+    let mut requirements = PodRequirements { amounts, ..PodRequirements::default() };
+    let has_invalid_selection = apply_selection(
+        &mut requirements,
         NodeSelection::of(spec.node_selector, spec.affinity, spec.tolerations),
     );
     let object = ClusterPod {
-        key: PodKey {
-            namespace: metadata.namespace.unwrap_or_default(),
-            name: metadata.name,
-        },
+        key: PodKey { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name },
         node,
         phase,
-        requirements: wants,
+        requirements,
         started_at: began,
         until: ends.flatten(),
     };
-    let is_odd = reckoner.found_invalid || odd_choice || ends == Some(None);
-    Extracted {
-        object,
-        is_invalid: is_odd,
-    }
+    let is_invalid = calculator.found_invalid || has_invalid_selection || ends == Some(None);
+    Extracted { object, is_invalid }
 }
 
 /// Parses a timestamp to seconds since 1970.
@@ -131,10 +115,7 @@ impl NodeSelection {
     }
 
     fn size(&self) -> usize {
-        let terms = self
-            .required
-            .iter()
-            .flat_map(|one| &one.node_selector_terms);
+        let terms = self.required.iter().flat_map(|one| &one.node_selector_terms);
         let size = |term: &object::Term| {
             let labels = term.match_expressions.iter().flatten();
             let all = labels.chain(term.match_fields.iter().flatten());
@@ -147,28 +128,28 @@ impl NodeSelection {
 }
 
 /// Sets the pod's node selection. Returns whether any part is invalid.
-fn apply_selection(wants: &mut PodRequirements, choice: NodeSelection) -> bool {
-    if choice.size() > MAX_SELECTION_SIZE {
-        wants.affinity = Some(Affinity::default());
+fn apply_selection(requirements: &mut PodRequirements, selection: NodeSelection) -> bool {
+    if selection.size() > MAX_SELECTION_SIZE {
+        requirements.affinity = Some(Affinity::default());
         return true;
     }
-    let (tolerations, is_odd) = parse_all(choice.tolerations.into_iter(), toleration);
-    wants.tolerations = tolerations;
-    wants.selector = choice.selector;
-    wants.affinity = choice.required.map(affinity);
-    is_odd
+    let (tolerations, is_invalid) = parse_all(selection.tolerations.into_iter(), toleration);
+    requirements.tolerations = tolerations;
+    requirements.selector = selection.selector;
+    requirements.affinity = selection.required.map(affinity);
+    is_invalid
 }
 
 /// Returns the valid elements, and whether any is invalid.
 fn parse_all<A, B>(all: impl Iterator<Item = A>, read: fn(A) -> Option<B>) -> (Vec<B>, bool) {
-    let mut is_odd = false;
+    let mut is_invalid = false;
     let known = all.filter_map(|one| {
         let one = read(one);
-        is_odd |= one.is_none();
+        is_invalid |= one.is_none();
         one
     });
     let known = known.collect();
-    (known, is_odd)
+    (known, is_invalid)
 }
 
 fn taint(taint: object::Taint) -> Option<Taint> {
@@ -201,9 +182,7 @@ fn affinity(required: object::NodeSelector) -> Affinity {
         labels: requirements(term.match_expressions),
         fields: requirements(term.match_fields),
     };
-    Affinity {
-        terms: terms.into_iter().map(term).collect(),
-    }
+    Affinity { terms: terms.into_iter().map(term).collect() }
 }
 
 fn requirements(all: Option<Vec<object::Expression>>) -> Vec<Requirement> {
@@ -265,15 +244,10 @@ mod tests {
         let expected = ClusterNode {
             name: "node-a".to_owned(),
             labels: [("a".to_owned(), "b".to_owned())].into(),
-            taints: vec![
-                taint("k", "", Effect::NoExecute),
-                taint("g", "v", Effect::NoSchedule),
-            ],
+            taints: vec![taint("k", "", Effect::NoExecute), taint("g", "v", Effect::NoSchedule)],
             is_cordoned: true,
             readiness: Readiness::Ready,
-            capacity: Amounts::default()
-                .with("cpu", 64_000)
-                .with("nvidia.com/gpu", 8),
+            capacity: Amounts::default().with("cpu", 64_000).with("nvidia.com/gpu", 8),
             allocatable: Amounts::default()
                 .with("cpu", 63_500)
                 .with("nvidia.com/gpu", 7)
@@ -285,14 +259,9 @@ mod tests {
     #[test]
     fn empty_node_is_not_ready_but_valid() {
         let node = read_node(json!({"metadata": {"name": "n", "labels": null}, "status": {}}));
-        assert_eq!(
-            (node.object.readiness, node.is_invalid),
-            (Readiness::Unknown, false)
-        );
-        for (status, readiness) in [
-            ("False", Readiness::NotReady),
-            ("Unknown", Readiness::Unknown),
-        ] {
+        assert_eq!((node.object.readiness, node.is_invalid), (Readiness::Unknown, false));
+        for (status, readiness) in [("False", Readiness::NotReady), ("Unknown", Readiness::Unknown)]
+        {
             let conditions = json!([{"type": "Ready", "status": status}]);
             let node =
                 read_node(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}}));
@@ -351,10 +320,7 @@ mod tests {
             times(made.clone(), json!({"nodeName": "n"}), began),
             (Some(new_year + 60), None, false)
         );
-        assert_eq!(
-            times(made, bound, json!({"startTime": "soon"})),
-            (None, None, true)
-        );
+        assert_eq!(times(made, bound, json!({"startTime": "soon"})), (None, None, true));
     }
 
     #[test]
@@ -373,21 +339,14 @@ mod tests {
                 "tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoSchedule", "tolerationSeconds": 3}, {"key": "k", "operator": "Lt", "value": "3"}],
             },
         }));
-        let wants = pod.object.requirements;
-        assert_eq!(wants.selector["zone"], "a");
-        let affinity = wants.affinity.unwrap();
+        let requirements = pod.object.requirements;
+        assert_eq!(requirements.selector["zone"], "a");
+        let affinity = requirements.affinity.unwrap();
         assert_eq!(affinity.terms[0].labels[0].operator, Operator::In);
         assert_eq!(affinity.terms[0].fields[0].values, ["node-b"]);
-        let operators: Vec<_> = wants.tolerations.iter().map(|one| one.operator).collect();
-        assert_eq!(
-            operators,
-            [
-                TaintOperator::Exists,
-                TaintOperator::Equal,
-                TaintOperator::Other
-            ]
-        );
-        assert_eq!(wants.tolerations[1].effect, Some(Effect::NoSchedule));
+        let operators: Vec<_> = requirements.tolerations.iter().map(|one| one.operator).collect();
+        assert_eq!(operators, [TaintOperator::Exists, TaintOperator::Equal, TaintOperator::Other]);
+        assert_eq!(requirements.tolerations[1].effect, Some(Effect::NoSchedule));
         assert!(!pod.is_invalid);
         let all = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}});
         let none = read_pod(json!({"metadata": {"name": "p"}, "spec": all})).object;
@@ -409,9 +368,6 @@ mod tests {
         assert!(placement_obstacle(&pod.object.requirements, &ClusterNode::default()).is_some());
         let strange = json!({"tolerations": [{"key": "k", "effect": "Sometimes"}, {"key": "k"}]});
         let pod = read_pod(json!({"metadata": {"name": "p"}, "spec": strange}));
-        assert_eq!(
-            (pod.object.requirements.tolerations.len(), pod.is_invalid),
-            (1, true)
-        );
+        assert_eq!((pod.object.requirements.tolerations.len(), pod.is_invalid), (1, true));
     }
 }

@@ -1,7 +1,8 @@
 //! Continuous list and watch of all objects of one kind.
 //!
-//! Implemented on the client's requests instead of its `watcher`, which does not report that an idle watch was renewed.
-//! Without that, the absence of events cannot be distinguished from a lost connection. Objects are reduced to the
+//! Implemented on the client's requests instead of `kube::runtime::watcher`, which reports neither bookmarks nor that an
+//! idle watch was renewed, and does not bound the bytes of a page (kube 5.0). Without the former, the absence of events
+//! cannot be distinguished from a lost connection. Objects are reduced to the
 //! relevant fields as they arrive, page by page.
 
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tokio_stream::StreamExt;
 
 use super::extract::Extracted;
 use crate::backoff::ReconnectBackoff;
-use crate::client::{REQUEST_TIMEOUT, told};
+use crate::client::{REQUEST_TIMEOUT, describe_error};
 
 /// Server-side watch timeout in seconds. Renewing an idle watch confirms that nothing has changed.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
@@ -106,17 +107,12 @@ pub(super) struct ListWatcher<K: WatchedKind> {
 
 impl<K: WatchedKind> ListWatcher<K> {
     pub(super) fn new(client: Client, updates: mpsc::Sender<WatchUpdate<K::Extract>>) -> Self {
-        Self {
-            client,
-            updates,
-            version: None,
-            failures: 0,
-        }
+        Self { client, updates, version: None, failures: 0 }
     }
 
     /// Runs until all receivers are gone.
     pub(super) async fn run(mut self) {
-        let mut patience = ReconnectBackoff::default();
+        let mut backoff = ReconnectBackoff::default();
         loop {
             let stop = match self.list_or_watch().await {
                 Ok(()) => {
@@ -138,7 +134,7 @@ impl<K: WatchedKind> ListWatcher<K> {
                     }
                 }
             }
-            sleep(patience.next().unwrap_or(MAX_SILENCE)).await;
+            sleep(backoff.next().unwrap_or(MAX_SILENCE)).await;
         }
     }
 
@@ -166,14 +162,15 @@ impl<K: WatchedKind> ListWatcher<K> {
                     limit = limit.max(1);
                     continue;
                 }
-                None => return Err(failed("one of them has more than 32 MiB")),
+                None => return Err(failed("an object is larger than 32 MiB")),
             };
             all.extend(page.items.unwrap_or_default().into_iter().map(K::read));
             rest = page.metadata.continue_token.filter(|rest| !rest.is_empty());
             if rest.is_none() {
                 let version = page.metadata.resource_version;
                 let version = version.filter(|version| !version.is_empty());
-                self.version = Some(version.ok_or_else(|| failed("the list has no version"))?);
+                self.version =
+                    Some(version.ok_or_else(|| failed("the list has no resource version"))?);
                 return self.send_update(WatchUpdate::Reset(all)).await;
             }
         }
@@ -187,21 +184,18 @@ impl<K: WatchedKind> ListWatcher<K> {
             field_selector: K::FIELD_SELECTOR.map(str::to_owned),
             ..ListParams::default()
         };
-        let request = Request::new(K::PATH)
-            .list(&params)
-            .map_err(invalid_request)?;
-        let asked = async {
-            let answer = self.client.send(request.map(Body::from)).await;
-            let (head, body) = answer.map_err(|error| api_error(&error))?.into_parts();
+        let request = Request::new(K::PATH).list(&params).map_err(invalid_request)?;
+        let page = async {
+            let result = self.client.send(request.map(Body::from)).await;
+            let (head, body) = result.map_err(|error| api_error(&error))?.into_parts();
             match Limited::new(body, MAX_PAGE_BYTES).collect().await {
                 Ok(body) => Ok(Some((head.status, body.to_bytes()))),
                 Err(error) if error.is::<LengthLimitError>() => Ok(None),
-                Err(error) => Err(failed(&format!("the list was cut off: {error}"))),
+                Err(error) => Err(failed(&format!("the list is incomplete: {error}"))),
             }
         };
-        let Some((status, body)) = timeout(REQUEST_TIMEOUT, asked)
-            .await
-            .map_err(|_| timed_out())??
+        let Some((status, body)) =
+            timeout(REQUEST_TIMEOUT, page).await.map_err(|_| timed_out())??
         else {
             return Ok(None);
         };
@@ -209,8 +203,7 @@ impl<K: WatchedKind> ListWatcher<K> {
             return Err(api_error(&kube::Error::Api(failure(status, &body))));
         }
         let page = serde_json::from_slice(&body);
-        page.map(Some)
-            .map_err(|error| failed(&format!("the list cannot be read: {error}")))
+        page.map(Some).map_err(|error| failed(&format!("cannot parse the list: {error}")))
     }
 
     async fn watch(&mut self, version: &str) -> Result<(), StopReason> {
@@ -219,29 +212,24 @@ impl<K: WatchedKind> ListWatcher<K> {
             field_selector: K::FIELD_SELECTOR.map(str::to_owned),
             ..WatchParams::default()
         };
-        let request = Request::new(K::PATH)
-            .watch(&params, version)
-            .map_err(invalid_request)?;
+        let request = Request::new(K::PATH).watch(&params, version).map_err(invalid_request)?;
         let begin = timeout(REQUEST_TIMEOUT, self.client.request_events::<K>(request));
         let events = begin.await.map_err(|_| timed_out())?;
         let mut events = Box::pin(events.map_err(|error| api_error(&error))?);
         self.failures = 0;
         self.send_update(WatchUpdate::Bookmark).await?;
         loop {
-            let silence = || failed(&format!("nothing was heard for {}s", MAX_SILENCE.as_secs()));
-            let Some(event) = timeout(MAX_SILENCE, events.next())
-                .await
-                .map_err(|_| silence())?
+            let silence = || failed(&format!("no watch event for {} s", MAX_SILENCE.as_secs()));
+            let Some(event) = timeout(MAX_SILENCE, events.next()).await.map_err(|_| silence())?
             else {
                 return Ok(());
             };
-            self.apply_event(event.map_err(|error| api_error(&error))?)
-                .await?;
+            self.apply_event(event.map_err(|error| api_error(&error))?).await?;
         }
     }
 
     async fn apply_event(&mut self, event: WatchEvent<K>) -> Result<(), StopReason> {
-        let (version, word) = match event {
+        let (version, update) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 (object.version(), WatchUpdate::Upserted(object.read()))
             }
@@ -258,16 +246,16 @@ impl<K: WatchedKind> ListWatcher<K> {
             }
         };
         // The version advances only after the update was delivered.
-        self.send_update(word).await?;
+        self.send_update(update).await?;
         if version.is_some() {
             self.version = version;
         }
         Ok(())
     }
 
-    async fn send_update(&self, word: WatchUpdate<K::Extract>) -> Result<(), StopReason> {
-        let said = self.updates.send(word).await;
-        said.map_err(|_nobody| StopReason::ReceiverDropped)
+    async fn send_update(&self, update: WatchUpdate<K::Extract>) -> Result<(), StopReason> {
+        let result = self.updates.send(update).await;
+        result.map_err(|_closed| StopReason::ReceiverDropped)
     }
 }
 
@@ -276,9 +264,7 @@ fn failed(why: &str) -> StopReason {
 }
 
 fn timed_out() -> StopReason {
-    failed(&format!(
-        "the API server does not answer within {REQUEST_TIMEOUT:?}"
-    ))
+    failed(&format!("no response from the API server within {REQUEST_TIMEOUT:?}"))
 }
 
 fn invalid_request(error: kube::core::request::Error) -> StopReason {
@@ -291,26 +277,26 @@ fn api_error(error: &kube::Error) -> StopReason {
     if matches!(error, kube::Error::Api(status) if status.code == 410) {
         return StopReason::Expired;
     }
-    StopReason::Trouble(told(error).chars().take(MAX_ERROR_CHARS).collect())
+    StopReason::Trouble(describe_error(error).chars().take(MAX_ERROR_CHARS).collect())
 }
 
 /// Parses the body of an error response as the client does.
 fn failure(status: StatusCode, body: &[u8]) -> Box<Status> {
-    let said = serde_json::from_slice::<Status>(body);
-    let said = said.unwrap_or_else(|_| {
+    let parsed = serde_json::from_slice::<Status>(body);
+    let parsed = parsed.unwrap_or_else(|_| {
         // A proxy may respond with an HTML page.
         let text = String::from_utf8_lossy(body);
         let begin: String = text.trim().chars().take(MAX_ERROR_CHARS).collect();
         Status::failure(&begin, "").with_code(status.as_u16())
     });
-    said.boxed()
+    parsed.boxed()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(status: u16, body: &str) -> String {
+    fn error(status: u16, body: &str) -> String {
         let status = StatusCode::from_u16(status).unwrap();
         match api_error(&kube::Error::Api(failure(status, body.as_bytes()))) {
             StopReason::Expired => "expired".to_owned(),
@@ -323,15 +309,12 @@ mod tests {
     fn error_response_is_reported_verbatim() {
         let forbidden = r#"{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"nodes is forbidden"}"#;
         assert_eq!(
-            said(403, forbidden),
-            "the API server says 403 Forbidden: nodes is forbidden"
+            error(403, forbidden),
+            "the API server returned 403 Forbidden: nodes is forbidden"
         );
-        assert_eq!(
-            said(502, " <html>no\n"),
-            "the API server says 502: <html>no"
-        );
-        assert!(said(502, &"x".repeat(100_000)).len() < 2 * MAX_ERROR_CHARS);
+        assert_eq!(error(502, " <html>no\n"), "the API server returned 502: <html>no");
+        assert!(error(502, &"x".repeat(100_000)).len() < 2 * MAX_ERROR_CHARS);
         let expired = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}"#;
-        assert_eq!(said(410, expired), "expired");
+        assert_eq!(error(410, expired), "expired");
     }
 }

@@ -69,14 +69,14 @@ impl RequestCalculator {
 
     /// Returns the requests of a container. A device limit without a request counts as a request. Source: Kubernetes,
     /// "Schedule GPUs".
-    fn container(&mut self, asked: Option<&ResourceRequirements>) -> Amounts {
-        let Some(ResourceRequirements { requests, limits }) = asked else {
+    fn container(&mut self, resources: Option<&ResourceRequirements>) -> Amounts {
+        let Some(ResourceRequirements { requests, limits }) = resources else {
             return Amounts::default();
         };
         let mut amounts = self.amounts(requests.as_ref());
         for (name, count) in self.amounts(limits.as_ref()).devices() {
-            let is_asked = requests.as_ref().is_some_and(|all| all.contains_key(name));
-            if !is_asked {
+            let has_request = requests.as_ref().is_some_and(|all| all.contains_key(name));
+            if !has_request {
                 amounts = amounts.with(name, count);
             }
         }
@@ -121,14 +121,8 @@ mod tests {
 
     #[test]
     fn pod_requests_match_the_scheduler() {
-        for (said, init, containers, cpu, gpus) in [
-            (
-                "a sum of containers",
-                vec![],
-                vec![asks(1, 2), asks(2, 1)],
-                3,
-                3,
-            ),
+        for (case, init, containers, cpu, gpus) in [
+            ("a sum of containers", vec![], vec![asks(1, 2), asks(2, 1)], 3, 3),
             (
                 "the most of those that start first",
                 vec![asks(4, 1), asks(1, 4)],
@@ -136,13 +130,7 @@ mod tests {
                 4,
                 4,
             ),
-            (
-                "who stays counts with the others",
-                vec![stays(1, 1)],
-                vec![asks(2, 2)],
-                3,
-                3,
-            ),
+            ("who stays counts with the others", vec![stays(1, 1)], vec![asks(2, 2)], 3, 3),
             (
                 "who starts after one that stays starts beside it",
                 vec![stays(1, 1), asks(4, 4)],
@@ -166,9 +154,9 @@ mod tests {
             ),
         ] {
             let spec = json!({"containers": containers, "initContainers": init});
-            let (amounts, is_odd) = of(spec);
+            let (amounts, is_invalid) = of(spec);
             let found = (amounts.get("cpu"), amounts.get("nvidia.com/gpu"));
-            assert_eq!((found, is_odd), ((cpu * 1000, gpus), false), "{said}");
+            assert_eq!((found, is_invalid), ((cpu * 1000, gpus), false), "{case}");
         }
     }
 
@@ -203,18 +191,13 @@ mod tests {
     fn i12_invalid_amount_is_skipped_and_reported() {
         for odd in [json!("many"), json!(null), json!([8]), json!(true)] {
             let requests = json!({"cpu": "1", "nvidia.com/gpu": odd});
-            let (amounts, is_odd) =
+            let (amounts, is_invalid) =
                 of(json!({"containers": [{"resources": {"requests": requests}}]}));
-            assert_eq!(
-                (amounts.get("cpu"), amounts.names("nvidia.com/gpu")),
-                (1000, false)
-            );
-            assert!(is_odd, "{odd}");
+            assert_eq!((amounts.get("cpu"), amounts.names("nvidia.com/gpu")), (1000, false));
+            assert!(is_invalid, "{odd}");
         }
         assert_eq!(
-            of(json!({"containers": [{"resources": {"requests": {"cpu": 2}}}]}))
-                .0
-                .get("cpu"),
+            of(json!({"containers": [{"resources": {"requests": {"cpu": 2}}}]})).0.get("cpu"),
             2000
         );
         assert_eq!(of(json!({})), (Amounts::default(), false));

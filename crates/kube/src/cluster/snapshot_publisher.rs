@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_fleet::cluster::{ClusterNode, ClusterPod, Phase, PodKey, Sights};
+use octavo_fleet::cluster::{ClusterNode, ClusterPod, ClusterSnapshot, Phase, PodKey};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -23,9 +23,9 @@ const MIN_INTERVAL: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(super) struct SnapshotPublisher {
     publisher: watch::Sender<Arc<Followed>>,
-    snapshot: Arc<Sights>,
-    odd_nodes: BTreeSet<String>,
-    odd_pods: BTreeSet<PodKey>,
+    snapshot: Arc<ClusterSnapshot>,
+    invalid_nodes: BTreeSet<String>,
+    invalid_pods: BTreeSet<PodKey>,
     nodes: WatchState,
     pods: WatchState,
 }
@@ -43,8 +43,8 @@ impl SnapshotPublisher {
         Self {
             publisher,
             snapshot: Arc::default(),
-            odd_nodes: BTreeSet::new(),
-            odd_pods: BTreeSet::new(),
+            invalid_nodes: BTreeSet::new(),
+            invalid_pods: BTreeSet::new(),
             nodes: WatchState::new(object::Node::NAME),
             pods: WatchState::new(object::Pod::NAME),
         }
@@ -57,53 +57,54 @@ impl SnapshotPublisher {
         mut pods: mpsc::Receiver<WatchUpdate<ClusterPod>>,
     ) {
         let mut due = None;
-        let mut told = Instant::now();
+        let mut published_at = Instant::now();
         loop {
-            let at = due.unwrap_or(told);
+            let at = due.unwrap_or(published_at);
             tokio::select! {
                 // Publish when due, even during a continuous stream of updates.
                 biased;
                 () = sleep_until(at), if due.is_some() => {
                     self.publish();
-                    told = Instant::now();
+                    published_at = Instant::now();
                     due = None;
                     continue;
                 }
-                word = nodes.recv() => match word {
-                    Some(word) => self.apply_node(word, Instant::now()),
+                update = nodes.recv() => match update {
+                    Some(update) => self.apply_node(update, Instant::now()),
                     None => return,
                 },
-                word = pods.recv() => match word {
-                    Some(word) => self.apply_pod(word, Instant::now()),
+                update = pods.recv() => match update {
+                    Some(update) => self.apply_pod(update, Instant::now()),
                     None => return,
                 },
             }
-            due = due.or_else(|| told.checked_add(MIN_INTERVAL));
+            due = due.or_else(|| published_at.checked_add(MIN_INTERVAL));
         }
     }
 
-    fn apply_node(&mut self, word: WatchUpdate<ClusterNode>, now: Instant) {
-        self.nodes.record(&word, now);
-        let is_odd = |one: &Extracted<ClusterNode>| one.is_invalid.then(|| one.object.name.clone());
-        match word {
+    fn apply_node(&mut self, update: WatchUpdate<ClusterNode>, now: Instant) {
+        self.nodes.record(&update, now);
+        let is_invalid =
+            |one: &Extracted<ClusterNode>| one.is_invalid.then(|| one.object.name.clone());
+        match update {
             WatchUpdate::Reset(all) => {
-                self.odd_nodes = all.iter().filter_map(is_odd).collect();
+                self.invalid_nodes = all.iter().filter_map(is_invalid).collect();
                 let all = all.into_iter().map(|one| one.object);
-                let all = Sights::new(all, []).nodes;
+                let all = ClusterSnapshot::new(all, []).nodes;
                 if self.snapshot.nodes != all {
                     Arc::make_mut(&mut self.snapshot).nodes = all;
                 }
             }
             WatchUpdate::Upserted(one) => {
-                mark(&mut self.odd_nodes, one.object.name.clone(), one.is_invalid);
+                mark(&mut self.invalid_nodes, one.object.name.clone(), one.is_invalid);
                 let node = Arc::new(one.object);
                 if self.snapshot.nodes.get(&node.name) != Some(&node) {
-                    let sights = Arc::make_mut(&mut self.snapshot);
-                    sights.nodes.insert(node.name.clone(), node);
+                    let snapshot = Arc::make_mut(&mut self.snapshot);
+                    snapshot.nodes.insert(node.name.clone(), node);
                 }
             }
             WatchUpdate::Deleted(node) => {
-                self.odd_nodes.remove(&node.name);
+                self.invalid_nodes.remove(&node.name);
                 if self.snapshot.nodes.contains_key(&node.name) {
                     Arc::make_mut(&mut self.snapshot).nodes.remove(&node.name);
                 }
@@ -112,29 +113,30 @@ impl SnapshotPublisher {
         }
     }
 
-    fn apply_pod(&mut self, word: WatchUpdate<ClusterPod>, now: Instant) {
-        self.pods.record(&word, now);
-        let is_odd = |one: &Extracted<ClusterPod>| one.is_invalid.then(|| one.object.key.clone());
-        match word {
+    fn apply_pod(&mut self, update: WatchUpdate<ClusterPod>, now: Instant) {
+        self.pods.record(&update, now);
+        let is_invalid =
+            |one: &Extracted<ClusterPod>| one.is_invalid.then(|| one.object.key.clone());
+        match update {
             WatchUpdate::Reset(mut all) => {
                 all.retain(|one| is_relevant(&one.object));
-                self.odd_pods = all.iter().filter_map(is_odd).collect();
+                self.invalid_pods = all.iter().filter_map(is_invalid).collect();
                 let all = all.into_iter().map(|one| one.object);
-                let all = Sights::new([], all).pods;
+                let all = ClusterSnapshot::new([], all).pods;
                 if self.snapshot.pods != all {
                     Arc::make_mut(&mut self.snapshot).pods = all;
                 }
             }
             WatchUpdate::Upserted(one) if is_relevant(&one.object) => {
-                mark(&mut self.odd_pods, one.object.key.clone(), one.is_invalid);
+                mark(&mut self.invalid_pods, one.object.key.clone(), one.is_invalid);
                 let pod = Arc::new(one.object);
                 if self.snapshot.pods.get(&pod.key) != Some(&pod) {
-                    let sights = Arc::make_mut(&mut self.snapshot);
-                    sights.pods.insert(Arc::new(pod.key.clone()), pod);
+                    let snapshot = Arc::make_mut(&mut self.snapshot);
+                    snapshot.pods.insert(Arc::new(pod.key.clone()), pod);
                 }
             }
             WatchUpdate::Upserted(Extracted { object: pod, .. }) | WatchUpdate::Deleted(pod) => {
-                self.odd_pods.remove(&pod.key);
+                self.invalid_pods.remove(&pod.key);
                 if self.snapshot.pods.contains_key(&pod.key) {
                     Arc::make_mut(&mut self.snapshot).pods.remove(&pod.key);
                 }
@@ -146,36 +148,32 @@ impl SnapshotPublisher {
     fn publish(&self) {
         let now = Followed {
             sights: Arc::clone(&self.snapshot),
-            current_at: self
-                .nodes
-                .current_at
-                .zip(self.pods.current_at)
-                .map(|(a, b)| a.min(b)),
-            trouble: self.trouble(),
-            invalid_objects: self.odd_nodes.len().saturating_add(self.odd_pods.len()),
+            current_at: self.nodes.current_at.zip(self.pods.current_at).map(|(a, b)| a.min(b)),
+            trouble: self.error(),
+            invalid_objects: self.invalid_nodes.len().saturating_add(self.invalid_pods.len()),
         };
-        self.publisher.send_if_modified(|told| {
+        self.publisher.send_if_modified(|published| {
             // Unchanged snapshots are the same allocation, so no deep comparison is needed.
-            let is_same = Arc::ptr_eq(&told.sights, &now.sights)
-                && (told.current_at, &told.trouble, told.invalid_objects)
+            let is_same = Arc::ptr_eq(&published.sights, &now.sights)
+                && (published.current_at, &published.trouble, published.invalid_objects)
                     == (now.current_at, &now.trouble, now.invalid_objects);
             if !is_same {
-                *told = Arc::new(now);
+                *published = Arc::new(now);
             }
             !is_same
         });
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         match (&self.nodes.error, &self.pods.error) {
             (Some(nodes), Some(pods)) if nodes == pods => {
-                Some(format!("nodes and pods cannot be followed: {nodes}"))
+                Some(format!("cannot watch nodes and pods: {nodes}"))
             }
-            (Some(nodes), Some(pods)) => Some(format!(
-                "nodes cannot be followed: {nodes}; nor can pods: {pods}"
-            )),
-            (Some(nodes), None) => Some(format!("nodes cannot be followed: {nodes}")),
-            (None, Some(pods)) => Some(format!("pods cannot be followed: {pods}")),
+            (Some(nodes), Some(pods)) => {
+                Some(format!("cannot watch nodes: {nodes}; cannot watch pods: {pods}"))
+            }
+            (Some(nodes), None) => Some(format!("cannot watch nodes: {nodes}")),
+            (None, Some(pods)) => Some(format!("cannot watch pods: {pods}")),
             (None, None) if self.nodes.current_at.and(self.pods.current_at).is_none() => {
                 Some(NOT_READ_YET.to_owned())
             }
@@ -189,31 +187,27 @@ fn is_relevant(pod: &ClusterPod) -> bool {
     pod.phase != Phase::Finished
 }
 
-fn mark<K: Ord>(odd: &mut BTreeSet<K>, key: K, is_odd: bool) {
-    if is_odd {
-        odd.insert(key);
+fn mark<K: Ord>(invalid: &mut BTreeSet<K>, key: K, is_invalid: bool) {
+    if is_invalid {
+        invalid.insert(key);
     } else {
-        odd.remove(&key);
+        invalid.remove(&key);
     }
 }
 
 impl WatchState {
     fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            current_at: None,
-            error: None,
-        }
+        Self { name, current_at: None, error: None }
     }
 
-    fn record<T>(&mut self, word: &WatchUpdate<T>, now: Instant) {
+    fn record<T>(&mut self, update: &WatchUpdate<T>, now: Instant) {
         let name = self.name;
-        match word {
+        match update {
             WatchUpdate::Failed(why) if self.error.as_ref() == Some(why) => {
-                debug!("the cluster's {name} still cannot be followed: {why}");
+                debug!(objects = %name, error = %why, "still cannot watch the cluster");
             }
             WatchUpdate::Failed(why) => {
-                warn!("the cluster's {name} cannot be followed: {why}; it is tried again");
+                warn!(objects = %name, error = %why, "cannot watch the cluster; retrying");
                 self.error = Some(why.clone());
             }
             WatchUpdate::Reset(_)
@@ -221,7 +215,7 @@ impl WatchState {
             | WatchUpdate::Deleted(_)
             | WatchUpdate::Bookmark => {
                 if self.error.take().is_some() {
-                    info!("the cluster's {name} are followed again");
+                    info!(objects = %name, "watching the cluster again");
                 }
                 self.current_at = Some(now);
             }
@@ -239,61 +233,45 @@ mod tests {
     struct Ends {
         nodes: mpsc::Sender<WatchUpdate<ClusterNode>>,
         pods: mpsc::Sender<WatchUpdate<ClusterPod>>,
-        told: watch::Receiver<Arc<Followed>>,
+        snapshots: watch::Receiver<Arc<Followed>>,
     }
 
-    fn sight() -> Ends {
-        let (told, receiver) = watch::channel(Arc::default());
+    fn start() -> Ends {
+        let (snapshots, receiver) = watch::channel(Arc::default());
         let (nodes, of_nodes) = mpsc::channel(8);
         let (pods, of_pods) = mpsc::channel(8);
-        tokio::spawn(SnapshotPublisher::new(told).run(of_nodes, of_pods));
-        Ends {
-            nodes,
-            pods,
-            told: receiver,
-        }
+        tokio::spawn(SnapshotPublisher::new(snapshots).run(of_nodes, of_pods));
+        Ends { nodes, pods, snapshots: receiver }
     }
 
     impl Ends {
         async fn next(&mut self) -> Arc<Followed> {
-            self.told.changed().await.unwrap();
-            Arc::clone(&self.told.borrow_and_update())
+            self.snapshots.changed().await.unwrap();
+            Arc::clone(&self.snapshots.borrow_and_update())
         }
 
-        async fn node(&self, word: WatchUpdate<ClusterNode>) {
-            self.nodes.send(word).await.unwrap();
+        async fn node(&self, update: WatchUpdate<ClusterNode>) {
+            self.nodes.send(update).await.unwrap();
         }
 
-        async fn pod(&self, word: WatchUpdate<ClusterPod>) {
-            self.pods.send(word).await.unwrap();
+        async fn pod(&self, update: WatchUpdate<ClusterPod>) {
+            self.pods.send(update).await.unwrap();
         }
     }
 
     fn node(name: &str) -> Extracted<ClusterNode> {
         let name = name.to_owned();
-        let object = ClusterNode {
-            name,
-            ..ClusterNode::default()
-        };
-        Extracted {
-            object,
-            is_invalid: false,
-        }
+        let object = ClusterNode { name, ..ClusterNode::default() };
+        Extracted { object, is_invalid: false }
     }
 
     fn pod(name: &str, phase: Phase) -> Extracted<ClusterPod> {
         let object = ClusterPod {
-            key: PodKey {
-                namespace: "team-a".to_owned(),
-                name: name.to_owned(),
-            },
+            key: PodKey { namespace: "team-a".to_owned(), name: name.to_owned() },
             phase,
             ..ClusterPod::default()
         };
-        Extracted {
-            object,
-            is_invalid: false,
-        }
+        Extracted { object, is_invalid: false }
     }
 
     fn names(followed: &Followed) -> (Vec<&str>, Vec<&str>) {
@@ -306,14 +284,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn snapshot_requires_both_lists() {
-        let mut ends = sight();
-        assert_eq!(ends.told.borrow().trouble.as_deref(), Some(NOT_READ_YET));
+        let mut ends = start();
+        assert_eq!(ends.snapshots.borrow().trouble.as_deref(), Some(NOT_READ_YET));
         ends.node(WatchUpdate::Reset(vec![node("node-a")])).await;
         let followed = ends.next().await;
-        assert_eq!(
-            (followed.current_at, followed.trouble.as_deref()),
-            (None, Some(NOT_READ_YET))
-        );
+        assert_eq!((followed.current_at, followed.trouble.as_deref()), (None, Some(NOT_READ_YET)));
         let began = Instant::now();
         ends.pod(WatchUpdate::Reset(vec![
             pod("one", Phase::Pending),
@@ -329,29 +304,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn changes_are_applied_and_unchanged_objects_are_shared() {
-        let mut ends = sight();
-        ends.node(WatchUpdate::Reset(vec![node("node-a"), node("node-b")]))
-            .await;
-        ends.pod(WatchUpdate::Reset(vec![pod("one", Phase::Pending)]))
-            .await;
+        let mut ends = start();
+        ends.node(WatchUpdate::Reset(vec![node("node-a"), node("node-b")])).await;
+        ends.pod(WatchUpdate::Reset(vec![pod("one", Phase::Pending)])).await;
         let first = ends.next().await;
         ends.node(WatchUpdate::Deleted(node("node-a").object)).await;
         ends.node(WatchUpdate::Upserted(node("node-c"))).await;
-        ends.pod(WatchUpdate::Upserted(pod("one", Phase::Finished)))
-            .await;
-        ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound)))
-            .await;
+        ends.pod(WatchUpdate::Upserted(pod("one", Phase::Finished))).await;
+        ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound))).await;
         let second = ends.next().await;
         assert_eq!(names(&first), (vec!["node-a", "node-b"], vec!["one"]));
         assert_eq!(names(&second), (vec!["node-b", "node-c"], vec!["two"]));
-        ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound)))
-            .await;
+        ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound))).await;
         ends.node(WatchUpdate::Bookmark).await;
         let third = ends.next().await;
-        assert!(
-            Arc::ptr_eq(&second.sights, &third.sights),
-            "nothing changed"
-        );
+        assert!(Arc::ptr_eq(&second.sights, &third.sights), "nothing changed");
         assert!(third.current_at > second.current_at, "and that was heard");
         ends.node(WatchUpdate::Reset(vec![node("node-c")])).await;
         ends.pod(WatchUpdate::Reset(Vec::new())).await;
@@ -360,40 +327,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn burst_is_published_once() {
-        let mut ends = sight();
+        let mut ends = start();
         ends.node(WatchUpdate::Reset(Vec::new())).await;
         ends.pod(WatchUpdate::Reset(Vec::new())).await;
         ends.next().await;
         for number in 0..1000 {
-            ends.pod(WatchUpdate::Upserted(pod(
-                &format!("pod-{number}"),
-                Phase::Pending,
-            )))
-            .await;
+            ends.pod(WatchUpdate::Upserted(pod(&format!("pod-{number}"), Phase::Pending))).await;
         }
         assert_eq!(ends.next().await.sights.pods.len(), 1000);
-        assert!(!ends.told.has_changed().unwrap());
+        assert!(!ends.snapshots.has_changed().unwrap());
     }
 
     #[tokio::test(start_paused = true)]
     async fn watch_error_is_reported_until_next_update() {
-        let mut ends = sight();
+        let mut ends = start();
         ends.node(WatchUpdate::Reset(vec![node("node-a")])).await;
         ends.pod(WatchUpdate::Reset(vec![])).await;
         let before = ends.next().await;
         let away = || "it is away".to_owned();
-        for (nodes, pods, said) in [
-            (Some("no"), None, "nodes cannot be followed: no"),
-            (
-                Some("no"),
-                Some("never"),
-                "nodes cannot be followed: no; nor can pods: never",
-            ),
-            (
-                Some("it is away"),
-                Some("it is away"),
-                "nodes and pods cannot be followed: it is away",
-            ),
+        for (nodes, pods, error) in [
+            (Some("no"), None, "cannot watch nodes: no"),
+            (Some("no"), Some("never"), "cannot watch nodes: no; cannot watch pods: never"),
+            (Some("it is away"), Some("it is away"), "cannot watch nodes and pods: it is away"),
         ] {
             if let Some(why) = nodes {
                 ends.node(WatchUpdate::Failed(why.to_owned())).await;
@@ -401,12 +356,12 @@ mod tests {
             if let Some(why) = pods {
                 ends.pod(WatchUpdate::Failed(why.to_owned())).await;
             }
-            assert_eq!(ends.next().await.trouble.as_deref(), Some(said));
+            assert_eq!(ends.next().await.trouble.as_deref(), Some(error));
         }
         ends.node(WatchUpdate::Bookmark).await;
         let followed = ends.next().await;
-        let said = format!("pods cannot be followed: {}", away());
-        assert_eq!(followed.trouble, Some(said));
+        let error = format!("cannot watch pods: {}", away());
+        assert_eq!(followed.trouble, Some(error));
         assert_eq!(
             (followed.current_at, names(&followed)),
             (before.current_at, (vec!["node-a"], vec![]))
@@ -418,7 +373,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn i12_invalid_objects_are_counted_while_they_exist() {
-        let odd_pod = |name| {
+        let invalid_pod = |name| {
             let mut one = pod(name, Phase::Pending);
             one.is_invalid = true;
             one.object.requirements = PodRequirements {
@@ -427,20 +382,15 @@ mod tests {
             };
             one
         };
-        let mut odd_node = node("node-a");
-        odd_node.is_invalid = true;
-        let mut ends = sight();
-        ends.node(WatchUpdate::Reset(vec![odd_node])).await;
-        ends.pod(WatchUpdate::Reset(vec![
-            odd_pod("one"),
-            pod("two", Phase::Pending),
-        ]))
-        .await;
+        let mut invalid_node = node("node-a");
+        invalid_node.is_invalid = true;
+        let mut ends = start();
+        ends.node(WatchUpdate::Reset(vec![invalid_node])).await;
+        ends.pod(WatchUpdate::Reset(vec![invalid_pod("one"), pod("two", Phase::Pending)])).await;
         assert_eq!(ends.next().await.invalid_objects, 2);
-        ends.pod(WatchUpdate::Upserted(odd_pod("two"))).await;
+        ends.pod(WatchUpdate::Upserted(invalid_pod("two"))).await;
         ends.node(WatchUpdate::Upserted(node("node-a"))).await;
-        ends.pod(WatchUpdate::Deleted(pod("one", Phase::Pending).object))
-            .await;
+        ends.pod(WatchUpdate::Deleted(pod("one", Phase::Pending).object)).await;
         assert_eq!(ends.next().await.invalid_objects, 1);
     }
 }

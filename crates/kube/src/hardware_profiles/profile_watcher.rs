@@ -7,7 +7,8 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta}
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
-use octavo_documents::hardware_profiles::{MAX_PROFILES, read};
+use octavo_fleet::hardware_profile::MAX_PROFILES;
+use octavo_fleet::hardware_profile::object::read;
 use octavo_fleet::hardware_profile::{HardwareProfile, LocalQueues, ProfileKey, ProfileKind};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use tracing::{info, warn};
 
 use super::{Presence, Profiles};
 use crate::backoff::ReconnectBackoff;
-use crate::client::told;
+use crate::client::describe_watch_error;
 
 /// Limit of stored queue names. Further names are reported as an error.
 const MAX_QUEUES: usize = 50_000;
@@ -37,29 +38,27 @@ type Listed = BTreeMap<ProfileKey, Arc<HardwareProfile>>;
 type Queue = PartialObjectMeta<DynamicObject>;
 
 fn config() -> watcher::Config {
-    watcher::Config::default()
-        .timeout(WATCH_TIMEOUT_SECONDS)
-        .page_size(PAGE_SIZE)
+    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_SIZE)
 }
 
 /// Watches profiles of one kind forever, in any version that the cluster serves.
 pub(super) async fn watch_profiles(client: Client, kind: ProfileKind, known: &Known) {
     let (group, _, name, plural) = kind.api();
     let versions = kind.versions();
-    let mut patience = ReconnectBackoff::default();
-    let mut nobody = 0;
+    let mut backoff = ReconnectBackoff::default();
+    let mut absent = 0;
     for version in versions.iter().cycle() {
         let resource = GroupVersionKind::gvk(group, version, name);
         let resource = ApiResource::from_gvk_with_plural(&resource, plural);
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         if watch_profiles_of_version(api, kind, known).await {
-            nobody = 0;
-            patience = ReconnectBackoff::default();
+            absent = 0;
+            backoff = ReconnectBackoff::default();
         }
-        nobody += 1;
-        if nobody >= versions.len() {
+        absent += 1;
+        if absent >= versions.len() {
             set_absent(known, kind);
-            sleep(patience.next().unwrap_or_default()).await;
+            sleep(backoff.next().unwrap_or_default()).await;
         }
     }
 }
@@ -114,7 +113,7 @@ async fn watch_profiles_of_version(
 /// Sets the complete list of profiles of a kind, read from `path`.
 fn set_profiles(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
     if listed.len() == MAX_PROFILES {
-        warn!("only {MAX_PROFILES} profiles of {path} are read: there are more");
+        warn!(limit = MAX_PROFILES, %path, "too many hardware profiles; ignoring those above the limit");
     }
     known.send_modify(|known| {
         let known = Arc::make_mut(known);
@@ -122,7 +121,7 @@ fn set_profiles(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
         let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
         known.all.extend(listed);
         if known.kinds.insert(kind, Presence::Present) != Some(Presence::Present) {
-            info!("the profiles of {path} are followed");
+            info!(%path, "watching hardware profiles");
         }
     });
 }
@@ -158,20 +157,20 @@ fn set_absent(known: &Known, kind: ProfileKind) {
 
 /// Watches the names of queues forever.
 pub(super) async fn watch_queues(client: Client, known: &Known) {
-    let mut patience = ReconnectBackoff::default();
-    let mut nobody = 0;
+    let mut backoff = ReconnectBackoff::default();
+    let mut absent = 0;
     for version in KUEUE_VERSIONS.iter().cycle() {
         let resource = GroupVersionKind::gvk("kueue.x-k8s.io", version, "LocalQueue");
         let resource = ApiResource::from_gvk_with_plural(&resource, "localqueues");
         let api: Api<Queue> = Api::all_with(client.clone(), &resource);
         // Ends when the cluster does not have this version; another one may be available.
         if watch_queues_of_version(api, known).await {
-            nobody = 0;
+            absent = 0;
         }
-        nobody += 1;
-        if nobody >= KUEUE_VERSIONS.len() {
+        absent += 1;
+        if absent >= KUEUE_VERSIONS.len() {
             set_queues(known, LocalQueues::NoKueue);
-            sleep(patience.next().unwrap_or_default()).await;
+            sleep(backoff.next().unwrap_or_default()).await;
         }
     }
 }
@@ -202,8 +201,8 @@ async fn watch_queues_of_version(api: Api<Queue>, known: &Known) -> bool {
             }
         }
         if was_there {
-            let kept = names.names.iter().map(|(name, _)| name.clone());
-            set_queues(known, LocalQueues::Known(kept.collect()));
+            let queue_names = names.names.iter().map(|(name, _)| name.clone());
+            set_queues(known, LocalQueues::Known(queue_names.collect()));
             set_error(known, QUEUES, None);
             report_limit(known, names.is_full);
         }
@@ -237,20 +236,19 @@ impl QueueNames {
 
 /// Reports whether there are more queues than are stored, in which case an existing queue may be reported as missing.
 fn report_limit(known: &Known, is_full: bool) {
-    const WHAT: &str = "LocalQueues beyond the bound";
+    const WHAT: &str = "LocalQueues above the limit";
     known.send_if_modified(|known| {
         if known.errors.contains_key(WHAT) == is_full {
             return false;
         }
         let troubles = &mut Arc::make_mut(known).errors;
         if is_full {
-            warn!("only {MAX_QUEUES} LocalQueues are known: there are more");
-            let said = format!(
-                "only {MAX_QUEUES} are known, and a queue that is said to be missing may be there"
-            );
-            troubles.insert(WHAT, said);
+            warn!(limit = MAX_QUEUES, "too many LocalQueues; ignoring those above the limit");
+            let message =
+                format!("only {MAX_QUEUES} are read, so a queue reported as missing might exist");
+            troubles.insert(WHAT, message);
         } else {
-            info!("all LocalQueues are known again");
+            info!("all LocalQueues are read again");
             troubles.remove(WHAT);
         }
         true
@@ -270,10 +268,7 @@ fn set_queues(known: &Known, queues: LocalQueues) {
 /// Logs and stores a new error, or its end.
 fn set_error(known: &Known, what: &'static str, error: Option<&watcher::Error>) {
     let new = error.map(|error| -> String {
-        describe_watch_error(error)
-            .chars()
-            .take(MAX_ERROR_CHARS)
-            .collect()
+        describe_watch_error(error).chars().take(MAX_ERROR_CHARS).collect()
     });
     known.send_if_modified(|known| {
         if known.errors.get(what) == new.as_ref() {
@@ -281,10 +276,10 @@ fn set_error(known: &Known, what: &'static str, error: Option<&watcher::Error>) 
         }
         let troubles = &mut Arc::make_mut(known).errors;
         if let Some(new) = new {
-            warn!("{what} cannot be followed: {new}; it is tried again");
+            warn!(objects = %what, error = %new, "cannot watch the cluster; retrying");
             troubles.insert(what, new);
         } else {
-            info!("{what} are followed again");
+            info!(objects = %what, "watching the cluster again");
             troubles.remove(what);
         }
         true
@@ -301,16 +296,6 @@ fn is_absent(error: &watcher::Error) -> bool {
     status.code == 404
 }
 
-fn describe_watch_error(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => told(error),
-        watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
-        watcher::Error::NoResourceVersion => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -325,7 +310,7 @@ mod tests {
     #[test]
     fn exceeding_queue_limit_is_reported_until_next_list() {
         let known = Known::default();
-        let told = || {
+        let errors = || {
             let known = known.borrow();
             known.errors.values().cloned().collect::<Vec<_>>()
         };
@@ -336,14 +321,14 @@ mod tests {
         // A known queue does not exceed the limit.
         names.add(&queue(0));
         report_limit(&known, names.is_full);
-        assert_eq!(told(), Vec::<String>::new());
+        assert_eq!(errors(), Vec::<String>::new());
         names.add(&queue(MAX_QUEUES));
         names.remove(&queue(1));
         report_limit(&known, names.is_full);
         assert_eq!(names.names.len(), MAX_QUEUES - 1);
-        let said = told();
-        assert!(said[0].starts_with("only 50000 are known"), "{said:?}");
+        let messages = errors();
+        assert!(messages[0].starts_with("only 50000 are read"), "{messages:?}");
         report_limit(&known, QueueNames::default().is_full);
-        assert_eq!(told(), Vec::<String>::new());
+        assert_eq!(errors(), Vec::<String>::new());
     }
 }

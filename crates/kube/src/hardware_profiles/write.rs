@@ -1,19 +1,17 @@
 //! Creates profiles by server-side apply. Never modifies a profile that others created, and modifies one of ours only
 //! on request.
 
-use std::path::Path;
-
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use octavo_documents::hardware_profiles::differences;
+use octavo_fleet::hardware_profile::object::differences;
 use octavo_fleet::hardware_profile::{CREATED_BY_ANNOTATION, ProfileKey, ProfileKind};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::client::{ConnectError, Program, REQUEST_TIMEOUT, connect, told};
+use crate::client::{REQUEST_TIMEOUT, describe_error, response_code};
 
 /// Our field manager.
 pub const FIELD_MANAGER: &str = "octavo-profiles";
@@ -81,10 +79,10 @@ pub struct ProfileWriter {
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The cluster has no hardware profiles.
-    #[error("this cluster has no HardwareProfiles: OpenDataHub's operator brings them")]
+    #[error("this cluster has no HardwareProfile resource: install the Open Data Hub operator")]
     NoKind,
     /// The name is in use.
-    #[error("there is a profile {key} already, made by {by}{}", listed(.differences))]
+    #[error("profile {key} already exists, created by {by}{}", listed(.differences))]
     Taken {
         /// The profile.
         key: ProfileKey,
@@ -96,7 +94,7 @@ pub enum WriteError {
         differences: Vec<String>,
     },
     /// The API server refused the request or is unreachable.
-    #[error("profile {key}: {}", told(.source))]
+    #[error("profile {key}: {}", describe_error(.source))]
     Refused {
         /// The profile.
         key: ProfileKey,
@@ -104,26 +102,18 @@ pub enum WriteError {
         source: Box<kube::Error>,
     },
     /// No response.
-    #[error("profile {0}: the API server does not answer within {REQUEST_TIMEOUT:?}")]
+    #[error("profile {0}: no response from the API server within {REQUEST_TIMEOUT:?}")]
     TimedOut(ProfileKey),
 }
 
 impl std::fmt::Debug for ProfileWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Writer")
+        f.write_str("ProfileWriter")
     }
 }
 
 impl ProfileWriter {
-    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
-    pub async fn connect(
-        kubeconfig: Option<&Path>,
-        program: Program,
-    ) -> Result<Self, ConnectError> {
-        Ok(Self::new(connect(kubeconfig, program).await?))
-    }
-
-    /// Creates a writer with an existing client.
+    /// Creates a writer.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -131,8 +121,8 @@ impl ProfileWriter {
     /// Returns the user name that the API server reports for us; `None` if it does not.
     pub async fn user(&self) -> Option<String> {
         let reviews: Api<SelfSubjectReview> = Api::all(self.client.clone());
-        let (params, asked) = (PostParams::default(), SelfSubjectReview::default());
-        let review = timeout(REQUEST_TIMEOUT, reviews.create(&params, &asked)).await;
+        let (params, review) = (PostParams::default(), SelfSubjectReview::default());
+        let review = timeout(REQUEST_TIMEOUT, reviews.create(&params, &review)).await;
         let user = review.ok()?.ok()?.status?.user_info?;
         user.username
     }
@@ -168,9 +158,7 @@ impl ProfileWriter {
             }
             if !ours || existing == Existing::Keep {
                 return Err(WriteError::Taken {
-                    by: creator(there)
-                        .filter(|_| ours)
-                        .unwrap_or_else(|| managers(there)),
+                    by: creator(there).filter(|_| ours).unwrap_or_else(|| managers(there)),
                     ours,
                     differences: changes,
                     key,
@@ -187,8 +175,8 @@ impl ProfileWriter {
         params.dry_run = dry == DryRun::Server;
         params.field_validation = Some(kube::api::ValidationDirective::Strict);
         let patch = Patch::Apply(&wanted);
-        let answer = timeout(REQUEST_TIMEOUT, api.patch(&key.name, &params, &patch)).await;
-        let made = unwrap_response(&key, answer)?;
+        let result = timeout(REQUEST_TIMEOUT, api.patch(&key.name, &params, &patch)).await;
+        let made = unwrap_response(&key, result)?;
         Ok(Applied {
             object: without_server_metadata(&made),
             outcome: if before.is_some() || !is_new(&made) {
@@ -209,14 +197,6 @@ impl ProfileWriter {
     }
 }
 
-/// Returns the HTTP status of the API server's response, if there was one.
-fn code(error: &kube::Error) -> Option<u16> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    Some(status.code)
-}
-
 impl WriteError {
     /// Returns the error's category.
     pub fn trouble(&self) -> ErrorCategory {
@@ -224,7 +204,7 @@ impl WriteError {
             Self::NoKind => ErrorCategory::Rejected,
             Self::Taken { .. } => ErrorCategory::Conflict,
             Self::TimedOut(_) => ErrorCategory::Unavailable,
-            Self::Refused { source, .. } => match code(source) {
+            Self::Refused { source, .. } => match response_code(source) {
                 Some(409) => ErrorCategory::Conflict,
                 Some(code) if code != 429 && code < 500 => ErrorCategory::Rejected,
                 Some(_) | None => ErrorCategory::Unavailable,
@@ -235,7 +215,7 @@ impl WriteError {
 
 impl Outcome {
     /// Returns the name used in API responses.
-    pub fn word(self) -> &'static str {
+    pub fn reason(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Replaced => "replaced",
@@ -250,24 +230,19 @@ fn metadata(object: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
 
 /// Returns the key of a profile object.
 pub fn key(object: &Value) -> ProfileKey {
-    let of = |field| {
-        let text = object
-            .get("metadata")
-            .and_then(|metadata| metadata.get(field));
+    let metadata = |field| {
+        let text = object.get("metadata").and_then(|metadata| metadata.get(field));
         let text = text.and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
     };
-    ProfileKey {
-        namespace: of("namespace"),
-        name: of("name"),
-    }
+    ProfileKey { namespace: metadata("namespace"), name: metadata("name") }
 }
 
 fn unwrap_response<T, E>(
     key: &ProfileKey,
-    answer: Result<kube::Result<T>, E>,
+    result: Result<kube::Result<T>, E>,
 ) -> Result<T, WriteError> {
-    match answer {
+    match result {
         Ok(Ok(object)) => Ok(object),
         // A patch creates a missing object, so 404 means that the kind does not exist.
         Ok(Err(kube::Error::Api(status)))
@@ -275,10 +250,7 @@ fn unwrap_response<T, E>(
         {
             Err(WriteError::NoKind)
         }
-        Ok(Err(error)) => Err(WriteError::Refused {
-            key: key.clone(),
-            source: Box::new(error),
-        }),
+        Ok(Err(error)) => Err(WriteError::Refused { key: key.clone(), source: Box::new(error) }),
         Err(_late) => Err(WriteError::TimedOut(key.clone())),
     }
 }
@@ -306,13 +278,11 @@ fn creator(object: &DynamicObject) -> Option<String> {
 
 fn managers(object: &DynamicObject) -> String {
     let entries = object.managed_fields().iter();
-    let mut names: Vec<&str> = entries
-        .filter_map(|entry| entry.manager.as_deref())
-        .collect();
+    let mut names: Vec<&str> = entries.filter_map(|entry| entry.manager.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
-        return "somebody else".to_owned();
+        return "another client".to_owned();
     }
     names.join(", ")
 }
@@ -327,19 +297,12 @@ fn without_server_metadata(object: &DynamicObject) -> Value {
 fn listed(differences: &[String]) -> String {
     const SHOWN: usize = 40;
     if differences.is_empty() {
-        return ", and it says the same: there is nothing to do".to_owned();
+        return ", with the same content: nothing to do".to_owned();
     }
     let shown: Vec<&str> = differences.iter().take(SHOWN).map(String::as_str).collect();
     let more = differences.len().saturating_sub(SHOWN);
-    let more = if more == 0 {
-        String::new()
-    } else {
-        format!("\n  and {more} more lines")
-    };
-    format!(
-        "; it is left alone. It would become:\n  {}{more}",
-        shown.join("\n  ")
-    )
+    let more = if more == 0 { String::new() } else { format!("\n  and {more} more lines") };
+    format!("; it is not changed. It would become:\n  {}{more}", shown.join("\n  "))
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use octavo_model::id::NodeName;
-use octavo_node::node::event_deduplicator::{Change, Subject};
-use octavo_node::node::event_queue::EventQueue;
-use octavo_node::node::{DesiredNode, View};
+use octavo_node::node_object::event_deduplicator::{Change, Subject};
+use octavo_node::node_object::event_queue::EventQueue;
+use octavo_node::node_object::{DesiredNode, ObservedNode};
+use octavo_toolkit::desired::{self, TaskHandle, TaskState};
 use tokio::sync::watch;
 
+use super::NodeReport;
 use super::patcher::NodePatcher;
-use super::report::NodeReport;
 use super::watcher::NodeWatcher;
 use crate::events::{self, EventObject, EventWriter, OnRefusal};
 
@@ -20,9 +21,8 @@ use crate::events::{self, EventObject, EventWriter, OnRefusal};
 pub struct NodeController {
     nodes: Api<Node>,
     name: String,
-    view: watch::Sender<Option<Arc<View>>>,
-    wanted: watch::Receiver<(u64, DesiredNode)>,
-    report: watch::Sender<NodeReport>,
+    view: watch::Sender<Option<Arc<ObservedNode>>>,
+    state: TaskState<DesiredNode, NodeReport>,
     writer: EventWriter,
     events: events::Receiver<Subject>,
 }
@@ -31,11 +31,9 @@ pub struct NodeController {
 #[derive(Debug)]
 pub struct NodeHandle {
     /// The Node; `None` before it was read and while it does not exist.
-    pub view: watch::Receiver<Option<Arc<View>>>,
-    /// The desired state and its generation.
-    wanted: watch::Sender<(u64, DesiredNode)>,
-    /// Progress and errors.
-    pub report: watch::Receiver<NodeReport>,
+    pub view: watch::Receiver<Option<Arc<ObservedNode>>>,
+    /// The desired state, and the progress of reaching it.
+    pub task: TaskHandle<DesiredNode, NodeReport>,
     events: events::Sender<Subject>,
 }
 
@@ -47,100 +45,66 @@ impl NodeHandle {
 
     /// Waits until the Node is in the desired state. Has no timeout.
     pub async fn wait_until_applied(&self) {
-        let turn = self.wanted.borrow().0;
-        let settled = |report: &NodeReport| report.applied_generation >= Some(turn);
-        let mut report = self.report.clone();
-        let _gone = report.wait_for(settled).await;
+        self.task
+            .wait_until(|report, generation| report.applied_generation >= Some(generation))
+            .await;
     }
 
     /// Returns why the Node is not yet in the desired state, for users.
     pub fn trouble(&self) -> String {
-        let report = self.report.borrow();
+        let report = self.task.observed.borrow();
         let known = report.trouble.clone();
         known.unwrap_or_else(|| {
-            let told = match (report.is_read, self.view.borrow().is_some()) {
-                (true, false) => "there is no such Node",
-                (false, _) => "the API server has not answered",
-                (true, true) => "it does not take them in time",
+            let explanation = match (report.is_read, self.view.borrow().is_some()) {
+                (true, false) => "the Node does not exist",
+                (false, _) => "the API server has not responded",
+                (true, true) => "the Node was not updated in time",
             };
-            told.to_owned()
+            explanation.to_owned()
         })
-    }
-
-    /// Changes the desired state.
-    pub fn update_desired(&self, change: impl FnOnce(&mut DesiredNode)) {
-        self.wanted.send_if_modified(|(turn, wanted)| {
-            let before = wanted.clone();
-            change(wanted);
-            let differs = *wanted != before;
-            *turn = turn.saturating_add(u64::from(differs));
-            differs
-        });
     }
 }
 
 impl NodeController {
     /// Creates a controller for the Node `name`. Sends no request before it runs.
     pub fn new(client: Client, name: &NodeName) -> (NodeHandle, Self) {
-        let (view, seen) = watch::channel(None);
-        let (want, wanted) = watch::channel((0, DesiredNode::default()));
-        let (report, reported) = watch::channel(NodeReport::default());
-        let (tell, events) = events::channel(EventQueue::limited());
-        let link = NodeHandle {
-            view: seen,
-            wanted: want,
-            report: reported,
-            events: tell,
-        };
-        let keeper = Self {
+        let (view, view_receiver) = watch::channel(None);
+        let (task, state) = desired::channel();
+        let (event_sender, events) = events::channel(EventQueue::limited());
+        let handle = NodeHandle { view: view_receiver, task, events: event_sender };
+        let controller = Self {
             nodes: Api::all(client.clone()),
             name: name.as_str().to_owned(),
             view,
-            wanted,
-            report,
+            state,
             writer: EventWriter::new(client, name, OnRefusal::Retry),
             events,
         };
-        (link, keeper)
+        (handle, controller)
     }
 
     /// Runs until the handle is dropped.
     pub async fn run(self) {
-        let Self {
-            nodes,
-            name,
-            view,
-            wanted,
-            report,
-            writer,
-            events,
-        } = self;
-        let eyes = NodeWatcher {
-            nodes: &nodes,
-            name: &name,
-            view: &view,
-            report: &report,
+        let Self { nodes, name, view, state, writer, events } = self;
+        let TaskState { desired, observed } = state;
+        let watcher = NodeWatcher { nodes: &nodes, name: &name, view: &view, report: &observed };
+        let patcher = NodePatcher::new(&watcher);
+        let object = |_: &Subject| {
+            let view = view.borrow();
+            view.as_ref().map(|view| EventObject::Node(view.uid.clone()))
         };
-        let hands = NodePatcher::new(&eyes);
-        let seen = view.subscribe();
-        let about = |_: &Subject| {
-            let view = seen.borrow();
-            view.as_ref()
-                .map(|view| EventObject::Node(view.uid.clone()))
-        };
-        let mut first = view.subscribe();
-        let telling = async {
+        let mut node_seen = view.subscribe();
+        let send_events = async {
             // An event needs the Node's UID. The sender lives as long as this future, so the wait ends when a Node is
             // seen.
-            let is_there = first.wait_for(Option::is_some).await.is_ok();
-            if is_there {
-                events.send(writer, about).await;
+            if node_seen.wait_for(Option::is_some).await.is_ok() {
+                events.send(writer, object).await;
             }
         };
         tokio::select! {
-            () = eyes.run() => {}
-            () = hands.run(wanted) => {}
-            () = telling => {}
+            () = watcher.run() => {}
+            () = patcher.run(desired) => {}
+            () = send_events => {}
         }
     }
 }
@@ -154,7 +118,7 @@ mod tests {
     use hyper::{Method, Request, Response, StatusCode};
     use kube::client::Body;
     use octavo_model::reason::Reason;
-    use octavo_node::node::event_deduplicator::Event;
+    use octavo_node::node_object::event_deduplicator::Event;
     use serde_json::json;
     use tokio::sync::Notify;
     use tokio::time::{Instant, sleep};
@@ -197,31 +161,28 @@ mod tests {
             async move { Ok::<_, Infallible>(answer(request, &event).await) }
         });
         let name: NodeName = "node-a".parse().unwrap();
-        let (link, keeper) = NodeController::new(Client::new(service, "default"), &name);
+        let (handle, controller) = NodeController::new(Client::new(service, "default"), &name);
         let began = Instant::now();
-        let mut seen = link.view.clone();
-        link.report_event(Change {
+        let mut seen = handle.view.clone();
+        handle.report_event(Change {
             subject: Subject::Layout,
-            event: Some(Event {
-                reason: Reason::Blocked,
-                message: "pid 7".to_owned(),
-                unit: None,
-            }),
+            event: Some(Event { reason: Reason::Blocked, message: "pid 7".to_owned(), unit: None }),
         });
-        let story = async {
+        let test_steps = async {
             sent.notified().await;
             let waited = began.elapsed();
             assert!(waited >= LIST && waited < 2 * LIST, "{waited:?}");
             // The Node is still watched while the event waits for its response.
-            let is_new =
-                |view: &Option<Arc<View>>| view.as_ref().is_some_and(|one| one.version == "2");
+            let is_new = |view: &Option<Arc<ObservedNode>>| {
+                view.as_ref().is_some_and(|one| one.version == "2")
+            };
             let is_seen = seen.wait_for(is_new).await.is_ok();
             assert!(is_seen);
         };
         tokio::select! {
-            () = keeper.run() => panic!("the link is not dropped"),
-            () = story => {}
+            () = controller.run() => panic!("the link is not dropped"),
+            () = test_steps => {}
         }
-        drop(link);
+        drop(handle);
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use octavo_node::node::write_backoff::WriteBackoff;
-use octavo_node::node::{DesiredNode, NodeWrite, View, diff_node};
+use octavo_node::node_object::write_backoff::WriteBackoff;
+use octavo_node::node_object::{DesiredNode, NodeWrite, ObservedNode, diff_node};
+use octavo_toolkit::desired::{Desired, update};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
@@ -22,7 +23,7 @@ pub(super) struct NodePatcher<'a> {
     watcher: &'a NodeWatcher<'a>,
     began: Instant,
     /// Retry state by the part that is written, so that a refused one does not delay the others.
-    paces: BTreeMap<String, WriteBackoff<NodeWrite>>,
+    backoffs: BTreeMap<String, WriteBackoff<NodeWrite>>,
     /// Errors by the part that is written.
     errors: BTreeMap<String, String>,
     /// The generation last logged as settled.
@@ -35,24 +36,26 @@ impl<'a> NodePatcher<'a> {
         Self {
             watcher,
             began: Instant::now(),
-            paces: BTreeMap::new(),
+            backoffs: BTreeMap::new(),
             errors: BTreeMap::new(),
             logged_generation: None,
         }
     }
 
-    /// Writes differences until the sender of `wanted` is dropped.
-    pub(super) async fn run(mut self, mut wanted: watch::Receiver<(u64, DesiredNode)>) {
+    /// Writes differences until the sender of `desired` is dropped.
+    pub(super) async fn run(mut self, mut desired: watch::Receiver<Desired<DesiredNode>>) {
         let mut seen = self.watcher.view.subscribe();
         loop {
             let view = seen.borrow_and_update().clone();
-            let (turn, what) = wanted.borrow_and_update().clone();
+            let desired_node = desired.borrow_and_update().clone();
             let wait = match view {
-                Some(view) => self.reconcile(&view, turn, &what).await,
+                Some(view) => {
+                    self.reconcile(&view, desired_node.generation, &desired_node.state).await
+                }
                 None => None,
             };
             tokio::select! {
-                changed = wanted.changed() => if changed.is_err() {
+                changed = desired.changed() => if changed.is_err() {
                     return;
                 },
                 _ = seen.changed() => {}
@@ -64,80 +67,76 @@ impl<'a> NodePatcher<'a> {
     /// Performs one write that is permitted now. Returns the delay until the next.
     async fn reconcile(
         &mut self,
-        view: &View,
-        turn: u64,
-        wanted: &DesiredNode,
+        view: &ObservedNode,
+        generation: u64,
+        desired_node: &DesiredNode,
     ) -> Option<Duration> {
-        let decision = diff_node(view, wanted);
-        let said = wanted.uid.as_ref() == Some(&view.uid) && decision.writes.is_empty();
-        self.watcher.report.send_if_modified(|report| {
-            let before = report.clone();
-            report.applied_generation = said.then_some(turn);
+        let decision = diff_node(view, desired_node);
+        let is_applied = desired_node.uid.as_ref() == Some(&view.uid) && decision.writes.is_empty();
+        update(self.watcher.report, |report| {
+            report.applied_generation = is_applied.then_some(generation);
             report.foreign_keys.clone_from(&decision.conflicts);
-            *report != before
         });
-        if said && self.logged_generation != Some(turn) {
-            debug!("nothing to write to the Node");
-            self.logged_generation = Some(turn);
+        if is_applied && self.logged_generation != Some(generation) {
+            debug!("the Node is up to date");
+            self.logged_generation = Some(generation);
         }
         let now = self.began.elapsed();
-        let mut soonest = None;
+        let mut next_write = None;
         for write in decision.writes {
-            let pace = self.paces.entry(write_target(&write)).or_default();
-            if let Some(wait) = pace.wait(now, &write) {
-                soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
+            let backoff = self.backoffs.entry(write_target(&write)).or_default();
+            if let Some(wait) = backoff.wait(now, &write) {
+                next_write = Some(next_write.map_or(wait, |known: Duration| known.min(wait)));
                 continue;
             }
             self.write(view, write).await;
             return Some(Duration::ZERO);
         }
-        soonest
+        next_write
     }
 
-    async fn write(&mut self, view: &View, write: NodeWrite) {
+    async fn write(&mut self, view: &ObservedNode, write: NodeWrite) {
         let done = write::send(self.watcher.nodes, self.watcher.name, view, &write).await;
         let now = self.began.elapsed();
-        let slot = write_target(&write);
-        let pace = self.paces.entry(slot.clone()).or_default();
-        let trouble = match done {
+        let target = write_target(&write);
+        let backoff = self.backoffs.entry(target.clone()).or_default();
+        let error = match done {
             Ok(node) => {
-                info!("the Node was written: {}", describe_write(&write));
-                pace.record_write(now, write);
-                let fought = pace.reverts() >= MAX_REVERTS;
+                info!(change = %describe_write(&write), "Node updated");
+                backoff.record_write(now, write);
+                let is_reverted = backoff.reverts() >= MAX_REVERTS;
                 self.watcher.update(node);
-                fought.then(|| {
-                    "somebody undoes what is written to the Node: is there another agent for it?"
+                is_reverted.then(|| {
+                    "another writer keeps reverting changes to the Node; check for a second agent"
                         .to_owned()
                 })
             }
             Err(error) => {
-                pace.record_failure(now, error.retry_after());
-                if error.is_conflict() && pace.failures() < MAX_CONFLICTS {
-                    debug!("somebody was faster: {error}");
+                backoff.record_failure(now, error.retry_after());
+                if error.code() == Some(409) && backoff.failures() < MAX_CONFLICTS {
+                    debug!(%error, "conflict with another writer of the Node");
                     return;
                 }
-                Some(error.to_string())
+                Some(format!("cannot update the Node: {error}"))
             }
         };
-        self.set_error(slot, trouble);
+        self.set_error(target, error);
     }
 
     /// Logs an error once and stores it while it lasts.
-    fn set_error(&mut self, slot: String, trouble: Option<String>) {
-        if self.errors.get(&slot) == trouble.as_ref() {
+    fn set_error(&mut self, target: String, error: Option<String>) {
+        if self.errors.get(&target) == error.as_ref() {
             return;
         }
-        if let Some(trouble) = trouble {
-            warn!("{trouble}; it is tried again later");
-            self.errors.insert(slot, trouble);
+        if let Some(error) = error {
+            warn!(%error, "the Node is not up to date; retrying");
+            self.errors.insert(target, error);
         } else {
-            info!("the Node can be written again");
-            self.errors.remove(&slot);
+            info!("updating the Node works again");
+            self.errors.remove(&target);
         }
-        let trouble = self.errors.values().next().cloned();
-        self.watcher
-            .report
-            .send_modify(|report| report.trouble = trouble);
+        let error = self.errors.values().next().cloned();
+        self.watcher.report.send_modify(|report| report.trouble = error);
     }
 }
 
@@ -151,17 +150,10 @@ fn write_target(write: &NodeWrite) -> String {
 
 fn describe_write(write: &NodeWrite) -> String {
     match write {
-        NodeWrite::Apply {
-            manager,
-            labels,
-            annotations,
-            ..
-        } => format!(
-            "{} labels and {} annotations as {manager}",
-            labels.len(),
-            annotations.len()
-        ),
+        NodeWrite::Apply { manager, labels, annotations, .. } => {
+            format!("{} labels and {} annotations as {manager}", labels.len(), annotations.len())
+        }
         NodeWrite::Taints(taints) => format!("{} taints", taints.len()),
-        NodeWrite::Replace { key, from, to } => format!("{key} from {from} to {to}"),
+        NodeWrite::Replace { key, from, to } => format!("{key} changed from {from} to {to}"),
     }
 }

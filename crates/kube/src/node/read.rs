@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Node, Taint as ApiTaint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use octavo_node::node::{
-    COMPAT_FIELD_MANAGER, FIELD_MANAGER, FieldManagers, SHARING_FIELD_MANAGER, Taint, View,
+use octavo_node::node_object::{
+    COMPAT_FIELD_MANAGER, FIELD_MANAGER, FieldManagers, ObservedNode, SHARING_FIELD_MANAGER, Taint,
 };
 use serde_json::Value;
 
 const LABEL_PREFIX: &str = "octavo.dev/";
 
 /// Extracts the relevant fields of `node`.
-pub(super) fn view(node: Node) -> View {
+pub(super) fn view(node: Node) -> ObservedNode {
     let meta = node.metadata;
     let mut annotations = meta.annotations.unwrap_or_default();
     annotations.retain(|key, _| key.starts_with(LABEL_PREFIX));
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     let status = node.status.unwrap_or_default();
-    View {
+    ObservedNode {
         uid: meta.uid.unwrap_or_default(),
         version: meta.resource_version.unwrap_or_default(),
         labels: meta.labels.unwrap_or_default(),
@@ -42,12 +42,8 @@ fn taint(taint: ApiTaint) -> Taint {
 
 /// Extracts extended resources, which have a prefix and are integers.
 fn extended_resources(allocatable: BTreeMap<String, Quantity>) -> BTreeMap<String, u64> {
-    let extended = allocatable
-        .into_iter()
-        .filter(|(name, _)| name.contains('/'));
-    extended
-        .filter_map(|(name, quantity)| Some((name, quantity.0.parse().ok()?)))
-        .collect()
+    let extended = allocatable.into_iter().filter(|(name, _)| name.contains('/'));
+    extended.filter_map(|(name, quantity)| Some((name, quantity.0.parse().ok()?))).collect()
 }
 
 fn owners(entries: &[ManagedFieldsEntry]) -> FieldManagers {
@@ -75,12 +71,9 @@ fn manager(entry: &ManagedFieldsEntry) -> String {
     let name = entry.manager.clone().unwrap_or_default();
     let applied = entry.operation.as_deref() == Some("Apply");
     if !applied
-        && matches!(
-            name.as_str(),
-            FIELD_MANAGER | COMPAT_FIELD_MANAGER | SHARING_FIELD_MANAGER
-        )
+        && matches!(name.as_str(), FIELD_MANAGER | COMPAT_FIELD_MANAGER | SHARING_FIELD_MANAGER)
     {
-        return format!("{name}, updating");
+        return format!("{name} (update)");
     }
     name
 }
@@ -123,12 +116,9 @@ mod tests {
         assert_eq!((view.uid.as_str(), view.version.as_str()), ("u", "7"));
         assert_eq!(view.annotations.len(), 1);
         assert_eq!(view.allocatable, [("nvidia.com/gpu".to_owned(), 8)].into());
-        assert_eq!(
-            view.taints[0].added.as_deref(),
-            Some("2026-01-01T00:00:00Z")
-        );
+        assert_eq!(view.taints[0].added.as_deref(), Some("2026-01-01T00:00:00Z"));
         let owners: Vec<&String> = view.owners.labels["octavo.dev/type"].iter().collect();
-        assert_eq!(owners, [FIELD_MANAGER, "octavo-agent, updating"]);
+        assert_eq!(owners, [FIELD_MANAGER, "octavo-agent (update)"]);
         assert!(view.owners.labels.contains_key("kubernetes.io/os"));
         assert_eq!(view.labels_of(FIELD_MANAGER).len(), 1);
     }
@@ -136,6 +126,6 @@ mod tests {
     #[test]
     fn empty_node_is_read() {
         let node = serde_json::from_value(serde_json::json!({"metadata": {}})).unwrap();
-        assert_eq!(view(node), View::default());
+        assert_eq!(view(node), ObservedNode::default());
     }
 }

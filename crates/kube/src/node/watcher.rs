@@ -6,21 +6,21 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt, watcher::Event as Seen};
-use octavo_node::node::View;
+use octavo_node::node_object::ObservedNode;
+use octavo_toolkit::desired::{send_if_changed, update};
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
-use super::read;
-use super::report::NodeReport;
+use super::{NodeReport, read};
 use crate::backoff::ReconnectBackoff;
-use crate::client::told;
+use crate::client::describe_watch_error;
 
 /// Watches a Node and publishes its state.
 pub(super) struct NodeWatcher<'a> {
     pub(super) nodes: &'a Api<Node>,
     pub(super) name: &'a str,
-    pub(super) view: &'a watch::Sender<Option<Arc<View>>>,
+    pub(super) view: &'a watch::Sender<Option<Arc<ObservedNode>>>,
     pub(super) report: &'a watch::Sender<NodeReport>,
 }
 
@@ -30,28 +30,25 @@ impl NodeWatcher<'_> {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut seen =
             Box::pin(watcher(self.nodes.clone(), only).backoff(ReconnectBackoff::default()));
-        let mut trouble = None;
+        let mut last_error = None;
         let mut there = false;
         while let Some(event) = seen.next().await {
             match event {
                 // No request was sent yet.
                 Ok(Seen::Init) => there = false,
                 Ok(event) => {
-                    if trouble.take().is_some() {
-                        info!("the API server answers again");
+                    if last_error.take().is_some() {
+                        info!("the API server responds again");
                     }
                     self.apply_event(event, &mut there);
                 }
                 Err(error) => {
                     let error = describe_watch_error(&error);
-                    if trouble.as_ref() == Some(&error) {
-                        debug!("the Node still cannot be watched: {error}");
+                    if last_error.as_ref() == Some(&error) {
+                        debug!(%error, "still cannot watch the Node");
                     } else {
-                        warn!(
-                            "the Node {} cannot be watched: {error}; it is tried again",
-                            self.name
-                        );
-                        trouble = Some(error);
+                        warn!(node = %self.name, %error, "cannot watch the Node; retrying");
+                        last_error = Some(error);
                     }
                 }
             }
@@ -64,12 +61,7 @@ impl NodeWatcher<'_> {
             // A list is the current state, even if the server's data was restored from an earlier one.
             Seen::InitApply(node) => {
                 *there = true;
-                let new = Arc::new(read::view(node));
-                self.view.send_if_modified(|view| {
-                    let differs = view.as_ref() != Some(&new);
-                    *view = Some(new);
-                    differs
-                });
+                send_if_changed(self.view, Some(Arc::new(read::view(node))));
             }
             Seen::Apply(node) => {
                 *there = true;
@@ -78,8 +70,7 @@ impl NodeWatcher<'_> {
             Seen::InitDone if *there => {}
             Seen::InitDone | Seen::Delete(_) => self.mark_deleted(),
         }
-        self.report
-            .send_if_modified(|report| !std::mem::replace(&mut report.is_read, true));
+        update(self.report, |report| report.is_read = true);
     }
 
     /// Updates the state, unless it is older than the known one: a watch may lag behind the response to our own write.
@@ -97,26 +88,16 @@ impl NodeWatcher<'_> {
 
     fn mark_deleted(&self) {
         if self.view.send_replace(None).is_some() {
-            warn!("there is no Node {} any more", self.name);
+            warn!(node = %self.name, "the Node was deleted");
         } else if !self.report.borrow().is_read {
-            warn!("there is no Node {} yet", self.name);
+            warn!(node = %self.name, "the Node does not exist yet");
         }
     }
 }
 
 /// Returns whether `new` is an earlier version of the same Node. Source: Kubernetes KEP-5504, resource versions of one
 /// object can be compared as numbers.
-fn is_older(new: &View, known: &View) -> bool {
-    let number = |view: &View| view.version.parse::<u128>().ok();
+fn is_older(new: &ObservedNode, known: &ObservedNode) -> bool {
+    let number = |view: &ObservedNode| view.version.parse::<u128>().ok();
     new.uid == known.uid && number(new).is_some_and(|new| Some(new) < number(known))
-}
-
-fn describe_watch_error(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => told(error),
-        watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
-        watcher::Error::NoResourceVersion => error.to_string(),
-    }
 }

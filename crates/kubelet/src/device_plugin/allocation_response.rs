@@ -13,7 +13,6 @@ use octavo_node::sharing::injection::{self, InjectionError, InjectionMethod, PER
 use octavo_toolkit::error::chain;
 use thiserror::Error as ThisError;
 
-use super::responder::Answer;
 use crate::proto::device_plugin::{CdiDevice, ContainerAllocateResponse, DeviceSpec};
 
 /// An error of the machine, with its own message.
@@ -44,37 +43,33 @@ pub struct DeviceResponder {
 #[derive(Debug, ThisError)]
 pub enum DeliveryError {
     /// The driver's device files are unknown.
-    #[error("cannot tell which files the driver's devices have: {}", chain(.0.as_ref()))]
+    #[error("cannot determine the device files of the driver: {}", chain(.0.as_ref()))]
     Files(MachineError),
     /// A unit has no file.
     #[error(transparent)]
     Unit(#[from] InjectionError),
     /// The unit is not or no longer allocatable.
-    #[error("{0} is of no unit that is given out")]
+    #[error("{0} belongs to no allocatable device or partition")]
     Unknown(ShareId),
     /// Container runtimes would not find the device.
-    #[error("container runtimes cannot be told of the devices by CDI: {}", chain(.0.as_ref()))]
+    #[error("cannot write the CDI specification for container runtimes: {}", chain(.0.as_ref()))]
     Cdi(MachineError),
 }
 
 impl DeviceResponder {
     /// Creates a delivery with these methods, on this machine.
-    pub fn new(ways: impl IntoIterator<Item = InjectionMethod>, machine: Box<dyn Machine>) -> Self {
-        Self {
-            methods: ways.into_iter().collect(),
-            machine,
-            allocatable: Mutex::default(),
-        }
+    pub fn new(
+        methods: impl IntoIterator<Item = InjectionMethod>,
+        machine: Box<dyn Machine>,
+    ) -> Self {
+        Self { methods: methods.into_iter().collect(), machine, allocatable: Mutex::default() }
     }
 
     /// Updates the allocatable units; call it after every hardware observation. If CDI is enabled, writes the
     /// specification if it differs: a container that is restarted looks up its devices without a new allocation.
     pub fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), DeliveryError> {
         self.machine.update(devices, units);
-        let mut offered = self
-            .allocatable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut offered = self.allocatable.lock().unwrap_or_else(PoisonError::into_inner);
         *offered = units.to_vec();
         drop(offered);
         if !self.methods.contains(&InjectionMethod::Cdi) {
@@ -91,10 +86,7 @@ impl DeviceResponder {
         ids: &[ShareId],
     ) -> Result<ContainerAllocateResponse, DeliveryError> {
         let units: Result<Vec<Unit>, DeliveryError> = {
-            let offered = self
-                .allocatable
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let offered = self.allocatable.lock().unwrap_or_else(PoisonError::into_inner);
             let unit = |id: &ShareId| offered.iter().find(|unit| unit.uuid == id.uuid()).cloned();
             let unit = |id: &ShareId| unit(id).ok_or_else(|| DeliveryError::Unknown(id.clone()));
             ids.iter().map(unit).collect()
@@ -105,29 +97,27 @@ impl DeviceResponder {
     /// Returns the response for these units. Reads a few small files, and writes one if a unit is not yet in the CDI
     /// specification.
     pub fn answer(&self, units: &[Unit]) -> Result<ContainerAllocateResponse, DeliveryError> {
-        let needs = |way| self.methods.contains(&way);
+        let needs = |method| self.methods.contains(&method);
         let files = if needs(InjectionMethod::Cdi) || needs(InjectionMethod::DeviceFiles) {
             self.machine.files().map_err(DeliveryError::Files)?
         } else {
             DeviceFiles::default()
         };
-        let given = injection::inject(units, &self.methods, &files)?;
+        let response = injection::inject(units, &self.methods, &files)?;
         if needs(InjectionMethod::Cdi) {
             // Write the specification before returning the name, because a runtime may look it up immediately.
             let described = self.machine.ensure_cdi_spec(units, &files);
             described.map_err(DeliveryError::Cdi)?;
         }
-        let variables = given.variables.into_iter();
-        let files = given.files.into_iter().map(|file| DeviceSpec {
+        let variables = response.variables.into_iter();
+        let files = response.files.into_iter().map(|file| DeviceSpec {
             container_path: file.path.clone(),
             host_path: file.path,
             permissions: PERMISSIONS.to_owned(),
         });
-        let cdi = given.cdi.into_iter().map(|name| CdiDevice { name });
+        let cdi = response.cdi.into_iter().map(|name| CdiDevice { name });
         Ok(ContainerAllocateResponse {
-            envs: variables
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect(),
+            envs: variables.map(|(key, value)| (key.to_owned(), value)).collect(),
             devices: files.collect(),
             cdi_devices: cdi.collect(),
             ..ContainerAllocateResponse::default()
@@ -135,20 +125,8 @@ impl DeviceResponder {
     }
 }
 
-impl Answer for DeviceResponder {
-    fn answer(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, String> {
-        self.response_for_ids(ids)
-            .map_err(|error| error.to_string())
-    }
-
-    fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), String> {
-        let offered = Self::offer(self, devices, units);
-        offered.map_err(|error| error.to_string())
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
 
@@ -159,13 +137,13 @@ mod tests {
 
     /// A machine that records its calls.
     #[derive(Debug, Default)]
-    struct Asked {
+    pub(in super::super) struct RecordingMachine {
         calls: Arc<Mutex<Vec<String>>>,
         no_files: bool,
         no_cdi: bool,
     }
 
-    impl Machine for Asked {
+    impl Machine for RecordingMachine {
         fn update(&self, _devices: &[Device], units: &[Unit]) {
             let mut calls = self.calls.lock().unwrap();
             calls.push(format!("see {}", units.len()));
@@ -176,18 +154,9 @@ mod tests {
             if self.no_files {
                 return Err("the driver is gone".into());
             }
-            let number = DeviceNumber {
-                major: 195,
-                minor: 0,
-            };
-            let file = DeviceFile {
-                path: "/dev/nvidia0".to_owned(),
-                number,
-            };
-            Ok(DeviceFiles {
-                devices: [(pci(), file)].into(),
-                ..DeviceFiles::default()
-            })
+            let number = DeviceNumber { major: 195, minor: 0 };
+            let file = DeviceFile { path: "/dev/nvidia0".to_owned(), number };
+            Ok(DeviceFiles { devices: [(pci(), file)].into(), ..DeviceFiles::default() })
         }
 
         fn ensure_cdi_spec(
@@ -222,90 +191,71 @@ mod tests {
 
     #[test]
     fn only_required_machine_data_is_read() {
-        for (ways, calls, cdi, files) in [
+        for (methods, calls, cdi, files) in [
             (&[InjectionMethod::Environment][..], &[][..], 0, 0),
             (&[InjectionMethod::DeviceFiles], &["files"], 0, 1),
-            (
-                &[InjectionMethod::Cdi, InjectionMethod::Environment],
-                &["files", "GPU-a"],
-                1,
-                0,
-            ),
+            (&[InjectionMethod::Cdi, InjectionMethod::Environment], &["files", "GPU-a"], 1, 0),
         ] {
-            let machine = Asked::default();
-            let asked = Arc::clone(&machine.calls);
-            let delivery = DeviceResponder::new(ways.iter().copied(), Box::new(machine));
-            let answer = delivery.answer(&[unit("GPU-a")]).unwrap();
-            assert_eq!(*asked.lock().unwrap(), calls, "{ways:?}");
-            assert_eq!(answer.cdi_devices.len(), cdi, "{ways:?}");
-            assert_eq!(answer.devices.len(), files, "{ways:?}");
+            let machine = RecordingMachine::default();
+            let recorded = Arc::clone(&machine.calls);
+            let responder = DeviceResponder::new(methods.iter().copied(), Box::new(machine));
+            let answer = responder.answer(&[unit("GPU-a")]).unwrap();
+            assert_eq!(*recorded.lock().unwrap(), calls, "{methods:?}");
+            assert_eq!(answer.cdi_devices.len(), cdi, "{methods:?}");
+            assert_eq!(answer.devices.len(), files, "{methods:?}");
             assert!(answer.mounts.is_empty() && answer.annotations.is_empty());
         }
     }
 
     #[test]
     fn units_are_in_cdi_spec_before_allocation() {
-        for (way, calls) in [
+        for (method, calls) in [
             (InjectionMethod::Cdi, &["see 1", "files", ""][..]),
             (InjectionMethod::Environment, &["see 1"]),
         ] {
-            let machine = Asked::default();
-            let asked = Arc::clone(&machine.calls);
-            let delivery = DeviceResponder::new([way], Box::new(machine));
-            let offered = delivery.offer(&[], &[unit("GPU-a")]);
+            let machine = RecordingMachine::default();
+            let recorded = Arc::clone(&machine.calls);
+            let responder = DeviceResponder::new([method], Box::new(machine));
+            let offered = responder.offer(&[], &[unit("GPU-a")]);
             offered.unwrap();
-            assert_eq!(*asked.lock().unwrap(), calls, "{way:?}");
+            assert_eq!(*recorded.lock().unwrap(), calls, "{method:?}");
         }
     }
 
     #[test]
     fn replicas_resolve_to_their_unit_and_unknown_ids_are_refused() {
-        let delivery =
-            DeviceResponder::new([InjectionMethod::Environment], Box::new(Asked::default()));
-        delivery
-            .offer(&[], &[unit("GPU-a"), unit("GPU-b")])
-            .unwrap();
-        let ids = [
-            ShareId::replica("GPU-b", 1),
-            ShareId::replica("GPU-b", 0),
-            ShareId::whole("GPU-a"),
-        ];
-        let answer = delivery.response_for_ids(&ids).unwrap();
+        let responder = DeviceResponder::new(
+            [InjectionMethod::Environment],
+            Box::new(RecordingMachine::default()),
+        );
+        responder.offer(&[], &[unit("GPU-a"), unit("GPU-b")]).unwrap();
+        let ids =
+            [ShareId::replica("GPU-b", 1), ShareId::replica("GPU-b", 0), ShareId::whole("GPU-a")];
+        let answer = responder.response_for_ids(&ids).unwrap();
         assert_eq!(answer.envs["NVIDIA_VISIBLE_DEVICES"], "GPU-b,GPU-a");
-        let error = delivery
-            .response_for_ids(&[ShareId::whole("GPU-c")])
-            .unwrap_err();
+        let error = responder.response_for_ids(&[ShareId::whole("GPU-c")]).unwrap_err();
         assert!(matches!(error, DeliveryError::Unknown(_)), "{error}");
     }
 
     #[test]
     fn cdi_name_requires_written_spec() {
-        let machine = Asked {
-            no_cdi: true,
-            ..Asked::default()
-        };
-        let delivery = DeviceResponder::new(
+        let machine = RecordingMachine { no_cdi: true, ..RecordingMachine::default() };
+        let responder = DeviceResponder::new(
             [InjectionMethod::Cdi, InjectionMethod::Environment],
             Box::new(machine),
         );
-        let error = delivery.answer(&[unit("GPU-a")]).unwrap_err();
-        assert!(
-            error.to_string().contains("CDI: no storage space"),
-            "{error}"
-        );
+        let error = responder.answer(&[unit("GPU-a")]).unwrap_err();
+        assert!(error.to_string().contains("container runtimes: no storage space"), "{error}");
     }
 
     #[test]
     fn missing_device_files_refuse_the_allocation() {
-        let machine = Asked {
-            no_files: true,
-            ..Asked::default()
-        };
-        let delivery = DeviceResponder::new(
+        let machine = RecordingMachine { no_files: true, ..RecordingMachine::default() };
+        let responder = DeviceResponder::new(
             [InjectionMethod::DeviceFiles, InjectionMethod::Environment],
             Box::new(machine),
         );
-        let error = delivery.answer(&[unit("GPU-a")]).unwrap_err();
+        let error = responder.answer(&[unit("GPU-a")]).unwrap_err();
         assert!(error.to_string().contains("the driver is gone"), "{error}");
     }
 }

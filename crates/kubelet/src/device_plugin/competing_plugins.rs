@@ -29,59 +29,47 @@ pub(super) struct LivePlugins {
 /// Finds other plugins that listen for these resources. Each comes with a flag whether our socket was replaced. All
 /// checks run concurrently, because the caller waits for them.
 pub(super) async fn find_live_plugins(
-    folder: &Path,
+    dir: &Path,
     resources: impl IntoIterator<Item = (ResourceName, bool)>,
 ) -> BTreeMap<ResourceName, LivePlugins> {
-    let mut asked = JoinSet::new();
+    let mut queries = JoinSet::new();
     for (resource, is_replaced) in resources {
-        let folder = folder.to_owned();
-        asked.spawn(async move {
-            let usurper = async {
-                if is_replaced {
-                    find_socket_replacement(&folder, &resource).await
-                } else {
-                    None
-                }
+        let dir = dir.to_owned();
+        queries.spawn(async move {
+            let replacement = async {
+                if is_replaced { find_socket_replacement(&dir, &resource).await } else { None }
             };
-            let (nvidias, usurper) = tokio::join!(find_nvidia_plugin(&folder, &resource), usurper);
-            (
-                resource,
-                LivePlugins {
-                    nvidia_plugin: nvidias,
-                    socket_replacement: usurper,
-                },
-            )
+            let (nvidia_plugin, replacement) =
+                tokio::join!(find_nvidia_plugin(&dir, &resource), replacement);
+            (resource, LivePlugins { nvidia_plugin, socket_replacement: replacement })
         });
     }
     let mut all = BTreeMap::new();
-    while let Some(answer) = asked.join_next().await {
-        all.extend(answer);
+    while let Some(found) = queries.join_next().await {
+        all.extend(found);
     }
     all
 }
 
 /// Describes NVIDIA's plugin for this resource if it listens on its socket. Source of the name: k8s-device-plugin,
 /// `internal/plugin/server.go`.
-async fn find_nvidia_plugin(folder: &Path, resource: &ResourceName) -> Option<String> {
-    let socket = folder.join(format!("nvidia-{}.sock", resource.short()));
+async fn find_nvidia_plugin(dir: &Path, resource: &ResourceName) -> Option<String> {
+    let socket = dir.join(format!("nvidia-{}.sock", resource.short()));
     is_alive(&socket).await.then(|| {
-        format!(
-            "NVIDIA's device plugin gives {resource} out too: it listens at {}",
-            socket.display()
-        )
+        format!("NVIDIA's device plugin also serves {resource}: it listens at {}", socket.display())
     })
 }
 
 /// Describes the program that listens at our socket's path, if any.
-async fn find_socket_replacement(folder: &Path, resource: &ResourceName) -> Option<String> {
-    let socket = folder.join(endpoint(resource));
+async fn find_socket_replacement(dir: &Path, resource: &ResourceName) -> Option<String> {
+    let socket = dir.join(endpoint(resource));
     let is_alive = is_alive(&socket).await;
     is_alive.then(|| describe_replacement(resource, &socket))
 }
 
 pub(super) fn describe_replacement(resource: &ResourceName, socket: &Path) -> String {
     format!(
-        "another agent gives {resource} out too: it has put its socket in the place of ours at {}",
+        "another agent also serves {resource}: it replaced the socket of this agent at {}",
         socket.display()
     )
 }
@@ -93,25 +81,24 @@ async fn is_alive(socket: &Path) -> bool {
     }
     match timeout(CONNECT_TIMEOUT, UnixStream::connect(socket)).await {
         Ok(Ok(_)) | Err(_) => true,
-        Ok(Err(error)) => !matches!(
-            error.kind(),
-            ErrorKind::ConnectionRefused | ErrorKind::NotFound
-        ),
+        Ok(Err(error)) => {
+            !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
+        }
     }
 }
 
 /// Describes an ID that the kubelet would allocate under our resource name but that is not ours.
 pub(super) fn find_foreign_id(
     listed: &ListedResource,
-    told: &KubeletReport,
+    report: &KubeletReport,
     resource: &ResourceName,
 ) -> Option<String> {
-    let known = told.allocatable.as_ref()?.get(resource.as_str())?;
+    let known = report.allocatable.as_ref()?.get(resource.as_str())?;
     let ours: BTreeSet<&ShareId> = listed.items.iter().map(|item| &item.id).collect();
     let is_ours = |id: &str| id.parse().is_ok_and(|id: ShareId| ours.contains(&id));
     let id = known.iter().find(|id| !is_ours(id))?;
     Some(format!(
-        "another plugin gives {resource} out too: kubelet would give out {id:?}, which is not ours"
+        "another plugin also serves {resource}: the kubelet would allocate {id:?}, which this agent does not list"
     ))
 }
 
@@ -130,10 +117,10 @@ mod tests {
 
     #[tokio::test]
     async fn full_listener_is_alive_and_stale_socket_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("nvidia-gpu.sock");
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nvidia-gpu.sock");
         let gpu = ResourceName::gpu();
-        let look = || find_live_plugins(folder.path(), [(gpu.clone(), true)]);
+        let look = || find_live_plugins(directory.path(), [(gpu.clone(), true)]);
         assert_eq!(look().await[&gpu], LivePlugins::default(), "nobody");
         let listener = UnixListener::bind(&socket).unwrap();
         SockRef::from(&listener).listen(0).unwrap();
@@ -160,24 +147,17 @@ mod tests {
                 units: Vec::new(),
             },
             items: ids()
-                .map(|id| ListedId {
-                    id,
-                    health: Health::Healthy,
-                    is_withheld: false,
-                })
+                .map(|id| ListedId { id, health: Health::Healthy, is_withheld: false })
                 .collect(),
         };
         let mut known: BTreeSet<String> = ids().map(|id| id.to_string()).collect();
-        let told = |known: &BTreeSet<String>| KubeletReport {
+        let report = |known: &BTreeSet<String>| KubeletReport {
             allocatable: Some([("nvidia.com/gpu".to_owned(), known.clone())].into()),
             ..KubeletReport::default()
         };
-        assert_eq!(
-            find_foreign_id(&listed, &told(&known), &ResourceName::gpu()),
-            None
-        );
+        assert_eq!(find_foreign_id(&listed, &report(&known), &ResourceName::gpu()), None);
         known.insert("GPU-strange".to_owned());
-        let rival = find_foreign_id(&listed, &told(&known), &ResourceName::gpu());
+        let rival = find_foreign_id(&listed, &report(&known), &ResourceName::gpu());
         assert!(rival.unwrap().contains("GPU-strange"));
     }
 }

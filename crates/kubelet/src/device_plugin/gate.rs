@@ -14,6 +14,7 @@ use octavo_model::resource::{ResourceName, ShareId};
 use octavo_model::sharing_status::Health;
 use octavo_node::sharing::ledger::AllocationLedger;
 use octavo_node::sharing::listing::{ListedId, ListedResource, Listing};
+use octavo_toolkit::desired::send_if_changed;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AllocationError {
     /// The ID is not or no longer listed.
-    #[error("{id:?} is not one of {resource}")]
+    #[error("{id:?} is not an ID of {resource}")]
     Unknown {
         /// The requested ID.
         id: String,
@@ -30,7 +31,7 @@ pub enum AllocationError {
         resource: ResourceName,
     },
     /// The device is unhealthy.
-    #[error("{id} is not fit to be given out: {reason}")]
+    #[error("{id} is not healthy: {reason}")]
     Unhealthy {
         /// The requested ID.
         id: ShareId,
@@ -38,7 +39,7 @@ pub enum AllocationError {
         reason: String,
     },
     /// The device is being changed.
-    #[error("{id} is of {pci}, which is being changed")]
+    #[error("{id} belongs to {pci}, which is being changed")]
     Changing {
         /// The requested ID.
         id: ShareId,
@@ -46,7 +47,7 @@ pub enum AllocationError {
         pci: PciAddress,
     },
     /// The device waits for its layout. The kubelet chose it before it received the updated list.
-    #[error("{id} is of {pci}, of which nothing is allocated until its layout is applied")]
+    #[error("{id} belongs to {pci}, which is withheld from allocation until its layout is applied")]
     Withheld {
         /// The requested ID.
         id: ShareId,
@@ -55,7 +56,7 @@ pub enum AllocationError {
     },
     /// The layout permits only one replica per container.
     #[error(
-        "{count} of {resource} were asked for: the layout says failRequestsGreaterThanOne, as more replicas are no more of a GPU"
+        "{count} of {resource} requested, but the layout sets failRequestsGreaterThanOne: more replicas give no larger share of a GPU"
     )]
     MoreThanOne {
         /// The requested number.
@@ -90,10 +91,10 @@ struct State {
 
 /// Input for updating the device list.
 #[derive(Debug)]
-pub struct View<'a> {
+pub struct ListingInput<'a> {
     /// Allocations to pods.
-    pub given: Vec<DeviceAllocation>,
-    /// Whether `given` is complete.
+    pub allocations: Vec<DeviceAllocation>,
+    /// Whether `allocations` is complete.
     pub is_complete: bool,
     /// Devices that are being changed.
     pub changing: BTreeSet<PciAddress>,
@@ -137,7 +138,7 @@ impl AllocationGate {
     }
 
     /// Updates the device list for the devices in `inventory`.
-    pub fn list(&self, inventory: &Inventory, decide: impl FnOnce(&View<'_>) -> Listing) {
+    pub fn list(&self, inventory: &Inventory, decide: impl FnOnce(&ListingInput<'_>) -> Listing) {
         let mut guard = self.state();
         let state = &mut *guard;
         let closed = &state.blocked;
@@ -146,20 +147,14 @@ impl AllocationGate {
             state.inventory = Some(Arc::new(inventory.clone()));
         }
         let before = Arc::clone(&self.listing.borrow());
-        let view = View {
-            given: state.ledger.allocations(),
+        let view = ListingInput {
+            allocations: state.ledger.allocations(),
             is_complete: state.ledger.is_complete(),
             changing: closed.keys().copied().collect(),
             before: &before,
         };
         let now = decide(&view);
-        self.listing.send_if_modified(|listing| {
-            let differs = **listing != now;
-            if differs {
-                *listing = Arc::new(now);
-            }
-            differs
-        });
+        send_if_changed(&self.listing, Arc::new(now));
     }
 
     /// Allocates `requests`, all or none. Each request consists of the IDs for one container.
@@ -168,18 +163,16 @@ impl AllocationGate {
         resource: &ResourceName,
         requests: &[Vec<String>],
     ) -> Result<Vec<Vec<ShareId>>, AllocationError> {
-        let given = self.try_allocate(resource, requests);
-        match &given {
-            Ok(_) => self
-                .allocations
-                .send_modify(|count| *count = count.saturating_add(1)),
+        let allocation = self.try_allocate(resource, requests);
+        match &allocation {
+            Ok(_) => self.allocations.send_modify(|count| *count = count.saturating_add(1)),
             Err(AllocationError::Withheld { id, .. }) => {
                 self.withhold(resource, id);
                 self.request_refresh();
             }
             Err(_) => {}
         }
-        given
+        allocation
     }
 
     /// Releases and withholds a refused ID. The kubelet only requests IDs that no pod has, and would otherwise choose
@@ -187,19 +180,13 @@ impl AllocationGate {
     fn withhold(&self, resource: &ResourceName, id: &ShareId) {
         let mut state = self.state();
         state.ledger.release(resource, id);
-        self.listing.send_if_modified(|listing| {
-            let mut now = Listing::clone(listing);
-            let listed = now.resources.get_mut(resource);
-            let items = listed.into_iter().flat_map(|listed| &mut listed.items);
-            for item in items.filter(|item| item.id == *id) {
-                item.is_withheld = true;
-            }
-            let differs = **listing != now;
-            if differs {
-                *listing = Arc::new(now);
-            }
-            differs
-        });
+        let mut listing = Listing::clone(&self.listing.borrow());
+        let listed = listing.resources.get_mut(resource);
+        let items = listed.into_iter().flat_map(|listed| &mut listed.items);
+        for item in items.filter(|item| item.id == *id) {
+            item.is_withheld = true;
+        }
+        send_if_changed(&self.listing, Arc::new(listing));
     }
 
     fn try_allocate(
@@ -212,10 +199,8 @@ impl AllocationGate {
         let listed = listing.resources.get(resource);
         let mut all = Vec::new();
         for ids in requests {
-            let ids: Result<Vec<ShareId>, AllocationError> = ids
-                .iter()
-                .map(|id| state.check(resource, (&listing, listed), id))
-                .collect();
+            let ids: Result<Vec<ShareId>, AllocationError> =
+                ids.iter().map(|id| state.check(resource, (&listing, listed), id)).collect();
             let ids = ids?;
             let only_one = listed.is_some_and(|listed| listed.offer.fail_requests_greater_than_one);
             if only_one && ids.len() > 1 {
@@ -240,10 +225,7 @@ impl AllocationGate {
             let count = state.blocked.entry(*pci).or_default();
             *count = count.saturating_add(1);
         }
-        AllocationBlock {
-            gate: Arc::clone(self),
-            devices: devices.to_vec(),
-        }
+        AllocationBlock { gate: Arc::clone(self), devices: devices.to_vec() }
     }
 
     /// Returns allocations that the kubelet does not report yet.
@@ -284,20 +266,20 @@ impl AllocationGate {
         self.began.elapsed()
     }
 
-    /// Records the allocations that the kubelet reported in a query started at `asked`, possibly after a restart.
+    /// Records the allocations that the kubelet reported in a query started at `queried_at`, possibly after a restart.
     /// Returns whether anything changed.
     pub(super) fn record_report(
         &self,
-        asked: Duration,
-        given: Vec<DeviceAllocation>,
+        queried_at: Duration,
+        allocations: Vec<DeviceAllocation>,
         restarted: bool,
     ) -> bool {
         let mut state = self.state();
         let before = (state.ledger.is_complete(), state.ledger.allocations());
         if restarted {
-            state.ledger.kubelet_restarted(asked);
+            state.ledger.kubelet_restarted(queried_at);
         }
-        state.ledger.told(asked, given);
+        state.ledger.record_report(queried_at, allocations);
         before != (state.ledger.is_complete(), state.ledger.allocations())
     }
 
@@ -326,10 +308,8 @@ impl State {
         (listing, listed): (&Listing, Option<&ListedResource>),
         text: &str,
     ) -> Result<ShareId, AllocationError> {
-        let unknown = || AllocationError::Unknown {
-            id: text.to_owned(),
-            resource: resource.clone(),
-        };
+        let unknown =
+            || AllocationError::Unknown { id: text.to_owned(), resource: resource.clone() };
         let id: ShareId = text.parse().map_err(|_| unknown())?;
         let listed = listed.ok_or_else(unknown)?;
         let ListedId { health, .. } = listed.item(&id).ok_or_else(unknown)?;
@@ -344,10 +324,9 @@ impl State {
         }
         match health {
             Health::Healthy => Ok(id),
-            Health::Unhealthy { reason } => Err(AllocationError::Unhealthy {
-                id,
-                reason: reason.clone(),
-            }),
+            Health::Unhealthy { reason } => {
+                Err(AllocationError::Unhealthy { id, reason: reason.clone() })
+            }
         }
     }
 }

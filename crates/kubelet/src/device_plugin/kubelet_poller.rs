@@ -28,7 +28,7 @@ pub struct KubeletReport {
     /// When the query started.
     pub queried_at: Instant,
     /// Why the allocations are unknown, for users.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     /// The IDs that the kubelet may allocate; `None` if it does not report them.
     pub allocatable: Option<Allocatable>,
 }
@@ -37,7 +37,7 @@ impl Default for KubeletReport {
     fn default() -> Self {
         Self {
             queried_at: Instant::now(),
-            trouble: Some("kubelet was not asked yet who has what".to_owned()),
+            error: Some("the kubelet has not been queried for allocations yet".to_owned()),
             allocatable: None,
         }
     }
@@ -47,29 +47,29 @@ impl Default for KubeletReport {
 pub(super) async fn poll(
     kubelet: Option<(PathBuf, AllocationReader)>,
     gate: Arc<AllocationGate>,
-    told: watch::Sender<Arc<KubeletReport>>,
+    report: watch::Sender<Arc<KubeletReport>>,
 ) {
-    let Some((socket, mut asker)) = kubelet else {
-        let reason = "kubelet cannot be asked who has what: --pod-resources none";
-        told.send_modify(|told| Arc::make_mut(told).trouble = Some(reason.to_owned()));
-        return told.closed().await;
+    let Some((socket, mut reader)) = kubelet else {
+        let reason = "the kubelet cannot be queried for allocations: --pod-resources none";
+        report.send_modify(|report| Arc::make_mut(report).error = Some(reason.to_owned()));
+        return report.closed().await;
     };
     let mut listing = gate.listing();
-    let mut given = gate.allocation_count();
+    let mut count = gate.allocation_count();
     let mut known = None;
-    let mut haste = FastPolling::default();
-    while !told.is_closed() {
-        query((&socket, &mut asker), &gate, &told, &mut known).await;
+    let mut polling = FastPolling::default();
+    while !report.is_closed() {
+        query((&socket, &mut reader), &gate, &report, &mut known).await;
         // Limits the query rate regardless of events.
         sleep(FAST_INTERVAL).await;
-        if haste.is_on(Instant::now(), expects_change(&gate, &told.borrow())) {
+        if polling.is_on(Instant::now(), expects_change(&gate, &report.borrow())) {
             continue;
         }
         tokio::select! {
             () = sleep(SLOW_INTERVAL) => {}
-            Ok(()) = listing.changed() => haste = FastPolling::default(),
-            Ok(()) = given.changed() => haste = FastPolling::default(),
-            () = told.closed() => {}
+            Ok(()) = listing.changed() => polling = FastPolling::default(),
+            Ok(()) = count.changed() => polling = FastPolling::default(),
+            () = report.closed() => {}
         }
     }
 }
@@ -81,8 +81,8 @@ struct FastPolling {
 }
 
 impl FastPolling {
-    fn is_on(&mut self, now: Instant, waits: bool) -> bool {
-        if !waits {
+    fn is_on(&mut self, now: Instant, is_expected: bool) -> bool {
+        if !is_expected {
             self.since = None;
             return false;
         }
@@ -94,52 +94,50 @@ impl FastPolling {
 async fn query(
     (socket, kubelet): (&Path, &mut AllocationReader),
     gate: &AllocationGate,
-    told: &watch::Sender<Arc<KubeletReport>>,
+    report: &watch::Sender<Arc<KubeletReport>>,
     known: &mut Option<FileIdentity>,
 ) {
-    let (asked, now) = (gate.now(), Instant::now());
+    let (queried_at, now) = (gate.now(), Instant::now());
     // The kubelet recreates its socket at start, and responds before it has loaded its pods.
-    let before = FileIdentity::of(socket);
-    let heard = kubelet.ask(QUERY_TIMEOUT).await;
-    let (news, trouble) = match heard {
+    let before = FileIdentity::read(socket);
+    let list = kubelet.ask(QUERY_TIMEOUT).await;
+    let (update, error) = match list {
         // Without a checkpoint, the first response of a young kubelet may lack the allocations of its predecessor.
-        Ok(heard) if known.is_none() && heard.is_young && !heard.has_checkpoint => (
-            gate.record_unavailable(),
-            Some(pod_resources::YOUNG_KUBELET_MESSAGE.to_owned()),
-        ),
-        Ok(heard) => {
+        Ok(allocations)
+            if known.is_none() && allocations.is_young && !allocations.has_checkpoint =>
+        {
+            (gate.record_unavailable(), Some(pod_resources::YOUNG_KUBELET_MESSAGE.to_owned()))
+        }
+        Ok(allocations) => {
             // If it restarted during the query, it is unknown which of the two processes has responded.
-            let after = FileIdentity::of(socket);
+            let after = FileIdentity::read(socket);
             let restarted = known.is_some() && (*known != before || before != after);
             *known = after;
-            (gate.record_report(asked, heard.devices, restarted), None)
+            (gate.record_report(queried_at, allocations.devices, restarted), None)
         }
         Err(error) => (gate.record_unavailable(), Some(chain(&error))),
     };
-    let allocatable = match &trouble {
+    let allocatable = match &error {
         None => pod_resources::allocatable(socket, QUERY_TIMEOUT).await,
         Some(_) => Ok(None),
     };
-    let new = KubeletReport {
-        queried_at: now,
-        trouble,
-        allocatable: allocatable.unwrap_or_default(),
-    };
-    told.send_if_modified(|told| {
-        let differs = told.trouble != new.trouble || told.allocatable != new.allocatable;
-        *told = Arc::new(new);
-        differs || news
+    let new =
+        KubeletReport { queried_at: now, error, allocatable: allocatable.unwrap_or_default() };
+    report.send_if_modified(|report| {
+        let differs = report.error != new.error || report.allocatable != new.allocatable;
+        *report = Arc::new(new);
+        differs || update
     });
 }
 
 /// Returns whether a change in the kubelet's report is expected: a pod ends, an allocation appears, or a list was read.
-fn expects_change(gate: &AllocationGate, told: &KubeletReport) -> bool {
+fn expects_change(gate: &AllocationGate, report: &KubeletReport) -> bool {
     let listing = gate.listing();
     let listing = Arc::clone(&listing.borrow());
-    if told.trouble.is_some() || !listing.kept.is_empty() || !gate.unreported().is_empty() {
+    if report.error.is_some() || !listing.retained.is_empty() || !gate.unreported().is_empty() {
         return true;
     }
-    let Some(allocatable) = &told.allocatable else {
+    let Some(allocatable) = &report.allocatable else {
         return false;
     };
     listing.resources.iter().any(|(name, listed)| {
@@ -160,12 +158,12 @@ mod tests {
     fn fast_polling_is_limited_and_restarts_on_changes() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let mut haste = FastPolling::default();
-        assert!(!haste.is_on(at(0), false));
-        assert!(haste.is_on(at(10), true));
-        assert!(haste.is_on(at(189), true));
-        assert!(!haste.is_on(at(190), true));
-        assert!(!haste.is_on(at(191), false));
-        assert!(haste.is_on(at(192), true));
+        let mut polling = FastPolling::default();
+        assert!(!polling.is_on(at(0), false));
+        assert!(polling.is_on(at(10), true));
+        assert!(polling.is_on(at(189), true));
+        assert!(!polling.is_on(at(190), true));
+        assert!(!polling.is_on(at(191), false));
+        assert!(polling.is_on(at(192), true));
     }
 }

@@ -12,19 +12,20 @@ use std::{fs, io};
 use octavo_model::resource::ResourceName;
 use octavo_node::sharing::allocation::AllocationPolicy;
 use octavo_node::sharing::listing::ListedResource;
+use octavo_toolkit::desired::send_if_changed;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
+use super::allocation_response::DeviceResponder;
 use super::competing_plugins::{self, describe_replacement, find_foreign_id};
 use super::gate::AllocationGate;
 use super::kubelet_poller::{self, KubeletReport};
-use super::plugin_dir::{KubeletInstance, PluginDir, SOCKET_PREFIX};
+use super::plugin_dir::{KubeletInstance, PluginDir, SOCKET_PREFIX, SOCKET_SUFFIX};
 use super::register_request::{RegisterError, register};
 use super::registration::{Registration, Step};
 use super::resource_server::{ResourceServer, SharedContext};
-use super::responder::Answer;
 use super::service::devices;
 use crate::pod_allocations::{AllocationReader, RunningPods};
 
@@ -39,7 +40,7 @@ const MAX_LIST_DELAY: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The device plugin directory.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The pod-resources socket; `None` if the kubelet cannot be queried.
     pub pod_resources: Option<PathBuf>,
     /// How replicas are distributed over units.
@@ -63,7 +64,7 @@ pub struct ResourceStatus {
     /// Whether it has read the latest list.
     pub is_list_read: bool,
     /// The current error, for users.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     /// Another plugin that serves the resource, for users.
     pub competing_plugin: Option<String>,
     /// Number of registrations.
@@ -73,7 +74,7 @@ pub struct ResourceStatus {
 /// The task that serves the resources.
 #[derive(Debug)]
 pub struct Manager {
-    folder: PluginDir,
+    plugin_dir: PluginDir,
     /// The pod-resources socket and its client.
     kubelet: Option<(PathBuf, AllocationReader)>,
     common: SharedContext,
@@ -93,9 +94,9 @@ pub struct Manager {
 struct ServedResource {
     /// `None` while the socket cannot be created.
     serving: Option<ResourceServer>,
-    link: Registration,
-    trouble: Option<String>,
-    rival: Option<String>,
+    registration: Registration,
+    error: Option<String>,
+    competitor: Option<String>,
     /// Another program has replaced our socket. It keeps the path while it listens there.
     is_replaced: bool,
     /// When the list was last changed.
@@ -108,84 +109,77 @@ impl Manager {
     pub fn new(
         settings: &Settings,
         gate: Arc<AllocationGate>,
-        answer: Arc<dyn Answer>,
-    ) -> (
-        Self,
-        watch::Receiver<Arc<DevicePluginReport>>,
-        watch::Receiver<Arc<KubeletReport>>,
-    ) {
-        let (report, seen) = watch::channel(Arc::default());
-        let (told_in, told) = watch::channel(Arc::default());
+        answer: Arc<DeviceResponder>,
+    ) -> (Self, watch::Receiver<Arc<DevicePluginReport>>, watch::Receiver<Arc<KubeletReport>>) {
+        let (report, report_receiver) = watch::channel(Arc::default());
+        let (kubelet_report_sender, kubelet_report) = watch::channel(Arc::default());
         let manager = Self {
-            folder: PluginDir::new(&settings.folder),
+            plugin_dir: PluginDir::new(&settings.directory),
             kubelet: settings.pod_resources.as_ref().map(|socket| {
-                let living = Arc::clone(&settings.running_pods);
-                (
-                    socket.clone(),
-                    AllocationReader::new(socket, &settings.folder, living),
-                )
+                let running_pods = Arc::clone(&settings.running_pods);
+                (socket.clone(), AllocationReader::new(socket, &settings.directory, running_pods))
             }),
             common: SharedContext {
                 gate,
-                answer,
+                responder: answer,
                 policy: settings.policy,
                 readers_changed: Arc::new(Notify::new()),
             },
             report,
-            kubelet_report_sender: told_in,
-            kubelet_report: told.clone(),
+            kubelet_report_sender,
+            kubelet_report: kubelet_report.clone(),
             served: BTreeMap::new(),
             registering: JoinSet::new(),
             retiring: JoinSet::new(),
             retiring_names: BTreeSet::new(),
         };
-        (manager, seen, told)
+        (manager, report_receiver, kubelet_report)
     }
 
     /// Runs until the future is dropped.
     pub async fn run(mut self) {
         let gate = Arc::clone(&self.common.gate);
-        let told = self.kubelet_report_sender.clone();
-        let follow = kubelet_poller::poll(self.kubelet.take(), gate, told);
-        tokio::join!(follow, self.serve());
+        let report = self.kubelet_report_sender.clone();
+        let poll = kubelet_poller::poll(self.kubelet.take(), gate, report);
+        tokio::join!(poll, self.serve());
     }
 
     async fn serve(mut self) {
         // Existing sockets may belong to an agent that is shutting down.
         self.common.gate.wait_until_serving().await;
-        remove_old_sockets(self.folder.path());
+        remove_old_sockets(self.plugin_dir.path());
         let mut listing = self.common.gate.listing();
-        let mut told = self.kubelet_report.clone();
-        let news = Arc::clone(&self.common.readers_changed);
-        let mut pace = interval(RECHECK_INTERVAL);
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks_around = true;
+        let mut report = self.kubelet_report.clone();
+        let readers_changed = Arc::clone(&self.common.readers_changed);
+        let mut ticks = interval(RECHECK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_check_due = true;
         loop {
             self.serve_listed();
-            if looks_around {
-                self.folder.watch();
+            if is_check_due {
+                self.plugin_dir.watch();
                 self.find_competing_plugins().await;
                 // Serve a resource immediately once another plugin has left it.
                 self.serve_listed();
             }
             let due = self.register_resources();
-            looks_around = false;
+            is_check_due = false;
             tokio::select! {
-                _ = pace.tick() => looks_around = true,
+                _ = ticks.tick() => is_check_due = true,
                 // Check for other plugins before registering a new resource.
-                Ok(()) = listing.changed() => looks_around = true,
-                Ok(()) = told.changed() => looks_around = true,
-                () = self.folder.changed() => {
-                    looks_around = true;
+                Ok(()) = listing.changed() => is_check_due = true,
+                Ok(()) = report.changed() => is_check_due = true,
+                () = self.plugin_dir.changed() => {
+                    is_check_due = true;
                     sleep(DEBOUNCE).await;
                 }
-                () = news.notified() => {}
+                () = readers_changed.notified() => {}
                 Some(Ok((resource, kubelet, answer))) = self.registering.join_next() => {
                     self.record_registration(&resource, kubelet, &answer);
                 }
                 Some(Ok(resource)) = self.retiring.join_next() => {
                     self.retiring_names.remove(&resource);
-                    looks_around = true;
+                    is_check_due = true;
                 }
                 () = sleep(due.unwrap_or_default()), if due.is_some() => {}
             }
@@ -207,23 +201,24 @@ impl Manager {
 
     /// Registers resources with the kubelet where necessary. Returns the delay until the next step, if there is one.
     fn register_resources(&mut self) -> Option<Duration> {
-        let kubelet = self.folder.kubelet();
+        let kubelet = self.plugin_dir.kubelet();
         let now = Instant::now();
         let mut soonest: Option<Duration> = None;
-        for (resource, way) in &mut self.served {
-            let Some(serving) = way.serving.as_ref().filter(|_| way.rival.is_none()) else {
+        for (resource, served) in &mut self.served {
+            let Some(serving) = served.serving.as_ref().filter(|_| served.competitor.is_none())
+            else {
                 continue;
             };
-            match way.link.next_step(now, kubelet, serving.is_read()) {
+            match served.registration.next_step(now, kubelet, serving.is_read()) {
                 Step::Wait(wait) => {
                     soonest = [soonest, wait].into_iter().flatten().min();
                 }
                 Step::Register(kubelet) => {
-                    let folder = self.folder.path().to_owned();
-                    let (endpoint, resource) = (serving.endpoint().to_owned(), resource.clone());
+                    let dir = self.plugin_dir.path().to_owned();
+                    let (endpoint, resource) = (serving.endpoint.clone(), resource.clone());
                     self.registering.spawn(async move {
-                        let answer = register(&folder, &endpoint, &resource).await;
-                        (resource, kubelet, answer)
+                        let result = register(&dir, &endpoint, &resource).await;
+                        (resource, kubelet, result)
                     });
                 }
             }
@@ -233,11 +228,9 @@ impl Manager {
     }
 
     fn retire_unlisted(&mut self, wanted: &BTreeMap<ResourceName, ListedResource>) {
-        let gone = self
-            .served
-            .extract_if(.., |name, _| !wanted.contains_key(name));
-        for (resource, way) in gone {
-            if let Some(serving) = way.serving {
+        let gone = self.served.extract_if(.., |name, _| !wanted.contains_key(name));
+        for (resource, served) in gone {
+            if let Some(serving) = served.serving {
                 self.retiring_names.insert(resource.clone());
                 self.retiring.spawn(async move {
                     serving.retire().await;
@@ -248,54 +241,48 @@ impl Manager {
     }
 
     fn serve_one(&mut self, resource: &ResourceName, listed: &ListedResource) {
-        let way = self
-            .served
-            .entry(resource.clone())
-            .or_insert_with(|| ServedResource {
-                serving: None,
-                link: Registration::default(),
-                trouble: None,
-                rival: None,
-                is_replaced: false,
-                since: Instant::now(),
-            });
+        let served = self.served.entry(resource.clone()).or_insert_with(|| ServedResource {
+            serving: None,
+            registration: Registration::default(),
+            error: None,
+            competitor: None,
+            is_replaced: false,
+            since: Instant::now(),
+        });
         let devices = devices(listed);
-        if let Some(serving) = &way.serving
+        if let Some(serving) = &served.serving
             && serving.is_up()
         {
             if serving.update_list(devices) {
-                way.since = Instant::now();
+                served.since = Instant::now();
             }
             return;
         }
-        if way.is_replaced {
+        if served.is_replaced {
             return;
         }
-        if let Some(serving) = way.serving.take() {
+        if let Some(serving) = served.serving.take() {
             if serving.is_replaced() {
                 // Taking the path back immediately would compete with another agent that does the same. The next check
                 // shows whether that one is alive.
-                way.is_replaced = true;
-                way.link.invalidate();
-                warn_once(
-                    &mut way.rival,
-                    describe_replacement(resource, serving.socket()),
-                );
+                served.is_replaced = true;
+                served.registration.invalidate();
+                warn_once(&mut served.competitor, describe_replacement(resource, &serving.socket));
                 return;
             }
-            info!("the socket of {resource} is gone: it is made anew");
-            way.link.invalidate();
+            info!(%resource, "socket removed; creating it again");
+            served.registration.invalidate();
         }
-        match ResourceServer::start(self.folder.path(), resource, devices, &self.common) {
+        match ResourceServer::start(self.plugin_dir.path(), resource, devices, &self.common) {
             Ok(serving) => {
-                way.serving = Some(serving);
-                way.trouble = None;
-                way.since = Instant::now();
+                served.serving = Some(serving);
+                served.error = None;
+                served.since = Instant::now();
             }
             Err(error) => {
-                let folder = self.folder.path().display();
-                let trouble = format!("{resource} cannot be served in {folder}: {error}");
-                warn_once(&mut way.trouble, trouble);
+                let dir = self.plugin_dir.path().display();
+                let error = format!("cannot serve {resource} in {dir}: {error}");
+                warn_once(&mut served.error, error);
             }
         }
     }
@@ -303,30 +290,32 @@ impl Manager {
     /// Finds other plugins for our resources: live sockets of NVIDIA's device plugin, and IDs that the kubelet knows
     /// but we do not list.
     async fn find_competing_plugins(&mut self) {
-        let ways = self.served.iter();
-        let ways = ways.map(|(resource, way)| (resource.clone(), way.is_replaced));
-        let mut alive = competing_plugins::find_live_plugins(self.folder.path(), ways).await;
-        for (resource, way) in &mut self.served {
+        let resources = self.served.iter();
+        let resources = resources.map(|(resource, served)| (resource.clone(), served.is_replaced));
+        let mut alive =
+            competing_plugins::find_live_plugins(self.plugin_dir.path(), resources).await;
+        for (resource, served) in &mut self.served {
             let Some(alive) = alive.remove(resource) else {
                 continue;
             };
-            way.is_replaced = alive.socket_replacement.is_some();
+            served.is_replaced = alive.socket_replacement.is_some();
             let socket = alive.nvidia_plugin.or(alive.socket_replacement);
-            let told = Arc::clone(&self.kubelet_report.borrow());
-            let is_settled = told.queried_at.saturating_duration_since(way.since) >= MAX_LIST_DELAY;
-            let rival = socket.or_else(|| {
+            let report = Arc::clone(&self.kubelet_report.borrow());
+            let is_settled =
+                report.queried_at.saturating_duration_since(served.since) >= MAX_LIST_DELAY;
+            let competitor = socket.or_else(|| {
                 let listing = self.common.gate.listing();
                 let listing = Arc::clone(&listing.borrow());
                 let listed = listing.resources.get(resource).filter(|_| is_settled)?;
-                find_foreign_id(listed, &told, resource)
+                find_foreign_id(listed, &report, resource)
             });
-            if way.rival.is_some() && rival.is_none() {
-                info!("nobody else gives {resource} out any more");
-                way.link.invalidate();
+            if served.competitor.is_some() && competitor.is_none() {
+                info!(%resource, "no other plugin serves the resource");
+                served.registration.invalidate();
             }
-            match rival {
-                Some(rival) => warn_once(&mut way.rival, rival),
-                None => way.rival = None,
+            match competitor {
+                Some(competitor) => warn_once(&mut served.competitor, competitor),
+                None => served.competitor = None,
             }
         }
     }
@@ -335,45 +324,37 @@ impl Manager {
         &mut self,
         resource: &ResourceName,
         kubelet: KubeletInstance,
-        answer: &Result<(), RegisterError>,
+        result: &Result<(), RegisterError>,
     ) {
-        let Some(way) = self.served.get_mut(resource) else {
+        let Some(served) = self.served.get_mut(resource) else {
             return;
         };
-        let before = way.link.error().cloned();
-        way.link.record_result(Instant::now(), kubelet, answer);
-        match way.link.error() {
-            None => info!("kubelet knows of {resource}"),
-            Some(trouble) if before.as_ref() != Some(trouble) => warn!("{trouble}"),
+        let before = served.registration.error().cloned();
+        served.registration.record_result(Instant::now(), kubelet, result);
+        match served.registration.error() {
+            None => info!(%resource, "registered with the kubelet"),
+            Some(error) if before.as_ref() != Some(error) => warn!("{error}"),
             Some(_) => {}
         }
     }
 
     fn publish_report(&self, kubelet: Option<KubeletInstance>) {
-        let standing = |way: &ServedResource| {
-            let serving = way.serving.as_ref();
-            let trouble = way.trouble.as_ref().or_else(|| way.link.error());
+        let report = |served: &ServedResource| {
+            let serving = served.serving.as_ref();
+            let trouble = served.error.as_ref().or_else(|| served.registration.error());
             ResourceStatus {
-                is_registered: serving.is_some() && way.link.is_registered(kubelet),
+                is_registered: serving.is_some() && served.registration.is_registered(kubelet),
                 is_list_read: serving.is_some_and(ResourceServer::is_list_read),
-                trouble: trouble.cloned(),
-                competing_plugin: way.rival.clone(),
-                registrations: way.link.count(),
+                error: trouble.cloned(),
+                competing_plugin: served.competitor.clone(),
+                registrations: served.registration.count(),
             }
         };
         let resources = self.served.iter();
         let new = DevicePluginReport {
-            resources: resources
-                .map(|(name, way)| (name.clone(), standing(way)))
-                .collect(),
+            resources: resources.map(|(name, served)| (name.clone(), report(served))).collect(),
         };
-        self.report.send_if_modified(|report| {
-            let differs = **report != new;
-            if differs {
-                *report = Arc::new(new);
-            }
-            differs
-        });
+        send_if_changed(&self.report, Arc::new(new));
     }
 }
 
@@ -386,17 +367,17 @@ fn warn_once(known: &mut Option<String>, new: String) {
 }
 
 /// Removes the sockets of earlier agents.
-fn remove_old_sockets(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else {
+fn remove_old_sockets(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else {
         return;
     };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(SOCKET_PREFIX) && name.ends_with(".sock") {
+        if name.starts_with(SOCKET_PREFIX) && name.ends_with(SOCKET_SUFFIX) {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    warn!("cannot remove {}: {error}", entry.path().display());
+                    warn!(path = %entry.path().display(), %error, "cannot remove an old socket");
                 }
                 Ok(()) | Err(_) => {}
             }

@@ -22,7 +22,8 @@ use super::register_request::KUBELET;
 pub(super) const SOCKET_PREFIX: &str = "octavo-";
 /// Prefix of the sockets of NVIDIA's device plugin. Source: k8s-device-plugin, `internal/plugin`.
 pub(super) const NVIDIA_SOCKET_PREFIX: &str = "nvidia";
-const SOCKET_SUFFIX: &str = ".sock";
+/// File name extension of sockets.
+pub(super) const SOCKET_SUFFIX: &str = ".sock";
 /// Buffer size in bytes, enough for dozens of events.
 const EVENT_BUFFER_BYTES: usize = 4096;
 
@@ -38,7 +39,7 @@ pub(super) struct FileIdentity {
 /// Identity of a kubelet process, which changes with each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KubeletInstance {
-    stamp: FileIdentity,
+    identity: FileIdentity,
     /// How often the creation of its socket was observed, because a new file may have the same identity as the old one.
     creations: u64,
 }
@@ -48,12 +49,12 @@ pub(super) struct KubeletInstance {
 pub(super) struct PluginDir {
     path: PathBuf,
     inotify: Option<AsyncFd<OwnedFd>>,
-    seen: u64,
+    creations: u64,
 }
 
 impl FileIdentity {
     /// Returns the identity of the file at `path`, if there is one.
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub(super) fn read(path: &Path) -> Option<Self> {
         let file = fs::symlink_metadata(path).ok()?;
         Some(Self {
             device: file.dev(),
@@ -75,13 +76,9 @@ impl PluginDir {
         )]
         let inotify = inotify.and_then(AsyncFd::new);
         if let Err(error) = &inotify {
-            warn!("{} is looked at only now and then: {error}", path.display());
+            warn!(path = %path.display(), %error, "cannot watch the directory; polling it");
         }
-        Self {
-            path: path.to_owned(),
-            inotify: inotify.ok(),
-            seen: 0,
-        }
+        Self { path: path.to_owned(), inotify: inotify.ok(), creations: 0 }
     }
 
     /// Returns the directory's path.
@@ -101,22 +98,20 @@ impl PluginDir {
             | WatchFlags::ONLYDIR;
         let beside = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
         if let Err(error) = inotify::add_watch(inotify.get_ref(), &self.path, inside) {
-            debug!("cannot watch {}: {error}", self.path.display());
+            debug!(path = %self.path.display(), %error, "cannot watch the directory");
         }
         let parent = self.path.parent().map(|parent| (parent, beside));
         if let Some((parent, flags)) = parent
             && let Err(error) = inotify::add_watch(inotify.get_ref(), parent, flags)
         {
-            debug!("cannot watch {}: {error}", parent.display());
+            debug!(path = %parent.display(), %error, "cannot watch the directory");
         }
     }
 
     /// Returns the running kubelet, if its socket exists.
     pub(super) fn kubelet(&self) -> Option<KubeletInstance> {
-        FileIdentity::of(&self.path.join(KUBELET)).map(|stamp| KubeletInstance {
-            stamp,
-            creations: self.seen,
-        })
+        FileIdentity::read(&self.path.join(KUBELET))
+            .map(|identity| KubeletInstance { identity, creations: self.creations })
     }
 
     /// Waits for a relevant event. Cancel-safe.
@@ -124,14 +119,14 @@ impl PluginDir {
         let Some(inotify) = &self.inotify else {
             return pending().await;
         };
-        let name = self.path.file_name().unwrap_or_default();
+        let dir_name = self.path.file_name().unwrap_or_default();
         loop {
             let Ok(mut ready) = inotify.readable().await else {
                 return pending().await;
             };
-            let (concerns, kubelets) = drain(inotify.get_ref(), name);
+            let (concerns, kubelets) = drain(inotify.get_ref(), dir_name);
             ready.clear_ready();
-            self.seen = self.seen.saturating_add(kubelets);
+            self.creations = self.creations.saturating_add(kubelets);
             if concerns {
                 return;
             }
@@ -140,7 +135,7 @@ impl PluginDir {
 }
 
 /// Reads all events. Returns whether one is relevant, and how often the kubelet's socket was created.
-fn drain(inotify: impl AsFd, folder: &OsStr) -> (bool, u64) {
+fn drain(inotify: impl AsFd, dir_name: &OsStr) -> (bool, u64) {
     let mut buffer = [MaybeUninit::uninit(); EVENT_BUFFER_BYTES];
     let mut reader = Reader::new(inotify, &mut buffer);
     let (mut concerns, mut kubelets) = (false, 0_u64);
@@ -149,7 +144,7 @@ fn drain(inotify: impl AsFd, folder: &OsStr) -> (bool, u64) {
             Ok(event) => {
                 let is_kubelet = is_made(&event) && name(&event) == Some(OsStr::new(KUBELET));
                 kubelets = kubelets.saturating_add(u64::from(is_kubelet));
-                concerns |= is_kubelet || is_relevant(&event, folder);
+                concerns |= is_kubelet || is_relevant(&event, dir_name);
             }
             Err(Errno::INTR) => {}
             Err(_) => return (concerns, kubelets),
@@ -158,9 +153,7 @@ fn drain(inotify: impl AsFd, folder: &OsStr) -> (bool, u64) {
 }
 
 fn name<'a>(event: &'a Event<'_>) -> Option<&'a OsStr> {
-    event
-        .file_name()
-        .map(|name| OsStr::from_bytes(name.to_bytes()))
+    event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()))
 }
 
 fn is_made(event: &Event<'_>) -> bool {
@@ -168,7 +161,7 @@ fn is_made(event: &Event<'_>) -> bool {
     event.events().intersects(made)
 }
 
-fn is_relevant(event: &Event<'_>, folder: &OsStr) -> bool {
+fn is_relevant(event: &Event<'_>, dir_name: &OsStr) -> bool {
     let Some(name) = name(event) else {
         // The directory was removed, or the kernel's event queue overflowed.
         return true;
@@ -176,5 +169,5 @@ fn is_relevant(event: &Event<'_>, folder: &OsStr) -> bool {
     let text = name.to_string_lossy();
     let is_gone = !is_made(event) && text.starts_with(SOCKET_PREFIX);
     let is_others = text.starts_with(NVIDIA_SOCKET_PREFIX) && text.ends_with(SOCKET_SUFFIX);
-    is_gone || is_others || name == folder
+    is_gone || is_others || name == dir_name
 }

@@ -5,18 +5,18 @@
 
 use std::time::Duration;
 
+use octavo_model::backoff::Backoff;
 use octavo_toolkit::error::chain;
 use tokio::time::Instant;
 
 use super::plugin_dir::KubeletInstance;
 use super::register_request::RegisterError;
 
-/// Delay after the first failure, doubled with each further one.
-const INITIAL_DELAY: Duration = Duration::from_secs(1);
-/// Maximum delay.
-const MAX_DELAY: Duration = Duration::from_mins(1);
+/// Delay after a failure.
+const RETRY: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(1) };
 /// Maximum time without a reader of the list after a successful registration.
-const MAX_UNREAD: Duration = Duration::from_secs(20);
+const UNREAD: Backoff =
+    Backoff { initial: Duration::from_secs(20), max: Duration::from_secs(20 << 8) };
 
 /// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,10 +78,10 @@ impl Registration {
             return Step::Wait(None);
         }
         let since = *self.unread_since.get_or_insert(now);
-        let patience = MAX_UNREAD.saturating_mul(2_u32.saturating_pow(self.failures.min(8)));
+        let delay = UNREAD.delay(self.failures);
         let waited = now.saturating_duration_since(since);
-        if waited < patience {
-            return Step::Wait(Some(patience.saturating_sub(waited)));
+        if waited < delay {
+            return Step::Wait(Some(delay.saturating_sub(waited)));
         }
         self.failures = self.failures.saturating_add(1);
         self.unread_since = None;
@@ -106,7 +106,7 @@ impl Registration {
         &mut self,
         now: Instant,
         kubelet: KubeletInstance,
-        answer: &Result<(), RegisterError>,
+        result: &Result<(), RegisterError>,
     ) {
         if self.pending != Some(kubelet) {
             // Another kubelet has been registered with since.
@@ -114,7 +114,7 @@ impl Registration {
         }
         self.pending = None;
         self.unread_since = None;
-        let Err(error) = answer else {
+        let Err(error) = result else {
             self.registered = Some(kubelet);
             self.failed = None;
             self.error = None;
@@ -126,9 +126,8 @@ impl Registration {
         if matches!(error, RegisterError::Unsupported { .. }) {
             self.given_up = Some(kubelet);
         }
-        let wait = INITIAL_DELAY.saturating_mul(2_u32.saturating_pow(self.failures));
+        self.due = now.checked_add(RETRY.delay(self.failures));
         self.failures = self.failures.saturating_add(1);
-        self.due = now.checked_add(wait.min(MAX_DELAY));
     }
 
     /// Requires a new registration, because the plugin's socket was recreated or another plugin registered in between.

@@ -1,15 +1,14 @@
 //! The socket of one resource and its server.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_model::resource::ResourceName;
 use octavo_node::sharing::allocation::AllocationPolicy;
-use tokio::net::UnixListener;
+use octavo_toolkit::unix_socket::listen_private;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -17,9 +16,9 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tracing::{info, warn};
 
+use super::allocation_response::DeviceResponder;
 use super::gate::AllocationGate;
 use super::plugin_dir::{FileIdentity, SOCKET_PREFIX};
-use super::responder::Answer;
 use super::service::{ListVersion, ReaderStatus, ReaderTracker, Service};
 use crate::proto::device_plugin::Device;
 use crate::proto::device_plugin::device_plugin_server::DevicePluginServer;
@@ -31,7 +30,7 @@ const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub(super) struct SharedContext {
     pub(super) gate: Arc<AllocationGate>,
-    pub(super) answer: Arc<dyn Answer>,
+    pub(super) responder: Arc<DeviceResponder>,
     pub(super) policy: AllocationPolicy,
     /// Notified when a reader connects or disconnects.
     pub(super) readers_changed: Arc<Notify>,
@@ -40,10 +39,12 @@ pub(super) struct SharedContext {
 /// One resource, served at its own socket.
 #[derive(Debug)]
 pub(super) struct ResourceServer {
-    endpoint: String,
-    socket: PathBuf,
-    stamp: Option<FileIdentity>,
-    pages: watch::Sender<ListVersion>,
+    /// File name of the socket.
+    pub(super) endpoint: String,
+    /// Path of the socket.
+    pub(super) socket: PathBuf,
+    identity: Option<FileIdentity>,
+    lists: watch::Sender<ListVersion>,
     readers: watch::Receiver<ReaderStatus>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -57,85 +58,60 @@ pub(super) fn endpoint(resource: &ResourceName) -> String {
 impl ResourceServer {
     /// Serves `resource` in `plugin_dir`. Replaces the socket of an earlier agent.
     pub(super) fn start(
-        folder: &Path,
+        dir: &Path,
         resource: &ResourceName,
         devices: Vec<Device>,
         common: &SharedContext,
     ) -> io::Result<Self> {
         let endpoint = endpoint(resource);
-        let socket = folder.join(&endpoint);
-        match fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let listener = UnixListener::bind(&socket)?;
-        fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
-        let stamp = FileIdentity::of(&socket);
-        let (pages, pages_out) = watch::channel(ListVersion {
-            serial: 1,
-            devices: Arc::new(devices),
-        });
-        let (audience, readers) = ReaderTracker::new(Arc::clone(&common.readers_changed));
+        let socket = dir.join(&endpoint);
+        let listener = listen_private(&socket)?;
+        let identity = FileIdentity::read(&socket);
+        let (lists, list_receiver) =
+            watch::channel(ListVersion { serial: 1, devices: Arc::new(devices) });
+        let (tracker, readers) = ReaderTracker::new(Arc::clone(&common.readers_changed));
         let service = Service {
             resource: resource.clone(),
             gate: Arc::clone(&common.gate),
-            answer: Arc::clone(&common.answer),
+            responder: Arc::clone(&common.responder),
             policy: common.policy,
-            pages: pages_out,
-            audience,
+            lists: list_receiver,
+            tracker,
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let name = resource.clone();
         let task = tokio::spawn(async move {
             let ended = async {
                 // A dropped sender stops the server, too.
-                let _told = stopped.await;
+                let _stopped = stopped.await;
             };
             let server = Server::builder().add_service(DevicePluginServer::new(service));
             let incoming = UnixListenerStream::new(listener);
             if let Err(error) = server.serve_with_incoming_shutdown(incoming, ended).await {
-                warn!("{name} is not served any more: {error}");
+                warn!(resource = %name, %error, "device plugin server failed");
             }
         });
-        info!("{resource} is served at {}", socket.display());
-        Ok(Self {
-            endpoint,
-            socket,
-            stamp,
-            pages,
-            readers,
-            stop,
-            task,
-        })
-    }
-
-    /// Returns the file name of its socket.
-    pub(super) fn endpoint(&self) -> &str {
-        &self.endpoint
+        info!(%resource, socket = %socket.display(), "serving the resource");
+        Ok(Self { endpoint, socket, identity, lists, readers, stop, task })
     }
 
     /// Returns whether its socket exists and its server runs.
     pub(super) fn is_up(&self) -> bool {
-        !self.task.is_finished() && FileIdentity::of(&self.socket) == self.stamp
+        !self.task.is_finished() && FileIdentity::read(&self.socket) == self.identity
     }
 
     /// Returns whether another file has replaced its socket.
     pub(super) fn is_replaced(&self) -> bool {
-        FileIdentity::of(&self.socket).is_some_and(|stamp| Some(stamp) != self.stamp)
-    }
-
-    /// Returns the path of its socket.
-    pub(super) fn socket(&self) -> &Path {
-        &self.socket
+        FileIdentity::read(&self.socket).is_some_and(|identity| Some(identity) != self.identity)
     }
 
     /// Updates the list. Returns whether it changed.
     pub(super) fn update_list(&self, devices: Vec<Device>) -> bool {
-        self.pages.send_if_modified(|page| {
-            let differs = *page.devices != devices;
+        self.lists.send_if_modified(|list| {
+            let differs = *list.devices != devices;
             if differs {
-                page.serial = page.serial.saturating_add(1);
-                page.devices = Arc::new(devices);
+                list.serial = list.serial.saturating_add(1);
+                list.devices = Arc::new(devices);
             }
             differs
         })
@@ -149,29 +125,28 @@ impl ResourceServer {
     /// Returns whether a connected reader has the latest list.
     pub(super) fn is_list_read(&self) -> bool {
         let readers = *self.readers.borrow();
-        readers.streams > 0 && readers.last_read >= self.pages.borrow().serial
+        readers.streams > 0 && readers.last_read >= self.lists.borrow().serial
     }
 
     /// Retires the resource: sends an empty list, and removes the socket after the kubelet has read it.
     pub(super) async fn retire(mut self) {
         self.update_list(Vec::new());
-        let last = self.pages.borrow().serial;
-        let read = self
-            .readers
-            .wait_for(|readers| readers.streams == 0 || readers.last_read >= last);
+        let last = self.lists.borrow().serial;
+        let read =
+            self.readers.wait_for(|readers| readers.streams == 0 || readers.last_read >= last);
         let is_read = timeout(RETIRE_TIMEOUT, read).await.is_ok();
         if !is_read {
-            warn!("{} goes, and kubelet has not read so", self.endpoint);
+            warn!(endpoint = %self.endpoint, "the kubelet has not read the empty list; removing the socket");
         }
         // Without a sender, the streams end after delivering the last list.
-        drop(self.pages);
+        drop(self.lists);
         let _ended_already = self.stop.send(());
         if timeout(RETIRE_TIMEOUT, &mut self.task).await.is_err() {
             self.task.abort();
         }
-        if FileIdentity::of(&self.socket) == self.stamp {
+        if FileIdentity::read(&self.socket) == self.identity {
             let _gone_already = fs::remove_file(&self.socket);
         }
-        info!("{} is not served any more", self.endpoint);
+        info!(endpoint = %self.endpoint, "stopped serving the resource");
     }
 }

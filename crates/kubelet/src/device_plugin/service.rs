@@ -14,9 +14,9 @@ use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{debug, info, warn};
 
+use super::allocation_response::DeviceResponder;
 use super::gate::{AllocationError, AllocationGate};
 use super::register_request::OPTIONS;
-use super::responder::Answer;
 use crate::proto::device_plugin::device_plugin_server::DevicePlugin;
 use crate::proto::device_plugin::{
     AllocateRequest, AllocateResponse, ContainerPreferredAllocationRequest,
@@ -48,19 +48,19 @@ pub(super) struct ReaderStatus {
 #[derive(Debug, Clone)]
 pub(super) struct ReaderTracker {
     readers: watch::Sender<ReaderStatus>,
-    news: Arc<Notify>,
+    readers_changed: Arc<Notify>,
 }
 
 impl ReaderTracker {
-    /// Creates a tracker without readers. Every change notifies `news`.
-    pub(super) fn new(news: Arc<Notify>) -> (Self, watch::Receiver<ReaderStatus>) {
+    /// Creates a tracker without readers. Every change notifies `readers_changed`.
+    pub(super) fn new(readers_changed: Arc<Notify>) -> (Self, watch::Receiver<ReaderStatus>) {
         let (readers, seen) = watch::channel(ReaderStatus::default());
-        (Self { readers, news }, seen)
+        (Self { readers, readers_changed }, seen)
     }
 
     fn update(&self, change: impl FnOnce(&mut ReaderStatus)) {
         self.readers.send_modify(change);
-        self.news.notify_one();
+        self.readers_changed.notify_one();
     }
 }
 
@@ -69,27 +69,21 @@ impl ReaderTracker {
 pub(super) struct Service {
     pub(super) resource: ResourceName,
     pub(super) gate: Arc<AllocationGate>,
-    pub(super) answer: Arc<dyn Answer>,
+    pub(super) responder: Arc<DeviceResponder>,
     pub(super) policy: AllocationPolicy,
-    pub(super) pages: watch::Receiver<ListVersion>,
-    pub(super) audience: ReaderTracker,
+    pub(super) lists: watch::Receiver<ListVersion>,
+    pub(super) tracker: ReaderTracker,
 }
 
 /// Converts the list to the kubelet's format.
 pub(super) fn devices(listed: &ListedResource) -> Vec<Device> {
     let all = listed.items.iter().map(|item| {
         let node = listed.unit(&item.id).and_then(|unit| unit.numa_node);
-        let health = if item.is_allocatable() {
-            HEALTHY
-        } else {
-            UNHEALTHY
-        };
+        let health = if item.is_allocatable() { HEALTHY } else { UNHEALTHY };
         Device {
             id: item.id.to_string(),
             health: health.to_owned(),
-            topology: node.map(|node| TopologyInfo {
-                nodes: vec![NumaNode { id: node.into() }],
-            }),
+            topology: node.map(|node| TopologyInfo { nodes: vec![NumaNode { id: node.into() }] }),
         }
     });
     all.collect()
@@ -98,30 +92,27 @@ pub(super) fn devices(listed: &ListedResource) -> Vec<Device> {
 /// A reader's stream of lists. A slow reader skips intermediate versions but never the last one.
 #[derive(Debug)]
 pub(super) struct ListStream {
-    pages: WatchStream<ListVersion>,
-    audience: ReaderTracker,
+    lists: WatchStream<ListVersion>,
+    tracker: ReaderTracker,
 }
 
 impl Stream for ListStream {
     type Item = Result<ListAndWatchResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let page = match Pin::new(&mut self.pages).poll_next(cx) {
-            Poll::Ready(Some(page)) => page,
+        let list = match Pin::new(&mut self.lists).poll_next(cx) {
+            Poll::Ready(Some(list)) => list,
             Poll::Ready(None) => return Poll::Ready(None),
             Poll::Pending => return Poll::Pending,
         };
-        self.audience
-            .update(|readers| readers.last_read = readers.last_read.max(page.serial));
-        Poll::Ready(Some(Ok(ListAndWatchResponse {
-            devices: page.devices.to_vec(),
-        })))
+        self.tracker.update(|readers| readers.last_read = readers.last_read.max(list.serial));
+        Poll::Ready(Some(Ok(ListAndWatchResponse { devices: list.devices.to_vec() })))
     }
 }
 
 impl Drop for ListStream {
     fn drop(&mut self) {
-        self.audience.update(|readers| {
+        self.tracker.update(|readers| {
             readers.streams = readers.streams.saturating_sub(1);
             if readers.streams == 0 {
                 // The next reader, such as a restarted kubelet, has not received any version.
@@ -146,12 +137,11 @@ impl DevicePlugin for Service {
         &self,
         _: Request<Empty>,
     ) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        debug!("kubelet reads the list of {}", self.resource);
-        self.audience
-            .update(|readers| readers.streams = readers.streams.saturating_add(1));
+        debug!(resource = %self.resource, "the kubelet reads the list");
+        self.tracker.update(|readers| readers.streams = readers.streams.saturating_add(1));
         Ok(Response::new(ListStream {
-            pages: WatchStream::new(self.pages.clone()),
-            audience: self.audience.clone(),
+            lists: WatchStream::new(self.lists.clone()),
+            tracker: self.tracker.clone(),
         }))
     }
 
@@ -163,9 +153,7 @@ impl DevicePlugin for Service {
         let responses = requests.map(|request| ContainerPreferredAllocationResponse {
             device_i_ds: self.preferred_ids(&request),
         });
-        Ok(Response::new(PreferredAllocationResponse {
-            container_responses: responses.collect(),
-        }))
+        Ok(Response::new(PreferredAllocationResponse { container_responses: responses.collect() }))
     }
 
     async fn allocate(
@@ -174,27 +162,26 @@ impl DevicePlugin for Service {
     ) -> Result<Response<AllocateResponse>, Status> {
         let requests = request.into_inner().container_requests;
         let requests: Vec<Vec<String>> = requests.into_iter().map(|one| one.devices_ids).collect();
-        let given = self.gate.allocate(&self.resource, &requests);
-        let given = given.map_err(|refusal| {
-            warn!("kubelet is refused {}: {refusal}", self.resource);
+        let allocation = self.gate.allocate(&self.resource, &requests);
+        let given = allocation.map_err(|refusal| {
+            warn!(resource = %self.resource, error = %refusal, "allocation rejected");
             status(&refusal)
         })?;
         let mut responses = Vec::new();
         for ids in given {
             let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            info!("{} is given out: {}", self.resource, words.join(", "));
-            responses.push(self.answer.answer(&ids).map_err(Status::internal)?);
+            info!(resource = %self.resource, ids = %words.join(", "), "devices allocated");
+            let response = self.responder.response_for_ids(&ids);
+            responses.push(response.map_err(|error| Status::internal(error.to_string()))?);
         }
-        Ok(Response::new(AllocateResponse {
-            container_responses: responses,
-        }))
+        Ok(Response::new(AllocateResponse { container_responses: responses }))
     }
 
     async fn pre_start_container(
         &self,
         _: Request<PreStartContainerRequest>,
     ) -> Result<Response<PreStartContainerResponse>, Status> {
-        Err(Status::unimplemented("not asked for in the options"))
+        Err(Status::unimplemented("not requested in the options"))
     }
 }
 
@@ -204,7 +191,7 @@ impl Service {
     fn preferred_ids(&self, request: &ContainerPreferredAllocationRequest) -> Vec<String> {
         let size = usize::try_from(request.allocation_size).unwrap_or_default();
         let read = |ids: &[String]| ids.iter().filter_map(|id| id.parse().ok()).collect();
-        let question = AllocationRequest {
+        let request_input = AllocationRequest {
             available: read(&request.available_device_i_ds),
             must_include: read(&request.must_include_device_i_ds),
             size,
@@ -212,16 +199,16 @@ impl Service {
         let listing = self.gate.listing();
         let listing = Arc::clone(&listing.borrow());
         let listed = listing.resources.get(&self.resource);
-        let advice: Vec<ShareId> = match listed.zip(self.gate.inventory()) {
+        let preferred: Vec<ShareId> = match listed.zip(self.gate.inventory()) {
             Some((listed, inventory)) => {
-                preferred_ids(&question, self.policy, &listed.offer, &inventory)
+                preferred_ids(&request_input, self.policy, &listed.offer, &inventory)
             }
             None => Vec::new(),
         };
-        let advice = advice.iter().map(ToString::to_string);
+        let preferred = preferred.iter().map(ToString::to_string);
         let available: BTreeSet<&String> = request.available_device_i_ds.iter().collect();
         let mut chosen = request.must_include_device_i_ds.clone();
-        for id in advice.chain(request.available_device_i_ds.iter().cloned()) {
+        for id in preferred.chain(request.available_device_i_ds.iter().cloned()) {
             if chosen.len() >= size {
                 break;
             }
@@ -247,26 +234,10 @@ fn status(refusal: &AllocationError) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use octavo_model::inventory::Device as InventoryDevice;
-    use octavo_node::sharing::Unit;
     use tokio_stream::StreamExt;
 
+    use super::super::allocation_response::tests::RecordingMachine;
     use super::*;
-    use crate::proto::device_plugin::ContainerAllocateResponse;
-
-    /// Must not be called.
-    #[derive(Debug)]
-    struct Nobody;
-
-    impl Answer for Nobody {
-        fn answer(&self, _ids: &[ShareId]) -> Result<ContainerAllocateResponse, String> {
-            Err("nobody asks".to_owned())
-        }
-
-        fn offer(&self, _devices: &[InventoryDevice], _units: &[Unit]) -> Result<(), String> {
-            Err("nobody asks".to_owned())
-        }
-    }
 
     async fn read(service: &Service) -> ListStream {
         let lists = service.list_and_watch(Request::new(Empty {})).await;
@@ -275,19 +246,16 @@ mod tests {
 
     #[tokio::test]
     async fn reader_status_resets_when_all_readers_disconnect() {
-        let (pages, seen) = watch::channel(ListVersion {
-            serial: 3,
-            ..ListVersion::default()
-        });
-        let news = Arc::new(Notify::new());
-        let (audience, readers) = ReaderTracker::new(Arc::clone(&news));
+        let (lists, seen) = watch::channel(ListVersion { serial: 3, ..ListVersion::default() });
+        let changed = Arc::new(Notify::new());
+        let (tracker, readers) = ReaderTracker::new(Arc::clone(&changed));
         let service = Service {
             resource: ResourceName::gpu(),
             gate: Arc::default(),
-            answer: Arc::new(Nobody),
+            responder: Arc::new(DeviceResponder::new([], Box::new(RecordingMachine::default()))),
             policy: AllocationPolicy::Spread,
-            pages: seen,
-            audience,
+            lists: seen,
+            tracker,
         };
         let now = || {
             let ReaderStatus { streams, last_read } = *readers.borrow();
@@ -302,7 +270,7 @@ mod tests {
         assert_eq!(now(), (2, 3));
         drop(one);
         assert_eq!(now(), (1, 3));
-        pages.send_modify(|page| page.serial = 4);
+        lists.send_modify(|list| list.serial = 4);
         other.next().await.unwrap().unwrap();
         assert_eq!(now(), (1, 4));
         // The kubelet restarts, so the next reader may be another process.
@@ -313,6 +281,6 @@ mod tests {
         next.next().await.unwrap().unwrap();
         assert_eq!(now(), (1, 4));
         // Every change was notified.
-        news.notified().await;
+        changed.notified().await;
     }
 }

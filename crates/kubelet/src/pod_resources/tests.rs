@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::future::pending;
+use std::io;
 
+use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
@@ -44,16 +46,13 @@ impl PodResourcesLister for Kubelet {
 
 /// A directory with a socket, and the server that listens until it is dropped.
 struct Node {
-    folder: TempDir,
+    directory: TempDir,
     listening: JoinSet<()>,
 }
 
 impl Node {
     fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-            listening: JoinSet::new(),
-        }
+        Self { directory: tempfile::tempdir().unwrap(), listening: JoinSet::new() }
     }
 
     fn with(kubelet: Kubelet) -> Self {
@@ -71,7 +70,7 @@ impl Node {
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.path().join("kubelet.sock")
+        self.directory.path().join("kubelet.sock")
     }
 
     async fn list(&self, deadline: Duration) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
@@ -92,11 +91,7 @@ fn container(name: &str, devices: &[(&str, &[&str])]) -> ContainerResources {
 }
 
 fn pod(name: &str, containers: Vec<ContainerResources>) -> PodResources {
-    PodResources {
-        name: name.to_owned(),
-        namespace: "team-a".to_owned(),
-        containers,
-    }
+    PodResources { name: name.to_owned(), namespace: "team-a".to_owned(), containers }
 }
 
 #[tokio::test]
@@ -127,20 +122,12 @@ async fn only_nvidia_allocations_are_listed() {
         pod("idle", vec![container("main", &[])]),
         pod("claims", vec![claimed]),
     ];
-    let node = Node::with(Kubelet::Says(ListPodResourcesResponse {
-        pod_resources: pods,
-    }));
+    let node = Node::with(Kubelet::Says(ListPodResourcesResponse { pod_resources: pods }));
     let found = node.list(PATIENCE).await.unwrap();
-    let said: Vec<String> = found
+    let allocations: Vec<String> = found
         .iter()
         .map(|one| {
-            let DeviceAllocation {
-                namespace,
-                pod,
-                container,
-                resource,
-                device_id,
-            } = one;
+            let DeviceAllocation { namespace, pod, container, resource, device_id } = one;
             format!("{namespace}/{pod}/{container} {resource} {device_id}")
         })
         .collect();
@@ -150,29 +137,29 @@ async fn only_nvidia_allocations_are_listed() {
         "team-a/train-0/side nvidia.com/gpu GPU-b",
         "team-a/claims/main gpu.nvidia.com node-1/gpu-0",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(allocations, expected);
 }
 
 #[tokio::test]
 async fn absent_kubelet_differs_from_unreachable_one() {
     let node = Node::new();
-    let nowhere = node.folder.path().join("pod-resources");
+    let nowhere = node.directory.path().join("pod-resources");
     let error = list(&nowhere.join("kubelet.sock"), PATIENCE).await;
     assert!(
-        matches!(&error, Err(PodResourcesError::Absent { folder }) if *folder == nowhere),
+        matches!(&error, Err(PodResourcesError::Absent { directory }) if *directory == nowhere),
         "{error:?}"
     );
     // Not yet started, or shut down.
     let error = node.list(PATIENCE).await;
     assert!(
-        matches!(error, Err(PodResourcesError::Unreachable { .. })),
+        matches!(error, Err(PodResourcesError::Connect(ConnectError::Unreachable { .. }))),
         "{error:?}"
     );
     // Killed: the socket exists, but no process listens.
     drop(node.listener());
     let error = node.list(PATIENCE).await;
     assert!(
-        matches!(&error, Err(PodResourcesError::Unreachable { source, .. })
+        matches!(&error, Err(PodResourcesError::Connect(ConnectError::Unreachable { source, .. }))
             if source.kind() == io::ErrorKind::ConnectionRefused),
         "{error:?}"
     );
@@ -186,7 +173,7 @@ async fn deadline_covers_connection_and_response() {
         let error = node.list(SHORT).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "kubelet did not tell its pods' devices within 0.05 s"
+            "the kubelet did not list the devices of its pods within 0.05 s"
         );
     }
 }
@@ -204,7 +191,7 @@ async fn response_size_is_limited() {
     let error = node.list(PATIENCE).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kubelet's list of its pods' devices is longer than 4194304 bytes"
+        "the list of pod devices from the kubelet is longer than 4194304 bytes"
     );
     let node = Node::with(of_length(3 << 20));
     assert_eq!(node.list(PATIENCE).await.unwrap().len(), 1);
@@ -226,16 +213,15 @@ async fn refusal_and_invalid_response_are_errors() {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             // The client may have disconnected already.
-            let _ = stream
-                .write_all(b"SSH-2.0-OpenSSH_9.6\r\n\xff\xff\xff")
-                .await;
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n\xff\xff\xff").await;
         }
     });
     let error = node.list(PATIENCE).await.unwrap_err();
     assert!(
         matches!(
             error,
-            PodResourcesError::Refused(_) | PodResourcesError::NotKubelet { .. }
+            PodResourcesError::Refused(_)
+                | PodResourcesError::Connect(ConnectError::NotKubelet { .. })
         ),
         "{error:?}"
     );

@@ -115,22 +115,14 @@ pub struct CloudOffer {
 impl Catalog {
     /// Built-in catalog of this binary.
     pub fn built_in() -> Self {
-        let products = product_tables::product_entries()
-            .iter()
-            .filter_map(Product::built_in)
-            .collect();
-        let shared = product_tables::shared_alias_entries()
-            .iter()
-            .map(|word| SharedAlias {
-                text: word.text.to_owned(),
-                kind: word.kind,
-                skus: word
-                    .skus
-                    .iter()
-                    .filter_map(|sku| sku.parse().ok())
-                    .collect(),
-                sources: owned(word.sources),
-            });
+        let products =
+            product_tables::product_entries().iter().filter_map(Product::built_in).collect();
+        let shared = product_tables::shared_alias_entries().iter().map(|word| SharedAlias {
+            text: word.text.to_owned(),
+            kind: word.kind,
+            skus: word.skus.iter().filter_map(|sku| sku.parse().ok()).collect(),
+            sources: owned(word.sources),
+        });
         let sources = facts::sources()
             .iter()
             .map(|(key, citation)| ((*key).to_owned(), (*citation).to_owned()));
@@ -169,12 +161,18 @@ impl Catalog {
 }
 
 impl Product {
-    fn built_in(said: &product_tables::ProductEntry) -> Option<Self> {
-        let sku: Sku = said.sku.parse().ok()?;
-        let facts = facts::products()
-            .iter()
-            .find(|facts| facts.sku == said.sku)?;
-        let claims = said.facts.iter().map(|claim| {
+    /// The text of a fact; `None` if it is absent or not a text.
+    pub(super) fn text(&self, field: Field) -> Option<&str> {
+        match &self.facts.get(&field)?.value {
+            Value::Text(text) => Some(text),
+            Value::Number(_) | Value::List(_) => None,
+        }
+    }
+
+    fn built_in(entry: &product_tables::ProductEntry) -> Option<Self> {
+        let sku: Sku = entry.sku.parse().ok()?;
+        let facts = facts::products().iter().find(|facts| facts.sku == entry.sku)?;
+        let claims = entry.facts.iter().map(|claim| {
             let fact = Fact {
                 value: match claim.value {
                     FactValue::Number(number) => Value::Number(number),
@@ -185,12 +183,12 @@ impl Product {
             };
             (claim.field, fact)
         });
-        let aliases = said.words.iter().map(|word| Alias {
+        let aliases = entry.words.iter().map(|word| Alias {
             text: word.text.to_owned(),
             kind: word.kind,
             sources: owned(word.sources),
         });
-        let offers = said.shapes.iter().map(|shape| CloudOffer {
+        let offers = entry.shapes.iter().map(|shape| CloudOffer {
             cloud: shape.cloud.to_owned(),
             instance: shape.instance.to_owned(),
             count: shape.count,
@@ -203,7 +201,7 @@ impl Product {
             type_name: facts.type_name.parse().ok()?,
             vendor: facts.vendor.to_string(),
             name: facts.name.to_owned(),
-            notes: said.notes.map(str::to_owned),
+            notes: entry.notes.map(str::to_owned),
             facts: claims.collect(),
             aliases: aliases.collect(),
             offers: offers.collect(),

@@ -1,12 +1,13 @@
-//! Static product tables of the built-in catalog, with their sources.
+//! Static product tables of the built-in catalog.
 
+use crate::id::parse_hex;
 use crate::inventory::{PciIds, Vendor};
 use crate::quantity::ComputeCapability;
 
 include!(concat!(env!("OUT_DIR"), "/accelerators.rs"));
 
-/// Catalog entry of one product. A field is absent if no citable source states it. Figures are the vendor's peak
-/// values, without sparsity.
+/// Facts by which a product is identified, matched and estimated; [`Product`](super::Product) has all of its facts. A
+/// field is absent if no citable source states it. Figures are the vendor's peak values, without sparsity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// Catalog id, such as `nvidia-a100-sxm4-80gb`.
@@ -29,16 +30,12 @@ pub struct Facts {
     pub memory_bandwidth_gbs: Option<f64>,
     /// Arithmetic throughput.
     pub tflops: Tflops,
-    /// Published power in watts: thermal design, board or maximum graphics power.
-    pub tdp_w: Option<u32>,
     /// CUDA compute capability.
     pub compute_capability: Option<ComputeCapability>,
     /// Link between devices of this product.
-    pub interconnect: Option<DeviceLink>,
+    pub interconnect: Option<LinkKind>,
     /// Known PCI ids of the product.
     pub pci_ids: &'static [PciPattern],
-    /// Source keys of these facts; [`citation`] resolves them.
-    pub sources: &'static [&'static str],
 }
 
 /// Marketed memory size.
@@ -68,17 +65,6 @@ pub struct Tflops {
     pub fp16: Option<f64>,
     /// Eight-bit floating point.
     pub fp8: Option<f64>,
-}
-
-/// Link between devices of one product.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DeviceLink {
-    /// Kind of link.
-    pub kind: LinkKind,
-    /// Generation number that the vendor uses.
-    pub generation: Option<u32>,
-    /// Bandwidth of one device in 10^9 bytes per second, sum of both directions.
-    pub gbs_per_device: Option<f64>,
 }
 
 /// Kinds of links between devices.
@@ -122,20 +108,12 @@ impl PciPattern {
 
     /// Parses `10de:25b6`, optionally followed by the subsystem ids.
     pub fn parse(text: &str) -> Option<Self> {
-        let id = |part: &str| {
-            let plain = part.len() == 4 && part.bytes().all(|b| b.is_ascii_hexdigit());
-            plain.then(|| u16::from_str_radix(part, 16).ok()).flatten()
-        };
-        let parts: Option<Vec<u16>> = text.split(':').map(id).collect();
+        let parts: Option<Vec<u16>> = text.split(':').map(|part| parse_hex(part, 4..=4)).collect();
         match parts?.as_slice() {
-            [vendor, device] => Some(Self {
-                device: (*vendor, *device),
-                subsystem: None,
-            }),
-            [vendor, device, of, which] => Some(Self {
-                device: (*vendor, *device),
-                subsystem: Some((*of, *which)),
-            }),
+            [vendor, device] => Some(Self { device: (*vendor, *device), subsystem: None }),
+            [vendor, device, of, which] => {
+                Some(Self { device: (*vendor, *device), subsystem: Some((*of, *which)) })
+            }
             _ => None,
         }
     }
@@ -150,8 +128,6 @@ pub struct NotAccelerator {
     pub device: Option<u16>,
     /// Description of the device.
     pub description: &'static str,
-    /// Source keys; [`citation`] resolves them.
-    pub sources: &'static [&'static str],
 }
 
 /// All products, in catalog order.
@@ -168,10 +144,7 @@ pub fn non_accelerators() -> &'static [NotAccelerator] {
 pub fn non_accelerator_with_ids(ids: PciIds) -> Option<&'static NotAccelerator> {
     let is_display = ids.class.is_some_and(|class| class >> 16 == 0x03);
     OTHERS.iter().find(|other| {
-        other.vendor == ids.vendor
-            && other
-                .device
-                .map_or(is_display, |device| device == ids.device)
+        other.vendor == ids.vendor && other.device.map_or(is_display, |device| device == ids.device)
     })
 }
 
@@ -180,12 +153,6 @@ pub fn is_known_accelerator(ids: PciIds) -> bool {
     let device = (ids.vendor, ids.device);
     let mut patterns = TABLE.iter().flat_map(|facts| facts.pci_ids);
     patterns.any(|pattern| pattern.device == device)
-}
-
-/// Citation for a key of [`Facts::sources`].
-pub fn citation(key: &str) -> Option<&'static str> {
-    let (_, citation) = SOURCES.iter().find(|(name, _)| *name == key)?;
-    Some(citation)
 }
 
 /// All sources: keys and citations.
@@ -200,10 +167,7 @@ pub(super) fn products_with_ids(ids: PciIds) -> Vec<&'static Facts> {
     let subsystem = Some((ids.subsystem_vendor, ids.subsystem_device));
     let with = |subsystem| -> Vec<&'static Facts> {
         let pattern = PciPattern { device, subsystem };
-        TABLE
-            .iter()
-            .filter(|facts| facts.pci_ids.contains(&pattern))
-            .collect()
+        TABLE.iter().filter(|facts| facts.pci_ids.contains(&pattern)).collect()
     };
     let exact = with(subsystem);
     if exact.is_empty() { with(None) } else { exact }

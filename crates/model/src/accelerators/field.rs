@@ -1,6 +1,6 @@
 //! Fields of catalog facts with their units, and kinds of product aliases.
 
-use std::fmt;
+use strum::{Display, IntoStaticStr};
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $key:literal, $label:literal, $unit:literal;)*) => {
@@ -48,7 +48,7 @@ fields! {
     /// Marketed memory in gibibytes.
     MemoryGib: "memoryGiB", "memory", "GiB";
     /// Memory as a driver or a cloud reports it, in MiB.
-    MemoryMib: "memoryMiB", "memory as shown", "MiB";
+    MemoryMib: "memoryMiB", "reported memory", "MiB";
     /// Memory type.
     MemoryType: "memoryType", "memory type", "";
     /// Memory bandwidth.
@@ -76,7 +76,7 @@ fields! {
     /// Physical cores of a Neuron device.
     Cores: "cores", "physical cores", "";
     /// Default number of logical cores of a Neuron device.
-    LogicalCores: "logicalCores", "logical cores", "unless told otherwise";
+    LogicalCores: "logicalCores", "logical cores", "by default";
     /// Generation of the Neuron cores.
     NeuronCoreVersion: "neuronCoreVersion", "NeuronCore version", "";
     /// Device name that the Neuron driver reports.
@@ -90,7 +90,8 @@ fields! {
 }
 
 /// Origin of an alias.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum AliasKind {
     /// The driver: NVML, or the sysfs of amdgpu or Neuron.
     Driver,
@@ -114,18 +115,8 @@ pub enum AliasKind {
 
 impl AliasKind {
     /// Name in documents.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Driver => "driver",
-            Self::Gfd => "gfd",
-            Self::AmdLabeller => "amd-labeller",
-            Self::Karpenter => "karpenter",
-            Self::KarpenterAzure => "karpenter-azure",
-            Self::Gke => "gke",
-            Self::Instance => "instance",
-            Self::Pci => "pci",
-            Self::Text => "text",
-        }
+    pub fn key(self) -> &'static str {
+        self.into()
     }
 
     /// Kinds of aliases that are values of Node labels, in order of precedence: labels about the device, then about
@@ -153,24 +144,15 @@ impl AliasKind {
             ],
             Self::KarpenterAzure => &["karpenter.azure.com/sku-gpu-name"],
             Self::Gke => &["cloud.google.com/gke-accelerator"],
-            Self::Instance => &[
-                "node.kubernetes.io/instance-type",
-                "beta.kubernetes.io/instance-type",
-            ],
+            Self::Instance => {
+                &["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"]
+            }
             Self::Driver | Self::Pci | Self::Text => &[],
         }
     }
 
     /// Kind of alias that the values of a label are.
     pub(crate) fn from_label(key: &str) -> Option<Self> {
-        Self::NODE_LABEL_KINDS
-            .into_iter()
-            .find(|kind| kind.labels().contains(&key))
-    }
-}
-
-impl fmt::Display for AliasKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.key())
+        Self::NODE_LABEL_KINDS.into_iter().find(|kind| kind.labels().contains(&key))
     }
 }

@@ -49,11 +49,7 @@ pub(super) fn marketed_gb(seen: Mebibytes) -> u64 {
 }
 
 fn is_sold_as(seen: Mebibytes, gigabytes: u64) -> bool {
-    let least = if gigabytes <= MAX_INLINE_ECC_GB {
-        900
-    } else {
-        970
-    };
+    let least = if gigabytes <= MAX_INLINE_ECC_GB { 900 } else { 970 };
     within(seen.get(), gigabytes * 1024, least..=1005)
 }
 

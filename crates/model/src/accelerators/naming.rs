@@ -7,10 +7,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::product_names::RESERVED_TYPE_NAMES;
-use super::{Catalog, Field, Lookup, OverlayProducts, Value};
+use super::product_names::{RESERVED_TYPE_NAMES, format_skus};
+use super::{Catalog, Field, Lookup, OverlayProducts};
 use crate::id::{Sku, TypeName};
 use crate::inventory::{Architecture, Device, Identity, Inventory, Vendor};
+use crate::text::count_noun;
 
 /// Node label that sets the type of the node's unidentified devices.
 pub const TYPE_OVERRIDE: &str = "octavo.dev/type-override";
@@ -58,13 +59,10 @@ enum OverrideRejection {
 }
 
 impl TypeOverride {
-    /// Resolves `text` in `catalogue`, ignoring case. A name that is not in the catalog may contain letters, digits,
+    /// Resolves `text` in `catalog`, ignoring case. A name that is not in the catalog may contain letters, digits,
     /// `-`, `_` and `.`; the last two become hyphens.
-    pub fn new(text: &str, catalogue: &Catalog) -> Self {
-        Self {
-            text: text.to_owned(),
-            meaning: resolve_override(text.trim(), catalogue),
-        }
+    pub fn new(text: &str, catalog: &Catalog) -> Self {
+        Self { text: text.to_owned(), meaning: resolve_override(text.trim(), catalog) }
     }
 
     /// Value of the override as the user wrote it.
@@ -75,16 +73,13 @@ impl TypeOverride {
     /// Identity and chip family for this unidentified device.
     fn name(&self, device: &Device) -> Option<(Identity, Option<&str>)> {
         match &self.meaning {
-            OverrideTarget::Known {
-                type_name,
-                sku,
-                architecture,
-                vendor,
-            } => vendor.is_none_or(|maker| maker == device.vendor).then(|| {
-                let (type_name, sku) = (type_name.clone(), sku.clone());
-                let identity = Identity::Manual { type_name, sku };
-                (identity, architecture.as_deref())
-            }),
+            OverrideTarget::Known { type_name, sku, architecture, vendor } => {
+                vendor.is_none_or(|required| required == device.vendor).then(|| {
+                    let (type_name, sku) = (type_name.clone(), sku.clone());
+                    let identity = Identity::Manual { type_name, sku };
+                    (identity, architecture.as_deref())
+                })
+            }
             OverrideTarget::New { type_name, .. } => {
                 let type_name = type_name.clone();
                 let sku = None;
@@ -95,60 +90,50 @@ impl TypeOverride {
     }
 
     /// Describes the effect of the override on this node.
-    pub fn told(&self, inventory: &Inventory) -> OverrideEffect {
+    pub fn effect(&self, inventory: &Inventory) -> OverrideEffect {
         let devices = &inventory.devices;
-        let named = devices
-            .iter()
-            .filter(|one| one.identity.is_manual())
-            .count();
-        let unknown = devices
-            .iter()
-            .filter(|one| one.identity == Identity::Unknown);
+        let named = devices.iter().filter(|one| one.identity.is_manual()).count();
+        let unknown = devices.iter().filter(|one| one.identity == Identity::Unknown);
         let unknown = unknown.count();
         let key = format!("{TYPE_OVERRIDE}={}", self.text);
         let (text, is_trouble) = match &self.meaning {
             OverrideTarget::Rejected(refused) => (format!("{key} {refused}"), true),
             _ if named == 0 && unknown == 0 => {
                 let text = if devices.is_empty() {
-                    "names nothing: this node has no accelerator"
+                    "has no effect: this node has no accelerator"
                 } else {
-                    "names nothing: the type of every device here is known, and stays what it is"
+                    "has no effect: the type of every device on this node is known and does not change"
                 };
                 (format!("{key} {text}"), true)
             }
-            OverrideTarget::Known {
-                type_name, vendor, ..
-            } => {
+            OverrideTarget::Known { type_name, vendor, .. } => {
                 let left = match (unknown, vendor) {
                     (0, _) | (_, None) => String::new(),
                     (_, Some(vendor)) => format!(
-                        "; {} unknown, for that is a product of {vendor}, which did not make {}",
-                        format_device_count(unknown, "stays", "stay"),
+                        "; {} unknown, because the type is a product of {vendor}, which did not make {}",
+                        count_noun(unknown, "device stays", "devices stay"),
                         if unknown == 1 { "it" } else { "them" }
                     ),
                 };
                 let text = format!(
-                    "{key}: {} called {type_name} by hand{left}",
-                    format_device_count(named, "is", "are")
+                    "{key}: {} manually set to type {type_name}{left}",
+                    count_noun(named, "device is", "devices are")
                 );
                 (text, unknown > 0)
             }
             OverrideTarget::New { type_name, near } => {
                 let near = match near.as_slice() {
-                    [] => "has nothing like it".to_owned(),
-                    near => format!("has names like it: {}", format_skus(near)),
+                    [] => "lists no similar name".to_owned(),
+                    near => format!("lists similar names: {}", format_skus(near)),
                 };
                 let text = format!(
-                    "{key}: {} called {type_name} by hand; the catalogue does not have it, and {near}",
-                    format_device_count(named, "is", "are")
+                    "{key}: {} manually set to type {type_name}; the catalog does not list this type, and {near}",
+                    count_noun(named, "device is", "devices are")
                 );
                 (text, false)
             }
         };
-        OverrideEffect {
-            text,
-            needs_attention: is_trouble,
-        }
+        OverrideEffect { text, needs_attention: is_trouble }
     }
 }
 
@@ -180,17 +165,12 @@ impl TypeSources {
             super::identify_with(&self.overlay_products, device.pci_ids, name, device.memory);
         let mut family = super::architecture(device.pci_ids);
         if let Some(sku) = device.identity.sku() {
-            family = family.or_else(|| {
-                self.overlay_products
-                    .architecture(sku)
-                    .map(Architecture::new)
-            });
+            family =
+                family.or_else(|| self.overlay_products.architecture(sku).map(Architecture::new));
         }
         if device.identity == Identity::Unknown
-            && let Some((identity, known)) = self
-                .type_override
-                .as_ref()
-                .and_then(|given| given.name(device))
+            && let Some((identity, known)) =
+                self.type_override.as_ref().and_then(|given| given.name(device))
         {
             family = family.or_else(|| known.map(Architecture::new));
             device.identity = identity;
@@ -201,7 +181,7 @@ impl TypeSources {
     }
 }
 
-fn resolve_override(text: &str, catalogue: &Catalog) -> OverrideTarget {
+fn resolve_override(text: &str, catalog: &Catalog) -> OverrideTarget {
     if text.is_empty() {
         return OverrideTarget::Rejected(OverrideRejection::Empty);
     }
@@ -210,11 +190,11 @@ fn resolve_override(text: &str, catalogue: &Catalog) -> OverrideTarget {
         return OverrideTarget::Rejected(OverrideRejection::Reserved);
     }
     let of_type = || {
-        let mut products = catalogue.products().iter();
+        let mut products = catalog.products().iter();
         products.find(|product| product.type_name.as_str() == lower)
     };
-    let (product, is_whole_type) = match catalogue.lookup(text) {
-        Lookup::Found(sku) => (catalogue.product(&sku), false),
+    let (product, is_whole_type) = match catalog.lookup(text) {
+        Lookup::Found(sku) => (catalog.product(&sku), false),
         // A type that several products share is still one unambiguous answer.
         Lookup::Ambiguous(several) => match of_type() {
             Some(product) => (Some(product), true),
@@ -231,13 +211,7 @@ fn resolve_override(text: &str, catalogue: &Catalog) -> OverrideTarget {
     let Some(product) = product else {
         return OverrideTarget::Rejected(OverrideRejection::NoName);
     };
-    let architecture = match product.facts.get(&Field::Architecture) {
-        Some(fact) => match &fact.value {
-            Value::Text(text) => Some(text.clone()),
-            Value::Number(_) | Value::List(_) => None,
-        },
-        None => None,
-    };
+    let architecture = product.text(Field::Architecture).map(str::to_owned);
     OverrideTarget::Known {
         type_name: product.type_name.clone(),
         sku: (!is_whole_type).then(|| product.sku.clone()),
@@ -246,32 +220,19 @@ fn resolve_override(text: &str, catalogue: &Catalog) -> OverrideTarget {
     }
 }
 
-/// Formats `1 device is`, `2 devices are`.
-fn format_device_count(count: usize, one: &str, many: &str) -> String {
-    match count {
-        1 => format!("1 device {one}"),
-        _ => format!("{count} devices {many}"),
-    }
-}
-
-fn format_skus(skus: &[Sku]) -> String {
-    let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
-    names.join(", ")
-}
-
 impl fmt::Display for OverrideRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("is empty, and names nothing"),
+            Self::Empty => f.write_str("is empty and has no effect"),
             Self::Reserved => {
-                f.write_str("names nothing: the word stands for the lack of one type")
+                f.write_str("has no effect: the word is reserved for nodes without a single type")
             }
             Self::NoName => f.write_str(
-                "names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+                "has no effect: a type consists of at most 63 letters, digits and inner hyphens",
             ),
             Self::Several(skus) => write!(
                 f,
-                "may mean any of {}: none is chosen; name one by its SKU, or by its type",
+                "has no effect: it is ambiguous and matches {}; use the SKU or the type of one of them",
                 format_skus(skus)
             ),
         }

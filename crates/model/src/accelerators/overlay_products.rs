@@ -56,21 +56,15 @@ impl OverlayProducts {
             |own: &&OverlayProduct| own.patterns.iter().any(|pattern| matches_ids(pattern, ids));
         let vendor = Vendor::from_pci(ids.vendor);
         let by_name = |own: &&OverlayProduct| {
-            let is_makers = own.vendor.is_none_or(|maker| maker == vendor);
-            let is_called = |name: &str| {
-                own.names
-                    .iter()
-                    .any(|own| product_names::is_same_name(own, name))
-            };
-            is_makers && product_name.is_some_and(is_called)
+            let is_same_vendor = own.vendor.is_none_or(|required| required == vendor);
+            let is_called =
+                |name: &str| own.names.iter().any(|own| product_names::is_same_name(own, name));
+            is_same_vendor && product_name.is_some_and(is_called)
         };
         let products = || self.products.iter().filter(agrees);
-        single(products().filter(by_ids))
-            .or_else(|| single(products().filter(by_name)))
-            .map(|own| Identity::Known {
-                type_name: own.type_name.clone(),
-                sku: Some(own.sku.clone()),
-            })
+        single(products().filter(by_ids)).or_else(|| single(products().filter(by_name))).map(
+            |own| Identity::Known { type_name: own.type_name.clone(), sku: Some(own.sku.clone()) },
+        )
     }
 
     /// Chip family of a product.

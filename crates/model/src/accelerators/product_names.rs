@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::accelerators::facts::{Facts, products};
 use crate::accelerators::memory::marketed_gb;
-use crate::id::TypeName;
+use crate::id::{Sku, TypeName};
 use crate::inventory::Vendor;
-use crate::label_text;
+use crate::label_shortening;
 use crate::quantity::Mebibytes;
 
 /// Words that name a vendor or a discontinued brand: NVML used to report `Tesla V100-SXM2-16GB` and now reports
@@ -15,6 +15,12 @@ const VENDOR_WORDS: &[&str] = &["nvidia", "tesla", "amd", "aws"];
 
 /// Placeholder values of labels without a single type; no type may have these names.
 pub(super) const RESERVED_TYPE_NAMES: [&str; 2] = ["mixed", "unknown"];
+
+/// Formats a list of SKUs.
+pub(super) fn format_skus(skus: &[Sku]) -> String {
+    let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
+    names.join(", ")
+}
 
 /// Products of `vendor` whose name equals the driver's product name.
 pub(super) fn products_named(vendor: Vendor, name: &str) -> Vec<&'static Facts> {
@@ -64,10 +70,7 @@ pub(super) fn derive_type(name: &str, memory: Option<Mebibytes>) -> Option<TypeN
 pub(super) fn with_memory_suffix(model: &str, memory: Option<Mebibytes>) -> Option<TypeName> {
     let size = memory.map_or_else(String::new, |seen| format!("-{}gb", marketed_gb(seen)));
     let whole = format!("{model}{size}");
-    whole
-        .parse()
-        .ok()
-        .or_else(|| label_text::shorten(model, model, &size).parse().ok())
+    whole.parse().ok().or_else(|| label_shortening::shorten(model, model, &size).parse().ok())
 }
 
 /// Returns `true` if a word is a form factor, a kind of memory or a size. Types omit these or place them at the end.
@@ -76,9 +79,7 @@ fn is_not_model_word(word: &str) -> bool {
     word == "pcie"
         || word == "nvl"
         || word.starts_with("hbm")
-        || word
-            .strip_prefix("sxm")
-            .is_some_and(|rest| rest.is_empty() || digits(rest))
+        || word.strip_prefix("sxm").is_some_and(|rest| rest.is_empty() || digits(rest))
         || word.strip_suffix("gb").is_some_and(digits)
 }
 

@@ -59,7 +59,7 @@ pub(super) struct SharedAliasEntry {
 
 /// All products, in catalog order.
 pub(super) fn product_entries() -> &'static [ProductEntry] {
-    SAID
+    PRODUCTS
 }
 
 /// All aliases shared by several products.

@@ -8,10 +8,8 @@ use super::*;
 use crate::id::TypeName;
 
 fn ids(text: &str) -> PciIds {
-    let parts: Vec<u16> = text
-        .split(':')
-        .map(|part| u16::from_str_radix(part, 16).unwrap())
-        .collect();
+    let parts: Vec<u16> =
+        text.split(':').map(|part| u16::from_str_radix(part, 16).unwrap()).collect();
     PciIds {
         vendor: parts[0],
         device: parts[1],
@@ -24,14 +22,8 @@ fn ids(text: &str) -> PciIds {
 /// The type, with the SKU in brackets if there is one.
 fn told(pci: &str, name: Option<&str>, mebibytes: Option<u64>) -> String {
     match identify(ids(pci), name, mebibytes.map(Mebibytes::new)) {
-        Identity::Known {
-            type_name,
-            sku: Some(sku),
-        } => format!("{type_name} [{sku}]"),
-        Identity::Known {
-            type_name,
-            sku: None,
-        } => type_name.to_string(),
+        Identity::Known { type_name, sku: Some(sku) } => format!("{type_name} [{sku}]"),
+        Identity::Known { type_name, sku: None } => type_name.to_string(),
         Identity::Manual { .. } | Identity::Unknown => "unknown".to_owned(),
     }
 }
@@ -47,10 +39,7 @@ fn pci_ids_alone_name_most_products() {
         ("10de:2901", "nvidia-b200-180gb [nvidia-b200]"),
         ("10de:2909", "nvidia-b200-168gb [nvidia-b200-168gb]"),
         ("10de:31c2", "nvidia-gb300 [nvidia-gb300]"),
-        (
-            "10de:2bb5",
-            "nvidia-rtx-pro-6000-96gb [nvidia-rtx-pro-6000-server]",
-        ),
+        ("10de:2bb5", "nvidia-rtx-pro-6000-96gb [nvidia-rtx-pro-6000-server]"),
         ("10de:2342", "nvidia-gh200-96gb [nvidia-gh200-96gb]"),
         ("10de:2e12", "nvidia-gb10 [nvidia-gb10]"),
         ("10de:1db8", "nvidia-v100-32gb [nvidia-v100-sxm3-32gb]"),
@@ -75,20 +64,13 @@ fn shared_device_id_is_resolved_by_subsystem_then_memory_and_name() {
     let large = "nvidia-rtx-pro-5000-72gb [nvidia-rtx-pro-5000-72gb]";
     assert_eq!(told("10de:2bb3", None, Some(48_935)), small);
     assert_eq!(told("10de:2bb3", None, Some(73_415)), large);
-    let (short, long) = (
-        "NVIDIA RTX PRO 5000 Blackwell",
-        "NVIDIA RTX PRO 5000 72GB Blackwell",
-    );
+    let (short, long) = ("NVIDIA RTX PRO 5000 Blackwell", "NVIDIA RTX PRO 5000 72GB Blackwell");
     assert_eq!(told("10de:2bb3", Some(short), None), small);
     assert_eq!(told("10de:2bb3", Some(long), None), large);
     assert_eq!(told("10de:2bb3", None, None), "unknown");
 
     assert_eq!(
-        told(
-            "1002:740c",
-            Some("AMD INSTINCT MI250 (MCM) OAM AC MBA"),
-            Some(65_520)
-        ),
+        told("1002:740c", Some("AMD INSTINCT MI250 (MCM) OAM AC MBA"), Some(65_520)),
         "amd-mi250-64gb [amd-mi250]"
     );
     assert_eq!(told("1002:740c", None, None), "unknown");
@@ -101,11 +83,7 @@ fn reported_memory_may_differ_from_marketed_by_ecc_and_units() {
         ("10de:2237", 22_888, "nvidia-a10g-24gb [nvidia-a10g]"),
         ("10de:3182", 275_040, "nvidia-b300-288gb [nvidia-b300]"),
         ("10de:1eb8", 15_360, "nvidia-t4-16gb [nvidia-t4]"),
-        (
-            "10de:2335",
-            143_771,
-            "nvidia-h200-141gb [nvidia-h200-sxm5-141gb]",
-        ),
+        ("10de:2335", 143_771, "nvidia-h200-141gb [nvidia-h200-sxm5-141gb]"),
         ("10de:2901", 183_359, "nvidia-b200-180gb [nvidia-b200]"),
         ("1002:7408", 65_520, "amd-mi250x-64gb [amd-mi250x]"),
     ] {
@@ -116,49 +94,27 @@ fn reported_memory_may_differ_from_marketed_by_ecc_and_units() {
 #[test]
 fn driver_takes_precedence_over_catalog() {
     let name = Some("NVIDIA B200");
-    assert_eq!(
-        told("10de:2901", name, Some(172_032)),
-        "nvidia-b200-168gb [nvidia-b200-168gb]"
-    );
-    assert_eq!(
-        told("10de:2909", name, Some(183_359)),
-        "nvidia-b200-180gb [nvidia-b200]"
-    );
+    assert_eq!(told("10de:2901", name, Some(172_032)), "nvidia-b200-168gb [nvidia-b200-168gb]");
+    assert_eq!(told("10de:2909", name, Some(183_359)), "nvidia-b200-180gb [nvidia-b200]");
     assert_eq!(told("10de:2901", None, Some(98_304)), "nvidia-b200-96gb");
-    assert_eq!(
-        told("10de:2236", Some("NVIDIA A10-8Q"), Some(8_192)),
-        "nvidia-a10-8q-8gb"
-    );
+    assert_eq!(told("10de:2236", Some("NVIDIA A10-8Q"), Some(8_192)), "nvidia-a10-8q-8gb");
     assert_eq!(told("1002:74a1", None, Some(131_072)), "amd-mi300x-128gb");
 }
 
 #[test]
 fn unknown_product_gets_type_derived_from_driver_name() {
     for (name, seen, expected) in [
-        (
-            "NVIDIA GeForce RTX 4090",
-            Some(24_564),
-            "nvidia-geforce-rtx-4090-24gb",
-        ),
+        ("NVIDIA GeForce RTX 4090", Some(24_564), "nvidia-geforce-rtx-4090-24gb"),
         ("Tesla P100-PCIE-16GB", Some(16_280), "nvidia-p100-16gb"),
         ("NVIDIA H30-3e", Some(143_771), "nvidia-h30-3e-141gb"),
         ("NVIDIA Thor", None, "nvidia-thor"),
         ("NVIDIA Thor", Some(0), "nvidia-thor"),
-        (
-            "NVIDIA B200",
-            Some(183_359),
-            "nvidia-b200-180gb [nvidia-b200]",
-        ),
+        ("NVIDIA B200", Some(183_359), "nvidia-b200-180gb [nvidia-b200]"),
     ] {
         assert_eq!(told("10de:ffff", Some(name), seen), expected);
     }
     assert_eq!(
-        told(
-            "10de:ffff",
-            Some(&format!("NVIDIA {}", "long ".repeat(20))),
-            Some(24_564)
-        )
-        .len(),
+        told("10de:ffff", Some(&format!("NVIDIA {}", "long ".repeat(20))), Some(24_564)).len(),
         63
     );
 }
@@ -226,18 +182,11 @@ fn catalog_entries_are_sorted_and_consistent() {
         // Products of Habana are sold under the Intel brand.
         let brand = if vendor == "habana" { "intel" } else { &vendor };
         let name = type_name.as_str();
-        assert!(
-            [&vendor, brand]
-                .iter()
-                .any(|maker| name.starts_with(&format!("{maker}-")))
-        );
-        assert!(!facts.sources.is_empty());
-        assert!(facts.sources.iter().all(|key| citation(key).is_some()));
+        assert!([&vendor, brand].iter().any(|maker| name.starts_with(&format!("{maker}-"))));
         for pattern in facts.pci_ids {
             assert_eq!(Vendor::from_pci(pattern.device.0), facts.vendor);
         }
     }
-    assert_eq!(citation("S99"), None);
 }
 
 #[test]
@@ -246,17 +195,10 @@ fn facts_match_the_catalog() {
     assert_eq!(a100.memory_bandwidth_gbs, Some(2039.0));
     assert_eq!(a100.tflops.bf16, Some(312.0));
     assert_eq!(a100.tflops.fp8, None);
-    assert_eq!(a100.tdp_w, Some(400));
     assert_eq!(a100.compute_capability.unwrap().to_string(), "8.0");
-    assert_eq!(a100.interconnect.unwrap().kind, LinkKind::NvLink);
+    assert_eq!(a100.interconnect, Some(LinkKind::NvLink));
     let inferentia = super::facts(&"aws-inferentia2".parse().unwrap()).unwrap();
-    assert_eq!(
-        inferentia.memory,
-        Some(MarketedMemory {
-            size: 32,
-            unit: MemoryUnit::Gibibytes
-        })
-    );
+    assert_eq!(inferentia.memory, Some(MarketedMemory { size: 32, unit: MemoryUnit::Gibibytes }));
 }
 
 proptest! {

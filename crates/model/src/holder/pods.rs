@@ -3,6 +3,7 @@
 use super::{Holder, HolderDetails, Pod};
 use crate::id::{GpuUuid, MigUuid};
 use crate::inventory::{ComputeInstance, Device, GpuInstance};
+use crate::resource::ShareId;
 
 /// Device allocated to a container of a pod, as reported by the allocator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,11 +64,7 @@ struct DevicePlace<'a> {
 
 impl<'a> DevicePlace<'a> {
     fn whole(device: &'a Device) -> Self {
-        Self {
-            device,
-            gpu_instance: None,
-            compute_instance: None,
-        }
+        Self { device, gpu_instance: None, compute_instance: None }
     }
 
     fn held_by(self, given: &DeviceAllocation) -> Holder {
@@ -90,21 +87,20 @@ impl<'a> DevicePlace<'a> {
 }
 
 fn places<'a>(id: &str, devices: &'a [Device]) -> Vec<DevicePlace<'a>> {
-    let id = id.split_once("::").map_or(id, |(id, _)| id);
+    let id = ShareId::uuid_part(id);
     if let Ok(uuid) = id.parse::<GpuUuid>() {
         let mut all = devices.iter();
         let device = all.find(|device| device.uuid.as_ref() == Some(&uuid));
         device.map(whole).unwrap_or_default()
     } else if let Ok(uuid) = id.parse::<MigUuid>() {
-        let mut all = devices.iter().flat_map(compute_instances);
-        all.find(|(device, instance, compute)| has_uuid(&uuid, device, instance, compute))
-            .map(|(device, instance, compute)| DevicePlace {
-                device,
-                gpu_instance: Some(instance.id),
-                compute_instance: Some(compute.id),
-            })
-            .into_iter()
-            .collect()
+        let found = devices.iter().find_map(|device| {
+            let mut all = device.mig.compute_instances();
+            let (instance, compute) =
+                all.find(|(instance, compute)| has_uuid(&uuid, device, instance, compute))?;
+            let (gpu_instance, compute_instance) = (Some(instance.id), Some(compute.id));
+            Some(DevicePlace { device, gpu_instance, compute_instance })
+        });
+        found.into_iter().collect()
     } else {
         Vec::new()
     }
@@ -117,21 +113,7 @@ fn whole(device: &Device) -> Vec<DevicePlace<'_>> {
         gpu_instance: Some(instance.id),
         ..DevicePlace::whole(device)
     });
-    [DevicePlace::whole(device)]
-        .into_iter()
-        .chain(inside)
-        .collect()
-}
-
-fn compute_instances(
-    device: &Device,
-) -> impl Iterator<Item = (&Device, &GpuInstance, &ComputeInstance)> {
-    let state = device.mig.state().into_iter();
-    let instances = state.flat_map(|state| &state.gpu_instances);
-    instances.flat_map(move |instance| {
-        let computes = instance.compute_instances.iter();
-        computes.map(move |compute| (device, instance, compute))
-    })
+    [DevicePlace::whole(device)].into_iter().chain(inside).collect()
 }
 
 /// Returns `true` if `uuid` identifies the compute instance, in either form: a device plugin that is older than the
@@ -219,12 +201,7 @@ mod tests {
         assigned(&[&format!("{GPU}::7")], &everywhere);
         let mut device = device();
         device.mig = Mig::NotCapable;
-        assert_eq!(
-            holders_from_allocations(&[given(GPU)], &[device])
-                .holders
-                .len(),
-            1
-        );
+        assert_eq!(holders_from_allocations(&[given(GPU)], &[device]).holders.len(), 1);
     }
 
     #[test]

@@ -84,9 +84,8 @@ mod tests {
         assert_eq!(max_clique_size(&graph(64, &[true; 2016])), 64);
         // Moon–Moser graph: 64 nodes in groups of three, each linked with all nodes outside of its group. It has the
         // largest possible number of maximal cliques, so a search without pruning does not finish.
-        let moon_moser: Vec<bool> = (0..64)
-            .flat_map(|a| (0..a).map(move |b| a / 3 != b / 3))
-            .collect();
+        let moon_moser: Vec<bool> =
+            (0..64).flat_map(|a| (0..a).map(move |b| a / 3 != b / 3)).collect();
         assert_eq!(max_clique_size(&graph(64, &moon_moser)), 22);
     }
 

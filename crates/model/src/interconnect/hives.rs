@@ -11,9 +11,9 @@ use crate::inventory::{Condition, Device, Vendor};
 const PARTIALLY_LINKED_DEVICES: [u16; 2] = [0x7408, 0x740c];
 
 pub(super) fn of(devices: &[Device]) -> Option<Interconnect> {
-    let told =
+    let is_reporting =
         |device: &&Device| device.vendor == Vendor::Amd && device.condition == Condition::Working;
-    let mut nodes: Vec<&Device> = devices.iter().filter(told).collect();
+    let mut nodes: Vec<&Device> = devices.iter().filter(is_reporting).collect();
     nodes.sort_by_key(|device| device.pci);
     let doubtful = |device: &&Device| {
         hive(device).is_some() && PARTIALLY_LINKED_DEVICES.contains(&device.pci_ids.device)
@@ -25,9 +25,9 @@ pub(super) fn of(devices: &[Device]) -> Option<Interconnect> {
     let kind = if linked.iter().any(|neighbours| *neighbours != 0) {
         InterconnectKind::Xgmi
     } else {
-        let all_told =
+        let is_complete =
             nodes.len() == devices.len() && nodes.iter().all(|device| is_hive_known(device));
-        all_told.then_some(InterconnectKind::Pcie)?
+        is_complete.then_some(InterconnectKind::Pcie)?
     };
     Some(interconnect_of(kind, &nodes, &linked))
 }

@@ -14,32 +14,23 @@ pub(super) fn of(neuron: &Neuron, devices: &[Device]) -> Option<Interconnect> {
     if !(2..=64).contains(&neuron.devices.len()) {
         return None;
     }
-    let place: BTreeMap<u32, usize> = neuron
-        .devices
-        .iter()
-        .map(|one| one.number)
-        .zip(0..)
-        .collect();
+    let place: BTreeMap<u32, usize> =
+        neuron.devices.iter().map(|one| one.number).zip(0..).collect();
     let near = neuron.devices.iter().enumerate();
     let linked: Vec<u64> = near
         .map(|(at, device)| {
             let near = device.connected.iter().flatten();
             let near = near.filter_map(|number| place.get(number));
-            near.filter(|other| **other != at)
-                .fold(0, |bits, other| bits | 1 << other)
+            near.filter(|other| **other != at).fold(0, |bits, other| bits | 1 << other)
         })
         .collect();
     let kind = if linked.iter().any(|near| *near != 0) {
         InterconnectKind::NeuronLink
     } else {
-        let all_told = devices.iter().all(|device| device.vendor == Vendor::Aws);
-        all_told.then_some(InterconnectKind::Pcie)?
+        let is_complete = devices.iter().all(|device| device.vendor == Vendor::Aws);
+        is_complete.then_some(InterconnectKind::Pcie)?
     };
     let sizes = components(&linked).into_iter();
     let largest = sizes.map(|members| clique::bits(members).count()).max();
-    Some(Interconnect {
-        kind,
-        domain_size: largest.unwrap_or(1),
-        domains: Vec::new(),
-    })
+    Some(Interconnect { kind, domain_size: largest.unwrap_or(1), domains: Vec::new() })
 }

@@ -17,28 +17,17 @@ fn gpu(bus: u8, remotes: &[LinkRemote]) -> Device {
     };
     let mut device = Device::new(at(bus), ids);
     device.condition = Condition::Working;
-    device.links = (0..)
-        .zip(remotes)
-        .map(|(link, remote)| NvLink {
-            link,
-            remote: *remote,
-        })
-        .collect();
+    device.links =
+        (0..).zip(remotes).map(|(link, remote)| NvLink { link, remote: *remote }).collect();
     device
 }
 
 fn to(buses: &[u8]) -> Vec<LinkRemote> {
-    buses
-        .iter()
-        .map(|bus| LinkRemote::Device(at(*bus)))
-        .collect()
+    buses.iter().map(|bus| LinkRemote::Device(at(*bus))).collect()
 }
 
 fn through(buses: &[u8]) -> Vec<LinkRemote> {
-    buses
-        .iter()
-        .map(|bus| LinkRemote::Switch(at(*bus)))
-        .collect()
+    buses.iter().map(|bus| LinkRemote::Switch(at(*bus))).collect()
 }
 
 /// Kind, size of the largest fully connected set, and the sets by bus number.
@@ -60,20 +49,13 @@ fn check(devices: &[Device], kind: &str, size: usize, domains: &[&[u8]]) {
 
 #[test]
 fn gpus_on_common_switches_are_all_linked() {
-    let gpus: Vec<Device> = (1..=8)
-        .map(|bus| gpu(bus, &through(&[0xa0, 0xa1, 0xa2])))
-        .collect();
+    let gpus: Vec<Device> = (1..=8).map(|bus| gpu(bus, &through(&[0xa0, 0xa1, 0xa2]))).collect();
     check(&gpus, "nvswitch", 8, &[&[1, 2, 3, 4, 5, 6, 7, 8]]);
 }
 
 #[test]
 fn bridged_pairs_are_domains_of_two() {
-    let gpus = [
-        gpu(1, &to(&[2])),
-        gpu(2, &to(&[1])),
-        gpu(3, &to(&[4])),
-        gpu(4, &to(&[3])),
-    ];
+    let gpus = [gpu(1, &to(&[2])), gpu(2, &to(&[1])), gpu(3, &to(&[4])), gpu(4, &to(&[3]))];
     check(&gpus, "nvlink", 2, &[&[1, 2], &[3, 4]]);
 }
 
@@ -104,9 +86,7 @@ fn gpus_without_links_are_on_the_bus() {
 #[test]
 fn a_device_that_does_not_answer_is_in_no_domain() {
     let mut gpus: Vec<Device> = (1..=4).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
-    gpus[2].condition = Condition::Failing {
-        reason: "GPU is lost".to_owned(),
-    };
+    gpus[2].condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     check(&gpus, "nvswitch", 3, &[&[1, 2, 4]]);
 }
 
@@ -115,10 +95,7 @@ fn unknown_links_give_no_interconnect() {
     assert_eq!(told(&[]), None);
     assert_eq!(told(&[gpu(1, &through(&[0xa0]))]), None, "a single device");
 
-    let hidden = [
-        gpu(1, &[LinkRemote::Unknown]),
-        gpu(2, &[LinkRemote::Unknown]),
-    ];
+    let hidden = [gpu(1, &[LinkRemote::Unknown]), gpu(2, &[LinkRemote::Unknown])];
     assert_eq!(told(&hidden), None, "far ends not told");
 
     let mut silent = [gpu(1, &[]), gpu(2, &[])];
@@ -129,9 +106,7 @@ fn unknown_links_give_no_interconnect() {
     assert_eq!(told(&silent), None, "links could not be read");
 
     let mut one_silent = [gpu(1, &[]), gpu(2, &[]), gpu(3, &[])];
-    one_silent[2].condition = Condition::PciOnly {
-        kernel_driver: None,
-    };
+    one_silent[2].condition = Condition::PciOnly { kernel_driver: None };
     assert_eq!(told(&one_silent), None, "one does not answer");
 
     let mut others = [gpu(1, &[]), gpu(2, &[])];
@@ -148,11 +123,7 @@ fn amd(bus: u8, id: u16, hive: u64) -> Device {
     device.pci_ids.device = id;
     device.amd = Some(Amd {
         hive: Some(hive).filter(|hive| *hive != 0),
-        partitions: vec![AmdPartition {
-            render_minor: 128,
-            compute_units: None,
-            memory: None,
-        }],
+        partitions: vec![AmdPartition { render_minor: 128, compute_units: None, memory: None }],
         ..Amd::default()
     });
     device

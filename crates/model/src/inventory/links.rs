@@ -1,10 +1,16 @@
 //! Links of a device.
 
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use thiserror::Error;
+use utoipa::ToSchema;
+
 use super::Device;
 use crate::id::PciAddress;
 
 /// Active NVLink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "NvLinkDocument", into = "NvLinkDocument")]
 pub struct NvLink {
     /// Link number on the device.
     pub link: u32,
@@ -26,12 +32,81 @@ pub enum LinkRemote {
 }
 
 /// Membership of an NVLink fabric. Source: `nvmlDeviceGetGpuFabricInfoV`, state completed and status success only.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = FabricJson)]
 pub struct Fabric {
     /// UUID of the fabric, in lower case with hyphens.
     pub cluster_uuid: String,
     /// Clique within the fabric.
     pub clique_id: u32,
+}
+
+/// JSON shape of [`NvLink`]: the kind of the remote end, and its address beside it.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = LinkJson)]
+pub(super) struct NvLinkDocument {
+    /// Link number on the device.
+    link: u32,
+    remote: RemoteKind,
+    /// Present for a device and a switch only.
+    #[schema(value_type = Option<String>)]
+    remote_pci: Option<PciAddress>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RemoteJson)]
+enum RemoteKind {
+    Device,
+    Switch,
+    /// An NVSwitch that is not on the PCI bus: NVML reports no address for it.
+    HiddenSwitch,
+    Unknown,
+}
+
+/// Contradiction in a link.
+#[derive(Debug, Error)]
+pub(super) enum LinkError {
+    #[error("remotePci is missing, but the remote end of the link is a device or a switch")]
+    RemoteMissing,
+    #[error("remotePci is set, but the remote end of the link has no address")]
+    UnexpectedRemote,
+}
+
+impl TryFrom<NvLinkDocument> for NvLink {
+    type Error = LinkError;
+
+    fn try_from(document: NvLinkDocument) -> Result<Self, LinkError> {
+        let remote = match (document.remote, document.remote_pci) {
+            (RemoteKind::Device, Some(pci)) => LinkRemote::Device(pci),
+            (RemoteKind::Switch, Some(pci)) => LinkRemote::Switch(pci),
+            (RemoteKind::HiddenSwitch, None) => LinkRemote::HiddenSwitch,
+            (RemoteKind::Unknown, None) => LinkRemote::Unknown,
+            (RemoteKind::Device | RemoteKind::Switch, None) => {
+                return Err(LinkError::RemoteMissing);
+            }
+            (RemoteKind::HiddenSwitch | RemoteKind::Unknown, Some(_)) => {
+                return Err(LinkError::UnexpectedRemote);
+            }
+        };
+        let link = document.link;
+        Ok(Self { link, remote })
+    }
+}
+
+impl From<NvLink> for NvLinkDocument {
+    fn from(NvLink { link, remote }: NvLink) -> Self {
+        let (remote, remote_pci) = match remote {
+            LinkRemote::Device(pci) => (RemoteKind::Device, Some(pci)),
+            LinkRemote::Switch(pci) => (RemoteKind::Switch, Some(pci)),
+            LinkRemote::HiddenSwitch => (RemoteKind::HiddenSwitch, None),
+            LinkRemote::Unknown => (RemoteKind::Unknown, None),
+        };
+        Self { link, remote, remote_pci }
+    }
 }
 
 /// Group of GPUs that reach each other through an NVSwitch.

@@ -9,37 +9,55 @@
 //! | physical core | a `NeuronCore` of the chip, as counted in sysfs |
 //! | logical core | the core visible to programs and Kubernetes: one or two physical cores, depending on the node's logical `NeuronCore` configuration |
 
+mod document;
 mod state;
 mod topology;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{serde_as, skip_serializing_none};
+use strum::IntoStaticStr;
+use utoipa::ToSchema;
+
+use self::document::NeuronDeviceDocument;
 use super::health::ReadProblem;
+use super::json::Within;
 use crate::quantity::Mebibytes;
 pub use state::NeuronState;
 pub use topology::Topology;
 
 /// Data that a node's Neuron driver reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NeuronJson)]
 pub struct Neuron {
     /// Version of the kernel module, such as `2.26.5.0`. Source: `/sys/module/neuron/version`.
     pub driver_version: Option<String>,
     /// Location of the driver's files.
     pub driver_layout: DriverLayout,
     /// Number of physical cores per logical core; absent if neither the node nor the catalog states it.
+    #[serde(rename = "logicalCore")]
     pub logical: Option<LogicalCores>,
     /// The driver's files about the `UltraServer` of this node: contents by file name (`ultraserver_mode`,
     /// `node_id_4`); empty if there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ultraserver: BTreeMap<String, String>,
     /// Devices, ordered by number.
+    #[serde(default, with = "document")]
+    #[schema(value_type = Vec<NeuronDeviceDocument>)]
     pub devices: Vec<NeuronDevice>,
     /// Problems that do not concern a single device: a count that differs from the number of PCI functions, or an
     /// unreadable setting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<ReadProblem>,
 }
 
 /// Location of the Neuron driver's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DriverLayoutJson)]
 pub enum DriverLayout {
     /// As in releases up to 2.30.
     Known,
@@ -48,16 +66,24 @@ pub enum DriverLayout {
 }
 
 /// The logical `NeuronCore` configuration (LNC).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[serde_as]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = LogicalCoreJson)]
 pub struct LogicalCores {
-    /// Physical cores per logical core: 1 or 2.
+    /// Physical cores per logical core: 1 or 2; at most all 8 cores of a device.
+    #[serde_as(deserialize_as = "Within<1, 8>")]
+    #[serde(rename = "physicalCores")]
     pub size: u32,
     /// Source of the size.
     pub source: LogicalSource,
 }
 
 /// Source of the logical core size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, Serialize, Deserialize, ToSchema)]
+#[strum(serialize_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
+#[schema(as = LogicalSourceJson)]
 pub enum LogicalSource {
     /// The node's own setting. Source: `/opt/aws/neuron/logical_nc_config`.
     File,
@@ -95,27 +121,24 @@ impl NeuronIdentity {
 impl Neuron {
     /// Property that identifies a device of this node.
     pub fn identity(&self, device: &NeuronDevice) -> NeuronIdentity {
-        let Some(serial) = &device.serial else {
-            return NeuronIdentity::Number;
-        };
-        let mut others = self.devices.iter();
-        let is_shared = others
-            .any(|other| other.number != device.number && other.serial.as_ref() == Some(serial));
-        if is_shared {
-            NeuronIdentity::Number
-        } else {
-            NeuronIdentity::Serial
-        }
+        identity(device, &self.devices)
     }
+}
+
+fn identity(device: &NeuronDevice, all: &[NeuronDevice]) -> NeuronIdentity {
+    let Some(serial) = &device.serial else {
+        return NeuronIdentity::Number;
+    };
+    let is_shared = all
+        .iter()
+        .any(|other| other.number != device.number && other.serial.as_ref() == Some(serial));
+    if is_shared { NeuronIdentity::Number } else { NeuronIdentity::Serial }
 }
 
 impl LogicalSource {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Default => "default",
-        }
+        self.into()
     }
 }
 
@@ -147,7 +170,10 @@ pub struct NeuronDevice {
 }
 
 /// Memory errors since the driver was loaded. Absent: the chip or the driver does not count them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NeuronErrorsJson)]
 pub struct NeuronErrors {
     /// Uncorrected errors of device memory.
     pub memory_uncorrected: Option<u64>,
@@ -190,9 +216,6 @@ mod tests {
             (identity.by(), identity.stability())
         });
         let number = ("number", "boot");
-        assert_eq!(
-            known.collect::<Vec<_>>(),
-            [("serial", "hardware"), number, number, number]
-        );
+        assert_eq!(known.collect::<Vec<_>>(), [("serial", "hardware"), number, number, number]);
     }
 }

@@ -1,8 +1,11 @@
 //! Health state of devices, and the issues behind it.
 
+use strum::IntoStaticStr;
+
 use super::{
     Condition, Device, Health, Identity, Inventory, NvmlState, RecoveryAction, RemappedRows, Vendor,
 };
+use crate::id::PciAddress;
 
 /// Kernel drivers that reserve a device for a virtual machine. Source: Linux, "VFIO"; Xen, "PCI passthrough".
 const PASSTHROUGH_DRIVERS: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
@@ -10,29 +13,36 @@ const PASSTHROUGH_DRIVERS: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
 const VENDOR_PASSTHROUGH_SUFFIXES: [&str; 2] = ["-vfio-pci", "_vfio_pci"];
 
 /// Health state of a device, ordered by severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum DeviceState {
     /// Healthy.
     Ok,
     /// Reserved for a virtual machine: unavailable to pods of this node.
     Passthrough,
     /// Bound to a kernel driver that Octavo does not read: pods may well use the device.
+    #[strum(serialize = "not read")]
     NotRead,
     /// It works, but some of its data could not be read.
     Partial,
     /// The driver does not answer any more: the data was read before that.
     Stale,
     /// The driver requests an action that this version of Octavo does not know.
+    #[strum(serialize = "needs action")]
     NeedsAction,
     /// The driver requests that peer-to-peer traffic be drained.
+    #[strum(serialize = "needs drain")]
     NeedsDrain,
     /// The driver requests a reset, or a bad memory row waits for one.
+    #[strum(serialize = "needs reset")]
     NeedsReset,
     /// The driver requests a reboot of the node.
+    #[strum(serialize = "needs reboot")]
     NeedsReboot,
     /// Its memory can no longer be repaired.
     Replace,
     /// It has no driver library.
+    #[strum(serialize = "no driver")]
     NoDriver,
     /// Its driver returns errors for it, or it fell off the bus.
     Failing,
@@ -61,24 +71,16 @@ pub struct Issue {
 impl DeviceState {
     /// Name, such as `ok` or `needs reset`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Partial => "partial",
-            Self::Stale => "stale",
-            Self::NeedsAction => "needs action",
-            Self::NeedsDrain => "needs drain",
-            Self::NeedsReset => "needs reset",
-            Self::NeedsReboot => "needs reboot",
-            Self::Replace => "replace",
-            Self::Passthrough => "passthrough",
-            Self::NotRead => "not read",
-            Self::NoDriver => "no driver",
-            Self::Failing => "failing",
-        }
+        self.into()
     }
 }
 
 impl Inventory {
+    /// Returns the device at this address.
+    pub fn device(&self, pci: PciAddress) -> Option<&Device> {
+        self.devices.iter().find(|device| device.pci == pci)
+    }
+
     /// Returns `true` if the state of NVML is relevant to users: it is present, or it is missing although there is an
     /// NVIDIA device that is not passed through to a virtual machine.
     pub fn is_nvml_relevant(&self) -> bool {
@@ -112,9 +114,10 @@ impl NvmlState {
     /// Remedy for a call that does not return.
     pub fn remedy_of_stall(call: &str) -> &'static str {
         if call == Self::READING_SYS {
-            "`dmesg | tail` says which device of the bus does not answer, and its driver; mostly a reboot of the node is the only cure"
+            "run `dmesg | tail` to find the PCI device that does not respond, and its driver; usually only a \
+             reboot of the node helps"
         } else {
-            "look at `dmesg | grep -i xid`; a driver that hangs needs a reset of the GPU, or a reboot of the node"
+            "check `dmesg | grep -i xid`; a hanging driver requires a GPU reset or a reboot of the node"
         }
     }
 }
@@ -135,9 +138,7 @@ impl Condition {
 /// Returns `true` if this kernel driver reserves devices for virtual machines.
 pub fn is_passthrough_driver(driver: &str) -> bool {
     PASSTHROUGH_DRIVERS.contains(&driver)
-        || VENDOR_PASSTHROUGH_SUFFIXES
-            .iter()
-            .any(|end| driver.ends_with(end))
+        || VENDOR_PASSTHROUGH_SUFFIXES.iter().any(|end| driver.ends_with(end))
 }
 
 impl Device {
@@ -148,9 +149,11 @@ impl Device {
             Condition::PciOnly { .. } if self.condition.is_passthrough() => {
                 return DeviceState::Passthrough;
             }
-            Condition::PciOnly {
-                kernel_driver: Some(_),
-            } if matches!(self.vendor, Vendor::Other(_)) => return DeviceState::NotRead,
+            Condition::PciOnly { kernel_driver: Some(_) }
+                if matches!(self.vendor, Vendor::Other(_)) =>
+            {
+                return DeviceState::NotRead;
+            }
             Condition::PciOnly { .. } => return DeviceState::NoDriver,
             Condition::Working => {}
         }
@@ -199,7 +202,7 @@ impl Device {
             // Its ids are unknown too, which another issue explains.
             Identity::Unknown if self.pci.is_unreported() => return None,
             Identity::Manual { .. } => {
-                format!("its type was named by hand; its PCI id is {}", self.pci_ids)
+                format!("its type was set manually; its PCI id is {}", self.pci_ids)
             }
             Identity::Unknown => {
                 format!("its type is unknown; its PCI id is {}", self.pci_ids)
@@ -211,22 +214,19 @@ impl Device {
     /// Issues of the device, which [`state`](Self::state) summarizes, except for the state of NVML.
     pub fn issues(&self) -> Vec<Issue> {
         let condition = condition(&self.condition, self.vendor);
-        let asked = self.health.recovery_action.and_then(requested_action_issue);
+        let requested = self.health.recovery_action.and_then(requested_action_issue);
         let problems = self.problems.iter().map(|problem| {
             let text = format!("{}: {}", problem.source, problem.error);
             Issue::new(text, Severity::Note)
         });
-        let said = condition.into_iter().chain(asked);
-        said.chain(memory(&self.health)).chain(problems).collect()
+        let issues = condition.into_iter().chain(requested);
+        issues.chain(memory(&self.health)).chain(problems).collect()
     }
 }
 
 impl Issue {
     fn new(text: impl Into<String>, gravity: Severity) -> Self {
-        Self {
-            text: text.into(),
-            gravity,
-        }
+        Self { text: text.into(), gravity }
     }
 }
 
@@ -254,26 +254,25 @@ fn condition(condition: &Condition, vendor: Vendor) -> Option<Issue> {
             Some(Issue::new(format!("failing: {reason}"), Severity::Critical))
         }
         Condition::PciOnly { kernel_driver } => {
-            if let Some(driver) = kernel_driver
-                .as_deref()
-                .filter(|name| is_passthrough_driver(name))
+            if let Some(driver) =
+                kernel_driver.as_deref().filter(|name| is_passthrough_driver(name))
             {
-                let text = format!(
-                    "set aside for a virtual machine: the kernel driver {driver} is bound to it"
-                );
+                let text =
+                    format!("reserved for a virtual machine: bound to the kernel driver {driver}");
                 return Some(Issue::new(text, Severity::Note));
             }
             if let (Vendor::Other(_), Some(driver)) = (vendor, kernel_driver) {
                 let text = format!(
-                    "the kernel driver {driver} has it, which is not read: how it is and who uses it is not known"
+                    "bound to the kernel driver {driver}, which Octavo does not read: its health and usage are \
+                     unknown"
                 );
                 return Some(Issue::new(text, Severity::Note));
             }
             let driver = kernel_driver.as_deref().map_or_else(
-                || "no kernel driver is bound to it".to_owned(),
-                |driver| format!("the kernel driver {driver} is bound to it"),
+                || "it has no kernel driver".to_owned(),
+                |driver| format!("it is bound to the kernel driver {driver}"),
             );
-            let text = format!("no driver library speaks for it; {driver}");
+            let text = format!("no driver library reports it; {driver}");
             Some(Issue::new(text, Severity::Warning))
         }
     }
@@ -282,38 +281,36 @@ fn condition(condition: &Condition, vendor: Vendor) -> Option<Issue> {
 fn requested_action_issue(action: RecoveryAction) -> Option<Issue> {
     let text = match action {
         RecoveryAction::None => return None,
-        RecoveryAction::ResetGpu => "the driver asks for a GPU reset".to_owned(),
-        RecoveryAction::RebootNode => "the driver asks for a reboot of the node".to_owned(),
+        RecoveryAction::ResetGpu => "the driver requests a GPU reset".to_owned(),
+        RecoveryAction::RebootNode => "the driver requests a reboot of the node".to_owned(),
         RecoveryAction::DrainP2p => {
-            "the driver asks for peer-to-peer traffic to be drained".to_owned()
+            "the driver requests a drain of peer-to-peer traffic".to_owned()
         }
         RecoveryAction::DrainAndReset => {
-            "the driver asks for the GPU to be drained and then reset".to_owned()
+            "the driver requests a drain and a reset of the GPU".to_owned()
         }
         RecoveryAction::Other(number) => format!(
-            "the driver asks for recovery action {number}, which this version does not know"
+            "the driver requests recovery action {number}, which this version does not know"
         ),
     };
     Some(Issue::new(text, Severity::Critical))
 }
 
 fn memory(health: &Health) -> Vec<Issue> {
-    let mut said = Vec::new();
-    let RemappedRows {
-        pending, failed, ..
-    } = health.remapped_rows.unwrap_or_default();
+    let mut issues = Vec::new();
+    let RemappedRows { pending, failed, .. } = health.remapped_rows.unwrap_or_default();
     if failed {
-        let text = "remapping a bad memory row failed: the board is to be replaced";
-        said.push(Issue::new(text, Severity::Critical));
+        let text = "remapping a bad memory row failed: replace the board";
+        issues.push(Issue::new(text, Severity::Critical));
     } else if pending {
-        let text = "a bad memory row waits to be remapped by a GPU reset";
-        said.push(Issue::new(text, Severity::Warning));
+        let text = "a bad memory row will be remapped by the next GPU reset";
+        issues.push(Issue::new(text, Severity::Warning));
     }
     if let Some(errors) = health.uncorrected_errors.filter(|errors| *errors > 0) {
         let text = format!("{errors} uncorrected memory errors since the driver was loaded");
-        said.push(Issue::new(text, Severity::Warning));
+        issues.push(Issue::new(text, Severity::Warning));
     }
-    said
+    issues
 }
 
 #[cfg(test)]
@@ -323,11 +320,7 @@ mod tests {
     use crate::inventory::ReadProblem;
 
     fn rows(pending: bool, failed: bool) -> RemappedRows {
-        RemappedRows {
-            pending,
-            failed,
-            ..RemappedRows::default()
-        }
+        RemappedRows { pending, failed, ..RemappedRows::default() }
     }
 
     fn with_health(health: Health) -> Device {
@@ -345,10 +338,7 @@ mod tests {
     }
 
     fn waits(pending: bool, failed: bool) -> Device {
-        with_health(Health {
-            remapped_rows: Some(rows(pending, failed)),
-            ..Health::default()
-        })
+        with_health(Health { remapped_rows: Some(rows(pending, failed)), ..Health::default() })
     }
 
     fn conditioned(condition: Condition) -> Device {
@@ -358,9 +348,7 @@ mod tests {
     }
 
     fn failing() -> Device {
-        conditioned(Condition::Failing {
-            reason: "GPU is lost".to_owned(),
-        })
+        conditioned(Condition::Failing { reason: "GPU is lost".to_owned() })
     }
 
     fn unread(mut device: Device) -> Device {
@@ -377,16 +365,11 @@ mod tests {
     }
 
     fn stalled() -> NvmlState {
-        NvmlState::Stalled {
-            call: "nvmlDeviceGetFoo".to_owned(),
-            driver: None,
-        }
+        NvmlState::Stalled { call: "nvmlDeviceGetFoo".to_owned(), driver: None }
     }
 
     fn lost() -> NvmlState {
-        NvmlState::Lost {
-            reason: "unloaded".to_owned(),
-        }
+        NvmlState::Lost { reason: "unloaded".to_owned() }
     }
 
     #[track_caller]
@@ -400,15 +383,10 @@ mod tests {
         use RecoveryAction::{DrainAndReset, DrainP2p, None as Nothing, Other, RebootNode};
         let (notice, bad) = (Some(Severity::Warning), Some(Severity::Critical));
         let pending = Some(rows(true, false));
-        let bus_only = conditioned(Condition::PciOnly {
-            kernel_driver: None,
-        });
-        let passed = conditioned(Condition::PciOnly {
-            kernel_driver: Some("pci-stub".to_owned()),
-        });
-        let mut others = conditioned(Condition::PciOnly {
-            kernel_driver: Some("habanalabs".to_owned()),
-        });
+        let bus_only = conditioned(Condition::PciOnly { kernel_driver: None });
+        let passed = conditioned(Condition::PciOnly { kernel_driver: Some("pci-stub".to_owned()) });
+        let mut others =
+            conditioned(Condition::PciOnly { kernel_driver: Some("habanalabs".to_owned()) });
         others.vendor = Vendor::Other(0x1da3);
         for (device, word, gravity) in [
             (gpu(), "ok", None),
@@ -447,9 +425,7 @@ mod tests {
             check(&amd(gpu()), &nvml, "ok", None);
             check(&amd(unread(gpu())), &nvml, "partial", notice);
         }
-        let absent = NvmlState::Absent {
-            reason: "no library".to_owned(),
-        };
+        let absent = NvmlState::Absent { reason: "no library".to_owned() };
         check(&gpu(), &absent, "ok", None);
     }
 
@@ -479,10 +455,8 @@ mod tests {
     #[track_caller]
     fn complains(device: &Device, expected: &[(&str, Severity)]) {
         let found = device.issues();
-        let found: Vec<(&str, Severity)> = found
-            .iter()
-            .map(|complaint| (complaint.text.as_str(), complaint.gravity))
-            .collect();
+        let found: Vec<(&str, Severity)> =
+            found.iter().map(|complaint| (complaint.text.as_str(), complaint.gravity)).collect();
         assert_eq!(found, expected);
     }
 
@@ -498,72 +472,66 @@ mod tests {
     #[test]
     fn every_issue_has_a_description() {
         let bound = |driver: Option<&str>| {
-            conditioned(Condition::PciOnly {
-                kernel_driver: driver.map(ToOwned::to_owned),
-            })
+            conditioned(Condition::PciOnly { kernel_driver: driver.map(ToOwned::to_owned) })
         };
         for (device, text, gravity) in [
             (failing(), "failing: GPU is lost", Severity::Critical),
             (
                 bound(None),
-                "no driver library speaks for it; no kernel driver is bound to it",
+                "no driver library reports it; it has no kernel driver",
                 Severity::Warning,
             ),
             (
                 bound(Some("nouveau")),
-                "no driver library speaks for it; the kernel driver nouveau is bound to it",
+                "no driver library reports it; it is bound to the kernel driver nouveau",
                 Severity::Warning,
             ),
             (
                 bound(Some("vfio-pci")),
-                "set aside for a virtual machine: the kernel driver vfio-pci is bound to it",
+                "reserved for a virtual machine: bound to the kernel driver vfio-pci",
                 Severity::Note,
             ),
             (
                 bound(Some("nvgrace-gpu-vfio-pci")),
-                "set aside for a virtual machine: the kernel driver nvgrace-gpu-vfio-pci is bound to it",
+                "reserved for a virtual machine: bound to the kernel driver nvgrace-gpu-vfio-pci",
                 Severity::Note,
             ),
             (
                 asks(RecoveryAction::ResetGpu, None),
-                "the driver asks for a GPU reset",
+                "the driver requests a GPU reset",
                 Severity::Critical,
             ),
             (
                 asks(RecoveryAction::RebootNode, None),
-                "the driver asks for a reboot of the node",
+                "the driver requests a reboot of the node",
                 Severity::Critical,
             ),
             (
                 asks(RecoveryAction::DrainP2p, None),
-                "the driver asks for peer-to-peer traffic to be drained",
+                "the driver requests a drain of peer-to-peer traffic",
                 Severity::Critical,
             ),
             (
                 asks(RecoveryAction::DrainAndReset, None),
-                "the driver asks for the GPU to be drained and then reset",
+                "the driver requests a drain and a reset of the GPU",
                 Severity::Critical,
             ),
             (
                 asks(RecoveryAction::Other(9), None),
-                "the driver asks for recovery action 9, which this version does not know",
+                "the driver requests recovery action 9, which this version does not know",
                 Severity::Critical,
             ),
             (
                 waits(true, true),
-                "remapping a bad memory row failed: the board is to be replaced",
+                "remapping a bad memory row failed: replace the board",
                 Severity::Critical,
             ),
             (
                 waits(true, false),
-                "a bad memory row waits to be remapped by a GPU reset",
+                "a bad memory row will be remapped by the next GPU reset",
                 Severity::Warning,
             ),
-            (
-                unread(gpu()),
-                "nvmlDeviceGetFoo: Unknown Error",
-                Severity::Note,
-            ),
+            (unread(gpu()), "nvmlDeviceGetFoo: Unknown Error", Severity::Note),
         ] {
             complains(&device, &[(text, gravity)]);
         }
@@ -582,15 +550,9 @@ mod tests {
             &device,
             &[
                 ("failing: GPU is lost", Severity::Critical),
-                ("the driver asks for a GPU reset", Severity::Critical),
-                (
-                    "a bad memory row waits to be remapped by a GPU reset",
-                    Severity::Warning,
-                ),
-                (
-                    "3 uncorrected memory errors since the driver was loaded",
-                    Severity::Warning,
-                ),
+                ("the driver requests a GPU reset", Severity::Critical),
+                ("a bad memory row will be remapped by the next GPU reset", Severity::Warning),
+                ("3 uncorrected memory errors since the driver was loaded", Severity::Warning),
                 ("nvmlDeviceGetFoo: Unknown Error", Severity::Note),
             ],
         );

@@ -30,8 +30,8 @@ pub enum InstanceUse {
 impl Device {
     /// Processes on the device. AMD's driver is not queried for them, and missing data must not count as idle.
     pub fn usage(&self) -> DeviceProcesses<'_> {
-        let untold = self.vendor == Vendor::Amd || self.condition != Condition::Working;
-        if untold || self.problems.iter().any(is_about_processes) {
+        let is_unknown = self.vendor == Vendor::Amd || self.condition != Condition::Working;
+        if is_unknown || self.problems.iter().any(is_about_processes) {
             DeviceProcesses::Unknown
         } else {
             DeviceProcesses::Known(&self.processes)
@@ -41,10 +41,7 @@ impl Device {
     /// Records that the processes with open device files are unknown: then the use of the device is unknown, whatever
     /// the driver reports.
     pub fn record_unknown_users(&mut self, error: String) {
-        self.problems.push(ReadProblem {
-            source: "Processes that have it open".to_owned(),
-            error,
-        });
+        self.problems.push(ReadProblem { source: "Processes that have it open".to_owned(), error });
     }
 
     /// Replaces the processes with those that both process lists of the driver just returned.
@@ -117,10 +114,7 @@ mod tests {
     }
 
     fn problem(what: &str) -> ReadProblem {
-        ReadProblem {
-            source: what.to_owned(),
-            error: "Insufficient Permissions".to_owned(),
-        }
+        ReadProblem { source: what.to_owned(), error: "Insufficient Permissions".to_owned() }
     }
 
     #[test]
@@ -129,10 +123,9 @@ mod tests {
         assert_eq!(device.usage(), DeviceProcesses::Known(&[]));
         device.problems = vec![problem("nvmlDeviceGetNumaNodeId")];
         assert_eq!(device.usage(), DeviceProcesses::Known(&[]));
-        for what in [
-            "nvmlDeviceGetComputeRunningProcesses_v3",
-            "nvmlDeviceGetGraphicsRunningProcesses_v3",
-        ] {
+        for what in
+            ["nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3"]
+        {
             device.problems = vec![problem(what)];
             assert_eq!(device.usage(), DeviceProcesses::Unknown, "{what}");
         }
@@ -147,12 +140,8 @@ mod tests {
         device.processes = vec![process(7, None, None)];
         assert_eq!(device.usage(), DeviceProcesses::Known(&device.processes));
         for condition in [
-            Condition::Failing {
-                reason: "GPU is lost".to_owned(),
-            },
-            Condition::PciOnly {
-                kernel_driver: None,
-            },
+            Condition::Failing { reason: "GPU is lost".to_owned() },
+            Condition::PciOnly { kernel_driver: None },
         ] {
             device.condition = condition;
             assert_eq!(device.usage(), DeviceProcesses::Unknown);
@@ -212,11 +201,7 @@ mod tests {
                 ],
                 InstanceUse::InUseBy(vec![0, 2]),
             ),
-            (
-                &[0, 1],
-                &[process(3, Some(4), None)],
-                InstanceUse::InUseBy(vec![]),
-            ),
+            (&[0, 1], &[process(3, Some(4), None)], InstanceUse::InUseBy(vec![])),
         ];
         for (computes, processes, expected) in cases {
             let mut instance = gpu_instance(4, 0, 4);
@@ -224,8 +209,8 @@ mod tests {
             let state = mig_of(&[4, 9]);
             let found = DeviceProcesses::Known(processes).of(&instance, &state);
             assert_eq!(found, expected, "{computes:?} {processes:?}");
-            let untold = DeviceProcesses::Unknown.of(&instance, &state);
-            assert_eq!(untold, InstanceUse::Unknown);
+            let usage = DeviceProcesses::Unknown.of(&instance, &state);
+            assert_eq!(usage, InstanceUse::Unknown);
         }
     }
 }

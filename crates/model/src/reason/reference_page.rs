@@ -1,4 +1,4 @@
-//! Generates the page of all reasons, `docs/reasons.md`.
+//! Generates the page of all reasons, `docs/reference/reasons.md`.
 
 use std::fmt::Write as _;
 
@@ -7,45 +7,70 @@ use super::{Reason, Severity};
 const HEAD: &str = "\
 # Reasons
 
-Status, annotation, labels, metrics, history and log say why something stands as it does in the same words; an event has the
-name beside it. They are never changed, so filters and alerts may rely on them. This page is written from the code (`make golden`).
+A reason is a stable identifier for the state of a node, a device or a change, such as `blocked`. This page lists every reason with its
+meaning and the recommended action. It is for administrators who handle events and alerts, and for authors of filters and alert rules.
 
-| where | how it is found |
+The page is generated from the code by `make golden`.
+
+## Where reasons appear
+
+Existing reasons never change, so filters and alerts can rely on them.
+
+| place | how to find a reason |
 |---|---|
-| log | `reason=blocked` at the end of the line; with `--log-format json` the field `reason` |
-| Node's annotation `octavo.dev/status` | `state`, of the node and of each device |
+| log | `reason=blocked` at the end of a line; the field `reason` with `--log-format json` |
+| annotation `octavo.dev/status` of the Node | `state` of the node and of each device |
 | events | `kubectl get events -A --field-selector reason=LayoutBlocked` |
-| metrics | `octavo_layout_info{reason=\"blocked\"}`, `octavo_layout_state{state=\"blocked\"}`, `octavo_applies_total{result=\"blocked\"}`, `octavo_nodes{state=\"nvml-lost\"}` |
+| metric `octavo_layout_info` | `octavo_layout_info{reason=\"blocked\"}` |
+| metric `octavo_layout_state` | `octavo_layout_state{state=\"blocked\"}` |
+| metric `octavo_applies_total` | `octavo_applies_total{result=\"blocked\"}` |
+| metric `octavo_nodes` | `octavo_nodes{state=\"nvml-lost\"}` |
 | API | `GET /api/v1/nodes?layoutState=blocked` |
 
-| word | event | kind | what it means | what to do |
-|---|---|---|---|---|
+Each reason has a severity, which is also the type of its event. `Warning` means that attention is needed, `Normal` is informational.
+
+The label `octavo.dev/layout-state` has four values:
+
+| value | reasons |
+|---|---|
+| `applied` | `applied` |
+| `pending` | `pending`, `applying`, `yielded` |
+| `blocked` | `blocked`, `needs-reset`, `drifted` |
+| `failed` | `failed`, `rolled-back`, `infeasible` |
 ";
 
-const FOOT: &str = "
-A warning wants somebody's look; what is normal needs none. The label `octavo.dev/layout-state` has four of the words:
-`applied`; `pending`, also while it is `applying` or `yielded`; `blocked`, also for `needs-reset` and `drifted`; `failed`, also for
-`rolled-back` and `infeasible`.
-";
+/// First reason of each group, and the heading of the group.
+const GROUPS: &[(Reason, &str)] = &[
+    (Reason::Applied, "Layouts"),
+    (Reason::NoDriver, "Driver and connection"),
+    (Reason::KeysLeftToOthers, "Other programs on the node"),
+    (Reason::DrainBegan, "Drains"),
+    (Reason::SharingInForce, "Time-slicing"),
+    (Reason::DeviceUnhealthy, "Health and memory of devices"),
+];
 
 /// Returns the page as committed to the repository.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    for reason in Reason::ALL {
-        let event = reason.event().map(|name| format!("`{name}`"));
-        let kind = match reason.kind() {
-            Severity::Normal => "normal",
-            Severity::Warning => "warning",
+    for &reason in Reason::ALL {
+        if let Some((_, heading)) = GROUPS.iter().find(|(first, _)| *first == reason) {
+            let _infallible = write!(page, "\n## {heading}\n");
+        }
+        let severity = match reason.kind() {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
         };
-        let row = format!(
-            "| `{}` | {} | {kind} | {} | {} |\n",
+        let event = match reason.event() {
+            Some(event) => format!("`{event}`, type `{severity}`"),
+            None => format!("none; the severity is `{severity}`"),
+        };
+        let _infallible = write!(
+            page,
+            "\n### {}\n\n{}\n\n- **Event:** {event}\n- **What to do:** {}\n",
             reason.as_str(),
-            event.unwrap_or_default(),
             reason.meaning(),
             reason.remedy()
         );
-        let _infallible = page.write_str(&row);
     }
-    page.push_str(FOOT);
     page
 }

@@ -26,9 +26,7 @@ fn offer(slices: u32) -> ProfileCatalog {
 
 /// A device with `slices` slices and instances at these `(id, start, size)`.
 fn device(current: MigMode, slices: u32, instances: &[(u32, u32, u32)]) -> Device {
-    let gpu_instances = instances
-        .iter()
-        .map(|(id, start, size)| gpu_instance(*id, *start, *size));
+    let gpu_instances = instances.iter().map(|(id, start, size)| gpu_instance(*id, *start, *size));
     let mut device = gpu();
     device.mig = Mig::Capable(MigState {
         current,
@@ -49,19 +47,12 @@ fn partial(mut device: Device) -> Device {
 
 /// `2@0+4` for slices 0 to 3 of instance 2, `@4` for a free slice, `!9` for a hidden instance.
 fn told(slices: &Slices<'_>) -> String {
-    let Slices::Partitioned {
-        regions, hidden, ..
-    } = slices
-    else {
+    let Slices::Partitioned { regions, hidden, .. } = slices else {
         panic!("{slices:?}");
     };
     let regions = regions.iter().map(|region| match region {
         Region::Free { start } => format!("@{start}"),
-        Region::Instance {
-            instance,
-            start,
-            slices,
-        } => format!("{}@{start}+{slices}", instance.id),
+        Region::Instance { instance, start, slices } => format!("{}@{start}+{slices}", instance.id),
     });
     let hidden = hidden.iter().map(|instance| format!("!{}", instance.id));
     regions.chain(hidden).collect::<Vec<_>>().join(" ")
@@ -72,27 +63,12 @@ fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
     type Case<'a> = (u32, &'a [(u32, u32, u32)], &'a str, usize);
     let cases: [Case<'_>; 9] = [
         (4, &[], "@0 @1 @2 @3", 4),
-        (
-            8,
-            &[(2, 0, 4), (3, 4, 2), (9, 6, 1)],
-            "2@0+4 3@4+2 9@6+1 @7",
-            1,
-        ),
+        (8, &[(2, 0, 4), (3, 4, 2), (9, 6, 1)], "2@0+4 3@4+2 9@6+1 @7", 1),
         // Ids are not in the order of slices.
-        (
-            4,
-            &[(3, 2, 1), (4, 3, 1), (5, 0, 2)],
-            "5@0+2 3@2+1 4@3+1",
-            0,
-        ),
+        (4, &[(3, 2, 1), (4, 3, 1), (5, 0, 2)], "5@0+2 3@2+1 4@3+1", 0),
         // Two instances in one slice: the first is shown with all its slices, the other is hidden.
         (4, &[(1, 0, 2), (2, 1, 2)], "1@0+2 @2 @3 !2", 2),
-        (
-            4,
-            &[(1, 1, 1), (2, 0, 4), (3, 2, 2)],
-            "@0 1@1+1 3@2+2 !2",
-            1,
-        ),
+        (4, &[(1, 1, 1), (2, 0, 4), (3, 2, 2)], "@0 1@1+1 3@2+2 !2", 1),
         // An instance without a slice.
         (2, &[(1, 1, 0)], "@0 @1 !1", 2),
         // An instance beyond the offered slices extends the device.
@@ -126,18 +102,9 @@ fn unreported_slices_are_not_drawn() {
             (device(mode, 0, &[]), UndrawableReason::NoSlices),
             (partial(device(mode, 0, &[])), UndrawableReason::NoSlices),
             (device(mode, 25, &[]), UndrawableReason::TooMany(25)),
-            (
-                partial(device(mode, 25, &[])),
-                UndrawableReason::TooMany(25),
-            ),
-            (
-                device(mode, 8, &[(1, u32::MAX, 4)]),
-                UndrawableReason::TooMany(u32::MAX),
-            ),
-            (
-                partial(device(mode, 8, &[(1, 0, 4)])),
-                UndrawableReason::Geometry,
-            ),
+            (partial(device(mode, 25, &[])), UndrawableReason::TooMany(25)),
+            (device(mode, 8, &[(1, u32::MAX, 4)]), UndrawableReason::TooMany(u32::MAX)),
+            (partial(device(mode, 8, &[(1, 0, 4)])), UndrawableReason::Geometry),
         ] {
             let found = Slices::from_device(&device);
             assert_eq!(found, Slices::Undrawable(why));
@@ -155,13 +122,9 @@ fn device_without_slices_or_response_is_not_partitionable() {
     let mut unknown = gpu();
     unknown.mig = Mig::Unknown;
     let mut failing = device(MigMode::Enabled, 8, &[(1, 0, 4)]);
-    failing.condition = Condition::Failing {
-        reason: "GPU is lost".to_owned(),
-    };
+    failing.condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     let mut bus_only = device(MigMode::Enabled, 8, &[(1, 0, 4)]);
-    bus_only.condition = Condition::PciOnly {
-        kernel_driver: None,
-    };
+    bus_only.condition = Condition::PciOnly { kernel_driver: None };
     for device in [incapable, unknown, failing, bus_only] {
         let found = Slices::from_device(&device);
         assert_eq!(found, Slices::NotPartitionable);

@@ -5,7 +5,7 @@ use crate::inventory::{DeviceProcesses, GpuInstance, InstanceUse, MigMode, MigSt
 
 /// Legend of the ids in a picture.
 pub const LEGEND: &str =
-    "gi 2/0: GPU instance 2, compute instance 0. no ci: none, so it cannot be used.";
+    "gi 2/0: GPU instance 2, compute instance 0. no ci: no compute instance, unusable";
 
 /// MIG mode, and its change at the next reset.
 pub fn mode(state: &MigState) -> &'static str {
@@ -21,19 +21,19 @@ pub fn mode(state: &MigState) -> &'static str {
 pub fn undrawable(why: UndrawableReason) -> String {
     match why {
         UndrawableReason::NoSlices => {
-            "The driver does not say which slices this GPU has.".to_owned()
+            "The driver does not report the slices of this GPU.".to_owned()
         }
         UndrawableReason::TooMany(slices) => {
-            format!("The driver claims {slices} slices, too many to draw.")
+            format!("The driver reports {slices} slices, too many to draw.")
         }
-        UndrawableReason::Geometry => "The driver does not tell the partitions.".to_owned(),
+        UndrawableReason::Geometry => "The driver does not report the partitions.".to_owned(),
     }
 }
 
 /// Usage of a whole GPU.
 pub fn whole_gpu_usage(usage: DeviceProcesses<'_>) -> String {
     match usage {
-        DeviceProcesses::Unknown => "use unknown".to_owned(),
+        DeviceProcesses::Unknown => "usage unknown".to_owned(),
         DeviceProcesses::Known([]) => "idle".to_owned(),
         DeviceProcesses::Known([_]) => "in use by 1 process".to_owned(),
         DeviceProcesses::Known(processes) => format!("in use by {} processes", processes.len()),
@@ -43,7 +43,7 @@ pub fn whole_gpu_usage(usage: DeviceProcesses<'_>) -> String {
 /// Usage of an instance.
 pub fn used(how: &InstanceUse) -> String {
     match how {
-        InstanceUse::Unknown => "use unknown".to_owned(),
+        InstanceUse::Unknown => "usage unknown".to_owned(),
         InstanceUse::NoComputeInstance => "no ci".to_owned(),
         InstanceUse::Idle => "idle".to_owned(),
         InstanceUse::InUse => "in use".to_owned(),
@@ -78,17 +78,14 @@ pub fn ids(instance: &GpuInstance) -> String {
 pub fn slice_range(start: u32, slices: u32) -> String {
     match slices {
         0 | 1 => format!("slice {start}"),
-        _ => format!(
-            "slices {start}-{}",
-            start.saturating_add(slices).saturating_sub(1)
-        ),
+        _ => format!("slices {start}-{}", start.saturating_add(slices).saturating_sub(1)),
     }
 }
 
 /// The line for a hidden instance. The profile name comes from the driver and may contain any character.
 pub fn hidden_instance(instance: &GpuInstance, state: &MigState) -> String {
     format!(
-        "gi {} ({}) lies in {}, where another instance is",
+        "gi {} ({}) in {} overlaps another instance",
         instance.id,
         state.profile_name(instance),
         slice_range(instance.placement.start, instance.placement.size)

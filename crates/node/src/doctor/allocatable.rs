@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::GpuUuid;
 use octavo_model::inventory::{Condition, Device, Inventory, LogicalSource, Mig, Vendor};
+use octavo_model::resource::ShareId;
 
 use super::facts::Facts;
 use super::neuron;
@@ -24,9 +25,7 @@ pub(super) enum OfferComparison {
 
 /// Resources of NVIDIA only.
 pub(super) fn nvidia_resources(all: &AllocatableIds) -> AllocatableIds {
-    let its = all
-        .iter()
-        .filter(|(name, _)| name.starts_with("nvidia.com/"));
+    let its = all.iter().filter(|(name, _)| name.starts_with("nvidia.com/"));
     its.map(|(name, ids)| (name.clone(), ids.clone())).collect()
 }
 
@@ -37,19 +36,12 @@ pub(super) fn nvidia(inventory: &Inventory, offered: &AllocatableIds) -> OfferCo
     let devices: Vec<&Device> = devices
         .filter(|device| device.vendor == Vendor::Nvidia && device.condition == Condition::Working)
         .collect();
-    if !devices
-        .iter()
-        .all(|device| device.mig.is_fully_known() && device.uuid.is_some())
-    {
+    if !devices.iter().all(|device| device.mig.is_fully_known() && device.uuid.is_some()) {
         return OfferComparison::Unknown(
-            "the driver does not tell all partitions or UUIDs".to_owned(),
+            "the driver does not report all partitions or UUIDs".to_owned(),
         );
     }
-    let ids: BTreeSet<&str> = offered
-        .values()
-        .flatten()
-        .map(|id| uuid_of_id(id))
-        .collect();
+    let ids: BTreeSet<&str> = offered.values().flatten().map(|id| ShareId::uuid_part(id)).collect();
     let mut there = BTreeSet::new();
     let mut missing = Vec::new();
     let mut count = 0_usize;
@@ -63,10 +55,10 @@ pub(super) fn nvidia(inventory: &Inventory, offered: &AllocatableIds) -> OfferCo
         missing.extend(absent.map(|unit| (*unit).to_owned()));
         there.extend(units);
     }
-    let told = |id: &&&str| id.starts_with("GPU-") || id.starts_with("MIG-");
+    let is_uuid = |id: &&&str| id.starts_with("GPU-") || id.starts_with("MIG-");
     let gone: Vec<String> = ids
         .iter()
-        .filter(told)
+        .filter(is_uuid)
         .filter(|id| !there.contains(*id))
         .map(|id| (*id).to_owned())
         .collect();
@@ -75,11 +67,11 @@ pub(super) fn nvidia(inventory: &Inventory, offered: &AllocatableIds) -> OfferCo
             OfferComparison::Same(format!("all {count} devices and partitions are offered"))
         }
         (_, false) => OfferComparison::Differs(format!(
-            "offered, and not there (any more): {}",
+            "offered but not present: {}",
             super::format_list(&gone)
         )),
         (false, true) => OfferComparison::Differs(format!(
-            "there, and not offered: {}",
+            "present but not offered: {}",
             super::format_list(&missing)
         )),
     }
@@ -88,46 +80,36 @@ pub(super) fn nvidia(inventory: &Inventory, offered: &AllocatableIds) -> OfferCo
 /// UUIDs of a device's allocatable units.
 fn units(device: &Device) -> Vec<&str> {
     match &device.mig {
-        Mig::Capable(state) if device.mig.is_enabled() => {
-            let instances = state.gpu_instances.iter();
-            let parts = instances.flat_map(|instance| &instance.compute_instances);
-            parts
-                .filter_map(|part| Some(part.uuid.as_ref()?.as_str()))
-                .collect()
-        }
+        mig if mig.is_enabled() => mig
+            .compute_instances()
+            .filter_map(|(_, part)| Some(part.uuid.as_ref()?.as_str()))
+            .collect(),
         Mig::Capable(_) | Mig::NotCapable | Mig::Unknown => {
             device.uuid.iter().map(GpuUuid::as_str).collect()
         }
     }
 }
 
-/// Device id without its replica number. Source: NVIDIA k8s-device-plugin, `AnnotatedID`.
-pub(super) fn uuid_of_id(id: &str) -> &str {
-    id.split_once("::").map_or(id, |(uuid, _)| uuid)
-}
-
 /// Neuron device ids do not match the driver's, so only the numbers are compared.
 pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> OfferComparison {
     let Some(devices) = neuron::count(facts) else {
-        return OfferComparison::Unknown("nobody tells what the driver shows".to_owned());
+        return OfferComparison::Unknown("the devices of the driver are unknown".to_owned());
     };
     let count = |name: &str| counts.get(name).copied();
-    let mut said = Vec::new();
+    let mut evidence = Vec::new();
     let mut differs = false;
     for name in ["aws.amazon.com/neuron", "aws.amazon.com/neurondevice"] {
         if let Some(offered) = count(name) {
             differs |= offered != devices;
-            said.push(format!("{name}: {offered} offered, {devices} there"));
+            evidence.push(format!("{name}: {offered} offered, {devices} present"));
         }
     }
     if let Some(offered) = count("aws.amazon.com/neuroncore") {
         let (there, is_right) = cores(facts.inventory, offered);
         differs |= !is_right;
-        said.push(format!(
-            "aws.amazon.com/neuroncore: {offered} offered, {there}"
-        ));
+        evidence.push(format!("aws.amazon.com/neuroncore: {offered} offered, {there}"));
     }
-    comparison_of(&said, differs)
+    comparison_of(&evidence, differs)
 }
 
 /// Expected number of logical cores as text, and whether `offered` matches. If the node's setting is unknown, the
@@ -140,26 +122,22 @@ fn cores(inventory: &Inventory, offered: usize) -> (String, bool) {
     let size = guess.map_or(1, |logical| logical.size);
     let physical = physical_cores(inventory).filter(|_| size > 1);
     match (logical, physical) {
-        (None, _) => (
-            "an unknown number of logical cores there".to_owned(),
-            offered > 0,
-        ),
+        (None, _) => ("an unknown number of logical cores present".to_owned(), offered > 0),
         (Some(_), Some(physical)) if physical == offered => (
             format!(
-                "{physical} of physical cores there: each is a logical one, though by the chip's default {size} are"
+                "{physical} physical cores present: each is one logical core, although the chip's \
+                 default is {size} per logical core"
             ),
             true,
         ),
         (Some(logical), Some(physical)) => (
             format!(
-                "{logical} of logical cores there by the chip's default, {physical} of physical ones"
+                "{logical} logical cores present with the chip's default, {physical} physical \
+                 cores"
             ),
             logical == offered,
         ),
-        (Some(logical), None) => (
-            format!("{logical} of logical cores there"),
-            logical == offered,
-        ),
+        (Some(logical), None) => (format!("{logical} logical cores present"), logical == offered),
     }
 }
 
@@ -177,9 +155,7 @@ fn physical_cores(inventory: &Inventory) -> Option<usize> {
 
 /// Sum of the counts; `None` if one of them is unknown.
 fn sum(mut counts: impl Iterator<Item = Option<u32>>) -> Option<usize> {
-    counts.try_fold(0_usize, |sum, count| {
-        sum.checked_add(usize::try_from(count?).ok()?)
-    })
+    counts.try_fold(0_usize, |sum, count| sum.checked_add(usize::try_from(count?).ok()?))
 }
 
 /// AMD's device plugins offer one id per partition, under different resource names.
@@ -191,18 +167,14 @@ pub(super) fn amd(devices: &[&Device], counts: &BTreeMap<String, usize>) -> Offe
     let there: usize = devices.iter().map(parts).sum();
     let offered: usize = counts.values().sum();
     let names: Vec<String> = counts.keys().cloned().collect();
-    let said = format!(
-        "{}: {offered} offered, {there} devices and partitions there",
+    let evidence = format!(
+        "{}: {offered} offered, {there} devices and partitions present",
         super::format_list(&names)
     );
-    comparison_of(&[said], offered != there)
+    comparison_of(&[evidence], offered != there)
 }
 
-fn comparison_of(said: &[String], differs: bool) -> OfferComparison {
-    let said = said.join("; ");
-    if differs {
-        OfferComparison::Differs(said)
-    } else {
-        OfferComparison::Same(said)
-    }
+fn comparison_of(evidence: &[String], differs: bool) -> OfferComparison {
+    let evidence = evidence.join("; ");
+    if differs { OfferComparison::Differs(evidence) } else { OfferComparison::Same(evidence) }
 }

@@ -19,7 +19,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         .filter(|device| device.identity == Identity::Unknown && !device.pci.is_unreported());
     all.extend(strangers.map(unidentified_finding));
     if devices.is_empty() {
-        let evidence = "there is nothing that a driver could be bound to";
+        let evidence = "no device that a driver could bind to";
         all.push(Check::KernelDriver.not_applicable(evidence));
     }
     all.extend(devices.iter().map(|device| driver_finding(facts, device)));
@@ -29,9 +29,9 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 fn accelerators_finding(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
     let devices = &facts.inventory.devices;
-    let folder = format!("{}/bus/pci/devices", facts.roots.sys);
+    let directory = format!("{}/bus/pci/devices", facts.roots.sys);
     if let Some(error) = &facts.inventory.machine.bus_error {
-        return check.unknown(Subject::Node, format!("{folder} cannot be read: {error}"));
+        return check.unknown(Subject::Node, format!("cannot read {directory}: {error}"));
     }
     if devices.is_empty() {
         return no_device_finding(facts);
@@ -49,23 +49,21 @@ fn accelerators_finding(facts: &Facts<'_>) -> Finding {
 /// Finding for a node without known devices. The check does not apply only if the bus was read completely.
 fn no_device_finding(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
-    let folder = format!("{}/bus/pci/devices", facts.roots.sys);
+    let directory = format!("{}/bus/pci/devices", facts.roots.sys);
     match (&facts.inventory.nvml, &facts.traces) {
         (NvmlState::Stalled { call, .. }, _) => check.failing(
             Subject::Node,
-            format!("{call} does not return, so nobody knows what is here"),
+            format!("{call} does not return, so the devices are unknown"),
             NvmlState::remedy_of_stall(call),
         ),
-        (NvmlState::Loading, _) => check.unknown(
-            Subject::Node,
-            "NVML is being initialised, and no accelerator was seen before it",
-        ),
+        (NvmlState::Loading, _) => check
+            .unknown(Subject::Node, "NVML is still initializing, and no accelerator is known yet"),
         (_, Ok(traces)) if traces.has_bus => {
-            check.not_applicable(format!("no function in {folder} is an accelerator"))
+            check.not_applicable(format!("no PCI function in {directory} is an accelerator"))
         }
-        (_, Ok(_)) => check.unknown(Subject::Node, format!("there is no {folder} to be read")),
+        (_, Ok(_)) => check.unknown(Subject::Node, format!("{directory} does not exist")),
         (_, Err(_)) if facts.is_recorded => {
-            check.not_applicable("the recording has no accelerator")
+            check.not_applicable("the recording contains no accelerator")
         }
         (_, Err(why)) => check.unknown(Subject::Node, why.clone()),
     }
@@ -75,15 +73,16 @@ fn unidentified_finding(device: &Device) -> Finding {
     let ids = device.pci_ids;
     let class = ids.class.map(|class| format!(", class {class:06x}"));
     let evidence = format!(
-        "PCI id {:04x}:{:04x}, subsystem {:04x}:{:04x}{}: no catalogue of ours has it",
+        "PCI ID {:04x}:{:04x}, subsystem {:04x}:{:04x}{}: not in the catalog",
         ids.vendor,
         ids.device,
         ids.subsystem_vendor,
         ids.subsystem_device,
         class.unwrap_or_default()
     );
-    let remedy = "look the id up in the PCI ID database, or name it: `kubectl label node NODE octavo.dev/type-override=NAME`; its label is \
-                  type.octavo.dev/unknown until it is known";
+    let remedy = "look up the ID in the PCI ID database, and name the device: `kubectl label node \
+                  NODE octavo.dev/type-override=NAME`; until then its label is \
+                  type.octavo.dev/unknown";
     Check::Accelerators.warning(Subject::Device(device.pci), evidence, remedy)
 }
 
@@ -98,26 +97,35 @@ fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
         Vendor::Other(_) => None,
     };
     match (&device.condition, bound_driver(device), expected) {
-        (Condition::Working, ..) => check.ok(subject, "its driver answers"),
+        (Condition::Working, ..) => check.ok(subject, "its driver responds"),
         (Condition::Failing { .. }, ..) if device.pci.is_unreported() => {
-            let evidence = "NVML counts it and reports no PCI address for it, and no PCI function stands for it";
+            let evidence = "NVML reports the device without a PCI address, and no PCI function \
+                            matches it";
             check.unknown(subject, evidence)
         }
         (Condition::Failing { .. }, ..) => check.ok(subject, "its driver lists it"),
-        (condition @ Condition::PciOnly { .. }, Some(driver), _) if condition.is_passthrough() => check.ok(
-            subject,
-            format!("{driver} is bound: it is set aside for a virtual machine, and no container of this node gets it ({file})"),
-        ),
-        (Condition::PciOnly { .. }, Some(driver), Some("nvidia")) if NOUVEAU_DRIVERS.contains(&driver) => {
-            let evidence = format!("{driver} is bound, and NVIDIA's driver cannot be ({file})");
-            let remedy = "install NVIDIA's driver, which puts nouveau on the list of modules that are not loaded \
-                          (modprobe.d: `blacklist nouveau`, `options nouveau modeset=0`), and reboot";
+        (condition @ Condition::PciOnly { .. }, Some(driver), _) if condition.is_passthrough() => {
+            check.ok(
+                subject,
+                format!(
+                    "{driver} is bound: the device is passed through to a virtual machine and is \
+                     not available to containers of this node ({file})"
+                ),
+            )
+        }
+        (Condition::PciOnly { .. }, Some(driver), Some("nvidia"))
+            if NOUVEAU_DRIVERS.contains(&driver) =>
+        {
+            let evidence = format!("{driver} is bound, so NVIDIA's driver cannot bind ({file})");
+            let remedy = "install NVIDIA's driver, which blacklists nouveau (modprobe.d: \
+                          `blacklist nouveau`, `options nouveau modeset=0`), and reboot";
             check.failing(subject, evidence, remedy)
         }
         (Condition::PciOnly { .. }, Some(driver), Some(expected)) if driver != expected => {
-            let evidence = format!("{driver} is bound, and not {expected} ({file})");
+            let evidence = format!("{driver} is bound instead of {expected} ({file})");
             let remedy = format!(
-                "if {driver} was not bound on purpose, unbind it (`echo ADDRESS > /sys/bus/pci/drivers/{driver}/unbind`) and load {expected}"
+                "unless {driver} is bound on purpose, unbind it (`echo ADDRESS > \
+                 /sys/bus/pci/drivers/{driver}/unbind`) and load {expected}"
             );
             check.warning(subject, evidence, &remedy)
         }
@@ -127,13 +135,14 @@ fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
         (Condition::PciOnly { .. }, None, Some(expected)) => {
             let evidence = format!("no kernel driver is bound ({file})");
             let remedy = format!(
-                "load {expected} (`modprobe {expected}`); if it is loaded, `dmesg | grep -i {expected}` says why it does not take the device"
+                "load {expected} (`modprobe {expected}`); if it is loaded, `dmesg | grep -i \
+                 {expected}` shows why it does not bind to the device"
             );
             check.failing(subject, evidence, &remedy)
         }
         (Condition::PciOnly { .. }, None, None) => {
             let evidence = format!("no kernel driver is bound ({file})");
-            check.warning(subject, evidence, "install the driver of its vendor")
+            check.warning(subject, evidence, "install the vendor's driver")
         }
     }
 }

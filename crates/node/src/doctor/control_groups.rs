@@ -19,9 +19,9 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 
 fn device_files_finding(facts: &Facts<'_>) -> Finding {
     let check = Check::ControlGroups;
-    let works = [NVIDIA, NEURON, AMD].map(|maker| maker.status(facts).is_working());
+    let works = [NVIDIA, NEURON, AMD].map(|driver| driver.status(facts).is_working());
     if !works.contains(&true) {
-        return check.not_applicable("there is no device file that a container could be given");
+        return check.not_applicable("no device files to pass to containers");
     }
     let groups = match &facts.groups {
         Ok(groups) => groups,
@@ -31,34 +31,34 @@ fn device_files_finding(facts: &Facts<'_>) -> Finding {
         CgroupVersion::One => "1",
         CgroupVersion::Two => "2",
     };
-    let folder = format!("{}/fs/cgroup", facts.roots.sys);
-    let said = format!("control groups are of version {version} ({folder})");
-    let makers = match groups.pods {
-        None => return check.not_applicable(format!("{said}, and there is none of a pod")),
-        Some(PodCgroupManager::Runtime) => "the container runtime makes those of pods",
-        Some(PodCgroupManager::Systemd) => "systemd makes those of pods",
+    let directory = format!("{}/fs/cgroup", facts.roots.sys);
+    let evidence = format!("cgroup version {version} ({directory})");
+    let manager = match groups.pods {
+        None => return check.not_applicable(format!("{evidence}, without a cgroup of a pod")),
+        Some(PodCgroupManager::Runtime) => "the container runtime manages the cgroups of pods",
+        Some(PodCgroupManager::Systemd) => "systemd manages the cgroups of pods",
     };
-    let said = format!("{said}; {makers}");
+    let evidence = format!("{evidence}; {manager}");
     if groups.pods == Some(PodCgroupManager::Runtime) || works.first() != Some(&true) {
-        return check.ok(Subject::Node, said);
+        return check.ok(Subject::Node, evidence);
     }
     match &groups.unlinked {
-        Err(why) => check.unknown(Subject::Node, format!("{said}; {why}")),
+        Err(why) => check.unknown(Subject::Node, format!("{evidence}; {why}")),
         Ok(none) if none.is_empty() => {
             let dev = &facts.roots.dev;
             check.ok(
                 Subject::Node,
-                format!("{said}; {dev}/char has a link to each of NVIDIA's device files"),
+                format!("{evidence}; {dev}/char has a link to each of NVIDIA's device files"),
             )
         }
         Ok(unlinked) => {
             let dev = &facts.roots.dev;
-            let evidence = format!(
-                "{said}; {dev}/char has no link to {}",
-                format_list(unlinked)
-            );
-            let remedy = "make them at each boot: `nvidia-ctk system create-dev-char-symlinks --create-all` (GPU Operator does it, and CDI needs none); until \
-                          then a `systemctl daemon-reload` takes GPUs away from containers that run: `Failed to initialize NVML: Unknown Error`";
+            let evidence =
+                format!("{evidence}; {dev}/char has no link to {}", format_list(unlinked));
+            let remedy = "create them at each boot: `nvidia-ctk system create-dev-char-symlinks \
+                          --create-all` (GPU Operator does so; CDI does not need them). Until \
+                          then, `systemctl daemon-reload` removes GPUs from running containers: \
+                          `Failed to initialize NVML: Unknown Error`";
             check.warning(Subject::Node, evidence, remedy)
         }
     }

@@ -8,6 +8,8 @@ use octavo_model::driver_traces::{
 };
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Device, Inventory, Vendor};
+use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 
 /// Gathered facts about a node.
 #[derive(Debug, Clone)]
@@ -70,8 +72,8 @@ pub struct LayoutProgress {
     pub is_agent: bool,
     /// Name of the layout; `None` if none is chosen.
     pub name: Option<String>,
-    /// State that most needs attention, one of the words of [`octavo_model::reason::Reason`].
-    pub state: Option<String>,
+    /// State that most needs attention.
+    pub state: Option<Reported<Reason>>,
     /// Problem with the layout itself.
     pub notice: Option<String>,
     /// Devices that the layout covers.
@@ -85,8 +87,8 @@ pub struct LayoutProgress {
 pub struct LayoutDevice {
     /// Display name.
     pub name: String,
-    /// State, one of the words of [`octavo_model::reason::Reason`].
-    pub state: String,
+    /// State.
+    pub state: Reported<Reason>,
     /// Explanation; may be empty.
     pub message: String,
 }
@@ -117,15 +119,12 @@ impl Kubelet {
     pub(super) fn unknown_reason(&self) -> String {
         let registered = self.registered.as_ref().err();
         let allocatable = self.allocatable.as_ref().err();
-        let said: Vec<&str> = [registered, allocatable]
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
-            .collect();
-        if said.is_empty() {
-            return "this kubelet does not tell what it would give out".to_owned();
+        let reasons: Vec<&str> =
+            [registered, allocatable].into_iter().flatten().map(String::as_str).collect();
+        if reasons.is_empty() {
+            return "this kubelet does not report its allocatable devices".to_owned();
         }
-        said.join("; ")
+        reasons.join("; ")
     }
 }
 
@@ -170,9 +169,7 @@ impl Facts<'_> {
     pub(super) fn usable_devices(&self, vendor: Vendor) -> Vec<&Device> {
         let all = self.inventory.devices.iter();
         let of_vendor = all.filter(|device| device.vendor == vendor);
-        of_vendor
-            .filter(|device| !device.condition.is_passthrough())
-            .collect()
+        of_vendor.filter(|device| !device.condition.is_passthrough()).collect()
     }
 
     /// Number of devices that a vendor's driver reports independently of the bus.
@@ -184,18 +181,13 @@ impl Facts<'_> {
 
     /// State of a kernel module that drives `devices`.
     pub(super) fn module_state(&self, module: &str, devices: &[&Device]) -> ModuleState {
-        let folder = format!("{}/module/{module}", self.roots.sys);
-        let version = self
-            .traces
-            .as_ref()
-            .map(|traces| traces.modules.get(module));
+        let directory = format!("{}/module/{module}", self.roots.sys);
+        let version = self.traces.as_ref().map(|traces| traces.modules.get(module));
         if let Ok(Some(version)) = version {
-            let version = version.as_deref().unwrap_or("it tells no version");
-            return ModuleState::Yes(format!("{folder}: {version}"));
+            let version = version.as_deref().unwrap_or("unknown version");
+            return ModuleState::Yes(format!("{directory}: {version}"));
         }
-        let bound = devices
-            .iter()
-            .filter(|device| bound_driver(device) == Some(module));
+        let bound = devices.iter().filter(|device| bound_driver(device) == Some(module));
         let bound = bound.count();
         if bound > 0 {
             let all = devices.len();
@@ -206,12 +198,14 @@ impl Facts<'_> {
         if devices.iter().any(|device| is_driver_answering(device)) {
             return ModuleState::Yes("its devices answer".to_owned());
         }
-        let untold = self.traces.as_ref().ok();
-        if let Some(why) = untold.and_then(|traces| traces.unknown_modules.get(module)) {
-            return ModuleState::Unknown(format!("cannot look at {folder}: {why}"));
+        let traces = self.traces.as_ref().ok();
+        if let Some(why) = traces.and_then(|traces| traces.unknown_modules.get(module)) {
+            return ModuleState::Unknown(format!("cannot inspect {directory}: {why}"));
         }
         match version {
-            Ok(_) => ModuleState::No(format!("there is no {folder}{}", self.installed(module))),
+            Ok(_) => {
+                ModuleState::No(format!("{directory} does not exist{}", self.installed(module)))
+            }
             // A recording contains the driver that was bound.
             Err(_) if devices.iter().all(|device| has_no_driver(device)) => {
                 ModuleState::No("no kernel driver is bound to any of them".to_owned())
@@ -232,10 +226,10 @@ impl Facts<'_> {
         let installed = installed.and_then(|traces| traces.installed.as_ref());
         match (installed, self.is_module_available(module)) {
             (Some(AvailableModules { place, .. }), Some(true)) => {
-                format!(", though {place} has it")
+                format!(", although {place} contains the module")
             }
             (Some(AvailableModules { place, .. }), Some(false)) => {
-                format!(", and {place} has none")
+                format!(", and {place} does not contain the module")
             }
             (None, _) | (_, None) => String::new(),
         }

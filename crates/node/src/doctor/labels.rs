@@ -15,12 +15,8 @@ use crate::labels::{Options, Publication, compile, diff};
 const NON_HARDWARE_KEYS: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
 
 /// Keys derived from a manual type override. A feature file has these, but not the override itself.
-const OVERRIDE_DERIVED_KEYS: [&str; 4] = [
-    "octavo.dev/type",
-    "octavo.dev/sku",
-    "octavo.dev/architecture",
-    "type.octavo.dev/",
-];
+const OVERRIDE_DERIVED_KEYS: [&str; 4] =
+    ["octavo.dev/type", "octavo.dev/sku", "octavo.dev/architecture", "type.octavo.dev/"];
 const TYPE_SOURCE: &str = "octavo.dev/type-source";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -34,11 +30,7 @@ fn apply_override<'a>(
 ) -> (Cow<'a, Inventory>, Option<String>) {
     let label = labels.get(TYPE_OVERRIDE);
     // Without the override, the type label still identifies the type, except for the value `mixed`.
-    let of_type = || {
-        labels
-            .get("octavo.dev/type")
-            .filter(|_| labels.contains_key(TYPE_SOURCE))
-    };
+    let of_type = || labels.get("octavo.dev/type").filter(|_| labels.contains_key(TYPE_SOURCE));
     let Some(name) = label.or_else(of_type) else {
         return (Cow::Borrowed(facts.inventory), None);
     };
@@ -49,8 +41,8 @@ fn apply_override<'a>(
     };
     let mut named = facts.inventory.clone();
     naming.apply(&mut named);
-    let told = given.told(&named);
-    let wrong = (label.is_some() && told.needs_attention).then_some(told.text);
+    let effect = given.effect(&named);
+    let wrong = (label.is_some() && effect.needs_attention).then_some(effect.text);
     (Cow::Owned(named), wrong)
 }
 
@@ -60,27 +52,24 @@ fn labels(facts: &Facts<'_>) -> Finding {
         Ok(Some(written)) => written,
         Ok(None) => {
             return check.not_applicable(
-                "there is no feature file of ours; --labels names another, or a Node",
+                "no Octavo feature file found; specify a feature file or a Node with --labels",
             );
         }
         Err(why) => return check.unknown(Subject::Node, why.clone()),
     };
-    let options = Options {
-        nvidia: Publication::Withhold,
-        ..Options::default()
-    };
+    let options = Options { nvidia: Publication::Withhold, ..Options::default() };
     let (inventory, wrong) = apply_override(facts, &written.labels);
     let now = compile(&inventory, &options, None).labels;
     let now: BTreeMap<&str, &str> = now.iter().collect();
     let before = written.labels.iter();
-    let before: BTreeMap<&str, &str> = before
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect();
+    let before: BTreeMap<&str, &str> =
+        before.map(|(key, value)| (key.as_str(), value.as_str())).collect();
     // The override cannot be inferred from the labels derived from it.
-    let is_untold = written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
+    let is_override_removed =
+        written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
     let is_of_hardware = |key: &str| {
         let begins = |other: &&str| key.starts_with(*other);
-        let is_of_the_name = is_untold && OVERRIDE_DERIVED_KEYS.iter().any(begins);
+        let is_of_the_name = is_override_removed && OVERRIDE_DERIVED_KEYS.iter().any(begins);
         !is_of_the_name && !NON_HARDWARE_KEYS.iter().any(begins)
     };
     let changes: Vec<String> = diff(&before, &now, Publication::Withhold)
@@ -94,20 +83,19 @@ fn labels(facts: &Facts<'_>) -> Finding {
         return check.warning(Subject::Node, format!("{place}: {wrong}"), &remedy);
     }
     if changes.is_empty() {
-        return check.ok(
-            Subject::Node,
-            format!("{place} says what the hardware does"),
-        );
+        return check.ok(Subject::Node, format!("{place} matches the hardware"));
     }
     let evidence = format!(
-        "{place} differs from the hardware (- written, + as it is): {}",
+        "{place} differs from the hardware (- label, + hardware): {}",
         format_list(&changes)
     );
     let layout = facts.layout.as_ref().ok().and_then(Option::as_ref);
     let remedy = if layout.is_some_and(|layout| layout.is_agent) {
-        "the agent runs on this node and writes them within an interval of a change: if they stay so, its log says why"
+        "the agent on this node updates labels within one --interval after a change. If they \
+         still differ, check its log"
     } else {
-        "the agent writes them within an interval of a change: see that it runs on this node, and its log"
+        "the agent updates labels within one --interval after a change. Check that it runs on \
+         this node, and check its log"
     };
     check.warning(Subject::Node, evidence, remedy)
 }

@@ -3,7 +3,7 @@
 use octavo_model::inventory::{Completeness, Condition, Device, Mig, MigMode, MigState, Vendor};
 
 use super::facts::Facts;
-use super::{Check, Finding, Subject, format_count, format_list};
+use super::{Check, Finding, Subject, count_noun, format_list};
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let working =
@@ -16,7 +16,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             Mig::NotCapable => {}
             Mig::Unknown => {
                 let subject = Subject::Device(device.pci);
-                let evidence = "the driver does not tell whether it is partitioned";
+                let evidence = "the driver does not report whether it is partitioned";
                 all.push(Check::MigInstances.unknown(subject, evidence));
             }
             Mig::Capable(state) => {
@@ -28,7 +28,9 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     }
     for check in [Check::MigMode, Check::MigInstances, Check::MigDeviceFiles] {
         if !all.iter().any(|finding| finding.check == check) {
-            all.push(check.not_applicable("no GPU is known to be partitioned, or to be made so"));
+            all.push(
+                check.not_applicable("no GPU is known to be partitioned, now or after a reset"),
+            );
         }
     }
     all
@@ -45,8 +47,9 @@ fn mode(device: &Device, state: &MigState) -> Finding {
     if state.current == state.pending {
         return check.ok(subject, format!("MIG mode is {current}"));
     }
-    let evidence = format!("MIG mode is {current}, and {pending} after the next reset");
-    let remedy = "reset it while nobody has it open (`nvidia-smi --gpu-reset -i ...`), or reboot the node; or set the mode back";
+    let evidence = format!("MIG mode is {current}, and will be {pending} after the next reset");
+    let remedy = "reset it while no process has it open (`nvidia-smi --gpu-reset -i ...`), reboot \
+                  the node, or revert the MIG mode";
     check.warning(subject, evidence, remedy)
 }
 
@@ -54,40 +57,30 @@ fn instances(device: &Device, state: &MigState) -> Finding {
     let check = Check::MigInstances;
     let subject = Subject::Device(device.pci);
     if state.geometry == Completeness::Partial {
-        return check.unknown(subject, "the driver does not tell all of its instances");
+        return check.unknown(subject, "the driver does not report all of its instances");
     }
     let all = &state.gpu_instances;
-    let empty = all
-        .iter()
-        .filter(|instance| instance.compute_instances.is_empty());
-    let empty: Vec<String> = empty
-        .map(|instance| format!("gi {}", instance.id))
-        .collect();
+    let empty = all.iter().filter(|instance| instance.compute_instances.is_empty());
+    let empty: Vec<String> = empty.map(|instance| format!("gi {}", instance.id)).collect();
     if state.current == MigMode::Disabled {
-        return check.ok(subject, "it is one whole GPU");
+        return check.ok(subject, "not partitioned");
     }
     if all.is_empty() {
-        let remedy = "give the node a layout (`octavo plan all-balanced` shows one), or switch MIG off: so the GPU is no use to anybody";
-        return check.warning(subject, "MIG mode is on, and it has no instance", remedy);
+        let remedy = "apply a layout (preview one with `octavo plan all-balanced`) or turn MIG \
+                      off; without instances, the GPU is unusable";
+        return check.warning(subject, "MIG mode is on, but there are no instances", remedy);
     }
     if !empty.is_empty() {
-        let evidence = format!(
-            "without a compute instance, and so of no use: {}",
-            format_list(&empty)
-        );
-        let remedy = "put the node's layout in force again (`octavo plan` shows what goes), or destroy them (`nvidia-smi mig -dgi -gi ...`)";
+        let evidence =
+            format!("unusable, because they have no compute instance: {}", format_list(&empty));
+        let remedy = "apply the node's layout again (`octavo plan` shows what would be \
+                      destroyed), or destroy them (`nvidia-smi mig -dgi -gi ...`)";
         return check.warning(subject, evidence, remedy);
     }
     let parts = all.iter().map(|instance| instance.compute_instances.len());
     let (parts, all) = (parts.sum::<usize>(), all.len());
-    let parts = format_count(parts, "compute instance", "compute instances");
-    check.ok(
-        subject,
-        format!(
-            "{parts} in {}",
-            format_count(all, "GPU instance", "GPU instances")
-        ),
-    )
+    let parts = count_noun(parts, "compute instance", "compute instances");
+    check.ok(subject, format!("{parts} in {}", count_noun(all, "GPU instance", "GPU instances")))
 }
 
 fn files(facts: &Facts<'_>, device: &Device, state: &MigState) -> Option<Finding> {
@@ -110,13 +103,14 @@ fn files(facts: &Facts<'_>, device: &Device, state: &MigState) -> Option<Finding
     }
     let dev = &facts.roots.dev;
     Some(if missing.is_empty() {
-        check.ok(subject, format!("{dev} has those of its instances"))
+        check.ok(subject, format!("{dev} has the device files of its instances"))
     } else {
         // As for GPUs, the container runtime may create them.
         check.warning(
             subject,
             format!("{dev} has no {}", format_list(&missing)),
-            "run `nvidia-smi -L` as root, which makes them; a driver in a container has its own below its root: --dev-root",
+            "run `nvidia-smi -L` as root to create them. For a driver in a container, set \
+             --dev-root to the /dev of its root directory",
         )
     })
 }

@@ -8,17 +8,18 @@ use std::collections::BTreeSet;
 
 use octavo_model::inventory::{DriverLayout, Neuron, Vendor};
 
-use super::drivers::{DriverStatus, VendorDriver};
+use super::drivers::{DriverStatus, VendorDriver, device_files};
 use super::facts::Facts;
-use super::{Check, Finding, Subject, format_count, format_list};
+use super::{Check, Finding, Subject, count_noun};
 
 pub(super) const NEURON: VendorDriver = VendorDriver {
     vendor: Vendor::Aws,
     name: "AWS Neuron",
     check: Check::NeuronDriver,
     module: "neuron",
-    remedy: "install the package aws-neuronx-dkms for this kernel (images that AWS builds for Neuron have it) and load it with \
-             `modprobe neuron`; after a new kernel it has to be built again: `dkms status` says for which it is",
+    remedy: "install the package aws-neuronx-dkms for this kernel (AWS's Neuron images include \
+             it) and load it with `modprobe neuron`. It must be rebuilt for a new kernel; `dkms \
+             status` lists the kernels it was built for",
 };
 
 /// First-generation Inferentia, which drivers from 2.22 on do not support. Source: AWS Neuron SDK, release notes of
@@ -29,10 +30,10 @@ const LAST_RELEASE_WITH_INF1: (u64, u64) = (2, 21);
 const DEVICE_CLASS_DIR: &str = "class/neuron_device";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let standing = NEURON.status(facts);
-    let devices = devices(facts, &standing);
-    let files = files(facts, &standing);
-    let driver = unsupported_device_finding(facts, &standing).unwrap_or(standing.finding);
+    let status = NEURON.status(facts);
+    let devices = devices(facts, &status);
+    let files = files(facts, &status);
+    let driver = unsupported_device_finding(facts, &status).unwrap_or(status.finding);
     let mut all = vec![driver, devices];
     all.extend(problems(facts));
     all.push(files);
@@ -44,7 +45,8 @@ fn problems(facts: &Facts<'_>) -> Vec<Finding> {
     let neuron = facts.inventory.neuron.iter();
     let problems = neuron.flat_map(|neuron| &neuron.problems);
     let others = problems.filter(|problem| problem.source != Neuron::COUNT_MISMATCH);
-    let remedy = "mend what it names, or have it be read (run as root where it is a matter of rights): until then what depends on it is left out";
+    let remedy = "fix the reported problem, or make the data readable (run as root if permission \
+                  is denied). Until then, dependent values are omitted";
     others
         .map(|problem| {
             let evidence = format!("{}: {}", problem.source, problem.error);
@@ -69,13 +71,13 @@ pub(super) fn count(facts: &Facts<'_>) -> Option<usize> {
 
 /// Version of the driver, if known.
 pub(super) fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
-    let told = facts.inventory.neuron.as_ref();
-    let told = told.and_then(|neuron| neuron.driver_version.as_deref());
+    let reported = facts.inventory.neuron.as_ref();
+    let reported = reported.and_then(|neuron| neuron.driver_version.as_deref());
     let module = || {
         let modules = &facts.traces.as_ref().ok()?.modules;
         modules.get(NEURON.module)?.as_deref()
     };
-    told.or_else(module)
+    reported.or_else(module)
 }
 
 /// First two numbers of a version.
@@ -84,85 +86,80 @@ pub(super) fn release(version: &str) -> Option<(u64, u64)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-fn unsupported_device_finding(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Option<Finding> {
-    let mut first = standing.devices.iter();
+fn unsupported_device_finding(facts: &Facts<'_>, status: &DriverStatus<'_>) -> Option<Finding> {
+    let mut first = status.devices.iter();
     first.find(|device| INF1_DEVICE_IDS.contains(&device.pci_ids.device))?;
     let text = version(facts)?;
     if release(text)? <= LAST_RELEASE_WITH_INF1 {
         return None;
     }
-    let evidence =
-        format!("driver {text} is loaded, and knows no Inferentia of the first generation (Inf1)");
-    let remedy = "install aws-neuronx-dkms 2.21, the last that does";
+    let evidence = format!(
+        "driver {text} is loaded, which does not support first-generation Inferentia \
+                 (Inf1)"
+    );
+    let remedy = "install aws-neuronx-dkms 2.21, the last version that supports it";
     Some(Check::NeuronDriver.failing(Subject::Node, evidence, remedy))
 }
 
-fn devices(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
+fn devices(facts: &Facts<'_>, status: &DriverStatus<'_>) -> Finding {
     let check = Check::NeuronDevices;
-    if standing.count == 0 {
+    if status.count == 0 {
         return check.not_applicable(NEURON.no_devices_evidence());
     }
-    if !standing.is_working() {
-        return check.not_applicable("the driver, which shows them, is not known to be loaded");
+    if !status.is_working() {
+        return check.not_applicable("the driver that reports them is not known to be loaded");
     }
     let Some(shown) = driver_device_numbers(facts) else {
-        return check.unknown(Subject::Node, "nobody tells what the driver shows");
+        return check.unknown(Subject::Node, "the devices of the driver are unknown");
     };
-    let (shown, functions) = (shown.len(), standing.devices.len());
-    let folder = format!("{}/{DEVICE_CLASS_DIR}", facts.roots.sys);
+    let (shown, functions) = (shown.len(), status.devices.len());
+    let directory = format!("{}/{DEVICE_CLASS_DIR}", facts.roots.sys);
     let evidence = format!(
-        "{} in {folder}, {} on the bus",
-        format_count(shown, "device", "devices"),
-        format_count(functions, "function", "functions")
+        "{} in {directory}, {} on the bus",
+        count_noun(shown, "device", "devices"),
+        count_noun(functions, "function", "functions")
     );
     if shown < functions {
-        let remedy = "`dmesg | grep -i neuron` says which one the driver gave up on, and why; if it took none, build it again for this kernel \
-                      (reinstall aws-neuronx-dkms) and reboot. A function that stays away is a case for the cloud's support: replace the instance";
+        let remedy = "`dmesg | grep -i neuron` shows which device the driver gave up on, and why. \
+                      If it found no device, rebuild the driver for this kernel (reinstall \
+                      aws-neuronx-dkms) and reboot. If a device stays missing, replace the \
+                      instance and contact the cloud provider";
         return check.failing(Subject::Node, evidence, remedy);
     }
     if shown > functions {
         let remedy =
-            "the bus is not shown whole here: mount the host's /sys, and name it with --sys-root";
+            "the bus is not completely visible here: mount the host's /sys, and set --sys-root";
         return check.warning(Subject::Node, evidence, remedy);
     }
     let layout = facts.inventory.neuron.as_ref();
     if layout.is_some_and(|neuron| neuron.driver_layout == DriverLayout::Unknown) {
         let version = version(facts).unwrap_or("of an unknown version");
-        let evidence = format!(
-            "{evidence}; driver {version} has its files elsewhere than those that are known"
-        );
-        let remedy =
-            "what is not found there is left out, and all else holds; report the driver's version";
+        let evidence = format!("{evidence}; driver {version} has files at unknown paths");
+        let remedy = "missing values are omitted, and all others are valid; report the driver version to \
+             the Octavo project";
         return check.warning(Subject::Node, evidence, remedy);
     }
     check.ok(Subject::Node, evidence)
 }
 
-fn files(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
+fn files(facts: &Facts<'_>, status: &DriverStatus<'_>) -> Finding {
     let check = Check::NeuronDeviceFiles;
-    if standing.count == 0 {
+    if status.count == 0 {
         return check.not_applicable(NEURON.no_devices_evidence());
     }
     let shown =
-        driver_device_numbers(facts).filter(|shown| standing.is_working() && !shown.is_empty());
+        driver_device_numbers(facts).filter(|shown| status.is_working() && !shown.is_empty());
     let Some(shown) = shown else {
-        return check.not_applicable("the driver is not known to show a device");
-    };
-    let files = match &facts.files {
-        Ok(files) => files,
-        Err(why) => return check.unknown(Subject::Node, why.clone()),
+        return check.not_applicable("the driver reports no devices, or cannot be read");
     };
     let wanted = shown.iter().map(|number| format!("neuron{number}"));
-    let (there, missing): (Vec<String>, Vec<String>) =
-        wanted.partition(|name| files.0.contains(name));
-    let dev = &facts.roots.dev;
-    if missing.is_empty() {
-        return check.ok(Subject::Node, format!("{dev} has {}", format_list(&there)));
-    }
-    check.failing(
-        Subject::Node,
-        format!("{dev} has no {}", format_list(&missing)),
-        "the kernel makes them with the devices: on the host itself load the driver again (`modprobe -r neuron && modprobe neuron`, while nobody \
-         uses them); elsewhere name the host's folder with --dev-root",
-    )
+    device_files(facts, check, wanted, |evidence| {
+        check.failing(
+            Subject::Node,
+            evidence,
+            "the kernel creates them with the devices. On the host, reload the driver while no \
+             process uses the devices (`modprobe -r neuron && modprobe neuron`). Outside the \
+             host, set --dev-root to the host's /dev directory",
+        )
+    })
 }

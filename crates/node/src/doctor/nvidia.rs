@@ -2,31 +2,32 @@
 
 use octavo_model::inventory::{NvmlState, Vendor};
 
-use super::drivers::{DriverStatus, VendorDriver};
+use super::drivers::{DriverStatus, VendorDriver, device_files};
 use super::facts::Facts;
-use super::{Check, Finding, Subject, format_list};
+use super::{Check, Finding, Subject};
 
 pub(super) const NVIDIA: VendorDriver = VendorDriver {
     vendor: Vendor::Nvidia,
     name: "NVIDIA",
     check: Check::NvidiaDriver,
     module: "nvidia",
-    remedy: "install NVIDIA's driver for this kernel (or have GPU Operator do it, driver.enabled) and load it with `modprobe nvidia`; \
-             `dmesg | grep -i nvrm` says why it does not load",
+    remedy: "install NVIDIA's driver for this kernel (or let GPU Operator install it, \
+             driver.enabled) and load it with `modprobe nvidia`; `dmesg | grep -i nvrm` shows why \
+             it does not load",
 };
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let standing = NVIDIA.status(facts);
-    let library = library(facts, &standing);
-    let files = files(facts, &standing);
-    vec![standing.finding, library, files]
+    let status = NVIDIA.status(facts);
+    let library = library(facts, &status);
+    let files = files(facts, &status);
+    vec![status.finding, library, files]
 }
 
-fn library(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
+fn library(facts: &Facts<'_>, status: &DriverStatus<'_>) -> Finding {
     let check = Check::NvidiaLibrary;
     // A library that hangs before reporting a device exists nevertheless.
     let hangs = matches!(&facts.inventory.nvml, NvmlState::Stalled { call, .. } if call != NvmlState::READING_SYS);
-    if standing.devices.is_empty() && !hangs {
+    if status.devices.is_empty() && !hangs {
         return check.not_applicable(NVIDIA.no_devices_evidence());
     }
     match &facts.inventory.nvml {
@@ -34,22 +35,22 @@ fn library(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
             let cuda = driver.cuda.as_ref();
             let cuda = cuda.map(|cuda| format!(", CUDA {cuda}")).unwrap_or_default();
             let version = &driver.version;
-            check.ok(Subject::Node, format!("NVML answers: driver {version}{cuda}"))
+            check.ok(Subject::Node, format!("NVML responds: driver {version}{cuda}"))
         }
-        NvmlState::Loading => check.unknown(Subject::Node, "NVML is being initialised"),
-        NvmlState::Absent { reason } if standing.is_working() => check.failing(
+        NvmlState::Loading => check.unknown(Subject::Node, "NVML is initializing"),
+        NvmlState::Absent { reason } if status.is_working() => check.failing(
             Subject::Node,
             reason.clone(),
-            "put libnvidia-ml.so.1 of the driver's very version beside it (the driver's package has it); where the driver is a container's, \
-             name its root with --driver-root",
+            "install libnvidia-ml.so.1 of exactly the driver's version (part of the driver \
+             package); for a driver in a container, set --driver-root to its root directory",
         ),
-        NvmlState::Absent { reason } => {
-            check.not_applicable(format!("it comes with the driver, which is not there: {reason}"))
-        }
+        NvmlState::Absent { reason } => check.not_applicable(format!(
+            "NVML is part of the driver, which is not installed: {reason}"
+        )),
         NvmlState::Lost { reason } => check.failing(
             Subject::Node,
-            format!("NVML answered before: {reason}"),
-            "load the driver again; what was read before is what is shown",
+            format!("NVML responded before: {reason}"),
+            "load the driver again; the last known state is shown",
         ),
         NvmlState::Stalled { call, .. } => check.failing(
             Subject::Node,
@@ -59,34 +60,25 @@ fn library(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
     }
 }
 
-fn files(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
+fn files(facts: &Facts<'_>, status: &DriverStatus<'_>) -> Finding {
     let check = Check::NvidiaDeviceFiles;
-    if standing.devices.is_empty() {
+    if status.devices.is_empty() {
         return check.not_applicable(NVIDIA.no_devices_evidence());
     }
-    if !standing.is_working() {
-        return check.not_applicable("the driver, which has them, is not known to be loaded");
+    if !status.is_working() {
+        return check.not_applicable("the driver that creates them is not known to be loaded");
     }
-    let minors = standing.devices.iter().filter_map(|device| device.minor);
-    let wanted: Vec<String> = ["nvidiactl", "nvidia-uvm"]
-        .map(ToOwned::to_owned)
-        .into_iter()
-        .chain(minors.map(|minor| format!("nvidia{minor}")))
-        .collect();
-    let files = match &facts.files {
-        Ok(files) => files,
-        Err(why) => return check.unknown(Subject::Node, why.clone()),
-    };
-    let (there, missing): (Vec<String>, Vec<String>) =
-        wanted.into_iter().partition(|name| files.0.contains(name));
-    let dev = &facts.roots.dev;
-    if missing.is_empty() {
-        return check.ok(Subject::Node, format!("{dev} has {}", format_list(&there)));
-    }
+    let minors = status.devices.iter().filter_map(|device| device.minor);
+    let wanted = ["nvidiactl", "nvidia-uvm"].map(ToOwned::to_owned).into_iter();
+    let wanted = wanted.chain(minors.map(|minor| format!("nvidia{minor}")));
     // The container runtime creates missing files if it is permitted to, so missing files do not prove a failure.
-    check.warning(
-        Subject::Node,
-        format!("{dev} has no {}", format_list(&missing)),
-        "`nvidia-smi` as root makes those of GPUs, `nvidia-modprobe -u` nvidia-uvm; a driver in a container has its own below its root: --dev-root",
-    )
+    device_files(facts, check, wanted, |evidence| {
+        check.warning(
+            Subject::Node,
+            evidence,
+            "run `nvidia-smi` as root to create the files of GPUs, and `nvidia-modprobe -u` to \
+             create nvidia-uvm. For a driver in a container, set --dev-root to the /dev of its \
+             root directory",
+        )
+    })
 }

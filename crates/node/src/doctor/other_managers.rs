@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::facts::{Facts, FeatureLabels, Processes};
 use super::nvidia::NVIDIA;
 use super::{Check, Finding, Subject, format_list};
-use crate::node::operands::{DEPLOY_PREFIX, PAUSED};
-use crate::node::{LAYOUT_LABEL, MIG_CONFIG_STATE_LABEL};
+use crate::node_object::operands::{DEPLOY_PREFIX, PAUSED};
+use crate::node_object::{LAYOUT_LABEL, MIG_CONFIG_STATE_LABEL};
 
 /// Program name of NVIDIA's MIG manager. Source: NVIDIA mig-parted and k8s-device-plugin, directories of `cmd`.
 pub const MIG_MANAGER: &str = "nvidia-mig-manager";
@@ -21,7 +21,8 @@ const DEPLOY_MIG_MANAGER: &str = "nvidia.com/gpu.deploy.mig-manager";
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let check = Check::OtherManagers;
     if !NVIDIA.status(facts).is_working() {
-        let evidence = "no NVIDIA driver is known to be loaded, and of other makers' devices Octavo changes and labels nothing that others do";
+        let evidence = "no NVIDIA driver is known to be loaded, and Octavo does not conflict with \
+                        other managers on devices of other vendors";
         return vec![check.not_applicable(evidence)];
     }
     let labels = facts.labels.as_ref().ok().and_then(Option::as_ref);
@@ -48,23 +49,18 @@ fn no_other_manager_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -
     let node = labels.filter(|labels| labels.is_node());
     let why = match &facts.processes {
         Ok(Processes { hidden: None, .. }) => None,
-        Ok(Processes {
-            hidden: Some(_), ..
-        }) => Some("not all processes can be seen"),
+        Ok(Processes { hidden: Some(_), .. }) => Some("not all processes are visible"),
         Err(why) => Some(why.as_str()),
     };
     match (why, node) {
-        (Some(why), None) => check.unknown(
-            Subject::Node,
-            format!("{why}, and no labels of the Node were given (--labels)"),
-        ),
-        (None, _) => check.ok(
-            Subject::Node,
-            format!("neither {MIG_MANAGER} nor {GFD} runs here"),
-        ),
+        (Some(why), None) => check
+            .unknown(Subject::Node, format!("{why}, and no Node labels were specified (--labels)")),
+        (None, _) => {
+            check.ok(Subject::Node, format!("neither {MIG_MANAGER} nor {GFD} is running here"))
+        }
         (Some(_), Some(node)) => check.ok(
             Subject::Node,
-            format!("{} names nobody else who partitions or labels", node.place),
+            format!("{} shows no other program that partitions or labels", node.place),
         ),
     }
 }
@@ -74,7 +70,7 @@ fn mig_manager_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Opt
     let get = |key: &str| labels.and_then(|labels| labels.get(key));
     let place = labels.map_or("", |labels| labels.place.as_str());
     let manager = if is_running(facts, MIG_MANAGER) {
-        format!("{MIG_MANAGER} runs here")
+        format!("{MIG_MANAGER} is running here")
     } else if get(DEPLOY_MIG_MANAGER) == Some("true") {
         format!("{place} has {DEPLOY_MIG_MANAGER}=true")
     } else {
@@ -85,21 +81,21 @@ fn mig_manager_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Opt
         Some(state) => format!("{manager} ({MIG_CONFIG_STATE_LABEL}={state})"),
         None => manager,
     };
-    let told = facts.layout.as_ref().ok().and_then(Option::as_ref);
-    let told = told.filter(|layout| layout.is_agent);
-    let ours = told
-        .and_then(|layout| layout.name.as_deref())
-        .or_else(|| get(LAYOUT_LABEL));
+    let agent = facts.layout.as_ref().ok().and_then(Option::as_ref);
+    let agent = agent.filter(|layout| layout.is_agent);
+    let ours = agent.and_then(|layout| layout.name.as_deref()).or_else(|| get(LAYOUT_LABEL));
     Some(match ours {
-        None => check.ok(
-            Subject::Node,
-            format!("{manager}, and no layout of Octavo's is known to be chosen"),
-        ),
+        None => check
+            .ok(Subject::Node, format!("{manager}, and no Octavo layout is known to be selected")),
         Some(layout) => check.warning(
             Subject::Node,
-            format!("{manager}, and layout {layout} of Octavo's is chosen: both partition the GPUs"),
-            "leave it to one of them: switch mig-manager off (GPU Operator: migManager.enabled=false; --compat mig-manager has the agent answer in its \
-             place), or take the layout away (`kubectl label node NODE octavo.dev/layout-`)",
+            format!(
+                "{manager}, and the Octavo layout {layout} is selected: both partition the \
+                     GPUs"
+            ),
+            "use only one of them: disable mig-manager (GPU Operator: migManager.enabled=false; \
+             with --compat mig-manager the agent replaces it), or remove the layout (`kubectl \
+             label node NODE octavo.dev/layout-`)",
         ),
     })
 }
@@ -110,15 +106,16 @@ fn duplicate_labels_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -
     let is_nvidias = |key: &&String| key.starts_with("nvidia.com/");
     let first = labels.labels.keys().find(is_nvidias)?;
     let other = match &labels.gfd {
-        Some(path) => format!("{path} is there"),
-        None if is_running(facts, GFD) => format!("{GFD} runs here"),
+        Some(path) => format!("{path} exists"),
+        None if is_running(facts, GFD) => format!("{GFD} is running here"),
         None => return None,
     };
     let evidence = format!(
-        "{} has {first} and the like, and {other}: two write the same labels",
+        "{} has {first} and similar labels, and {other}: two programs write the same labels",
         labels.place
     );
-    let remedy = "have one write them: the agent with --nvidia-labels off, or no gpu-feature-discovery (and remove the file that it left)";
+    let remedy = "use only one writer: set --nvidia-labels off for the agent, or remove \
+                  gpu-feature-discovery and its feature file";
     Some(Check::OtherManagers.warning(Subject::Node, evidence, remedy))
 }
 
@@ -132,12 +129,10 @@ fn paused_operands_finding(labels: &FeatureLabels) -> Option<Finding> {
         return None;
     }
     let keys: Vec<String> = keys.into_iter().collect();
-    let evidence = format!(
-        "{} has {}: nobody does their work here",
-        labels.place,
-        format_list(&keys)
-    );
-    let remedy = "this is so for two minutes at most while partitions are changed; if it stays, see that the agent or mig-manager that paused them runs, or put them \
-                  back: `kubectl label node NODE KEY=true --overwrite`";
+    let evidence =
+        format!("{} has {}: these operands are paused here", labels.place, format_list(&keys));
+    let remedy = "operands are paused for at most two minutes during a change of partitions. If \
+                  they stay paused, check that the agent or mig-manager that paused them is \
+                  running, or resume them: `kubectl label node NODE KEY=true --overwrite`";
     Some(Check::OtherManagers.warning(Subject::Node, evidence, remedy))
 }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::allocatable::{self, nvidia_resources};
+use octavo_model::resource::ShareId;
+
+use super::allocatable::nvidia_resources;
 use super::facts::{Facts, FeatureLabels, Kubelet};
-use super::{Check, Finding, Subject, format_count, format_list};
-use crate::node::LAYOUT_LABEL;
-use crate::node::operands::PLUGIN_CONFIG_LABEL;
+use super::{Check, Finding, Subject, count_noun, format_list};
+use crate::node_object::LAYOUT_LABEL;
+use crate::node_object::operands::PLUGIN_CONFIG_LABEL;
 
 /// Prefixes of the sockets and configurations of Octavo's agent, and of the sockets of NVIDIA's plugin.
 const OCTAVO_PREFIX: &str = "octavo-";
@@ -18,30 +20,32 @@ const RESOURCES: &str = "nvidia.com/";
 /// devices that DRA claims can be allocated too.
 pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>) -> Vec<Finding> {
     let check = Check::ResourceOwners;
-    let told = duplicate_ids(kubelet);
+    let duplicates = duplicate_ids(kubelet);
     let mut found = claimed;
-    if let Ok(twice) = &told
+    if let Ok(twice) = &duplicates
         && !twice.is_empty()
     {
-        let remedy = "two device plugins give the same devices out, and pods will meet on them unawares: remove one, or give the old resource's pods time \
-                      to end if one was just renamed";
+        let remedy = "two device plugins allocate the same devices, so pods can get the same \
+                      device: remove one plugin. If a resource was just renamed, wait until the \
+                      pods of the old resource have terminated";
         found.push(check.failing(Subject::Node, format_list(twice), remedy));
     }
     let rivals = resources_with_two_plugins(kubelet);
     if !rivals.is_empty() {
-        let folder = &facts.roots.kubelet;
+        let directory = &facts.roots.kubelet;
         let evidence = format!(
-            "{folder}/device-plugins has sockets of NVIDIA's device plugin and of Octavo's agent for {}",
+            "{directory}/device-plugins has sockets of NVIDIA's device plugin and of Octavo's agent for {}",
             format_list(&rivals)
         );
-        let remedy = "have one give them out: no NVIDIA device plugin on this node (devicePlugin.enabled=false of GPU Operator), or the agent with --sharing hand-off";
+        let remedy = "use only one device plugin: remove NVIDIA's from this node (GPU Operator: \
+                      devicePlugin.enabled=false), or run the agent with --sharing hand-off";
         found.push(check.warning(Subject::Node, evidence, remedy));
     }
-    match told {
+    match duplicates {
         _ if !found.is_empty() => found,
         Ok(_) => vec![check.ok(
             Subject::Node,
-            "no device is offered under two names, or given out by two",
+            "no device is offered by two resources or allocated by two device plugins",
         )],
         Err(why) => vec![check.unknown(Subject::Node, why)],
     }
@@ -56,16 +60,13 @@ fn duplicate_ids(kubelet: &Kubelet) -> Result<Vec<String>, String> {
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, ids) in &all {
         for id in ids {
-            names
-                .entry(allocatable::uuid_of_id(id))
-                .or_default()
-                .insert(name);
+            names.entry(ShareId::uuid_part(id)).or_default().insert(name);
         }
     }
     let twice = names.iter().filter(|(_, names)| names.len() > 1);
     let twice = twice.map(|(id, names)| {
         let names: Vec<&str> = names.iter().copied().collect();
-        format!("{id} is {}", names.join(" and "))
+        format!("{id} is offered as {}", names.join(" and "))
     });
     Ok(twice.collect())
 }
@@ -84,79 +85,74 @@ fn resources_with_two_plugins(kubelet: &Kubelet) -> Vec<String> {
 pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::TimeSlicing;
     let Ok(Some(all)) = &kubelet.allocatable else {
-        let said = time_slicing_from_labels(facts);
-        return said.unwrap_or_else(|| check.unknown(Subject::Node, kubelet.unknown_reason()));
+        let finding = time_slicing_from_labels(facts);
+        return finding.unwrap_or_else(|| check.unknown(Subject::Node, kubelet.unknown_reason()));
     };
     let all = nvidia_resources(all);
     let mut shared = Vec::new();
     let mut are_ours = true;
     for (name, ids) in &all {
         let replicas = ids.iter().filter(|id| id.contains("::"));
-        let devices: BTreeSet<&str> = replicas
-            .clone()
-            .map(|id| allocatable::uuid_of_id(id))
-            .collect();
-        let devices = format_count(devices.len(), "device", "devices");
+        let devices: BTreeSet<&str> = replicas.clone().map(|id| ShareId::uuid_part(id)).collect();
+        let devices = count_noun(devices.len(), "device", "devices");
         let count = replicas.count();
         if count > 0 {
-            let replicas = format_count(count, "replica", "replicas");
+            let replicas = count_noun(count, "replica", "replicas");
             shared.push(format!("{name}: {replicas} of {devices}"));
             let resource = name.strip_prefix(RESOURCES).unwrap_or(name);
             let ours = format!("{OCTAVO_PREFIX}{resource}{SOCKET}");
-            are_ours &= kubelet
-                .sockets
-                .as_ref()
-                .is_ok_and(|all| all.contains(&ours));
+            are_ours &= kubelet.sockets.as_ref().is_ok_and(|all| all.contains(&ours));
         }
     }
-    let said = format_list(&shared);
+    let summary = format_list(&shared);
     if shared.is_empty() {
-        return check.not_applicable("nothing is given out by turns");
+        return check.not_applicable("no device is time-sliced");
     }
     if are_ours {
-        return check.ok(Subject::Node, format!("{said}, by Octavo's agent"));
+        return check.ok(Subject::Node, format!("{summary}, through Octavo's device plugin"));
     }
     if let Err(why) = &kubelet.sockets {
-        let evidence = format!("{said}; nobody tells who gives them out: {why}");
+        let evidence = format!("{summary}; the device plugin is unknown: {why}");
         return check.ok(Subject::Node, evidence);
     }
-    nvidia_time_slicing_finding(facts, &said)
+    nvidia_time_slicing_finding(facts, &summary)
 }
 
 /// Finding for time-slicing by NVIDIA's plugin, with Octavo's configuration or another one.
-fn nvidia_time_slicing_finding(facts: &Facts<'_>, said: &str) -> Finding {
+fn nvidia_time_slicing_finding(facts: &Facts<'_>, summary: &str) -> Finding {
     let check = Check::TimeSlicing;
     let labels = facts.labels.as_ref().ok().and_then(Option::as_ref);
     let node = labels.filter(|labels| labels.is_node());
     let Some(node) = node else {
         let evidence = format!(
-            "{said}, by NVIDIA's device plugin; a label of the Node says by which configuration (--labels)"
+            "{summary}, through NVIDIA's device plugin; a Node label contains its configuration \
+             (--labels)"
         );
         return check.ok(Subject::Node, evidence);
     };
     let which = match node.get(PLUGIN_CONFIG_LABEL) {
         Some(ours) if ours.starts_with(OCTAVO_PREFIX) => {
             let evidence = format!(
-                "{said}, by NVIDIA's device plugin, as the layout says ({PLUGIN_CONFIG_LABEL}={ours})"
+                "{summary}, through NVIDIA's device plugin, configured by the layout \
+                 ({PLUGIN_CONFIG_LABEL}={ours})"
             );
             return check.ok(Subject::Node, evidence);
         }
-        Some(other) => format!("a configuration of another's ({PLUGIN_CONFIG_LABEL}={other})"),
+        Some(other) => {
+            format!("a configuration not written by Octavo ({PLUGIN_CONFIG_LABEL}={other})")
+        }
         None => "its own configuration".to_owned(),
     };
-    let evidence = format!("{said}, by NVIDIA's device plugin and {which}");
-    let told = facts.layout.as_ref().ok().and_then(Option::as_ref);
-    let told = told.and_then(|layout| layout.name.as_deref().filter(|_| layout.is_agent));
-    let Some(layout) = told.or_else(|| node.get(LAYOUT_LABEL)) else {
+    let evidence = format!("{summary}, through NVIDIA's device plugin with {which}");
+    let agent = facts.layout.as_ref().ok().and_then(Option::as_ref);
+    let chosen = agent.and_then(|layout| layout.name.as_deref().filter(|_| layout.is_agent));
+    let Some(layout) = chosen.or_else(|| node.get(LAYOUT_LABEL)) else {
         return check.ok(Subject::Node, evidence);
     };
-    let remedy = "what the layout says of sharing is not in force beside it: `kubectl label node NODE nvidia.com/device-plugin.config-` and its default without \
-                  replicas, or leave sharing to that configuration and out of the layout";
-    check.warning(
-        Subject::Node,
-        format!("{evidence}, while layout {layout} is chosen"),
-        remedy,
-    )
+    let remedy = "the layout's time-slicing has no effect with this configuration. Run `kubectl \
+                  label node NODE nvidia.com/device-plugin.config-` and remove replicas from the \
+                  plugin's default configuration, or remove timeSlicing from the layout";
+    check.warning(Subject::Node, format!("{evidence}, while layout {layout} is selected"), remedy)
 }
 
 /// Finding from labels of gpu-feature-discovery or Octavo, if the kubelet's data is unavailable.
@@ -165,21 +161,24 @@ pub(super) fn time_slicing_from_labels(facts: &Facts<'_>) -> Option<Finding> {
     let strategies = labels.labels.iter().filter(|(key, value)| {
         key.starts_with(RESOURCES) && key.ends_with(".sharing-strategy") && *value != "none"
     });
-    let said: Vec<String> = strategies
+    let summary: Vec<String> = strategies
         .map(|(key, value)| {
             let resource = key.trim_end_matches(".sharing-strategy");
             let replicas = labels.get(&format!("{resource}.replicas")).unwrap_or("?");
-            format!("{resource}: {value}, {replicas} replicas of each")
+            format!("{resource}: {value}, {replicas} replicas each")
         })
         .collect();
-    if said.is_empty() {
+    if summary.is_empty() {
         return None;
     }
-    let said = format!("{} says {}", labels.place, format_list(&said));
+    let summary = format!("{} shows {}", labels.place, format_list(&summary));
     if labels.get(PLUGIN_CONFIG_LABEL).is_some() {
-        return Some(nvidia_time_slicing_finding(facts, &said));
+        return Some(nvidia_time_slicing_finding(facts, &summary));
     }
     // The labels may stem from Octavo's device plugin or from the default of NVIDIA's plugin.
-    let evidence = format!("{said}; who gives them out only kubelet's folder tells");
+    let evidence = format!(
+        "{summary}; only the kubelet's directory shows which device plugin \
+                            allocates them"
+    );
     Some(Check::TimeSlicing.ok(Subject::Node, evidence))
 }

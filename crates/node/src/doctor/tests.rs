@@ -45,16 +45,11 @@ impl Node {
         Self {
             inventory: Inventory {
                 machine: Machine::default(),
-                nvml: NvmlState::Absent {
-                    reason: "no NVML library".to_owned(),
-                },
+                nvml: NvmlState::Absent { reason: "no NVML library".to_owned() },
                 neuron: None,
                 devices,
             },
-            traces: Ok(DriverTraces {
-                has_bus: true,
-                ..DriverTraces::default()
-            }),
+            traces: Ok(DriverTraces { has_bus: true, ..DriverTraces::default() }),
             files: Ok(DeviceFiles::default()),
             instance_files: Ok(BTreeMap::new()),
             groups: Ok(ControlGroups {
@@ -87,23 +82,17 @@ impl Node {
     }
 
     fn files(mut self, names: &[&str]) -> Self {
-        self.files = Ok(DeviceFiles(
-            names.iter().map(|name| (*name).to_owned()).collect(),
-        ));
+        self.files = Ok(DeviceFiles(names.iter().map(|name| (*name).to_owned()).collect()));
         self
     }
 
     fn kubelet(mut self, offered: &[(&str, &[&str])]) -> Self {
         let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
         let all = offered.iter();
-        let all: BTreeMap<String, BTreeSet<String>> = all
-            .map(|(name, all)| ((*name).to_owned(), ids(all)))
-            .collect();
+        let all: BTreeMap<String, BTreeSet<String>> =
+            all.map(|(name, all)| ((*name).to_owned(), ids(all))).collect();
         self.kubelet = Ok(Some(Kubelet {
-            registered: Ok(all
-                .iter()
-                .map(|(name, ids)| (name.clone(), ids.len()))
-                .collect()),
+            registered: Ok(all.iter().map(|(name, ids)| (name.clone(), ids.len())).collect()),
             allocatable: Ok(Some(all)),
             claim_drivers: Ok(BTreeSet::new()),
             sockets: Ok(BTreeSet::new()),
@@ -161,11 +150,11 @@ impl Node {
     }
 
     #[track_caller]
-    fn says(&self, check: Check, verdict: Verdict, evidence: &str) {
+    fn says(&self, check: Check, verdict: CheckResult, evidence: &str) {
         let found = self.gravest(check);
         assert_eq!(found.verdict, verdict, "{found:?}");
         assert!(found.evidence.contains(evidence), "{found:?}");
-        if matches!(verdict, Verdict::Warning | Verdict::Failing) {
+        if matches!(verdict, CheckResult::Warning | CheckResult::Failing) {
             assert!(found.remedy.is_some(), "{found:?}");
         }
     }
@@ -180,9 +169,7 @@ fn on_bus(ids: (u16, u16), slot: u8, driver: Option<&str>) -> Device {
         class: Some(0x03_0200),
     };
     let mut device = Device::new(PciAddress::new(0, 0, slot, 0).unwrap(), ids);
-    device.condition = Condition::PciOnly {
-        kernel_driver: driver.map(ToOwned::to_owned),
-    };
+    device.condition = Condition::PciOnly { kernel_driver: driver.map(ToOwned::to_owned) };
     device
 }
 
@@ -192,18 +179,11 @@ const H100: (u16, u16) = (0x10de, 0x2330);
 const MI300X: (u16, u16) = (0x1002, 0x74a1);
 
 fn trainium(count: u8, driver: Option<&str>) -> Node {
-    Node::new(
-        (0..count)
-            .map(|slot| on_bus(TRAINIUM2, slot, driver))
-            .collect(),
-    )
+    Node::new((0..count).map(|slot| on_bus(TRAINIUM2, slot, driver)).collect())
 }
 
 fn ready() -> NvmlState {
-    NvmlState::Ready(Driver {
-        version: "570.133.20".parse().unwrap(),
-        cuda: None,
-    })
+    NvmlState::Ready(Driver { version: "570.133.20".parse().unwrap(), cuda: None })
 }
 
 fn answering(mut device: Device, uuid: &str) -> Device {
@@ -240,22 +220,17 @@ fn partitioned(current: MigMode, instances: usize, parts: usize) -> MigState {
 
 #[test]
 fn every_check_has_unique_name_and_runs_on_every_node() {
-    let words: BTreeSet<&str> = Check::ALL.into_iter().map(Check::as_str).collect();
+    let words: BTreeSet<&str> = Check::ALL.iter().copied().map(Check::as_str).collect();
     assert_eq!(words.len(), Check::ALL.len());
-    for check in Check::ALL {
+    for &check in Check::ALL {
         assert_eq!(check.as_str().parse(), Ok(check));
     }
     assert!("gpu".parse::<Check>().is_err());
     let capable = gpu_node(|gpu| gpu.mig = Mig::Capable(partitioned(MigMode::Enabled, 1, 1)));
-    for node in [
-        Node::new(vec![]),
-        trainium(2, None),
-        capable,
-        trainium(1, Some("neuron")),
-    ] {
+    for node in [Node::new(vec![]), trainium(2, None), capable, trainium(1, Some("neuron"))] {
         let found = node.examine();
         let made: BTreeSet<Check> = found.iter().map(|finding| finding.check).collect();
-        assert_eq!(made, Check::ALL.into());
+        assert_eq!(made, Check::ALL.iter().copied().collect());
         assert!(found.is_sorted_by_key(|finding| finding.check));
     }
 }
@@ -263,21 +238,13 @@ fn every_check_has_unique_name_and_runs_on_every_node() {
 #[test]
 fn a_node_without_accelerators_has_nothing_that_could_fail() {
     let node = Node::new(vec![]);
-    let evidence = "no function in /sys/bus/pci/devices is an accelerator";
-    node.says(Check::Accelerators, Verdict::NotApplicable, evidence);
+    let evidence = "no PCI function in /sys/bus/pci/devices is an accelerator";
+    node.says(Check::Accelerators, CheckResult::NotApplicable, evidence);
     let found = node.examine();
-    assert_eq!(
-        count_verdicts(&found).not_applicable,
-        found.len(),
-        "{found:?}"
-    );
+    assert_eq!(count_verdicts(&found).not_applicable, found.len(), "{found:?}");
     let mut blind = Node::new(vec![]);
     blind.traces = Ok(DriverTraces::default());
-    blind.says(
-        Check::Accelerators,
-        Verdict::Unknown,
-        "/sys/bus/pci/devices",
-    );
+    blind.says(Check::Accelerators, CheckResult::Unknown, "/sys/bus/pci/devices");
 }
 
 #[test]
@@ -287,32 +254,21 @@ fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
     let node = trainium(2, None);
     node.says(
         NeuronDriver,
-        Verdict::Failing,
-        "2 devices of AWS Neuron, and its driver is not loaded: there is no /sys/module/neuron",
+        CheckResult::Failing,
+        "2 devices of AWS Neuron, but the driver is not loaded: /sys/module/neuron does not exist",
     );
-    assert!(
-        node.gravest(NeuronDriver)
-            .remedy
-            .unwrap()
-            .contains("aws-neuronx-dkms")
-    );
-    node.says(
-        NeuronDevices,
-        Verdict::NotApplicable,
-        "not known to be loaded",
-    );
-    node.says(DevicePlugin, Verdict::NotApplicable, "nothing to give out");
+    assert!(node.gravest(NeuronDriver).remedy.unwrap().contains("aws-neuronx-dkms"));
+    node.says(NeuronDevices, CheckResult::NotApplicable, "not known to be loaded");
+    node.says(DevicePlugin, CheckResult::NotApplicable, "nothing to allocate");
     // A driver that does not drive all devices.
-    let node = trainium(2, Some("neuron"))
-        .module("neuron", "2.26.5.0")
-        .neuron([0]);
-    node.says(NeuronDriver, Verdict::Ok, "/sys/module/neuron: 2.26.5.0");
+    let node = trainium(2, Some("neuron")).module("neuron", "2.26.5.0").neuron([0]);
+    node.says(NeuronDriver, CheckResult::Ok, "/sys/module/neuron: 2.26.5.0");
     node.says(
         NeuronDevices,
-        Verdict::Failing,
+        CheckResult::Failing,
         "1 device in /sys/class/neuron_device, 2 functions on the bus",
     );
-    node.says(NeuronDeviceFiles, Verdict::Failing, "/dev has no neuron0");
+    node.says(NeuronDeviceFiles, CheckResult::Failing, "/dev has no neuron0");
     // A driver without a device plugin.
     let works = || {
         trainium(2, Some("neuron"))
@@ -320,68 +276,59 @@ fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
             .neuron([0, 1])
             .files(&["neuron0", "neuron1"])
     };
-    works().says(NeuronDevices, Verdict::Ok, "2 devices");
-    works().says(NeuronDeviceFiles, Verdict::Ok, "neuron0, neuron1");
-    works().says(
-        DevicePlugin,
-        Verdict::NotApplicable,
-        "no kubelet ever ran here",
-    );
+    works().says(NeuronDevices, CheckResult::Ok, "2 devices");
+    works().says(NeuronDeviceFiles, CheckResult::Ok, "neuron0, neuron1");
+    works().says(DevicePlugin, CheckResult::NotApplicable, "no kubelet has run here");
     let node = works().kubelet(&[("nvidia.com/gpu", &[GPU])]);
     node.says(
         DevicePlugin,
-        Verdict::Failing,
+        CheckResult::Failing,
         "no device plugin has registered aws.amazon.com/neuron*",
     );
-    node.says(Allocatable, Verdict::NotApplicable, "nobody gives");
+    node.says(Allocatable, CheckResult::NotApplicable, "no device plugin allocates");
     // A device plugin that offers no device, or not all.
     let resource = "aws.amazon.com/neuron";
     let node = works().kubelet(&[(resource, &[])]);
-    node.says(DevicePlugin, Verdict::Ok, resource);
+    node.says(DevicePlugin, CheckResult::Ok, resource);
     node.says(
         Allocatable,
-        Verdict::Failing,
-        "none of it is healthy to its plugin: aws.amazon.com/neuron",
+        CheckResult::Failing,
+        "the plugin reports no healthy device: aws.amazon.com/neuron",
     );
     let node = works().kubelet(&[(resource, &["0"])]);
-    node.says(
-        Allocatable,
-        Verdict::Failing,
-        "aws.amazon.com/neuron: 1 offered, 2 there",
-    );
+    node.says(Allocatable, CheckResult::Failing, "aws.amazon.com/neuron: 1 offered, 2 present");
     let node = works().kubelet(&[(resource, &["0", "1"])]);
-    node.says(Allocatable, Verdict::Ok, "2 offered, 2 there");
+    node.says(Allocatable, CheckResult::Ok, "2 offered, 2 present");
     assert_eq!(count_verdicts(&node.examine()).failing, 0);
 }
 
 #[test]
 fn a_driver_for_claims_needs_no_device_plugin() {
-    let mut node = trainium(1, Some("neuron"))
-        .module("neuron", "2.26")
-        .neuron([0])
-        .kubelet(&[]);
-    node.says(
-        Check::DevicePlugin,
-        Verdict::Failing,
-        "aws.amazon.com/neuron*",
-    );
+    let mut node = trainium(1, Some("neuron")).module("neuron", "2.26").neuron([0]).kubelet(&[]);
+    node.says(Check::DevicePlugin, CheckResult::Failing, "aws.amazon.com/neuron*");
     if let Ok(Some(kubelet)) = &mut node.kubelet {
         kubelet.claim_drivers = Ok(["neuron.aws.com".to_owned()].into());
     }
     node.says(
         Check::DevicePlugin,
-        Verdict::Ok,
-        "neuron.aws.com allocates devices to claims",
+        CheckResult::Ok,
+        "neuron.aws.com allocates devices to claims: it has a directory in",
     );
 }
 
 #[test]
 fn inferentia_of_the_first_generation_fails_only_with_a_driver_that_does_not_know_it() {
     let node = |version| Node::new(vec![on_bus(INFERENTIA, 0, None)]).module("neuron", version);
-    node("2.21.37.0").says(Check::NeuronDriver, Verdict::Ok, "2.21");
-    node("2.22.2.0").says(Check::NeuronDriver, Verdict::Failing, "knows no Inferentia");
-    node("odd").says(Check::NeuronDriver, Verdict::Ok, "odd");
-    trainium(1, Some("neuron"))
-        .module("neuron", "2.22.2.0")
-        .says(Check::NeuronDriver, Verdict::Ok, "2.22");
+    node("2.21.37.0").says(Check::NeuronDriver, CheckResult::Ok, "2.21");
+    node("2.22.2.0").says(
+        Check::NeuronDriver,
+        CheckResult::Failing,
+        "does not support first-generation Inferentia",
+    );
+    node("odd").says(Check::NeuronDriver, CheckResult::Ok, "odd");
+    trainium(1, Some("neuron")).module("neuron", "2.22.2.0").says(
+        Check::NeuronDriver,
+        CheckResult::Ok,
+        "2.22",
+    );
 }

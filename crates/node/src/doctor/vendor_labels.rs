@@ -25,22 +25,17 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let labels = match &facts.labels {
         Ok(Some(labels)) => labels,
         Ok(None) => {
-            let evidence =
-                "there are no labels to look at; --labels names a file of them, or a Node";
+            let evidence = "no labels to check; use --labels to specify a feature file or a Node";
             return vec![check.not_applicable(evidence)];
         }
         Err(why) => return vec![check.unknown(Subject::Node, why.clone())],
     };
-    let compared = [
-        amd(facts, labels),
-        nvidia(facts, labels),
-        cloud_labels(facts, labels),
-    ];
+    let compared = [amd(facts, labels), nvidia(facts, labels), cloud_labels(facts, labels)];
     let found: Vec<Finding> = compared.into_iter().flatten().collect();
     if found.is_empty() {
         let place = &labels.place;
         return vec![check.not_applicable(format!(
-            "{place} has no label of another's that says something of the devices here"
+            "{place} has no label of another program about the devices here"
         ))];
     }
     found
@@ -56,12 +51,7 @@ struct LabelComparison {
 
 impl LabelComparison {
     fn new(subject: &'static str, remedy: &'static str) -> Self {
-        Self {
-            subject,
-            remedy,
-            keys: 0,
-            wrong: Vec::new(),
-        }
+        Self { subject, remedy, keys: 0, wrong: Vec::new() }
     }
 
     /// Compares one label; skips it if the hardware does not determine a value.
@@ -70,15 +60,10 @@ impl LabelComparison {
             return;
         };
         self.keys = self.keys.saturating_add(1);
-        if !truth
-            .iter()
-            .any(|value| value.eq_ignore_ascii_case(written))
-        {
+        if !truth.iter().any(|value| value.eq_ignore_ascii_case(written)) {
             let truth: Vec<String> = truth.iter().cloned().collect();
-            self.wrong.push(format!(
-                "{key}={written}, and it is {}",
-                format_list(&truth)
-            ));
+            self.wrong
+                .push(format!("{key}={written}, but the hardware has {}", format_list(&truth)));
         }
     }
 
@@ -89,8 +74,8 @@ impl LabelComparison {
             return None;
         }
         if self.wrong.is_empty() {
-            let keys = super::format_count(self.keys, "label agrees", "labels agree");
-            return Some(check.ok(subject, format!("{place}: {keys} with the hardware")));
+            let keys = super::count_noun(self.keys, "label matches", "labels match");
+            return Some(check.ok(subject, format!("{place}: {keys} the hardware")));
         }
         let evidence = format!("{place}: {}", format_list(&self.wrong));
         Some(check.warning(subject, evidence, self.remedy))
@@ -101,21 +86,20 @@ fn amd(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     let devices = facts.usable_devices(Vendor::Amd);
     let mut compared = LabelComparison::new(
         "amd.com/gpu.*",
-        "delete the node labeller's pod on this node: it looks only when it starts. octavo.dev/amd-compute-partition and -memory-partition follow the hardware",
+        "delete the node labeller's pod on this node: it scans only at startup. \
+         octavo.dev/amd-compute-partition and octavo.dev/amd-memory-partition are always up to date",
     );
-    let told = || devices.iter().filter_map(|device| device.amd.as_ref());
+    let reported = || devices.iter().filter_map(|device| device.amd.as_ref());
     let mode =
         |mode: &Option<PartitioningMode>| mode.as_ref().map(|mode| mode.current.to_lowercase());
-    let partitions: BTreeSet<String> = told()
+    let partitions: BTreeSet<String> = reported()
         .filter_map(|amd| Some(format!("{}_{}", mode(&amd.compute)?, mode(&amd.memory)?)))
         .collect();
-    let drivers: BTreeSet<String> = told()
-        .filter_map(|amd| amd.driver_version.clone())
-        .collect();
+    let drivers: BTreeSet<String> =
+        reported().filter_map(|amd| amd.driver_version.clone()).collect();
     let ids = devices.iter();
-    let ids: BTreeSet<String> = ids
-        .map(|device| format!("{:04x}", device.pci_ids.device))
-        .collect();
+    let ids: BTreeSet<String> =
+        ids.map(|device| format!("{:04x}", device.pci_ids.device)).collect();
     for (name, truth) in [
         ("compute-memory-partition", &partitions),
         ("driver-version", &drivers),
@@ -130,36 +114,25 @@ fn amd(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
 /// Compares labels of gpu-feature-discovery. On a node with several GPU models they describe an arbitrary one, so
 /// only labels independent of the model are compared.
 fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
-    let strategy = match labels.get("nvidia.com/mig.strategy") {
-        Some("single") => MigStrategy::Single,
-        Some("mixed") => MigStrategy::Mixed,
-        Some(_) | None => MigStrategy::None,
-    };
-    let options = Options {
-        mig_strategy: strategy,
-        ..Options::default()
-    };
+    let strategy = labels.get("nvidia.com/mig.strategy").and_then(|word| word.parse().ok());
+    let strategy = strategy.unwrap_or(MigStrategy::None);
+    let options = Options { mig_strategy: strategy, ..Options::default() };
     let now = compile(facts.inventory, &options, None).labels;
-    let now: BTreeMap<&str, &str> = now
-        .iter()
-        .filter(|(key, _)| key.starts_with(NVIDIA))
-        .collect();
+    let now: BTreeMap<&str, &str> = now.iter().filter(|(key, _)| key.starts_with(NVIDIA)).collect();
     let working = facts.inventory.devices.iter();
     let working = working
         .filter(|device| device.vendor == Vendor::Nvidia && device.condition == Condition::Working);
-    let models: BTreeSet<Option<&str>> = working
-        .map(|device| device.product_name.as_deref())
-        .collect();
+    let models: BTreeSet<Option<&str>> =
+        working.map(|device| device.product_name.as_deref()).collect();
     let mut compared = LabelComparison::new(
         "nvidia.com/*",
-        "see that gpu-feature-discovery runs on this node, and delete its pod, which then looks anew; or have the agent write these (--nvidia-labels on)",
+        "check that gpu-feature-discovery runs on this node, and delete its pod so that it \
+         rescans; or let the agent write these labels (--nvidia-labels on)",
     );
     for (key, written) in &labels.labels {
         let Some(truth) = now.get(key.as_str()) else {
             if is_of_partitions(key) && strategy == MigStrategy::Mixed && !now.is_empty() {
-                compared
-                    .wrong
-                    .push(format!("{key}={written}, and there is no such partition"));
+                compared.wrong.push(format!("{key}={written}, but there is no such partition"));
                 compared.keys = compared.keys.saturating_add(1);
             }
             continue;
@@ -196,14 +169,13 @@ fn is_of_node(key: &str) -> bool {
 fn cloud_labels(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     let mut compared = LabelComparison::new(
         "instance-*",
-        "where fewer are there than the machine type has, one has failed or is kept by the host: replace the machine. Where the label is wrong, select by octavo.dev/*",
+        "if fewer devices are present than the instance type has, a device has failed or is \
+         withheld by the host: replace the instance. If the label is wrong, use octavo.dev/* \
+         labels instead",
     );
     let of = |is_its: fn(Vendor) -> bool| {
         let devices: Vec<&Device> = facts.inventory.devices.iter().collect();
-        let count = devices
-            .iter()
-            .filter(|device| is_its(device.vendor))
-            .count();
+        let count = devices.iter().filter(|device| is_its(device.vendor)).count();
         // Machine types with a fraction of a GPU have a count of 0.
         let truth = (count > 0).then(|| count.to_string());
         truth.into_iter().collect::<BTreeSet<String>>()

@@ -10,7 +10,7 @@ use std::fmt;
 use octavo_model::accelerators::TYPE_OVERRIDE;
 
 use crate::labels::Publication;
-use crate::node::LAYOUT_LABEL;
+use crate::node_object::LAYOUT_LABEL;
 
 /// A label that exists on one side only, or that has another value on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,10 +103,7 @@ mod tests {
     ) -> Vec<String> {
         let before = before.iter().copied().collect();
         let after = after.iter().copied().collect();
-        diff(&before, &after, Publication::Publish)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        diff(&before, &after, Publication::Publish).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -120,20 +117,13 @@ mod tests {
                     ("octavo.dev/type", "a")
                 ],
             ),
-            [
-                "+nvidia.com/gpu.count=7",
-                "-octavo.dev/count=8",
-                "+octavo.dev/count=7"
-            ]
+            ["+nvidia.com/gpu.count=7", "-octavo.dev/count=8", "+octavo.dev/count=7"]
         );
     }
 
     #[test]
     fn user_written_labels_are_ignored() {
-        let of_people = [
-            ("octavo.dev/layout", "a"),
-            ("octavo.dev/type-override", "b"),
-        ];
+        let of_people = [("octavo.dev/layout", "a"), ("octavo.dev/type-override", "b")];
         assert_eq!(lines(&of_people, &[]), [""; 0]);
     }
 
@@ -160,10 +150,7 @@ mod tests {
         }
         assert_eq!(
             lines(
-                &[
-                    ("type.octavo.dev/nvidia-a30", "1"),
-                    ("nvidia.com/mig-1g.5gb.count", "7")
-                ],
+                &[("type.octavo.dev/nvidia-a30", "1"), ("nvidia.com/mig-1g.5gb.count", "7")],
                 &[]
             )
             .len(),

@@ -37,12 +37,9 @@ pub(super) fn add(
     devices: &[&Device],
     (options, offers): (&Options, Option<&Offers>),
 ) {
-    let nvidia = devices
-        .iter()
-        .filter(|device| device.vendor == Vendor::Nvidia);
-    let named: Vec<(&Device, Option<String>)> = nvidia
-        .map(|device| (*device, product_model(device)))
-        .collect();
+    let nvidia = devices.iter().filter(|device| device.vendor == Vendor::Nvidia);
+    let named: Vec<(&Device, Option<String>)> =
+        nvidia.map(|device| (*device, product_model(device))).collect();
     for (device, _) in named.iter().filter(|(_, model)| model.is_none()) {
         draft.note(Note::NotReportedByDriver { device: device.pci });
     }
@@ -114,10 +111,7 @@ fn add_versions(draft: &mut LabelsBuilder, nvml: &NvmlState) {
         draft.put(&format!("nvidia.com/cuda.driver.{old}"), value);
     }
     let Some(cuda) = driver.cuda else {
-        draft.omit(
-            "nvidia.com/cuda.runtime-version.*",
-            Omission::CudaVersionUnknown,
-        );
+        draft.omit("nvidia.com/cuda.runtime-version.*", Omission::CudaVersionUnknown);
         return;
     };
     draft.put("nvidia.com/cuda.runtime-version.full", &cuda);

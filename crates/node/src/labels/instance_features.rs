@@ -39,13 +39,9 @@ fn attributes(device: &Device) -> BTreeMap<String, String> {
         ("sku", sku),
         ("type-source", by_hand),
         ("condition", Some(condition.to_owned())),
-        (
-            "memory-mib",
-            device.memory.map(|memory| memory.get().to_string()),
-        ),
+        ("memory-mib", device.memory.map(|memory| memory.get().to_string())),
         ("mig", mig.map(ToOwned::to_owned)),
     ];
-    let told = all.into_iter();
-    told.filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect()
+    let present = all.into_iter();
+    present.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

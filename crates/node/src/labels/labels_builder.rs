@@ -28,11 +28,7 @@ impl LabelsBuilder {
         let value = LabelValue::from_parts(head, tail);
         let original = format!("{head}{tail}");
         if value.as_str() != original {
-            self.notes.push(Note::Truncated {
-                key: key.clone(),
-                original,
-                value: value.clone(),
-            });
+            self.notes.push(Note::Truncated { key: key.clone(), original, value: value.clone() });
         }
         self.labels.insert(key, value);
     }
@@ -43,10 +39,7 @@ impl LabelsBuilder {
         self.notes.retain(
             |note| !matches!(note, Note::Truncated { key: cut, .. } if cut.as_str() == key),
         );
-        self.note(Note::Omitted {
-            key: key.to_owned(),
-            reason,
-        });
+        self.note(Note::Omitted { key: key.to_owned(), reason });
     }
 
     /// Adds a note unless it already exists.
@@ -57,9 +50,6 @@ impl LabelsBuilder {
     }
 
     pub(super) fn finish(self) -> CompiledLabels {
-        CompiledLabels {
-            labels: self.labels.into_iter().collect(),
-            notes: self.notes,
-        }
+        CompiledLabels { labels: self.labels.into_iter().collect(), notes: self.notes }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use octavo_model::id::PciAddress;
 use octavo_model::label::{LabelKey, LabelValue};
+use strum::Display;
 
 use crate::mig_strategy::InvalidMig;
 
@@ -48,39 +49,57 @@ pub enum Note {
 }
 
 /// Reason why a label is omitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display)]
 pub enum Omission {
     /// No responding device reports its memory.
+    #[strum(to_string = "no responding device reports its memory")]
     MemoryUnknown,
     /// Devices of one type report different values.
+    #[strum(to_string = "devices of one type report different values")]
     DevicesDisagree,
     /// No device responds.
+    #[strum(to_string = "no device responds")]
     NoDeviceResponds,
     /// The links between devices are unknown.
+    #[strum(to_string = "the links between the devices are unknown")]
     LinksUnknown,
     /// The driver does not respond, so its version is unknown.
+    #[strum(to_string = "the driver does not respond")]
     DriverNotReady,
     /// The driver does not report its CUDA version.
+    #[strum(to_string = "the driver does not report its CUDA version")]
     CudaVersionUnknown,
     /// The driver does not report the compute capability.
+    #[strum(to_string = "the driver does not report the compute capability")]
     ComputeCapabilityUnknown,
     /// The driver does not report the attributes of a MIG device.
+    #[strum(to_string = "the driver does not report the attributes of the partition")]
     AttributesUnknown,
     /// The driver does not report whether a GPU is in MIG mode, or its MIG devices.
+    #[strum(to_string = "the driver does not report the partitions")]
     PartitionsUnknown,
     /// The profile of a MIG device has no name.
+    #[strum(to_string = "the profile of a partition has no name")]
     ProfileUnknown,
     /// The driver does not report its version.
+    #[strum(to_string = "the driver does not report its version")]
     DriverVersionUnknown,
     /// The node has several drivers, or several versions of one.
+    #[strum(to_string = "the devices have different drivers")]
     MultipleDrivers,
     /// A Neuron device does not report its core count.
+    #[strum(to_string = "a Neuron device does not report its cores")]
     CoreCountUnknown,
     /// The number of physical cores per logical core is unknown.
+    #[strum(to_string = "the size of a logical core is unknown")]
     LogicalCoresUnknown,
     /// The catalog does not list a device under its driver's name for it.
+    #[strum(
+        to_string = "the catalog does not list a device under the name that its driver reports"
+    )]
     NotInCatalog,
     /// The key is not a valid label key.
+    #[strum(to_string = "it is not a valid label key")]
     InvalidKey,
 }
 
@@ -101,56 +120,29 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated {
-                key,
-                original,
-                value,
-            } => write!(
-                f,
-                "{key}: {original:?} cannot be a label's value and became {value}"
-            ),
-            Self::Omitted { key, reason } => write!(f, "{key} is left out: {reason}"),
+            Self::Truncated { key, original, value } => {
+                write!(
+                    f,
+                    "{key}: {original:?} is not a valid label value and was changed to {value}"
+                )
+            }
+            Self::Omitted { key, reason } => write!(f, "{key} is omitted: {reason}"),
             Self::ModelChosen { model, others } => write!(
                 f,
                 "nvidia.com/gpu.* describes {model}; the node also has {}",
                 others.join(", ")
             ),
-            Self::NotReportedByDriver { device } => write!(
-                f,
-                "{device} is not in nvidia.com/*: its driver does not speak for it"
-            ),
+            Self::NotReportedByDriver { device } => {
+                write!(f, "{device} is not counted in nvidia.com/*: its driver does not report it")
+            }
             Self::DefaultLogicalCoreSize { size } => write!(
                 f,
-                "octavo.dev/neuron-logical-*: no setting of the node was found for how large a logical core is, and {size} is the chip's default"
+                "octavo.dev/neuron-logical-*: the node does not set the size of a logical core; the chip's default \
+                 is {size}"
             ),
             Self::InvalidMig(reason) => {
-                write!(f, "nvidia.com/gpu.product says MIG-INVALID: {reason}")
+                write!(f, "nvidia.com/gpu.product is MIG-INVALID: {reason}")
             }
         }
-    }
-}
-
-impl fmt::Display for Omission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::MemoryUnknown => "no device that answers tells its memory",
-            Self::DevicesDisagree => "devices of one type tell different values",
-            Self::NoDeviceResponds => "no device answers",
-            Self::LinksUnknown => "how the devices are linked is not known",
-            Self::DriverNotReady => "the driver does not answer",
-            Self::CudaVersionUnknown => "the driver does not tell its CUDA version",
-            Self::ComputeCapabilityUnknown => "the driver does not tell the compute capability",
-            Self::PartitionsUnknown => "the driver does not tell the partitions",
-            Self::AttributesUnknown => "the driver does not tell what the partition has",
-            Self::ProfileUnknown => "a partition was made from a profile that has no name",
-            Self::DriverVersionUnknown => "the driver does not tell its version",
-            Self::MultipleDrivers => "the devices have several drivers",
-            Self::CoreCountUnknown => "a Neuron device does not tell its cores",
-            Self::LogicalCoresUnknown => "nobody tells how large a logical core is",
-            Self::NotInCatalog => {
-                "the catalogue does not know a device by its driver's name for it"
-            }
-            Self::InvalidKey => "it cannot be a label's key",
-        })
     }
 }

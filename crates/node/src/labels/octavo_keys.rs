@@ -48,9 +48,7 @@ pub(super) fn add(
         draft.put("octavo.dev/type-source", "manual");
     }
     // Passthrough devices are in the node but unavailable to pods; consumers of `count` can subtract them.
-    let passed = devices
-        .iter()
-        .filter(|device| device.condition.is_passthrough());
+    let passed = devices.iter().filter(|device| device.condition.is_passthrough());
     match passed.count() {
         0 => {}
         count => draft.put("octavo.dev/passthrough", &count),
@@ -67,10 +65,7 @@ pub(super) fn add(
 }
 
 fn type_of(device: &Device) -> &str {
-    device
-        .identity
-        .type_name()
-        .map_or("unknown", TypeName::as_str)
+    device.identity.type_name().map_or("unknown", TypeName::as_str)
 }
 
 fn is_working(device: &Device) -> bool {
@@ -85,24 +80,16 @@ fn add_homogeneous(draft: &mut LabelsBuilder, inventory: &Inventory, devices: &[
         "octavo.dev/vendor",
         devices.iter().map(|device| Some(device.vendor.to_string())),
     );
-    let skus = devices
-        .iter()
-        .map(|device| device.identity.sku().map(ToString::to_string));
+    let skus = devices.iter().map(|device| device.identity.sku().map(ToString::to_string));
     put_if_uniform(draft, "octavo.dev/sku", skus);
     // The driver's chip family takes precedence over the catalog's, which may be more specific.
-    let told = |device: &&&Device| is_working(device) && device.architecture.is_some();
-    let answered: Vec<&&Device> = devices.iter().filter(told).collect();
-    let families = if answered.is_empty() {
-        devices.iter().collect()
-    } else {
-        answered
-    };
+    let is_reported = |device: &&&Device| is_working(device) && device.architecture.is_some();
+    let answered: Vec<&&Device> = devices.iter().filter(is_reported).collect();
+    let families = if answered.is_empty() { devices.iter().collect() } else { answered };
     put_if_uniform(
         draft,
         "octavo.dev/architecture",
-        families
-            .into_iter()
-            .map(|device| device.architecture.as_ref().map(Architecture::as_str)),
+        families.into_iter().map(|device| device.architecture.as_ref().map(Architecture::as_str)),
     );
     let memory = devices
         .iter()
@@ -167,10 +154,7 @@ fn add_partitioning(draft: &mut LabelsBuilder, answering: &[&Device], offers: Op
         draft.omit("octavo.dev/sharing", Omission::PartitionsUnknown);
         return;
     }
-    let partitioned = answering
-        .iter()
-        .filter(|device| mig(device).is_enabled())
-        .count();
+    let partitioned = answering.iter().filter(|device| mig(device).is_enabled()).count();
     let in_parts = |device: &&&Device| device.amd.as_ref().is_some_and(Amd::is_partitioned);
     let parts = answering.iter().filter(in_parts).count();
     let sharing = match (partitioned, parts) {

@@ -28,10 +28,7 @@ octavo.dev/driver=570.133.20
 ";
 
 fn options(mig_strategy: MigStrategy) -> Options {
-    Options {
-        mig_strategy,
-        ..Options::default()
-    }
+    Options { mig_strategy, ..Options::default() }
 }
 
 /// Compares the whole set with the lines of `blocks`.

@@ -9,8 +9,8 @@ fn at(seconds: u64) -> Duration {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a look at a Lease may find none")]
-fn sight(holder: &str, version: &str) -> Option<Sight> {
-    Some(Sight {
+fn sight(holder: &str, version: &str) -> Option<ObservedLease> {
+    Some(ObservedLease {
         holder: Some(holder.to_owned()),
         duration: Some(LEASE_DURATION),
         version: version.to_owned(),
@@ -18,10 +18,7 @@ fn sight(holder: &str, version: &str) -> Option<Sight> {
 }
 
 fn write(version: &str, is_taken: bool) -> Step {
-    Step::Write {
-        version: version.to_owned(),
-        is_takeover: is_taken,
-    }
+    Step::Write { version: version.to_owned(), is_takeover: is_taken }
 }
 
 #[test]
@@ -92,10 +89,7 @@ fn holder_stops_when_it_observes_another_holder() {
     one.record_write(at(0), "1".to_owned());
     one.record_conflict(at(4));
     assert_eq!(one.step(at(4)), Step::Read);
-    assert!(
-        one.remaining_hold(at(4)).is_some(),
-        "nobody else can have it yet"
-    );
+    assert!(one.remaining_hold(at(4)).is_some(), "nobody else can have it yet");
     one.record_observation(at(4), sight("b", "2"));
     assert_eq!(one.remaining_hold(at(4)), None);
     assert_eq!(one.resign(), None);
@@ -129,8 +123,8 @@ impl Server {
         self.writes.to_string()
     }
 
-    fn sight(&self) -> Option<Sight> {
-        (self.writes > 0).then(|| Sight {
+    fn sight(&self) -> Option<ObservedLease> {
+        (self.writes > 0).then(|| ObservedLease {
             holder: self.holder.clone(),
             duration: Some(LEASE_DURATION),
             version: self.version(),

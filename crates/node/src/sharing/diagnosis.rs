@@ -13,7 +13,7 @@ pub use self::evidence::{
     mismatches,
 };
 use crate::mig_strategy::MigStrategy;
-use crate::node::operands::PLUGIN_CONFIG_LABEL;
+use crate::node_object::operands::PLUGIN_CONFIG_LABEL;
 
 /// The facts to compare.
 #[derive(Debug, Clone, Copy)]
@@ -91,10 +91,7 @@ pub fn diagnose(case: &DiagnosisInput<'_>) -> Vec<Finding> {
     pods(&evidence.pods, plugins, &mut found);
     case.resources(plugins, &mut found);
     // Missing evidence explains nothing.
-    if found
-        .iter()
-        .all(|one| one.cause == FindingCause::EvidenceUnavailable)
-    {
+    if found.iter().all(|one| one.cause == FindingCause::EvidenceUnavailable) {
         found.push(case.not_reloaded(&evidence.pods));
     }
     found
@@ -103,11 +100,12 @@ pub fn diagnose(case: &DiagnosisInput<'_>) -> Vec<Finding> {
 impl DiagnosisInput<'_> {
     fn config_map(&self, found: &LookupResult<ConfigMap>, findings: &mut Vec<Finding>) {
         let (name, (key, text)) = (self.config_map, self.key);
-        let writes = "The aggregator writes it, with --plugin-config-map: look at its log.";
+        let writes =
+            "The aggregator writes it if --plugin-config-map is set: check the aggregator's log.";
         findings.extend(match found {
             LookupResult::Missing => Some(finding(
                 FindingCause::ConfigMapMissing,
-                format!("There is no ConfigMap {name}"),
+                format!("ConfigMap {name} does not exist"),
                 writes,
             )),
             LookupResult::Unknown(why) => {
@@ -120,8 +118,8 @@ impl DiagnosisInput<'_> {
             )),
             LookupResult::Present(map) if map.content.as_deref() != Some(text) => Some(finding(
                 FindingCause::KeyDiffers,
-                format!("ConfigMap {name} says something else under {key} than was asked for"),
-                "Delete that key: the aggregator writes it anew.",
+                format!("The content of key {key} in ConfigMap {name} differs from the requested configuration"),
+                "Delete that key: the aggregator recreates it.",
             )),
             LookupResult::Present(_) => None,
         });
@@ -137,37 +135,35 @@ impl DiagnosisInput<'_> {
             LookupResult::Present(plugins) => plugins.as_slice(),
             LookupResult::Missing => &[],
             LookupResult::Unknown(why) => {
-                findings.push(evidence_unavailable(
-                    &format!("the DaemonSets of {namespace}"),
-                    why,
-                ));
+                findings.push(evidence_unavailable(&format!("the DaemonSets of {namespace}"), why));
                 return &[];
             }
         };
         if plugins.is_empty() {
             findings.push(finding(
                 FindingCause::NoDevicePlugin,
-                format!("No DaemonSet of {namespace} runs NVIDIA's device plugin"),
-                "Install it there, name its namespace in --plugin-config-map, or use --sharing embedded.",
+                format!("No DaemonSet in {namespace} runs NVIDIA's device plugin"),
+                "Install it there, set its namespace in --plugin-config-map, or use --sharing embedded.",
             ));
             return plugins;
         }
-        let told: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
-        let told = told.join(", ");
+        let names: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
+        let names = names.join(", ");
         let mut referring = plugins.iter().filter(|one| one.config_maps.contains(name));
         if let Some(plugin) = referring.clone().find(|one| !one.has_config_manager) {
             findings.push(finding(
                 FindingCause::ConfigManagerMissing,
-                format!("DaemonSet {} has no config-manager, which follows the Node's label", plugin.name),
-                "Let its own installer set it up: GPU Operator's devicePlugin.config.name, Helm's config.name.",
+                format!("DaemonSet {} has no config-manager, which watches the Node's label", plugin.name),
+                "Enable it in its installer: devicePlugin.config.name of the GPU Operator, or config.name of the \
+                 Helm chart.",
             ));
         }
         if referring.next().is_none() {
             findings.push(finding(
                 FindingCause::NotReferenced,
-                format!("No volume of DaemonSet {told} is ConfigMap {name}"),
+                format!("No volume of DaemonSet {names} refers to ConfigMap {name}"),
                 format!(
-                    "Set GPU Operator's devicePlugin.config.name, or Helm's config.name, to {name}."
+                    "Set devicePlugin.config.name of the GPU Operator, or config.name of the Helm chart, to {name}."
                 ),
             ));
         }
@@ -175,10 +171,10 @@ impl DiagnosisInput<'_> {
     }
 
     fn resources(&self, plugins: &[PluginDaemonSet], findings: &mut Vec<Finding>) {
-        let ours = strategy(self.strategy);
+        let ours: &str = self.strategy.as_ref();
         let others = plugins.iter().find_map(|one| {
-            let said = one.mig_strategy.as_deref()?;
-            (said != ours).then_some((one.name.as_str(), said))
+            let strategy = one.mig_strategy.as_deref()?;
+            (strategy != ours).then_some((one.name.as_str(), strategy))
         });
         let is_mig = |name: &str| name.starts_with("nvidia.com/mig-");
         let lacks = |mig: bool| {
@@ -189,32 +185,30 @@ impl DiagnosisInput<'_> {
             .mismatches
             .iter()
             .find(|one| one.wanted == 0 && one.offered > 0 && lacks(!is_mig(&one.resource)));
-        if let Some((name, said)) = others {
+        if let Some((name, strategy)) = others {
             findings.push(finding(
                 FindingCause::MigStrategyMismatch,
                 format!(
-                    "MIG_STRATEGY of DaemonSet {name} is {said}, and --mig-strategy here is {ours}"
+                    "MIG_STRATEGY of DaemonSet {name} is {strategy}, but Octavo's --mig-strategy is {ours}"
                 ),
-                "Make them the same.",
+                "Set both to the same value.",
             ));
         } else if let Some(wrong) = wrong {
             findings.push(finding(
                 FindingCause::MigStrategyMismatch,
                 format!(
-                    "The Node offers {} of {}, which nobody asked for, and lacks what was ({})",
+                    "The Node advertises {} of {}, which was not requested, and lacks requested resources ({})",
                     wrong.offered,
                     wrong.resource,
                     join_mismatches(self.mismatches)
                 ),
                 format!(
-                    "The plugin's MIG strategy is not {ours}, or it has not seen the partitions: restart its pod, and see that \
-                     --compat mig-manager is set."
+                    "The plugin's MIG strategy is not {ours}, or the plugin has not detected the partitions: \
+                     restart its pod, and check that --compat mig-manager is set."
                 ),
             ));
         }
-        let is_down = findings
-            .iter()
-            .any(|one| one.cause == FindingCause::PluginNotRunning);
+        let is_down = findings.iter().any(|one| one.cause == FindingCause::PluginNotRunning);
         if !is_down {
             findings.extend(self.mismatches.iter().find_map(unhealthy_finding));
         }
@@ -226,12 +220,13 @@ impl DiagnosisInput<'_> {
         // Contains no times, so that an unchanged finding has an unchanged text.
         let proof = match pods {
             LookupResult::Present(pods) if self.is_labeled => {
-                let said = pods.iter().filter(|pod| pod.running_for.is_some());
-                let said: Vec<String> = said.map(|pod| format!("pod {} runs", pod.name)).collect();
+                let running = pods.iter().filter(|pod| pod.running_for.is_some());
+                let texts: Vec<String> =
+                    running.map(|pod| format!("pod {} is running", pod.name)).collect();
                 format!(
-                    "The label {PLUGIN_CONFIG_LABEL} is {}, {}, and the Node differs ({differs})",
+                    "The label {PLUGIN_CONFIG_LABEL} is {}, {}, but the Node differs ({differs})",
                     self.key.0,
-                    said.join(", ")
+                    texts.join(", ")
                 )
             }
             LookupResult::Present(_) | LookupResult::Missing | LookupResult::Unknown(_) => {
@@ -241,29 +236,24 @@ impl DiagnosisInput<'_> {
         finding(
             FindingCause::NotReloaded,
             proof,
-            "Its plugin was not told, or cannot do it: delete the pod, and look at its log.",
+            "The plugin did not receive the configuration, or cannot apply it: delete its pod, and check its log.",
         )
     }
 }
 
 /// A resource that the Node has but offers less of: the difference is unhealthy.
 fn unhealthy_finding(mismatch: &Mismatch) -> Option<Finding> {
-    let Mismatch {
-        resource,
-        wanted,
-        offered,
-        capacity: there,
-    } = mismatch;
+    let Mismatch { resource, wanted, offered, capacity: there } = mismatch;
     let (cause, proof) = if *wanted == 0 || offered >= wanted || *there == 0 {
         return None;
     } else if *offered == 0 {
         let proof = format!(
-            "The Node has {there} of {resource}, and none of them is healthy to the plugin"
+            "The Node has {there} of {resource}, but the plugin reports none of them as healthy"
         );
         (FindingCause::NoneHealthy, proof)
     } else if there >= wanted {
         let ill = there.saturating_sub(*offered);
-        let proof = format!("{ill} of {there} of {resource} are not healthy to the plugin");
+        let proof = format!("The plugin reports {ill} of {there} of {resource} as unhealthy");
         (FindingCause::SomeUnhealthy, proof)
     } else {
         return None;
@@ -271,7 +261,7 @@ fn unhealthy_finding(mismatch: &Mismatch) -> Option<Finding> {
     Some(finding(
         cause,
         proof,
-        "Its log says which Xid it was; the plugin never takes one back before its pod is started again.",
+        "Its log contains the Xid. The plugin treats a device as unhealthy until its pod is restarted.",
     ))
 }
 
@@ -288,18 +278,18 @@ fn pods(
             return;
         }
     };
-    let remedy = "Look at its events and its log; where no pod is, at the DaemonSet's nodeSelector and the label \
-                  nvidia.com/gpu.deploy.device-plugin.";
+    let remedy = "Check the events and the log of the pod. If there is no pod, check the DaemonSet's nodeSelector \
+     and the label nvidia.com/gpu.deploy.device-plugin.";
     if pods.is_empty() && !plugins.is_empty() {
         let named: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
-        let proof = format!("No pod of DaemonSet {} is on this node", named.join(", "));
+        let proof = format!("DaemonSet {} has no pod on this node", named.join(", "));
         findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
     }
     for pod in pods {
         let name = &pod.name;
         let proof = match (&pod.trouble, pod.running_for) {
-            (Some(trouble), _) => format!("Pod {name}: {trouble}"),
-            (None, None) => format!("Pod {name} does not run yet"),
+            (Some(error), _) => format!("Pod {name}: {error}"),
+            (None, None) => format!("Pod {name} is not running yet"),
             (None, Some(_)) => continue,
         };
         findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
@@ -314,7 +304,7 @@ fn pods(
         findings.push(finding(
             FindingCause::DuplicateResource,
             format!("Pods of {} both run on this node", givers.join(" and ")),
-            "Stop one of them: the last to register with kubelet wins.",
+            "Stop one of them: the kubelet uses the last plugin that registers.",
         ));
     }
 }
@@ -323,9 +313,10 @@ fn pods(
 pub fn foreign_label(value: &str, owner: &str) -> Finding {
     finding(
         FindingCause::ForeignLabel,
-        format!("The label {PLUGIN_CONFIG_LABEL} says {value}, and {owner} writes it"),
+        format!("The label {PLUGIN_CONFIG_LABEL} is {value} and is managed by {owner}"),
         format!(
-            "It is left alone; take it away (kubectl label node NODE {PLUGIN_CONFIG_LABEL}-) to have it as the layout says."
+            "Octavo does not change it. Remove it (kubectl label node NODE {PLUGIN_CONFIG_LABEL}-) so that Octavo \
+             can set it for the layout."
         ),
     )
 }
@@ -335,15 +326,15 @@ pub fn no_device_plugin() -> Finding {
     finding(
         FindingCause::NoDevicePlugin,
         format!(
-            "The Node has neither {}=true nor {PLUGIN_CONFIG_LABEL}, and offers no nvidia.com/gpu",
-            crate::node::operands::PLUGIN_LABEL
+            "The Node has neither {}=true nor {PLUGIN_CONFIG_LABEL}, and advertises no nvidia.com/gpu",
+            crate::node_object::operands::PLUGIN_LABEL
         ),
         "Install NVIDIA's device plugin, or use --sharing embedded.",
     )
 }
 
 /// All findings as one text.
-pub fn said(findings: &[Finding]) -> String {
+pub fn summarize(findings: &[Finding]) -> String {
     let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
     all.join(" ")
 }
@@ -356,26 +347,13 @@ fn join_mismatches(mismatches: &[Mismatch]) -> String {
 fn evidence_unavailable(what: &str, why: &str) -> Finding {
     finding(
         FindingCause::EvidenceUnavailable,
-        format!("Not looked at: {what}: {why}"),
-        "docs/permissions.md says which rights that takes.",
+        format!("Not checked: {what}: {why}"),
+        "docs/operations/permissions.md lists the required permissions.",
     )
 }
 
 fn finding(cause: FindingCause, proof: String, remedy: impl Into<String>) -> Finding {
-    Finding {
-        cause,
-        proof,
-        remedy: remedy.into(),
-    }
-}
-
-/// The value of NVIDIA's `MIG_STRATEGY`.
-pub const fn strategy(strategy: MigStrategy) -> &'static str {
-    match strategy {
-        MigStrategy::None => "none",
-        MigStrategy::Single => "single",
-        MigStrategy::Mixed => "mixed",
-    }
+    Finding { cause, proof, remedy: remedy.into() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use octavo_model::catalog::{GpuInstanceProfile, InstanceResources};
 use octavo_model::id::MigUuid;
 use octavo_model::inventory::{ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState};
 use octavo_planner::layout::{MigTarget, Targets};
-use octavo_planner::plan::{DeviceChange, NodePlan, PlannedInstance, Verdict};
+use octavo_planner::plan::{DeviceChange, DevicePlanResult, NodePlan, PlannedInstance};
 
 /// Prefix of the placeholder UUIDs of partitions that do not exist yet. No driver assigns such UUIDs.
 const PLACEHOLDER_UUID_PREFIX: &str = "MIG-00000000-0000-0000-0000-";
@@ -25,7 +25,8 @@ pub fn forecast(inventory: &Inventory, targets: &Targets, plan: &NodePlan) -> In
         let mut targets = targets.devices.iter();
         let target = targets.find(|target| target.pci == planned.pci);
         let mig = target.and_then(|target| target.mig.as_ref());
-        if let (Some(device), Some(mig), Verdict::Change(change)) = (device, mig, &planned.verdict)
+        if let (Some(device), Some(mig), DevicePlanResult::Change(change)) =
+            (device, mig, &planned.verdict)
         {
             apply_change(device, mig, change, &mut made);
         }
@@ -52,7 +53,7 @@ fn apply_change(device: &mut Device, target: &MigTarget, change: &DeviceChange, 
 
 fn instance(state: &MigState, planned: &PlannedInstance, made: &mut u64) -> GpuInstance {
     let mut known = state.gpu_instances.iter();
-    let known = known.find(|known| planned.kept == Some(known.id));
+    let known = known.find(|known| planned.existing_id == Some(known.id));
     let profile = state.catalog.by_id(planned.profile_id);
     let there: &[ComputeInstance] = known.map_or(&[], |known| &known.compute_instances);
     // The driver chooses the ids; new instances are numbered after the existing ones.
@@ -61,8 +62,8 @@ fn instance(state: &MigState, planned: &PlannedInstance, made: &mut u64) -> GpuI
     let all = planned.compute.iter().zip(0_u32..);
     let compute = all.map(|(one, place)| {
         let mut there = there.iter();
-        let kept = there.find(|compute| one.kept == Some(compute.id));
-        kept.cloned().unwrap_or_else(|| {
+        let retained = there.find(|compute| one.existing_id == Some(compute.id));
+        retained.cloned().unwrap_or_else(|| {
             *made = made.saturating_add(1);
             compute(profile, (one.slices, next.saturating_add(place)), *made)
         })
@@ -71,9 +72,7 @@ fn instance(state: &MigState, planned: &PlannedInstance, made: &mut u64) -> GpuI
     compute_instances.sort_by_key(|compute| compute.id);
     let next = behind(state.gpu_instances.iter().map(|one| one.id).max());
     GpuInstance {
-        id: planned
-            .kept
-            .unwrap_or_else(|| next.saturating_add(planned.placement.start)),
+        id: planned.existing_id.unwrap_or_else(|| next.saturating_add(planned.placement.start)),
         profile_id: planned.profile_id,
         placement: planned.placement,
         compute_instances,

@@ -22,7 +22,8 @@ use octavo_model::reason::Reason;
 
 use self::slope::GrowthRate;
 use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
-use crate::node::rate_limit::{EventRateLimit, truncate_message};
+use crate::node_object::drain::PodId;
+use crate::node_object::rate_limit::{EventRateLimit, truncate_message};
 
 /// Percentage of its share below which a container is within it again.
 const WITHIN_SHARE_PERCENT: u64 = 95;
@@ -43,36 +44,19 @@ pub struct Guard {
     budget: EventRateLimit,
 }
 
-/// A pod that an alarm concerns.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodRef {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its UID, which Kubernetes requires to show an event for the pod.
-    pub uid: String,
-}
-
 /// An alarm about memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
     /// The reason.
     pub reason: Reason,
     /// The pods concerned; empty if no UID is known.
-    pub pods: Vec<PodRef>,
+    pub pods: Vec<PodId>,
     /// Human-readable message.
     pub message: String,
 }
 
 /// A container on a unit.
-type TenantKey = (
-    String,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-);
+type TenantKey = (String, Option<String>, Option<String>, Option<String>, Option<String>);
 
 /// The condition that an alarm reports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,20 +79,16 @@ impl Guard {
     /// Marks tenants over their share, estimates how long memory lasts, and returns new alarms. `now` is the time
     /// since the program started.
     pub fn check(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
-        let mut news = Vec::new();
+        let mut changes = Vec::new();
         let mut over = BTreeSet::new();
         let mut full = BTreeSet::new();
         let mut slopes = BTreeMap::new();
         for device in &mut usage.devices {
             let name = device.name.clone();
-            let is_whole = device.units.iter().all(|unit| unit.partition.is_none());
+            let is_whole = device.units.iter().all(|unit| unit.gpu_instance.is_none());
             for unit in &mut device.units {
-                let place = if is_whole {
-                    name.clone()
-                } else {
-                    place(&name, unit)
-                };
-                news.extend(self.check_shares(&place, unit, &mut over));
+                let place = if is_whole { name.clone() } else { place(&name, unit) };
+                changes.extend(self.check_shares(&place, unit, &mut over));
                 let mut slope = self.slopes.remove(&unit.uuid).unwrap_or_default();
                 if let Some(memory) = unit.memory {
                     slope.add(now, memory.used);
@@ -116,10 +96,10 @@ impl Guard {
                 }
                 slopes.insert(unit.uuid.clone(), slope);
             }
-            news.extend(self.check_memories(device, &mut full));
+            changes.extend(self.check_memories(device, &mut full));
         }
         (self.over, self.nearly_exhausted, self.slopes) = (over, full, slopes);
-        self.limit_alarms(now, news)
+        self.limit_alarms(now, changes)
     }
 
     /// Applies the marks of the last check if there is no new reading.
@@ -140,9 +120,9 @@ impl Guard {
         unit: &mut UnitUsage,
         over: &mut BTreeSet<TenantKey>,
     ) -> Vec<ConditionChange> {
-        let mut news = Vec::new();
+        let mut changes = Vec::new();
         let Some(share) = unit.fair_share else {
-            return news;
+            return changes;
         };
         let (uuid, replicas) = (unit.uuid.clone(), unit.replicas.unwrap_or(1));
         for tenant in &mut unit.tenants {
@@ -160,10 +140,10 @@ impl Guard {
                         "{} uses {} of {} shared by {replicas}; fair share {} ({place})",
                         container(tenant),
                         gib(used),
-                        describe_size(unit.memory, unit.partition.is_some()),
+                        describe_size(unit.memory, unit.gpu_instance.is_some()),
                         gib(share)
                     );
-                    news.push(ConditionChange {
+                    changes.push(ConditionChange {
                         subject,
                         is_so: tenant.is_over_share,
                         alarm: Some(share_alarm(tenant, message)),
@@ -174,7 +154,7 @@ impl Guard {
                 over.insert(who);
             }
         }
-        news
+        changes
     }
 
     /// Marks nearly exhausted units and returns changes since the last report, one for each memory.
@@ -183,25 +163,19 @@ impl Guard {
         device: &mut DeviceUsage,
         full: &mut BTreeSet<String>,
     ) -> Vec<ConditionChange> {
-        let mut news = Vec::new();
-        let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
+        let mut changes = Vec::new();
+        let instance = |unit: &UnitUsage| unit.gpu_instance;
         let all: BTreeSet<Option<u32>> = device.units.iter().map(instance).collect();
         for one in all {
             let units = device.units.iter().filter(|unit| instance(unit) == one);
             let units: Vec<&UnitUsage> = units.collect();
-            let was = units
-                .iter()
-                .any(|unit| self.nearly_exhausted.contains(&unit.uuid));
+            let was = units.iter().any(|unit| self.nearly_exhausted.contains(&unit.uuid));
             let is_so = is_nearly_exhausted(&units, was);
             let first = units.iter().map(|unit| &unit.uuid).min();
             let subject = Condition::NearlyExhausted(first.cloned().unwrap_or_default());
             if is_so != self.reported.contains(&subject) {
                 let alarm = alarm(&device.name, &units).filter(|_| is_so);
-                news.push(ConditionChange {
-                    subject,
-                    is_so,
-                    alarm,
-                });
+                changes.push(ConditionChange { subject, is_so, alarm });
             }
             if is_so {
                 full.extend(units.iter().map(|unit| unit.uuid.clone()));
@@ -211,27 +185,26 @@ impl Guard {
                 unit.is_nearly_exhausted = is_so;
             }
         }
-        news
+        changes
     }
 
     /// Limits the alarms by repetition and by the event budget. A suppressed alarm is reported later if its condition
     /// persists.
-    fn limit_alarms(&mut self, now: Duration, news: Vec<ConditionChange>) -> Vec<Alarm> {
-        self.last_alarms
-            .retain(|_, at| now.saturating_sub(*at) < ALARM_REPEAT_INTERVAL);
-        let room = self.budget.available(now);
-        let mut told = Vec::new();
+    fn limit_alarms(&mut self, now: Duration, changes: Vec<ConditionChange>) -> Vec<Alarm> {
+        self.last_alarms.retain(|_, at| now.saturating_sub(*at) < ALARM_REPEAT_INTERVAL);
+        let available = self.budget.available(now);
+        let mut alarms = Vec::new();
         let mut waiting = BTreeSet::new();
-        for one in news {
+        for one in changes {
             if let Some(mut alarm) = one.alarm {
                 let key = (alarm.reason, one.subject.clone());
-                if told.len() >= room || self.last_alarms.contains_key(&key) {
+                if alarms.len() >= available || self.last_alarms.contains_key(&key) {
                     waiting.insert(one.subject);
                     continue;
                 }
                 self.last_alarms.insert(key, now);
                 truncate_message(&mut alarm.message);
-                told.push(alarm);
+                alarms.push(alarm);
             }
             if one.is_so {
                 self.reported.insert(one.subject);
@@ -246,8 +219,8 @@ impl Guard {
             Condition::OverShare(who) => over.contains(who),
             Condition::NearlyExhausted(uuid) => full.contains(uuid),
         });
-        self.budget.spend(told.len());
-        told
+        self.budget.spend(alarms.len());
+        alarms
     }
 }
 
@@ -301,26 +274,25 @@ fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
         .collect();
     let rest = units.iter().find_map(|unit| unit.unattributed);
     let rest = rest.filter(|rest| rest.get() > 0);
-    let rest = rest.map(|rest| format!("; {} are nobody's", gib(rest)));
-    let mut pods: Vec<PodRef> = Vec::new();
+    let rest = rest.map(|rest| format!("; {} not attributed to any pod", gib(rest)));
+    let mut pods: Vec<PodId> = Vec::new();
     for pod in tenants.iter().filter_map(|tenant| pod(tenant)) {
         if !pods.contains(&pod) {
             pods.push(pod);
         }
     }
     let place = match units {
-        [one] if one.partition.is_some() => place(device, one),
-        [one, ..] => one.partition.map_or_else(
-            || device.to_owned(),
-            |(gi, _)| format!("GPU instance {gi} of {device}"),
-        ),
+        [one] if one.gpu_instance.is_some() => place(device, one),
+        [one, ..] => one
+            .partition()
+            .map_or_else(|| device.to_owned(), |(gi, _)| format!("GPU instance {gi} of {device}")),
         [] => device.to_owned(),
     };
     Some(Alarm {
         reason: Reason::MemoryNearlyExhausted,
         pods,
         message: format!(
-            "{} of {} are left of {place}, shared by {}: {}{}",
+            "{} of {} free on {place}, shared by {}: {}{}",
             gib(memory.free()),
             gib(memory.total),
             replica_count(units),
@@ -337,7 +309,7 @@ fn low_memory_threshold(memory: MemoryUse) -> u64 {
 
 fn place(device: &str, unit: &UnitUsage) -> String {
     let profile = unit.profile.as_deref().unwrap_or("partition");
-    match unit.partition {
+    match unit.partition() {
         Some((gi, ci)) => {
             format!("{profile} of {device} (GPU instance {gi}, compute instance {ci})")
         }
@@ -355,8 +327,8 @@ fn tenant_key(uuid: &str, tenant: &Tenant) -> TenantKey {
     )
 }
 
-fn pod(tenant: &Tenant) -> Option<PodRef> {
-    Some(PodRef {
+fn pod(tenant: &Tenant) -> Option<PodId> {
+    Some(PodId {
         namespace: tenant.namespace.clone()?,
         name: tenant.pod.clone()?,
         uid: tenant.uid.clone()?,
@@ -380,8 +352,8 @@ fn full_name(tenant: &Tenant) -> String {
         },
         (.., Some(uid)) => format!("the pod with UID {uid}"),
         _ => match tenant.processes.first() {
-            Some(pid) => format!("process {pid} of no pod"),
-            None => "somebody".to_owned(),
+            Some(pid) => format!("process {pid} outside any pod"),
+            None => "an unknown process".to_owned(),
         },
     }
 }

@@ -45,7 +45,8 @@ pub struct ReplicatedResource {
 pub enum HandOffError {
     /// Units of one resource have different numbers of replicas.
     #[error(
-        "NVIDIA's device plugin shares all of {resource} alike, and here {one} is shared by {by} and {other} by {by_other}"
+        "NVIDIA's device plugin uses one number of replicas for all of {resource}, but {one} has {by} and {other} \
+         has {by_other}"
     )]
     Replicas {
         /// The resource.
@@ -61,7 +62,7 @@ pub enum HandOffError {
     },
     /// Some units of a resource are shared and others are not.
     #[error(
-        "NVIDIA's device plugin shares all of {resource} or nothing of it, and here {shared} is shared and {whole} is not"
+        "NVIDIA's device plugin shares either all of {resource} or none, but {shared} is shared and {whole} is not"
     )]
     SomeShared {
         /// The resource.
@@ -73,7 +74,7 @@ pub enum HandOffError {
     },
     /// The requested name is not supported by the plugin.
     #[error(
-        "NVIDIA's device plugin calls what is shared {resource} or {resource}.shared, and not {wanted}"
+        "NVIDIA's device plugin names shared devices {resource} or {resource}.shared, not {wanted}"
     )]
     Renamed {
         /// The plugin's name.
@@ -83,18 +84,19 @@ pub enum HandOffError {
     },
     /// Some shared resources are renamed and others are not.
     #[error(
-        "NVIDIA's device plugin renames all that is shared or nothing of it, and here {renamed} is renamed and {kept} is not"
+        "NVIDIA's device plugin renames either all shared resources or none, but {renamed} is renamed and \
+         {unchanged} is not"
     )]
     SomeRenamed {
         /// A renamed resource.
         renamed: ResourceName,
         /// A resource that is not renamed.
-        kept: ResourceName,
+        unchanged: ResourceName,
     },
     /// Some shared resources reject requests for more than one and others do not.
     #[error(
-        "NVIDIA's device plugin has one failRequestsGreaterThanOne for all that is shared, and here it is so for {strict} and \
-         not for {lax}"
+        "NVIDIA's device plugin has one failRequestsGreaterThanOne for all shared resources, but it is true for \
+         {strict} and false for {lax}"
     )]
     SomeFail {
         /// A resource that rejects them.
@@ -104,7 +106,8 @@ pub enum HandOffError {
     },
     /// The strategy `single` requires units of the same kind.
     #[error(
-        "with the MIG strategy single NVIDIA's device plugin wants all units alike, and here there are {one} and {other}"
+        "with the MIG strategy single, NVIDIA's device plugin requires units of one kind, but this node has {one} \
+         and {other}"
     )]
     Unlike {
         /// A kind.
@@ -114,8 +117,8 @@ pub enum HandOffError {
     },
     /// The length of a time slice cannot be configured.
     #[error(
-        "NVIDIA's device plugin cannot be told how long a turn is, and here turns of {pci} are to be {}; leave `slice` out of the \
-         layout, or let the agent give devices out: --sharing embedded", length.as_str()
+        "NVIDIA's device plugin cannot set the time-slice duration, but the layout sets `slice` of {pci} to {}; \
+         remove `slice` from the layout, or use the built-in device plugin: --sharing embedded", length.as_str()
     )]
     Length {
         /// The device.
@@ -165,7 +168,7 @@ pub fn render(offers: &Offers, strategy: MigStrategy) -> Result<PluginConfig, Ha
 struct SharedResources {
     resources: Vec<ReplicatedResource>,
     renamed: BTreeSet<ResourceName>,
-    kept: BTreeSet<ResourceName>,
+    unchanged: BTreeSet<ResourceName>,
     strict: BTreeSet<ResourceName>,
     lax: BTreeSet<ResourceName>,
 }
@@ -173,7 +176,7 @@ struct SharedResources {
 impl SharedResources {
     fn add(&mut self, name: &ResourceName, offer: &Offer) -> Result<(), HandOffError> {
         let called = if offer.name == *name {
-            &mut self.kept
+            &mut self.unchanged
         } else if offer.name == name.shared() {
             &mut self.renamed
         } else {
@@ -183,29 +186,23 @@ impl SharedResources {
             });
         };
         called.insert(name.clone());
-        let asked = if offer.fail_requests_greater_than_one {
-            &mut self.strict
-        } else {
-            &mut self.lax
-        };
-        asked.insert(name.clone());
+        let requested =
+            if offer.fail_requests_greater_than_one { &mut self.strict } else { &mut self.lax };
+        requested.insert(name.clone());
         Ok(())
     }
 
     fn finish(self, strategy: MigStrategy) -> Result<PluginConfig, HandOffError> {
-        let (renamed, kept) = (self.renamed.first(), self.kept.first());
-        if let Some((renamed, kept)) = renamed.zip(kept) {
+        let (renamed, unchanged) = (self.renamed.first(), self.unchanged.first());
+        if let Some((renamed, unchanged)) = renamed.zip(unchanged) {
             return Err(HandOffError::SomeRenamed {
                 renamed: renamed.clone(),
-                kept: kept.clone(),
+                unchanged: unchanged.clone(),
             });
         }
         let (strict, lax) = (self.strict.first(), self.lax.first());
         if let Some((strict, lax)) = strict.zip(lax) {
-            return Err(HandOffError::SomeFail {
-                strict: strict.clone(),
-                lax: lax.clone(),
-            });
+            return Err(HandOffError::SomeFail { strict: strict.clone(), lax: lax.clone() });
         }
         Ok(PluginConfig {
             mig_strategy: strategy,
@@ -251,11 +248,9 @@ fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32
         }
     }
     match (shared, whole) {
-        (Some((shared, _)), Some(whole)) => Err(HandOffError::SomeShared {
-            resource: name.clone(),
-            shared,
-            whole,
-        }),
+        (Some((shared, _)), Some(whole)) => {
+            Err(HandOffError::SomeShared { resource: name.clone(), shared, whole })
+        }
         (shared, _) => Ok(shared.map(|(_, by)| by)),
     }
 }
@@ -263,18 +258,15 @@ fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32
 /// Checks that all units are of one kind. Source: NVIDIA k8s-device-plugin, `internal/rm`: with `single` it offers
 /// nothing if GPUs are partitioned differently.
 fn check_uniform(offers: &Offers) -> Result<(), HandOffError> {
-    let kinds: BTreeSet<Option<&ProfileName>> = offers
-        .units()
-        .map(|(_, unit)| unit.partition.as_ref().map(|one| &one.profile))
-        .collect();
-    let said = |kind: Option<&ProfileName>| {
+    let kinds: BTreeSet<Option<&ProfileName>> =
+        offers.units().map(|(_, unit)| unit.partition.as_ref().map(|one| &one.profile)).collect();
+    let profile_name = |kind: Option<&ProfileName>| {
         kind.map_or_else(|| "whole GPUs".to_owned(), ToString::to_string)
     };
     match (kinds.first(), kinds.last()) {
-        (Some(one), Some(other)) if one != other => Err(HandOffError::Unlike {
-            one: said(*one),
-            other: said(*other),
-        }),
+        (Some(one), Some(other)) if one != other => {
+            Err(HandOffError::Unlike { one: profile_name(*one), other: profile_name(*other) })
+        }
         _ => Ok(()),
     }
 }

@@ -45,7 +45,7 @@ const MAX_ABSENT_DEVICES: usize = 256;
 #[derive(Debug, Default)]
 pub struct HealthMonitor {
     table: XidTable,
-    patients: BTreeMap<PciAddress, DeviceHealth>,
+    devices: BTreeMap<PciAddress, DeviceHealth>,
     silence: Option<DriverSilence>,
 }
 
@@ -60,18 +60,15 @@ struct DriverSilence {
 impl HealthMonitor {
     /// Creates a monitor that classifies errors by `table`.
     pub fn new(table: XidTable) -> Self {
-        Self {
-            table,
-            ..Self::default()
-        }
+        Self { table, ..Self::default() }
     }
 
     /// Records errors reported by devices, without an inventory. This ends no fault.
     pub fn record_errors(&mut self, now: Duration, xids: &[Xid]) {
         for xid in xids {
             // Ignore reports of unknown devices.
-            if let Some(patient) = self.patients.get_mut(&xid.pci) {
-                patient.report(now, xid, self.table.look_up(xid.number));
+            if let Some(device) = self.devices.get_mut(&xid.pci) {
+                device.report(now, xid, self.table.classify(xid.number));
             }
         }
     }
@@ -81,11 +78,11 @@ impl HealthMonitor {
         let ours = inventory.devices.iter();
         let ours = ours.filter(|device| device.vendor == Vendor::Nvidia);
         for device in ours.clone() {
-            self.patients.entry(device.pci).or_default();
+            self.devices.entry(device.pci).or_default();
         }
         self.record_errors(now, xids);
         let driver = match &inventory.nvml {
-            NvmlState::Loading => return self.record_silence(now, "it is being started"),
+            NvmlState::Loading => return self.record_silence(now, "it is starting"),
             NvmlState::Stalled { call, .. } => {
                 return self.record_silence(now, &format!("{call} does not return"));
             }
@@ -95,30 +92,26 @@ impl HealthMonitor {
         self.silence = None;
         let mut devices: BTreeMap<PciAddress, DeviceObservation<'_>> = BTreeMap::new();
         for device in ours {
-            let sight = driver.map_or(
-                DeviceObservation::Device(device),
-                DeviceObservation::NoDriver,
-            );
-            devices.insert(device.pci, sight);
+            let observation =
+                driver.map_or(DeviceObservation::Device(device), DeviceObservation::NoDriver);
+            devices.insert(device.pci, observation);
         }
-        for (pci, patient) in &mut self.patients {
-            let sight = devices.remove(pci).unwrap_or(DeviceObservation::Gone);
-            patient.observe(now, sight);
+        for (pci, device) in &mut self.devices {
+            let observation = devices.remove(pci).unwrap_or(DeviceObservation::Gone);
+            device.observe(now, observation);
         }
         self.evict_absent(now);
     }
 
     /// The health of `unit`.
     pub fn health(&self, unit: &Unit) -> Health {
-        let Some(patient) = self.patients.get(&unit.pci) else {
+        let Some(device) = self.devices.get(&unit.pci) else {
             return Health::Unhealthy {
-                reason: "nobody has seen the device; it is fit once it is there and answers"
+                reason: "the device has not been detected yet; it becomes healthy after it is detected and responds"
                     .to_owned(),
             };
         };
-        patient
-            .reason(unit)
-            .map_or(Health::Healthy, |reason| Health::Unhealthy { reason })
+        device.reason(unit).map_or(Health::Healthy, |reason| Health::Unhealthy { reason })
     }
 
     /// Time of the next change that happens without an event, at which a reading is due; `None` if there is none.
@@ -127,38 +120,32 @@ impl HealthMonitor {
             let end = silence.since.saturating_add(DRIVER_SILENCE_TIMEOUT);
             return (end > silence.until).then_some(end);
         }
-        self.patients
-            .values()
-            .filter_map(DeviceHealth::next_end)
-            .min()
+        self.devices.values().filter_map(DeviceHealth::next_end).min()
     }
 
     fn record_silence(&mut self, now: Duration, why: &str) {
         let since = self.silence.map_or(now, |silence| silence.since);
         self.silence = Some(DriverSilence { since, until: now });
         if now.saturating_sub(since) >= DRIVER_SILENCE_TIMEOUT {
-            for patient in self.patients.values_mut() {
-                patient.observe(now, DeviceObservation::Silent(why));
+            for device in self.devices.values_mut() {
+                device.observe(now, DeviceObservation::Silent(why));
             }
         }
     }
 
     /// Forgets devices that are permanently gone, and the longest absent ones beyond the limit.
     fn evict_absent(&mut self, now: Duration) {
-        self.patients.retain(|_, patient| {
-            patient
-                .gone_for(now)
-                .is_none_or(|time| time < RECURRENCE_WINDOW)
-        });
+        self.devices
+            .retain(|_, device| device.gone_for(now).is_none_or(|time| time < RECURRENCE_WINDOW));
         let mut gone: Vec<(Duration, PciAddress)> = self
-            .patients
+            .devices
             .iter()
-            .filter_map(|(pci, patient)| Some((patient.gone_for(now)?, *pci)))
+            .filter_map(|(pci, device)| Some((device.gone_for(now)?, *pci)))
             .collect();
         gone.sort_unstable();
         let excess = gone.len().saturating_sub(MAX_ABSENT_DEVICES);
         for (_, pci) in gone.into_iter().rev().take(excess) {
-            self.patients.remove(&pci);
+            self.devices.remove(&pci);
         }
     }
 }

@@ -49,7 +49,8 @@ pub struct DeviceInjection {
 pub enum InjectionError {
     /// The minor number of its device file is unknown.
     #[error(
-        "{uuid}: the driver does not tell which /dev/nvidia<number> the device {pci} is, so its file cannot be given to a container"
+        "{uuid}: the driver does not report the number of /dev/nvidia<number> for the device {pci}, so the file \
+         cannot be passed to a container"
     )]
     NoDevice {
         /// The unit.
@@ -59,8 +60,8 @@ pub enum InjectionError {
     },
     /// The driver's tables have no capability for the partition.
     #[error(
-        "{uuid}: the driver's table of capabilities has no access to GPU instance {gpu_instance}, compute instance \
-         {compute_instance} of {pci}, so its files cannot be given to a container"
+        "{uuid}: the driver's table of capabilities has no entry for GPU instance {gpu_instance}, compute instance \
+         {compute_instance} of {pci}, so its files cannot be passed to a container"
     )]
     NoCapability {
         /// The unit.
@@ -77,21 +78,19 @@ pub enum InjectionError {
 /// The files of a unit, without the common ones.
 pub fn unit_files(files: &DeviceFiles, unit: &Unit) -> Result<Vec<DeviceFile>, InjectionError> {
     let device = files.devices.get(&unit.pci);
-    let device = device.ok_or_else(|| InjectionError::NoDevice {
-        uuid: unit.uuid.clone(),
-        pci: unit.pci,
-    })?;
+    let device = device
+        .ok_or_else(|| InjectionError::NoDevice { uuid: unit.uuid.clone(), pci: unit.pci })?;
     let mut found = vec![device.clone()];
     if let Some(part) = &unit.partition {
         for compute in [None, Some(part.compute_instance)] {
-            let file = files
-                .instances
-                .get(&(unit.pci, part.gpu_instance, compute))
-                .ok_or_else(|| InjectionError::NoCapability {
-                    uuid: unit.uuid.clone(),
-                    pci: unit.pci,
-                    gpu_instance: part.gpu_instance,
-                    compute_instance: part.compute_instance,
+            let file =
+                files.instances.get(&(unit.pci, part.gpu_instance, compute)).ok_or_else(|| {
+                    InjectionError::NoCapability {
+                        uuid: unit.uuid.clone(),
+                        pci: unit.pci,
+                        gpu_instance: part.gpu_instance,
+                        compute_instance: part.compute_instance,
+                    }
                 })?;
             found.push(file.clone());
         }
@@ -125,9 +124,7 @@ pub fn inject(
     };
     delivery.variables.insert(VISIBLE_DEVICES_VARIABLE, visible);
     if ways.contains(&InjectionMethod::Cdi) {
-        let names = uuids
-            .iter()
-            .map(|uuid| format!("{CDI_KIND}={}", cdi_name(uuid)));
+        let names = uuids.iter().map(|uuid| format!("{CDI_KIND}={}", cdi_name(uuid)));
         delivery.cdi = names.collect();
     }
     if ways.contains(&InjectionMethod::DeviceFiles) {
@@ -157,10 +154,7 @@ mod tests {
     }
 
     fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
-        DeviceFile {
-            path: path.to_owned(),
-            number: DeviceNumber { major, minor },
-        }
+        DeviceFile { path: path.to_owned(), number: DeviceNumber { major, minor } }
     }
 
     fn unit(uuid: &str, bus: u8, partition: Option<(u32, u32)>) -> Unit {
@@ -182,48 +176,25 @@ mod tests {
     fn files() -> DeviceFiles {
         let cap = |minor: u32| file(&format!("/dev/nvidia-caps/nvidia-cap{minor}"), 235, minor);
         DeviceFiles {
-            common: vec![
-                file("/dev/nvidiactl", 195, 255),
-                file("/dev/nvidia-uvm", 510, 0),
-            ],
+            common: vec![file("/dev/nvidiactl", 195, 255), file("/dev/nvidia-uvm", 510, 0)],
             devices: (0..8)
-                .map(|at| {
-                    (
-                        pci(at),
-                        file(&format!("/dev/nvidia{at}"), 195, u32::from(at)),
-                    )
-                })
+                .map(|at| (pci(at), file(&format!("/dev/nvidia{at}"), 195, u32::from(at))))
                 .collect(),
-            instances: [
-                ((pci(1), 3, None), cap(30)),
-                ((pci(1), 3, Some(0)), cap(31)),
-            ]
-            .into(),
+            instances: [((pci(1), 3, None), cap(30)), ((pci(1), 3, Some(0)), cap(31))].into(),
         }
     }
 
     fn paths(delivery: &DeviceInjection) -> Vec<&str> {
-        delivery
-            .files
-            .iter()
-            .map(|file| file.path.as_str())
-            .collect()
+        delivery.files.iter().map(|file| file.path.as_str()).collect()
     }
 
     #[test]
     fn the_variable_names_each_unit_once_whatever_replicas_were_allocated() {
         let units = [unit("GPU-b", 1, None), unit("GPU-a", 0, None)];
         let twice = [&units[..], &units[..]].concat();
-        let given = inject(
-            &twice,
-            &[InjectionMethod::Environment].into(),
-            &DeviceFiles::default(),
-        )
-        .unwrap();
-        assert_eq!(
-            given.variables,
-            [(VISIBLE_DEVICES_VARIABLE, "GPU-b,GPU-a".to_owned())].into()
-        );
+        let given = inject(&twice, &[InjectionMethod::Environment].into(), &DeviceFiles::default())
+            .unwrap();
+        assert_eq!(given.variables, [(VISIBLE_DEVICES_VARIABLE, "GPU-b,GPU-a".to_owned())].into());
         assert_eq!((given.files, given.cdi), (vec![], vec![]));
     }
 
@@ -231,25 +202,16 @@ mod tests {
     fn variable_is_void_for_other_injection_methods() {
         for way in [InjectionMethod::Cdi, InjectionMethod::DeviceFiles] {
             let given = inject(&[unit("GPU-a", 0, None)], &[way].into(), &files()).unwrap();
-            assert_eq!(
-                given.variables,
-                [(VISIBLE_DEVICES_VARIABLE, "void".to_owned())].into()
-            );
+            assert_eq!(given.variables, [(VISIBLE_DEVICES_VARIABLE, "void".to_owned())].into());
         }
     }
 
     #[test]
     fn partition_needs_device_file_and_both_capabilities() {
-        let units = [
-            unit("MIG-a", 1, Some((3, 0))),
-            unit("MIG-a", 1, Some((3, 0))),
-        ];
-        let given = inject(
-            &units,
-            &[InjectionMethod::DeviceFiles, InjectionMethod::Cdi].into(),
-            &files(),
-        )
-        .unwrap();
+        let units = [unit("MIG-a", 1, Some((3, 0))), unit("MIG-a", 1, Some((3, 0)))];
+        let given =
+            inject(&units, &[InjectionMethod::DeviceFiles, InjectionMethod::Cdi].into(), &files())
+                .unwrap();
         let expected = [
             "/dev/nvidiactl",
             "/dev/nvidia-uvm",
@@ -264,25 +226,12 @@ mod tests {
     #[test]
     fn i12_unit_without_device_file_is_rejected() {
         let ways = [InjectionMethod::DeviceFiles].into();
-        let unknown = inject(
-            &[unit("GPU-a", 0, None), unit("GPU-z", 77, None)],
-            &ways,
-            &files(),
-        );
+        let unknown = inject(&[unit("GPU-a", 0, None), unit("GPU-z", 77, None)], &ways, &files());
         let error = unknown.unwrap_err().to_string();
-        assert!(
-            error.contains("GPU-z") && error.contains("0000:4d"),
-            "{error}"
-        );
+        assert!(error.contains("GPU-z") && error.contains("0000:4d"), "{error}");
         let error = inject(&[unit("MIG-b", 1, Some((3, 1)))], &ways, &files()).unwrap_err();
         assert!(
-            matches!(
-                error,
-                InjectionError::NoCapability {
-                    compute_instance: 1,
-                    ..
-                }
-            ),
+            matches!(error, InjectionError::NoCapability { compute_instance: 1, .. }),
             "{error}"
         );
     }

@@ -39,7 +39,7 @@ use octavo_model::resource::ShareId;
 
 pub use self::attribution::PodAttribution;
 use self::attribution::{PodNames, identify};
-use self::site::{AllocationSite, by_uuid, pod, sites, uuid_of};
+use self::site::{AllocationSite, by_uuid, pod, sites};
 use self::visibility::{is_usage_known, pods_with_unattributed, report_hidden, report_uninspected};
 use super::offer::Offers;
 use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
@@ -52,12 +52,12 @@ pub struct UsageInput<'a> {
     /// The offered resources.
     pub offers: &'a Offers,
     /// Allocations of containers.
-    pub given: &'a [Allocation],
+    pub allocations: &'a [Allocation],
     /// True if the allocations are current. With older ones, no UID is assigned by elimination: other pods may have
     /// started since.
     pub is_current: bool,
     /// The pod of each process.
-    pub kin: &'a PodAttribution,
+    pub attribution: &'a PodAttribution,
 }
 
 /// An allocation of a container.
@@ -78,33 +78,29 @@ enum TenantKey {
     /// A holder of the unit, by its index.
     Holder(usize),
     /// A container of a pod that does not hold the unit, or whose allocations are unknown.
-    Unallocated {
-        uid: String,
-        container: Option<String>,
-    },
+    Unallocated { uid: String, container: Option<String> },
     /// A process outside any pod.
     NonPodProcess(u32),
 }
 
 /// Returns the usage by pod.
-pub fn join(scene: &UsageInput<'_>) -> Usage {
+pub fn join(input: &UsageInput<'_>) -> Usage {
     let mut missing = Vec::new();
-    let given = by_uuid(scene.given);
-    let readings = scene.readings.iter();
+    let allocations = by_uuid(input.allocations);
+    let readings = input.readings.iter();
     let spots: Vec<Vec<AllocationSite<'_>>> =
-        readings.map(|reading| sites(reading, &given)).collect();
-    let names = identify(scene, &spots);
-    report_unknown_allocations(scene, &spots, &mut missing);
-    let both = scene.readings.iter().zip(&spots);
+        readings.map(|reading| sites(reading, &allocations)).collect();
+    let names = identify(input, &spots);
+    report_unknown_allocations(input, &spots, &mut missing);
+    let both = input.readings.iter().zip(&spots);
     for (reading, spots) in both.clone() {
         report_missing_data(reading, &mut missing);
-        missing.extend(report_uninspected(reading, spots, scene.kin));
+        missing.extend(report_uninspected(reading, spots, input.attribution));
     }
-    missing.extend(report_hidden(both, scene.kin));
-    let both = scene.readings.iter().zip(spots);
-    let mut devices: Vec<DeviceUsage> = both
-        .map(|(reading, spots)| device(reading, spots, scene, &names))
-        .collect();
+    missing.extend(report_hidden(both, input.attribution));
+    let both = input.readings.iter().zip(spots);
+    let mut devices: Vec<DeviceUsage> =
+        both.map(|(reading, spots)| device(reading, spots, input, &names)).collect();
     devices.sort_by_key(|device| device.pci);
     missing.extend(names.unresolved());
     truncate_missing(&mut missing);
@@ -121,28 +117,28 @@ fn truncate_missing(missing: &mut Vec<String>) {
 
 /// Reports allocations that do not belong to any of these devices.
 fn report_unknown_allocations(
-    scene: &UsageInput<'_>,
+    input: &UsageInput<'_>,
     spots: &[Vec<AllocationSite<'_>>],
     missing: &mut Vec<String>,
 ) {
     let known: BTreeSet<(&str, &str)> = spots
         .iter()
         .flatten()
-        .flat_map(|spot| &spot.holders)
+        .flat_map(|site| &site.holders)
         .flat_map(|holder| {
             let ids = holder.ids.iter().map(ShareId::uuid);
-            ids.chain([uuid_of(&holder.device.device_id)])
+            ids.chain([ShareId::uuid_part(&holder.device.device_id)])
                 .map(|uuid| (holder.device.pod.as_str(), uuid))
         })
         .collect();
-    if scene.readings.is_empty() {
+    if input.readings.is_empty() {
         return;
     }
-    for Allocation { device, .. } in scene.given {
-        let place = (device.pod.as_str(), uuid_of(&device.device_id));
+    for Allocation { device, .. } in input.allocations {
+        let place = (device.pod.as_str(), ShareId::uuid_part(&device.device_id));
         if is_of_gpus(&device.resource) && !known.contains(&place) {
             missing.push(format!(
-                "pod {}/{} was given {} {}, and nobody knows what of this node that is",
+                "pod {}/{} was allocated {} {}, which matches no device of this node",
                 device.namespace, device.pod, device.resource, device.device_id
             ));
         }
@@ -160,10 +156,10 @@ fn is_of_gpus(resource: &str) -> bool {
 fn report_missing_data(reading: &Reading, missing: &mut Vec<String>) {
     let name = name(reading);
     if reading.processes.is_none() {
-        missing.push(format!("{name}: the driver does not tell its processes"));
+        missing.push(format!("{name}: the driver does not report its processes"));
     }
     if reading.memory.is_none() {
-        missing.push(format!("{name}: the driver does not tell its memory"));
+        missing.push(format!("{name}: the driver does not report its memory"));
     }
 }
 
@@ -174,26 +170,21 @@ fn name(reading: &Reading) -> String {
 fn device(
     reading: &Reading,
     spots: Vec<AllocationSite<'_>>,
-    scene: &UsageInput<'_>,
+    input: &UsageInput<'_>,
     names: &PodNames<'_>,
 ) -> DeviceUsage {
-    let busy: BTreeMap<u32, Percent> = reading
-        .process_utilization
-        .iter()
-        .map(|busy| (busy.pid, busy.compute))
-        .collect();
-    let mut units: Vec<UnitUsage> = spots
-        .into_iter()
-        .map(|spot| unit(spot, scene, names, &busy))
-        .collect();
-    units.sort_by(|a, b| (a.partition, &a.uuid).cmp(&(b.partition, &b.uuid)));
+    let busy: BTreeMap<u32, Percent> =
+        reading.process_utilization.iter().map(|busy| (busy.pid, busy.compute)).collect();
+    let mut units: Vec<UnitUsage> =
+        spots.into_iter().map(|site| unit(site, input, names, &busy)).collect();
+    units.sort_by(|a, b| (a.partition(), &a.uuid).cmp(&(b.partition(), &b.uuid)));
     set_unattributed(&mut units);
     let mut memory = reading.memory;
     if let Some(memory) = &mut memory {
         let mut instances = BTreeMap::new();
         for unit in &units {
             let used = unit.memory.map(|memory| memory.used.get());
-            instances.insert(unit.partition.map(|(gi, _)| gi), used.unwrap_or_default());
+            instances.insert(unit.gpu_instance, used.unwrap_or_default());
         }
         let least = instances.into_values().fold(0, u64::saturating_add);
         memory.used = memory.used.max(Mebibytes::new(least));
@@ -210,7 +201,7 @@ fn device(
 /// Sets used memory that belongs to no tenant, over all units that share their memory.
 fn set_unattributed(units: &mut [UnitUsage]) {
     let mut sums: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-    let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
+    let instance = |unit: &UnitUsage| unit.gpu_instance;
     for unit in units.iter() {
         let sum = sums.entry(instance(unit)).or_default();
         let tenants = unit.tenants.iter().filter_map(|tenant| tenant.memory);
@@ -227,21 +218,22 @@ fn set_unattributed(units: &mut [UnitUsage]) {
 }
 
 fn unit(
-    spot: AllocationSite<'_>,
-    scene: &UsageInput<'_>,
+    site: AllocationSite<'_>,
+    input: &UsageInput<'_>,
     names: &PodNames<'_>,
     busy: &BTreeMap<u32, Percent>,
 ) -> UnitUsage {
-    let offered = scene.offers.unit(&spot.uuid);
-    let tenants = tenants(&spot, scene.kin, names, busy);
+    let offered = input.offers.unit(&site.uuid);
+    let tenants = tenants(&site, input.attribution, names, busy);
     UnitUsage {
-        uuid: spot.uuid,
-        partition: spot.partition,
-        profile: spot.profile,
+        uuid: site.uuid,
+        gpu_instance: site.partition.map(|(gpu_instance, _)| gpu_instance),
+        compute_instance: site.partition.map(|(_, compute_instance)| compute_instance),
+        profile: site.profile,
         resource: offered.map(|(offer, _)| offer.name.clone()),
         replicas: offered.and_then(|(_, unit)| unit.replicas),
         fair_share: offered.and_then(|(_, unit)| unit.fair_share()),
-        memory: spot.memory,
+        memory: site.memory,
         tenants,
         unattributed: None,
         exhausted_in: None,
@@ -250,36 +242,33 @@ fn unit(
 }
 
 fn tenants(
-    spot: &AllocationSite<'_>,
-    kin: &PodAttribution,
+    site: &AllocationSite<'_>,
+    attribution: &PodAttribution,
     names: &PodNames<'_>,
     busy: &BTreeMap<u32, Percent>,
 ) -> Vec<Tenant> {
-    let mut on: BTreeMap<TenantKey, Vec<u32>> = (0..spot.holders.len())
-        .map(|place| (TenantKey::Holder(place), Vec::new()))
-        .collect();
-    for pid in spot.processes.keys() {
-        if let Some(key) = key(spot, *pid, kin, names) {
+    let mut on: BTreeMap<TenantKey, Vec<u32>> =
+        (0..site.holders.len()).map(|place| (TenantKey::Holder(place), Vec::new())).collect();
+    for pid in site.processes.keys() {
+        if let Some(key) = key(site, *pid, attribution, names) {
             on.entry(key).or_default().push(*pid);
         }
     }
-    let is_told = is_usage_known(spot, kin);
-    let open = pods_with_unattributed(spot, kin, names);
+    let is_known = is_usage_known(site, attribution);
+    let open = pods_with_unattributed(site, attribution, names);
     let mut tenants: Vec<Tenant> = on
         .into_iter()
         .map(|(key, processes)| {
             // A tenant that cannot be distinguished from others may use any part of it.
-            let is_told = match &key {
+            let is_known = match &key {
                 TenantKey::Holder(place) => {
-                    let mut holder = spot.holders.get(*place).into_iter();
-                    is_told && holder.all(|holder| !open.contains(&pod(holder.device)))
+                    let mut holder = site.holders.get(*place).into_iter();
+                    is_known && holder.all(|holder| !open.contains(&pod(holder.device)))
                 }
                 TenantKey::Unallocated { .. } | TenantKey::NonPodProcess(_) => true,
             };
-            let memory = processes
-                .iter()
-                .map(|pid| spot.processes.get(pid).copied().flatten());
-            let memory = memory.collect::<Option<Vec<_>>>().filter(|_| is_told);
+            let memory = processes.iter().map(|pid| site.processes.get(pid).copied().flatten());
+            let memory = memory.collect::<Option<Vec<_>>>().filter(|_| is_known);
             let memory = memory.map(|all| {
                 let sum = all.into_iter().map(Mebibytes::get);
                 Mebibytes::new(sum.fold(0, u64::saturating_add))
@@ -292,7 +281,7 @@ fn tenants(
                     Percent::saturating_from(shares.into_iter().fold(0, u32::saturating_add))
                 }),
                 processes,
-                ..tenant(&key, spot, names)
+                ..tenant(&key, site, names)
             }
         })
         .collect();
@@ -308,52 +297,51 @@ fn order(tenant: &Tenant) -> impl Ord {
 
 /// The tenant of a process; `None` if it cannot be determined.
 fn key(
-    spot: &AllocationSite<'_>,
+    site: &AllocationSite<'_>,
     pid: u32,
-    kin: &PodAttribution,
+    attribution: &PodAttribution,
     names: &PodNames<'_>,
 ) -> Option<TenantKey> {
-    match kin.origin(pid) {
-        None => spot.sole_holder().map(TenantKey::Holder),
+    match attribution.origin(pid) {
+        None => site.sole_holder().map(TenantKey::Holder),
         Some(ProcessOrigin::Gone | ProcessOrigin::Unknown) => None,
         Some(ProcessOrigin::NoPod) => Some(TenantKey::NonPodProcess(pid)),
         Some(ProcessOrigin::Pod { uid, container }) => {
-            let stranger = TenantKey::Unallocated {
-                uid: uid.clone(),
-                container: container.clone(),
-            };
-            let Some(name) = names.of(uid) else {
+            let stranger =
+                TenantKey::Unallocated { uid: uid.clone(), container: container.clone() };
+            let Some(name) = names.name(uid) else {
                 return Some(stranger);
             };
-            let place = spot.places.get(&name);
+            let place = site.places.get(&name);
             Some(place.map_or(stranger, |place| TenantKey::Holder(*place)))
         }
     }
 }
 
 /// A tenant with everything known about its identity.
-fn tenant(key: &TenantKey, spot: &AllocationSite<'_>, names: &PodNames<'_>) -> Tenant {
+fn tenant(key: &TenantKey, site: &AllocationSite<'_>, names: &PodNames<'_>) -> Tenant {
     match key {
-        TenantKey::Holder(place) => spot.holders.get(*place).map(|holder| Tenant {
-            namespace: Some(holder.device.namespace.clone()),
-            pod: Some(holder.device.pod.clone()),
-            uid: holder
-                .uid
-                .or_else(|| names.uid(pod(holder.device)))
-                .map(ToOwned::to_owned),
-            container: holder.container.map(ToOwned::to_owned),
-            ids: holder.ids.clone(),
-            ..Tenant::default()
+        TenantKey::Holder(place) => site.holders.get(*place).map(|holder| {
+            Tenant {
+                namespace: Some(holder.device.namespace.clone()),
+                pod: Some(holder.device.pod.clone()),
+                container: holder.container.map(ToOwned::to_owned),
+                ids: holder.ids.clone(),
+                ..Tenant::default()
+            }
+            .with_uid(
+                { holder.uid.or_else(|| names.uid(pod(holder.device))) }.map(ToOwned::to_owned),
+            )
         }),
         TenantKey::Unallocated { uid, container } => {
-            let (namespace, pod) = names.of(uid).unzip();
-            Some(Tenant {
+            let (namespace, pod) = names.name(uid).unzip();
+            let tenant = Tenant {
                 namespace: namespace.map(ToOwned::to_owned),
                 pod: pod.map(ToOwned::to_owned),
-                uid: Some(uid.clone()),
                 container: container.clone(),
                 ..Tenant::default()
-            })
+            };
+            Some(tenant.with_uid(Some(uid.clone())))
         }
         TenantKey::NonPodProcess(_) => None,
     }
@@ -366,9 +354,9 @@ impl DeviceUsage {
         let used = self.memory?.used;
         let tenants = self.units.iter().flat_map(|unit| &unit.tenants);
         let known = tenants.filter_map(|tenant| tenant.memory);
-        Some(Mebibytes::new(known.fold(used.get(), |rest, memory| {
-            rest.saturating_sub(memory.get())
-        })))
+        Some(Mebibytes::new(
+            known.fold(used.get(), |rest, memory| rest.saturating_sub(memory.get())),
+        ))
     }
 }
 

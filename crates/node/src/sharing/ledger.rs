@@ -79,21 +79,19 @@ impl AllocationLedger {
     }
 
     /// Records kubelet's complete report `allocations`, requested at `asked`.
-    pub fn told(&mut self, asked: Duration, given: Vec<DeviceAllocation>) {
-        let told: BTreeSet<(String, String)> = given
-            .iter()
-            .map(|one| (one.resource.clone(), one.device_id.clone()))
-            .collect();
+    pub fn record_report(&mut self, queried_at: Duration, reported: Vec<DeviceAllocation>) {
+        let reported_ids: BTreeSet<(String, String)> =
+            reported.iter().map(|one| (one.resource.clone(), one.device_id.clone())).collect();
         self.entries.retain(|key, entry| match entry.unseen {
-            _ if told.contains(key) => true,
-            Some(unseen) => asked < unseen.until,
+            _ if reported_ids.contains(key) => true,
+            Some(unseen) => queried_at < unseen.until,
             None => false,
         });
-        for by in given {
+        for by in reported {
             let key = (by.resource.clone(), by.device_id.clone());
             // A report requested before an allocation is no evidence about it.
             let unseen = self.entries.get(&key).and_then(|entry| entry.unseen);
-            let unseen = unseen.filter(|unseen| unseen.since > asked);
+            let unseen = unseen.filter(|unseen| unseen.since > queried_at);
             self.entries.insert(key, Entry { by, unseen });
         }
         self.is_complete = true;
@@ -158,7 +156,7 @@ mod tests {
 
     fn given(now: u64) -> AllocationLedger {
         let mut ledger = AllocationLedger::default();
-        ledger.told(at(0), Vec::new());
+        ledger.record_report(at(0), Vec::new());
         ledger.record_allocation(at(now), &ResourceName::gpu(), &[ShareId::whole(GPU)]);
         ledger
     }
@@ -167,29 +165,29 @@ mod tests {
     fn new_allocation_is_held_until_report_timeout() {
         let mut ledger = given(10);
         for asked in [5, 10, 24] {
-            ledger.told(at(asked), Vec::new());
+            ledger.record_report(at(asked), Vec::new());
             assert_eq!(ledger.allocations().len(), 1, "{asked}");
         }
-        ledger.told(at(25), Vec::new());
+        ledger.record_report(at(25), Vec::new());
         assert_eq!(ledger.allocations(), []);
     }
 
     #[test]
     fn reported_allocation_is_freed_when_kubelet_drops_it() {
         let mut ledger = given(10);
-        ledger.told(at(11), told("train-0"));
+        ledger.record_report(at(11), told("train-0"));
         assert_eq!(ledger.allocations(), told("train-0"));
         assert_eq!(ledger.unreported(), []);
-        ledger.told(at(12), Vec::new());
+        ledger.record_report(at(12), Vec::new());
         assert_eq!(ledger.allocations(), []);
     }
 
     #[test]
     fn report_requested_before_allocation_does_not_confirm_it() {
         let mut ledger = given(10);
-        ledger.told(at(9), told("the-one-before"));
+        ledger.record_report(at(9), told("the-one-before"));
         assert_eq!(ledger.unreported().len(), 1);
-        ledger.told(at(11), Vec::new());
+        ledger.record_report(at(11), Vec::new());
         assert_eq!(ledger.allocations().len(), 1);
     }
 
@@ -197,9 +195,9 @@ mod tests {
     fn only_new_allocations_are_being_admitted() {
         let (gpu, id) = (ResourceName::gpu(), ShareId::whole(GPU));
         let mut ledger = given(10);
-        ledger.told(at(9), told("the-one-before"));
+        ledger.record_report(at(9), told("the-one-before"));
         assert!(ledger.is_being_admitted(&gpu, &id));
-        ledger.told(at(11), told("train-0"));
+        ledger.record_report(at(11), told("train-0"));
         assert!(!ledger.is_being_admitted(&gpu, &id));
         ledger.kubelet_restarted(at(20));
         assert!(!ledger.is_being_admitted(&gpu, &id));
@@ -209,12 +207,12 @@ mod tests {
     #[test]
     fn allocations_survive_kubelet_restart() {
         let mut ledger = given(10);
-        ledger.told(at(11), told("train-0"));
+        ledger.record_report(at(11), told("train-0"));
         ledger.kubelet_restarted(at(20));
-        ledger.told(at(79), Vec::new());
+        ledger.record_report(at(79), Vec::new());
         assert_eq!(ledger.allocations(), told("train-0"));
-        ledger.told(at(80), told("train-0"));
-        ledger.told(at(81), Vec::new());
+        ledger.record_report(at(80), told("train-0"));
+        ledger.record_report(at(81), Vec::new());
         assert_eq!(ledger.allocations(), []);
     }
 }

@@ -20,7 +20,7 @@ pub struct Listing {
     /// Listed ids by resource name.
     pub resources: BTreeMap<ResourceName, ListedResource>,
     /// Ids that differ from the desired offers and stay listed because pods hold them.
-    pub kept: Vec<RetainedId>,
+    pub retained: Vec<RetainedId>,
     /// Devices without new allocations.
     pub withheld: BTreeSet<PciAddress>,
 }
@@ -69,10 +69,10 @@ pub struct HeldIds<'a> {
 /// An id and its resource name.
 type ListedKey = (ResourceName, ShareId);
 
-/// Returns the ids to list for the desired offers `asked`, the ids `held` by pods, and the previous listing `before`.
+/// Returns the ids to list for the desired `offers`, the ids `held` by pods, and the previous listing `before`.
 /// A unit that was not listed before is not listed while its holders are unknown.
 pub fn reconcile_listing(
-    asked: &Offers,
+    offers: &Offers,
     held: HeldIds<'_>,
     before: &Listing,
     health: impl Fn(&Unit) -> Health,
@@ -89,12 +89,8 @@ pub fn reconcile_listing(
             holders.insert((name, id), Some(one));
         }
     }
-    let mut draft = ListingBuilder {
-        withheld: held.withheld,
-        before,
-        listing: Listing::default(),
-    };
-    for offer in &asked.resources {
+    let mut draft = ListingBuilder { withheld: held.withheld, before, listing: Listing::default() };
+    for offer in &offers.resources {
         draft.open(&offer.name, offer.fail_requests_greater_than_one);
         for unit in &offer.units {
             let all = holders.iter().map(|(place, by)| (place, *by));
@@ -106,7 +102,7 @@ pub fn reconcile_listing(
         }
     }
     for ((name, id), by) in &holders {
-        if asked.unit(id.uuid()).is_none()
+        if offers.unit(id.uuid()).is_none()
             && let Some(unit) = unoffered_unit(id.uuid(), by.is_some(), (before, held.inventory))
         {
             draft.retain((name, id), *by, &unit, &health(&unit));
@@ -122,8 +118,8 @@ fn unoffered_unit(uuid: &str, is_held: bool, known: (&Listing, &Inventory)) -> O
     let mut listed = before.resources.values();
     let listed = listed.find_map(|listed| listed.unit_of(uuid));
     let there = offer::find(inventory, uuid);
-    let is_kept = is_held || there.is_some();
-    listed.filter(|_| is_kept).cloned().or(there)
+    let is_retained = is_held || there.is_some();
+    listed.filter(|_| is_retained).cloned().or(there)
 }
 
 struct ListingBuilder<'a> {
@@ -155,16 +151,14 @@ impl ListingBuilder<'_> {
         holders: &[(&ListedKey, Option<&DeviceAllocation>)],
         health: &Health,
     ) {
-        let asked = unit.ids();
+        let ids = unit.ids();
         for ((name, id), by) in holders {
             let is_withheld = by.is_none() && self.was_withheld(name, unit, id);
             self.add(name, unit, id, (health, is_withheld));
-            let is_as_asked = *name == offer.name && asked.contains(id);
-            if let (false, Some(by)) = (is_as_asked, by) {
-                self.listing.kept.push(RetainedId {
-                    id: id.clone(),
-                    by: (*by).clone(),
-                });
+            let is_offered = *name == offer.name && ids.contains(id);
+            if let (false, Some(by)) = (is_offered, by) {
+                let retained = RetainedId::new(id.clone(), by);
+                self.listing.retained.push(retained);
             }
         }
         let mut numbers = holders.iter().map(|((_, id), _)| id.number());
@@ -173,10 +167,10 @@ impl ListingBuilder<'_> {
             return;
         }
         let taken: BTreeSet<&ShareId> = holders.iter().map(|((_, id), _)| id).collect();
-        let room = asked.len().saturating_sub(holders.len());
-        let free = asked.iter().filter(|id| !taken.contains(id));
+        let free_count = ids.len().saturating_sub(holders.len());
+        let free = ids.iter().filter(|id| !taken.contains(id));
         let is_withheld = self.withheld.contains(&unit.pci);
-        for id in free.take(room) {
+        for id in free.take(free_count) {
             self.add(&offer.name, unit, id, (health, is_withheld));
         }
     }
@@ -191,10 +185,8 @@ impl ListingBuilder<'_> {
     ) {
         let is_withheld = by.is_none() && self.was_withheld(name, unit, id);
         self.add(name, unit, id, (health, is_withheld));
-        let by = by.cloned();
-        self.listing
-            .kept
-            .extend(by.map(|by| RetainedId { id: id.clone(), by }));
+        let retained = by.map(|by| RetainedId::new(id.clone(), by));
+        self.listing.retained.extend(retained);
     }
 
     /// Returns whether an id that a pod may hold was idle and withheld before the holders became unknown.
@@ -215,26 +207,19 @@ impl ListingBuilder<'_> {
         if listed.offer.units.iter().all(|one| one.uuid != unit.uuid) {
             listed.offer.units.push(unit.clone());
         }
-        listed.items.push(ListedId {
-            id: id.clone(),
-            health: health.clone(),
-            is_withheld,
-        });
+        listed.items.push(ListedId { id: id.clone(), health: health.clone(), is_withheld });
     }
 
     fn finish(mut self) -> Listing {
         for listed in self.listing.resources.values_mut() {
             let units = &mut listed.offer.units;
             units.sort_by(|a, b| (a.pci, &a.partition).cmp(&(b.pci, &b.partition)));
-            let order: BTreeMap<&str, usize> = units
-                .iter()
-                .enumerate()
-                .map(|(index, unit)| (unit.uuid.as_str(), index))
-                .collect();
+            let order: BTreeMap<&str, usize> =
+                units.iter().enumerate().map(|(index, unit)| (unit.uuid.as_str(), index)).collect();
             let key = |item: &ListedId| (order.get(item.id.uuid()).copied(), item.id.number());
             listed.items.sort_by_key(key);
         }
-        self.listing.kept.sort();
+        self.listing.retained.sort();
         self.listing.withheld.clone_from(self.withheld);
         self.listing
     }

@@ -86,9 +86,9 @@ impl Unit {
     pub fn ids(&self) -> Vec<ShareId> {
         match self.replicas {
             None => vec![ShareId::whole(&self.uuid)],
-            Some(replicas) => (0..replicas)
-                .map(|number| ShareId::replica(&self.uuid, number))
-                .collect(),
+            Some(replicas) => {
+                (0..replicas).map(|number| ShareId::replica(&self.uuid, number)).collect()
+            }
         }
     }
 

@@ -6,14 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use octavo_model::backoff::Backoff;
 use octavo_model::id::{GpuUuid, PciAddress};
 use octavo_model::inventory::{Condition, Inventory, NvmlState, Vendor};
 use octavo_planner::layout::{Targets, TimeSlice};
 
-/// Delay after a failure; doubled after each further one.
-const INITIAL_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// Maximum delay: the program may have been installed since.
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
+/// Delay after a failure. It is bounded because the program may have been installed since.
+const RETRY: Backoff = Backoff { initial: Duration::from_secs(10), max: Duration::from_mins(10) };
 
 /// Time slice lengths of a node's devices. Times are relative to the start of the program.
 #[derive(Debug, Default)]
@@ -61,7 +60,7 @@ pub struct UnmetSliceLength<'a> {
 #[derive(Debug)]
 struct DeviceSliceLength {
     uuid: GpuUuid,
-    asked: Option<TimeSlice>,
+    requested: Option<TimeSlice>,
     /// The last setting made by us; `None` if we made none.
     set: Option<Set>,
     failure: Option<Failure>,
@@ -78,7 +77,8 @@ struct Set {
 #[derive(Debug)]
 struct Failure {
     reason: String,
-    wait: Duration,
+    /// Failures before this one.
+    earlier: u32,
     next: Duration,
 }
 
@@ -92,14 +92,14 @@ struct RunningCommand {
 impl SliceLengths {
     /// Compares the observation with the desired lengths. Returns the command to run now, if any; its result must be
     /// passed to [`SliceLengths::done`] before the next one.
-    pub fn reconcile(&mut self, now: Duration, scene: SliceInput<'_>) -> Option<SetSliceLength> {
-        match scene.inventory.nvml {
-            NvmlState::Ready(_) => self.observe(scene),
+    pub fn reconcile(&mut self, now: Duration, input: SliceInput<'_>) -> Option<SetSliceLength> {
+        match input.inventory.nvml {
+            NvmlState::Ready(_) => self.observe(input),
             // While a call into the driver does not return, the inventory contains nothing new.
             NvmlState::Loading | NvmlState::Stalled { .. } => return None,
             NvmlState::Absent { .. } | NvmlState::Lost { .. } => {
-                for turn in self.devices.values_mut() {
-                    turn.invalidate();
+                for device in self.devices.values_mut() {
+                    device.invalidate();
                 }
                 if let Some(running) = &mut self.running {
                     running.is_sure = false;
@@ -107,20 +107,14 @@ impl SliceLengths {
                 return None;
             }
         }
-        if scene.is_busy || self.running.is_some() {
+        if input.is_busy || self.running.is_some() {
             return None;
         }
-        let due = |(_, turn): &(&PciAddress, &DeviceSliceLength)| turn.is_due(now);
-        let (pci, turn) = self.devices.iter().find(due)?;
-        let order = SetSliceLength {
-            pci: *pci,
-            uuid: turn.uuid.clone(),
-            length: turn.asked,
-        };
-        self.running = Some(RunningCommand {
-            order: order.clone(),
-            is_sure: true,
-        });
+        let due = |(_, device): &(&PciAddress, &DeviceSliceLength)| device.is_due(now);
+        let (pci, device) = self.devices.iter().find(due)?;
+        let order =
+            SetSliceLength { pci: *pci, uuid: device.uuid.clone(), length: device.requested };
+        self.running = Some(RunningCommand { order: order.clone(), is_sure: true });
         Some(order)
     }
 
@@ -129,29 +123,24 @@ impl SliceLengths {
         let Some(RunningCommand { order, is_sure }) = self.running.take() else {
             return;
         };
-        let turn = self.devices.get_mut(&order.pci);
-        let Some(turn) = turn.filter(|turn| turn.uuid == order.uuid) else {
+        let device = self.devices.get_mut(&order.pci);
+        let Some(device) = device.filter(|device| device.uuid == order.uuid) else {
             return;
         };
         match outcome {
             Ok(()) => {
-                turn.failure = None;
-                turn.set = Some(Set {
-                    length: order.length,
-                    is_certain: is_sure,
-                });
+                device.failure = None;
+                device.set = Some(Set { length: order.length, is_certain: is_sure });
             }
             // The desired length has changed since, and was not tried.
-            Err(_) if turn.asked != order.length => turn.failure = None,
+            Err(_) if device.requested != order.length => device.failure = None,
             Err(reason) => {
-                let before = turn.failure.as_ref();
-                let wait =
-                    before.map_or(INITIAL_RETRY_DELAY, |before| before.wait.saturating_mul(2));
-                let wait = wait.min(MAX_RETRY_DELAY);
-                turn.failure = Some(Failure {
+                let before = device.failure.as_ref();
+                let earlier = before.map_or(0, |before| before.earlier.saturating_add(1));
+                device.failure = Some(Failure {
                     reason,
-                    wait,
-                    next: now.saturating_add(wait),
+                    earlier,
+                    next: now.saturating_add(RETRY.delay(earlier)),
                 });
             }
         }
@@ -161,25 +150,22 @@ impl SliceLengths {
     /// included.
     pub fn unmet(&self) -> impl Iterator<Item = UnmetSliceLength<'_>> {
         let all = self.devices.iter();
-        all.filter(|(_, turn)| turn.is_unmet())
-            .map(|(pci, turn)| UnmetSliceLength {
-                pci: *pci,
-                length: turn.asked,
-                reason: turn.failure.as_ref().map(|one| one.reason.as_str()),
-            })
+        all.filter(|(_, device)| device.is_unmet()).map(|(pci, device)| UnmetSliceLength {
+            pci: *pci,
+            length: device.requested,
+            reason: device.failure.as_ref().map(|one| one.reason.as_str()),
+        })
     }
 
     /// The time at which the next failed command is retried.
     pub fn again(&self) -> Option<Duration> {
-        let all = self.devices.values().filter(|turn| turn.is_unmet());
-        all.filter_map(|turn| turn.failure.as_ref())
-            .map(|failure| failure.next)
-            .min()
+        let all = self.devices.values().filter(|device| device.is_unmet());
+        all.filter_map(|device| device.failure.as_ref()).map(|failure| failure.next).min()
     }
 
-    fn observe(&mut self, scene: SliceInput<'_>) {
+    fn observe(&mut self, input: SliceInput<'_>) {
         let mut known = std::mem::take(&mut self.devices);
-        for device in &scene.inventory.devices {
+        for device in &input.inventory.devices {
             let Some(uuid) = &device.uuid else {
                 // A device that does not respond retains its state.
                 if let Some(mut turn) = known.remove(&device.pci) {
@@ -195,9 +181,9 @@ impl SliceLengths {
             let mut turn = turn
                 .filter(|turn| turn.uuid == *uuid)
                 .unwrap_or_else(|| DeviceSliceLength::new(uuid));
-            turn.set_desired(desired_length(scene.targets, device.pci));
+            turn.set_desired(desired_length(input.targets, device.pci));
             let is_well = device.condition == Condition::Working;
-            if is_well && !scene.unsteady.contains(&device.pci) {
+            if is_well && !input.unsteady.contains(&device.pci) {
                 turn.is_steady = true;
             } else {
                 turn.invalidate();
@@ -205,26 +191,20 @@ impl SliceLengths {
             self.devices.insert(device.pci, turn);
         }
         if let Some(running) = &mut self.running {
-            let turn = self.devices.get(&running.order.pci);
-            running.is_sure &= turn.is_some_and(|turn| turn.is_steady);
+            let device = self.devices.get(&running.order.pci);
+            running.is_sure &= device.is_some_and(|device| device.is_steady);
         }
     }
 }
 
 impl DeviceSliceLength {
     fn new(uuid: &GpuUuid) -> Self {
-        Self {
-            uuid: uuid.clone(),
-            asked: None,
-            set: None,
-            failure: None,
-            is_steady: true,
-        }
+        Self { uuid: uuid.clone(), requested: None, set: None, failure: None, is_steady: true }
     }
 
     fn set_desired(&mut self, length: Option<TimeSlice>) {
-        if self.asked != length {
-            self.asked = length;
+        if self.requested != length {
+            self.requested = length;
             self.failure = None;
         }
     }
@@ -240,8 +220,10 @@ impl DeviceSliceLength {
     fn is_unmet(&self) -> bool {
         let is_met = match self.set {
             // The device was never changed by us.
-            None => self.asked.is_none(),
-            Some(set) => set.length == self.asked && (set.is_certain || self.asked.is_none()),
+            None => self.requested.is_none(),
+            Some(set) => {
+                set.length == self.requested && (set.is_certain || self.requested.is_none())
+            }
         };
         self.is_steady && !is_met
     }

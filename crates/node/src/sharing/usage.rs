@@ -2,101 +2,180 @@
 //!
 //! Three independent sources are joined: kubelet reports the ids allocated to each container, the driver the memory
 //! of each process and instance, the kernel the container of each process. Nothing is attributed twice; what cannot
-//! be attributed is reported separately.
+//! be attributed is reported separately. The types are also the documents of the REST API and of the agent's socket.
 
 use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::{ResourceName, ShareId};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
 
 /// Usage of a node by pod.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = UsageJson)]
 pub struct Usage {
     /// Ordered by address.
     pub devices: Vec<DeviceUsage>,
     /// Human-readable descriptions of missing data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
 /// Usage of a device by pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeviceUsageJson)]
 pub struct DeviceUsage {
-    /// The device.
+    /// PCI address of the device.
+    #[schema(value_type = String)]
     pub pci: PciAddress,
     /// Display name: `GPU 3`.
     pub name: String,
-    /// Its memory; `None` if the driver does not report it.
+    /// Its memory; absent if the driver does not report it.
     pub memory: Option<MemoryUse>,
-    /// Its utilization; `None` if the driver does not report it, as for devices in MIG mode.
+    /// Its utilization; absent if the driver does not report it, as for devices in MIG mode.
+    #[serde(rename = "utilizationPercent")]
+    #[schema(value_type = Option<u8>)]
     pub utilization: Option<Percent>,
     /// The whole device, or its partitions.
     pub units: Vec<UnitUsage>,
 }
 
-/// Usage of a unit by pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Usage of a unit by pod: of a whole device or of a partition.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UnitUsageJson)]
 pub struct UnitUsage {
     /// UUID of the device or partition.
     pub uuid: String,
-    /// GPU instance and compute instance of a partition.
-    pub partition: Option<(u32, u32)>,
+    /// GPU instance of a partition, by the driver's id.
+    pub gpu_instance: Option<u32>,
+    /// Compute instance of a partition, by the driver's id.
+    pub compute_instance: Option<u32>,
     /// Profile name of the partition: `1g.10gb`.
     pub profile: Option<String>,
-    /// The resource under which it is offered; `None` if it is not known.
+    /// The resource under which it is offered; absent if it is not known.
+    #[schema(value_type = Option<String>)]
     pub resource: Option<ResourceName>,
-    /// Number of replicas; `None` if it is not shared.
+    /// Number of replicas; absent if it is not shared.
     pub replicas: Option<u32>,
-    /// Memory that each replica can use so that all of them can.
+    /// Memory that each replica can use so that all of them can. It is not enforced.
+    #[serde(rename = "fairShareMiB")]
+    #[schema(value_type = Option<u64>)]
     pub fair_share: Option<Mebibytes>,
     /// Its memory. Partitions of one GPU instance share theirs, and report the same.
     pub memory: Option<MemoryUse>,
     /// Its tenants, sorted by memory in descending order, then by name.
     pub tenants: Vec<Tenant>,
-    /// Used memory that belongs to no tenant; `None` if unknown.
+    /// Used memory that belongs to no tenant; absent if unknown.
+    #[serde(rename = "unattributedMiB")]
+    #[schema(value_type = Option<u64>)]
     pub unattributed: Option<Mebibytes>,
-    /// Seconds until memory is exhausted at its recent growth rate; `None` if it cannot be estimated.
+    /// Seconds until memory is exhausted at its recent growth rate; absent if it cannot be estimated.
+    #[serde(rename = "exhaustedInSeconds")]
     pub exhausted_in: Option<u64>,
     /// True if the unit is shared and, according to the guard, nearly full: further allocations fail.
+    #[serde(default, rename = "nearlyExhausted")]
     pub is_nearly_exhausted: bool,
 }
 
 /// A container, or a process outside any container.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[skip_serializing_none]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = TenantJson)]
 pub struct Tenant {
-    /// The pod's namespace; `None` for a process outside any pod, or a pod that kubelet does not report.
+    /// The pod's namespace; absent for a process outside any pod, or a pod that kubelet does not report.
     pub namespace: Option<String>,
     /// The pod's name.
     pub pod: Option<String>,
-    /// The pod's UID.
+    /// The pod's UID. It is part of no document, because only clients that can read the pod may see it.
+    #[serde(skip)]
     pub uid: Option<String>,
+    /// The beginning of the UID of a pod that kubelet does not report by name; absent for a pod with a name, and for a
+    /// process outside any pod.
+    pub unnamed_pod: Option<String>,
     /// The container's name.
     pub container: Option<String>,
-    /// Its allocated ids of the unit; empty if it uses the unit without an allocation.
+    /// Its allocated ids of the unit; absent if it uses the unit without an allocation. Numbers for readers who may not
+    /// list nodes.
+    #[serde(default, deserialize_with = "read_ids", skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
     pub ids: Vec<ShareId>,
-    /// Device memory used by its processes; `None` if unknown: the driver does not report it, processes are not
+    /// Device memory used by its processes; absent if unknown: the driver does not report it, processes are not
     /// visible, or its processes cannot be distinguished from others.
+    #[serde(rename = "memoryMiB")]
+    #[schema(value_type = Option<u64>)]
     pub memory: Option<Mebibytes>,
-    /// Utilization by its processes; `None` if the driver does not report it.
+    /// Utilization by its processes; absent if the driver does not report it.
+    #[serde(rename = "utilizationPercent")]
+    #[schema(value_type = Option<u8>)]
     pub utilization: Option<Percent>,
     /// Its process ids, as reported by the driver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<u32>,
     /// True if it exceeds its fair share.
+    #[serde(default, rename = "over")]
     pub is_over_share: bool,
 }
 
 /// Number of UID characters that identify a pod within its node.
 const SHORT_UID_CHARS: usize = 8;
 
+/// Reads ids, and the numbers that replace them for readers who may not list nodes.
+fn read_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ShareId>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let id = |text: &String| text.parse().unwrap_or_else(|_| ShareId::whole(text));
+    Ok(texts.iter().map(id).collect())
+}
+
+impl UnitUsage {
+    /// GPU instance and compute instance of a partition.
+    pub fn partition(&self) -> Option<(u32, u32)> {
+        self.gpu_instance.zip(self.compute_instance)
+    }
+}
+
 impl Tenant {
-    /// The shortened UID of a pod that kubelet does not report by name; `None` for a pod with a name, and for a
-    /// process outside any pod.
-    pub fn unnamed_pod_uid(&self) -> Option<String> {
-        self.short_uid().filter(|_| self.pod.is_none())
+    /// Sets the pod's UID, after its name.
+    #[must_use]
+    pub fn with_uid(mut self, uid: Option<String>) -> Self {
+        self.uid = uid;
+        self.unnamed_pod = self.short_uid().filter(|_| self.pod.is_none());
+        self
     }
 
     /// The shortened UID of its pod, if known: sufficient to distinguish it from an earlier pod of the same name.
     pub fn short_uid(&self) -> Option<String> {
         let uid = self.uid.as_deref()?;
         Some(uid.chars().take(SHORT_UID_CHARS).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uid_of_a_named_pod_is_in_no_document() {
+        let uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
+        let unnamed = Tenant::default().with_uid(uid.clone());
+        let named = Tenant { pod: Some("a".to_owned()), ..Tenant::default() };
+        let text = |tenant: &Tenant| serde_json::to_string(tenant).unwrap();
+        assert_eq!(text(&unnamed), r#"{"unnamedPod":"7d1c5a3e","over":false}"#);
+        assert_eq!(text(&named.with_uid(uid)), r#"{"pod":"a","over":false}"#);
+    }
+
+    #[test]
+    fn hidden_ids_are_read() {
+        let text = r#"{"ids":["0","1"],"over":false}"#;
+        let tenant: Tenant = serde_json::from_str(text).unwrap();
+        assert_eq!(tenant.ids, ["0", "1"].map(ShareId::whole));
+        assert_eq!(serde_json::to_string(&tenant).unwrap(), text);
     }
 }

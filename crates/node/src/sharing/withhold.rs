@@ -11,7 +11,7 @@ use std::time::Duration;
 use octavo_model::id::PciAddress;
 use octavo_model::reason::Reason;
 use octavo_planner::layout::MigTarget;
-use octavo_planner::reconcile::{DeviceStatus, NodeLayoutStatus};
+use octavo_planner::reconcile::{DeviceLayoutStatus, NodeLayoutStatus};
 
 /// Decides which devices are withheld. Times are relative to the start of the program.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Withholding {
 /// A device whose layout is blocked by pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct BlockedDevice {
-    asked: MigTarget,
+    target: MigTarget,
     since: Duration,
     is_withheld: bool,
 }
@@ -43,10 +43,7 @@ enum LayoutProgress {
 impl Withholding {
     /// Withholds devices that were blocked for `after`; `None` for never.
     pub fn new(after: Option<Duration>) -> Self {
-        Self {
-            after,
-            devices: BTreeMap::new(),
-        }
+        Self { after, devices: BTreeMap::new() }
     }
 
     /// Records the node's status and the devices for which pods were evicted.
@@ -60,7 +57,7 @@ impl Withholding {
             self.devices.clear();
             return;
         };
-        let Some(asked) = status.targets.as_deref() else {
+        let Some(targets) = status.targets.as_deref() else {
             // A layout that is not resolved yet is no evidence about the devices.
             if status.layout.is_none() {
                 self.devices.clear();
@@ -69,22 +66,19 @@ impl Withholding {
         };
         let mut known = std::mem::take(&mut self.devices);
         // A plan is applied as a whole: no device is changed while the layout is infeasible on one of them.
-        let is_possible = !status
-            .devices
-            .iter()
-            .any(|one| Reason::Infeasible.is(one.state));
-        for target in &asked.devices {
+        let is_possible = !status.devices.iter().any(|one| one.state == Reason::Infeasible);
+        for target in &targets.devices {
             let Some(mig) = target.mig.as_ref().filter(|_| is_possible) else {
                 continue;
             };
-            let wait = known.remove(&target.pci).filter(|wait| wait.asked == *mig);
+            let wait = known.remove(&target.pci).filter(|wait| wait.target == *mig);
             let device = status.devices.iter().find(|one| one.pci == target.pci);
             let wait = match device.map_or(LayoutProgress::Moving, progress) {
                 LayoutProgress::Settled => None,
                 LayoutProgress::Moving => wait,
                 LayoutProgress::Blocked => {
                     let mut wait = wait.unwrap_or_else(|| BlockedDevice {
-                        asked: mig.clone(),
+                        target: mig.clone(),
                         since: now,
                         is_withheld: false,
                     });
@@ -114,8 +108,8 @@ impl Withholding {
     }
 }
 
-fn progress(device: &DeviceStatus) -> LayoutProgress {
-    match Reason::parse(device.state) {
+fn progress(device: &DeviceLayoutStatus) -> LayoutProgress {
+    match device.state.known() {
         Some(Reason::Blocked | Reason::NeedsReset) if device.waits_for_holders => {
             LayoutProgress::Blocked
         }

@@ -48,7 +48,7 @@ pub fn holdings(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Holdin
                 let is_another = pods.insert((place, kind));
                 held.pods = held.pods.saturating_add(u64::from(is_another));
                 let ids = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
-                let (count, more) = match (is_time_sliced(unit, tenant), unit.partition) {
+                let (count, more) = match (is_time_sliced(unit, tenant), unit.gpu_instance) {
                     (true, _) => (&mut held.replicas, ids),
                     (false, Some(_)) => (&mut held.partitions, 1),
                     (false, None) => (&mut held.devices, 1),

@@ -14,10 +14,8 @@ pub struct PodKey {
 impl PodKey {
     /// `None` if no pod can have this name.
     pub fn new(namespace: &str, name: &str) -> Option<Self> {
-        (is_label_name(namespace) && is_subdomain(name)).then(|| Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+        (is_label_name(namespace) && is_subdomain(name))
+            .then(|| Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
     /// The namespace.

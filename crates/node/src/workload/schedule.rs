@@ -83,8 +83,8 @@ impl AnnotationSchedule {
             self.nodes.remove(node);
             return;
         }
-        let desk = self.nodes.entry(node.clone()).or_default();
-        desk.tell(now, claims);
+        let queue = self.nodes.entry(node.clone()).or_default();
+        queue.update(now, claims);
     }
 
     /// Forgets a node without an agent.
@@ -94,7 +94,7 @@ impl AnnotationSchedule {
 
     /// Number of reported pods.
     pub fn len(&self) -> usize {
-        self.nodes.values().map(|desk| desk.entries.len()).sum()
+        self.nodes.values().map(|queue| queue.entries.len()).sum()
     }
 
     /// Returns whether no pods are reported.
@@ -105,11 +105,7 @@ impl AnnotationSchedule {
     /// Returns the next action. Reading a pod counts as a request.
     pub fn next(&mut self, now: Duration) -> NextAction {
         if let Some(wait) = self.rate.wait(now) {
-            return if self.is_empty() {
-                NextAction::Nothing
-            } else {
-                NextAction::Wait(wait)
-            };
+            return if self.is_empty() { NextAction::Nothing } else { NextAction::Wait(wait) };
         }
         let after = self.last.as_ref();
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -118,8 +114,8 @@ impl AnnotationSchedule {
         let turns = turns.chain(self.nodes.range::<NodeName, _>((Bound::Unbounded, before)));
         let mut first: Option<Duration> = None;
         let mut found = None;
-        for (node, desk) in turns {
-            let Some((due, place)) = desk.due.first() else {
+        for (node, queue) in turns {
+            let Some((due, place)) = queue.due.first() else {
                 continue;
             };
             if *due <= now {
@@ -130,9 +126,8 @@ impl AnnotationSchedule {
             first = Some(first.map_or(*due, |first| first.min(*due)));
         }
         let Some(key) = found else {
-            return first.map_or(NextAction::Nothing, |due| {
-                NextAction::Wait(due.saturating_sub(now))
-            });
+            return first
+                .map_or(NextAction::Nothing, |due| NextAction::Wait(due.saturating_sub(now)));
         };
         self.rate.acquire(now);
         self.last = Some(key.node.clone());
@@ -160,10 +155,7 @@ impl AnnotationSchedule {
             return None;
         }
         self.rate.acquire(now);
-        Some(Patch {
-            uid: pod.uid.clone(),
-            changes,
-        })
+        Some(Patch { uid: pod.uid.clone(), changes })
     }
 
     /// Records that the pod is up to date.
@@ -199,14 +191,14 @@ impl AnnotationSchedule {
     }
 
     fn reschedule(&mut self, key: &PodOnNode, due: Duration) {
-        if let Some(desk) = self.nodes.get_mut(&key.node) {
-            desk.again(&key.place, due);
+        if let Some(queue) = self.nodes.get_mut(&key.node) {
+            queue.again(&key.place, due);
         }
     }
 }
 
 impl NodeQueue {
-    fn tell(&mut self, now: Duration, claims: Claims) {
+    fn update(&mut self, now: Duration, claims: Claims) {
         self.entries.retain(|place, _| claims.contains_key(place));
         self.due.retain(|(_, place)| claims.contains_key(place));
         for (place, claim) in claims {
@@ -217,11 +209,7 @@ impl NodeQueue {
                 known.claim = claim;
                 known.failures = 0;
             } else {
-                let entry = Entry {
-                    claim,
-                    due: now,
-                    failures: 0,
-                };
+                let entry = Entry { claim, due: now, failures: 0 };
                 self.entries.insert(place.clone(), entry);
             }
             self.again(&place, now);

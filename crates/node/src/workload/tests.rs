@@ -29,7 +29,8 @@ fn whole(pod: &str) -> Tenant {
 fn unit(profile: Option<&str>, tenants: Vec<Tenant>) -> UnitUsage {
     UnitUsage {
         uuid: GPU.to_owned(),
-        partition: profile.map(|_| (1, 0)),
+        gpu_instance: profile.map(|_| 1),
+        compute_instance: profile.map(|_| 0),
         profile: profile.map(str::to_owned),
         resource: None,
         replicas: None,
@@ -87,10 +88,7 @@ fn annotations_contain_type_profile_and_sharing() {
     ];
     let found = said(vec![
         device(1, parts),
-        device(
-            2,
-            vec![unit(None, vec![whole("alone"), whole("both"), replica])],
-        ),
+        device(2, vec![unit(None, vec![whole("alone"), whole("both"), replica])]),
         device(3, vec![unit(None, vec![whole("nobody-knows")])]),
         device(2, vec![shared]),
         device(1, vec![unit(None, vec![whole("both")])]),
@@ -103,10 +101,7 @@ fn annotations_contain_type_profile_and_sharing() {
         ("odd", ["nvidia-a100-80gb", "unknown", "mig"]),
         ("shared", ["nvidia-h100-80gb", "-", "time-slicing"]),
         ("replica", ["nvidia-h100-80gb", "-", "time-slicing"]),
-        (
-            "shared-part",
-            ["nvidia-a100-80gb", "1g.10gb", "time-slicing"],
-        ),
+        ("shared-part", ["nvidia-a100-80gb", "1g.10gb", "time-slicing"]),
         ("nobody-knows", ["unknown", "-", "exclusive"]),
     ] {
         assert_eq!(marks(&found, pod), words(expected), "{pod}");
@@ -150,11 +145,7 @@ fn holdings_count_each_pod_once_per_type() {
     let mut shared = unit(None, vec![tenant("a", None, Vec::new())]);
     shared.replicas = Some(4);
     shared.tenants = vec![
-        tenant(
-            "a",
-            None,
-            vec![ShareId::replica(GPU, 0), ShareId::replica(GPU, 1)],
-        ),
+        tenant("a", None, vec![ShareId::replica(GPU, 0), ShareId::replica(GPU, 1)]),
         tenant("b", None, vec![ShareId::replica(GPU, 2)]),
         tenant("uses-it-all-the-same", None, Vec::new()),
     ];
@@ -189,10 +180,7 @@ fn holdings_count_each_pod_once_per_type() {
         ("team nvidia-a100-80gb", [2, 0, 2, 0]),
         ("team nvidia-h100-80gb", [2, 1, 0, 3]),
     ];
-    assert_eq!(
-        found,
-        expected.map(|(group, counts)| (group.to_owned(), counts))
-    );
+    assert_eq!(found, expected.map(|(group, counts)| (group.to_owned(), counts)));
 }
 
 fn annotations() -> impl Strategy<Value = Annotations> {
@@ -204,11 +192,7 @@ fn annotations() -> impl Strategy<Value = Annotations> {
         "octavo.dev/other",
     ]);
     let value = prop::sample::select(vec!["nvidia-a100-80gb", "exclusive", "mixed", ""]);
-    prop::collection::btree_map(
-        key.prop_map(str::to_owned),
-        value.prop_map(str::to_owned),
-        0..5,
-    )
+    prop::collection::btree_map(key.prop_map(str::to_owned), value.prop_map(str::to_owned), 0..5)
 }
 
 proptest! {

@@ -3,45 +3,33 @@
 use octavo_model::inventory::{Device, MigMode, MigState};
 use octavo_model::slices::words::{ids, slice_range};
 use octavo_planner::plan::messages::{self, PlanFormatter};
-use octavo_planner::plan::{DeviceChange, InstanceEffect, PlannedInstance, Verdict};
+use octavo_planner::plan::{DeviceChange, DevicePlanResult, InstanceEffect, PlannedInstance};
 
-use crate::format::printable;
+use crate::badges::printable;
 use crate::slice_diagram::{Region, SLICES, SliceDiagram};
 
 /// Marks what happens to each existing instance.
 pub(super) fn mark_fates(
     picture: SliceDiagram,
     device: &Device,
-    verdict: &Verdict,
+    verdict: &DevicePlanResult,
 ) -> SliceDiagram {
-    let instances = device
-        .mig
-        .state()
-        .map(|state| state.gpu_instances.as_slice());
+    let instances = device.mig.state().map(|state| state.gpu_instances.as_slice());
     let fate = |region: &Region| {
-        let instance = instances?
-            .iter()
-            .find(|one| Some(one.id) == region.instance)?;
+        let instance = instances?.iter().find(|one| Some(one.id) == region.instance)?;
         Some(verdict.effect_on(instance))
     };
     let regions = picture.regions.into_iter().map(|region| {
         let (class, word) = match fate(&region) {
             None | Some(InstanceEffect::Unchanged) => return region,
-            Some(InstanceEffect::Destroyed) => ("is-going", "goes"),
-            Some(InstanceEffect::Resplit) => ("is-divided", "is divided anew"),
-            Some(InstanceEffect::Blocked) => ("is-odd", "in the way"),
+            Some(InstanceEffect::Destroyed) => ("is-going", "deleted"),
+            Some(InstanceEffect::Resplit) => ("is-divided", "new compute instances"),
+            Some(InstanceEffect::Blocked) => ("is-odd", "blocking"),
         };
         let lines = region.lines.into_iter().chain([word.to_owned()]);
-        Region {
-            lines: lines.collect(),
-            class,
-            ..region
-        }
+        Region { lines: lines.collect(), class, ..region }
     });
-    SliceDiagram {
-        regions: regions.collect(),
-        ..picture
-    }
+    SliceDiagram { regions: regions.collect(), ..picture }
 }
 
 /// Diagram of the planned instances.
@@ -53,19 +41,16 @@ pub(super) fn planned_diagram(
     let slices = state.catalog.memory_slices();
     let mode = change.mode.as_ref().map_or(state.current, |mode| mode.to);
     let regions = match mode {
-        MigMode::Disabled => vec![Region::planned(
-            "is-new",
-            (0, slices),
-            "one whole GPU".to_owned(),
-            Vec::new(),
-        )],
+        MigMode::Disabled => {
+            vec![Region::planned("is-new", (0, slices), "one whole GPU".to_owned(), Vec::new())]
+        }
         MigMode::Enabled => laid_out(state, change, slices, words),
     };
     SliceDiagram {
         what: SLICES,
-        caption: format!("Then: MIG {}", messages::on_off(mode)),
+        caption: format!("After: MIG {}", messages::on_off(mode)),
         count: (mode == MigMode::Enabled)
-            .then(|| format!("room for {} more placements", change.room)),
+            .then(|| format!("{} more placements possible", change.room)),
         slices,
         regions,
         hidden: Vec::new(),
@@ -99,21 +84,15 @@ fn planned_region(
     state: &MigState,
     words: &PlanFormatter<'_>,
 ) -> Region {
-    let kept = planned
-        .kept
-        .and_then(|id| state.gpu_instances.iter().find(|one| one.id == id));
-    let (class, line) = match kept {
+    let retained =
+        planned.existing_id.and_then(|id| state.gpu_instances.iter().find(|one| one.id == id));
+    let (class, line) = match retained {
         None => ("is-new", new(planned, words)),
         Some(instance) if planned.is_resplit(instance) => ("is-divided", split_of(planned)),
-        Some(instance) => ("is-idle", format!("{}, stays", ids(instance))),
+        Some(instance) => ("is-idle", format!("{}, unchanged", ids(instance))),
     };
     let place = (planned.placement.start, planned.placement.size);
-    Region::planned(
-        class,
-        place,
-        printable(&words.profile(planned.profile_id)),
-        vec![line],
-    )
+    Region::planned(class, place, printable(&words.profile(planned.profile_id)), vec![line])
 }
 
 fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
@@ -127,7 +106,7 @@ fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
 
 fn split_of(planned: &PlannedInstance) -> String {
     let compute: Vec<u32> = planned.compute.iter().map(|one| one.slices).collect();
-    format!("stays, now {}", messages::split(&compute))
+    format!("now {}", messages::split(&compute))
 }
 
 impl Region {

@@ -9,25 +9,28 @@ mod figures;
 use std::collections::BTreeMap;
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::estimates::{
-    DevicesJson, EstimateRequest, EstimateRow, MAX_ITEMS, devices_of_profile,
-};
-use octavo_documents::hardware_profiles::document::ProfileRow;
 use octavo_fleet::accelerator_resource::is_accelerator;
-use octavo_fleet::access::Sight;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::estimate::profile_devices::devices_of_profile;
+use octavo_fleet::estimate::{DeviceGroup, EstimateRequest, EstimateRow, MAX_ITEMS};
+use octavo_fleet::hardware_profile::FindingSeverity;
+use octavo_fleet::hardware_profile::document::ProfileRow;
 use octavo_fleet::price::Amount;
+use octavo_model::id::TypeName;
 use octavo_store::estimates;
 use octavo_store::slo::{allows_count, is_usable};
 
 use self::figures::{ServiceLimits, WorstCase, cost};
-use super::estimate::{Choice, EstimateForm};
+use super::estimate::EstimateForm;
 use super::{href, key, types};
+use crate::address::query_parameter;
 use crate::assets::Assets;
-use crate::format::printable;
+use crate::badges::printable;
+use crate::filter_form::Choice;
 use crate::{PageState, html, origin};
 
 /// Maximum length of an objective repeated in the form, in characters.
@@ -41,7 +44,7 @@ struct ComparePage {
     assets: Assets,
     kinds: Vec<Choice>,
     precisions: Vec<Choice>,
-    asked: EstimateForm,
+    form: EstimateForm,
     /// Maximum time in days, or minimum speed in tokens per second.
     limit: String,
     budget: String,
@@ -83,7 +86,7 @@ struct ComparisonRow {
 }
 
 /// Estimates by type and count.
-type Estimates<'a> = BTreeMap<(&'a str, u64), &'a EstimateRow>;
+type Estimates<'a> = BTreeMap<(&'a TypeName, u32), &'a EstimateRow>;
 
 /// Sort key: the worst value of all types of a profile.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,85 +100,79 @@ struct SortRank {
 /// Serves the page that `uri` requests.
 pub(crate) async fn page(
     State(site): State<PageState>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let asked = EstimateForm::of(&uri);
+    let form = EstimateForm::of(&uri);
     let (limit, budget) = (parameter(&uri, "limit"), parameter(&uri, "budget"));
     let profiles = site.view.profiles();
     let judged = profiles.judged(site.view.fleet()).await;
-    let seen = judged.visible_to(&sight).map(|(row, _)| row);
+    let seen = judged.visible_to(&visibility).map(|(row, _)| row);
     let all: Vec<&ProfileRow> = seen.filter(|row| offers_accelerators(row)).collect();
-    let nothing = if !sight.profiles {
-        Some("Hardware profiles are shown to users who may list hardwareprofiles.infrastructure.opendatahub.io.".to_owned())
+    let nothing = if !visibility.profiles {
+        Some("Viewing hardware profiles requires permission to list hardwareprofiles.infrastructure.opendatahub.io.".to_owned())
     } else if all.is_empty() {
-        Some("No hardware profile that users can pick asks for an accelerator.".to_owned())
+        Some("No enabled hardware profile without errors requests an accelerator.".to_owned())
     } else {
         None
     };
-    let told = if nothing.is_some() || asked.parameters.is_empty() {
+    let outcome = if nothing.is_some() || form.parameters.is_empty() {
         None
     } else {
         let limits = ServiceLimits::of(&limit, &budget);
         match limits {
-            Ok(limits) => Some(table(&site, &sight, (&asked, &limits), &all).await),
+            Ok(limits) => Some(table(&site, &visibility, (&form, &limits), &all).await),
             Err(why) => Some(Err(why)),
         }
     };
-    let (table, refused) = match told {
+    let (table, refused) = match outcome {
         None => (None, None),
         Some(Ok(table)) => (Some(table), None),
         Some(Err(why)) => (None, Some(printable(&why))),
     };
-    let (kinds, precisions) = asked.choices();
+    let (kinds, precisions) = form.choices();
     let page = ComparePage {
         assets: Assets::links(),
         kinds,
         precisions,
-        asked,
+        form,
         limit,
         budget,
         refused,
         nothing,
         table,
-        notice: site
-            .view
-            .profiles_notice(&sight)
-            .map(|text| printable(&text)),
+        notice: site.view.profiles_notice(&visibility).map(|text| printable(&text)),
         origin: origin(&uri, &headers),
     };
     html(StatusCode::OK, &page)
 }
 
 fn parameter(uri: &Uri, name: &str) -> String {
-    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
-    let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
-    let found = pairs.into_iter().find(|(known, _)| known == name);
-    let value = found.map(|(_, value)| value).unwrap_or_default();
+    let value = query_parameter(uri, name).unwrap_or_default();
     value.trim().chars().take(MAX_VALUE_CHARS).collect()
 }
 
 /// Returns whether users can select the profile for workloads with accelerators.
 fn offers_accelerators(row: &ProfileRow) -> bool {
     let mut all = row.identifiers.iter();
-    is_usable(row) && all.any(|one| is_accelerator(&one.identifier))
+    is_usable(row) && all.any(|one| is_accelerator(&one.resource))
 }
 
 /// Estimates all profiles in one request.
 async fn table(
     site: &PageState,
-    sight: &Sight,
-    (asked, limits): (&EstimateForm, &ServiceLimits),
+    visibility: &Visibility,
+    (form, limits): (&EstimateForm, &ServiceLimits),
     profiles: &[&ProfileRow],
 ) -> Result<Table, String> {
-    let count = asked.devices()?;
-    let workload = asked.workload()?;
-    let of_profiles: Vec<Result<Vec<DevicesJson>, String>> = profiles
+    let count = form.devices()?;
+    let workload = form.workload()?;
+    let of_profiles: Vec<Result<Vec<DeviceGroup>, String>> = profiles
         .iter()
         .map(|row| devices_of_profile(row, count).map_err(|why| why.to_string()))
         .collect();
-    let mut devices: Vec<DevicesJson> = Vec::new();
+    let mut devices: Vec<DeviceGroup> = Vec::new();
     for one in of_profiles.iter().flatten().flatten() {
         if !devices.contains(one) {
             devices.push(one.clone());
@@ -183,17 +180,12 @@ async fn table(
     }
     let more = devices.len().saturating_sub(MAX_ITEMS);
     devices.truncate(MAX_ITEMS);
-    let request = EstimateRequest {
-        workload,
-        devices: Some(devices),
-        purchase_option: None,
-    };
-    let answer = estimates::estimate(&site.view, sight, request).await;
+    let request = EstimateRequest { workload, devices: Some(devices), purchase_option: None };
+    let answer = estimates::estimate(&site.view, visibility, request).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let lines = profiles.iter().zip(&of_profiles);
-    let estimates: Estimates<'_> = { answer.items.iter() }
-        .map(|one| ((one.type_name.as_str(), u64::from(one.count)), one))
-        .collect();
+    let estimates: Estimates<'_> =
+        { answer.items.iter() }.map(|one| ((&one.type_name, one.count), one)).collect();
     let lines = lines.map(|(row, devices)| ComparisonRow::of(row, devices, &estimates, limits));
     let mut lines: Vec<ComparisonRow> = lines.collect();
     rank_rows(&mut lines);
@@ -202,7 +194,7 @@ async fn table(
     let mut notices = all(&answer.notices);
     if more > 0 {
         notices.push(format!(
-            "{more} more types have no estimate here: one question has at most {MAX_ITEMS}"
+            "{more} more combinations of type and count have no estimate here: a request is limited to {MAX_ITEMS}"
         ));
     }
     Ok(Table {
@@ -221,9 +213,7 @@ fn rank_rows(lines: &mut [ComparisonRow]) {
         let by_cost =
             (a.misses, a.cost.is_none(), a.cost).cmp(&(b.misses, b.cost.is_none(), b.cost));
         let time = |rank: &SortRank| rank.time.unwrap_or(f64::INFINITY);
-        by_cost
-            .then_with(|| time(a).total_cmp(&time(b)))
-            .then_with(|| one.key.cmp(&other.key))
+        by_cost.then_with(|| time(a).total_cmp(&time(b))).then_with(|| one.key.cmp(&other.key))
     });
     let cheapest = lines.iter().filter_map(|line| line.rank.cost).min();
     let times = lines.iter().filter_map(|line| line.rank.time);
@@ -238,7 +228,7 @@ fn rank_rows(lines: &mut [ComparisonRow]) {
 impl ComparisonRow {
     fn of(
         row: &ProfileRow,
-        devices: &Result<Vec<DevicesJson>, String>,
+        devices: &Result<Vec<DeviceGroup>, String>,
         estimates: &Estimates<'_>,
         limits: &ServiceLimits,
     ) -> Self {
@@ -246,8 +236,7 @@ impl ComparisonRow {
         let found: Vec<&EstimateRow> = match devices {
             Ok(devices) => {
                 let all = devices.iter();
-                all.filter_map(|one| estimates.get(&(one.type_name.as_str(), one.count)).copied())
-                    .collect()
+                all.filter_map(|one| estimates.get(&(&one.type_name, one.count)).copied()).collect()
             }
             Err(why) => {
                 warnings.push(why.clone());
@@ -257,7 +246,7 @@ impl ComparisonRow {
         let is_whole = devices.as_ref().is_ok_and(|all| all.len() == found.len());
         let worst = WorstCase::of(&found).filter(|_| is_whole && !found.is_empty());
         let cost = cost(&found).filter(|_| is_whole);
-        let span = cost.as_ref().map(|(_, span)| *span);
+        let span = cost.as_ref().map(|range| (range.low, range.high));
         let why_not = found.iter().filter_map(|one| one.why_not.clone());
         warnings.extend(why_not.take(1));
         let misses = limits.misses(worst.as_ref(), span);
@@ -275,37 +264,35 @@ impl ComparisonRow {
             key: printable(&key(row)),
             types: types(row),
             count: count.map_or_else(|| "-".to_owned(), |one| one.count.to_string()),
-            figure: worst.and_then(WorstCase::words),
+            figure: worst.map(WorstCase::words),
             is_fastest: false,
             is_cheapest: false,
-            available: row
-                .available
-                .map_or_else(|| "unknown".to_owned(), |free| free.to_string()),
+            available: row.available.map_or_else(|| "unknown".to_owned(), |free| free.to_string()),
             warnings: warnings.iter().map(|text| printable(text)).collect(),
             rank: SortRank {
                 misses: is_missed,
                 cost: span.map(|(_, high)| high),
                 time: worst.map(WorstCase::time),
             },
-            cost: cost.map(|(range, _)| printable(&range.to_string())),
+            cost: cost.map(|range| printable(&range.to_string())),
         }
     }
 }
 
 /// Warnings about a profile that do not depend on the workload.
-fn profile_warnings(row: &ProfileRow, devices: Option<&Vec<DevicesJson>>) -> Vec<String> {
+fn profile_warnings(row: &ProfileRow, devices: Option<&Vec<DeviceGroup>>) -> Vec<String> {
     let mut warnings = Vec::new();
     let count = devices.and_then(|all| all.first()).map(|one| one.count);
     let bounds = row.identifiers.iter();
-    let mut bounds = bounds.filter(|one| is_accelerator(&one.identifier));
-    if let Some(one) = count.and_then(|count| bounds.find(|one| !allows_count(one, count))) {
-        let most = one.max.as_deref().unwrap_or("any number");
+    let mut bounds = bounds.filter(|one| is_accelerator(&one.resource));
+    if let Some(one) = count.and_then(|count| bounds.find(|one| !allows_count(one, count.into()))) {
+        let most = one.max.as_ref().map_or("unlimited", |most| most.text.as_str());
         warnings.push(format!("the profile allows {} to {most} devices", one.min));
     }
     if row.available == Some(0) {
-        warnings.push("nothing is free now".to_owned());
+        warnings.push("no capacity available".to_owned());
     }
-    let findings = row.findings.iter().filter(|one| one.gravity == "warning");
+    let findings = row.findings.iter().filter(|one| one.gravity == FindingSeverity::Warning);
     warnings.extend(findings.map(|one| one.message.clone()));
     warnings
 }

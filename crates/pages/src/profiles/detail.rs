@@ -1,14 +1,12 @@
 //! Page of a hardware profile: its resources, the nodes it reaches, and findings.
 
 use askama::Template;
-use octavo_documents::hardware_profiles::document::ProfileRow;
-use octavo_fleet::hardware_profile::ProfileAnnotations;
+use octavo_fleet::hardware_profile::document::ProfileRow;
+use octavo_fleet::hardware_profile::{Identifier, ProfileAnnotations};
 
-use super::{
-    Assets, Badge, CountRow, Estimate, FindingRow, key, memory_of, reach_summary, types, verdict,
-};
+use super::{Assets, Badge, Estimate, FindingRow, key, memory_of, reach_summary, types, verdict};
 use crate::address::quoted;
-use crate::format::printable;
+use crate::badges::printable;
 
 #[derive(Template)]
 #[template(path = "profile.html")]
@@ -23,7 +21,7 @@ pub(super) struct ProfilePage {
     description: Option<String>,
     facts: Vec<(&'static str, String)>,
     findings: Vec<FindingRow>,
-    counts: Vec<CountRow>,
+    counts: Vec<Identifier>,
     goes_to: Vec<String>,
     reached: Vec<ReachRow>,
     /// `None` for a profile without an accelerator.
@@ -44,7 +42,7 @@ struct ReachRow {
 /// Builds the page of a profile, for a reader who reached this server at `origin`.
 pub(super) fn page(
     row: &ProfileRow,
-    said: &ProfileAnnotations,
+    annotations: &ProfileAnnotations,
     notice: Option<String>,
     (origin, estimate): (&str, Option<Estimate>),
 ) -> ProfilePage {
@@ -57,9 +55,9 @@ pub(super) fn page(
         badge: verdict(row),
         notice: notice.map(|text| printable(&text)),
         description: row.description.as_deref().map(printable),
-        facts: facts(row, said),
+        facts: facts(row, annotations),
         findings: row.findings.iter().map(FindingRow::of).collect(),
-        counts: row.identifiers.iter().map(CountRow::of).collect(),
+        counts: row.identifiers.clone(),
         goes_to: scheduling_lines(row),
         reached: reached(row),
         estimate,
@@ -75,30 +73,28 @@ fn reached(row: &ProfileRow) -> Vec<ReachRow> {
     };
     let alone = reach.types.iter().map(|one| ReachRow {
         type_name: match &one.type_name {
-            Some(name) => printable(name),
+            Some(name) => printable(name.as_str()),
             None => "type unknown".to_owned(),
         },
         nodes: one.nodes.saturating_sub(one.mixed_nodes),
         devices: one.devices.saturating_sub(one.mixed_devices),
-        available: one.available,
+        available: one.free,
     });
     let mut rows: Vec<ReachRow> = alone.filter(|one| one.nodes > 0).collect();
     if reach.mixed > 0 {
         let devices = reach.types.iter().map(|one| one.mixed_devices);
         rows.push(ReachRow {
-            type_name: "mixed: nodes with several types".to_owned(),
+            type_name: "nodes with several types".to_owned(),
             nodes: reach.mixed,
             devices: devices.fold(0, u64::saturating_add),
-            available: reach.mixed_available,
+            available: reach.mixed_free,
         });
     }
     let nodes = rows.iter().map(|one| one.nodes);
     let available = rows.iter().map(|one| one.available);
     let other = ReachRow {
         type_name: "no accelerator".to_owned(),
-        nodes: reach
-            .nodes
-            .saturating_sub(nodes.fold(0, u32::saturating_add)),
+        nodes: reach.nodes.saturating_sub(nodes.fold(0, u32::saturating_add)),
         devices: 0,
         available: row
             .available
@@ -111,50 +107,40 @@ fn reached(row: &ProfileRow) -> Vec<ReachRow> {
     rows
 }
 
-fn facts(row: &ProfileRow, said: &ProfileAnnotations) -> Vec<(&'static str, String)> {
+fn facts(row: &ProfileRow, annotations: &ProfileAnnotations) -> Vec<(&'static str, String)> {
     let enabled = if row.enabled { "yes" } else { "no" };
-    let told = [
+    let all = [
         ("Type", Some(types(row))),
-        ("Memory of a device", row.memory_mib.map(memory_of)),
+        ("Device memory", row.memory_mib.map(memory_of)),
         ("Architecture", row.architecture.as_deref().map(printable)),
-        (
-            "Compute capability",
-            row.compute_capability.as_deref().map(printable),
-        ),
-        (
-            "Memory bandwidth",
-            row.memory_bandwidth_gbs.map(|rate| format!("{rate} GB/s")),
-        ),
-        ("Reaches", Some(reach_summary(row))),
-        (
-            "Fit now",
-            row.available.map(|free| format!("{free} more workloads")),
-        ),
-        ("People can pick it", Some(enabled.to_owned())),
-        ("Kind of object", Some(printable(&row.object_kind))),
-        ("Made by", said.by.as_deref().map(printable)),
-        ("Because", said.reason.as_deref().map(printable)),
+        ("Compute capability", row.compute_capability.as_deref().map(printable)),
+        ("Memory bandwidth", row.memory_bandwidth_gbs.map(|rate| format!("{rate} GB/s"))),
+        ("Matching nodes", Some(reach_summary(row))),
+        ("Available", row.available.map(|free| format!("room for {free} more workloads"))),
+        ("Enabled", Some(enabled.to_owned())),
+        ("Kind", Some(row.object_kind.as_str().to_owned())),
+        ("Created by", annotations.by.as_deref().map(printable)),
+        ("Reason", annotations.reason.as_deref().map(printable)),
     ];
-    told.into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// Scheduling of the profile's workloads, one line per constraint.
 fn scheduling_lines(row: &ProfileRow) -> Vec<String> {
     let to = &row.scheduling;
     let mut lines: Vec<String> = { to.node_selector.iter() }
-        .map(|(key, value)| format!("nodes with the label {key}={value}"))
+        .map(|(key, value)| format!("Node selector: {key}={value}"))
         .collect();
     lines.extend(to.tolerates.iter().map(|key| match key.as_str() {
-        "" => "also nodes with any taint".to_owned(),
-        key => format!("also nodes with the taint {key}"),
+        "" => "Tolerates all taints".to_owned(),
+        key => format!("Tolerates the taint {key}"),
     }));
     lines.extend(
-        { to.local_queue.iter() }.map(|name| format!("the queue {name}, whose flavors decide")),
+        { to.local_queue.iter() }
+            .map(|name| format!("Local queue {name}: its flavors select the nodes")),
     );
     if lines.is_empty() {
-        lines.push("wherever there is room".to_owned());
+        lines.push("No scheduling constraints".to_owned());
     }
     lines.iter().map(|line| printable(line)).collect()
 }

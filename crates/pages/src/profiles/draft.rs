@@ -12,11 +12,11 @@ mod outcome;
 use askama::Template;
 use axum::http::{StatusCode, Uri};
 use octavo_access::creation::{ProfileCreator, Requester};
-use octavo_documents::hardware_profiles::document::IdentifierJson;
-use octavo_documents::hardware_profiles::{differences, object, yaml};
-use octavo_fleet::access::Sight;
+use octavo_files::hardware_profiles::yaml;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::hardware_profile::object::{differences, object};
 use octavo_fleet::hardware_profile::{
-    CountError, CountField, Draft, DraftError, HardwareProfile, NO_TAINT, Scheduling,
+    CountError, CountField, Draft, DraftError, HardwareProfile, Identifier, NO_TAINT, Scheduling,
 };
 use octavo_kube::hardware_profiles::Existing;
 use octavo_store::profiles::ProfileDraftError;
@@ -25,8 +25,8 @@ use octavo_toolkit::error::chain;
 use self::draft_form::DraftForm;
 use self::fields::{CountFields, TaintCheckbox};
 use self::outcome::CreationOutcome;
-use super::{Assets, CountRow, PageState};
-use crate::format::{count_noun, printable};
+use super::{Assets, PageState};
+use crate::badges::{count_noun, printable};
 use crate::plan::capitalize;
 
 /// Maximum number of node names in a sentence.
@@ -36,7 +36,7 @@ const MAX_NAMES: usize = 12;
 #[template(path = "draft.html")]
 pub(super) struct DraftPage {
     assets: Assets,
-    asked: DraftForm,
+    form: DraftForm,
     selected: String,
     /// Outcome of the creation.
     answer: Option<CreationOutcome>,
@@ -58,15 +58,21 @@ impl DraftPage {
 /// Reader of the page: identity, visibility, base URL, and the creator of profiles if enabled.
 pub(super) struct PageReader {
     pub(super) who: Requester,
-    pub(super) sight: Sight,
-    pub(super) maker: Option<ProfileCreator>,
+    pub(super) visibility: Visibility,
+    pub(super) creator: Option<ProfileCreator>,
     pub(super) origin: String,
 }
+
+/// Shown if the resources of the nodes are not known.
+const WATCH_HINT: &str = "Profiles are created from the nodes of the cluster. The aggregator reads them if the Helm value \
+    aggregator.followCluster is true, or if it is started with --follow-cluster.";
 
 /// Why there is no draft, and possible corrections.
 #[derive(Debug)]
 struct DraftRefusal {
     why: String,
+    /// What to configure, if the aggregator cannot create drafts.
+    hint: Option<&'static str>,
     choices: Vec<Correction>,
     /// Resource and bound of an invalid count.
     counts: Option<(String, CountField)>,
@@ -84,7 +90,7 @@ struct Correction {
 #[derive(Debug)]
 struct DraftView {
     summary: String,
-    counts: Vec<CountRow>,
+    counts: Vec<Identifier>,
     selector: Vec<String>,
     tolerates: Vec<String>,
     notes: Vec<String>,
@@ -128,8 +134,8 @@ pub(super) async fn page(
     uri: &Uri,
     reader: PageReader,
 ) -> (StatusCode, DraftPage) {
-    let asked = DraftForm::parse_address(uri);
-    let (status, page) = render(site, asked, &reader, None).await;
+    let form = DraftForm::parse_address(uri);
+    let (status, page) = render(site, form, &reader, None).await;
     let method = "get";
     (status, DraftPage { method, ..page })
 }
@@ -140,28 +146,28 @@ pub(super) async fn submit(
     pairs: Vec<(String, String)>,
     reader: PageReader,
 ) -> (StatusCode, DraftPage) {
-    let asked = DraftForm::parse_pairs(pairs);
-    let answer = match &asked {
-        Ok(asked) if asked.action.is_empty() => None,
-        Ok(asked) => match create_drafts(site, asked).await.draft {
-            Ok(draft) => Some(outcome::run_action(asked, &draft, &reader).await),
-            Err(_told_beside_the_form) => None,
+    let form = DraftForm::parse_pairs(pairs);
+    let answer = match &form {
+        Ok(form) if form.action.is_empty() => None,
+        Ok(form) => match create_drafts(site, form).await.draft {
+            Ok(draft) => Some(outcome::run_action(form, &draft, &reader).await),
+            Err(_shown_beside_the_form) => None,
         },
-        Err(_told_beside_the_form) => None,
+        Err(_shown_beside_the_form) => None,
     };
-    render(site, asked, &reader, answer).await
+    render(site, form, &reader, answer).await
 }
 
 async fn render(
     site: &PageState,
-    asked: Result<DraftForm, String>,
+    form: Result<DraftForm, String>,
     reader: &PageReader,
     answer: Option<CreationOutcome>,
 ) -> (StatusCode, DraftPage) {
-    let (mut asked, drafted) = match asked {
-        Ok(asked) => {
-            let drafted = create_drafts(site, &asked).await;
-            (asked, drafted)
+    let (mut form, drafted) = match form {
+        Ok(form) => {
+            let drafted = create_drafts(site, &form).await;
+            (form, drafted)
         }
         Err(why) => (
             DraftForm::default(),
@@ -179,23 +185,21 @@ async fn render(
     let (mut counts, mut taints) = (Vec::new(), Vec::new());
     if let Some(plain) = &plain {
         let all = plain.profile.identifiers.iter();
-        counts = all
-            .map(|one| CountFields::of(one, &asked, wrong.as_ref()))
-            .collect();
-        taints = TaintCheckbox::all(plain, &asked);
-        asked.prefill(plain);
+        counts = all.map(|one| CountFields::of(one, &form, wrong.as_ref())).collect();
+        taints = TaintCheckbox::all(plain, &form);
+        form.prefill(plain);
     }
     let (status, refused, made) = match draft {
         Ok(draft) => {
-            let made = DraftView::of(&draft, &asked, (site, reader)).await;
+            let made = DraftView::of(&draft, &form, (site, reader)).await;
             (StatusCode::OK, None, Some(made))
         }
         Err((status, refused)) => (status, Some(refused), None),
     };
     let page = DraftPage {
         assets: Assets::links(),
-        selected: selection_summary(&asked),
-        asked,
+        selected: selection_summary(&form),
+        form,
         refused,
         counts,
         taints,
@@ -208,8 +212,8 @@ async fn render(
     (answered.unwrap_or(status), page)
 }
 
-async fn create_drafts(site: &PageState, asked: &DraftForm) -> Drafts {
-    let wish = match asked.wish() {
+async fn create_drafts(site: &PageState, form: &DraftForm) -> Drafts {
+    let wish = match form.wish() {
         Ok(wish) => wish,
         Err(why) => {
             return Drafts {
@@ -232,7 +236,12 @@ async fn create_drafts(site: &PageState, asked: &DraftForm) -> Drafts {
         draft: draft.map_err(|why| match why {
             ProfileDraftError::NoCluster(why) => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                DraftRefusal::plain(&format!("What the nodes can give is not known: {why}.")),
+                DraftRefusal {
+                    hint: Some(WATCH_HINT),
+                    ..DraftRefusal::plain(&format!(
+                        "The resources of the nodes are not known: {why}."
+                    ))
+                },
             ),
             ProfileDraftError::Refused(why) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, DraftRefusal::of(&why))
@@ -243,11 +252,7 @@ async fn create_drafts(site: &PageState, asked: &DraftForm) -> Drafts {
 
 impl DraftRefusal {
     fn plain(why: &str) -> Self {
-        Self {
-            why: printable(why),
-            choices: Vec::new(),
-            counts: None,
-        }
+        Self { why: printable(why), hint: None, choices: Vec::new(), counts: None }
     }
 
     fn of(why: &DraftError) -> Self {
@@ -262,11 +267,7 @@ impl DraftRefusal {
             | DraftError::Counts(_)
             | DraftError::NoSuchTaint { .. } => ("", Vec::new()),
         };
-        let choice = |value: String| Correction {
-            name,
-            word: printable(&value),
-            value,
-        };
+        let choice = |value: String| Correction { name, word: printable(&value), value };
         let choices = values.into_iter().map(choice).collect();
         if let DraftError::Counts(CountError { resource, part, .. }) = why {
             return Self {
@@ -275,69 +276,57 @@ impl DraftRefusal {
                 ..Self::plain(&format!("{why}."))
             };
         }
-        Self {
-            choices,
-            ..Self::plain(&format!("{}.", capitalize(&why.to_string())))
-        }
+        Self { choices, ..Self::plain(&format!("{}.", capitalize(&why.to_string()))) }
     }
 }
 
 impl DraftView {
     async fn of(
         draft: &Draft,
-        asked: &DraftForm,
+        form: &DraftForm,
         (site, reader): (&PageState, &PageReader),
     ) -> Self {
         let profile = &draft.profile;
         let (selector, tolerates) = match &profile.scheduling {
-            Scheduling::Node {
-                selector,
-                tolerations,
-            } => (
-                selector
-                    .iter()
-                    .map(|(key, value)| format!("{key}={value}"))
-                    .collect(),
+            Scheduling::Node { selector, tolerations } => (
+                selector.iter().map(|(key, value)| format!("{key}={value}")).collect(),
                 tolerations.iter().map(|one| printable(&one.key)).collect(),
             ),
             Scheduling::Anywhere | Scheduling::Queue { .. } => (Vec::new(), Vec::new()),
         };
-        let counts = profile.identifiers.iter().map(IdentifierJson::from);
         Self {
             summary: format!(
-                "Made of {}: {}.",
+                "Based on {}: {}.",
                 count_noun(draft.nodes.len(), "node", "nodes"),
                 join_names(&draft.nodes)
             ),
-            counts: counts.map(|one| CountRow::of(&one)).collect(),
+            counts: profile.identifiers.clone(),
             selector,
             tolerates,
-            notes: { draft.notes.iter() }
-                .map(|note| printable(&note.to_string()))
-                .collect(),
+            notes: { draft.notes.iter() }.map(|note| printable(&note.to_string())).collect(),
             yaml: yaml(&object(profile)),
-            there: ExistingProfile::of(site, draft, &reader.sight),
+            there: ExistingProfile::of(site, draft, &reader.visibility),
             offer: CreationOffer::of(reader, draft).await,
-            create: asked.octavo_command(&reader.origin),
-            apply: asked.curl_command(&reader.origin),
+            create: form.octavo_command(&reader.origin),
+            apply: form.curl_command(&reader.origin),
         }
     }
 }
 
 impl ExistingProfile {
     /// Finds an existing profile of the draft's name and shows what the reader is allowed to see.
-    fn of(site: &PageState, draft: &Draft, sight: &Sight) -> Option<Self> {
+    fn of(site: &PageState, draft: &Draft, visibility: &Visibility) -> Option<Self> {
         let there = site.view.profiles().known(&draft.profile.key)?;
-        Some(Self::compare(&there, &draft.profile, sight))
+        Some(Self::compare(&there, &draft.profile, visibility))
     }
 
-    fn compare(there: &HardwareProfile, new: &HardwareProfile, sight: &Sight) -> Self {
-        let by = there.said.by.as_deref().map(printable);
+    fn compare(there: &HardwareProfile, new: &HardwareProfile, visibility: &Visibility) -> Self {
+        let by = there.annotations.by.as_deref().map(printable);
         let differs = || differences(&object(there), &object(new)).join("\n");
         Self {
             is_ours: by.is_some(),
-            by: by.filter(|_| sight.profiles),
-            differences: sight.profiles.then(differs),
+            by: by.filter(|_| visibility.profiles),
+            differences: visibility.profiles.then(differs),
         }
     }
 }
@@ -348,36 +337,28 @@ impl CreationOffer {
     }
 
     async fn of(reader: &PageReader, draft: &Draft) -> Self {
-        let Some(maker) = &reader.maker else {
+        let Some(creator) = &reader.creator else {
             return Self::Disabled;
         };
         let key = &draft.profile.key;
-        match maker.authorize(&reader.who, key, Existing::Keep).await {
+        match creator.authorize(&reader.who, key, Existing::Keep).await {
             Ok(()) => Self::Available,
             Err(why) => Self::Unauthorized(printable(&format!("{}.", capitalize(&chain(&why))))),
         }
     }
 }
 
-fn selection_summary(asked: &DraftForm) -> String {
-    let all: Vec<String> = asked.nodes.iter().cloned().collect();
+fn selection_summary(form: &DraftForm) -> String {
+    let all: Vec<String> = form.nodes.iter().cloned().collect();
     match all.as_slice() {
         [] => String::new(),
-        all => format!(
-            "{} selected: {}",
-            count_noun(all.len(), "node", "nodes"),
-            join_names(all)
-        ),
+        all => format!("{} selected: {}", count_noun(all.len(), "node", "nodes"), join_names(all)),
     }
 }
 
 /// Lists the first names and the number of the others.
 fn join_names(names: &[String]) -> String {
-    let shown: Vec<String> = names
-        .iter()
-        .take(MAX_NAMES)
-        .map(|name| printable(name))
-        .collect();
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| printable(name)).collect();
     match names.len().saturating_sub(MAX_NAMES) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -390,32 +371,26 @@ mod tests {
 
     #[test]
     fn long_selection_is_truncated() {
-        let asked = DraftForm {
+        let form = DraftForm {
             nodes: (10..40).map(|at| format!("node-{at}")).collect(),
             ..DraftForm::default()
         };
-        let text = selection_summary(&asked);
-        assert!(
-            text.starts_with("30 nodes selected: node-10, node-11, "),
-            "{text}"
-        );
+        let text = selection_summary(&form);
+        assert!(text.starts_with("30 nodes selected: node-10, node-11, "), "{text}");
         assert!(text.ends_with("node-21 and 18 more"), "{text}");
     }
 
     #[test]
     fn existing_profile_requires_permission_to_list_profiles() {
         let mut there = HardwareProfile::default();
-        there.said.by = Some("ada".to_owned());
+        there.annotations.by = Some("ada".to_owned());
         let new = HardwareProfile {
             display_name: Some("secret".to_owned()),
             ..HardwareProfile::default()
         };
         let told = |profiles| {
-            let sight = Sight {
-                profiles,
-                ..Sight::everything()
-            };
-            ExistingProfile::compare(&there, &new, &sight)
+            let visibility = Visibility { profiles, ..Visibility::everything() };
+            ExistingProfile::compare(&there, &new, &visibility)
         };
         let (seen, unseen) = (told(true), told(false));
         assert_eq!(seen.by.as_deref(), Some("ada"));

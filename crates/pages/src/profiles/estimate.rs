@@ -4,28 +4,26 @@
 //! gives the reason.
 
 use askama::Template;
-use axum::extract::Query;
 use axum::http::Uri;
-use octavo_documents::estimates::{
-    EstimateAnswer, EstimateRequest, ProfileDevicesError, WorkloadJson, default_count,
-    devices_of_profile,
+use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::estimate::profile_devices::{
+    ProfileDevicesError, default_count, devices_of_profile,
 };
-use octavo_documents::hardware_profiles::document::ProfileRow;
-use octavo_fleet::access::{Sight, Types};
-use octavo_fleet::estimate::{Precision, parse_count};
+use octavo_fleet::estimate::{EstimateAnswer, EstimateRequest, Precision, Workload, parse_count};
+use octavo_fleet::hardware_profile::document::ProfileRow;
+use octavo_fleet::request_error::RequestError;
 use octavo_store::estimates;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 
-use crate::address::quoted;
-use crate::format::printable;
+use crate::address::{query_pairs, quoted};
+use crate::badges::printable;
+use crate::filter_form::{Choice, choices};
 
 /// Default workload.
 const TRAINING: &str = "training";
 /// Available workloads.
-pub(super) const KINDS: [(&str, &str); 2] = [
-    (TRAINING, "A training: how long it takes"),
-    ("decoding", "Writing: how fast one sequence is"),
-];
+pub(super) const KINDS: [(&str, &str); 2] =
+    [(TRAINING, "Training: total time"), ("decoding", "Decoding: speed of one sequence")];
 /// Maximum length of a value repeated in the form, in characters.
 const MAX_VALUE_CHARS: usize = 32;
 
@@ -57,14 +55,6 @@ enum EstimateOutcome {
     Invalid(String),
     /// Estimates.
     Estimated(EstimateView),
-}
-
-/// Option of a drop-down list.
-#[derive(Debug)]
-pub(super) struct Choice {
-    pub(super) value: &'static str,
-    pub(super) word: &'static str,
-    pub(super) chosen: bool,
 }
 
 #[derive(Debug)]
@@ -103,147 +93,108 @@ impl Estimate {
     /// Builds the section for `profile`. `None` for a profile without an accelerator, and for a reader of single types,
     /// whose requests the API refuses too.
     pub(super) async fn of(
-        (view, sight): (&View, &Sight),
+        (view, visibility): (&FleetView, &Visibility),
         profile: &ProfileRow,
         (uri, origin): (&Uri, &str),
     ) -> Option<Self> {
-        if sight.types != Types::All {
+        if visibility.types != Types::All {
             return None;
         }
-        let asked = EstimateForm::of(uri);
+        let form = EstimateForm::of(uri);
         let usual = match default_count(profile) {
             Err(ProfileDevicesError::NoAccelerator) => return None,
             usual => usual,
         };
         let outcome = match &usual {
             Err(why) => EstimateOutcome::Unsupported(printable(&why.to_string())),
-            Ok(_) if asked.parameters.is_empty() => EstimateOutcome::Nothing,
-            Ok(_) => match asked.request(profile) {
+            Ok(_) if form.parameters.is_empty() => EstimateOutcome::Nothing,
+            Ok(_) => match form.request(profile) {
                 Err(why) => EstimateOutcome::Invalid(printable(&why)),
-                Ok(request) => match estimates::estimate(view, sight, request).await {
+                Ok(request) => match estimates::estimate(view, visibility, request).await {
                     Err(error) => EstimateOutcome::Invalid(printable(&error.to_string())),
                     Ok(answer) => {
-                        EstimateOutcome::Estimated(EstimateView::of(&answer, &asked, profile))
+                        EstimateOutcome::Estimated(EstimateView::of(&answer, &form, profile))
                     }
                 },
             },
         };
-        let (kinds, precisions) = asked.choices();
+        let (kinds, precisions) = form.choices();
         Some(Self {
             path: super::href(profile),
             kinds,
             precisions,
-            parameters: asked.parameters,
-            tokens: asked.tokens,
-            count: asked.count,
+            parameters: form.parameters,
+            tokens: form.tokens,
+            count: form.count,
             usual: { usual.ok().flatten() }.map_or_else(String::new, |count| count.to_string()),
             outcome,
             origin: origin.to_owned(),
         })
-    }
-
-    fn impossible(&self) -> Option<&str> {
-        match &self.outcome {
-            EstimateOutcome::Unsupported(why) => Some(why),
-            EstimateOutcome::Nothing
-            | EstimateOutcome::Invalid(_)
-            | EstimateOutcome::Estimated(_) => None,
-        }
-    }
-
-    fn refused(&self) -> Option<&str> {
-        match &self.outcome {
-            EstimateOutcome::Invalid(why) => Some(why),
-            EstimateOutcome::Nothing
-            | EstimateOutcome::Unsupported(_)
-            | EstimateOutcome::Estimated(_) => None,
-        }
-    }
-
-    fn told(&self) -> Option<&EstimateView> {
-        match &self.outcome {
-            EstimateOutcome::Estimated(told) => Some(told),
-            EstimateOutcome::Nothing
-            | EstimateOutcome::Unsupported(_)
-            | EstimateOutcome::Invalid(_) => None,
-        }
     }
 }
 
 impl EstimateForm {
     /// Parses the page's address. Unknown parameters are ignored, as on other pages.
     pub(super) fn of(uri: &Uri) -> Self {
-        let mut asked = Self::default();
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
-        let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
-        for (name, value) in pairs {
+        let mut form = Self::default();
+        for (name, value) in query_pairs(uri).unwrap_or_default() {
             let value: String = value.trim().chars().take(MAX_VALUE_CHARS).collect();
             match name.as_str() {
-                "workload" => asked.kind = value,
-                "parameters" => asked.parameters = value,
-                "tokens" => asked.tokens = value,
-                "precision" => asked.precision = value,
-                "count" => asked.count = value,
+                "workload" => form.kind = value,
+                "parameters" => form.parameters = value,
+                "tokens" => form.tokens = value,
+                "precision" => form.precision = value,
+                "count" => form.count = value,
                 _ => {}
             }
         }
-        let known = KINDS.iter().any(|(kind, _)| *kind == asked.kind);
+        let known = KINDS.iter().any(|(kind, _)| *kind == form.kind);
         if !known {
-            TRAINING.clone_into(&mut asked.kind);
+            TRAINING.clone_into(&mut form.kind);
         }
-        if asked.precision.is_empty() {
-            Precision::Bf16.as_str().clone_into(&mut asked.precision);
+        if form.precision.is_empty() {
+            Precision::Bf16.as_str().clone_into(&mut form.precision);
         }
-        asked
+        form
     }
 
     /// Options: workloads and precisions.
     pub(super) fn choices(&self) -> (Vec<Choice>, Vec<Choice>) {
-        let choice = |now: &str, value: &'static str, word: &'static str| Choice {
-            value,
-            word,
-            chosen: now == value,
-        };
-        let kinds = KINDS.map(|(value, word)| choice(&self.kind, value, word));
+        let kinds = KINDS.map(|(value, word)| (value.to_owned(), word.to_owned()));
         let precisions = Precision::ALL.map(Precision::as_str);
-        let precisions = precisions.map(|word| choice(&self.precision, word, word));
-        (kinds.into(), precisions.into())
+        let precisions = precisions.map(|word| (word.to_owned(), word.to_owned()));
+        (
+            choices(kinds.into(), &self.kind).collect(),
+            choices(precisions.into(), &self.precision).collect(),
+        )
     }
 
     /// Number of devices, if entered.
-    pub(super) fn devices(&self) -> Result<Option<u64>, String> {
+    pub(super) fn devices(&self) -> Result<Option<u32>, String> {
         match self.count.as_str() {
             "" => Ok(None),
             text => match text.parse() {
                 Ok(count) => Ok(Some(count)),
-                Err(_) => Err(format!("{text:?} is no number of devices such as 8")),
+                Err(_) => {
+                    Err(format!("invalid number of devices {text:?}: enter a number such as 8"))
+                }
             },
         }
     }
 
     /// The workload to estimate.
-    pub(super) fn workload(&self) -> Result<WorkloadJson, String> {
+    pub(super) fn workload(&self) -> Result<Workload, String> {
         let parameters = parse_count(&self.parameters)?;
-        let precision = self.precision.clone();
+        let precision: Precision =
+            { self.precision.parse() }.map_err(|error: RequestError| error.to_string())?;
         if self.is_training() {
             if self.tokens.is_empty() {
-                return Err("Say how many tokens it is trained on, too.".to_owned());
+                return Err("Enter the number of training tokens.".to_owned());
             }
-            Ok(WorkloadJson::Training {
-                model: None,
-                parameters,
-                tokens: Some(parse_count(&self.tokens)?),
-                samples: None,
-                tokens_per_sample: None,
-                batch: None,
-                precision,
-            })
+            let tokens = parse_count(&self.tokens)?;
+            Ok(Workload::training(parameters, tokens, precision))
         } else {
-            Ok(WorkloadJson::Decoding {
-                model: None,
-                parameters,
-                precision,
-            })
+            Ok(Workload::decoding(parameters, precision))
         }
     }
 
@@ -252,18 +203,14 @@ impl EstimateForm {
         let workload = self.workload()?;
         let devices = devices_of_profile(profile, count).map_err(|why| match &why {
             ProfileDevicesError::InvalidCount(..) => {
-                "Say on how many devices together: the profile names no number of them.".to_owned()
+                "Enter the number of devices: the profile has no default.".to_owned()
             }
             ProfileDevicesError::NoAccelerator
             | ProfileDevicesError::MultipleAccelerators(_)
             | ProfileDevicesError::NotWholeDevice(_)
             | ProfileDevicesError::UnknownType => why.to_string(),
         })?;
-        Ok(EstimateRequest {
-            workload,
-            devices: Some(devices),
-            purchase_option: None,
-        })
+        Ok(EstimateRequest { workload, devices: Some(devices), purchase_option: None })
     }
 
     pub(super) fn is_training(&self) -> bool {
@@ -279,10 +226,7 @@ impl EstimateForm {
             }
         };
         say("--parameters", &self.parameters);
-        say(
-            "--tokens",
-            if self.is_training() { &self.tokens } else { "" },
-        );
+        say("--tokens", if self.is_training() { &self.tokens } else { "" });
         say("--precision", &self.precision);
         say("--profile", &profile.name);
         say("--namespace", &profile.namespace);
@@ -292,12 +236,12 @@ impl EstimateForm {
 }
 
 impl EstimateView {
-    fn of(answer: &EstimateAnswer, asked: &EstimateForm, profile: &ProfileRow) -> Self {
+    fn of(answer: &EstimateAnswer, form: &EstimateForm, profile: &ProfileRow) -> Self {
         let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
         let rows = answer.items.iter().map(|row| EstimateLine {
-            type_name: printable(&row.type_name),
+            type_name: printable(row.type_name.as_str()),
             count: row.count,
-            figure: row.said(),
+            figure: row.summary(),
             interpolated: row.interpolated,
             cost: row.cost.as_ref().map(|cost| printable(&cost.to_string())),
             why_not: row.why_not.as_deref().map(printable),
@@ -308,7 +252,7 @@ impl EstimateView {
             source: printable(&answer.source),
             assumptions: all(&answer.assumptions),
             notices: all(&answer.notices),
-            command: printable(&asked.command(profile)),
+            command: printable(&form.command(profile)),
         }
     }
 }

@@ -4,22 +4,20 @@
 //! Measurements are too long for an address, so the form is posted and cannot be linked to. It works without
 //! JavaScript.
 
-use std::fmt::Write;
-
 use askama::Template;
 use axum::Form;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::slo::{ObjectivesJson, SloAnswer, SloProfile, SloRequest, SloRow, parse};
-use octavo_fleet::price::shown as amount;
+use octavo_files::measured_rows::parse;
+use octavo_fleet::price::PriceError;
+use octavo_fleet::slo::{Objectives, SloAnswer, SloRequest, SloRow};
 use octavo_store::slo;
 use octavo_toolkit::error::chain;
 
-use crate::address::encoded;
 use crate::assets::Assets;
-use crate::format::printable;
+use crate::badges::printable;
 use crate::{PageState, html, origin};
 
 /// Maximum number of rows shown; the best come first.
@@ -49,31 +47,9 @@ struct ObjectivesForm {
 struct ObjectivesAnswer {
     summary: String,
     notices: Vec<String>,
-    lines: Vec<MeasurementRow>,
+    rows: Vec<SloRow>,
     /// Number of rows that are not shown.
     more: usize,
-}
-
-/// Measured configuration.
-#[derive(Debug)]
-struct MeasurementRow {
-    hardware: String,
-    here: bool,
-    count: u32,
-    copies: String,
-    cost: String,
-    keeps: bool,
-    misses: Vec<String>,
-    profiles: Vec<ProfileLink>,
-}
-
-/// Matching hardware profile.
-#[derive(Debug)]
-struct ProfileLink {
-    href: String,
-    shown: String,
-    key: String,
-    free: String,
 }
 
 /// Serves the empty form.
@@ -91,7 +67,7 @@ pub(crate) async fn form(uri: Uri, headers: HeaderMap) -> Response {
 /// Serves the submitted form with its answer.
 pub(crate) async fn answer(
     State(site): State<PageState>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     (uri, headers): (Uri, HeaderMap),
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
@@ -99,12 +75,12 @@ pub(crate) async fn answer(
     let answer = match form.request() {
         Err(why) => Err(why),
         Ok(request) => {
-            let answer = slo::evaluate_objectives(&site.view, &sight, request).await;
+            let answer = slo::evaluate_objectives(&site.view, &visibility, request).await;
             answer.map_err(|error| error.to_string())
         }
     };
     let (status, refused, answer) = match answer {
-        Ok(answer) => (StatusCode::OK, None, Some(ObjectivesAnswer::of(&answer))),
+        Ok(answer) => (StatusCode::OK, None, Some(ObjectivesAnswer::new(answer))),
         Err(why) => (StatusCode::BAD_REQUEST, Some(printable(&why)), None),
     };
     let page = ObjectivesPage {
@@ -135,94 +111,45 @@ impl ObjectivesForm {
 
     fn request(&self) -> Result<SloRequest, String> {
         if self.rows.is_empty() {
-            return Err("Paste the measured rows of a model catalog, as JSON.".to_owned());
+            return Err("Paste the benchmark results of a model catalog, as JSON.".to_owned());
         }
         let found =
-            parse(&self.rows).map_err(|error| format!("measured rows: {}", chain(&error)))?;
+            parse(&self.rows).map_err(|error| format!("benchmark results: {}", chain(&error)))?;
         let number = |text: &str, of: &str| -> Result<f64, String> {
             let number = text.trim().parse().ok();
-            number.ok_or_else(|| format!("{of}: {text:?} is no number"))
+            number.ok_or_else(|| format!("{of}: {text:?} is not a number"))
         };
-        let mut objectives = ObjectivesJson {
-            price_at_most_per_hour: (!self.price.is_empty()).then(|| self.price.clone()),
-            ..ObjectivesJson::default()
+        let price = (!self.price.is_empty()).then(|| self.price.parse());
+        let mut objectives = Objectives {
+            price_at_most_per_hour: price
+                .transpose()
+                .map_err(|error: PriceError| error.to_string())?,
+            ..Objectives::default()
         };
         if !self.rate.is_empty() {
-            let rate = number(&self.rate, "requests a second")?;
+            let rate = number(&self.rate, "requests/s")?;
             objectives.requests_per_second_at_least = Some(rate);
         }
         let latencies = self.latencies.split(',').map(str::trim);
         for one in latencies.filter(|one| !one.is_empty()) {
-            let (name, most) = one
-                .split_once('=')
-                .ok_or_else(|| format!("latencies: {one:?} is not like ttft_p90=300"))?;
+            let (name, most) = one.split_once('=').ok_or_else(|| {
+                format!("latencies: invalid value {one:?}: expected a form such as ttft_p90=300")
+            })?;
             let most = number(most, "latencies")?;
-            objectives
-                .latencies_at_most
-                .insert(name.trim().to_owned(), most);
+            objectives.latencies_at_most.insert(name.trim().to_owned(), most);
         }
-        Ok(SloRequest {
-            objectives,
-            rows: found.rows,
-        })
+        Ok(SloRequest { objectives, rows: found.rows })
     }
 }
 
 impl ObjectivesAnswer {
-    fn of(answer: &SloAnswer) -> Self {
-        let rows = answer.items.iter();
-        let lines: Vec<MeasurementRow> = rows.take(MAX_ROWS).map(MeasurementRow::of).collect();
+    fn new(answer: SloAnswer) -> Self {
+        let count = answer.items.len();
         Self {
-            summary: format!(
-                "{} of {} rows keep all objectives",
-                answer.met,
-                answer.items.len()
-            ),
-            notices: answer.notices.iter().map(|text| printable(text)).collect(),
-            more: answer.items.len().saturating_sub(lines.len()),
-            lines,
-        }
-    }
-}
-
-impl MeasurementRow {
-    fn of(row: &SloRow) -> Self {
-        let cost = row.per_hour.as_ref().map(|price| {
-            let mut text = amount(price);
-            if let Some(currency) = &row.currency {
-                let _written = write!(text, " {currency}");
-            }
-            text
-        });
-        Self {
-            hardware: printable(&row.hardware),
-            here: !row.here.is_empty(),
-            count: row.count,
-            copies: row
-                .replicas
-                .map_or_else(|| "-".to_owned(), |copies| copies.to_string()),
-            cost: cost.unwrap_or_else(|| "no price".to_owned()),
-            keeps: row.misses.is_empty(),
-            misses: row.misses.iter().map(|text| printable(text)).collect(),
-            profiles: row.profiles.iter().map(ProfileLink::of).collect(),
-        }
-    }
-}
-
-impl ProfileLink {
-    fn of(one: &SloProfile) -> Self {
-        let name = encoded(&one.name);
-        Self {
-            href: match one.namespace.as_str() {
-                "" => format!("/profiles/{name}"),
-                namespace => format!("/profiles/{}/{name}", encoded(namespace)),
-            },
-            shown: printable(&one.display_name),
-            key: printable(&one.key()),
-            free: match one.available {
-                Some(free) => format!("{free} available"),
-                None => "availability unknown".to_owned(),
-            },
+            summary: format!("{} of {count} results meet all objectives", answer.met),
+            notices: answer.notices,
+            rows: answer.items.into_iter().take(MAX_ROWS).collect(),
+            more: count.saturating_sub(MAX_ROWS),
         }
     }
 }

@@ -56,23 +56,12 @@ pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
         let Some(wanted) = &target.mig else {
             continue;
         };
-        let mut devices = inventory.devices.iter();
-        let device = devices.find(|device| device.pci == target.pci);
-        let named = device.map_or(
-            DeviceRef {
-                pci: target.pci,
-                index: None,
-            },
-            DeviceRef::from_device,
-        );
-        let kinds = device.map_or_else(
-            || vec![DifferenceKind::Unreported],
-            |is| device_differences(wanted, is),
-        );
-        found.extend(kinds.into_iter().map(|kind| Difference {
-            device: named.clone(),
-            kind,
-        }));
+        let device = DeviceRef::new(inventory, target.pci);
+        let kinds = match inventory.device(target.pci) {
+            Some(is) => device_differences(wanted, is),
+            None => vec![DifferenceKind::Unreported],
+        };
+        found.extend(kinds.into_iter().map(|kind| Difference { device: device.clone(), kind }));
     }
     found.extend(unverified(targets, inventory));
     found
@@ -83,19 +72,9 @@ pub(super) fn unverified<'a>(
     targets: &'a Targets,
     inventory: &'a Inventory,
 ) -> impl Iterator<Item = Difference> + 'a {
-    targets.unverified.iter().map(|one| {
-        let mut devices = inventory.devices.iter();
-        let device = devices.find(|device| device.pci == one.pci);
-        let unknown = DeviceRef {
-            pci: one.pci,
-            index: None,
-        };
-        Difference {
-            device: device.map_or(unknown, DeviceRef::from_device),
-            kind: DifferenceKind::Unreadable {
-                reason: one.reason.clone(),
-            },
-        }
+    targets.unverified.iter().map(|one| Difference {
+        device: DeviceRef::new(inventory, one.pci),
+        kind: DifferenceKind::Unreadable { reason: one.reason.clone() },
     })
 }
 
@@ -111,10 +90,8 @@ fn device_differences(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind
     if state.current != mode {
         found.push(DifferenceKind::Mode { wanted: mode });
     }
-    match count_differences(state, instances) {
-        Some(balance) => found.extend(balance),
-        None => found.push(DifferenceKind::Unreported),
-    }
+    let unknown = || vec![DifferenceKind::Unreported];
+    found.extend(count_differences(state, instances).unwrap_or_else(unknown));
     found
 }
 
@@ -128,10 +105,7 @@ fn count_differences(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<
     }
     for instance in &state.gpu_instances {
         let mut is = current_state::instance_target(state, instance)?;
-        let placed = InstanceTarget {
-            placement: Some(instance.placement),
-            ..is.clone()
-        };
+        let placed = InstanceTarget { placement: Some(instance.placement), ..is.clone() };
         if counts.contains_key(&placed) {
             is = placed;
         }
@@ -142,14 +116,12 @@ fn count_differences(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<
         let name = current_state::instance_name(&state.catalog, &instance);
         match wants.cmp(&has) {
             std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Greater => Some(DifferenceKind::Missing {
-                instance: name,
-                count: wants.saturating_sub(has),
-            }),
-            std::cmp::Ordering::Less => Some(DifferenceKind::Surplus {
-                instance: name,
-                count: has.saturating_sub(wants),
-            }),
+            std::cmp::Ordering::Greater => {
+                Some(DifferenceKind::Missing { instance: name, count: wants.saturating_sub(has) })
+            }
+            std::cmp::Ordering::Less => {
+                Some(DifferenceKind::Surplus { instance: name, count: has.saturating_sub(wants) })
+            }
         }
     });
     Some(all.collect())
@@ -159,21 +131,21 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.device)?;
         match &self.kind {
-            DifferenceKind::Unreported => f.write_str("nobody says what it has"),
+            DifferenceKind::Unreported => f.write_str("its partitions are not reported"),
             DifferenceKind::Unreadable { reason } => {
                 write!(f, "its state cannot be read: {reason}")
             }
-            DifferenceKind::Mode {
-                wanted: MigMode::Enabled,
-            } => f.write_str("MIG mode is off and shall be on"),
-            DifferenceKind::Mode {
-                wanted: MigMode::Disabled,
-            } => f.write_str("MIG mode is on and shall be off"),
+            DifferenceKind::Mode { wanted: MigMode::Enabled } => {
+                f.write_str("MIG mode is off but must be on")
+            }
+            DifferenceKind::Mode { wanted: MigMode::Disabled } => {
+                f.write_str("MIG mode is on but must be off")
+            }
             DifferenceKind::Missing { instance, count } => {
-                write!(f, "{count} x {instance} missing")
+                write!(f, "missing: {count} x {instance}")
             }
             DifferenceKind::Surplus { instance, count } => {
-                write!(f, "{count} x {instance} too many")
+                write!(f, "unexpected: {count} x {instance}")
             }
         }
     }

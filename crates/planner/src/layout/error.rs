@@ -3,7 +3,7 @@
 use std::fmt;
 
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Device, Vendor};
+use octavo_model::inventory::{Device, Inventory, Vendor};
 use octavo_model::source_position::SourcePosition;
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", format_message(.layout, *.rule, .devices, .reason))]
 pub struct RuleError {
-    /// Position in the file that the reason refers to.
+    /// Position in the file that the reason refers to; zero for a generated layout.
     pub place: SourcePosition,
     /// Layout name.
     pub layout: String,
@@ -26,7 +26,7 @@ pub struct RuleError {
 /// A possibly unintended effect of a rule, which is applied nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleWarning {
-    /// Position in the file that the warning refers to.
+    /// Position in the file that the warning refers to; zero for a generated layout.
     pub place: SourcePosition,
     /// Layout name.
     pub layout: String,
@@ -51,7 +51,7 @@ pub struct DeviceRef {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RuleErrorKind {
     /// No device matches the selector.
-    #[error("it selects {wanted}, which is nothing here; this node has {has}")]
+    #[error("it selects {wanted}, which matches no device; this node has {has}")]
     NoMatchingDevice {
         /// The selector as text.
         wanted: String,
@@ -59,13 +59,13 @@ pub enum RuleErrorKind {
         has: String,
     },
     /// No rule of the layout selects a device.
-    #[error("none of its rules selects a device of this node, which has {has}")]
+    #[error("none of its rules selects a device of this node; this node has {has}")]
     NoDeviceSelected {
         /// Description of the node's devices.
         has: String,
     },
     /// No device has one of the indices.
-    #[error("there is no GPU with the index {missing}; this node has {has}")]
+    #[error("no GPU has the index {missing}; this node has {has}")]
     NoSuchIndex {
         /// The missing indices, or ranges of which some indices are missing.
         missing: String,
@@ -74,7 +74,7 @@ pub enum RuleErrorKind {
     },
     /// Two rules select one device, and the dialect defines no precedence.
     #[error(
-        "rule {other_rule} ({other}) selects it as well; let each device be selected by one rule"
+        "rule {other_rule} ({other}) also selects it; each device must be selected by only one rule"
     )]
     Conflict {
         /// One-based number of the other rule.
@@ -84,16 +84,17 @@ pub enum RuleErrorKind {
     },
     /// The rule partitions a device that does not support it.
     #[error(
-        "it cannot be partitioned; use `devices: all`, which leaves such devices out, or name others"
+        "it cannot be partitioned; use `devices: all`, which skips such devices, or select other devices"
     )]
     NotMigCapable,
     /// The driver reports no profiles.
     #[error(
-        "the driver does not tell which profiles it offers{}",
+        "the driver does not report its profiles{}",
         if *.mig_is_off {
-            " while MIG mode is off, as drivers of branch 535 do; enable MIG mode first with an empty `mig: {}`, or update the driver"
+            " while MIG mode is off, as is the case for branch 535; enable MIG mode first with an empty `mig: {}`, \
+             or update the driver"
         } else {
-            ", and without that no name can be looked up; see the problems of the device in `octavo inspect`"
+            ", so profile names cannot be resolved; see the problems of the device in `octavo inspect`"
         }
     )]
     NoProfiles {
@@ -101,27 +102,27 @@ pub enum RuleErrorKind {
         mig_is_off: bool,
     },
     /// The device offers no profile with this or a nearly equal name.
-    #[error("it does not offer {asked}; it offers {}{}", .offers.join(", "), elsewhere_hint(.elsewhere))]
+    #[error("it does not offer {requested}; it offers {}{}", .offers.join(", "), elsewhere_hint(.elsewhere))]
     UnknownProfile {
         /// The requested profile.
-        asked: String,
+        requested: String,
         /// The offered profiles, closest match first.
         offers: Vec<String>,
         /// Devices of the node that offer the profile.
         elsewhere: Vec<DeviceRef>,
     },
     /// The name nearly equals that of several profiles.
-    #[error("{asked} could be {}; write the one that is meant", .candidates.join(" or "))]
+    #[error("{requested} is ambiguous: it matches {}; use the exact name", .candidates.join(" or "))]
     AmbiguousProfile {
         /// The requested profile.
-        asked: String,
+        requested: String,
         /// The candidates.
         candidates: Vec<String>,
     },
     /// The driver lists several profiles under one name.
     #[error(
-        "the driver lists {} profiles named {name} (ids {}), and a layout cannot distinguish them; create the instance with \
-         `nvidia-smi mig -cgi {}`, and then `octavo export` and layouts with {name} use its profile",
+        "the driver lists {} profiles named {name} (ids {}), which a layout cannot distinguish; create the \
+         instance with `nvidia-smi mig -cgi {}`; `octavo export` and layouts with {name} then use its profile",
         .ids.len(), join_ids(.ids, ", "), join_ids(.ids, "` or `nvidia-smi mig -cgi ")
     )]
     DuplicateProfileName {
@@ -131,34 +132,34 @@ pub enum RuleErrorKind {
         ids: Vec<u32>,
     },
     /// A GPU instance cannot be split this way.
-    #[error("{asked} cannot be had: a GPU instance {whole} is split into {}", .legal.join(", "))]
+    #[error("{requested} is not available: a GPU instance {whole} can be split into {}", .legal.join(", "))]
     ComputeSplit {
         /// The requested compute instance profile.
-        asked: String,
+        requested: String,
         /// The profile of the GPU instance.
         whole: String,
         /// Valid compute instance profiles.
         legal: Vec<String>,
     },
     /// The count exceeds what fits on an empty device.
-    #[error("{profile}: {asked} asked, at most {most} fit when it is empty")]
+    #[error("{profile}: {requested} requested, but at most {most} fit on an empty device")]
     TooMany {
         /// The profile.
         profile: String,
         /// The requested count.
-        asked: u64,
+        requested: u64,
         /// The maximum count.
         most: u64,
     },
     /// Each count of compute instances fits, but together they require too many GPU instances.
     #[error(
-        "the compute instances in {profile} take {asked} GPU instances, at most {most} fit when it is empty"
+        "the compute instances in {profile} need {requested} GPU instances, but at most {most} fit on an empty device"
     )]
     TooManyGpuInstances {
         /// The profile of the GPU instances.
         profile: String,
         /// Number of GPU instances required.
-        asked: u64,
+        requested: u64,
         /// The maximum count.
         most: u64,
     },
@@ -173,15 +174,17 @@ fn join_ids(ids: &[u32], between: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RuleWarningKind {
     /// The device spells a profile name differently.
-    #[error("{asked} is called {own} here; taken as that")]
+    #[error("{requested} is read as {own}, the name on this device")]
     OtherSpelling {
         /// The name in the layout.
-        asked: String,
+        requested: String,
         /// The name on the device.
         own: String,
     },
     /// An earlier rule selects the device too and requests something else.
-    #[error("overrides rule {other_rule} ({other}), which selects it too: the last rule counts")]
+    #[error(
+        "overrides rule {other_rule} ({other}), which also selects it: the last rule takes precedence"
+    )]
     Overrides {
         /// One-based number of the other rule.
         other_rule: usize,
@@ -198,28 +201,14 @@ pub enum RuleWarningKind {
         why: String,
     },
     /// The rule shares a profile but creates no partition of it.
-    #[error("{profile} is shared, and this rule makes no partition of it")]
+    #[error("{profile} is shared, but this rule creates no such partition")]
     SharedProfileMissing {
         /// The profile.
         profile: String,
     },
     /// Other rules already select every device.
-    #[error("the rest is nothing: other rules select every device")]
+    #[error("`rest` matches no device: other rules select every device")]
     RestIsEmpty,
-}
-
-impl RuleError {
-    /// Returns the position in the file that the reason refers to; zero for a generated layout.
-    pub fn place(&self) -> SourcePosition {
-        self.place
-    }
-}
-
-impl RuleWarning {
-    /// Returns the position in the file that the warning refers to; zero for a generated layout.
-    pub fn place(&self) -> SourcePosition {
-        self.place
-    }
 }
 
 impl fmt::Display for RuleWarning {
@@ -230,12 +219,14 @@ impl fmt::Display for RuleWarning {
 }
 
 impl DeviceRef {
+    /// Returns the reference of the device at `pci`, which may be absent from `inventory`.
+    pub fn new(inventory: &Inventory, pci: PciAddress) -> Self {
+        inventory.device(pci).map_or(Self { pci, index: None }, Self::from_device)
+    }
+
     /// Returns the reference of `device`.
     pub fn from_device(device: &Device) -> Self {
-        Self {
-            pci: device.pci,
-            index: device.index.filter(|_| device.vendor == Vendor::Nvidia),
-        }
+        Self { pci: device.pci, index: device.index.filter(|_| device.vendor == Vendor::Nvidia) }
     }
 }
 
@@ -255,22 +246,18 @@ fn format_message(
     what: &dyn fmt::Display,
 ) -> String {
     let rule = rule.map_or_else(String::new, |rule| format!(", rule {rule}"));
-    let devices = if devices.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", join_devices(devices))
-    };
+    let devices =
+        if devices.is_empty() { String::new() } else { format!("{}: ", join_devices(devices)) };
     format!("layout {layout:?}{rule}: {devices}{what}")
 }
 
 fn elsewhere_hint(devices: &[DeviceRef]) -> String {
     match devices {
         [] => String::new(),
-        [one] => format!(" ({one} offers it; use a rule of its own)"),
-        several => format!(
-            " ({} offer it; use a rule of their own)",
-            join_devices(several)
-        ),
+        [one] => format!(" ({one} offers it; use a separate rule for this device)"),
+        several => {
+            format!(" ({} offer it; use a separate rule for these devices)", join_devices(several))
+        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 use octavo_model::profile::ProfileName;
-use octavo_model::source_position::SourcePosition;
 use thiserror::Error;
 
 use super::error::{DeviceRef, RuleError};
@@ -17,14 +16,15 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExportError {
     /// No device can be partitioned.
-    #[error("no device of this node can be partitioned, so that there is nothing to export")]
+    #[error("no device of this node can be partitioned, so there is nothing to export")]
     NoPartitionableDevice,
     /// The MIG state of a device is not reported.
-    #[error("{0}: nobody says which partitions it has; see its problems in `octavo inspect`")]
+    #[error("{0}: its partitions are not reported; see its problems in `octavo inspect`")]
     Unreported(DeviceRef),
     /// A GPU instance has no compute instance, which no layout can request.
     #[error(
-        "{device}: a GPU instance {profile} has no compute instance, which no layout can ask for; use or destroy it first"
+        "{device}: a GPU instance {profile} has no compute instance, which no layout can express; create a compute \
+         instance in it, or destroy it"
     )]
     NoComputeInstance {
         /// The device.
@@ -34,7 +34,7 @@ pub enum ExportError {
     },
     /// A GPU instance has a profile whose name the device does not report.
     #[error(
-        "{device}: a GPU instance has the profile {profile_id}, whose name the device does not tell"
+        "{device}: a GPU instance has the profile {profile_id}, whose name the device does not report"
     )]
     UnnamedProfile {
         /// The device.
@@ -43,13 +43,15 @@ pub enum ExportError {
         profile_id: u32,
     },
     /// The device has no index to select it by.
-    #[error("{0}: it has no index, and mig-parted's form knows no other name; export in ours")]
+    #[error(
+        "{0}: it has no index, which the format of mig-parted requires; export it in Octavo's format"
+    )]
     NoIndex(DeviceRef),
     /// The layout would not reproduce the current state: it would pack compute instances into other GPU instances.
-    #[error("no layout asks for just this: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("no layout describes exactly this state: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotExact(Vec<Difference>),
     /// The layout does not resolve on the node.
-    #[error("no layout asks for just this: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("no layout describes exactly this state: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotResolved(Vec<RuleError>),
 }
 
@@ -99,11 +101,7 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
         };
         Ok(rule(selector, has.clone()))
     });
-    let layout = Layout {
-        name: name.to_owned(),
-        place: SourcePosition::default(),
-        rules: rules.collect::<Result<Vec<_>, ExportError>>()?,
-    };
+    let layout = Layout::generated(name, rules.collect::<Result<_, ExportError>>()?);
     // A layout contains only profiles and counts. Resolving it shows whether these reproduce the state.
     let resolved = resolve(&layout, dialect, inventory).map_err(ExportError::NotResolved)?;
     match compare(&resolved.targets, inventory) {
@@ -121,14 +119,10 @@ fn selector_of_models(
         devices.iter().copied().map(model).collect()
     };
     let own = models(devices);
-    let is_of_own = |device: &&&Device| own.contains(&model(device));
+    let is_own_model = |device: &&&Device| own.contains(&model(device));
     let all = groups.iter().flat_map(|(_, devices)| devices);
-    let is_whole = all.clone().filter(is_of_own).count() == devices.len();
-    let has_several = all
-        .map(|device| model(device))
-        .collect::<BTreeSet<_>>()
-        .len()
-        > 1;
+    let is_whole = all.clone().filter(is_own_model).count() == devices.len();
+    let has_several = all.map(|device| model(device)).collect::<BTreeSet<_>>().len() > 1;
     let criteria = if is_whole {
         Criteria::default()
     } else {
@@ -145,11 +139,7 @@ fn selector_of_models(
 
 /// Returns the PCI ids of a model.
 fn model(device: &Device) -> DeviceFilter {
-    DeviceFilter {
-        device: device.pci_ids.device,
-        vendor: device.pci_ids.vendor,
-        subsystem: None,
-    }
+    DeviceFilter { device: device.pci_ids.device, vendor: device.pci_ids.vendor, subsystem: None }
 }
 
 /// Returns the MIG state of a partitionable device; `None` for a device that cannot be partitioned.
@@ -157,9 +147,9 @@ fn partitionable_state(device: &Device) -> Result<Option<&MigState>, ExportError
     if device.vendor != Vendor::Nvidia || device.mig == Mig::NotCapable {
         return Ok(None);
     }
-    let told = device.condition == Condition::Working && device.mig.is_fully_known();
+    let is_reported = device.condition == Condition::Working && device.mig.is_fully_known();
     match device.mig.state() {
-        Some(state) if told => Ok(Some(state)),
+        Some(state) if is_reported => Ok(Some(state)),
         Some(_) | None => Err(ExportError::Unreported(DeviceRef::from_device(device))),
     }
 }
@@ -195,10 +185,7 @@ fn mig_configuration(device: &Device, state: &MigState) -> Result<MigConfigurati
 fn selector(devices: &[&Device], dialect: Dialect) -> Result<Selector, ExportError> {
     let indices = devices.iter().map(|device| device.index.ok_or(*device));
     let criteria = match indices.collect::<Result<Vec<u32>, &Device>>() {
-        Ok(indices) => Criteria {
-            index: Some(ranges(indices)),
-            ..Criteria::default()
-        },
+        Ok(indices) => Criteria { index: Some(ranges(indices)), ..Criteria::default() },
         Err(device) if dialect == Dialect::MigParted => {
             return Err(ExportError::NoIndex(DeviceRef::from_device(device)));
         }
@@ -216,28 +203,18 @@ fn ranges(mut indices: Vec<u32>) -> Vec<IndexRange> {
     for index in indices {
         match ranges.last_mut() {
             Some(range) if range.last.checked_add(1) == Some(index) => range.last = index,
-            Some(_) | None => ranges.push(IndexRange {
-                first: index,
-                last: index,
-            }),
+            Some(_) | None => ranges.push(IndexRange { first: index, last: index }),
         }
     }
     ranges
 }
 
 fn rule(devices: Selector, (mode, counts): MigConfiguration) -> Rule {
-    let counts = counts.into_iter().map(|(profile, count)| ProfileCount {
-        place: SourcePosition::default(),
-        profile,
-        count,
-    });
-    Rule {
-        place: SourcePosition::default(),
-        devices,
-        mig: Some(match mode {
-            MigMode::Disabled => MigSpec::Disabled,
-            MigMode::Enabled => MigSpec::Enabled(counts.collect()),
-        }),
-        time_slicing: None,
-    }
+    let counts = counts.into_iter();
+    let counts = counts.map(|(profile, count)| ProfileCount::generated(profile, count));
+    let mig = match mode {
+        MigMode::Disabled => MigSpec::Disabled,
+        MigMode::Enabled => MigSpec::Enabled(counts.collect()),
+    };
+    Rule::generated(devices, mig)
 }

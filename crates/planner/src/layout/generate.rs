@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use octavo_model::catalog::ProfileCatalog;
 use octavo_model::id::{PciAddress, TypeName};
 use octavo_model::inventory::{Device, Identity, Inventory};
-use octavo_model::profile::ProfileName;
-use octavo_model::source_position::SourcePosition;
 
 use super::{
     Criteria, DeviceFilter, Dialect, Layout, Layouts, MigSpec, ProfileCount, Rule, Selector, limits,
@@ -31,16 +29,16 @@ pub fn generate(inventory: &Inventory, dialect: Dialect) -> Layouts {
     let offers = offers(inventory, dialect);
     let mut layouts = Vec::new();
     if !offers.is_empty() {
-        layouts.push(layout(
+        layouts.push(Layout::generated(
             "all-disabled",
-            vec![rule(Selector::All, MigSpec::Disabled)],
+            vec![Rule::generated(Selector::All, MigSpec::Disabled)],
         ));
         let empty = MigSpec::Enabled(Vec::new());
-        layouts.push(layout("all-enabled", vec![rule(Selector::All, empty)]));
+        layouts.push(Layout::generated("all-enabled", vec![Rule::generated(Selector::All, empty)]));
         layouts.extend(uniform_layouts(&offers));
         let balanced: Vec<Rule> = offers.iter().filter_map(balanced_rule).collect();
         if !balanced.is_empty() {
-            layouts.push(layout("all-balanced", balanced));
+            layouts.push(Layout::generated("all-balanced", balanced));
         }
     }
     Layouts { dialect, layouts }
@@ -88,17 +86,10 @@ fn selector(kind: DeviceKind) -> Selector {
             ..Criteria::default()
         },
         DeviceKind::Ids(device, vendor) => Criteria {
-            device_filter: Some(vec![DeviceFilter {
-                device,
-                vendor,
-                subsystem: None,
-            }]),
+            device_filter: Some(vec![DeviceFilter { device, vendor, subsystem: None }]),
             ..Criteria::default()
         },
-        DeviceKind::Single(pci) => Criteria {
-            pci: Some(vec![pci]),
-            ..Criteria::default()
-        },
+        DeviceKind::Single(pci) => Criteria { pci: Some(vec![pci]), ..Criteria::default() },
     };
     Selector::Matching(criteria)
 }
@@ -112,14 +103,14 @@ fn uniform_layouts(offers: &[KindOffer<'_>]) -> Vec<Layout> {
             if count == 0 {
                 continue;
             }
-            let wish = MigSpec::Enabled(vec![profile_count(&profile.name, count)]);
-            let rule = rule(selector.clone(), wish);
+            let spec = MigSpec::Enabled(vec![ProfileCount::generated(profile.name.clone(), count)]);
+            let rule = Rule::generated(selector.clone(), spec);
             let name = format!("all-{}", profile.name.to_string().replace('+', "."));
             match layouts.iter_mut().find(|known| known.name == name) {
                 // Two profiles with the same name, which a layout cannot distinguish, produce one rule.
                 Some(known) if known.rules.contains(&rule) => {}
                 Some(known) => known.rules.push(rule),
-                None => layouts.push(layout(&name, vec![rule])),
+                None => layouts.push(Layout::generated(&name, vec![rule])),
             }
         }
     }
@@ -139,33 +130,8 @@ fn balanced_rule((selector, catalog): &KindOffer<'_>) -> Option<Rule> {
         let fitting =
             all.filter(|profile| profile.name.is_plain() && profile.name.gpu_slices() == *slices);
         let least = fitting.min_by_key(|profile| profile.memory)?;
-        Some(profile_count(&least.name, *count))
+        Some(ProfileCount::generated(least.name.clone(), *count))
     });
     let counts = counts.collect::<Option<Vec<ProfileCount>>>()?;
-    Some(rule(selector.clone(), MigSpec::Enabled(counts)))
-}
-
-fn profile_count(name: &ProfileName, count: u32) -> ProfileCount {
-    ProfileCount {
-        place: SourcePosition::default(),
-        profile: name.clone(),
-        count,
-    }
-}
-
-fn rule(devices: Selector, mig: MigSpec) -> Rule {
-    Rule {
-        place: SourcePosition::default(),
-        devices,
-        mig: Some(mig),
-        time_slicing: None,
-    }
-}
-
-fn layout(name: &str, rules: Vec<Rule>) -> Layout {
-    Layout {
-        name: name.to_owned(),
-        place: SourcePosition::default(),
-        rules,
-    }
+    Some(Rule::generated(selector.clone(), MigSpec::Enabled(counts)))
 }

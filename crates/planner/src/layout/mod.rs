@@ -10,7 +10,7 @@ mod error;
 mod export;
 mod generate;
 mod index;
-mod limits;
+pub(crate) mod limits;
 mod modes;
 mod resolve;
 mod selector;
@@ -21,7 +21,7 @@ use octavo_model::profile::ProfileName;
 use octavo_model::source_position::SourcePosition;
 
 pub use self::compare::{Difference, DifferenceKind, compare};
-pub use self::current_state::standing;
+pub use self::current_state::current_target;
 pub use self::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
 pub use self::export::{ExportError, export};
 pub use self::generate::generate;
@@ -97,6 +97,27 @@ pub struct ProfileCount {
     pub profile: ProfileName,
     /// The count; never zero.
     pub count: u32,
+}
+
+impl Layout {
+    /// Creates a layout that is in no file.
+    pub(crate) fn generated(name: &str, rules: Vec<Rule>) -> Self {
+        Self { name: name.to_owned(), place: SourcePosition::default(), rules }
+    }
+}
+
+impl Rule {
+    /// Creates a rule that is in no file and only partitions.
+    pub(crate) fn generated(devices: Selector, mig: MigSpec) -> Self {
+        Self { place: SourcePosition::default(), devices, mig: Some(mig), time_slicing: None }
+    }
+}
+
+impl ProfileCount {
+    /// Creates a count that is in no file.
+    pub(crate) fn generated(profile: ProfileName, count: u32) -> Self {
+        Self { place: SourcePosition::default(), profile, count }
+    }
 }
 
 impl Layouts {

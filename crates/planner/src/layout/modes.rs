@@ -1,12 +1,12 @@
 //! Targets restricted to MIG modes: everything else stays unless a mode change prevents it.
 
-use octavo_model::inventory::{Device, Inventory, MigMode, MigState};
+use octavo_model::inventory::{Inventory, MigMode, MigState};
 
 use super::compare::unverified;
 use super::index::index;
 use super::{
     Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigSpec,
-    MigTarget, Selector, Targets, standing,
+    MigTarget, Selector, Targets, current_target,
 };
 
 impl Layout {
@@ -32,21 +32,12 @@ pub fn without_missing_devices(layout: &Layout, inventory: &Inventory) -> Layout
     let devices = inventory.devices.iter();
     let indices: Vec<u32> = devices.filter_map(|is| index(is, inventory)).collect();
     layout.rules.retain_mut(|rule| {
-        let Selector::Matching(Criteria {
-            index: Some(ranges),
-            ..
-        }) = &mut rule.devices
-        else {
+        let Selector::Matching(Criteria { index: Some(ranges), .. }) = &mut rule.devices else {
             return true;
         };
         let there = |index: &&u32| ranges.iter().any(|range| range.contains(**index));
-        let kept = indices.iter().filter(there);
-        *ranges = kept
-            .map(|&index| IndexRange {
-                first: index,
-                last: index,
-            })
-            .collect();
+        let present = indices.iter().filter(there);
+        *ranges = present.map(|&index| IndexRange { first: index, last: index }).collect();
         !ranges.is_empty()
     });
     layout
@@ -59,22 +50,15 @@ pub fn mode_targets(targets: &Targets, inventory: &Inventory) -> Targets {
         let wanted = mode(target.mig.as_ref()?);
         let mig = match state(inventory, target) {
             Some(state) if state.current == wanted && state.pending == wanted => return None,
-            Some(state) if state.current == wanted => standing(state)?,
+            Some(state) if state.current == wanted => current_target(state)?,
             Some(_) | None => match wanted {
                 MigMode::Enabled => MigTarget::Enabled(Vec::new()),
                 MigMode::Disabled => MigTarget::Disabled,
             },
         };
-        Some(DeviceTarget {
-            mig: Some(mig),
-            time_slicing: None,
-            ..target.clone()
-        })
+        Some(DeviceTarget { mig: Some(mig), time_slicing: None, ..target.clone() })
     });
-    Targets {
-        devices: all.collect(),
-        unverified: targets.unverified.clone(),
-    }
+    Targets { devices: all.collect(), unverified: targets.unverified.clone() }
 }
 
 /// Returns the devices whose MIG mode differs from `targets`. A pending mode does not count as reached.
@@ -86,26 +70,17 @@ pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference
             Some(_) => DifferenceKind::Mode { wanted },
             None => DifferenceKind::Unreported,
         };
-        let unknown = DeviceRef {
-            pci: target.pci,
-            index: None,
-        };
-        Some(Difference {
-            device: device(inventory, target).map_or(unknown, DeviceRef::from_device),
-            kind,
-        })
+        Some(Difference { device: DeviceRef::new(inventory, target.pci), kind })
     });
     all.chain(unverified(targets, inventory)).collect()
 }
 
 /// Returns true if every mode in `targets` is current or will be after the next reset.
 pub fn modes_are_set(targets: &Targets, inventory: &Inventory) -> bool {
-    let mut wishes = targets
-        .devices
-        .iter()
-        .filter_map(|target| Some((target, mode(target.mig.as_ref()?))));
+    let mut wanted_modes =
+        targets.devices.iter().filter_map(|target| Some((target, mode(target.mig.as_ref()?))));
     targets.unverified.is_empty()
-        && wishes.all(|(target, wanted)| {
+        && wanted_modes.all(|(target, wanted)| {
             state(inventory, target).is_some_and(|state| state.pending == wanted)
         })
 }
@@ -117,18 +92,13 @@ fn mode(target: &MigTarget) -> MigMode {
     }
 }
 
-fn device<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a Device> {
-    let mut devices = inventory.devices.iter();
-    devices.find(|device| device.pci == target.pci)
-}
-
 fn state<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a MigState> {
-    device(inventory, target)?.mig.state()
+    inventory.device(target.pci)?.mig.state()
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_model::inventory::Mig;
+    use octavo_model::inventory::{Device, Mig};
 
     use super::*;
     use crate::layout::tests_support::{A100_40, index, layout, node, partition, rule, t4};
@@ -151,28 +121,19 @@ mod tests {
         set(&mut devices[1], on, off);
         set(&mut devices[3], off, off);
         let inventory = node(devices);
-        let asked = layout([
+        let requested = layout([
             partition(index(&[(0, 1), (3, 3)]), &[("1g.5gb", 7)]),
             rule(index(&[(2, 2), (4, 4)]), Some(MigSpec::Disabled)),
         ]);
-        let targets = resolve(&asked, Dialect::MigParted, &inventory)
-            .unwrap()
-            .targets;
+        let targets = resolve(&requested, Dialect::MigParted, &inventory).unwrap().targets;
         let changed = mode_targets(&targets, &inventory);
-        let kept = |target: &DeviceTarget| match &target.mig {
+        let instances = |target: &DeviceTarget| match &target.mig {
             Some(MigTarget::Enabled(instances)) => Some(instances.len()),
             Some(MigTarget::Disabled) | None => None,
         };
-        let changed: Vec<_> = changed
-            .devices
-            .iter()
-            .map(|is| (is.pci, kept(is)))
-            .collect();
+        let changed: Vec<_> = changed.devices.iter().map(|is| (is.pci, instances(is))).collect();
         let pci = |at: usize| inventory.devices[at].pci;
-        assert_eq!(
-            changed,
-            [(pci(1), Some(1)), (pci(2), None), (pci(3), Some(0))]
-        );
+        assert_eq!(changed, [(pci(1), Some(1)), (pci(2), None), (pci(3), Some(0))]);
         let differs = compare_modes(&targets, &inventory);
         let differs: Vec<_> = differs.iter().map(|is| is.device.pci).collect();
         assert_eq!(differs, [pci(2), pci(3)]);
@@ -183,12 +144,12 @@ mod tests {
     #[test]
     fn missing_indices_are_removed() {
         let inventory = node([A100_40.gpu(0), A100_40.gpu(1)]);
-        let asked = layout([
+        let requested = layout([
             partition(index(&[(1, 7)]), &[]),
             partition(index(&[(8, 9)]), &[]),
             partition(Selector::All, &[]),
         ]);
-        let left = without_missing_devices(&asked, &inventory);
+        let left = without_missing_devices(&requested, &inventory);
         let selectors: Vec<_> = left.rules.into_iter().map(|rule| rule.devices).collect();
         assert_eq!(selectors, [index(&[(1, 1)]), Selector::All]);
     }

@@ -13,7 +13,7 @@ use octavo_model::source_position::SourcePosition;
 
 use super::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
 use super::{
-    DeviceTarget, Dialect, Layout, MigSpec, MigTarget, ProfileCount, Rule, Selector, Targets,
+    DeviceTarget, Dialect, Layout, MigSpec, MigTarget, ProfileCount, Rule, Targets,
     UnverifiedDevice,
 };
 
@@ -41,17 +41,12 @@ pub fn resolve(
     inventory: &Inventory,
 ) -> Result<ResolvedLayout, Vec<RuleError>> {
     let mut report = Diagnostics::new(layout);
-    let chosen = select::select_devices(layout, dialect, inventory, &mut report);
+    let selected = select::select_devices(layout, dialect, inventory, &mut report);
     let mut targets = Targets::default();
-    for chosen in &chosen {
-        let case = ResolveContext {
-            chosen: *chosen,
-            inventory,
-        };
-        match chosen.unreadable_reason() {
-            Some(reason) => targets
-                .unverified
-                .push(case.unverified(reason, &mut report)),
+    for selected in &selected {
+        let case = ResolveContext { selected: *selected, inventory };
+        match selected.unreadable_reason() {
+            Some(reason) => targets.unverified.push(case.unverified(reason, &mut report)),
             None => targets.devices.extend(case.target(&mut report)),
         }
     }
@@ -60,7 +55,7 @@ pub fn resolve(
     if report.errors.is_empty() {
         Ok(ResolvedLayout {
             targets,
-            covered: chosen.iter().map(|chosen| chosen.device.pci).collect(),
+            covered: selected.iter().map(|selected| selected.device.pci).collect(),
             warnings: report.warnings,
         })
     } else {
@@ -82,10 +77,8 @@ impl SelectedDevice<'_> {
     /// matter to a rule that neither partitions nor selects by it.
     fn unreadable_reason(&self) -> Option<String> {
         let Self { device, rule, .. } = self;
-        let by_capability = match &rule.devices {
-            Selector::All | Selector::Rest => false,
-            Selector::Matching(criteria) => criteria.mig_capable.is_some(),
-        };
+        let criteria = rule.devices.criteria();
+        let by_capability = criteria.is_some_and(|criteria| criteria.mig_capable.is_some());
         match (&device.condition, Capability::from_device(device)) {
             (_, Capability::No) if rule.mig.is_some() => None,
             (Condition::Failing { reason }, _) => Some(format!("failing: {reason}")),
@@ -98,7 +91,7 @@ impl SelectedDevice<'_> {
 /// A device, its rule, and the inventory of the node.
 #[derive(Clone, Copy)]
 struct ResolveContext<'a> {
-    chosen: SelectedDevice<'a>,
+    selected: SelectedDevice<'a>,
     inventory: &'a Inventory,
 }
 
@@ -113,27 +106,21 @@ struct ResolvedProfile<'a> {
 
 impl<'a> ResolveContext<'a> {
     fn unverified(self, reason: String, report: &mut Diagnostics<'_>) -> UnverifiedDevice {
-        let SelectedDevice { device, rule, .. } = self.chosen;
-        let surprise = RuleWarningKind::StateUnreadable {
-            why: reason.clone(),
-        };
-        report.warning(self.chosen, rule.place, surprise);
-        UnverifiedDevice {
-            pci: device.pci,
-            rule: rule.place,
-            reason,
-        }
+        let SelectedDevice { device, rule, .. } = self.selected;
+        let kind = RuleWarningKind::StateUnreadable { why: reason.clone() };
+        report.warning(self.selected, rule.place, kind);
+        UnverifiedDevice { pci: device.pci, rule: rule.place, reason }
     }
 
     fn target(self, report: &mut Diagnostics<'_>) -> Option<DeviceTarget> {
-        let SelectedDevice { device, rule, .. } = self.chosen;
+        let SelectedDevice { device, rule, .. } = self.selected;
         let mig = match &rule.mig {
             None => None,
-            Some(wish) => self.mig(wish, report).ok()?,
+            Some(spec) => self.mig(spec, report).ok()?,
         };
         let time_slicing = match &rule.time_slicing {
             None => None,
-            Some(wish) => Some(self.time_slicing(wish, mig.as_ref(), report)?),
+            Some(spec) => Some(self.time_slicing(spec, mig.as_ref(), report)?),
         };
         (mig.is_some() || time_slicing.is_some()).then_some(DeviceTarget {
             pci: device.pci,
@@ -146,24 +133,20 @@ impl<'a> ResolveContext<'a> {
     /// Returns the MIG target; `None` if nothing has to be done because the device has no MIG mode to disable.
     fn mig(
         self,
-        wish: &'a MigSpec,
+        spec: &'a MigSpec,
         report: &mut Diagnostics<'_>,
     ) -> Result<Option<MigTarget>, AlreadyReported> {
-        let state = match (Capability::from_device(self.chosen.device), wish) {
+        let state = match (Capability::from_device(self.selected.device), spec) {
             (Capability::No, MigSpec::Disabled) => return Ok(None),
             (Capability::No, MigSpec::Enabled(_)) => {
-                report.error(
-                    self.chosen,
-                    self.chosen.rule.place,
-                    RuleErrorKind::NotMigCapable,
-                );
+                report.error(self.selected, self.selected.rule.place, RuleErrorKind::NotMigCapable);
                 return Err(AlreadyReported);
             }
             // Unreachable in practice: such a device is unverified and has no target.
             (Capability::Unknown(_), _) => return Err(AlreadyReported),
             (Capability::Yes(state), _) => state,
         };
-        match wish {
+        match spec {
             MigSpec::Disabled => Ok(Some(MigTarget::Disabled)),
             MigSpec::Enabled(counts) => {
                 let partitions = self.partitions(state, counts, report);
@@ -179,70 +162,58 @@ impl<'a> ResolveContext<'a> {
         report: &mut Diagnostics<'_>,
     ) -> Option<MigTarget> {
         if let (true, Some(first)) = (state.catalog.profiles().is_empty(), counts.first()) {
-            let reason = RuleErrorKind::NoProfiles {
-                mig_is_off: state.current == MigMode::Disabled,
-            };
-            report.error(self.chosen, first.place, reason);
+            let reason =
+                RuleErrorKind::NoProfiles { mig_is_off: state.current == MigMode::Disabled };
+            report.error(self.selected, first.place, reason);
             return None;
         }
-        let entries: Vec<Option<ResolvedProfile<'a>>> = counts
-            .iter()
-            .map(|count| self.entry(state, count, report))
-            .collect();
-        let complete = entries.iter().all(Option::is_some);
-        let entries: Vec<ResolvedProfile<'a>> = entries.into_iter().flatten().collect();
+        let found = counts.iter().filter_map(|count| {
+            let profile = self.look_up((state, count.place), &count.profile, report)?;
+            Some(ResolvedProfile { count, profile })
+        });
+        let entries: Vec<ResolvedProfile<'a>> = found.collect();
+        let complete = entries.len() == counts.len();
         let (mut instances, wrong) = split::instances(&state.catalog, &entries);
         let fits = wrong.is_empty();
         for (place, reason) in wrong {
-            report.error(self.chosen, place, reason);
+            report.error(self.selected, place, reason);
         }
         instances.sort_unstable();
         (complete && fits).then_some(MigTarget::Enabled(instances))
-    }
-
-    fn entry(
-        self,
-        state: &'a MigState,
-        count: &'a ProfileCount,
-        report: &mut Diagnostics<'_>,
-    ) -> Option<ResolvedProfile<'a>> {
-        let profile = self.look_up((state, count.place), &count.profile, report)?;
-        Some(ResolvedProfile { count, profile })
     }
 
     /// Returns the GPU instance profile that a name denotes on the device.
     fn look_up(
         self,
         (state, place): (&'a MigState, SourcePosition),
-        asked: &ProfileName,
+        requested: &ProfileName,
         report: &mut Diagnostics<'_>,
     ) -> Option<&'a GpuInstanceProfile> {
-        let reason = match names::look_up(state, asked) {
+        let reason = match names::look_up(state, requested) {
             Ok(found) => {
                 if !found.exact {
-                    let surprise = RuleWarningKind::OtherSpelling {
-                        asked: asked.to_string(),
-                        own: names::device_spelling(found.profile, asked),
+                    let kind = RuleWarningKind::OtherSpelling {
+                        requested: requested.to_string(),
+                        own: names::device_spelling(found.profile, requested),
                     };
-                    report.warning(self.chosen, place, surprise);
+                    report.warning(self.selected, place, kind);
                 }
                 return Some(found.profile);
             }
             Err(names::LookupError::SameName(ids)) => RuleErrorKind::DuplicateProfileName {
-                name: asked.gpu_instance().to_string(),
+                name: requested.gpu_instance().to_string(),
                 ids,
             },
-            Err(names::LookupError::Ambiguous(candidates)) => RuleErrorKind::AmbiguousProfile {
-                asked: asked.to_string(),
-                candidates,
-            },
+            Err(names::LookupError::Ambiguous(candidates)) => {
+                RuleErrorKind::AmbiguousProfile { requested: requested.to_string(), candidates }
+            }
             Err(names::LookupError::Unknown(offers)) => RuleErrorKind::UnknownProfile {
-                asked: asked.to_string(),
+                requested: requested.to_string(),
                 offers,
-                elsewhere: names::devices_offering(self.inventory, asked),
+                elsewhere: names::devices_offering(self.inventory, requested),
             },
         };
-        report.error(self.chosen, place, reason);
+        report.error(self.selected, place, reason);
         None
     }
 }
@@ -266,11 +237,11 @@ impl<'a> Capability<'a> {
             (Condition::Working, Mig::Capable(state)) => Self::Yes(state),
             (Condition::Failing { reason }, _) => Self::Unknown(format!("failing: {reason}")),
             (Condition::PciOnly { .. }, _) => {
-                Self::Unknown("no driver library speaks for it".to_owned())
+                Self::Unknown("no driver library reports it".to_owned())
             }
             (Condition::Working, Mig::Unknown) => {
                 let why = device.problems.first().map_or_else(
-                    || "the driver did not tell".to_owned(),
+                    || "not reported by the driver".to_owned(),
                     |problem| format!("{}: {}", problem.source, problem.error),
                 );
                 Self::Unknown(why)
@@ -288,73 +259,70 @@ struct Diagnostics<'a> {
 
 impl<'a> Diagnostics<'a> {
     fn new(layout: &'a Layout) -> Self {
-        Self {
-            layout,
-            errors: Vec::new(),
-            warnings: Vec::new(),
-        }
+        Self { layout, errors: Vec::new(), warnings: Vec::new() }
     }
 
-    fn error(&mut self, chosen: SelectedDevice<'_>, place: SourcePosition, reason: RuleErrorKind) {
-        let device = DeviceRef::from_device(chosen.device);
+    fn error(
+        &mut self,
+        selected: SelectedDevice<'_>,
+        place: SourcePosition,
+        reason: RuleErrorKind,
+    ) {
+        let device = DeviceRef::from_device(selected.device);
         let same = |error: &&mut RuleError| {
-            error.rule == Some(chosen.number) && error.place == place && error.reason == reason
+            error.rule == Some(selected.number) && error.place == place && error.reason == reason
         };
-        if let Some(known) = self.errors.iter_mut().find(same) {
-            known.devices.push(device);
-            return;
+        match self.errors.iter_mut().find(same) {
+            Some(known) => known.devices.push(device),
+            None => self.push_error(place, Some(selected.number), vec![device], reason),
         }
-        self.errors.push(RuleError {
-            place,
-            layout: self.layout.name.clone(),
-            rule: Some(chosen.number),
-            devices: vec![device],
-            reason,
-        });
     }
 
     /// Adds an error that concerns no device.
     fn layout_error(&mut self, place: SourcePosition, rule: Option<usize>, reason: RuleErrorKind) {
-        self.errors.push(RuleError {
-            place,
-            layout: self.layout.name.clone(),
-            rule,
-            devices: Vec::new(),
-            reason,
-        });
+        self.push_error(place, rule, Vec::new(), reason);
+    }
+
+    fn push_error(
+        &mut self,
+        place: SourcePosition,
+        rule: Option<usize>,
+        devices: Vec<DeviceRef>,
+        reason: RuleErrorKind,
+    ) {
+        let layout = self.layout.name.clone();
+        self.errors.push(RuleError { place, layout, rule, devices, reason });
     }
 
     fn warning(
         &mut self,
-        chosen: SelectedDevice<'_>,
+        selected: SelectedDevice<'_>,
         place: SourcePosition,
-        surprise: RuleWarningKind,
+        kind: RuleWarningKind,
     ) {
-        let device = DeviceRef::from_device(chosen.device);
+        let device = DeviceRef::from_device(selected.device);
         let same = |warning: &&mut RuleWarning| {
-            warning.rule == chosen.number && warning.place == place && warning.kind == surprise
+            warning.rule == selected.number && warning.place == place && warning.kind == kind
         };
-        if let Some(known) = self.warnings.iter_mut().find(same) {
-            known.devices.push(device);
-            return;
+        match self.warnings.iter_mut().find(same) {
+            Some(known) => known.devices.push(device),
+            None => self.push_warning(place, selected.number, vec![device], kind),
         }
-        self.warnings.push(RuleWarning {
-            place,
-            layout: self.layout.name.clone(),
-            rule: chosen.number,
-            devices: vec![device],
-            kind: surprise,
-        });
     }
 
     /// Adds a warning that concerns no device.
-    fn rule_warning(&mut self, place: SourcePosition, rule: usize, surprise: RuleWarningKind) {
-        self.warnings.push(RuleWarning {
-            place,
-            layout: self.layout.name.clone(),
-            rule,
-            devices: Vec::new(),
-            kind: surprise,
-        });
+    fn rule_warning(&mut self, place: SourcePosition, rule: usize, kind: RuleWarningKind) {
+        self.push_warning(place, rule, Vec::new(), kind);
+    }
+
+    fn push_warning(
+        &mut self,
+        place: SourcePosition,
+        rule: usize,
+        devices: Vec<DeviceRef>,
+        kind: RuleWarningKind,
+    ) {
+        let layout = self.layout.name.clone();
+        self.warnings.push(RuleWarning { place, layout, rule, devices, kind });
     }
 }

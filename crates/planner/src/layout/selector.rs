@@ -57,6 +57,21 @@ pub struct DeviceFilter {
     pub subsystem: Option<(u16, u16)>,
 }
 
+impl Selector {
+    /// Returns the criteria, if the selector has any.
+    pub fn criteria(&self) -> Option<&Criteria> {
+        match self {
+            Self::All | Self::Rest => None,
+            Self::Matching(criteria) => Some(criteria),
+        }
+    }
+
+    /// Returns true if the selector names devices deliberately; see [`Criteria::is_explicit`].
+    pub fn is_explicit(&self) -> bool {
+        self.criteria().is_some_and(Criteria::is_explicit)
+    }
+}
+
 impl Criteria {
     /// Returns true if the criteria name devices deliberately, such as by index. Then a device without the required
     /// capability is an error instead of being skipped.
@@ -114,19 +129,12 @@ impl fmt::Display for Criteria {
             self.uuid.as_deref().map(|all| listed("uuid", all)),
             self.pci.as_deref().map(|all| listed("pci", all)),
             self.type_name.as_deref().map(|all| listed("type", all)),
-            self.memory_at_least
-                .map(|least| format!("memoryAtLeast {least}")),
+            self.memory_at_least.map(|least| format!("memoryAtLeast {least}")),
             self.mig_capable.map(|is| format!("migCapable {is}")),
-            self.device_filter
-                .as_deref()
-                .map(|all| listed("device-filter", all)),
+            self.device_filter.as_deref().map(|all| listed("device-filter", all)),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
-        if words.is_empty() {
-            f.write_str("all")
-        } else {
-            f.write_str(&words.join(" and "))
-        }
+        if words.is_empty() { f.write_str("all") } else { f.write_str(&words.join(" and ")) }
     }
 }
 

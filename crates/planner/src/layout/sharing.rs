@@ -7,6 +7,7 @@ use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
+use serde::Serialize;
 
 /// The time-slicing settings of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +91,8 @@ pub enum ResourceRename {
 }
 
 /// Length of a time slice, as in `nvidia-smi compute-policy --set-timeslice`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TimeSlice {
     /// `short`.
     Short,
@@ -191,12 +193,12 @@ impl fmt::Display for TimeSlicing {
     /// Summarizes the settings: `3 replicas, renamed, one each`, `3 replicas; 1g.10gb: 2 replicas`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.shares.is_empty() {
-            return f.write_str("nothing is shared");
+            return f.write_str("no time-slicing");
         }
-        let said: Vec<String> = self.shares.iter().map(describe_share).collect();
-        f.write_str(&said.join("; "))?;
+        let shares: Vec<String> = self.shares.iter().map(describe_share).collect();
+        f.write_str(&shares.join("; "))?;
         match self.slice {
-            Some(slice) => write!(f, "; {} turns", slice.as_str()),
+            Some(slice) => write!(f, "; {} time slices", slice.as_str()),
             None => Ok(()),
         }
     }
@@ -218,7 +220,7 @@ fn describe_share(share: &Share) -> String {
         }
     }
     if share.fail_requests_greater_than_one {
-        text.push_str(", one each");
+        text.push_str(", at most one per request");
     }
     if let Some(memory) = share.memory_per_replica {
         let memory = format!(", {memory} each");

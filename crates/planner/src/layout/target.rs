@@ -3,6 +3,8 @@
 use octavo_model::catalog::Placement;
 use octavo_model::id::PciAddress;
 use octavo_model::source_position::SourcePosition;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::TimeSlicing;
 
@@ -41,7 +43,8 @@ pub struct DeviceTarget {
 }
 
 /// Desired partitioning of one device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MigTarget {
     /// MIG mode off.
     Disabled,
@@ -50,7 +53,8 @@ pub enum MigTarget {
 }
 
 /// A desired GPU instance.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "InstanceDocument", into = "InstanceDocument")]
 pub struct InstanceTarget {
     /// The driver's profile id on this device.
     pub profile_id: u32,
@@ -58,4 +62,31 @@ pub struct InstanceTarget {
     pub compute: Vec<u32>,
     /// Desired placement in memory slices; `None` lets the planner choose. A rollback restores the original placement.
     pub placement: Option<Placement>,
+}
+
+/// JSON shape of [`InstanceTarget`]. A flattened `Option` would hide invalid values.
+#[skip_serializing_none]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InstanceDocument {
+    profile: u32,
+    compute: Vec<u32>,
+    start: Option<u32>,
+    size: Option<u32>,
+}
+
+impl From<InstanceDocument> for InstanceTarget {
+    fn from(document: InstanceDocument) -> Self {
+        let InstanceDocument { profile, compute, start, size } = document;
+        let placement = start.zip(size).map(|(start, size)| Placement { start, size });
+        Self { profile_id: profile, compute, placement }
+    }
+}
+
+impl From<InstanceTarget> for InstanceDocument {
+    fn from(target: InstanceTarget) -> Self {
+        let InstanceTarget { profile_id, compute, placement } = target;
+        let (start, size) = placement.map(|Placement { start, size }| (start, size)).unzip();
+        Self { profile: profile_id, compute, start, size }
+    }
 }

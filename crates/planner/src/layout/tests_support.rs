@@ -148,13 +148,7 @@ impl Board {
                     compute_slices: gpu_slices,
                     ..InstanceResources::default()
                 },
-                placements: starts
-                    .iter()
-                    .map(|start| Placement {
-                        start: *start,
-                        size,
-                    })
-                    .collect(),
+                placements: starts.iter().map(|start| Placement { start: *start, size }).collect(),
                 compute_profiles: Vec::new(),
             }
         });
@@ -187,10 +181,7 @@ impl Board {
             state.gpu_instances.push(GpuInstance {
                 id,
                 profile_id: *profile_id,
-                placement: Placement {
-                    start: *start,
-                    size,
-                },
+                placement: Placement { start: *start, size },
                 compute_instances: (0..).zip(*compute).map(compute_instance).collect(),
             });
         }
@@ -222,10 +213,7 @@ fn whole(index: u8, type_name: &str, device_id: u16) -> Device {
     };
     let mut device = Device::new(PciAddress::new(0, index + 1, 0, 0).unwrap(), ids);
     device.condition = Condition::Working;
-    device.identity = Identity::Known {
-        type_name: type_name.parse().unwrap(),
-        sku: None,
-    };
+    device.identity = Identity::Known { type_name: type_name.parse().unwrap(), sku: None };
     device.index = Some(u32::from(index));
     device
 }
@@ -241,9 +229,7 @@ pub(crate) fn t4(index: u8) -> Device {
 /// A GPU that is lost.
 pub(crate) fn failing(index: u8) -> Device {
     let mut device = whole(index, "nvidia-a100-80gb", 0x20b2);
-    device.condition = Condition::Failing {
-        reason: "GPU is lost".to_owned(),
-    };
+    device.condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     device
 }
 
@@ -277,23 +263,16 @@ pub(crate) fn partition(devices: Selector, counts: &[(&str, u32)]) -> Rule {
 
 /// A rule with only a partitioning request, if any.
 pub(crate) fn rule(devices: Selector, mig: Option<MigSpec>) -> Rule {
-    Rule {
-        place: SourcePosition::default(),
-        devices,
-        mig,
-        time_slicing: None,
-    }
+    Rule { place: SourcePosition::default(), devices, mig, time_slicing: None }
 }
 
 /// A request for these partitions; the column of each is its position in the list.
 pub(crate) fn mig_spec(counts: &[(&str, u32)]) -> MigSpec {
-    let counts = (1..)
-        .zip(counts)
-        .map(|(column, (name, count))| ProfileCount {
-            place: SourcePosition { line: 9, column },
-            profile: name.parse().unwrap(),
-            count: *count,
-        });
+    let counts = (1..).zip(counts).map(|(column, (name, count))| ProfileCount {
+        place: SourcePosition { line: 9, column },
+        profile: name.parse().unwrap(),
+        count: *count,
+    });
     MigSpec::Enabled(counts.collect())
 }
 
@@ -302,12 +281,7 @@ pub(crate) fn index(ranges: &[(u32, u32)]) -> Selector {
     let ranges = ranges.iter();
     Selector::Matching(Criteria {
         index: Some(
-            ranges
-                .map(|(first, last)| IndexRange {
-                    first: *first,
-                    last: *last,
-                })
-                .collect(),
+            ranges.map(|(first, last)| IndexRange { first: *first, last: *last }).collect(),
         ),
         ..Criteria::default()
     })

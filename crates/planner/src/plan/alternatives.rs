@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::arrange::ArrangementQuery;
 use super::board::Board;
-use super::infeasible::{Alternative, HardwareRule};
+use super::infeasible::HardwareRule;
 use super::rules;
 use super::work_budget::{BudgetExceeded, WorkBudget};
 use crate::layout::InstanceTarget;
@@ -35,36 +35,28 @@ fn fits(
     instances: &[InstanceTarget],
     work: &mut WorkBudget,
 ) -> Result<bool, BudgetExceeded> {
-    let wish = ArrangementQuery {
-        board,
-        standing: &[],
-        instances,
-        refused: &|_, _| false,
-    };
-    wish.fits(work)
+    let query = ArrangementQuery { board, existing: &[], instances, refused: &|_, _| false };
+    query.fits(work)
 }
 
-/// Returns the combinations of profiles closest to `asked`: fewest changed instances, then most slices used. If the
+/// Returns the combinations of profiles closest to `requested`: fewest changed instances, then most slices used. If the
 /// work budget ends before all combinations are examined, returns the closest so far.
 pub(super) fn find_alternatives(
     board: &Board<'_>,
-    asked: &[InstanceTarget],
+    requested: &[InstanceTarget],
     work: &mut WorkBudget,
-) -> Vec<Alternative> {
+) -> Vec<Vec<InstanceTarget>> {
     let mut found: Vec<Vec<u32>> = Vec::new();
     let mut counts = vec![0; board.profiles.len()];
     let _ended_early = combinations(board, 0, &mut counts, &mut found, work);
     let mut ranked: Vec<(usize, Reverse<u32>, Vec<InstanceTarget>)> = found
         .into_iter()
         .filter(|counts| counts.iter().any(|count| *count > 0))
-        .map(|counts| rank_alternative(board, asked, &counts))
+        .map(|counts| rank_alternative(board, requested, &counts))
         .collect();
     ranked.sort();
     ranked.truncate(MAX_ALTERNATIVES);
-    let offers = ranked.into_iter();
-    offers
-        .map(|(_, _, instances)| Alternative { instances })
-        .collect()
+    ranked.into_iter().map(|(_, _, instances)| instances).collect()
 }
 
 /// Enumerates every combination that fits. Every part of a fitting combination fits, so the others are not extended.
@@ -116,15 +108,15 @@ fn unsplit_instances(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
 /// requested instances where possible.
 fn rank_alternative(
     board: &Board<'_>,
-    asked: &[InstanceTarget],
+    requested: &[InstanceTarget],
     counts: &[u32],
 ) -> (usize, Reverse<u32>, Vec<InstanceTarget>) {
     let mut by_profile: BTreeMap<u32, Vec<&InstanceTarget>> = BTreeMap::new();
-    for instance in asked {
+    for instance in requested {
         let same = by_profile.entry(instance.profile_id).or_default();
         same.push(instance);
     }
-    let (mut kept, mut slices) = (0_usize, 0_u32);
+    let (mut retained, mut slices) = (0_usize, 0_u32);
     let mut instances = Vec::new();
     for (profile, count) in board.profiles.iter().zip(counts) {
         slices = slices.saturating_add(profile.gpu_slices().saturating_mul(*count));
@@ -135,7 +127,7 @@ fn rank_alternative(
             .filter(|instance| split::is_possible(profile.source, &instance.compute));
         let count = usize::try_from(*count).unwrap_or(usize::MAX);
         let taken: Vec<InstanceTarget> = usable.take(count).map(|one| (*one).clone()).collect();
-        kept = kept.saturating_add(taken.len());
+        retained = retained.saturating_add(taken.len());
         let fresh = count.saturating_sub(taken.len());
         instances.extend(taken);
         instances.extend((0..fresh).map(|_| InstanceTarget {
@@ -145,6 +137,6 @@ fn rank_alternative(
         }));
     }
     instances.sort();
-    let changed = asked.len().max(instances.len()).saturating_sub(kept);
+    let changed = requested.len().max(instances.len()).saturating_sub(retained);
     (changed, Reverse(slices), instances)
 }

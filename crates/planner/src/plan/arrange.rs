@@ -25,7 +25,7 @@ pub(super) struct ExistingInstance<'a> {
 /// Input of the search for an arrangement.
 pub(super) struct ArrangementQuery<'a, 'q> {
     pub(super) board: &'a Board<'a>,
-    pub(super) standing: &'a [ExistingInstance<'a>],
+    pub(super) existing: &'a [ExistingInstance<'a>],
     pub(super) instances: &'q [InstanceTarget],
     /// Returns true for a profile and placement that the device refused.
     pub(super) refused: &'a dyn Fn(u32, Placement) -> bool,
@@ -49,11 +49,11 @@ impl<'q> ArrangementQuery<'_, 'q> {
     }
 
     /// Returns how an existing GPU instance can be re-split.
-    pub(super) fn resplit(&self, standing: &ExistingInstance<'_>, compute: &[u32]) -> Resplit {
-        let profile = self.board.find(standing.instance.profile_id);
+    pub(super) fn resplit(&self, existing: &ExistingInstance<'_>, compute: &[u32]) -> Resplit {
+        let profile = self.board.find(existing.instance.profile_id);
         let whole = profile.map_or(0, |(_, profile)| profile.gpu_slices());
-        let present = standing.computes.as_deref().unwrap_or_default();
-        splits::resplit(present, compute, whole, &standing.pin)
+        let present = existing.computes.as_deref().unwrap_or_default();
+        splits::resplit(present, compute, whole, &existing.pin)
     }
 
     fn kinds(&self, work: &mut WorkBudget) -> Result<Vec<InstanceKind<'q>>, BudgetExceeded> {
@@ -82,10 +82,10 @@ impl<'q> ArrangementQuery<'_, 'q> {
     /// subsets of compute instances; these are enumerated once more for the steps.
     fn slots_cost(&self, profile: &BoardProfile<'_>) -> usize {
         let id = profile.source.id;
-        let same = self.standing.iter();
-        let same = same.filter(|standing| standing.instance.profile_id == id);
-        let ways = same.map(|standing| {
-            let parts = standing.computes.as_ref().map_or(0, Vec::len);
+        let same = self.existing.iter();
+        let same = same.filter(|existing| existing.instance.profile_id == id);
+        let ways = same.map(|existing| {
+            let parts = existing.computes.as_ref().map_or(0, Vec::len);
             8_usize << parts.min(split::MAX_COMPUTE_INSTANCES)
         });
         let slots = profile.places.len().saturating_mul(8);
@@ -102,14 +102,15 @@ impl<'q> ArrangementQuery<'_, 'q> {
             .filter(|place| !(self.refused)(id, place.placement))
             .map(|place| (place.placement, Slot::free(*place)))
             .collect();
-        for (at, standing) in self.standing.iter().enumerate() {
-            let instance = standing.instance;
-            let place = PlacementMask::of(instance.placement).filter(|_| instance.profile_id == id);
+        for (at, existing) in self.existing.iter().enumerate() {
+            let instance = existing.instance;
+            let place =
+                PlacementMask::new(instance.placement).filter(|_| instance.profile_id == id);
             if let Some(place) = place {
-                let resplit = self.resplit(standing, &wanted.compute);
+                let resplit = self.resplit(existing, &wanted.compute);
                 let slot = Slot {
-                    cost: cost_of_keeping(standing, &wanted.compute, &resplit),
-                    kept: Some(at),
+                    cost: cost_of_keeping(existing, &wanted.compute, &resplit),
+                    existing: Some(at),
                     ..Slot::free(place)
                 };
                 slots.insert(place.placement, slot);
@@ -125,16 +126,12 @@ impl<'q> ArrangementQuery<'_, 'q> {
         let profiles = self.board.profiles.len();
         work.spend(profiles.saturating_mul(profiles.saturating_add(self.instances.len())))?;
         let profiles = self.board.profiles.iter().enumerate();
-        let counts: Vec<u32> = self
-            .board
-            .profiles
-            .iter()
-            .map(|profile| {
-                let wanted = self.instances.iter();
-                let same = wanted.filter(|instance| instance.profile_id == profile.source.id);
-                u32::try_from(same.count()).unwrap_or(u32::MAX)
-            })
-            .collect();
+        let counts = self.board.profiles.iter().map(|profile| {
+            let wanted = self.instances.iter();
+            let same = wanted.filter(|instance| instance.profile_id == profile.source.id);
+            u32::try_from(same.count()).unwrap_or(u32::MAX)
+        });
+        let counts: Vec<u32> = counts.collect();
         let allowed = profiles.filter(|(at, _)| {
             let mut more = counts.clone();
             if let Some(count) = more.get_mut(*at) {
@@ -153,25 +150,17 @@ impl<'q> ArrangementQuery<'_, 'q> {
 
 impl Slot {
     fn free(place: PlacementMask) -> Self {
-        Self {
-            placement: place.placement,
-            bits: place.bits,
-            cost: Cost::default(),
-            kept: None,
-        }
+        Self { placement: place.placement, bits: place.bits, cost: Cost::default(), existing: None }
     }
 }
 
 /// Returns the cost of keeping an instance, relative to destroying it and creating another one elsewhere.
-fn cost_of_keeping(standing: &ExistingInstance<'_>, wanted: &[u32], resplit: &Resplit) -> Cost {
+fn cost_of_keeping(existing: &ExistingInstance<'_>, wanted: &[u32], resplit: &Resplit) -> Cost {
     let count = |items: usize| i32::try_from(items).unwrap_or(i32::MAX);
     let fewer = |now: usize, otherwise: usize| count(now).saturating_sub(count(otherwise));
-    let parts = &standing.instance.compute_instances;
-    let in_use = parts
-        .iter()
-        .filter(|one| standing.pin.contains(one.id))
-        .count();
-    let in_use = in_use.max(usize::from(standing.pin.has_any()));
+    let parts = &existing.instance.compute_instances;
+    let in_use = parts.iter().filter(|one| existing.pin.contains(one.id)).count();
+    let in_use = in_use.max(usize::from(existing.pin.has_any()));
     Cost {
         in_use: fewer(resplit.in_use.len(), in_use),
         parts_destroyed: fewer(resplit.destroyed.len(), parts.len()),

@@ -1,4 +1,4 @@
-//! Causes that block a plan.
+//! Causes that block a plan. Their texts are in `messages.rs`.
 
 use octavo_model::catalog::Placement;
 use octavo_model::holder::Holder;

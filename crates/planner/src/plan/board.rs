@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use octavo_model::catalog::{GpuInstanceProfile, Placement};
 use octavo_model::inventory::{MigMode, MigState};
 
+use crate::layout::limits::max_disjoint;
+
 /// Maximum number of profiles; no device has more, as NVML defines 18.
 const MAX_PROFILES: usize = 64;
 
@@ -70,13 +72,9 @@ impl<'a> Board<'a> {
         let profiles: Vec<BoardProfile<'_>> = listed
             .iter()
             .filter(|profile| seen.insert(profile.id))
-            .map(|profile| BoardProfile::of(profile, state.current))
+            .map(|profile| BoardProfile::new(profile, state.current))
             .collect();
-        let gpu_slices = profiles
-            .iter()
-            .map(BoardProfile::gpu_slices)
-            .max()
-            .unwrap_or(0);
+        let gpu_slices = profiles.iter().map(BoardProfile::gpu_slices).max().unwrap_or(0);
         let every_bit = profiles
             .iter()
             .flat_map(|profile| &profile.places)
@@ -90,29 +88,27 @@ impl<'a> Board<'a> {
 
     /// Returns the index of the profile with the driver's `id`, and the profile.
     pub(super) fn find(&self, id: u32) -> Option<(usize, &BoardProfile<'a>)> {
-        self.profiles
-            .iter()
-            .enumerate()
-            .find(|(_, profile)| profile.source.id == id)
+        self.profiles.iter().enumerate().find(|(_, profile)| profile.source.id == id)
     }
 }
 
 impl<'a> BoardProfile<'a> {
-    fn of(source: &'a GpuInstanceProfile, mode: MigMode) -> Self {
+    fn new(source: &'a GpuInstanceProfile, mode: MigMode) -> Self {
         let places: BTreeSet<PlacementMask> = source
             .placements
             .iter()
-            .filter_map(|placement| PlacementMask::of(*placement))
+            .filter_map(|placement| PlacementMask::new(*placement))
             .collect();
+        let max_disjoint = max_disjoint(places.iter().map(|place| place.placement));
         Self {
             source,
             // An A30 reports wrong counts while MIG mode is off. On every known board the count follows from
             // placements, slices and media engines, so ignoring the reported count loses nothing.
             max_instances: match mode {
-                MigMode::Enabled => source.max_count.min(max_disjoint(&places)),
-                MigMode::Disabled => max_disjoint(&places),
+                MigMode::Enabled => source.max_count.min(max_disjoint),
+                MigMode::Disabled => max_disjoint,
             },
-            media: MediaEngines::of_index(source.index),
+            media: MediaEngines::from_index(source.index),
             places: places.into_iter().collect(),
         }
     }
@@ -128,37 +124,20 @@ impl<'a> BoardProfile<'a> {
     }
 }
 
-/// Returns the maximum number of non-overlapping placements, by repeatedly choosing the one that ends first.
-fn max_disjoint(places: &BTreeSet<PlacementMask>) -> u32 {
-    let mut by_end: Vec<&PlacementMask> = places.iter().collect();
-    by_end.sort_by_key(|place| place.placement.end());
-    let (mut taken, mut count) = (0_u64, 0_u32);
-    for place in by_end {
-        if taken & place.bits == 0 {
-            taken |= place.bits;
-            count = count.saturating_add(1);
-        }
-    }
-    count
-}
-
 impl PlacementMask {
     /// Converts a placement; `None` without a slice or beyond the 64th, which no device has.
-    pub(super) fn of(placement: Placement) -> Option<Self> {
+    pub(super) fn new(placement: Placement) -> Option<Self> {
         let end = placement.start.checked_add(placement.size)?;
         if placement.size == 0 || end > u64::BITS {
             return None;
         }
         let ones = u64::MAX >> (u64::BITS - placement.size);
-        Some(Self {
-            placement,
-            bits: ones << placement.start,
-        })
+        Some(Self { placement, bits: ones << placement.start })
     }
 }
 
 impl MediaEngines {
-    fn of_index(index: u32) -> Self {
+    fn from_index(index: u32) -> Self {
         match index {
             7 | 8 => Self::Extensions,
             13 | 14 => Self::None,

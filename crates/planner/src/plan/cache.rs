@@ -37,11 +37,7 @@ pub(super) struct PlanCache<'q> {
 
 impl<'q> PlanCache<'q> {
     pub(super) fn new() -> Self {
-        Self {
-            work: WorkBudget::new(),
-            forbidden: Vec::new(),
-            found: Vec::new(),
-        }
+        Self { work: WorkBudget::new(), forbidden: Vec::new(), found: Vec::new() }
     }
 
     /// Returns the hardware rule that forbids `instances` on the empty device, if there is one.
@@ -52,8 +48,7 @@ impl<'q> PlanCache<'q> {
         instances: &'q [InstanceTarget],
     ) -> Result<Result<(), Infeasible>, BudgetExceeded> {
         let empty = (&state.catalog, state.current, instances);
-        self.work
-            .spend(self.forbidden.len().saturating_mul(COMPARISON_WORK))?;
+        self.work.spend(self.forbidden.len().saturating_mul(COMPARISON_WORK))?;
         if let Some((_, known)) = self.forbidden.iter().find(|(of, _)| *of == empty) {
             return Ok(known.clone());
         }
@@ -61,10 +56,7 @@ impl<'q> PlanCache<'q> {
         let answer = rule.map_or(Ok(()), |rule| {
             let nearest =
                 |work: &mut WorkBudget| alternatives::find_alternatives(board, instances, work);
-            Err(Infeasible {
-                rule,
-                alternatives: self.work.with_reduced_budget(nearest),
-            })
+            Err(Infeasible { rule, alternatives: self.work.with_reduced_budget(nearest) })
         });
         self.forbidden.push((empty, answer.clone()));
         Ok(answer)
@@ -74,14 +66,13 @@ impl<'q> PlanCache<'q> {
     pub(super) fn best(
         &mut self,
         alike: DeviceKey<'q>,
-        wish: &ArrangementQuery<'_, 'q>,
+        query: &ArrangementQuery<'_, 'q>,
     ) -> Result<Option<Arrangement<'q>>, BudgetExceeded> {
-        self.work
-            .spend(self.found.len().saturating_mul(COMPARISON_WORK))?;
+        self.work.spend(self.found.len().saturating_mul(COMPARISON_WORK))?;
         if let Some((_, known)) = self.found.iter().find(|(of, _)| *of == alike) {
             return Ok(known.clone());
         }
-        let found = wish.best(&mut self.work)?;
+        let found = query.best(&mut self.work)?;
         self.found.push((alike, found.clone()));
         Ok(found)
     }

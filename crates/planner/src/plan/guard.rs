@@ -12,9 +12,7 @@ use super::usage::DeviceUsers;
 /// Returns true if `instance` of `device` counts as in use, according to the processes that the driver reports and
 /// `holders`. Plans use the same rule.
 pub fn is_in_use(device: &Device, holders: &[Holder], instance: &GpuInstance) -> bool {
-    DeviceUsers::of(holders, device)
-        .parts_in_use(instance)
-        .has_any()
+    DeviceUsers::of(holders, device).parts_in_use(instance).has_any()
 }
 
 /// Returns the cause that blocks `call` on `device` now, according to the processes that the driver reports and
@@ -23,10 +21,9 @@ pub fn blocking_cause(device: &Device, holders: &[Holder], call: DriverCall) -> 
     let state = device.mig.state()?;
     let users = DeviceUsers::of(holders, device);
     let (id, part) = match call {
-        DriverCall::DestroyComputeInstance {
-            gpu_instance,
-            compute_instance,
-        } => (gpu_instance, Some(compute_instance)),
+        DriverCall::DestroyComputeInstance { gpu_instance, compute_instance } => {
+            (gpu_instance, Some(compute_instance))
+        }
         DriverCall::DestroyGpuInstance { gpu_instance } => (gpu_instance, None),
         DriverCall::SetMigMode { to } => {
             let disturbs =

@@ -7,8 +7,9 @@ use crate::layout::InstanceTarget;
 pub struct Infeasible {
     /// The violated hardware rule.
     pub rule: HardwareRule,
-    /// Alternatives that fit, closest first; at most three.
-    pub alternatives: Vec<Alternative>,
+    /// Sets of GPU instances that fit, closest first; at most three. Each is ordered as in
+    /// [`crate::layout::MigTarget::Enabled`].
+    pub alternatives: Vec<Vec<InstanceTarget>>,
 }
 
 /// A hardware rule.
@@ -26,21 +27,21 @@ pub enum HardwareRule {
         /// The profile.
         profile_id: u32,
         /// Requested count.
-        asked: u32,
+        requested: u32,
         /// Maximum count.
         most: u32,
     },
     /// All instances together exceed the GPU slices of the device.
     GpuSlices {
         /// Requested slices.
-        asked: u32,
+        requested: u32,
         /// Available slices.
         most: u32,
     },
     /// All instances together exceed the memory slices of the device.
     MemorySlices {
         /// Requested slices.
-        asked: u32,
+        requested: u32,
         /// Available slices.
         most: u32,
     },
@@ -60,11 +61,4 @@ pub enum HardwareRule {
         /// The requested split.
         compute: Vec<u32>,
     },
-}
-
-/// A set of GPU instances that a device supports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alternative {
-    /// The instances, ordered as in [`crate::layout::MigTarget::Enabled`].
-    pub instances: Vec<InstanceTarget>,
 }

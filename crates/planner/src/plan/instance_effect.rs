@@ -2,7 +2,7 @@
 
 use octavo_model::inventory::GpuInstance;
 
-use super::{Cause, PlannedInstance, Verdict};
+use super::{Cause, DevicePlanResult, PlannedInstance};
 
 /// The effect of a plan on an existing GPU instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum InstanceEffect {
     Blocked,
 }
 
-impl Verdict {
+impl DevicePlanResult {
     /// Returns the effect on `instance` of the same device.
     pub fn effect_on(&self, instance: &GpuInstance) -> InstanceEffect {
         match self {
@@ -32,7 +32,7 @@ impl Verdict {
             }
             Self::Change(change) => {
                 let mut after = change.after.iter();
-                match after.find(|after| after.kept == Some(instance.id)) {
+                match after.find(|after| after.existing_id == Some(instance.id)) {
                     None => InstanceEffect::Destroyed,
                     Some(after) if after.is_resplit(instance) => InstanceEffect::Resplit,
                     Some(_) => InstanceEffect::Unchanged,
@@ -45,7 +45,7 @@ impl Verdict {
 impl PlannedInstance {
     /// Returns true if the compute instances differ from those of `instance`, which this planned instance keeps.
     pub fn is_resplit(&self, instance: &GpuInstance) -> bool {
-        let kept = self.compute.iter().map(|compute| compute.kept);
+        let kept = self.compute.iter().map(|compute| compute.existing_id);
         let there = instance.compute_instances.iter();
         !kept.eq(there.map(|compute| Some(compute.id)))
     }

@@ -18,6 +18,7 @@ use super::{
     Cause, Disruption, InstanceRef, ModeChange, PlanSummary, PlannedInstance, ResetScope, Step,
 };
 use crate::layout::InstanceTarget;
+use crate::split::listed_slices;
 
 /// Formats texts about one device of a node.
 #[derive(Debug, Clone)]
@@ -30,12 +31,8 @@ impl<'a> PlanFormatter<'a> {
     /// Creates a formatter for the device at `pci`. If the inventory has no such device, or it cannot be partitioned,
     /// profiles are shown by id.
     pub fn new(inventory: &'a Inventory, pci: PciAddress) -> Self {
-        let device = inventory.devices.iter().find(|device| device.pci == pci);
-        let state = device.and_then(|device| device.mig.state());
-        Self {
-            inventory,
-            catalog: state.map(|state| state.catalog.clone()).unwrap_or_default(),
-        }
+        let state = inventory.device(pci).and_then(|device| device.mig.state());
+        Self { inventory, catalog: state.map(|state| state.catalog.clone()).unwrap_or_default() }
     }
 
     /// Returns the profile name, such as `3g.40gb`, or `profile 19` if the device does not offer it.
@@ -85,60 +82,34 @@ impl<'a> PlanFormatter<'a> {
     /// Formats instances as `2x 2g.20gb, 1x 3g.40gb`, or as `no partition`.
     pub fn list(&self, instances: &[InstanceTarget]) -> String {
         let counts = self.counts(instances);
-        let parts: Vec<String> = counts
-            .iter()
-            .map(|(name, count)| format!("{count}x {name}"))
-            .collect();
-        if parts.is_empty() {
-            "no partition".to_owned()
-        } else {
-            parts.join(", ")
-        }
+        let parts: Vec<String> =
+            counts.iter().map(|(name, count)| format!("{count}x {name}")).collect();
+        if parts.is_empty() { "no partition".to_owned() } else { parts.join(", ") }
     }
 
     /// Returns the name of a device: `GPU 3`, or its address if it has no index.
     pub fn device(&self, pci: PciAddress) -> String {
-        let found = self
-            .inventory
-            .devices
-            .iter()
-            .find(|device| device.pci == pci);
-        found
-            .and_then(|device| device.index)
-            .map_or_else(|| format!("GPU {pci}"), |index| format!("GPU {index}"))
+        let index = self.inventory.device(pci).and_then(|device| device.index);
+        index.map_or_else(|| format!("GPU {pci}"), |index| format!("GPU {index}"))
     }
 
     /// Describes a step.
     pub fn step(&self, step: &Step, after: &[PlannedInstance]) -> String {
         match step {
-            Step::DestroyComputeInstance {
-                gpu_instance,
-                compute_instance,
-            } => format!("destroy compute instance {compute_instance} of gi {gpu_instance}"),
-            Step::DestroyGpuInstance {
-                gpu_instance,
-                profile_id,
-                placement,
-            } => format!(
+            Step::DestroyComputeInstance { gpu_instance, compute_instance } => {
+                format!("destroy compute instance {compute_instance} of gi {gpu_instance}")
+            }
+            Step::DestroyGpuInstance { gpu_instance, profile_id, placement } => format!(
                 "destroy gi {gpu_instance}: {} in {}",
                 self.profile(*profile_id),
                 placement_range(*placement)
             ),
             Step::SetMigMode { to } => format!("turn MIG mode {}", on_off(*to)),
             Step::Reset { scope } => format!("reset {}", self.scope(scope)),
-            Step::CreateGpuInstance {
-                profile_id,
-                placement,
-                ..
-            } => format!(
-                "create {} in {}",
-                self.profile(*profile_id),
-                placement_range(*placement)
-            ),
-            Step::CreateComputeInstance {
-                gpu_instance,
-                slices,
-            } => {
+            Step::CreateGpuInstance { profile_id, placement, .. } => {
+                format!("create {} in {}", self.profile(*profile_id), placement_range(*placement))
+            }
+            Step::CreateComputeInstance { gpu_instance, slices } => {
                 let count = if *slices == 1 { "slice" } else { "slices" };
                 let which = self.instance_ref(*gpu_instance, after);
                 format!("create a compute instance of {slices} {count} in {which}")
@@ -156,7 +127,7 @@ impl<'a> PlanFormatter<'a> {
         let coupled: Vec<String> = scope.coupled.iter().map(|pci| self.device(*pci)).collect();
         let links = scope.links.map_or("links", link_name);
         format!(
-            "{own}; the driver may want {} reset with it, which {links} couples to it",
+            "{own}; the driver may also require a reset of {}, connected by {links}",
             listed(&coupled)
         )
     }
@@ -164,12 +135,12 @@ impl<'a> PlanFormatter<'a> {
     /// Describes a mode change and its disruption.
     pub fn mode(&self, mode: &ModeChange) -> String {
         let to = on_off(mode.to);
-        let told = if mode.pending {
-            format!("MIG mode is turned {to} by the next reset, which is still to be done")
+        let text = if mode.pending {
+            format!("MIG mode is turned {to} by the next reset, which is still pending")
         } else {
             format!("MIG mode is turned {to}")
         };
-        format!("{told}: {}", disruption(mode.disruption))
+        format!("{text}: {}", disruption(mode.disruption))
     }
 
     fn instance_ref(&self, instance: InstanceRef, after: &[PlannedInstance]) -> String {
@@ -196,15 +167,10 @@ impl<'a> PlanFormatter<'a> {
     pub fn compute_slices(&self, instance: &GpuInstance) -> Vec<Option<u32>> {
         let profile = self.catalog.by_id(instance.profile_id);
         let each = instance.compute_instances.iter().map(|compute| {
-            let told = compute
-                .resources
-                .map(|resources| resources.compute_slices)
-                .or_else(|| compute.placement.map(|placement| placement.size));
-            told.or_else(|| {
-                let mut offered = profile?.compute_profiles.iter();
-                let found = offered.find(|offered| offered.id == compute.profile_id)?;
-                Some(found.slices)
-            })
+            let reported = compute.resources.map(|resources| resources.compute_slices);
+            reported
+                .or_else(|| compute.placement.map(|placement| placement.size))
+                .or_else(|| listed_slices(profile, compute))
         });
         each.collect()
     }
@@ -230,27 +196,24 @@ impl<'a> PlanFormatter<'a> {
                     }
                 };
                 if holders.is_empty() {
-                    format!("{what} would have to go, and nobody tells whether it is in use")
+                    format!("{what} must be removed, but usage is unknown")
                 } else {
-                    format!("{what} would have to go and is in use")
+                    format!("{what} must be removed but is in use")
                 }
             }
             Cause::DeviceInUse { holders } if holders.is_empty() => {
-                "MIG mode would have to change, and nobody tells whether the GPU is in use"
-                    .to_owned()
+                "MIG mode must change, but the usage of the GPU is unknown".to_owned()
             }
-            Cause::DeviceInUse { .. } => {
-                "MIG mode would have to change and the GPU is in use".to_owned()
-            }
+            Cause::DeviceInUse { .. } => "MIG mode must change, but the GPU is in use".to_owned(),
             Cause::NotAllowed { disruption: cost } => {
                 format!(
-                    "it costs {cost}, which is not allowed: {}",
+                    "it requires the disruption {cost}, which is not allowed: {}",
                     disruption(*cost)
                 )
             }
             Cause::StateUnknown { reason } => reason.clone(),
             Cause::HardwareRefused => {
-                "the hardware refused every arrangement that its own tables allow".to_owned()
+                "the hardware rejected every arrangement that its own tables allow".to_owned()
             }
         }
     }
@@ -262,20 +225,23 @@ pub fn remedy(cause: &Cause) -> String {
         Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders }
             if holders.is_empty() =>
         {
-            "let the driver tell its processes: run as root and outside of a container's \
-             process namespace"
+            "make its processes visible: run as root and outside the process namespace of a container"
                 .to_owned()
         }
         Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => {
-            match holders.as_slice() {
-                [_] => "wait until it ends, or end it".to_owned(),
-                _ => "wait until they end, or end them".to_owned(),
-            }
+            let are_pods = holders.iter().all(|holder| holder.details.pod.is_some());
+            let remedy = match (holders.as_slice(), are_pods) {
+                ([_], true) => "wait for the pod to finish, or delete it",
+                (_, true) => "wait for the pods to finish, or delete them",
+                ([_], false) => "wait for the process to exit, or stop it",
+                (_, false) => "wait for the processes to exit, or stop them",
+            };
+            remedy.to_owned()
         }
         Cause::NotAllowed { disruption } => format!("allow it: --allow {disruption}"),
-        Cause::StateUnknown { .. } => "see `octavo inspect` for what fails".to_owned(),
+        Cause::StateUnknown { .. } => "see `octavo inspect` for the cause".to_owned(),
         Cause::HardwareRefused => {
-            "ask for fewer or smaller instances; the board may have a defect".to_owned()
+            "request fewer or smaller instances; the board may be defective".to_owned()
         }
     }
 }
@@ -283,47 +249,38 @@ pub fn remedy(cause: &Cause) -> String {
 /// Describes a disruption.
 pub fn disruption(disruption: Disruption) -> &'static str {
     match disruption {
-        Disruption::None => "nobody is disturbed",
+        Disruption::None => "no process is disrupted",
         Disruption::ClientsBounce => {
-            "whoever has the GPU open (monitoring, device plugin, persistence) must let go and come \
-             back"
+            "processes that have the GPU open (monitoring, device plugin, persistence) must close and reopen it"
         }
-        Disruption::GpuReset => "the GPU is reset, and nobody may have it open meanwhile",
+        Disruption::GpuReset => {
+            "the GPU is reset, and no process can have it open during the reset"
+        }
         Disruption::Reboot => "the machine must be rebooted",
     }
 }
 
 /// Formats a summary: `2 instances destroyed, 3 created`, `1 instance created`.
 pub fn summary(tally: &PlanSummary) -> String {
-    let mut said = Vec::new();
-    let noun = |count: usize, what: &str| {
-        let plural = if count == 1 { "" } else { "s" };
-        format!("{count} {what}{plural}")
+    let of_kind = |noun: &str, destroyed: usize, created: usize| {
+        let (first, verb) =
+            if destroyed > 0 { (destroyed, "destroyed") } else { (created, "created") };
+        let plural = if first == 1 { "" } else { "s" };
+        let and_created = match (destroyed, created) {
+            (0, _) | (_, 0) => String::new(),
+            (_, created) => format!(", {created} created"),
+        };
+        (first > 0).then(|| format!("{first} {noun}{plural} {verb}{and_created}"))
     };
-    match (tally.destroyed, tally.created) {
-        (0, 0) => {}
-        (0, created) => said.push(format!("{} created", noun(created, "instance"))),
-        (destroyed, 0) => said.push(format!("{} destroyed", noun(destroyed, "instance"))),
-        (destroyed, created) => said.push(format!(
-            "{} destroyed, {created} created",
-            noun(destroyed, "instance")
-        )),
-    }
-    match (tally.compute_destroyed, tally.compute_created) {
-        (0, 0) => {}
-        (0, created) => said.push(format!("{} created", noun(created, "compute instance"))),
-        (destroyed, 0) => {
-            said.push(format!("{} destroyed", noun(destroyed, "compute instance")));
-        }
-        (destroyed, created) => said.push(format!(
-            "{} destroyed, {created} created",
-            noun(destroyed, "compute instance")
-        )),
-    }
-    if said.is_empty() {
+    let parts = [
+        of_kind("instance", tally.destroyed, tally.created),
+        of_kind("compute instance", tally.compute_destroyed, tally.compute_created),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
         return "no instance destroyed or created".to_owned();
     }
-    said.join(", ")
+    parts.join(", ")
 }
 
 /// Returns `on` or `off`.

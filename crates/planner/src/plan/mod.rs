@@ -3,6 +3,7 @@
 //! A plan is exact. Of all ways to reach the target, the planner chooses the one that destroys the fewest partitions in
 //! use (if any, the change is blocked), then destroys the fewest partitions, then creates the fewest, then leaves the
 //! most room, and then comes first in the order of placements. Equal inputs therefore always produce the same plan.
+//! `Cost` in `search.rs` and the key in `splits::resplit` are this order.
 //! Each device is planned alone; devices are independent except, on some boards, for a reset.
 //!
 //! A partition is counted as a compute instance, because that is what workloads use. A GPU instance stays if the target
@@ -23,6 +24,7 @@ mod board;
 mod build;
 mod cache;
 mod device;
+pub mod document;
 mod guard;
 mod infeasible;
 mod instance_effect;
@@ -43,17 +45,18 @@ use std::collections::BTreeSet;
 use octavo_model::catalog::Placement;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Device, Inventory};
+use octavo_model::inventory::Inventory;
 
 pub use self::blocked::{Blocked, Cause};
+pub use self::device::{Feasibility, feasible};
 pub use self::guard::{blocking_cause, is_in_use};
-pub use self::infeasible::{Alternative, HardwareRule, Infeasible};
+pub use self::infeasible::{HardwareRule, Infeasible};
 pub use self::instance_effect::InstanceEffect;
 pub use self::mode::{Disruption, ModeChange, ResetScope};
 pub use self::outcome::PlanOutcome;
 pub use self::step::{InstanceRef, Step};
 pub use self::summary::PlanSummary;
-use crate::layout::{InstanceTarget, Targets};
+use crate::layout::Targets;
 
 /// All inputs of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -101,12 +104,12 @@ pub struct DevicePlan {
     /// The device.
     pub pci: PciAddress,
     /// The result for the device.
-    pub verdict: Verdict,
+    pub verdict: DevicePlanResult,
 }
 
 /// Result of planning a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DevicePlanResult {
     /// Nothing changes: the device matches its target, or the target does not concern partitions.
     Unchanged,
     /// The device changes.
@@ -138,7 +141,7 @@ pub struct PlannedInstance {
     /// The driver's profile id.
     pub profile_id: u32,
     /// The driver's id, if the instance already exists.
-    pub kept: Option<u32>,
+    pub existing_id: Option<u32>,
     /// Compute instances: existing ones first by id, then new ones with the largest first.
     pub compute: Vec<PlannedCompute>,
 }
@@ -147,56 +150,39 @@ pub struct PlannedInstance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlannedCompute {
     /// The driver's id within its GPU instance, if the compute instance already exists.
-    pub kept: Option<u32>,
+    pub existing_id: Option<u32>,
     /// Number of compute slices.
     pub slices: u32,
 }
 
 /// Calculates the plan for `question`.
 pub fn plan(question: &PlanInput<'_>) -> NodePlan {
-    let mut memo = cache::PlanCache::new();
+    let mut cache = cache::PlanCache::new();
     let mut devices: Vec<DevicePlan> = question
         .targets
         .devices
         .iter()
         .map(|target| DevicePlan {
             pci: target.pci,
-            verdict: target.mig.as_ref().map_or(Verdict::Unchanged, |mig| {
-                device::verdict(question, target.pci, mig, &mut memo)
+            verdict: target.mig.as_ref().map_or(DevicePlanResult::Unchanged, |mig| {
+                device::verdict(question, target.pci, mig, &mut cache)
             }),
         })
         .collect();
     let has_target = |pci| question.targets.devices.iter().any(|one| one.pci == pci);
     let unverified = question.targets.unverified.iter();
     let unverified = unverified.filter(|one| !has_target(one.pci));
-    devices.extend(unverified.map(|one| DevicePlan {
-        pci: one.pci,
-        verdict: device::unverified(&one.reason),
-    }));
+    devices.extend(
+        unverified.map(|one| DevicePlan { pci: one.pci, verdict: device::unverified(&one.reason) }),
+    );
     devices.sort_by_key(|device| device.pci);
     NodePlan { devices }
-}
-
-/// Feasibility of a target on an empty device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feasibility {
-    /// It does.
-    Feasible,
-    /// Unknown: the device does not report enough, or its tables exceed the work budget.
-    Unknown,
-}
-
-/// Checks whether `device` supports `instances` if it is empty; otherwise returns the violated hardware rule.
-pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasibility, Infeasible> {
-    device::feasible(device, instances)
 }
 
 impl Default for Policy {
     /// Allows everything except a reboot, which must be requested explicitly.
     fn default() -> Self {
-        Self {
-            max_disruption: Disruption::GpuReset,
-        }
+        Self { max_disruption: Disruption::GpuReset }
     }
 }
 

@@ -5,9 +5,14 @@ use std::fmt;
 use octavo_model::id::PciAddress;
 use octavo_model::interconnect::InterconnectKind;
 use octavo_model::inventory::MigMode;
+use serde::Serialize;
+use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
+use utoipa::ToSchema;
 
 /// Disruption of workloads by a change, smallest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schema(as = DisruptionJson)]
 pub enum Disruption {
     /// Nothing is affected.
     #[default]
@@ -21,7 +26,7 @@ pub enum Disruption {
 }
 
 /// A change of MIG mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ModeChange {
     /// The desired mode.
     pub to: MigMode,
@@ -31,29 +36,32 @@ pub struct ModeChange {
     /// since Hopper they do not.
     pub disruption: Disruption,
     /// Devices affected by the reset, if one is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reset: Option<ResetScope>,
 }
 
 /// Devices affected by a reset.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResetScope {
-    /// The device itself.
+    /// PCI address of the device itself.
+    #[schema(value_type = String)]
     pub device: PciAddress,
     /// Devices linked to it directly or indirectly, which the driver may require to be reset together; ordered by
     /// address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
     pub coupled: Vec<PciAddress>,
-    /// Kind of the links.
+    /// Kind of the links: `nvlink`, `nvswitch`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    #[schema(value_type = Option<String>)]
     pub links: Option<InterconnectKind>,
 }
 
 impl Disruption {
     /// All values, smallest first.
-    pub const ALL: [Self; 4] = [
-        Self::None,
-        Self::ClientsBounce,
-        Self::GpuReset,
-        Self::Reboot,
-    ];
+    pub const ALL: [Self; 4] = [Self::None, Self::ClientsBounce, Self::GpuReset, Self::Reboot];
 
     /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {

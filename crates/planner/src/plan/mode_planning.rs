@@ -52,9 +52,7 @@ pub(super) fn blocking_causes(
         causes.push(Cause::DeviceInUse { holders });
     }
     if change.disruption > question.policy.max_disruption {
-        causes.push(Cause::NotAllowed {
-            disruption: change.disruption,
-        });
+        causes.push(Cause::NotAllowed { disruption: change.disruption });
     }
     causes
 }
@@ -82,16 +80,8 @@ fn scope(inventory: &Inventory, device: PciAddress) -> ResetScope {
         let mut domains = links.domains.iter();
         domains.find(|domain| domain.contains(&device))
     });
-    let coupled: Vec<PciAddress> = domain
-        .into_iter()
-        .flatten()
-        .copied()
-        .filter(|other| *other != device)
-        .collect();
+    let coupled: Vec<PciAddress> =
+        domain.into_iter().flatten().copied().filter(|other| *other != device).collect();
     let kind: Option<InterconnectKind> = links.as_ref().map(|links| links.kind);
-    ResetScope {
-        device,
-        links: kind.filter(|_| !coupled.is_empty()),
-        coupled,
-    }
+    ResetScope { device, links: kind.filter(|_| !coupled.is_empty()), coupled }
 }

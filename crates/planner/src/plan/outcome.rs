@@ -1,13 +1,19 @@
 //! Overall result of a plan.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::mode::Disruption;
-use super::{DeviceChange, NodePlan, Verdict};
+use super::{DeviceChange, DevicePlanResult, NodePlan};
 
 /// Overall result of a plan, worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = OutcomeJson)]
 pub enum PlanOutcome {
     /// Nothing has to be done.
     #[default]
+    #[serde(rename = "nothing")]
     Unchanged,
     /// There are changes, and nothing blocks them.
     Changes,
@@ -23,21 +29,9 @@ impl NodePlan {
         let outcomes = self.devices.iter().map(|device| device.verdict.outcome());
         outcomes.max().unwrap_or_default()
     }
-
-    /// Returns the largest disruption of all changes.
-    pub fn disruption(&self) -> Disruption {
-        let changes = self
-            .devices
-            .iter()
-            .filter_map(|device| device.verdict.change());
-        changes
-            .map(DeviceChange::disruption)
-            .max()
-            .unwrap_or_default()
-    }
 }
 
-impl Verdict {
+impl DevicePlanResult {
     /// Returns the result as an [`PlanOutcome`].
     pub fn outcome(&self) -> PlanOutcome {
         match self {
@@ -60,9 +54,6 @@ impl Verdict {
 impl DeviceChange {
     /// Returns the disruption of the change.
     pub fn disruption(&self) -> Disruption {
-        self.mode
-            .as_ref()
-            .map(|mode| mode.disruption)
-            .unwrap_or_default()
+        self.mode.as_ref().map(|mode| mode.disruption).unwrap_or_default()
     }
 }

@@ -13,9 +13,8 @@ pub(super) fn check_instances(
     let mut counts = vec![0_u32; board.profiles.len()];
     for instance in instances {
         let profile_id = instance.profile_id;
-        let (at, profile) = board
-            .find(profile_id)
-            .ok_or(HardwareRule::NoSuchProfile { profile_id })?;
+        let (at, profile) =
+            board.find(profile_id).ok_or(HardwareRule::NoSuchProfile { profile_id })?;
         if !split::is_possible(profile.source, &instance.compute) {
             return Err(HardwareRule::ComputeSplit {
                 profile_id,
@@ -32,32 +31,23 @@ pub(super) fn check_instances(
 /// Checks the counts by profile, in the board's order, and returns the first violated rule.
 pub(super) fn check_counts(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
     check_media_engines(board, counts)?;
-    for (profile, asked) in requested(board, counts) {
+    for (profile, count) in requested(board, counts) {
         let most = max_instances(board, profile);
-        if asked > most {
-            return Err(HardwareRule::TooMany {
-                profile_id: profile.source.id,
-                asked,
-                most,
-            });
+        if count > most {
+            let profile_id = profile.source.id;
+            return Err(HardwareRule::TooMany { profile_id, requested: count, most });
         }
     }
     let each = requested(board, counts).map(|(profile, n)| profile.gpu_slices().saturating_mul(n));
     let slices = each.fold(0_u32, u32::saturating_add);
     if slices > board.gpu_slices {
-        return Err(HardwareRule::GpuSlices {
-            asked: slices,
-            most: board.gpu_slices,
-        });
+        return Err(HardwareRule::GpuSlices { requested: slices, most: board.gpu_slices });
     }
     let each =
         requested(board, counts).map(|(profile, n)| profile.min_memory_slices().saturating_mul(n));
     let memory = each.fold(0_u32, u32::saturating_add);
     if memory > board.memory_slices {
-        return Err(HardwareRule::MemorySlices {
-            asked: memory,
-            most: board.memory_slices,
-        });
+        return Err(HardwareRule::MemorySlices { requested: memory, most: board.memory_slices });
     }
     Ok(())
 }
@@ -70,18 +60,12 @@ fn check_media_engines(board: &Board<'_>, counts: &[u32]) -> Result<(), Hardware
     for (profile, count) in special {
         let (profile_id, media) = (profile.source.id, profile.media);
         if count > 1 && media.excludes(media) {
-            return Err(HardwareRule::Exclusive {
-                profile_id,
-                other: profile_id,
-            });
+            return Err(HardwareRule::Exclusive { profile_id, other: profile_id });
         }
         let mut others =
             requested(board, counts).filter(|(other, _)| other.source.id != profile_id);
         if let Some((other, _)) = others.find(|(other, _)| media.excludes(other.media)) {
-            return Err(HardwareRule::Exclusive {
-                profile_id,
-                other: other.source.id,
-            });
+            return Err(HardwareRule::Exclusive { profile_id, other: other.source.id });
         }
     }
     Ok(())

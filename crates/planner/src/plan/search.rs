@@ -12,7 +12,8 @@ use octavo_model::catalog::Placement;
 
 use super::work_budget::{BudgetExceeded, WorkBudget};
 
-/// Cost of an arrangement, in order of priority, relative to keeping nothing.
+/// Cost of an arrangement, in order of priority, relative to keeping nothing. Branches are cut by cost alone, so nothing
+/// that is compared after it (room, order of placements) may come before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Cost {
     /// Destroyed compute instances in use; one for a GPU instance in use without any.
@@ -57,7 +58,7 @@ pub(super) struct Slot {
     /// Cost of this placement relative to creating the instance elsewhere.
     pub(super) cost: Cost,
     /// Index of the existing instance that stays here, if any.
-    pub(super) kept: Option<usize>,
+    pub(super) existing: Option<usize>,
 }
 
 /// A placed instance. The field order decides between equal arrangements.
@@ -66,7 +67,7 @@ pub(super) struct PlacedInstance<'a> {
     pub(super) placement: Placement,
     pub(super) profile_id: u32,
     pub(super) compute: &'a [u32],
-    pub(super) kept: Option<usize>,
+    pub(super) existing: Option<usize>,
 }
 
 /// The best arrangement.
@@ -129,12 +130,13 @@ fn run<'a>(
 
 /// Returns a lower bound of the cost of `count` instances of a kind, independent of others.
 fn cheapest(kind: &InstanceKind<'_>, count: usize) -> Cost {
-    let mut costs: Vec<Cost> = kind.slots.iter().map(|slot| slot.cost).collect();
+    sum_of_smallest(kind.slots.iter().map(|slot| slot.cost), count)
+}
+
+fn sum_of_smallest(costs: impl Iterator<Item = Cost>, count: usize) -> Cost {
+    let mut costs: Vec<Cost> = costs.collect();
     costs.sort_unstable();
-    costs
-        .into_iter()
-        .take(count)
-        .fold(Cost::default(), |sum, cost| sum + cost)
+    costs.into_iter().take(count).fold(Cost::default(), |sum, cost| sum + cost)
 }
 
 struct Search<'s, 'a> {
@@ -226,18 +228,11 @@ impl<'a> Search<'_, 'a> {
         {
             return Ok(());
         }
-        let mut instances: Vec<PlacedInstance<'a>> = self.chosen.iter().map(laid).collect();
+        let mut instances: Vec<PlacedInstance<'a>> =
+            self.chosen.iter().map(placed_instance).collect();
         instances.sort_unstable();
-        let found = Arrangement {
-            cost: at.cost,
-            room,
-            instances,
-        };
-        if self
-            .best
-            .as_ref()
-            .is_none_or(|best| found.comes_before(best))
-        {
+        let found = Arrangement { cost: at.cost, room, instances };
+        if self.best.as_ref().is_none_or(|best| found.comes_before(best)) {
             self.best = Some(found);
         }
         Ok(())
@@ -254,22 +249,15 @@ impl Arrangement<'_> {
 /// Returns a lower bound of the cost of the next `left` instances of a kind, from the remaining slots.
 fn cheapest_left(kind: &InstanceKind<'_>, at: SearchPosition, left: usize) -> Cost {
     let slots = kind.slots.iter().skip(at.slot);
-    let mut saving: Vec<Cost> = slots
-        .filter(|slot| slot.cost < Cost::default() && slot.bits & at.taken == 0)
-        .map(|slot| slot.cost)
-        .collect();
-    saving.sort_unstable();
-    saving
-        .into_iter()
-        .take(left)
-        .fold(Cost::default(), |sum, cost| sum + cost)
+    let saving = slots.filter(|slot| slot.cost < Cost::default() && slot.bits & at.taken == 0);
+    sum_of_smallest(saving.map(|slot| slot.cost), left)
 }
 
-fn laid<'a>((kind, slot): &(&InstanceKind<'a>, Slot)) -> PlacedInstance<'a> {
+fn placed_instance<'a>((kind, slot): &(&InstanceKind<'a>, Slot)) -> PlacedInstance<'a> {
     PlacedInstance {
         placement: slot.placement,
         profile_id: kind.profile_id,
         compute: kind.compute,
-        kept: slot.kept,
+        existing: slot.existing,
     }
 }

@@ -4,7 +4,7 @@ use octavo_model::catalog::{GpuInstanceProfile, Placement};
 use octavo_model::inventory::ComputeInstance;
 
 use super::usage::PartsInUse;
-use crate::split::{MAX_COMPUTE_INSTANCES, fits_beside};
+use crate::split::{MAX_COMPUTE_INSTANCES, fits_beside, listed_slices};
 
 /// An existing compute instance.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct ExistingCompute {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resplit {
     /// Compute instances that stay, by id, with their slices.
-    pub(super) kept: Vec<(u32, u32)>,
+    pub(super) retained: Vec<(u32, u32)>,
     /// Compute instances to destroy, by id.
     pub(super) destroyed: Vec<u32>,
     /// Compute instances to destroy that are in use.
@@ -32,20 +32,10 @@ pub(super) fn existing_compute(
     compute: &ComputeInstance,
     profile: Option<&GpuInstanceProfile>,
 ) -> Option<ExistingCompute> {
-    let told = compute.resources.map(|resources| resources.compute_slices);
-    let listed = || {
-        let profiles = &profile?.compute_profiles;
-        let of = profiles
-            .iter()
-            .find(|other| other.id == compute.profile_id)?;
-        Some(of.slices)
-    };
-    let slices = told.filter(|slices| *slices > 0).or_else(listed)?;
-    Some(ExistingCompute {
-        id: compute.id,
-        slices,
-        placement: compute.placement,
-    })
+    let reported = compute.resources.map(|resources| resources.compute_slices);
+    let reported = reported.filter(|slices| *slices > 0);
+    let slices = reported.or_else(|| listed_slices(profile, compute))?;
+    Some(ExistingCompute { id: compute.id, slices, placement: compute.placement })
 }
 
 /// Returns the best change from the present split to `wanted`: it destroys the fewest instances in use, then the fewest
@@ -58,52 +48,45 @@ pub(super) fn resplit(
     pin: &PartsInUse,
 ) -> Resplit {
     let subsets = 0_u32..1 << present.len().min(MAX_COMPUTE_INSTANCES);
-    let ways = subsets.filter_map(|kept| resplit_keeping(present, wanted, whole, pin, kept));
+    let ways =
+        subsets.filter_map(|retained| resplit_keeping(present, wanted, whole, pin, retained));
+    // The same order as `Cost` of the search.
     let best = ways.min_by_key(|way| {
-        let kept: Vec<u32> = way.kept.iter().map(|(id, _)| *id).collect();
-        (way.in_use.len(), way.destroyed.len(), kept)
+        let retained: Vec<u32> = way.retained.iter().map(|(id, _)| *id).collect();
+        (way.in_use.len(), way.destroyed.len(), retained)
     });
     best.unwrap_or_else(|| Resplit {
-        kept: Vec::new(),
+        retained: Vec::new(),
         destroyed: present.iter().map(|compute| compute.id).collect(),
-        in_use: present
-            .iter()
-            .map(|compute| compute.id)
-            .filter(|id| pin.contains(*id))
-            .collect(),
+        in_use: present.iter().map(|compute| compute.id).filter(|id| pin.contains(*id)).collect(),
         created: wanted.to_vec(),
     })
 }
 
-/// Returns the change that keeps the compute instances whose bit is set in `kept`, if there is room for the missing
+/// Returns the change that keeps the compute instances whose bit is set in `retained`, if there is room for the missing
 /// ones.
 fn resplit_keeping(
     present: &[ExistingCompute],
     wanted: &[u32],
     whole: u32,
     pin: &PartsInUse,
-    kept: u32,
+    retained: u32,
 ) -> Option<Resplit> {
     let mut missing = wanted.to_vec();
     let (mut stay, mut go) = (Vec::new(), Vec::new());
     for (bit, compute) in present.iter().enumerate() {
-        if kept & (1 << bit) == 0 {
+        if retained & (1 << bit) == 0 {
             go.push(compute.id);
             continue;
         }
-        let at = missing
-            .iter()
-            .position(|slices| *slices == compute.slices)?;
+        let at = missing.iter().position(|slices| *slices == compute.slices)?;
         missing.remove(at);
         stay.push(*compute);
     }
     missing.sort_unstable_by(|a, b| b.cmp(a));
     let has_room = missing.is_empty() || has_room_for(&stay, &missing, whole);
     has_room.then(|| Resplit {
-        kept: stay
-            .iter()
-            .map(|compute| (compute.id, compute.slices))
-            .collect(),
+        retained: stay.iter().map(|compute| (compute.id, compute.slices)).collect(),
         in_use: go.iter().copied().filter(|id| pin.contains(*id)).collect(),
         destroyed: go,
         created: missing,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{DeviceChange, DevicePlan, Disruption, InstanceRef, NodePlan, Step, Verdict};
+use super::{DeviceChange, Disruption, InstanceRef, NodePlan, Step};
 
 /// Summary of a change, or of all changes of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,9 +26,7 @@ impl PlanSummary {
         Self {
             destroyed: self.destroyed.saturating_add(other.destroyed),
             created: self.created.saturating_add(other.created),
-            compute_destroyed: self
-                .compute_destroyed
-                .saturating_add(other.compute_destroyed),
+            compute_destroyed: self.compute_destroyed.saturating_add(other.compute_destroyed),
             compute_created: self.compute_created.saturating_add(other.compute_created),
             disruption: self.disruption.max(other.disruption),
         }
@@ -38,13 +36,18 @@ impl PlanSummary {
 impl DeviceChange {
     /// Returns the summary of the change.
     pub fn summary(&self) -> PlanSummary {
-        let gone: BTreeSet<u32> = self.steps.iter().filter_map(destroyed).collect();
+        let destroyed = self.steps.iter().filter_map(|step| match step {
+            Step::DestroyGpuInstance { gpu_instance, .. } => Some(*gpu_instance),
+            Step::DestroyComputeInstance { .. }
+            | Step::SetMigMode { .. }
+            | Step::Reset { .. }
+            | Step::CreateGpuInstance { .. }
+            | Step::CreateComputeInstance { .. } => None,
+        });
+        let gone: BTreeSet<u32> = destroyed.collect();
         let mut tally = PlanSummary {
             destroyed: gone.len(),
-            disruption: self
-                .mode
-                .as_ref()
-                .map_or(Disruption::None, |mode| mode.disruption),
+            disruption: self.disruption(),
             ..PlanSummary::default()
         };
         for step in &self.steps {
@@ -55,10 +58,9 @@ impl DeviceChange {
                 {
                     &mut tally.compute_destroyed
                 }
-                Step::CreateComputeInstance {
-                    gpu_instance: InstanceRef::Existing(_),
-                    ..
-                } => &mut tally.compute_created,
+                Step::CreateComputeInstance { gpu_instance: InstanceRef::Existing(_), .. } => {
+                    &mut tally.compute_created
+                }
                 Step::CreateComputeInstance { .. }
                 | Step::DestroyComputeInstance { .. }
                 | Step::DestroyGpuInstance { .. }
@@ -71,34 +73,11 @@ impl DeviceChange {
     }
 }
 
-fn destroyed(step: &Step) -> Option<u32> {
-    match step {
-        Step::DestroyGpuInstance { gpu_instance, .. } => Some(*gpu_instance),
-        Step::DestroyComputeInstance { .. }
-        | Step::SetMigMode { .. }
-        | Step::Reset { .. }
-        | Step::CreateGpuInstance { .. }
-        | Step::CreateComputeInstance { .. } => None,
-    }
-}
-
-impl DevicePlan {
-    /// Returns the summary of the device's plan; zero if nothing changes.
-    pub fn summary(&self) -> PlanSummary {
-        match &self.verdict {
-            Verdict::Change(change) => change.summary(),
-            Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_) => {
-                PlanSummary::default()
-            }
-        }
-    }
-}
-
 impl NodePlan {
     /// Returns the summary of all devices.
     pub fn summary(&self) -> PlanSummary {
-        let each = self.devices.iter().map(DevicePlan::summary);
-        each.fold(PlanSummary::default(), PlanSummary::plus)
+        let changes = self.devices.iter().filter_map(|device| device.verdict.change());
+        changes.map(DeviceChange::summary).fold(PlanSummary::default(), PlanSummary::plus)
     }
 }
 
@@ -110,39 +89,21 @@ mod tests {
     use crate::plan::PlannedInstance;
 
     fn change(steps: Vec<Step>) -> DeviceChange {
-        DeviceChange {
-            steps,
-            after: Vec::<PlannedInstance>::new(),
-            mode: None,
-            room: 0,
-        }
+        DeviceChange { steps, after: Vec::<PlannedInstance>::new(), mode: None, room: 0 }
     }
 
     #[test]
     fn compute_instances_count_only_within_kept_gpu_instances() {
         let placement = Placement { start: 0, size: 1 };
-        let compute = |gpu_instance| Step::DestroyComputeInstance {
-            gpu_instance,
-            compute_instance: 0,
-        };
-        let create = |gpu_instance| Step::CreateComputeInstance {
-            gpu_instance,
-            slices: 1,
-        };
+        let compute =
+            |gpu_instance| Step::DestroyComputeInstance { gpu_instance, compute_instance: 0 };
+        let create = |gpu_instance| Step::CreateComputeInstance { gpu_instance, slices: 1 };
         let tally = change(vec![
             compute(7),
             compute(8),
-            Step::DestroyGpuInstance {
-                gpu_instance: 7,
-                profile_id: 19,
-                placement,
-            },
+            Step::DestroyGpuInstance { gpu_instance: 7, profile_id: 19, placement },
             create(InstanceRef::Existing(8)),
-            Step::CreateGpuInstance {
-                instance: 0,
-                profile_id: 19,
-                placement,
-            },
+            Step::CreateGpuInstance { instance: 0, profile_id: 19, placement },
             create(InstanceRef::Planned(0)),
         ])
         .summary();
@@ -154,10 +115,7 @@ mod tests {
             disruption: Disruption::None,
         };
         assert_eq!(tally, expected);
-        let both = tally.plus(PlanSummary {
-            disruption: Disruption::GpuReset,
-            ..expected
-        });
+        let both = tally.plus(PlanSummary { disruption: Disruption::GpuReset, ..expected });
         assert_eq!((both.destroyed, both.disruption), (2, Disruption::GpuReset));
     }
 }

@@ -44,11 +44,8 @@ pub(super) struct DeviceUsers {
 impl DeviceUsers {
     /// Collects the `holders` of `device` and the processes that its driver reports.
     pub(super) fn of(holders: &[Holder], device: &Device) -> Self {
-        let mut holders: Vec<Holder> = holders
-            .iter()
-            .filter(|holder| holder.device == device.pci)
-            .cloned()
-            .collect();
+        let mut holders: Vec<Holder> =
+            holders.iter().filter(|holder| holder.device == device.pci).cloned().collect();
         let processes = device.processes.iter();
         let new: Vec<Holder> = processes
             .map(|process| holder_of(device, process))
@@ -83,11 +80,7 @@ impl DeviceUsers {
                 None => return PartsInUse::Whole,
             };
         }
-        if parts.is_empty() {
-            PartsInUse::Free
-        } else {
-            PartsInUse::Parts(parts)
-        }
+        if parts.is_empty() { PartsInUse::Free } else { PartsInUse::Parts(parts) }
     }
 
     /// Returns the holders that use, or may use, the GPU instance with this id.

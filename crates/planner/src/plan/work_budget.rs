@@ -35,9 +35,7 @@ impl WorkBudget {
 
     /// Runs `part` with a smaller budget, and deducts what it used.
     pub(super) fn with_reduced_budget<T>(&mut self, part: impl FnOnce(&mut Self) -> T) -> T {
-        let mut own = Self {
-            left: self.left.min(MAX_ALTERNATIVES_WORK),
-        };
+        let mut own = Self { left: self.left.min(MAX_ALTERNATIVES_WORK) };
         let given = own.left;
         let done = part(&mut own);
         self.left = self.left.saturating_sub(given.saturating_sub(own.left));

@@ -19,19 +19,15 @@ pub(super) struct ExpectedDevice {
 
 impl ExpectedDevice {
     pub(super) fn new(device: Device) -> Self {
-        Self {
-            device,
-            touched: BTreeSet::new(),
-        }
+        Self { device, touched: BTreeSet::new() }
     }
 
     /// Records that a call is about to be made, so that its effects are not attributed to another process.
     pub(super) fn record_attempt(&mut self, call: DriverCall) {
         let known = match call {
-            DriverCall::CreateGpuInstance {
-                profile_id,
-                placement,
-            } => Some((profile_id, placement)),
+            DriverCall::CreateGpuInstance { profile_id, placement } => {
+                Some((profile_id, placement))
+            }
             DriverCall::DestroyComputeInstance { gpu_instance, .. }
             | DriverCall::DestroyGpuInstance { gpu_instance }
             | DriverCall::CreateComputeInstance { gpu_instance, .. } => {
@@ -46,24 +42,18 @@ impl ExpectedDevice {
     pub(super) fn record_result(&mut self, call: DriverCall, done: &CallResult) {
         if let (
             DriverCall::CreateGpuInstance { profile_id, .. },
-            CallResult::Created {
-                placement: told, ..
-            },
+            CallResult::Created { placement, .. },
         ) = (call, done)
         {
-            self.touched.insert((profile_id, *told));
+            self.touched.insert((profile_id, *placement));
         }
         let Mig::Capable(state) = &mut self.device.mig else {
             return;
         };
         match call {
-            DriverCall::DestroyComputeInstance {
-                gpu_instance,
-                compute_instance,
-            } => {
+            DriverCall::DestroyComputeInstance { gpu_instance, compute_instance } => {
                 if let Some(one) = find(state, gpu_instance) {
-                    one.compute_instances
-                        .retain(|part| part.id != compute_instance);
+                    one.compute_instances.retain(|part| part.id != compute_instance);
                 }
             }
             DriverCall::DestroyGpuInstance { gpu_instance } => {
@@ -92,25 +82,19 @@ impl ExpectedDevice {
 
     /// Stores a new reading and returns a description of the modification by another process, if there was one.
     pub(super) fn observe(&mut self, read: Device) -> Option<String> {
-        let said = self.foreign_change(&read);
+        let foreign_change = self.foreign_change(&read);
         self.device.mig = read.mig;
         self.device.processes = read.processes;
         self.device.condition = read.condition;
         self.device.problems = read.problems;
-        said
+        foreign_change
     }
 
     /// Detects instances created or destroyed by another process. A device that has lost all its instances was reset
     /// or has a reloaded driver; this is not attributed to another process.
     fn foreign_change(&self, read: &Device) -> Option<String> {
         let (before, now) = (self.device.mig.state()?, read.mig.state()?);
-        let all = |state: &MigState| {
-            state
-                .gpu_instances
-                .iter()
-                .map(known)
-                .collect::<BTreeSet<_>>()
-        };
+        let all = |state: &MigState| state.gpu_instances.iter().map(known).collect::<BTreeSet<_>>();
         let (before, now) = (all(before), all(now));
         let differs = |one: &&BTreeSet<InstanceKey>, other: &BTreeSet<InstanceKey>| {
             let mut extra = one.difference(other);
@@ -118,16 +102,16 @@ impl ExpectedDevice {
         };
         if let Some((profile, place)) = differs(&&now, &before) {
             return Some(format!(
-                "somebody else created an instance of profile {profile} in slices {}-{}",
+                "another process created an instance of profile {profile} in slices {}-{}",
                 place.start,
-                last(place)
+                place.end().saturating_sub(1)
             ));
         }
         let (profile, place) = differs(&&before, &now).filter(|_| !now.is_empty())?;
         Some(format!(
-            "somebody else destroyed the instance of profile {profile} in slices {}-{}",
+            "another process destroyed the instance of profile {profile} in slices {}-{}",
             place.start,
-            last(place)
+            place.end().saturating_sub(1)
         ))
     }
 
@@ -139,10 +123,6 @@ impl ExpectedDevice {
 
 fn known(instance: &GpuInstance) -> InstanceKey {
     (instance.profile_id, instance.placement)
-}
-
-fn last(place: Placement) -> u32 {
-    place.start.saturating_add(place.size).saturating_sub(1)
 }
 
 fn find(state: &mut MigState, id: u32) -> Option<&mut GpuInstance> {

@@ -9,12 +9,16 @@ mod state;
 mod status;
 mod transaction;
 
-pub use self::node::{Decision, DriftPolicy, NodeReconciler, View};
+pub use self::node::{Decision, DriftPolicy, NodeReconciler, ReconcileInput};
 pub use self::outcome::{ChangeOutcome, OperationCounts};
 pub use self::record::{ApplyRecord, ApplyRecordEntry};
-pub use self::request::{Answer, ChangeProgress, ChangeRequest, DeviceUsers, Limits, NextAction};
+pub use self::request::{
+    ActionResult, ChangeProgress, ChangeRequest, DeviceUsers, Limits, NextAction,
+};
 pub use self::state::{ApplyState, MAX_RETRY_DELAY, retry_delay};
-pub use self::status::{ChangeHistory, DeviceStatus, InterruptedChange, NodeLayoutStatus};
+pub use self::status::{
+    ChangeHistory, DeviceLayoutStatus, InterruptedChange, MAX_LAYOUT_DEVICES, NodeLayoutStatus,
+};
 pub use self::transaction::Transaction;
 
 #[cfg(test)]

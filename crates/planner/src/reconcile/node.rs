@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Condition, Device, Inventory, MigMode};
+use octavo_model::inventory::{Condition, Inventory, MigMode};
 
 use super::outcome::ChangeOutcome;
 use super::state::{ApplyState, retry_delay};
-use crate::layout::{MigTarget, Targets, standing};
-use crate::plan::{Cause, NodePlan, PlanInput, PlanOutcome, Policy, Step, Verdict, plan};
+use crate::layout::{MigTarget, Targets, current_target};
+use crate::plan::{Cause, DevicePlanResult, NodePlan, PlanInput, PlanOutcome, Policy, Step, plan};
 
 /// Policy for changes made by other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ pub enum DriftPolicy {
 
 /// The inputs of one reconciliation.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct ReconcileInput<'a> {
     /// The node's current inventory.
     pub inventory: &'a Inventory,
     /// The desired state.
@@ -78,7 +78,7 @@ struct DeviceRecord {
     /// Consecutive failed attempts.
     failures: u32,
     /// State of the device after the last failed attempt, and the time of the next attempt.
-    put_off: Option<Retry>,
+    retry: Option<Retry>,
     /// The geometry of the device since it reached its target.
     reached: Option<MigTarget>,
 }
@@ -86,7 +86,7 @@ struct DeviceRecord {
 /// Backoff after a failed attempt.
 #[derive(Debug, Clone)]
 struct Retry {
-    looks: DeviceFingerprint,
+    fingerprint: DeviceFingerprint,
     /// Earliest time of the next attempt, even if the device changes.
     not_before: Duration,
     /// Time of the next attempt if the device does not change.
@@ -123,12 +123,12 @@ impl NodeReconciler {
         if let Some(record) = self.devices.get_mut(&pci)
             && record.failures <= 1
         {
-            record.put_off = None;
+            record.retry = None;
         }
     }
 
     /// Compares the inventory with the desired state.
-    pub fn reconcile(&mut self, now: Duration, view: &View<'_>) -> Decision {
+    pub fn reconcile(&mut self, now: Duration, view: &ReconcileInput<'_>) -> Decision {
         let planned = plan(&PlanInput {
             inventory: view.inventory,
             targets: view.targets,
@@ -144,59 +144,50 @@ impl NodeReconciler {
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
         for device in devices {
-            let looks = fingerprint(view.inventory, view.holders, device.pci);
-            let record = self
-                .devices
-                .entry(device.pci)
-                .or_insert_with(DeviceRecord::new);
+            let fingerprint = fingerprint(view.inventory, view.holders, device.pci);
+            let record = self.devices.entry(device.pci).or_default();
             match device.verdict {
-                Verdict::Unchanged => record.mark_applied(looks),
-                Verdict::Change(change) if !impossible => {
-                    let due = record.due(now, &looks, view.drift);
+                DevicePlanResult::Unchanged => record.mark_applied(fingerprint),
+                DevicePlanResult::Change(change) if !impossible => {
+                    let due = record.due(now, &fingerprint, view.drift);
                     let needs_idle = change.steps.iter().any(Step::needs_idle);
-                    match view
-                        .holders_unknown
-                        .filter(|_| needs_idle && !begun(device.pci))
-                    {
+                    match view.holders_unknown.filter(|_| needs_idle && !begun(device.pci)) {
                         // Known before the plan: otherwise the change would be started and rolled back repeatedly.
                         Some(reason) if matches!(due, Due::Now { .. }) => {
                             record.state = ApplyState::Blocked {
-                                causes: vec![Cause::StateUnknown {
-                                    reason: reason.to_owned(),
-                                }],
+                                causes: vec![Cause::StateUnknown { reason: reason.to_owned() }],
                             };
-                            decision.look_again_at(now.saturating_add(HOLDER_QUERY_INTERVAL));
+                            decision.schedule_next(now.saturating_add(HOLDER_QUERY_INTERVAL));
                         }
                         Some(_) | None => decision.schedule(device.pci, &due),
                     }
                 }
                 // The device must not be left in an intermediate state.
-                Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
+                DevicePlanResult::Change(_)
+                | DevicePlanResult::Blocked(_)
+                | DevicePlanResult::Infeasible(_)
                     if begun(device.pci) =>
                 {
-                    decision.schedule(device.pci, &record.due(now, &looks, view.drift));
+                    decision.schedule(device.pci, &record.due(now, &fingerprint, view.drift));
                     decision.finish.push(device.pci);
                 }
                 // The device is not in its previous state, which "blocked" would imply.
-                Verdict::Blocked(_) if view.absent.contains(&device.pci) => record.mark_lost(),
-                Verdict::Blocked(blocked) => {
+                DevicePlanResult::Blocked(_) if view.absent.contains(&device.pci) => {
+                    record.mark_lost();
+                }
+                DevicePlanResult::Blocked(blocked) => {
                     record.state = match unreachable_reason(view, device.pci) {
-                        Some(reason) => ApplyState::Failed {
-                            reason,
-                            rollback: None,
-                        },
-                        None => ApplyState::Blocked {
-                            causes: blocked.causes,
-                        },
+                        Some(reason) => ApplyState::Failed { reason, rollback: None },
+                        None => ApplyState::Blocked { causes: blocked.causes },
                     };
                 }
-                Verdict::Infeasible(infeasible) => {
+                DevicePlanResult::Infeasible(infeasible) => {
                     record.state = ApplyState::Infeasible(infeasible);
                 }
                 // A plan must be feasible as a whole before its first step runs.
-                Verdict::Change(_) => {
+                DevicePlanResult::Change(_) => {
                     record.state = ApplyState::Pending {
-                        reason: "another device can never have what this layout asks of it"
+                        reason: "the layout is infeasible for another device of this node"
                             .to_owned(),
                     };
                 }
@@ -209,18 +200,15 @@ impl NodeReconciler {
     /// selects only devices that are present.
     fn select_planned(&mut self, planned: &NodePlan, absent: &BTreeSet<PciAddress>) {
         let is_planned = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
-        self.devices
-            .retain(|pci, _| is_planned(pci) || absent.contains(pci));
+        self.devices.retain(|pci, _| is_planned(pci) || absent.contains(pci));
         for pci in absent.iter().filter(|pci| !is_planned(pci)) {
-            let record = self.devices.entry(*pci).or_insert_with(DeviceRecord::new);
-            record.mark_lost();
+            self.devices.entry(*pci).or_default().mark_lost();
         }
     }
 
     /// Marks the device as being changed.
     pub fn change_started(&mut self, pci: PciAddress) {
-        let record = self.devices.entry(pci).or_insert_with(DeviceRecord::new);
-        record.state = ApplyState::Applying;
+        self.devices.entry(pci).or_default().state = ApplyState::Applying;
     }
 
     /// Records the outcome of a change, with the inventory and the holders read after it.
@@ -231,15 +219,15 @@ impl NodeReconciler {
         pci: PciAddress,
         ending: ChangeOutcome,
     ) {
-        let looks = fingerprint(inventory, holders, pci);
-        let record = self.devices.entry(pci).or_insert_with(DeviceRecord::new);
+        let fingerprint = fingerprint(inventory, holders, pci);
+        let record = self.devices.entry(pci).or_default();
         if ending == ChangeOutcome::Applied {
-            record.mark_applied(looks);
+            record.mark_applied(fingerprint);
             return;
         }
         record.failures = record.failures.saturating_add(1);
-        record.put_off = Some(Retry {
-            looks,
+        record.retry = Some(Retry {
+            fingerprint,
             not_before: now.saturating_add(MIN_RETRY_INTERVAL),
             at: now.saturating_add(retry_delay(record.failures)),
         });
@@ -255,27 +243,27 @@ impl NodeReconciler {
     /// The state that most needs attention.
     pub fn worst(&self) -> Option<&ApplyState> {
         let states = self.devices.values().map(|record| &record.state);
-        states.max_by_key(|state| state.severity())
+        states.max_by_key(|state| ApplyState::severity(state.reason()))
+    }
+}
+
+impl Default for DeviceRecord {
+    fn default() -> Self {
+        Self {
+            state: ApplyState::Pending { reason: "it has not been checked yet".to_owned() },
+            failures: 0,
+            retry: None,
+            reached: None,
+        }
     }
 }
 
 impl DeviceRecord {
-    fn new() -> Self {
-        Self {
-            state: ApplyState::Pending {
-                reason: "it was not looked at yet".to_owned(),
-            },
-            failures: 0,
-            put_off: None,
-            reached: None,
-        }
-    }
-
-    fn mark_applied(&mut self, looks: DeviceFingerprint) {
+    fn mark_applied(&mut self, fingerprint: DeviceFingerprint) {
         self.state = ApplyState::Applied;
         self.failures = 0;
-        self.put_off = None;
-        self.reached = looks.geometry;
+        self.retry = None;
+        self.reached = fingerprint.geometry;
     }
 
     /// Marks a device that disappeared during its change as failed. An existing failure is retained, as its reason is
@@ -283,7 +271,7 @@ impl DeviceRecord {
     fn mark_lost(&mut self) {
         if !matches!(self.state, ApplyState::Failed { .. }) {
             self.state = ApplyState::Failed {
-                reason: "its change was interrupted, and this node has no such device now"
+                reason: "its change was interrupted, and the device is no longer on this node"
                     .to_owned(),
                 rollback: None,
             };
@@ -292,27 +280,21 @@ impl DeviceRecord {
 
     /// Decides when the device can be changed: not during backoff, and not if drift by another process is only to be
     /// reported.
-    fn due(&mut self, now: Duration, looks: &DeviceFingerprint, drift: DriftPolicy) -> Due {
-        if let Some(then) = &self.put_off {
-            let at = if then.looks == *looks {
-                then.at
-            } else {
-                then.not_before
-            };
+    fn due(&mut self, now: Duration, fingerprint: &DeviceFingerprint, drift: DriftPolicy) -> Due {
+        if let Some(then) = &self.retry {
+            let at = if then.fingerprint == *fingerprint { then.at } else { then.not_before };
             if now < at {
                 return Due::At(at);
             }
         }
-        let has = looks.geometry.as_ref();
+        let has = fingerprint.geometry.as_ref();
         let reached = self.reached.as_ref();
         let drifted = reached.is_some_and(|reached| !is_reset_loss(reached, has));
         if drifted && drift == DriftPolicy::Report {
             self.state = ApplyState::Drifted;
             return Due::Never;
         }
-        Due::Now {
-            drifted: drifted && self.put_off.is_none(),
-        }
+        Due::Now { drifted: drifted && self.retry.is_none() }
     }
 }
 
@@ -330,12 +312,12 @@ impl Decision {
                 self.change.push(pci);
                 self.drifted.extend(drifted.then_some(pci));
             }
-            Due::At(at) => self.look_again_at(*at),
+            Due::At(at) => self.schedule_next(*at),
             Due::Never => {}
         }
     }
 
-    fn look_again_at(&mut self, at: Duration) {
+    fn schedule_next(&mut self, at: Duration) {
         self.again = Some(self.again.map_or(at, |again| again.min(at)));
     }
 }
@@ -354,45 +336,29 @@ fn is_reset_loss(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
 
 /// Returns the reason why a device selected by the layout does not respond; `None` for a device that responds but
 /// reports incomplete data.
-fn unreachable_reason(view: &View<'_>, pci: PciAddress) -> Option<String> {
+fn unreachable_reason(view: &ReconcileInput<'_>, pci: PciAddress) -> Option<String> {
     let mut unverified = view.targets.unverified.iter();
     let unverified = unverified.find(|one| one.pci == pci)?;
-    let mut devices = view.inventory.devices.iter();
-    let answers = devices.any(|one| one.pci == pci && one.condition == Condition::Working);
+    let device = view.inventory.device(pci);
+    let answers = device.is_some_and(|device| device.condition == Condition::Working);
     (!answers).then(|| format!("its state cannot be read: {}", unverified.reason))
 }
 
 fn fingerprint(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> DeviceFingerprint {
-    let mut devices = inventory.devices.iter();
-    let device: Option<&Device> = devices.find(|device| device.pci == pci);
+    let device = inventory.device(pci);
     let state = device.and_then(|device| device.mig.state());
     let holders = holders.iter().filter(|holder| holder.device == pci);
     let holders = holders
         .filter(|holder| holder.gpu_instance.is_some() || holder.details.kind.is_some())
-        .map(|holder| {
-            (
-                holder.gpu_instance,
-                holder.compute_instance,
-                holder.details.pid,
-            )
-        });
+        .map(|holder| (holder.gpu_instance, holder.compute_instance, holder.details.pid));
     let processes = device.into_iter().flat_map(|device| &device.processes);
-    let processes = processes.map(|process| {
-        (
-            process.gpu_instance,
-            process.compute_instance,
-            Some(process.pid),
-        )
-    });
+    let processes = processes
+        .map(|process| (process.gpu_instance, process.compute_instance, Some(process.pid)));
     DeviceFingerprint {
-        geometry: state.and_then(standing),
+        geometry: state.and_then(current_target),
         pending: state.map(|state| state.pending),
-        condition: device.map_or(
-            Condition::PciOnly {
-                kernel_driver: None,
-            },
-            |device| device.condition.clone(),
-        ),
+        condition: device
+            .map_or(Condition::PciOnly { kernel_driver: None }, |device| device.condition.clone()),
         users: holders.chain(processes).collect(),
     }
 }

@@ -58,21 +58,16 @@ pub struct OperationCounts {
 }
 
 impl ChangeOutcome {
-    /// Every outcome word.
-    pub const WORDS: [&'static str; 7] = [
-        Reason::Applied.as_str(),
-        Reason::Blocked.as_str(),
-        Reason::Infeasible.as_str(),
-        Reason::RolledBack.as_str(),
-        Reason::Failed.as_str(),
-        Reason::NeedsReset.as_str(),
-        Reason::Yielded.as_str(),
+    /// The reason of every outcome.
+    pub const REASONS: [Reason; 7] = [
+        Reason::Applied,
+        Reason::Blocked,
+        Reason::Infeasible,
+        Reason::RolledBack,
+        Reason::Failed,
+        Reason::NeedsReset,
+        Reason::Yielded,
     ];
-
-    /// The reason's word, as it appears in metrics, history and status.
-    pub fn as_str(&self) -> &'static str {
-        self.reason().as_str()
-    }
 
     /// The reason, as it appears in metrics, history and status.
     pub fn reason(&self) -> Reason {

@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use octavo_model::id::{GpuUuid, PciAddress};
 use octavo_model::inventory::{Condition, Device, GpuInstance, Inventory, NvmlState};
 use octavo_model::source_position::SourcePosition;
+use serde::{Deserialize, Serialize};
 
-use crate::layout::{DeviceTarget, MigTarget, Targets, compare, standing};
+use crate::layout::{DeviceTarget, MigTarget, Targets, compare, current_target};
 
 /// An apply that has started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ApplyRecord {
     /// The plan's id.
     pub plan: String,
@@ -21,17 +23,22 @@ pub struct ApplyRecord {
 }
 
 /// One device of an apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ApplyRecordEntry {
     /// The device.
     pub pci: PciAddress,
     /// Distinguishes the device from another one in the same slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<GpuUuid>,
-    /// The plan that changed this device.
+    /// The plan that changed this device. Empty in the journal if it is that of the record.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plan: String,
-    /// The layout of that plan.
+    /// The layout of that plan. Empty in the journal if it is that of the record.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub layout: String,
     /// The geometry before the change, with the placement of each instance; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<MigTarget>,
     /// The desired geometry.
     pub target: MigTarget,
@@ -40,7 +47,7 @@ pub struct ApplyRecordEntry {
 impl ApplyRecord {
     /// The entry of the device at `pci`, if it is still the same device.
     pub fn entry(&self, inventory: &Inventory, pci: PciAddress) -> Option<&ApplyRecordEntry> {
-        let device = find(inventory, pci)?;
+        let device = inventory.device(pci)?;
         let mut entries = self.devices.iter();
         entries.find(|entry| entry.pci == pci && entry.matches(device))
     }
@@ -48,17 +55,13 @@ impl ApplyRecord {
     /// Devices whose change was interrupted and that are present.
     pub fn interrupted(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         let entries = self.devices.iter().map(|entry| entry.pci);
-        entries
-            .filter(|pci| self.entry(inventory, *pci).is_some())
-            .collect()
+        entries.filter(|pci| self.entry(inventory, *pci).is_some()).collect()
     }
 
     /// Devices whose change was interrupted and that are absent now.
     pub fn absent(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         let entries = self.devices.iter().map(|entry| entry.pci);
-        entries
-            .filter(|pci| find(inventory, *pci).is_none())
-            .collect()
+        entries.filter(|pci| inventory.device(*pci).is_none()).collect()
     }
 
     /// Returns `targets` plus the interrupted changes of devices that `targets` does not cover. Absent devices are
@@ -93,7 +96,7 @@ impl ApplyRecordEntry {
     /// was rolled back, and there is nothing to finish.
     pub fn is_at_previous(&self, inventory: &Inventory) -> bool {
         let is_ready = matches!(inventory.nvml, NvmlState::Ready(_));
-        let Some(device) = find(inventory, self.pci).filter(|_| is_ready) else {
+        let Some(device) = inventory.device(self.pci).filter(|_| is_ready) else {
             return false;
         };
         if device.condition != Condition::Working || !device.mig.is_fully_known() {
@@ -108,16 +111,13 @@ impl ApplyRecordEntry {
         state.current == state.pending
             && state.gpu_instances.iter().all(is_whole)
             && self.previous.is_some()
-            && standing(state) == self.previous
+            && current_target(state) == self.previous
     }
 
     /// Returns whether the device has the requested geometry. The placement of a partition counts only if the change
     /// specified it.
     pub fn is_reached(&self, inventory: &Inventory) -> bool {
-        let targets = Targets {
-            devices: vec![self.as_target()],
-            ..Targets::default()
-        };
+        let targets = Targets { devices: vec![self.as_target()], ..Targets::default() };
         compare(&targets, inventory).is_empty()
     }
 
@@ -129,8 +129,4 @@ impl ApplyRecordEntry {
             time_slicing: None,
         }
     }
-}
-
-fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
-    inventory.devices.iter().find(|device| device.pci == pci)
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use octavo_model::call::{CallFailure, CallResult, DriverCall};
 use octavo_model::holder::Holder;
 use octavo_model::inventory::{Device, Inventory, Process};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::outcome::ChangeOutcome;
 use crate::layout::{DeviceTarget, MigTarget};
@@ -43,13 +45,13 @@ pub struct Limits {
 /// The next action that the caller must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextAction {
-    /// Find the users of the device and its partitions; answered by [`Answer::UsersFound`].
+    /// Find the users of the device and its partitions; answered by [`ActionResult::UsersFound`].
     FindUsers,
-    /// Make this driver call; answered by [`Answer::Called`].
+    /// Make this driver call; answered by [`ActionResult::Called`].
     Call(DriverCall),
-    /// Wait; answered by [`Answer::Waited`].
+    /// Wait; answered by [`ActionResult::Waited`].
     Wait(Duration),
-    /// Read the device; answered by [`Answer::Read`].
+    /// Read the device; answered by [`ActionResult::Read`].
     Read,
     /// The transaction has ended.
     End(ChangeOutcome),
@@ -57,7 +59,7 @@ pub enum NextAction {
 
 /// The result of an action.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum ActionResult {
     /// No action was requested yet.
     Start,
     /// Answer to [`NextAction::FindUsers`]: the users, or why they cannot be determined.
@@ -80,9 +82,11 @@ pub struct DeviceUsers {
 }
 
 /// Progress of a transaction, for display.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ProgressJson)]
 pub struct ChangeProgress {
     /// Human-readable description of the current step.
+    #[serde(rename = "doing")]
     pub current_step: String,
     /// Completed steps of the current plan.
     pub done: usize,
@@ -94,9 +98,6 @@ pub struct ChangeProgress {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            in_use_timeout: Duration::from_secs(3),
-            change_timeout: Duration::from_secs(30),
-        }
+        Self { in_use_timeout: Duration::from_secs(3), change_timeout: Duration::from_secs(30) }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use octavo_model::backoff::Backoff;
 use octavo_model::holder::Holder;
 use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 
 use super::outcome::ChangeOutcome;
 use crate::plan::messages::{PlanFormatter, holders};
@@ -73,25 +75,9 @@ impl ApplyState {
         }
     }
 
-    /// The reason's word.
-    pub fn as_str(&self) -> &'static str {
-        self.reason().as_str()
-    }
-
-    /// Severity: how much the state needs attention, in ascending order.
-    pub fn severity(&self) -> u8 {
-        match self {
-            Self::Applied => 0,
-            Self::Pending { .. } => 1,
-            Self::Applying => 2,
-            Self::Yielded { .. } => 3,
-            Self::Drifted => 4,
-            Self::Blocked { .. } => 5,
-            Self::RolledBack { .. } => 6,
-            Self::NeedsReset { .. } => 7,
-            Self::Infeasible(_) => 8,
-            Self::Failed { .. } => 9,
-        }
+    /// Severity of a state's reason: its position in [`ApplyState::REASONS`]; `None` for another reason.
+    pub fn severity(reason: Reason) -> Option<usize> {
+        Self::REASONS.iter().position(|known| *known == reason)
     }
 
     /// Returns the state without the command-line arguments of blocking programs: arguments may contain secrets, and
@@ -118,23 +104,19 @@ impl ApplyState {
                 reason.clone()
             }
             Self::Blocked { causes } => {
-                let causes: Vec<String> = causes
-                    .iter()
-                    .map(|cause| describe_cause(words, cause))
-                    .collect();
+                let causes: Vec<String> =
+                    causes.iter().map(|cause| describe_cause(words, cause)).collect();
                 causes.join("; ")
             }
             Self::Infeasible(infeasible) => words.infeasible(infeasible),
-            Self::Failed {
-                reason,
-                rollback: None,
-            } => reason.clone(),
-            Self::Failed {
-                reason,
-                rollback: Some(rollback),
-            } => format!("{reason}; what it had could not be brought back: {rollback}"),
+            Self::Failed { reason, rollback: None } => reason.clone(),
+            Self::Failed { reason, rollback: Some(rollback) } => {
+                format!("{reason}; the previous state could not be restored: {rollback}")
+            }
             Self::NeedsReset { scope, causes } => needs_reset(words, scope, causes),
-            Self::Drifted => "somebody changed it; by policy it is left so".to_owned(),
+            Self::Drifted => {
+                "another program changed it; by policy, it is left unchanged".to_owned()
+            }
         }
     }
 }
@@ -176,10 +158,10 @@ impl ApplyState {
         }
     }
 
-    /// Returns whether a device in the state named by this word needs attention; `false` for an unknown word.
-    pub fn needs_attention(word: &str) -> bool {
+    /// Returns whether a device in this state needs attention; `false` for an unknown state.
+    pub fn needs_attention(state: &Reported<Reason>) -> bool {
         matches!(
-            Reason::parse(word),
+            state.known(),
             Some(
                 Reason::Blocked
                     | Reason::Infeasible
@@ -191,43 +173,41 @@ impl ApplyState {
         )
     }
 
-    /// Every state word, in ascending order of severity.
-    pub const WORDS: [&'static str; 10] = [
-        Reason::Applied.as_str(),
-        Reason::Pending.as_str(),
-        Reason::Applying.as_str(),
-        Reason::Yielded.as_str(),
-        Reason::Drifted.as_str(),
-        Reason::Blocked.as_str(),
-        Reason::RolledBack.as_str(),
-        Reason::NeedsReset.as_str(),
-        Reason::Infeasible.as_str(),
-        Reason::Failed.as_str(),
+    /// The reason of every state, in ascending order of severity: how much the state needs attention.
+    pub const REASONS: [Reason; 10] = [
+        Reason::Applied,
+        Reason::Pending,
+        Reason::Applying,
+        Reason::Yielded,
+        Reason::Drifted,
+        Reason::Blocked,
+        Reason::RolledBack,
+        Reason::NeedsReset,
+        Reason::Infeasible,
+        Reason::Failed,
     ];
 }
 
 fn needs_reset(words: &PlanFormatter<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
     let what = format!(
-        "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it while no agent runs, or a reboot",
+        "MIG mode is set and takes effect after a reset of {}; stop the agent and run `nvidia-smi --gpu-reset -i \
+         {}`, or reboot",
         words.scope(scope),
         scope.device
     );
-    let causes: Vec<String> = causes
-        .iter()
-        .map(|cause| describe_cause(words, cause))
-        .collect();
+    let causes: Vec<String> = causes.iter().map(|cause| describe_cause(words, cause)).collect();
     match causes.as_slice() {
         [] => what,
-        some => format!("{what}. In the way of the reset: {}", some.join("; ")),
+        some => format!("{what}. The reset is blocked by: {}", some.join("; ")),
     }
 }
 
 /// A blocker and its holders.
 fn describe_cause(words: &PlanFormatter<'_>, cause: &Cause) -> String {
-    let cause_told = words.cause(cause);
+    let description = words.cause(cause);
     match cause.holders() {
-        [] => cause_told,
-        some => format!("{cause_told}: {}", holders(some)),
+        [] => description,
+        some => format!("{description}: {}", holders(some)),
     }
 }
 
@@ -245,13 +225,12 @@ impl From<ChangeOutcome> for ApplyState {
     }
 }
 
-/// Delay after the first failed attempt; doubled after each further one.
-const INITIAL_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest delay between attempts.
 pub const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+/// Delay between attempts.
+const RETRY: Backoff = Backoff { initial: Duration::from_secs(1), max: MAX_RETRY_DELAY };
 
 /// Delay after this number of consecutive failed attempts.
 pub fn retry_delay(failures: u32) -> Duration {
-    let doubled = INITIAL_RETRY_DELAY.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(MAX_RETRY_DELAY)
+    RETRY.delay(failures.saturating_sub(1))
 }

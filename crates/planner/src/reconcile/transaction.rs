@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use octavo_model::call::{CallFailure, DriverCall, FailureKind};
-use octavo_model::catalog::Placement;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Inventory};
@@ -30,42 +29,57 @@ use self::steps::MAX_RETRY_DELAY;
 use self::stop::StopReason;
 use super::expected::ExpectedDevice;
 use super::outcome::{ChangeOutcome, OperationCounts};
-use super::request::{Answer, ChangeProgress, ChangeRequest, NextAction};
+use super::request::{ActionResult, ChangeProgress, ChangeRequest, NextAction};
 use crate::layout::{DeviceTarget, Targets};
 use crate::plan::messages::PlanFormatter;
-use crate::plan::{Cause, PlanInput, PlannedInstance, RefusedPlacement, Step, Verdict, plan};
+use crate::plan::{
+    Cause, DevicePlanResult, PlanInput, PlannedInstance, RefusedPlacement, Step, plan,
+};
 
 /// State machine that changes one device.
 #[derive(Debug, Clone)]
 pub struct Transaction {
-    job: ChangeRequest,
+    request: ChangeRequest,
     expected: ExpectedDevice,
     holders: Vec<Holder>,
-    refused: BTreeSet<RefusedPlacement>,
-    aim: Goal,
-    pass: Pass,
-    /// Executed plans that did not reach their target, since the last one that refused placements explain.
-    idle_passes: u32,
-    /// The most recent failure, used if there is no better explanation.
-    last_failure: Option<String>,
+    goal: Goal,
+    attempt: Attempt,
     /// A placement that failed. It counts as refused if the next reading shows it free.
     suspect_placement: Option<RefusedPlacement>,
-    /// The call that the driver postponed, the time of its first failure, and the number of retries.
-    postponed_call: Option<(DriverCall, Duration, u32)>,
-    /// The blocker seen immediately before a call, since the last plan that accounted for it.
-    obstacle: Option<Cause>,
-    /// Start of the rollback.
-    back_since: Option<Duration>,
+    /// Time since the transaction began.
     now: Duration,
-    has_changed_device: bool,
     work: OperationCounts,
 }
 
 #[derive(Debug, Clone)]
 enum Goal {
-    Target,
-    /// Roll back, with the reason.
-    Previous(StopReason),
+    /// The desired state. A device that was changed is rolled back if it cannot be reached.
+    Target { is_device_changed: bool },
+    /// The state before the change, and the reason and start of the rollback.
+    Previous { reason: StopReason, since: Duration },
+}
+
+/// The attempt to reach the current goal.
+#[derive(Debug, Clone, Default)]
+struct Attempt {
+    pass: Pass,
+    /// Executed plans that did not reach their target, since the last one that refused placements explain.
+    idle_passes: u32,
+    refused: BTreeSet<RefusedPlacement>,
+    postponed_call: Option<PostponedCall>,
+    /// The blocker seen immediately before a call, since the last plan that accounted for it.
+    obstacle: Option<Cause>,
+    /// The most recent failure, used if there is no better explanation.
+    last_failure: Option<String>,
+}
+
+/// A call that is retried because the device is in use, or because its users are unknown.
+#[derive(Debug, Clone, Copy)]
+struct PostponedCall {
+    call: DriverCall,
+    /// Time of the first failure.
+    since: Duration,
+    retries: u32,
 }
 
 /// The steps of the current plan.
@@ -83,24 +97,16 @@ const MAX_IDLE_PASSES: u32 = 3;
 impl Transaction {
     /// Creates the transaction; it does nothing before the first [`Self::next`]. `None` if the node has no such
     /// device.
-    pub fn new(job: ChangeRequest) -> Option<Self> {
-        let pci = job.target.pci;
-        let mut devices = job.inventory.devices.iter();
-        let device = devices.find(|device| device.pci == pci)?.clone();
+    pub fn new(request: ChangeRequest) -> Option<Self> {
+        let pci = request.target.pci;
+        let device = request.inventory.device(pci)?.clone();
         Some(Self {
             expected: ExpectedDevice::new(device),
-            holders: job.holders.clone(),
-            has_changed_device: job.resumed,
-            job,
-            refused: BTreeSet::new(),
-            aim: Goal::Target,
-            pass: Pass::default(),
-            idle_passes: 0,
-            last_failure: None,
+            holders: request.holders.clone(),
+            goal: Goal::Target { is_device_changed: request.resumed },
+            request,
+            attempt: Attempt::default(),
             suspect_placement: None,
-            postponed_call: None,
-            obstacle: None,
-            back_since: None,
             now: Duration::ZERO,
             work: OperationCounts::default(),
         })
@@ -108,7 +114,7 @@ impl Transaction {
 
     /// The device's address.
     pub fn pci(&self) -> PciAddress {
-        self.job.target.pci
+        self.request.target.pci
     }
 
     /// Counts of the operations performed so far.
@@ -118,48 +124,46 @@ impl Transaction {
 
     /// The current progress.
     pub fn progress(&self) -> ChangeProgress {
-        let words = PlanFormatter::new(&self.job.inventory, self.pci());
-        let step = self.pass.steps.get(self.pass.at);
+        let formatter = PlanFormatter::new(&self.request.inventory, self.pci());
+        let pass = &self.attempt.pass;
+        let step = pass.steps.get(pass.at);
         ChangeProgress {
             current_step: step.map_or_else(
                 || "read it again".to_owned(),
-                |step| words.step(step, &self.pass.after),
+                |step| formatter.step(step, &pass.after),
             ),
-            done: self.pass.at,
-            steps: self.pass.steps.len(),
-            back: matches!(self.aim, Goal::Previous(_)),
+            done: pass.at,
+            steps: pass.steps.len(),
+            back: matches!(self.goal, Goal::Previous { .. }),
         }
     }
 
     /// Returns the next action; `now` is the time since the transaction began.
-    pub fn next(&mut self, now: Duration, answer: Answer) -> NextAction {
+    pub fn next(&mut self, now: Duration, result: ActionResult) -> NextAction {
         self.now = now;
-        match answer {
-            Answer::Start => self.plan(now),
-            Answer::UsersFound(Ok(users)) => {
+        match result {
+            ActionResult::Start => self.plan(),
+            ActionResult::UsersFound(Ok(users)) => {
                 self.expected.device.set_processes(users.processes);
                 self.holders = users.holders;
-                self.attempt()
+                self.make_call()
             }
-            Answer::UsersFound(Err(reason)) => self.user_query_failed(now, reason),
-            Answer::Called(Ok(done)) => self.call_succeeded(now, &done),
-            Answer::Called(Err(failure)) => self.call_failed(now, failure),
-            Answer::Waited => self.step(now),
-            Answer::Read(Ok(device)) => self.read(now, *device),
-            Answer::Read(Err(failure)) => self.read_failed(now, failure),
+            ActionResult::UsersFound(Err(reason)) => self.user_query_failed(reason),
+            ActionResult::Called(Ok(done)) => self.call_succeeded(&done),
+            ActionResult::Called(Err(failure)) => self.call_failed(failure),
+            ActionResult::Waited => self.step(),
+            ActionResult::Read(Ok(device)) => self.read(*device),
+            ActionResult::Read(Err(failure)) => self.read_failed(failure),
         }
     }
 
-    fn plan(&mut self, now: Duration) -> NextAction {
-        let wanted = match &self.aim {
-            Goal::Target => self.job.target.mig.clone(),
-            Goal::Previous(_) => self.job.previous.clone(),
+    fn plan(&mut self) -> NextAction {
+        let wanted = match &self.goal {
+            Goal::Target { .. } => self.request.target.mig.clone(),
+            Goal::Previous { .. } => self.request.previous.clone(),
         };
         let targets = Targets {
-            devices: vec![DeviceTarget {
-                mig: wanted,
-                ..self.job.target.clone()
-            }],
+            devices: vec![DeviceTarget { mig: wanted, ..self.request.target.clone() }],
             ..Targets::default()
         };
         let inventory = self.current_inventory();
@@ -167,37 +171,39 @@ impl Transaction {
             inventory: &inventory,
             targets: &targets,
             holders: &self.holders,
-            policy: &self.job.policy,
-            refused: &self.refused,
+            policy: &self.request.policy,
+            refused: &self.attempt.refused,
         });
         let verdict = planned.devices.into_iter().next();
-        match verdict.map_or(Verdict::Unchanged, |device| device.verdict) {
-            Verdict::Unchanged => self.end_at_target(),
-            Verdict::Blocked(blocked) => self.stop(StopReason::Blocked(blocked.causes)),
-            Verdict::Infeasible(infeasible) => self.stop(StopReason::Infeasible(infeasible)),
-            Verdict::Change(_) if self.idle_passes >= MAX_IDLE_PASSES => {
-                if let Some(cause) = self.obstacle.take() {
+        match verdict.map_or(DevicePlanResult::Unchanged, |device| device.verdict) {
+            DevicePlanResult::Unchanged => self.end_at_target(),
+            DevicePlanResult::Blocked(blocked) => self.stop(StopReason::Blocked(blocked.causes)),
+            DevicePlanResult::Infeasible(infeasible) => {
+                self.stop(StopReason::Infeasible(infeasible))
+            }
+            DevicePlanResult::Change(_) if self.attempt.idle_passes >= MAX_IDLE_PASSES => {
+                if let Some(cause) = self.attempt.obstacle.take() {
                     return self.stop(StopReason::Blocked(vec![cause]));
                 }
-                let nothing = || "the driver says that it is done, and it is not".to_owned();
-                let why = self.last_failure.clone().unwrap_or_else(nothing);
+                let nothing = || {
+                    "the driver reports success, but the device is not in the requested state"
+                        .to_owned()
+                };
+                let why = self.attempt.last_failure.clone().unwrap_or_else(nothing);
                 self.stop(StopReason::Failed(why))
             }
-            Verdict::Change(change) => {
-                self.idle_passes = self.idle_passes.saturating_add(1);
-                self.pass = Pass {
-                    steps: change.steps,
-                    after: change.after,
-                    ..Pass::default()
-                };
-                self.step(now)
+            DevicePlanResult::Change(change) => {
+                self.attempt.idle_passes = self.attempt.idle_passes.saturating_add(1);
+                self.attempt.pass =
+                    Pass { steps: change.steps, after: change.after, ..Pass::default() };
+                self.step()
             }
         }
     }
 
     /// The node's inventory with the current state of this device.
     fn current_inventory(&self) -> Inventory {
-        let mut inventory = Inventory::clone(&self.job.inventory);
+        let mut inventory = Inventory::clone(&self.request.inventory);
         let pci = self.pci();
         for device in &mut inventory.devices {
             if device.pci == pci {
@@ -207,42 +213,41 @@ impl Transaction {
         inventory
     }
 
-    fn read(&mut self, now: Duration, device: Device) -> NextAction {
-        if !device.mig.is_fully_known() && now < self.deadline() {
+    fn read(&mut self, device: Device) -> NextAction {
+        if !device.mig.is_fully_known() && self.now < self.deadline() {
             // A later reading may contain the missing partitions.
-            return self.read_again("the driver does not tell all the partitions that it has");
+            return self.read_again("the driver does not report all of its partitions");
         }
         let foreign = self.expected.observe(device);
         if let Some(reason) = foreign {
             return NextAction::End(ChangeOutcome::Yielded { reason });
         }
-        if let Some(doubt) = self.suspect_placement.take()
-            && self.is_free(&doubt)
+        if let Some(suspect) = self.suspect_placement.take()
+            && self.is_free(&suspect)
         {
-            self.refuse(doubt.profile_id, doubt.placement);
+            self.refuse(suspect.profile_id, suspect.placement);
         }
-        self.plan(now)
+        self.plan()
     }
 
     /// Returns whether the placement of the refused instance is free.
     fn is_free(&self, refusal: &RefusedPlacement) -> bool {
-        let end = |of: Placement| of.start.saturating_add(of.size);
         let place = refusal.placement;
         let state = self.expected.device.mig.state();
         let mut all = state.into_iter().flat_map(|state| &state.gpu_instances);
-        all.all(|one| end(one.placement) <= place.start || end(place) <= one.placement.start)
+        all.all(|one| one.placement.end() <= place.start || place.end() <= one.placement.start)
     }
 
     fn read_again(&mut self, why: &str) -> NextAction {
         // Skips to the end of the pass, where the device is read.
-        self.pass.at = self.pass.steps.len();
-        self.last_failure = Some(why.to_owned());
+        self.attempt.pass.at = self.attempt.pass.steps.len();
+        self.attempt.last_failure = Some(why.to_owned());
         NextAction::Wait(MAX_RETRY_DELAY)
     }
 
-    fn read_failed(&mut self, now: Duration, failure: CallFailure) -> NextAction {
+    fn read_failed(&mut self, failure: CallFailure) -> NextAction {
         match failure.kind {
-            FailureKind::Temporary | FailureKind::InUse if now < self.deadline() => {
+            FailureKind::Temporary | FailureKind::InUse if self.now < self.deadline() => {
                 self.read_again(&failure.what)
             }
             FailureKind::Temporary

@@ -16,10 +16,7 @@ const QUEUE_CAPACITY: usize = 256;
 const COUNT_THRESHOLD: usize = QUEUE_CAPACITY / 4;
 
 /// Creates the queue of completed intervals.
-pub(super) fn channel() -> (
-    mpsc::Sender<Vec<HoldingEvent>>,
-    mpsc::Receiver<Vec<HoldingEvent>>,
-) {
+pub(super) fn channel() -> (mpsc::Sender<Vec<HoldingEvent>>, mpsc::Receiver<Vec<HoldingEvent>>) {
     mpsc::channel(QUEUE_CAPACITY)
 }
 
@@ -38,7 +35,7 @@ impl Counter {
                 let now = self.seconds();
                 if holders.is_clock_set_back(now) {
                     warn!(
-                        "this machine's clock was set back: how long pods hold devices is watched anew"
+                        "the system clock was set back; measurements of how long pods hold devices restart"
                     );
                 }
                 let shown = holders.observe(&followed.sights, now);

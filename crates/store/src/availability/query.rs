@@ -1,8 +1,9 @@
 //! Filters of an availability query. Pure.
 
 use octavo_fleet::availability::Row;
-use octavo_fleet::fleet::MAX_WORD_BYTES;
-use thiserror::Error;
+
+use crate::query::QueryError;
+use crate::query::parse::parse_name;
 
 /// Filters by type and resource. A row must satisfy all filters; within one filter, any value suffices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,29 +16,6 @@ pub struct AvailabilityQuery {
     pub min_free: u64,
 }
 
-/// Error of parsing a query.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum AvailabilityQueryError {
-    /// Unknown parameter.
-    #[error("there is no parameter {0:?}; there are type, resource, minFree")]
-    Unknown(String),
-    /// Invalid value.
-    #[error("the parameter {parameter} cannot be {value:?}; it can be {allowed}")]
-    Value {
-        /// Name of the parameter.
-        parameter: &'static str,
-        /// The value, truncated.
-        value: String,
-        /// Description of valid values.
-        allowed: &'static str,
-    },
-    /// Too many values for this parameter.
-    #[error("the parameter {0} can have {MAX_VALUES} values at most")]
-    TooMany(&'static str),
-}
-
-/// Maximum length of a value repeated in an error, in characters.
-const MAX_ECHOED_CHARS: usize = 64;
 /// Maximum number of values per parameter.
 const MAX_VALUES: usize = 100;
 
@@ -46,9 +24,7 @@ const MAX_MIN_FREE: u64 = i64::MAX.unsigned_abs();
 
 impl AvailabilityQuery {
     /// Parses query parameters. A parameter without a value counts as absent.
-    pub fn parse(
-        pairs: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, AvailabilityQueryError> {
+    pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
         let mut query = Self::default();
         for (name, value) in pairs {
             match name.as_str() {
@@ -60,10 +36,10 @@ impl AvailabilityQuery {
                     let least = least.filter(|least| *least <= MAX_MIN_FREE);
                     query.min_free = least.ok_or_else(|| {
                         let allowed = "a number from 0 to 9223372036854775807";
-                        invalid_value("minFree", &value, allowed)
+                        QueryError::value("minFree", &value, allowed)
                     })?;
                 }
-                _ => return Err(AvailabilityQueryError::Unknown(truncated(&name))),
+                _ => return Err(QueryError::unknown(&name, "type, resource, minFree")),
             }
         }
         Ok(query)
@@ -79,76 +55,33 @@ impl AvailabilityQuery {
     }
 }
 
-impl AvailabilityQueryError {
-    /// Name of the offending parameter.
-    pub fn parameter(&self) -> &str {
-        match self {
-            Self::Unknown(name) => name,
-            Self::Value { parameter, .. } | Self::TooMany(parameter) => parameter,
-        }
-    }
-}
-
 fn parse_values(
     parameter: &'static str,
     value: &str,
     all: &mut Vec<String>,
-) -> Result<(), AvailabilityQueryError> {
-    for word in value
-        .split(',')
-        .map(str::trim)
-        .filter(|word| !word.is_empty())
-    {
-        if word.len() > MAX_WORD_BYTES {
-            return Err(invalid_value(
-                parameter,
-                word,
-                "a name of at most 256 bytes",
-            ));
-        }
+) -> Result<(), QueryError> {
+    for word in value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let word = parse_name(parameter, word)?;
         if all.len() >= MAX_VALUES {
-            return Err(AvailabilityQueryError::TooMany(parameter));
+            return Err(QueryError::TooMany { parameter, most: MAX_VALUES });
         }
         all.push(word.to_owned());
     }
     Ok(())
 }
 
-fn invalid_value(
-    parameter: &'static str,
-    value: &str,
-    allowed: &'static str,
-) -> AvailabilityQueryError {
-    AvailabilityQueryError::Value {
-        parameter,
-        value: truncated(value),
-        allowed,
-    }
-}
-
-fn truncated(text: &str) -> String {
-    text.chars().take(MAX_ECHOED_CHARS).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(pairs: &[(&str, &str)]) -> Result<AvailabilityQuery, AvailabilityQueryError> {
-        let owned = pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    fn parse(pairs: &[(&str, &str)]) -> Result<AvailabilityQuery, QueryError> {
+        let owned = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         AvailabilityQuery::parse(owned)
     }
 
     #[test]
     fn values_can_be_repeated_or_comma_separated() {
-        let query = parse(&[
-            ("type", "a,b"),
-            ("type", "c"),
-            ("minFree", "2"),
-            ("resource", ""),
-        ]);
+        let query = parse(&[("type", "a,b"), ("type", "c"), ("minFree", "2"), ("resource", "")]);
         let query = query.unwrap();
         assert_eq!(query.types, ["a", "b", "c"]);
         assert_eq!((query.resources.len(), query.min_free), (0, 2));

@@ -6,17 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use octavo_fleet::availability::{CountBasis, Unknown, Wait};
 use octavo_fleet::cluster::{
-    Amounts, ClusterNode, ClusterPod, PODS, Phase, PodKey, PodRequirements, Readiness, Sights,
+    Amounts, ClusterNode, ClusterPod, ClusterSnapshot, PODS, Phase, PodKey, PodRequirements,
+    Readiness,
 };
 use tokio::time::{advance, timeout};
 
 use super::*;
 
 /// A cluster of one node with this many devices.
-fn sights(devices: u64) -> Arc<Sights> {
-    let amounts = Amounts::default()
-        .with("nvidia.com/gpu", devices)
-        .with(PODS, 110);
+fn sights(devices: u64) -> Arc<ClusterSnapshot> {
+    let amounts = Amounts::default().with("nvidia.com/gpu", devices).with(PODS, 110);
     let node = ClusterNode {
         name: "node-a".to_owned(),
         readiness: Readiness::Ready,
@@ -24,13 +23,13 @@ fn sights(devices: u64) -> Arc<Sights> {
         allocatable: amounts,
         ..ClusterNode::default()
     };
-    Arc::new(Sights {
+    Arc::new(ClusterSnapshot {
         nodes: BTreeMap::from([(node.name.clone(), Arc::new(node))]),
         pods: BTreeMap::new(),
     })
 }
 
-fn followed(sights: &Arc<Sights>, heard: Option<Instant>) -> Arc<Followed> {
+fn followed(sights: &Arc<ClusterSnapshot>, heard: Option<Instant>) -> Arc<Followed> {
     Arc::new(Followed {
         sights: Arc::clone(sights),
         current_at: heard,
@@ -43,7 +42,7 @@ fn followed(sights: &Arc<Sights>, heard: Option<Instant>) -> Arc<Followed> {
 fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watch::Sender<Fleet>) {
     let (fleet, readers) = watch::channel(Fleet::default());
     let (cluster, followed) = watch::channel(first);
-    let view = View::new(readers, Clock::start());
+    let view = FleetView::new(readers, Clock::start());
     let mut counter = Counter::new(view, Some(followed));
     // Wall-clock time follows the paused test time.
     counter.today = |clock| clock.wall(clock.now());
@@ -74,10 +73,7 @@ async fn unread_cluster_is_not_treated_as_empty() {
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.basis, CountBasis::Agents);
     let age = counter.age(&made);
-    assert_eq!(
-        (age.is_stale, age.trouble.as_deref()),
-        (true, Some("not read yet"))
-    );
+    assert_eq!((age.is_stale, age.trouble.as_deref()), (true, Some("not read yet")));
     says.send_replace(followed(&cluster, Some(Instant::now())));
     advance(MEANWHILE).await;
     let made = counter.current().await.unwrap();
@@ -121,13 +117,10 @@ async fn recount_happens_only_after_a_change() {
 }
 
 /// A cluster of one device, which a pod has held since the Unix time `started_at`.
-fn held(by: &str, began: i64) -> Arc<Sights> {
-    let mut all = Sights::clone(&sights(1));
+fn held(by: &str, began: i64) -> Arc<ClusterSnapshot> {
+    let mut all = ClusterSnapshot::clone(&sights(1));
     let pod = ClusterPod {
-        key: PodKey {
-            namespace: "team".to_owned(),
-            name: by.to_owned(),
-        },
+        key: PodKey { namespace: "team".to_owned(), name: by.to_owned() },
         node: Some("node-a".to_owned()),
         phase: Phase::Bound,
         requirements: PodRequirements {
@@ -149,7 +142,7 @@ async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
     let clock = counter.view().clock();
     let seconds = || clock.wall(clock.now()).as_second();
     // Let the observing task run before time advances.
-    let say = async |sights: &Arc<Sights>| {
+    let say = async |sights: &Arc<ClusterSnapshot>| {
         says.send_replace(followed(sights, Some(Instant::now())));
         tokio::task::yield_now().await;
     };
@@ -166,15 +159,9 @@ async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
         advance(Duration::from_mins(10)).await;
         say(&held(&format!("next-{number}"), seconds())).await;
     }
-    let Wait::Likely { from, samples, .. } = wait("last").await else {
-        panic!("nothing is said")
-    };
+    let Wait::Likely { from, samples, .. } = wait("last").await else { panic!("nothing is said") };
     let ahead = from - seconds();
-    assert_eq!(
-        (samples, (590..=600).contains(&ahead)),
-        (20, true),
-        "{ahead}"
-    );
+    assert_eq!((samples, (590..=600).contains(&ahead)), (20, true), "{ahead}");
 
     // The probability of an end depends on the time already waited, even if nothing changes.
     let first = counter.current().await.unwrap();
@@ -190,9 +177,9 @@ async fn many_simultaneous_ends_are_learned() {
     tokio::task::yield_now().await;
     let clock = counter.view().clock();
     let since = clock.wall(clock.now()).as_second();
-    let mut all = Sights::default();
+    let mut all = ClusterSnapshot::default();
     for number in 0..5000 {
-        let one = Sights::clone(&held(&format!("pod-{number}"), since));
+        let one = ClusterSnapshot::clone(&held(&format!("pod-{number}"), since));
         all.nodes.extend(one.nodes);
         all.pods.extend(one.pods);
     }
@@ -204,10 +191,7 @@ async fn many_simultaneous_ends_are_learned() {
     advance(PAUSE).await;
     let made = counter.current().await.unwrap();
     // All pods of the snapshot are one piece of work.
-    assert_eq!(
-        made.availability.rows[0].wait,
-        Wait::Unknown(Unknown::TooFew { ended: 1, since })
-    );
+    assert_eq!(made.availability.rows[0].wait, Wait::Unknown(Unknown::TooFew { ended: 1, since }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +202,7 @@ async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back()
     let (mut counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
     counter.today = |_| Timestamp::from_second(1_700_000_000 + SET.load(Relaxed)).unwrap();
     let _watching = tokio::spawn(counter.clone().watch_holders());
-    let wait = async |pods: &Arc<Sights>, trouble: Option<&str>| {
+    let wait = async |pods: &Arc<ClusterSnapshot>, trouble: Option<&str>| {
         let mut now = Followed::clone(&followed(pods, Some(Instant::now())));
         now.trouble = trouble.map(str::to_owned);
         says.send_replace(Arc::new(now));

@@ -31,18 +31,18 @@ pub(super) struct OfferFigures {
 impl ClusterOffers {
     /// Converts `rows` to offers, with the price of one unit.
     pub fn of(rows: &[Row], request: &Request, prices: Option<&PriceBook>) -> Self {
-        let catalogue = Catalog::built_in();
+        let catalog = Catalog::built_in();
         let mut names: BTreeMap<String, u32> = BTreeMap::new();
         let mut offers = BTreeMap::new();
         for row in rows {
-            let Some(offer) = offer(row, &catalogue) else {
+            let Some(offer) = offer(row, &catalog) else {
                 continue;
             };
             // Prices are known for whole devices only; the price of a partition or a time slice cannot be derived from
             // them.
             let price = prices
                 .filter(|_| offer.shape == Shape::Whole)
-                .and_then(|book| book.price(&offer.type_name, request.purchase_option));
+                .and_then(|price_list| price_list.price(&offer.type_name, request.purchase_option));
             let count = names.entry(offer.name.clone()).or_default();
             *count = count.saturating_add(1);
             offers.insert(row.key.clone(), Offer { price, ..offer });
@@ -84,7 +84,8 @@ pub fn unoffered_units_note(rows: &[Row]) -> Option<String> {
     let units = rows.fold(0_u64, |sum, row| sum.saturating_add(row.capacity));
     (units > 0).then(|| {
         format!(
-            "{units} units are left out: they are of a type that nobody knows, or on nodes with several types, where a pod gets either"
+            "{units} units are not matched: their type is unknown, or their node has several types and the pod \
+             could get any of them"
         )
     })
 }
@@ -109,10 +110,7 @@ impl OfferFigures {
         Offer {
             max_per_node: small(self.most),
             total: self.total,
-            free: FreeUnits::Known {
-                total: self.free,
-                on_one_node: small(self.free_on_one),
-            },
+            free: Some(FreeUnits { total: self.free, on_one_node: small(self.free_on_one) }),
             after_change: self.change.map(|(on_one_node, node)| AvailabilityChange {
                 on_one_node: small(on_one_node),
                 how: format!("by repartitioning {node}"),
@@ -126,7 +124,7 @@ fn small(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn offer(row: &Row, catalogue: &Catalog) -> Option<Offer> {
+fn offer(row: &Row, catalog: &Catalog) -> Option<Offer> {
     let UnitType::Known(type_name) = &row.key.kind else {
         return None;
     };
@@ -139,15 +137,15 @@ fn offer(row: &Row, catalogue: &Catalog) -> Option<Offer> {
         figures.add(on, on.free);
     }
     let mut notes: Vec<String> = unavailable_units_note(row).into_iter().collect();
-    let told = row.memory.filter(|memory| memory.get() > 0);
+    let reported = row.memory.filter(|memory| memory.get() > 0);
     let sold = || {
-        let specs = Specs::for_type(type_name, catalogue);
+        let specs = Specs::for_type(type_name, catalog);
         let is_device = matches!(shape, Shape::Whole | Shape::Shared);
         specs.memory_mib.filter(|_| is_device).map(Mebibytes::new)
     };
-    let memory = told.or_else(|| {
+    let memory = reported.or_else(|| {
         let sold = sold();
-        let note = "its memory is the catalogue's word: no agent and no label tells it";
+        let note = "its memory size is from the catalog: no agent or label reports it";
         notes.extend(sold.map(|_| note.to_owned()));
         sold
     });
@@ -158,7 +156,7 @@ fn offer(row: &Row, catalogue: &Catalog) -> Option<Offer> {
         memory: memory.map(Bytes::from),
         max_per_node: 0,
         total: 0,
-        free: FreeUnits::Unknown,
+        free: None,
         after_change: None,
         price: None,
         traits: Traits::from_type(type_name),
@@ -173,10 +171,7 @@ fn offer(row: &Row, catalogue: &Catalog) -> Option<Offer> {
 fn shape(type_name: &TypeName, counted: &Counted) -> (Shape, String) {
     match counted {
         Counted::Device => (Shape::Whole, type_name.to_string()),
-        Counted::Mig(profile) => (
-            Shape::Mig(profile.clone()),
-            format!("{type_name}/{profile}"),
-        ),
+        Counted::Mig(profile) => (Shape::Mig(profile.clone()), format!("{type_name}/{profile}")),
         Counted::TimeSlice => (Shape::Shared, format!("{type_name}/shared")),
         Counted::MigTimeSlice(profile) => (Shape::Shared, format!("{type_name}/{profile}/shared")),
         Counted::NeuronCore => (Shape::Part("core".to_owned()), format!("{type_name}/core")),
@@ -194,7 +189,7 @@ fn unavailable_units_note(row: &Row) -> Option<String> {
     let all: Vec<String> = all.into_iter().collect();
     (!all.is_empty()).then(|| {
         format!(
-            "{} of {} are of no use now: {}; octavo availability says more",
+            "{} of {} are unavailable: {}; see octavo availability",
             row.unavailable_units(),
             row.capacity,
             all.join(", ")
@@ -205,15 +200,13 @@ fn unavailable_units_note(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use octavo_fleet::availability::{TypeResolver, count};
-    use octavo_fleet::cluster::{Amounts, ClusterNode, Readiness, Sights};
+    use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot, Readiness};
 
     use super::*;
 
     fn node(name: &str, kind: &str, resources: &[(&str, u64)]) -> ClusterNode {
         let all = resources.iter();
-        let all = all.fold(Amounts::default(), |all, (name, count)| {
-            all.with(name, *count)
-        });
+        let all = all.fold(Amounts::default(), |all, (name, count)| all.with(name, *count));
         let all = all.with("pods", 110);
         ClusterNode {
             name: name.to_owned(),
@@ -227,7 +220,7 @@ mod tests {
 
     fn rows(nodes: impl IntoIterator<Item = ClusterNode>) -> Vec<Row> {
         let mut names = TypeResolver::new(Catalog::built_in());
-        count(&[], Some(&Sights::new(nodes, [])), &mut names, None).rows
+        count(&[], Some(&ClusterSnapshot::new(nodes, [])), &mut names, None).rows
     }
 
     fn offers(rows: &[Row]) -> Vec<Offer> {
@@ -249,17 +242,14 @@ mod tests {
             ("nvidia-l4-24gb", Some("nvidia.com/gpu"))
         );
         assert_eq!((offer.total, offer.max_per_node), (6, 4));
-        let free = FreeUnits::Known {
-            total: 2,
-            on_one_node: 2,
-        };
+        let free = Some(FreeUnits { total: 2, on_one_node: 2 });
         assert_eq!(offer.free, free);
         assert!(offer.memory.is_some_and(|memory| memory.get() > 20 << 30));
         assert_eq!(
             offer.notes,
             [
-                "4 of 6 are of no use now: 4 cordoned; octavo availability says more",
-                "its memory is the catalogue's word: no agent and no label tells it",
+                "4 of 6 are unavailable: 4 cordoned; see octavo availability",
+                "its memory size is from the catalog: no agent or label reports it",
             ]
         );
         assert_eq!(unoffered_units_note(&rows), None);
@@ -286,6 +276,6 @@ mod tests {
             ]
         );
         let notice = unoffered_units_note(&rows).unwrap();
-        assert!(notice.starts_with("3 units are left out"), "{notice}");
+        assert!(notice.starts_with("3 units are not matched"), "{notice}");
     }
 }

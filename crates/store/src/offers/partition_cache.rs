@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use octavo_fleet::fleet::partitions_of;
 use octavo_fleet::matching::Bytes;
+use octavo_fleet::summary::partitions_of;
 use octavo_model::id::{NodeName, TypeName};
-use octavo_stream::status::{self, NodeStatus};
+use octavo_stream::status::NodeStatus;
 use octavo_toolkit::error::chain;
 use tracing::debug;
 
@@ -34,38 +34,31 @@ impl PartitionCache {
     /// Partitions of `node`; empty if its status cannot be decoded, which the node's page reports.
     pub(super) fn parts(&self, node: &Arc<Node>) -> Arc<[NodePartitions]> {
         {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((of, parts)) = kept.get(&node.name)
+            let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((of, parts)) = cache.get(&node.name)
                 && std::ptr::eq(of.as_ptr(), Arc::as_ptr(node))
             {
                 return Arc::clone(parts);
             }
         }
         let parts: Arc<[NodePartitions]> = read(node).into();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(
-            node.name.clone(),
-            (Arc::downgrade(node), Arc::clone(&parts)),
-        );
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert(node.name.clone(), (Arc::downgrade(node), Arc::clone(&parts)));
         parts
     }
 
     /// Removes nodes that are not in `fleet`.
     pub fn retain_nodes_of(&self, fleet: &Fleet) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|name, _| fleet.nodes.get(name).is_some());
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|name, _| fleet.nodes.get(name).is_some());
     }
 }
 
 fn read(node: &Node) -> Vec<NodePartitions> {
-    let inventory = match status::decode(&node.parts) {
+    let inventory = match node.status() {
         Ok(NodeStatus { inventory, .. }) => inventory,
         Err(error) => {
-            debug!(
-                "the partitions of {} are left out: {}",
-                node.name,
-                chain(&error)
-            );
+            debug!(node = %node.name, error = chain(&error), "cannot decode the partitions of the node; skipping them");
             return Vec::new();
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_fleet::availability::{NodeShare, Row, RowKey, Shape as Counted, UnitType};
 use octavo_fleet::hardware_profile::{NodeCapacity, PlacementTarget, ProfilePlacement};
-use octavo_fleet::matching::{FreeUnits, Offer, ProfileInfo, ProfileOffer, Shape};
+use octavo_fleet::matching::{Offer, ProfileInfo, ProfileOffer, Shape};
 use octavo_model::id::TypeName;
 
 use super::cluster_offers::{ClusterOffers, OfferFigures};
@@ -59,7 +59,7 @@ impl OfferSource<'_> {
             picked: ProfileInfo {
                 namespace: led.key.namespace.clone(),
                 name: led.key.name.clone(),
-                shown: led.shown.clone(),
+                display_name: led.shown.clone(),
                 min: way.min,
                 max: way.max,
             },
@@ -71,16 +71,16 @@ impl OfferSource<'_> {
         match &way.to {
             PlacementTarget::Nodes(places) => self.add_node_offers(&mut through, places, index),
             PlacementTarget::Queue(queue) => {
-                let note =
-                    format!("its queue {queue} decides where its work goes, and when it may begin");
+                let note = format!("its queue {queue} decides where and when workloads start");
                 self.add_declared_offers(&mut through, led, &note);
                 for offer in &mut through.offers {
-                    offer.free = FreeUnits::Unknown;
+                    offer.free = None;
                     offer.after_change = None;
                 }
             }
             PlacementTarget::Unknown => {
-                let note = "no cluster is followed: that it reaches these devices is its own word";
+                let note =
+                    "the cluster is not watched: the devices are those that the profile declares";
                 self.add_declared_offers(&mut through, led, note);
             }
         }
@@ -113,39 +113,35 @@ impl OfferSource<'_> {
         let offers = found.into_iter().filter_map(|(key, figures)| {
             let base = counts.get(key)?;
             // Unavailability on other nodes is not relevant here.
-            let base = Offer {
-                notes: Vec::new(),
-                profile: Some(picked.clone()),
-                ..base.clone()
-            };
+            let base = Offer { notes: Vec::new(), profile: Some(picked.clone()), ..base.clone() };
             Some(figures.apply_to(base))
         });
         through.offers = offers.collect::<Vec<Offer>>();
         if mixed > 0 {
             through.rejections.push(format!(
-                "{mixed} of the nodes that it reaches have several types, and a pod there gets either"
+                "{mixed} of its matching nodes have several types, and a pod could get any of them"
             ));
         }
         if unknown > 0 {
-            through.rejections.push(format!(
-                "of {unknown} of the nodes that it reaches nobody knows the type"
-            ));
+            through
+                .rejections
+                .push(format!("the type of {unknown} of its matching nodes is unknown"));
         }
     }
 
     /// Adds offers by the types that the profile declares, if its nodes cannot be determined.
     fn add_declared_offers(&self, through: &mut ProfileOffer, led: &ProfileTargets, note: &str) {
         if led.types.is_empty() {
-            through.rejections.push(format!(
-                "{note}; and it does not say for which type it is: the annotation octavo.dev/type can"
-            ));
+            through
+                .rejections
+                .push(format!("{note}; set its type with the annotation octavo.dev/type"));
             return;
         }
         for type_name in &led.types {
             let offers = self.of_type(type_name, &through.resource);
             if offers.is_empty() {
                 through.rejections.push(format!(
-                    "it is for {type_name}, of which nothing is here as {}",
+                    "its type is {type_name}, which is not available here as {}",
                     through.resource
                 ));
             }
@@ -161,10 +157,10 @@ impl OfferSource<'_> {
                 found.cloned().collect()
             }
             Self::Agents(offers) => {
-                let asked = Counted::from_resource(resource, None);
+                let requested = Counted::from_resource(resource, None);
                 let is_it = |offer: &&Offer| {
                     offer.type_name == *type_name
-                        && match (&offer.shape, &asked) {
+                        && match (&offer.shape, &requested) {
                             (Shape::Whole, Counted::Device)
                             | (Shape::Shared, Counted::TimeSlice | Counted::Device) => true,
                             (Shape::Mig(one), Counted::Mig(other)) => one == other,

@@ -31,8 +31,8 @@ impl ProfileInputs {
     pub(super) fn led(&self) -> Vec<ProfileTargets> {
         let nothing = LocalQueues::Unknown;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
-        let holds = self.sights.as_deref().map(|sights| (sights, sights.held()));
-        let cluster = holds.as_ref().map(|(sights, holds)| (*sights, holds));
+        let holds = self.sights.as_deref().map(|snapshot| (snapshot, snapshot.held()));
+        let cluster = holds.as_ref().map(|(snapshot, holds)| (*snapshot, holds));
         let mut seen: BTreeSet<&ProfileKey> = BTreeSet::new();
         let profiles = self.profiles().into_iter();
         let profiles = profiles.filter(|profile| seen.insert(&profile.key));
@@ -64,7 +64,7 @@ fn objections(
     let is_nowhere = |way: &ProfilePlacement| matches!(&way.to, PlacementTarget::Nodes(places) if places.is_empty());
     if ways.iter().any(is_nowhere) {
         all.push(format!(
-            "it reaches no node that gives what it asks for: octavo profiles check {} says why",
+            "it matches no node that offers the requested resource; see octavo profiles check {}",
             profile.key.name
         ));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_fleet::cluster::Sights;
+use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_fleet::hardware_profile::{DevicesByType, devices_from_labels};
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::{NodeName, TypeName};
@@ -12,13 +12,13 @@ use crate::fleet::Fleet;
 /// Types and counts by node name.
 pub(super) fn types(
     fleet: &Fleet,
-    sights: &Sights,
-    catalogue: &Catalog,
+    snapshot: &ClusterSnapshot,
+    catalog: &Catalog,
 ) -> BTreeMap<String, DevicesByType> {
-    let nodes = sights.nodes.values().map(|node| {
+    let nodes = snapshot.nodes.values().map(|node| {
         let name: Option<NodeName> = node.name.parse().ok();
-        let told = name.and_then(|name| reported_types(fleet, &name));
-        let held = told.unwrap_or_else(|| devices_from_labels(node, catalogue));
+        let reported = name.and_then(|name| reported_types(fleet, &name));
+        let held = reported.unwrap_or_else(|| devices_from_labels(node, catalog));
         (node.name.clone(), held)
     });
     nodes.collect()
@@ -42,8 +42,7 @@ pub(super) fn min_memory_by_type(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
 fn reported_types(fleet: &Fleet, name: &NodeName) -> Option<DevicesByType> {
     let node = fleet.nodes.get(name)?;
     let types = node.summary.types.iter();
-    let held: DevicesByType = types
-        .map(|one| (one.type_name.clone(), u64::from(one.counts.total())))
-        .collect();
+    let held: DevicesByType =
+        types.map(|one| (one.type_name.clone(), u64::from(one.counts.total))).collect();
     (!held.is_empty()).then_some(held)
 }

@@ -1,55 +1,57 @@
-//! Errors of parsing a query.
+//! Errors of parsing query parameters.
 
-use octavo_model::id::IdError;
+use octavo_model::id::ParseError;
 use thiserror::Error;
 
 use super::selector::SelectorError;
 use super::token::TokenError;
 
-/// Query parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parameter {
-    /// Substring of the name.
-    Search,
-    /// Types.
-    Type,
-    /// States of nodes.
-    State,
-    /// Sharing modes.
-    Sharing,
-    /// Layout names.
-    Layout,
-    /// Layout states.
-    LayoutState,
-    /// Label selector.
-    Selector,
-    /// Order.
-    Sort,
-    /// Number of nodes per page.
-    Limit,
-    /// Position where the page begins.
-    Continue,
-}
+/// Names of all parameters.
+pub(super) const PARAMETERS: [&str; 10] = [
+    "search",
+    "type",
+    "state",
+    "sharing",
+    "layout",
+    "layoutState",
+    "selector",
+    "sort",
+    "limit",
+    "continue",
+];
 
-/// Error of parsing a query.
+/// Error of parsing query parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// Unknown parameter.
-    #[error(
-        "there is no parameter {name:?}; did you mean {nearest}? There are {}",
-        known()
-    )]
+    #[error("unknown parameter {name:?}; valid parameters: {known}")]
     Unknown {
+        /// Name, truncated.
+        name: String,
+        /// Known parameters.
+        known: &'static str,
+    },
+    /// Unknown parameter of the list of nodes.
+    #[error("unknown parameter {name:?}; did you mean {nearest}? Valid parameters: {}", PARAMETERS.join(", "))]
+    Misspelled {
         /// Name, truncated.
         name: String,
         /// Most similar known parameter.
         nearest: &'static str,
     },
     /// Repeated parameter that allows one value.
-    #[error("the parameter {0} can be given once")]
-    Repeated(&'static str),
+    #[error("the parameter {0} can be given only once")]
+    Repeated(String),
+    /// Too many values of a parameter.
+    #[error("the parameter {parameter} has more than {most} values")]
+    TooMany {
+        /// Name of the parameter.
+        parameter: &'static str,
+        /// Maximum number of values.
+        most: usize,
+    },
     /// Invalid value.
-    #[error("the parameter {parameter} cannot be {value:?}; it can be {allowed}")]
+    #[error("the parameter {parameter} cannot be {value:?}; valid values: {allowed}")]
     Value {
         /// Name of the parameter.
         parameter: &'static str,
@@ -60,120 +62,57 @@ pub enum QueryError {
     },
     /// Invalid type name.
     #[error(
-        "the parameter type cannot be {value:?}; it can be `unknown` or a type like nvidia-h200-141gb"
+        "the parameter type cannot be {value:?}; use `unknown` or a type such as nvidia-h200-141gb"
     )]
     Type {
         /// The value, truncated.
         value: String,
         /// Reason.
-        source: IdError,
+        source: ParseError,
     },
     /// Invalid label selector.
-    #[error("the parameter selector cannot be read")]
+    #[error("the parameter selector is invalid")]
     Selector(#[source] SelectorError),
     /// Invalid continuation token.
-    #[error("the parameter continue cannot be used; begin again without it")]
+    #[error("the parameter continue is invalid; restart from the first page without it")]
     Continue(#[source] TokenError),
-}
-
-impl Parameter {
-    /// All parameters.
-    pub const ALL: [Self; 10] = [
-        Self::Search,
-        Self::Type,
-        Self::State,
-        Self::Sharing,
-        Self::Layout,
-        Self::LayoutState,
-        Self::Selector,
-        Self::Sort,
-        Self::Limit,
-        Self::Continue,
-    ];
-
-    /// Name of the parameter.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Search => "search",
-            Self::Type => "type",
-            Self::State => "state",
-            Self::Sharing => "sharing",
-            Self::Layout => "layout",
-            Self::LayoutState => "layoutState",
-            Self::Selector => "selector",
-            Self::Sort => "sort",
-            Self::Limit => "limit",
-            Self::Continue => "continue",
-        }
-    }
 }
 
 impl QueryError {
     /// Name of the invalid parameter.
     pub fn parameter(&self) -> &str {
         match self {
-            Self::Unknown { name, .. } => name,
-            Self::Repeated(parameter) | Self::Value { parameter, .. } => parameter,
-            Self::Type { .. } => Parameter::Type.as_str(),
-            Self::Selector(_) => Parameter::Selector.as_str(),
-            Self::Continue(_) => Parameter::Continue.as_str(),
+            Self::Unknown { name, .. } | Self::Misspelled { name, .. } | Self::Repeated(name) => {
+                name
+            }
+            Self::TooMany { parameter, .. } | Self::Value { parameter, .. } => parameter,
+            Self::Type { .. } => "type",
+            Self::Selector(_) => "selector",
+            Self::Continue(_) => "continue",
         }
     }
 
     /// Reports an unknown parameter. The name is truncated because its length is not limited.
-    pub(super) fn unknown(name: &str) -> Self {
-        let name: String = name.chars().take(MAX_ECHOED_CHARS).collect();
-        let nearest = Parameter::ALL
-            .iter()
-            .map(|known| known.as_str())
-            .min_by_key(|known| distance(&name, known));
-        Self::Unknown {
-            nearest: nearest.unwrap_or_default(),
-            name,
-        }
+    pub(crate) fn unknown(name: &str, known: &'static str) -> Self {
+        Self::Unknown { name: truncated(name), known }
     }
 
-    pub(super) fn value(parameter: Parameter, value: &str, allowed: impl Into<String>) -> Self {
-        Self::Value {
-            parameter: parameter.as_str(),
-            value: value.chars().take(MAX_ECHOED_CHARS).collect(),
-            allowed: allowed.into(),
-        }
+    /// Reports an unknown parameter of the list of nodes, with the most similar one.
+    pub(super) fn misspelled(name: &str) -> Self {
+        let name = truncated(name);
+        let nearest = PARAMETERS.into_iter().min_by_key(|known| strsim::levenshtein(&name, known));
+        Self::Misspelled { nearest: nearest.unwrap_or_default(), name }
+    }
+
+    /// Reports an invalid value.
+    pub(crate) fn value(parameter: &'static str, value: &str, allowed: impl Into<String>) -> Self {
+        Self::Value { parameter, value: truncated(value), allowed: allowed.into() }
     }
 }
 
-/// Maximum number of characters of a value that an error repeats.
-pub(super) const MAX_ECHOED_CHARS: usize = 64;
-
-fn known() -> String {
-    Parameter::ALL.map(Parameter::as_str).join(", ")
-}
-
-/// Levenshtein distance.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (line, here) in from.chars().enumerate() {
-        let mut left = line.saturating_add(1);
-        let mut diagonal = line;
-        for (place, there) in row
-            .iter_mut()
-            .zip(std::iter::once(None).chain(to.chars().map(Some)))
-        {
-            let above = *place;
-            *place = match there {
-                None => left,
-                Some(there) => {
-                    let replaced = diagonal.saturating_add(usize::from(here != there));
-                    replaced
-                        .min(above.saturating_add(1))
-                        .min(left.saturating_add(1))
-                }
-            };
-            left = *place;
-            diagonal = above;
-        }
-    }
-    row.last().copied().unwrap_or_default()
+/// The first 64 characters.
+pub(super) fn truncated(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 #[cfg(test)]
@@ -181,35 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distance_counts_edits() {
-        for (from, to, edits) in [
-            ("", "", 0),
-            ("", "sort", 4),
-            ("sort", "", 4),
-            ("sort", "sort", 0),
-            ("srot", "sort", 2),
-            ("kitten", "sitting", 3),
-            ("states", "state", 1),
-        ] {
-            assert_eq!(distance(from, to), edits, "{from} {to}");
-        }
-    }
-
-    #[test]
     fn unknown_parameter_suggests_the_nearest_name() {
-        for (name, nearest) in [
-            ("types", "type"),
-            ("limt", "limit"),
-            ("q", "type"),
-            ("labelSelector", "selector"),
-        ] {
-            let error = QueryError::unknown(name);
-            assert!(
-                error
-                    .to_string()
-                    .contains(&format!("did you mean {nearest}?")),
-                "{error}"
-            );
+        for (name, nearest) in
+            [("types", "type"), ("limt", "limit"), ("q", "type"), ("labelSelector", "selector")]
+        {
+            let error = QueryError::misspelled(name);
+            assert!(error.to_string().contains(&format!("did you mean {nearest}?")), "{error}");
         }
     }
 }

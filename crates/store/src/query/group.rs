@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_fleet::fleet::{Counts, NodeGroup};
+use octavo_fleet::summary::{DeviceCounts, NodeGroup};
 
 use super::{Filter, Query, RankedNode, order};
 use crate::clock::Moment;
@@ -17,7 +17,7 @@ pub struct GroupedNodes {
     /// Number of matching nodes.
     pub total: usize,
     /// Their devices.
-    pub counts: Counts,
+    pub counts: DeviceCounts,
     /// Memory of all nodes in MiB.
     pub memory_mib: u64,
     /// The first nodes, in the query's order.
@@ -39,7 +39,7 @@ pub fn group_nodes(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Ve
             let none = GroupedNodes {
                 group,
                 total: 0,
-                counts: Counts::default(),
+                counts: DeviceCounts::default(),
                 memory_mib: 0,
                 items: Vec::new(),
             };
@@ -54,17 +54,11 @@ pub fn group_nodes(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Ve
     let mut left = most;
     let groups = all.into_values().map(|(grouped, mut placed)| {
         let limit = query.limit.min(left);
-        let query = Query {
-            limit,
-            ..query.clone()
-        };
+        let query = Query { limit, ..query.clone() };
         order(&mut placed, &query);
         left = left.saturating_sub(placed.len());
         let items = placed.into_iter().map(|one| Arc::clone(one.node));
-        GroupedNodes {
-            items: items.collect(),
-            ..grouped
-        }
+        GroupedNodes { items: items.collect(), ..grouped }
     });
     groups.collect()
 }

@@ -1,13 +1,17 @@
 //! Parser of query parameters.
 
-use octavo_fleet::fleet::{MAX_WORD_BYTES, NodeState, Sharing};
+use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_model::id::TypeName;
+use octavo_model::reason::Reason;
+use octavo_model::text::MAX_WORD_BYTES;
 use octavo_planner::reconcile::ApplyState;
 
-use super::error::{Parameter, QueryError};
+use super::error::{PARAMETERS, QueryError, truncated};
 use super::token::ContinueToken;
 use super::{MAX_LIMIT, Query, Sort, SortKey};
 
+/// Parameters that can be repeated and accept comma-separated values.
+const LISTS: [&str; 5] = ["type", "state", "sharing", "layout", "layoutState"];
 /// Value for devices of unknown type.
 const UNKNOWN_TYPE: &str = "unknown";
 /// Value for nodes whose layout does not affect any device.
@@ -15,33 +19,23 @@ pub const NO_STATE: &str = "none";
 
 impl Query {
     /// Parses the parameters in `pairs`. A parameter without a value counts as absent, because forms send empty fields
-    /// that way. `type`, `state`, `sharing`, `layout` and `layoutState` can be repeated and accept comma-separated
-    /// values.
+    /// that way.
     pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
         let mut query = Self::default();
-        let mut seen: Vec<Parameter> = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
         for (name, value) in pairs {
-            let mut all = Parameter::ALL.into_iter();
-            let parameter = all
-                .find(|known| known.as_str() == name)
-                .ok_or_else(|| QueryError::unknown(&name))?;
+            if !PARAMETERS.contains(&name.as_str()) {
+                return Err(QueryError::misspelled(&name));
+            }
             let value = value.trim();
             if value.is_empty() {
                 continue;
             }
-            let repeats = matches!(
-                parameter,
-                Parameter::Type
-                    | Parameter::State
-                    | Parameter::Sharing
-                    | Parameter::Layout
-                    | Parameter::LayoutState
-            );
-            if !repeats && seen.contains(&parameter) {
-                return Err(QueryError::Repeated(parameter.as_str()));
+            if !LISTS.contains(&name.as_str()) && seen.contains(&name) {
+                return Err(QueryError::Repeated(name));
             }
-            seen.push(parameter);
-            query.take(parameter, value)?;
+            query.set(&name, value)?;
+            seen.push(name);
         }
         if let Some(token) = &query.after {
             token.check(&query).map_err(QueryError::Continue)?;
@@ -49,26 +43,25 @@ impl Query {
         Ok(query)
     }
 
-    fn take(&mut self, parameter: Parameter, value: &str) -> Result<(), QueryError> {
-        match parameter {
-            Parameter::Search => self.search = Some(value.to_ascii_lowercase()),
-            Parameter::Type => add(&mut self.types, value, type_name)?,
-            Parameter::State => add(&mut self.states, value, state)?,
-            Parameter::Sharing => add(&mut self.sharing, value, sharing)?,
-            Parameter::Layout => add(&mut self.layouts, value, layout)?,
-            Parameter::LayoutState => add(&mut self.layout_states, value, layout_state)?,
-            Parameter::Selector => {
-                self.selector = value.parse().map_err(QueryError::Selector)?;
+    fn set(&mut self, name: &str, value: &str) -> Result<(), QueryError> {
+        match name {
+            "search" => self.search = Some(value.to_ascii_lowercase()),
+            "type" => add(&mut self.types, value, type_name)?,
+            "state" => add(&mut self.states, value, |text| {
+                parse_word("state", text, NodeState::ALL, NodeState::as_str)
+            })?,
+            "sharing" => add(&mut self.sharing, value, |text| {
+                parse_word("sharing", text, Sharing::ALL, Sharing::as_str)
+            })?,
+            "layout" => add(&mut self.layouts, value, layout)?,
+            "layoutState" => add(&mut self.layout_states, value, layout_state)?,
+            "selector" => self.selector = value.parse().map_err(QueryError::Selector)?,
+            "sort" => self.sort = sort(value)?,
+            "limit" => self.limit = parse_limit(value)?,
+            "continue" => {
+                self.after = Some(value.parse::<ContinueToken>().map_err(QueryError::Continue)?);
             }
-            Parameter::Sort => self.sort = sort(value)?,
-            Parameter::Limit => self.limit = limit(value)?,
-            Parameter::Continue => {
-                self.after = Some(
-                    value
-                        .parse::<ContinueToken>()
-                        .map_err(QueryError::Continue)?,
-                );
-            }
+            _ => return Err(QueryError::misspelled(name)),
         }
         Ok(())
     }
@@ -93,65 +86,63 @@ fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
     if text == UNKNOWN_TYPE {
         return Ok(None);
     }
-    let refused = |source| QueryError::Type {
-        value: text.chars().take(super::error::MAX_ECHOED_CHARS).collect(),
-        source,
-    };
-    text.parse().map(Some).map_err(refused)
+    text.parse().map(Some).map_err(|source| QueryError::Type { value: truncated(text), source })
 }
 
-fn state(text: &str) -> Result<NodeState, QueryError> {
-    let mut all = NodeState::ALL.into_iter();
-    all.find(|state| state.as_str() == text).ok_or_else(|| {
-        let allowed = NodeState::ALL.map(NodeState::as_str).join(", ");
-        QueryError::value(Parameter::State, text, allowed)
-    })
-}
-
-fn sharing(text: &str) -> Result<Sharing, QueryError> {
-    let mut all = Sharing::ALL.into_iter();
-    all.find(|sharing| sharing.as_str() == text).ok_or_else(|| {
-        let allowed = Sharing::ALL.map(Sharing::as_str).join(", ");
-        QueryError::value(Parameter::Sharing, text, allowed)
-    })
+/// Parses one of the words of `all`.
+pub(crate) fn parse_word<T: Copy, const N: usize>(
+    parameter: &'static str,
+    text: &str,
+    all: [T; N],
+    word: fn(T) -> &'static str,
+) -> Result<T, QueryError> {
+    let found = all.into_iter().find(|one| word(*one) == text);
+    found.ok_or_else(|| QueryError::value(parameter, text, all.map(word).join(", ")))
 }
 
 /// Layout names are user-defined, so an unknown one is not an error.
 fn layout(text: &str) -> Result<String, QueryError> {
+    parse_name("layout", text).map(str::to_owned)
+}
+
+/// Returns `text` if it is not longer than any name.
+pub(crate) fn parse_name<'a>(
+    parameter: &'static str,
+    text: &'a str,
+) -> Result<&'a str, QueryError> {
     if text.len() > MAX_WORD_BYTES {
         let allowed = format!("a name of at most {MAX_WORD_BYTES} bytes");
-        return Err(QueryError::value(Parameter::Layout, text, allowed));
+        return Err(QueryError::value(parameter, text, allowed));
     }
-    Ok(text.to_owned())
+    Ok(text)
 }
 
 fn layout_state(text: &str) -> Result<Option<&'static str>, QueryError> {
     if text == NO_STATE {
         return Ok(None);
     }
-    let mut all = ApplyState::WORDS.into_iter();
-    all.find(|word| *word == text).map(Some).ok_or_else(|| {
-        let allowed = format!("{NO_STATE}, {}", ApplyState::WORDS.join(", "));
-        QueryError::value(Parameter::LayoutState, text, allowed)
+    let words = ApplyState::REASONS.map(Reason::as_str);
+    words.into_iter().find(|word| *word == text).map(Some).ok_or_else(|| {
+        let allowed = format!("{NO_STATE}, {}", words.join(", "));
+        QueryError::value("layoutState", text, allowed)
     })
 }
 
 fn sort(text: &str) -> Result<Sort, QueryError> {
-    let (key, descending) = text
-        .strip_prefix('-')
-        .map_or((text, false), |key| (key, true));
+    let (key, descending) = text.strip_prefix('-').map_or((text, false), |key| (key, true));
     let mut all = SortKey::ALL.into_iter();
     let key = all.find(|known| known.as_str() == key).ok_or_else(|| {
         let keys = SortKey::ALL.map(SortKey::as_str).join(", ");
-        let allowed = format!("{keys}, each with - before it for the greatest first");
-        QueryError::value(Parameter::Sort, text, allowed)
+        let allowed = format!("{keys}, each with an optional - for descending order");
+        QueryError::value("sort", text, allowed)
     })?;
     Ok(Sort { key, descending })
 }
 
-fn limit(text: &str) -> Result<usize, QueryError> {
+/// Parses a page size.
+pub(crate) fn parse_limit(text: &str) -> Result<usize, QueryError> {
     let number = text.parse().ok();
     number
         .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-        .ok_or_else(|| QueryError::value(Parameter::Limit, text, format!("1 to {MAX_LIMIT}")))
+        .ok_or_else(|| QueryError::value("limit", text, format!("1 to {MAX_LIMIT}")))
 }

@@ -112,10 +112,7 @@ impl<'a> Parser<'a> {
             self.skip(1);
             let key = self.key()?;
             let must = Condition::DoesNotExist;
-            return Ok(Requirement {
-                key,
-                condition: must,
-            });
+            return Ok(Requirement { key, condition: must });
         }
         let key = self.key()?;
         let must = match self.peek() {
@@ -134,10 +131,7 @@ impl<'a> Parser<'a> {
             }
             Some(_) => self.set()?,
         };
-        Ok(Requirement {
-            key,
-            condition: must,
-        })
+        Ok(Requirement { key, condition: must })
     }
 
     fn set(&mut self) -> Result<Condition, SelectorError> {
@@ -185,10 +179,9 @@ impl<'a> Parser<'a> {
     /// Parses the current word as a key or a value.
     fn label<T: FromStr<Err = LabelError>>(&mut self) -> Result<T, SelectorError> {
         let word = self.word();
-        let label = word.parse().map_err(|source| SelectorError::Label {
-            column: self.column(),
-            source,
-        })?;
+        let label = word
+            .parse()
+            .map_err(|source| SelectorError::Label { column: self.column(), source })?;
         self.skip(word.len());
         Ok(label)
     }
@@ -207,9 +200,7 @@ impl<'a> Parser<'a> {
     /// Skips blanks and returns the next character.
     fn peek(&mut self) -> Option<char> {
         let rest = self.rest();
-        let blanks = rest
-            .len()
-            .saturating_sub(rest.trim_start_matches(is_blank).len());
+        let blanks = rest.len().saturating_sub(rest.trim_start_matches(is_blank).len());
         self.skip(blanks);
         self.rest().chars().next()
     }
@@ -231,11 +222,7 @@ impl<'a> Parser<'a> {
             Some(sign) if word.is_empty() => format!("{:?}", sign.to_string()),
             Some(_) => format!("{word:?}"),
         };
-        SelectorError::Expected {
-            column: self.column(),
-            expected,
-            found,
-        }
+        SelectorError::Expected { column: self.column(), expected, found }
     }
 }
 
@@ -246,14 +233,7 @@ fn is_blank(c: char) -> bool {
 /// Formats the selector so that parsing returns the same selector.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (
-            index,
-            Requirement {
-                key,
-                condition: must,
-            },
-        ) in self.0.iter().enumerate()
-        {
+        for (index, Requirement { key, condition: must }) in self.0.iter().enumerate() {
             if index > 0 {
                 write!(f, ",")?;
             }
@@ -285,9 +265,7 @@ mod tests {
 
     fn labels(pairs: &[(&str, &str)]) -> LabelSet {
         let pairs = pairs.iter();
-        pairs
-            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
-            .collect()
+        pairs.map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
     #[test]
@@ -321,9 +299,7 @@ mod tests {
             ("in,a = 1 , !c", true),
             ("a,c", false),
         ] {
-            let selector: Selector = selector
-                .parse()
-                .unwrap_or_else(|e| panic!("{selector}: {e}"));
+            let selector: Selector = selector.parse().unwrap_or_else(|e| panic!("{selector}: {e}"));
             assert_eq!(selector.matches(&here), expected, "{selector}");
         }
     }
@@ -334,14 +310,8 @@ mod tests {
             ("a=1,", "at column 5: expected a label's key, found the end"),
             (",a", "at column 1: expected a label's key, found \",\""),
             ("!", "at column 2: expected a label's key, found the end"),
-            (
-                "!a=1",
-                "at column 3: expected a comma or the end, found \"=\"",
-            ),
-            (
-                "a==b==c",
-                "at column 5: expected a comma or the end, found \"=\"",
-            ),
+            ("!a=1", "at column 3: expected a comma or the end, found \"=\""),
+            ("a==b==c", "at column 5: expected a comma or the end, found \"=\""),
             (
                 "a b",
                 "at column 3: expected one of = == != in notin, a comma or the end, found \"b\"",
@@ -350,30 +320,15 @@ mod tests {
                 "a>1",
                 "at column 2: expected one of = == != in notin, a comma or the end, found \">\"",
             ),
-            (
-                "a in 1",
-                "at column 6: expected values in parentheses, found \"1\"",
-            ),
+            ("a in 1", "at column 6: expected values in parentheses, found \"1\""),
             ("a in ()", "at column 7: expected a value, found \")\""),
-            (
-                "a in (1",
-                "at column 8: expected a comma or a closing parenthesis, found the end",
-            ),
-            (
-                "a in (1 2)",
-                "at column 9: expected a comma or a closing parenthesis, found \"2\"",
-            ),
-            (
-                "é=1",
-                "at column 1: \"é\" is no label key like octavo.dev/type",
-            ),
-            (
-                "é=1,b",
-                "at column 1: \"é\" is no label key like octavo.dev/type",
-            ),
+            ("a in (1", "at column 8: expected a comma or a closing parenthesis, found the end"),
+            ("a in (1 2)", "at column 9: expected a comma or a closing parenthesis, found \"2\""),
+            ("é=1", "at column 1: \"é\" is not a label key such as octavo.dev/type"),
+            ("é=1,b", "at column 1: \"é\" is not a label key such as octavo.dev/type"),
             (
                 "a=-",
-                "at column 3: \"-\" is no label value: at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at either end",
+                "at column 3: \"-\" is not a label value: at most 63 characters of A-Z a-z 0-9 - _ . that start and end with a letter or digit",
             ),
         ] {
             let error = selector.parse::<Selector>().unwrap_err();
@@ -394,10 +349,8 @@ mod tests {
             values().prop_map(Condition::NotIn),
         ];
         let key = "([a-z]{1,3}\\.dev/)?([a-z][a-zA-Z0-9._-]{0,5}[a-z]|in|notin)";
-        let requirement = (key, must).prop_map(|(key, must)| Requirement {
-            key: key.parse().unwrap(),
-            condition: must,
-        });
+        let requirement = (key, must)
+            .prop_map(|(key, must)| Requirement { key: key.parse().unwrap(), condition: must });
         prop::collection::vec(requirement, 0..4).prop_map(Selector)
     }
 

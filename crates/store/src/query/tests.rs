@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use octavo_fleet::fleet::{
-    DeviceSummary, LayoutSummary, NodeGroup, NodeState, NodeSummary, Occupancy, Partitions,
+use octavo_fleet::summary::{
+    DeviceSummary, LayoutSummary, NodeGroup, NodeState, NodeSummary, Occupancy, PartitionCounts,
 };
 use octavo_model::id::NodeName;
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_model::quantity::Mebibytes;
+use octavo_model::reported::Reported;
 use octavo_stream::protocol::{Parts, Run};
 use proptest::prelude::*;
 
+use super::error::PARAMETERS;
 use super::*;
 use crate::fleet::{Freshness, ReportingAgent, StatusDigest};
 
@@ -22,15 +24,9 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
         Just(Occupancy::Free),
         Just(Occupancy::InUse),
         Just(Occupancy::Unavailable),
-        Just(Occupancy::Partitioned(Partitions {
-            count: 3,
-            in_use: 1
-        })),
+        Just(Occupancy::Partitioned(PartitionCounts { total: 3, free: 2, in_use: 1 })),
     ];
-    let name = prop::option::of(prop::sample::select(vec![
-        "nvidia-a30-24gb",
-        "nvidia-l4-24gb",
-    ]));
+    let name = prop::option::of(prop::sample::select(vec!["nvidia-a30-24gb", "nvidia-l4-24gb"]));
     let state = prop::sample::select(vec![NodeState::Ok, NodeState::Degraded]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, state, occupancy)| DeviceSummary {
@@ -61,15 +57,13 @@ fn layout() -> impl Strategy<Value = Option<LayoutSummary>> {
         prop::option::of(prop::sample::select(words.to_vec()))
             .prop_map(|word| word.map(str::to_owned))
     };
-    let layout = (
-        word(&["one", "two"]),
-        word(&["applied", "blocked", "later"]),
-    )
-        .prop_map(|(layout, state)| LayoutSummary {
-            layout,
-            state,
+    let layout = (word(&["one", "two"]), word(&["applied", "blocked", "later"])).prop_map(
+        |(name, state)| LayoutSummary {
+            name,
+            state: state.as_deref().map(Reported::parse),
             ..LayoutSummary::default()
-        });
+        },
+    );
     prop::option::of(layout)
 }
 
@@ -86,10 +80,7 @@ fn node() -> impl Strategy<Value = Node> {
         };
         let origin = ReportingAgent {
             name: format!("gpu-{number}").parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: "b".to_owned(),
-            },
+            run: Run { epoch: 1, boot_id: "b".to_owned() },
             agent_version: "1".to_owned(),
         };
         let freshness = Freshness::new(Moment::from_millis(confirmed), BOUND);
@@ -127,18 +118,12 @@ fn parameters() -> impl Strategy<Value = Vec<(String, String)>> {
     let sort = prop::sample::select(SortKey::ALL.to_vec());
     let filters = (
         filter("search", &["1", "GPU-2", "x"]),
-        filter(
-            "type",
-            &["unknown", "nvidia-l4-24gb", "nvidia-l4-24gb,unknown"],
-        ),
+        filter("type", &["unknown", "nvidia-l4-24gb", "nvidia-l4-24gb,unknown"]),
         filter("state", &["stale", "ok,stale", "empty,degraded"]),
         filter("sharing", &["mig", "none,exclusive"]),
         filter("layout", &["one", "one,three"]),
         filter("layoutState", &["applied", "none,blocked"]),
-        filter(
-            "selector",
-            &["k", "!k", "k=1", "octavo.dev/k in (1,2),k!=1"],
-        ),
+        filter("selector", &["k", "!k", "k=1", "octavo.dev/k in (1,2),k!=1"]),
     );
     (filters, sort, any::<bool>(), 1_usize..9).prop_map(|(filters, key, descending, limit)| {
         let mut all: Vec<_> = <[_; 7]>::from(filters).into_iter().flatten().collect();
@@ -175,8 +160,8 @@ fn model(fleet: &Fleet, query: &Query, now: Moment) -> Vec<Arc<Node>> {
                 && query.selector.matches(&node.labels)
                 && {
                     let layout = node.summary.layout.clone().unwrap_or_default();
-                    let name = layout.layout.unwrap_or_default();
-                    let state = layout.state.unwrap_or_default();
+                    let name = layout.name.unwrap_or_default();
+                    let state = layout.state.unwrap_or_default().to_string();
                     let mut words = query.layout_states.iter();
                     (query.layouts.is_empty() || query.layouts.contains(&name))
                         && (query.layout_states.is_empty()
@@ -186,11 +171,7 @@ fn model(fleet: &Fleet, query: &Query, now: Moment) -> Vec<Arc<Node>> {
         .cloned()
         .collect();
     let first_type = |node: &Node| {
-        let name = node
-            .summary
-            .types
-            .first()
-            .and_then(|one| one.type_name.clone());
+        let name = node.summary.types.first().and_then(|one| one.type_name.clone());
         (name.is_none(), name)
     };
     matching.sort_by(|a, b| {
@@ -204,11 +185,7 @@ fn model(fleet: &Fleet, query: &Query, now: Moment) -> Vec<Arc<Node>> {
             SortKey::Type => first_type(a).cmp(&first_type(b)),
             SortKey::Sharing => a.summary.sharing.cmp(&b.summary.sharing),
         };
-        let by = if query.sort.descending {
-            by.reverse()
-        } else {
-            by
-        };
+        let by = if query.sort.descending { by.reverse() } else { by };
         by.then_with(|| a.name.cmp(&b.name))
     });
     matching
@@ -260,7 +237,7 @@ proptest! {
             let all: Vec<_> = expected.iter().filter(|node| types(node) == one.group).collect();
             prop_assert_eq!(one.total, all.len());
             let devices: usize = all.iter().map(|node| node.devices.len()).sum();
-            prop_assert_eq!(one.counts.total() as usize, devices);
+            prop_assert_eq!(one.counts.total as usize, devices);
             let shown = all.iter().take(each.min(left)).map(|node| &node.name);
             prop_assert_eq!(names(&one.items), shown.collect::<Vec<_>>());
             left -= one.items.len();
@@ -300,22 +277,16 @@ proptest! {
     #[test]
     fn arbitrary_parameters_do_not_panic(name in "[a-z]{0,9}", value in "\\PC{0,40}") {
         let _ = Query::parse([(name, value.clone())]);
-        for parameter in Parameter::ALL {
-            let _ = Query::parse([(parameter.as_str().to_owned(), value.clone())]);
+        for parameter in PARAMETERS {
+            let _ = Query::parse([(parameter.to_owned(), value.clone())]);
         }
     }
 }
 
 fn refusal(pairs: &[(&str, &str)]) -> String {
-    let pairs = pairs
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let error = Query::parse(pairs).unwrap_err();
-    format!(
-        "{}: {}",
-        error.parameter(),
-        octavo_toolkit::error::chain(&error)
-    )
+    format!("{}: {}", error.parameter(), octavo_toolkit::error::chain(&error))
 }
 
 #[test]
@@ -323,47 +294,44 @@ fn error_lists_valid_values() {
     for (pairs, expected) in [
         (
             &[("stat", "ok")][..],
-            "stat: there is no parameter \"stat\"; did you mean state? There are search, type, state, sharing, layout, layoutState, selector, sort, limit, continue",
+            "stat: unknown parameter \"stat\"; did you mean state? Valid parameters: search, type, state, sharing, layout, layoutState, selector, sort, limit, continue",
         ),
         (
             &[("search", "a"), ("search", "b")],
-            "search: the parameter search can be given once",
+            "search: the parameter search can be given only once",
         ),
         (
             &[("state", "ok,bad")],
-            "state: the parameter state cannot be \"bad\"; it can be empty, ok, no-agent, attention, degraded, no-driver, nvml-lost, nvml-stalled, stale",
+            "state: the parameter state cannot be \"bad\"; valid values: empty, ok, no-agent, attention, degraded, no-driver, nvml-lost, nvml-stalled, stale",
         ),
         (
             &[("sharing", "MIG")],
-            "sharing: the parameter sharing cannot be \"MIG\"; it can be none, exclusive, mig, partitioned, time-slicing, mixed",
+            "sharing: the parameter sharing cannot be \"MIG\"; valid values: none, exclusive, mig, partitioned, time-slicing, mixed",
         ),
         (
             &[("layoutState", "done")],
-            "layoutState: the parameter layoutState cannot be \"done\"; it can be none, applied, pending, applying, yielded, drifted, blocked, rolled-back, needs-reset, infeasible, failed",
+            "layoutState: the parameter layoutState cannot be \"done\"; valid values: none, applied, pending, applying, yielded, drifted, blocked, rolled-back, needs-reset, infeasible, failed",
         ),
         (
             &[("sort", "+name")],
-            "sort: the parameter sort cannot be \"+name\"; it can be name, state, devices, free, memory, age, type, sharing, each with - before it for the greatest first",
+            "sort: the parameter sort cannot be \"+name\"; valid values: name, state, devices, free, memory, age, type, sharing, each with an optional - for descending order",
         ),
-        (
-            &[("limit", "0")],
-            "limit: the parameter limit cannot be \"0\"; it can be 1 to 1000",
-        ),
+        (&[("limit", "0")], "limit: the parameter limit cannot be \"0\"; valid values: 1 to 1000"),
         (
             &[("limit", "1001")],
-            "limit: the parameter limit cannot be \"1001\"; it can be 1 to 1000",
+            "limit: the parameter limit cannot be \"1001\"; valid values: 1 to 1000",
         ),
         (
             &[("type", "H 200")],
-            "type: the parameter type cannot be \"H 200\"; it can be `unknown` or a type like nvidia-h200-141gb: \"H 200\" is not an accelerator type like nvidia-a100-80gb",
+            "type: the parameter type cannot be \"H 200\"; use `unknown` or a type such as nvidia-h200-141gb: \"H 200\" is not an accelerator type like nvidia-a100-80gb",
         ),
         (
             &[("selector", "a in b")],
-            "selector: the parameter selector cannot be read: at column 6: expected values in parentheses, found \"b\"",
+            "selector: the parameter selector is invalid: at column 6: expected values in parentheses, found \"b\"",
         ),
         (
             &[("continue", "x")],
-            "continue: the parameter continue cannot be used; begin again without it: it is not one that an answer gave as `continue`",
+            "continue: the parameter continue is invalid; restart from the first page without it: the value is not from the field `continue` of a response",
         ),
     ] {
         assert_eq!(refusal(pairs), expected);
@@ -380,17 +348,14 @@ fn token_is_bound_to_its_filters_and_order() {
     assert!(with(&[("state", "ok,stale"), ("search", "a")]).contains("other values"));
     assert!(
         with(&[("state", "ok,stale"), ("sort", "-age")])
-            .contains("it was given for sort=name, and this is sort=-age")
+            .contains("the value belongs to a request with sort=name, not sort=-age")
     );
     asked.states.reverse();
-    assert_eq!(
-        token.parse::<ContinueToken>().unwrap().check(&asked),
-        Ok(())
-    );
+    assert_eq!(token.parse::<ContinueToken>().unwrap().check(&asked), Ok(()));
 }
 
 #[test]
 fn empty_parameter_counts_as_absent() {
-    let empty = Parameter::ALL.map(|name| (name.as_str().to_owned(), " ".to_owned()));
+    let empty = PARAMETERS.map(|name| (name.to_owned(), " ".to_owned()));
     assert_eq!(Query::parse(empty), Ok(Query::default()));
 }

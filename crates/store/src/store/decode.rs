@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_fleet::fleet::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
+use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
 use octavo_model::id::PciAddress;
 use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{Content, PartKey, Parts};
@@ -29,9 +29,9 @@ pub(super) fn decode(
         _ => {
             let status = status::decode(parts)?;
             let labels = interned.insert(parts, status.labels);
-            let gist = StatusDigest::new(&status.inventory, labels, status.layout.as_ref());
-            let gist = gist.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
-            Ok(gist.with_usage(status.usage.as_ref()))
+            let digest = StatusDigest::new(&status.inventory, labels, status.layout.as_ref());
+            let digest = digest.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
+            Ok(digest.with_usage(status.usage.as_ref()))
         }
     }
 }
@@ -73,15 +73,15 @@ fn decode_changes(
         devices.insert(pci, summary);
     }
     let devices: Vec<DeviceSummary> = devices.into_values().collect();
-    let gist = StatusDigest {
+    let digest = StatusDigest {
         labels: labels(parts, known, interned)?,
         summary: NodeSummary::new(&devices, &nvml, layout(parts, known)?),
         devices,
         usage: UsageRank::default(),
     };
-    let gist = gist.with_sharing(sharing_summary(parts, known)?);
+    let digest = digest.with_sharing(sharing_summary(parts, known)?);
     let usage = usage(parts, known)?;
-    Ok(StatusDigest { usage, ..gist })
+    Ok(StatusDigest { usage, ..digest })
 }
 
 fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
@@ -113,10 +113,7 @@ fn usage(parts: &Parts, known: &Node) -> Result<UsageRank, StatusError> {
         return Ok(known.usage.clone());
     }
     let usage = content.map(status::decode_usage).transpose()?;
-    Ok(usage
-        .as_ref()
-        .map(UsageRank::from_usage)
-        .unwrap_or_default())
+    Ok(usage.as_ref().map(UsageRank::from_usage).unwrap_or_default())
 }
 
 fn labels(
@@ -140,9 +137,7 @@ fn summaries(known: &Node) -> BTreeMap<&PartKey, (PciAddress, &DeviceSummary)> {
         .collect();
     keys.sort_unstable();
     let known = keys.into_iter().zip(&known.devices);
-    known
-        .map(|((pci, key), summary)| (key, (pci, summary)))
-        .collect()
+    known.map(|((pci, key), summary)| (key, (pci, summary))).collect()
 }
 
 #[cfg(test)]
@@ -192,9 +187,7 @@ mod tests {
 
     fn label(value: &str) -> Vec<u8> {
         let labels = [("octavo.dev/type".to_owned(), value.to_owned())];
-        bytes(&v1::Labels {
-            labels: labels.into(),
-        })
+        bytes(&v1::Labels { labels: labels.into() })
     }
 
     fn layout(state: &str) -> Vec<u8> {
@@ -226,52 +219,30 @@ mod tests {
             }],
             ..v1::DeviceUsage::default()
         };
-        bytes(&v1::Usage {
-            devices: vec![device],
-            missing: Vec::new(),
-        })
+        bytes(&v1::Usage { devices: vec![device], missing: Vec::new() })
     }
 
     fn neuron(version: &str) -> Vec<u8> {
-        bytes(&v1::Neuron {
-            driver_version: Some(version.to_owned()),
-            ..v1::Neuron::default()
-        })
+        bytes(&v1::Neuron { driver_version: Some(version.to_owned()), ..v1::Neuron::default() })
     }
 
     fn neuron_device(memory: u64) -> Vec<u8> {
-        bytes(&v1::NeuronDevice {
-            memory_used_mib: Some(memory),
-            ..v1::NeuronDevice::default()
-        })
+        bytes(&v1::NeuronDevice { memory_used_mib: Some(memory), ..v1::NeuronDevice::default() })
     }
 
     /// Possible contents of a part; the last one is invalid.
     fn choices(key: &str) -> Vec<Vec<u8>> {
         let garbage = b"\xff\xff\xff".to_vec();
         match key {
-            "node" => vec![
-                node(v1::nvml::State::Ready),
-                node(v1::nvml::State::Lost),
-                garbage,
-            ],
+            "node" => vec![node(v1::nvml::State::Ready), node(v1::nvml::State::Lost), garbage],
             "labels" => vec![label("one"), label("two"), label("not a value")],
             "layout" => vec![layout("applied"), layout("blocked"), garbage],
-            "sharing" => vec![
-                sharing("sharing-in-force"),
-                sharing("sharing-refused"),
-                garbage,
-            ],
+            "sharing" => vec![sharing("sharing-in-force"), sharing("sharing-refused"), garbage],
             "usage" => vec![usage(5), usage(100), usage(101)],
             "neuron" => vec![neuron("2.26"), neuron("2.30"), garbage],
             "neuron/0" => vec![neuron_device(0), neuron_device(7), garbage],
             "profiles/a" | "profiles/b" => vec![Vec::new(), garbage],
-            _ => vec![
-                device(1, ""),
-                device(2, "profiles/a"),
-                device(3, "profiles/b"),
-                garbage,
-            ],
+            _ => vec![device(1, ""), device(2, "profiles/a"), device(3, "profiles/b"), garbage],
         }
     }
 
@@ -319,17 +290,14 @@ mod tests {
     }
 
     fn known(parts: Parts) -> Option<Node> {
-        let gist = decode(&parts, None, &mut ContentInterner::default()).ok()?;
+        let digest = decode(&parts, None, &mut ContentInterner::default()).ok()?;
         let origin = ReportingAgent {
             name: "gpu-1".parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: String::new(),
-            },
+            run: Run { epoch: 1, boot_id: String::new() },
             agent_version: String::new(),
         };
         let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
-        Some(Node::new(origin, parts, gist, fresh))
+        Some(Node::new(origin, parts, digest, fresh))
     }
 
     proptest! {

@@ -32,17 +32,13 @@ const PROFILES: &str = "profiles/";
 impl ContentInterner {
     /// Replaces contents by known equal ones.
     pub(super) fn deduplicated(&self, parts: Parts) -> Parts {
-        let known = parts
-            .iter()
-            .filter_map(|(key, content)| Some((key.clone(), self.find(key, content)?)));
+        let known =
+            parts.iter().filter_map(|(key, content)| Some((key.clone(), self.find(key, content)?)));
         let changed: Vec<(PartKey, Content)> = known.collect();
         if changed.is_empty() {
             return parts;
         }
-        parts.apply(&Change {
-            changed,
-            removed: Vec::new(),
-        })
+        parts.apply(&Change { changed, removed: Vec::new() })
     }
 
     /// Replaces changed contents by known equal ones.
@@ -81,8 +77,7 @@ impl ContentInterner {
     /// Drops contents that are not used elsewhere.
     pub(super) fn purge(&mut self) {
         self.fresh = 0;
-        self.known
-            .retain(|content, _| Arc::strong_count(content.0.shared()) > 1);
+        self.known.retain(|content, _| Arc::strong_count(content.0.shared()) > 1);
     }
 
     /// Number of contents.

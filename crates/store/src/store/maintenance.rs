@@ -29,8 +29,7 @@ impl Store {
             {
                 close_peer(&line.peer, "silent", &self.stats);
                 if let Some(freshness) = &entry.freshness {
-                    self.disconnected
-                        .insert((freshness.confirmed(), name.clone()));
+                    self.disconnected.insert((freshness.confirmed(), name.clone()));
                 }
                 turned.push(name.clone());
             }
@@ -82,8 +81,7 @@ impl Store {
     fn forget(&mut self, name: &NodeName, now: Moment) {
         if let Some(entry) = self.entries.remove(name) {
             if let Some(freshness) = entry.freshness {
-                self.disconnected
-                    .remove(&(freshness.confirmed(), name.clone()));
+                self.disconnected.remove(&(freshness.confirmed(), name.clone()));
             }
             if let Some(line) = entry.stream {
                 self.closing.push((now, line.peer));

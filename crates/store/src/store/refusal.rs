@@ -8,7 +8,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The fleet is full, and no node is both stale and disconnected.
-    #[error("node {node}: this aggregator keeps {most} nodes and has as many")]
+    #[error(
+        "node {node} rejected: the aggregator already stores its maximum of {most} nodes (--max-nodes)"
+    )]
     TooManyNodes {
         /// The refused node.
         node: NodeName,
@@ -16,10 +18,10 @@ pub enum StoreError {
         most: usize,
     },
     /// Repeated hello.
-    #[error("hello: it is said once, at the beginning of a stream")]
+    #[error("hello: only the first message of a stream can be a hello message")]
     SecondHello,
     /// Status that exceeds a limit.
-    #[error("node {node}: the status has {found} {what}, {most} is the limit")]
+    #[error("node {node}: the status has {found} {what}, and the limit is {most}")]
     TooBig {
         /// The node.
         node: NodeName,
@@ -31,7 +33,7 @@ pub enum StoreError {
         most: usize,
     },
     /// Invalid status.
-    #[error("node {node}: the status cannot be used")]
+    #[error("node {node}: invalid status")]
     Status {
         /// The node.
         node: NodeName,

@@ -10,7 +10,7 @@ use super::{Store, StoreLimits};
 use crate::clock::{Clock, Moment};
 use crate::fleet::Fleet;
 use crate::stats::Stats;
-use crate::view::View;
+use crate::view::FleetView;
 
 /// A [`Store`] with a clock. It is locked for the duration of a call, and never across an await.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct SharedStore {
 const SWEEP_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 impl SharedStore {
-    /// Creates a desk with an empty fleet.
+    /// Creates a store with an empty fleet.
     pub fn new(limits: StoreLimits, stats: Stats) -> Self {
         let (store, readers) = Store::new(limits, stats);
         let [shortest, longest] = SWEEP_INTERVAL_BOUNDS;
@@ -41,8 +41,8 @@ impl SharedStore {
     }
 
     /// Returns a view for readers.
-    pub fn view(&self) -> View {
-        View::new(self.readers.clone(), self.clock)
+    pub fn view(&self) -> FleetView {
+        FleetView::new(self.readers.clone(), self.clock)
     }
 
     /// Runs `act` with the store and the current time.

@@ -25,25 +25,17 @@ struct World {
 
 /// An agent with its connection.
 struct Agent {
+    name: String,
     sender: Sender,
-    identity: Identity,
     peer: Arc<Peer>,
     speaker: Option<Reporter>,
 }
 
 impl World {
     fn new(max_nodes: usize) -> Self {
-        let limits = StoreLimits {
-            stale_after: STALE,
-            forget_after: FORGET,
-            max_nodes,
-        };
+        let limits = StoreLimits { stale_after: STALE, forget_after: FORGET, max_nodes };
         let (store, readers) = Store::new(limits, Stats::default());
-        Self {
-            store,
-            readers,
-            now: Moment::from_millis(0),
-        }
+        Self { store, readers, now: Moment::from_millis(0) }
     }
 
     fn pass(&mut self, millis: u64) {
@@ -65,7 +57,7 @@ impl World {
         agent: &Agent,
         message: &FromAgent,
     ) -> Result<Option<AggregatorMessage>, StoreError> {
-        let message = encode_from_agent(message, &agent.identity);
+        let message = encode_from_agent(message);
         let message = parse_from_agent(message).unwrap();
         let speaker = agent.speaker.as_ref().unwrap();
         self.store.handle_message(speaker, message, self.now)
@@ -76,11 +68,7 @@ impl World {
         let FromAgent::Hello(hello) = agent.sender.connected() else {
             panic!("an agent begins with a hello");
         };
-        let identity = agent.identity.clone();
-        match self
-            .store
-            .accept_hello(identity, &hello, &agent.peer, self.now)?
-        {
+        match self.store.accept_hello(&hello, &agent.peer, self.now)? {
             HelloOutcome::HoldOff(_) => agent.sender.disconnected(),
             HelloOutcome::Accepted(speaker, answer) => {
                 agent.speaker = Some(speaker);
@@ -117,15 +105,16 @@ impl World {
     }
 }
 
+fn identity(node: &str) -> Identity {
+    Identity { node: node.parse().unwrap(), agent_version: "1.2.3".to_owned() }
+}
+
 impl Agent {
     fn new(node: &str, epoch: u64) -> Self {
         let boot_id = "b".to_owned();
         Self {
-            sender: Sender::new(Run { epoch, boot_id }),
-            identity: Identity {
-                node: node.parse().unwrap(),
-                agent_version: "1.2.3".to_owned(),
-            },
+            name: node.to_owned(),
+            sender: Sender::new(identity(node), Run { epoch, boot_id }),
             peer: Arc::new(Peer::new("127.0.0.1:1".parse().unwrap())),
             speaker: None,
         }
@@ -148,9 +137,7 @@ fn parts(number: u64) -> Parts {
     let inventory = Inventory {
         neuron: None,
         machine: Machine::default(),
-        nvml: NvmlState::Absent {
-            reason: format!("reason {number}"),
-        },
+        nvml: NvmlState::Absent { reason: format!("reason {number}") },
         devices: Vec::new(),
     };
     let labels = [("octavo.dev/count".parse().unwrap(), "8".parse().unwrap())];
@@ -158,10 +145,7 @@ fn parts(number: u64) -> Parts {
 }
 
 fn changed(key: &str, bytes: &[u8]) -> Change {
-    Change {
-        changed: vec![(key.parse().unwrap(), Content::new(bytes))],
-        removed: Vec::new(),
-    }
+    Change { changed: vec![(key.parse().unwrap(), Content::new(bytes))], removed: Vec::new() }
 }
 
 /// A connected agent that is in sync.
@@ -197,10 +181,7 @@ fn a_node_appears_with_its_first_status_and_not_before() {
     // The agent answers the resync with an empty status, which is invalid without the part `node`.
     let refusal = world.connect(&mut agent).unwrap_err();
     assert_eq!(refusal.label(), "bad_status");
-    assert_eq!(
-        (world.store.entries.len(), world.fleet().nodes.len()),
-        (1, 0)
-    );
+    assert_eq!((world.store.entries.len(), world.fleet().nodes.len()), (1, 0));
     world.disconnect(&mut agent);
     assert_eq!(world.store.entries.len(), 0, "there was nothing to keep");
     assert_eq!(agent.sender.set_status(parts(1)), None);
@@ -227,13 +208,10 @@ fn status_size_is_bounded() {
         let key: PartKey = format!("x/{number}").parse().unwrap();
         (key, Content::new(&b""[..]))
     });
-    let many = Change {
-        changed: all.collect(),
-        removed: Vec::new(),
-    };
-    assert_refused(&mut world, &agent, &many, "has 1026 parts, 1024 is");
+    let many = Change { changed: all.collect(), removed: Vec::new() };
+    assert_refused(&mut world, &agent, &many, "has 1026 parts, and the limit is 1024");
     let big = changed("x/1", &vec![0; MAX_STATUS_BYTES]);
-    assert_refused(&mut world, &agent, &big, "bytes, 262144 is the limit");
+    assert_refused(&mut world, &agent, &big, "bytes, and the limit is 262144");
 }
 
 #[test]
@@ -246,7 +224,7 @@ fn second_hello_and_excess_node_are_refused() {
     let refusal = world.connect(&mut Agent::new("m", 1)).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "node m: this aggregator keeps 1 nodes and has as many"
+        "node m rejected: the aggregator already stores its maximum of 1 nodes (--max-nodes)"
     );
     assert!(refusal.is_limit_exceeded());
     assert_eq!(world.fleet().nodes.len(), 1);
@@ -257,10 +235,7 @@ fn last_accepted_connection_supersedes_earlier_ones() {
     let mut world = World::new(9);
     let mut older = synced_agent(&mut world, "n");
     let mut newer = Agent::with("n", parts(2));
-    newer.sender = Sender::new(Run {
-        epoch: 2,
-        boot_id: "b".to_owned(),
-    });
+    newer.sender = Sender::new(identity("n"), Run { epoch: 2, boot_id: "b".to_owned() });
     assert_eq!(newer.sender.set_status(parts(2)), None);
     world.connect(&mut newer).unwrap();
     let heartbeat = older.sender.heartbeat().unwrap();
@@ -346,10 +321,8 @@ async fn superseded_stream_is_closed_after_a_timeout() {
 #[test]
 fn equal_contents_are_shared_and_purged_with_their_last_node() {
     let mut world = World::new(9);
-    let mut agents: Vec<Agent> = ["a", "b", "c"]
-        .iter()
-        .map(|name| synced_agent(&mut world, name))
-        .collect();
+    let mut agents: Vec<Agent> =
+        ["a", "b", "c"].iter().map(|name| synced_agent(&mut world, name)).collect();
     let fleet = world.fleet();
     let nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
     let content = |node: &Arc<Node>| Arc::clone(node.parts.get("labels").unwrap().shared());

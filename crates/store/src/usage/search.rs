@@ -1,6 +1,6 @@
 //! Search for a page of usage rows that reads as few nodes as possible, in small steps.
 //!
-//! The sort keys of each node's rows are known without decoding ([`UsageRank`](octavo_fleet::fleet::UsageRank)), so
+//! The sort keys of each node's rows are known without decoding ([`UsageRank`](octavo_fleet::summary::UsageRank)), so
 //! nodes are read in the order of their first matching row. The page is complete once all remaining rows sort after it.
 //! Names are only known after decoding: if few rows match, a page ends before it is full, and the next one continues
 //! from there.
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use octavo_documents::usage::{UsageJson, UsageRow, rows};
+use octavo_fleet::usage::{UsageRow, rows};
 use octavo_model::id::NodeName;
 use octavo_stream::protocol::PartKey;
 use octavo_stream::status;
@@ -101,9 +101,7 @@ impl<'a> Search<'a> {
     /// Returns the page as read so far.
     pub fn page(mut self) -> Page {
         let is_whole = self.is_whole();
-        let goes_on = self
-            .next()
-            .map(|(rank, name)| (rank, name.to_owned(), String::new()));
+        let goes_on = self.next().map(|(rank, name)| (rank, name.to_owned(), String::new()));
         let goes_on = goes_on.filter(|_| !is_whole);
         if let Some(place) = &goes_on {
             // Rows that sort after an unread node belong to a later page and will be found again.
@@ -116,9 +114,7 @@ impl<'a> Search<'a> {
         let last = self.found.keys().next_back();
         let last = last.filter(|_| more).map(|(place, _)| place.clone());
         Page {
-            next: last
-                .or(goes_on)
-                .map(|place| ContinueToken::new(self.query, place)),
+            next: last.or(goes_on).map(|place| ContinueToken::new(self.query, place)),
             items: self.found.into_values().collect(),
         }
     }
@@ -150,7 +146,7 @@ impl<'a> Search<'a> {
             return;
         };
         let stale = node.freshness.is_stale(self.now);
-        for row in rows(node.name.as_str(), stale, &UsageJson::from(&usage)) {
+        for row in rows(node.name.as_str(), stale, &usage) {
             let place = position(self.query.sort, &row);
             let after = self.query.after.as_ref();
             let comes = after.is_none_or(|after| *after.last() < place);
@@ -178,8 +174,8 @@ fn first_rank(node: &Node, query: &Query) -> Option<u64> {
                 // Ties are ordered by node, so nodes before the last one have already returned rows of that rank.
                 Some((rank, last, _)) => {
                     let memory = u64::MAX.saturating_sub(*rank);
-                    let told = u64::from(name < last.as_str());
-                    memory.checked_sub(told)?
+                    let returned = u64::from(name < last.as_str());
+                    memory.checked_sub(returned)?
                 }
             };
             let memory = node.usage.first(query.over, most)?;

@@ -23,7 +23,7 @@ pub struct Summary<'a> {
     read: usize,
     most: usize,
     now: Moment,
-    told: UsageTotals,
+    totals: UsageTotals,
 }
 
 /// Result of a summary.
@@ -51,7 +51,7 @@ impl<'a> Summary<'a> {
             read: 0,
             most,
             now,
-            told: UsageTotals::default(),
+            totals: UsageTotals::default(),
         }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Summary<'a> {
                 return false;
             };
             if self.read >= self.most {
-                self.told.is_truncated = true;
+                self.totals.is_truncated = true;
                 return false;
             }
             self.next = self.next.saturating_add(1);
@@ -73,8 +73,8 @@ impl<'a> Summary<'a> {
     }
 
     /// Returns the result.
-    pub fn told(self) -> UsageTotals {
-        self.told
+    pub fn totals(self) -> UsageTotals {
+        self.totals
     }
 
     fn take(&mut self, node: &Node) {
@@ -82,7 +82,7 @@ impl<'a> Summary<'a> {
             return;
         };
         if node.freshness.is_stale(self.now) {
-            self.told.stale_nodes = self.told.stale_nodes.saturating_add(1);
+            self.totals.stale_nodes = self.totals.stale_nodes.saturating_add(1);
             return;
         }
         self.read = self.read.saturating_add(part.bytes().len());
@@ -91,9 +91,9 @@ impl<'a> Summary<'a> {
             return;
         };
         for (group, held) in holdings(&usage, &types(node)) {
-            let known = &mut self.told.holdings;
+            let known = &mut self.totals.holdings;
             if known.len() >= MAX_GROUPS && !known.contains_key(&group) {
-                self.told.is_truncated = true;
+                self.totals.is_truncated = true;
                 continue;
             }
             known.entry(group).or_default().add(&held);
@@ -104,11 +104,9 @@ impl<'a> Summary<'a> {
 /// Types of the node's devices. The fleet stores devices in the order of the addresses in their parts' keys.
 pub fn types(node: &Node) -> BTreeMap<PciAddress, TypeName> {
     let keys = status::device_parts(&node.parts);
-    let mut addresses: Vec<PciAddress> = keys
-        .filter_map(|(key, _)| status::device_address(key).ok())
-        .collect();
+    let mut addresses: Vec<PciAddress> =
+        keys.filter_map(|(key, _)| status::device_address(key).ok()).collect();
     addresses.sort_unstable();
     let both = addresses.into_iter().zip(&node.devices);
-    both.filter_map(|(pci, device)| Some((pci, device.type_name.clone()?)))
-        .collect()
+    both.filter_map(|(pci, device)| Some((pci, device.type_name.clone()?))).collect()
 }

@@ -3,56 +3,65 @@
 use std::fmt;
 use std::str::FromStr;
 
-use octavo_documents::usage::UsageRow;
-use octavo_fleet::fleet::rank_memory;
+use octavo_fleet::summary::rank_memory;
+use octavo_fleet::usage::UsageRow;
 use octavo_model::digest::Digest;
-use thiserror::Error;
+use octavo_model::quantity::Mebibytes;
+use serde::{Deserialize, Serialize};
 
 use super::{Query, Sort};
+use crate::page_token;
+use crate::query::TokenError;
 
-/// Position after the last row of a page. The text format is `filter~sort~memory~node~sort_key`, with the key in
-/// hexadecimal. It is opaque to clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Position after the last row of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContinueToken {
     /// Digest of the filters that the token belongs to.
-    filter: Digest,
+    filter: u64,
     sort: Sort,
+    #[serde(with = "position_text")]
     last: Position,
 }
 
-/// Error of a continuation token.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum TokenError {
-    /// Malformed token.
-    #[error("it is not one that an answer gave as `continue`")]
-    Malformed,
-    /// Token of a query with other filters or another order.
-    #[error("it was given for other values of node, namespace, pod, over or sort")]
-    OtherQuery,
+/// The key of a position as base64url: it contains names from an agent, whose control characters JSON would write as six
+/// bytes each.
+mod position_text {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    use super::Position;
+
+    pub(super) fn serialize<S: Serializer>(
+        last: &Position,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let (rank, node, key) = last;
+        (rank, node, URL_SAFE_NO_PAD.encode(key)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Position, D::Error> {
+        let (rank, node, key) = <(u64, String, String)>::deserialize(from)?;
+        let key = URL_SAFE_NO_PAD.decode(key).map_err(de::Error::custom)?;
+        Ok((rank, node, String::from_utf8(key).map_err(de::Error::custom)?))
+    }
 }
 
 /// Sort key of a row: rank, node and key. The rank increases with decreasing memory if rows are ordered by memory.
 pub(super) type Position = (u64, String, String);
 
-/// Maximum length of a key: five words and their separators.
-const MAX_KEY_BYTES: usize = 2048;
-
 /// Sort key of `row`.
 pub(super) fn position(sort: Sort, row: &UsageRow) -> Position {
     let rank = match sort {
         Sort::Node => 0,
-        Sort::Memory => u64::MAX.saturating_sub(rank_memory(row.tenant.memory_mib)),
+        Sort::Memory => u64::MAX.saturating_sub(rank_memory(row.tenant.memory.map(Mebibytes::get))),
     };
     (rank, row.node.clone(), row.sort_key())
 }
 
 impl ContinueToken {
     pub(super) fn new(query: &Query, last: Position) -> Self {
-        Self {
-            filter: fingerprint(query),
-            sort: query.sort,
-            last,
-        }
+        Self { filter: fingerprint(query), sort: query.sort, last }
     }
 
     /// Position of the last row.
@@ -64,28 +73,19 @@ impl ContinueToken {
         if self.sort == query.sort && self.filter == fingerprint(query) {
             Ok(())
         } else {
-            Err(TokenError::OtherQuery)
+            Err(TokenError::OtherFilter("node, namespace, pod, over or sort"))
         }
     }
 }
 
-fn fingerprint(query: &Query) -> Digest {
-    let Query {
-        node,
-        namespace,
-        pod,
-        over,
-        ..
-    } = query;
-    Digest::from_bytes(format!("{node:?} {namespace:?} {pod:?} {over:?}").as_bytes())
+fn fingerprint(query: &Query) -> u64 {
+    let Query { node, namespace, pod, over, .. } = query;
+    Digest::from_bytes(format!("{node:?} {namespace:?} {pod:?} {over:?}").as_bytes()).get()
 }
 
 impl fmt::Display for ContinueToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rank, node, key) = &self.last;
-        let (filter, sort) = (self.filter.get(), self.sort.as_str());
-        write!(f, "{filter:016x}~{sort}~{rank}~{node}~")?;
-        key.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&page_token::encode(self))
     }
 }
 
@@ -93,29 +93,20 @@ impl FromStr for ContinueToken {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        read(text).ok_or(TokenError::Malformed)
+        page_token::decode(text).ok_or(TokenError::Malformed)
     }
 }
 
-fn read(text: &str) -> Option<ContinueToken> {
-    let mut fields = text.split('~');
-    let filter = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let sort = fields.next()?;
-    let sort = Sort::ALL.into_iter().find(|known| known.as_str() == sort)?;
-    let rank = fields.next()?.parse().ok()?;
-    let node = fields.next()?.to_owned();
-    let key = fields.next()?;
-    if key.len() > MAX_KEY_BYTES.saturating_mul(2) || !key.is_ascii() || fields.next().is_some() {
-        return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_of_names_full_of_control_characters_is_short() {
+        let last: Position = (u64::MAX, "n".repeat(253), "\u{1}".repeat(5 * 256));
+        let token = ContinueToken::new(&Query::default(), last.clone());
+        let text = token.to_string();
+        assert!(text.len() < 3 * 1024, "{}", text.len());
+        assert_eq!(text.parse::<ContinueToken>().unwrap().last(), &last);
     }
-    let bytes: Option<Vec<u8>> = key
-        .as_bytes()
-        .chunks(2)
-        .map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok())
-        .collect();
-    Some(ContinueToken {
-        filter: Digest::from_number(filter),
-        sort,
-        last: (rank, node, String::from_utf8(bytes?).ok()?),
-    })
 }

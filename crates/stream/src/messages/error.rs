@@ -1,33 +1,35 @@
 //! Errors while parsing a message.
 
-use octavo_model::id::IdError;
+use octavo_model::id::ParseError;
 use thiserror::Error;
 
 use crate::protocol::PartKeyError;
 
 /// An invalid message, with the field such as `snapshot.parts[3].key`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{field} of a message cannot be")]
+#[error("invalid field {field} of a message")]
 pub struct StreamError {
-    field: String,
+    /// The field.
+    pub field: String,
+    /// Why it is invalid.
     #[source]
-    problem: StreamProblem,
+    pub problem: StreamProblem,
 }
 
 /// Why a field is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StreamProblem {
     /// The message is empty or of a kind that this version does not know.
-    #[error("it says nothing that this version understands")]
+    #[error("it contains nothing that this version supports")]
     UnknownMessage,
     /// An invalid node name.
     #[error(transparent)]
-    Name(#[from] IdError),
+    Name(#[from] ParseError),
     /// An invalid part key.
     #[error(transparent)]
     Key(#[from] PartKeyError),
     /// Too many parts.
-    #[error("{count} are more than {}", super::MAX_PARTS)]
+    #[error("{count} is more than the maximum of {}", super::MAX_PARTS)]
     TooMany {
         /// Number of parts.
         count: usize,
@@ -36,29 +38,16 @@ pub enum StreamProblem {
     #[error("it is too long")]
     TooLong,
     /// A text contains control characters.
-    #[error("it has control characters")]
+    #[error("it contains control characters")]
     ControlCharacters,
     /// The sequence number is zero.
-    #[error("a status is numbered from 1")]
+    #[error("the sequence numbers of a status start at 1")]
     ZeroSequenceNumber,
 }
 
 impl StreamError {
-    /// The field.
-    pub fn field(&self) -> &str {
-        &self.field
-    }
-
-    /// Why it is invalid.
-    pub fn problem(&self) -> &StreamProblem {
-        &self.problem
-    }
-
     pub(super) fn new(field: &str, problem: impl Into<StreamProblem>) -> Self {
-        Self {
-            field: field.to_owned(),
-            problem: problem.into(),
-        }
+        Self { field: field.to_owned(), problem: problem.into() }
     }
 
     /// Prepends the parent's path.

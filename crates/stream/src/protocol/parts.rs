@@ -38,7 +38,7 @@ pub struct Change {
 
 /// A text that is not a valid part key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is not a part's key: 1 to {MAX_KEY_BYTES} printable ASCII characters")]
+#[error("{0:?} is not a part key: 1 to {MAX_KEY_BYTES} printable ASCII characters")]
 pub struct PartKeyError(String);
 
 /// Maximum length of a key, longer than every key in use. Keys are stored for each node, so they must be bounded.
@@ -143,9 +143,7 @@ impl Content {
 impl Parts {
     /// The content of a part.
     pub fn get(&self, key: &str) -> Option<&Content> {
-        let at = self
-            .0
-            .binary_search_by(|(known, _)| known.as_str().cmp(key));
+        let at = self.0.binary_search_by(|(known, _)| known.as_str().cmp(key));
         self.0.get(at.ok()?).map(|(_, content)| content)
     }
 
@@ -179,23 +177,17 @@ impl Parts {
             return Digest::default();
         }
         self.iter().fold(Digest::START, |hash, (key, content)| {
-            hash.with(key.as_str().as_bytes())
-                .with(&[0])
-                .with(&content.digest.get().to_le_bytes())
+            hash.with(key.as_str().as_bytes()).with(&[0]).with(&content.digest.get().to_le_bytes())
         })
     }
 
     /// The change from `self` to `to`.
     pub fn change_to(&self, to: &Self) -> Change {
-        let changed = to
-            .iter()
-            .filter(|(key, content)| self.get(key.as_str()) != Some(content));
+        let changed = to.iter().filter(|(key, content)| self.get(key.as_str()) != Some(content));
         let keys = self.0.iter().map(|(key, _)| key);
         let removed = keys.filter(|key| to.get(key.as_str()).is_none());
         Change {
-            changed: changed
-                .map(|(key, content)| (key.clone(), content.clone()))
-                .collect(),
+            changed: changed.map(|(key, content)| (key.clone(), content.clone())).collect(),
             removed: removed.cloned().collect(),
         }
     }
@@ -204,9 +196,9 @@ impl Parts {
     #[must_use]
     pub fn apply(&self, change: &Change) -> Self {
         let removed: BTreeSet<&PartKey> = change.removed.iter().collect();
-        let kept = self.0.iter();
-        let kept = kept.filter(|(key, _)| !removed.contains(key));
-        kept.chain(&change.changed).cloned().collect()
+        let retained = self.0.iter();
+        let retained = retained.filter(|(key, _)| !removed.contains(key));
+        retained.chain(&change.changed).cloned().collect()
     }
 }
 

@@ -64,13 +64,9 @@ impl OfferedStatus {
 impl Receiver {
     /// Creates the receiver of an unknown node for its first greeting; the answer requests a snapshot.
     pub fn new(hello: &Hello) -> (Self, AggregatorMessage) {
-        let mut receiver = Self {
-            run: hello.run.clone(),
-            seq: 0,
-            parts: Parts::default(),
-            sync: SyncState::Lost,
-        };
-        let answer = receiver.request_resync("this node is not known here yet");
+        let mut receiver =
+            Self { run: hello.run.clone(), seq: 0, parts: Parts::default(), sync: SyncState::Lost };
+        let answer = receiver.request_resync("this node is not known yet");
         (receiver, answer)
     }
 
@@ -84,7 +80,7 @@ impl Receiver {
         if alive && !same_run && hello.run.epoch <= self.run.epoch {
             return Greeting::Refused(AggregatorMessage::HoldOff {
                 retry_after: CLAIMED_RETRY,
-                reason: "another agent, which started later, speaks for this node".to_owned(),
+                reason: "another agent, which started later, reports this node".to_owned(),
             });
         }
         let known = same_run && self.sync == SyncState::Same;
@@ -95,7 +91,7 @@ impl Receiver {
             self.run = hello.run.clone();
             self.seq = 0;
         }
-        Greeting::Welcome(self.request_resync("the state known here is another one"))
+        Greeting::Welcome(self.request_resync("the receiver has a different state"))
     }
 
     /// Handles a complete status.
@@ -119,7 +115,9 @@ impl Receiver {
         }
         let parts = self.parts.apply(change);
         if parts.hash() != hash {
-            return StatusOffer::Nothing(self.request_resync("the change leads to another state"));
+            return StatusOffer::Nothing(
+                self.request_resync("the change leads to a different state"),
+            );
         }
         StatusOffer::Status(OfferedStatus { seq, parts })
     }
@@ -132,7 +130,7 @@ impl Receiver {
         if self.sync == SyncState::Same && seq == self.seq && hash == self.parts.hash() {
             return StatusOffer::Confirmed(self.acknowledge());
         }
-        StatusOffer::Nothing(self.request_resync("the state known here is another one"))
+        StatusOffer::Nothing(self.request_resync("the receiver has a different state"))
     }
 
     /// Accepts an offered status.
@@ -158,7 +156,7 @@ impl Receiver {
     fn acknowledge(&self) -> AggregatorMessage {
         match self.sync {
             SyncState::Same => AggregatorMessage::Ack { seq: self.seq },
-            SyncState::Lost => resync("the state known here is not the agent's"),
+            SyncState::Lost => resync("the receiver's state differs from the agent's"),
         }
     }
 
@@ -169,7 +167,5 @@ impl Receiver {
 }
 
 fn resync(reason: &'static str) -> AggregatorMessage {
-    AggregatorMessage::Resync {
-        reason: reason.into(),
-    }
+    AggregatorMessage::Resync { reason: reason.into() }
 }

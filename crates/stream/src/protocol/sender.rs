@@ -1,10 +1,11 @@
 //! The agent's side of the protocol.
 
-use super::{AggregatorMessage, Change, FromAgent, Hello, Parts, Run};
+use super::{AggregatorMessage, Change, FromAgent, Hello, Identity, Parts, Run};
 
 /// Tracks the statuses sent to the aggregator, and determines the next message.
 #[derive(Debug, Clone)]
 pub struct Sender {
+    identity: Identity,
     run: Run,
     /// Sequence number of the last status sent; 0 before the first.
     seq: u64,
@@ -27,8 +28,9 @@ enum LinkState {
 
 impl Sender {
     /// Creates a sender that has not sent anything yet.
-    pub fn new(run: Run) -> Self {
+    pub fn new(identity: Identity, run: Run) -> Self {
         Self {
+            identity,
             run,
             seq: 0,
             sent: Parts::default(),
@@ -38,10 +40,11 @@ impl Sender {
     }
 
     /// Handles a new connection; returns its first message.
-    #[must_use = "the message is to be sent"]
+    #[must_use = "the message must be sent"]
     pub fn connected(&mut self) -> FromAgent {
         self.line = LinkState::Waiting;
         FromAgent::Hello(Hello {
+            identity: self.identity.clone(),
             run: self.run.clone(),
             seq: self.seq,
             hash: self.sent.hash(),
@@ -54,14 +57,14 @@ impl Sender {
     }
 
     /// Updates the current status; returns the message to send, if any.
-    #[must_use = "the message is to be sent"]
+    #[must_use = "the message must be sent"]
     pub fn set_status(&mut self, latest: Parts) -> Option<FromAgent> {
         self.latest = latest;
         self.next_delta()
     }
 
     /// Handles a message from the aggregator; returns the message to send, if any. The caller must handle a hold-off.
-    #[must_use = "the message is to be sent"]
+    #[must_use = "the message must be sent"]
     pub fn handle_message(&mut self, message: &AggregatorMessage) -> Option<FromAgent> {
         match (message, self.line) {
             (_, LinkState::Down) | (AggregatorMessage::HoldOff { .. }, _) => None,
@@ -83,10 +86,8 @@ impl Sender {
 
     /// Returns the heartbeat to send; `None` without a connection or before the first status.
     pub fn heartbeat(&self) -> Option<FromAgent> {
-        (self.line != LinkState::Down && self.seq > 0).then(|| FromAgent::Heartbeat {
-            seq: self.seq,
-            hash: self.sent.hash(),
-        })
+        (self.line != LinkState::Down && self.seq > 0)
+            .then(|| FromAgent::Heartbeat { seq: self.seq, hash: self.sent.hash() })
     }
 
     /// Returns whether the aggregator has the current status.
@@ -96,10 +97,7 @@ impl Sender {
 
     fn snapshot(&mut self) -> FromAgent {
         self.send_latest();
-        FromAgent::Snapshot {
-            seq: self.seq,
-            parts: self.sent.clone(),
-        }
+        FromAgent::Snapshot { seq: self.seq, parts: self.sent.clone() }
     }
 
     fn next_delta(&mut self) -> Option<FromAgent> {
@@ -111,11 +109,7 @@ impl Sender {
             return None;
         }
         self.send_latest();
-        Some(FromAgent::Delta {
-            seq: self.seq,
-            change,
-            hash: self.sent.hash(),
-        })
+        Some(FromAgent::Delta { seq: self.seq, change, hash: self.sent.hash() })
     }
 
     fn send_latest(&mut self) {

@@ -4,11 +4,12 @@ mod chaos;
 
 use super::*;
 
+fn identity() -> Identity {
+    Identity { node: "node-7".parse().unwrap(), agent_version: "0.1.0".to_owned() }
+}
+
 fn run(epoch: u64) -> Run {
-    Run {
-        epoch,
-        boot_id: "boot".to_owned(),
-    }
+    Run { epoch, boot_id: "boot".to_owned() }
 }
 
 /// A status identified by a number.
@@ -46,19 +47,19 @@ fn converse(
     receiver: &mut Receiver,
     answer: AggregatorMessage,
 ) -> Vec<FromAgent> {
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     let mut answer = Some(answer);
     while let Some(message) = answer.and_then(|answer| sender.handle_message(&answer)) {
-        said.push(message.clone());
+        sent.push(message.clone());
         answer = Some(hear(receiver, message));
-        assert!(said.len() < 10, "{said:?}");
+        assert!(sent.len() < 10, "{sent:?}");
     }
-    said
+    sent
 }
 
 /// Both ends after an agent that started at `epoch` has sent `parts`.
 fn in_sync(epoch: u64, parts: Parts) -> (Sender, Receiver) {
-    let mut sender = Sender::new(run(epoch));
+    let mut sender = Sender::new(identity(), run(epoch));
     assert_eq!(sender.set_status(parts), None);
     let (mut receiver, answer) = Receiver::new(&hello(sender.connected()));
     converse(&mut sender, &mut receiver, answer);
@@ -72,20 +73,14 @@ fn new_node_sends_snapshot_then_deltas() {
     assert_eq!(receiver.parts(), &status(1));
 
     let delta = sender.set_status(status(2)).unwrap();
-    assert!(
-        matches!(&delta, FromAgent::Delta { seq: 2, .. }),
-        "{delta:?}"
-    );
+    assert!(matches!(&delta, FromAgent::Delta { seq: 2, .. }), "{delta:?}");
     // The status changes twice before the answer arrives: one message follows.
     assert_eq!(sender.set_status(status(3)), None);
     assert_eq!(sender.set_status(status(4)), None);
     let answer = hear(&mut receiver, delta);
     assert_eq!(answer, AggregatorMessage::Ack { seq: 2 });
-    let said = converse(&mut sender, &mut receiver, answer);
-    assert!(
-        matches!(said.as_slice(), [FromAgent::Delta { seq: 3, .. }]),
-        "{said:?}"
-    );
+    let sent = converse(&mut sender, &mut receiver, answer);
+    assert!(matches!(sent.as_slice(), [FromAgent::Delta { seq: 3, .. }]), "{sent:?}");
     assert_eq!(receiver.parts(), &status(4));
     assert!(sender.is_in_sync());
     assert_eq!(sender.set_status(status(4)), None);
@@ -98,19 +93,9 @@ fn after_a_reconnect_only_what_changed_is_sent() {
     assert_eq!(sender.heartbeat(), None);
     assert_eq!(sender.set_status(status(2)), None);
     let greeting = receiver.handle_hello(&hello(sender.connected()), true);
-    assert_eq!(
-        greeting,
-        Greeting::Welcome(AggregatorMessage::Ack { seq: 1 })
-    );
-    let said = converse(
-        &mut sender,
-        &mut receiver,
-        AggregatorMessage::Ack { seq: 1 },
-    );
-    assert!(
-        matches!(said.as_slice(), [FromAgent::Delta { seq: 2, .. }]),
-        "{said:?}"
-    );
+    assert_eq!(greeting, Greeting::Welcome(AggregatorMessage::Ack { seq: 1 }));
+    let sent = converse(&mut sender, &mut receiver, AggregatorMessage::Ack { seq: 1 });
+    assert!(matches!(sent.as_slice(), [FromAgent::Delta { seq: 2, .. }]), "{sent:?}");
     assert_eq!(receiver.parts(), &status(2));
 }
 
@@ -119,18 +104,15 @@ fn restarted_aggregator_requests_snapshot() {
     let (mut sender, _lost) = in_sync(1, status(1));
     sender.disconnected();
     let (mut receiver, answer) = Receiver::new(&hello(sender.connected()));
-    let said = converse(&mut sender, &mut receiver, answer);
-    assert!(
-        matches!(said.as_slice(), [FromAgent::Snapshot { seq: 2, .. }]),
-        "{said:?}"
-    );
+    let sent = converse(&mut sender, &mut receiver, answer);
+    assert!(matches!(sent.as_slice(), [FromAgent::Snapshot { seq: 2, .. }]), "{sent:?}");
     assert_eq!(receiver.parts(), &status(1));
 }
 
 #[test]
 fn later_agent_wins_contested_node() {
     let (mut old, mut receiver) = in_sync(1, status(1));
-    let mut new = Sender::new(run(2));
+    let mut new = Sender::new(identity(), run(2));
     assert_eq!(new.set_status(status(2)), None);
     let Greeting::Welcome(answer) = receiver.handle_hello(&hello(new.connected()), true) else {
         panic!("the later one is refused");
@@ -144,32 +126,23 @@ fn later_agent_wins_contested_node() {
     let before = receiver.clone();
     let greeting = receiver.handle_hello(&hello(old.connected()), true);
     assert!(
-        matches!(
-            greeting,
-            Greeting::Refused(AggregatorMessage::HoldOff { .. })
-        ),
+        matches!(greeting, Greeting::Refused(AggregatorMessage::HoldOff { .. })),
         "{greeting:?}"
     );
     assert_eq!(receiver.run(), before.run());
     assert_eq!(receiver.parts(), before.parts());
     let heartbeat = new.heartbeat().unwrap();
-    assert_eq!(
-        hear(&mut receiver, heartbeat),
-        AggregatorMessage::Ack { seq: 1 }
-    );
+    assert_eq!(hear(&mut receiver, heartbeat), AggregatorMessage::Ack { seq: 1 });
 }
 
 #[test]
 fn agent_with_earlier_epoch_is_accepted_once_predecessor_is_silent() {
     let (_gone, mut receiver) = in_sync(1_000, status(1));
-    let mut sender = Sender::new(run(10));
+    let mut sender = Sender::new(identity(), run(10));
     assert_eq!(sender.set_status(status(2)), None);
     let greeting = receiver.handle_hello(&hello(sender.connected()), true);
     assert!(
-        matches!(
-            greeting,
-            Greeting::Refused(AggregatorMessage::HoldOff { .. })
-        ),
+        matches!(greeting, Greeting::Refused(AggregatorMessage::HoldOff { .. })),
         "{greeting:?}"
     );
     let Greeting::Refused(hold_off) = greeting else {
@@ -191,17 +164,11 @@ fn late_heartbeat_confirms_nothing() {
         panic!("no heartbeat");
     };
     let confirmed = receiver.heartbeat(seq, hash);
-    assert_eq!(
-        confirmed,
-        StatusOffer::Confirmed(AggregatorMessage::Ack { seq: 1 })
-    );
+    assert_eq!(confirmed, StatusOffer::Confirmed(AggregatorMessage::Ack { seq: 1 }));
     let delta = sender.set_status(status(2)).unwrap();
     hear(&mut receiver, delta);
     let late = receiver.heartbeat(seq, hash);
-    assert_eq!(
-        late,
-        StatusOffer::Nothing(AggregatorMessage::Ack { seq: 2 })
-    );
+    assert_eq!(late, StatusOffer::Nothing(AggregatorMessage::Ack { seq: 2 }));
     assert_eq!(receiver.parts(), &status(2));
 }
 
@@ -210,39 +177,20 @@ fn replay_is_ignored_and_gap_requests_snapshot() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     let delta = sender.set_status(status(2)).unwrap();
     hear(&mut receiver, delta.clone());
-    assert_eq!(
-        hear(&mut receiver, delta),
-        AggregatorMessage::Ack { seq: 2 }
-    );
+    assert_eq!(hear(&mut receiver, delta), AggregatorMessage::Ack { seq: 2 });
     assert_eq!(receiver.parts(), &status(2));
 
-    assert_eq!(
-        sender.handle_message(&AggregatorMessage::Ack { seq: 2 }),
-        None
-    );
+    assert_eq!(sender.handle_message(&AggregatorMessage::Ack { seq: 2 }), None);
     let lost = sender.set_status(status(3)).unwrap();
     let heartbeat = sender.heartbeat().unwrap();
     let answer = hear(&mut receiver, heartbeat);
-    assert!(
-        matches!(answer, AggregatorMessage::Resync { .. }),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, AggregatorMessage::Resync { .. }), "{answer:?}");
     // In the lost state no message is acknowledged, not even an old one.
-    let replay = FromAgent::Delta {
-        seq: 2,
-        change: Change::default(),
-        hash: Digest::default(),
-    };
+    let replay = FromAgent::Delta { seq: 2, change: Change::default(), hash: Digest::default() };
     let answer = hear(&mut receiver, replay);
-    assert!(
-        matches!(answer, AggregatorMessage::Resync { .. }),
-        "{answer:?}"
-    );
-    let said = converse(&mut sender, &mut receiver, answer);
-    assert!(
-        matches!(said.as_slice(), [FromAgent::Snapshot { seq: 4, .. }]),
-        "{said:?}"
-    );
+    assert!(matches!(answer, AggregatorMessage::Resync { .. }), "{answer:?}");
+    let sent = converse(&mut sender, &mut receiver, answer);
+    assert!(matches!(sent.as_slice(), [FromAgent::Snapshot { seq: 4, .. }]), "{sent:?}");
     assert_eq!(receiver.parts(), &status(3));
     assert_eq!(hear(&mut receiver, lost), AggregatorMessage::Ack { seq: 4 });
 }
@@ -262,11 +210,8 @@ fn restored_agent_continues_above_acknowledged_seq() {
     else {
         panic!("it is the same run");
     };
-    let said = converse(&mut restored, &mut receiver, answer);
-    assert!(
-        matches!(said.last(), Some(FromAgent::Snapshot { seq: 5, .. })),
-        "{said:?}"
-    );
+    let sent = converse(&mut restored, &mut receiver, answer);
+    assert!(matches!(sent.last(), Some(FromAgent::Snapshot { seq: 5, .. })), "{sent:?}");
     assert_eq!(receiver.parts(), &status(1));
     assert!(restored.is_in_sync());
 }

@@ -1,9 +1,8 @@
 //! Errors while decoding a status.
 
-use octavo_model::id::IdError;
+use octavo_model::id::ParseError;
 use octavo_model::label::LabelError;
 use octavo_model::profile::ProfileNameError;
-use octavo_model::quantity::DriverVersionError;
 use octavo_model::resource::ResourceError;
 use thiserror::Error;
 
@@ -11,12 +10,15 @@ use crate::protocol::PartKey;
 
 /// An invalid part, with the location of the error such as `mig.gpu_instances[2].placement`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the part {part} of a status cannot be{}{field}", if .field.is_empty() { "" } else { ", at " })]
+#[error("invalid part {part} of a status{}{field}", if .field.is_empty() { "" } else { ", at " })]
 pub struct StatusError {
-    part: PartKey,
-    field: String,
+    /// The key of the part.
+    pub part: PartKey,
+    /// The field of the part, such as `mig.gpu_instances[2].placement`; empty if the part as a whole is invalid.
+    pub field: String,
+    /// Why it is invalid.
     #[source]
-    problem: StatusProblem,
+    pub problem: StatusProblem,
 }
 
 /// Why a part is invalid.
@@ -26,20 +28,17 @@ pub enum StatusProblem {
     #[error("it is missing")]
     MissingPart,
     /// The device's address is not in canonical form.
-    #[error("its address is not spelt like 0000:07:00.0")]
+    #[error("its address is not in the form 0000:07:00.0")]
     NonCanonicalAddress,
     /// The device's number is not in canonical form.
-    #[error("its number is not spelt like 7")]
+    #[error("its number is not in the form 7")]
     NonCanonicalNumber,
     /// The bytes are not a Protobuf message of the expected type.
-    #[error("it is no Protobuf message of its kind")]
+    #[error("it is not a Protobuf message of the expected type")]
     Message(#[from] prost::DecodeError),
-    /// An invalid identifier.
+    /// An invalid identifier or version.
     #[error(transparent)]
-    Id(#[from] IdError),
-    /// An invalid driver version.
-    #[error(transparent)]
-    DriverVersion(#[from] DriverVersionError),
+    Id(#[from] ParseError),
     /// An invalid profile name.
     #[error(transparent)]
     Profile(#[from] ProfileNameError),
@@ -52,22 +51,14 @@ pub enum StatusProblem {
     /// A required field is missing.
     #[error("it is missing")]
     Missing,
-    /// An unexpected text.
-    #[error("{text:?} is not {expected}")]
-    UnexpectedText {
-        /// The text.
-        text: String,
-        /// What is expected.
-        expected: &'static str,
-    },
     /// The text or message is too long.
-    #[error("{length} bytes are too long for what stands there")]
+    #[error("{length} bytes are too long for this field")]
     TooLong {
         /// Its length in bytes.
         length: usize,
     },
     /// A number is too large.
-    #[error("{number} is more than {largest}")]
+    #[error("{number} is more than the maximum of {largest}")]
     TooLarge {
         /// The number.
         number: u32,
@@ -78,10 +69,10 @@ pub enum StatusProblem {
     #[error("it is 0")]
     Zero,
     /// An unknown enum value in a field without a fallback.
-    #[error("{0} is no choice that this version knows")]
+    #[error("{0} is not a value that this version knows")]
     UnknownEnumValue(i32),
     /// A list has too many items.
-    #[error("{count} are more than {limit}")]
+    #[error("{count} is more than the maximum of {limit}")]
     TooMany {
         /// Number of items.
         count: usize,
@@ -89,7 +80,7 @@ pub enum StatusProblem {
         limit: usize,
     },
     /// The referenced part with the profile catalog is missing.
-    #[error("{0:?} is no part of this status")]
+    #[error("{0:?} is not a part of this status")]
     NoSuchPart(String),
     /// A SKU without a type. A SKU is more specific than a type, so it implies one.
     #[error("a SKU without a type")]
@@ -104,44 +95,18 @@ pub(super) struct FieldError {
 }
 
 impl StatusError {
-    /// The key of the part.
-    pub fn key(&self) -> &PartKey {
-        &self.part
-    }
-
-    /// The field of the part, such as `mig.gpu_instances[2].placement`; empty if the part as a whole is invalid.
-    pub fn place(&self) -> &str {
-        &self.field
-    }
-
-    /// Why it is invalid.
-    pub fn problem(&self) -> &StatusProblem {
-        &self.problem
-    }
-
     pub(super) fn part(key: &PartKey, problem: impl Into<StatusProblem>) -> Self {
-        Self {
-            part: key.clone(),
-            field: String::new(),
-            problem: problem.into(),
-        }
+        Self { part: key.clone(), field: String::new(), problem: problem.into() }
     }
 
     pub(super) fn field(key: &PartKey, error: FieldError) -> Self {
-        Self {
-            part: key.clone(),
-            field: error.field,
-            problem: error.problem,
-        }
+        Self { part: key.clone(), field: error.field, problem: error.problem }
     }
 }
 
 impl FieldError {
     pub(super) fn new(field: &str, problem: impl Into<StatusProblem>) -> Self {
-        Self {
-            field: field.to_owned(),
-            problem: problem.into(),
-        }
+        Self { field: field.to_owned(), problem: problem.into() }
     }
 
     /// Prepends the parent's path.

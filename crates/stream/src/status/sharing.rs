@@ -1,27 +1,25 @@
 //! Encoding and decoding of the part `sharing`. Decoding limits every text and list.
 
-use octavo_fleet::fleet::{
-    MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_TEXT_BYTES, MAX_UNITS, MAX_WORD_BYTES,
-    SharingReport,
+use octavo_model::reported::Reported;
+use octavo_model::sharing_status::{
+    HandOff, MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_UNITS, ResourceStatus, RetainedId,
+    SharingStatus, UnitStatus,
 };
-use octavo_model::holder::DeviceAllocation;
-use octavo_model::resource::ShareId;
-use octavo_model::sharing_status::{HandOff, Health, ResourceStatus, RetainedId, UnitStatus};
+use octavo_model::text::{MAX_TEXT_BYTES, MAX_WORD_BYTES};
 
-use super::error::{FieldError, StatusProblem};
-use super::field::{FieldResult, bounded_text, each, optional_text, parse_field};
+use super::field::{FieldResult, bounded_text, each, optional_text, parse_field, required};
 use crate::proto::v1;
 
-pub(super) fn write(report: &SharingReport) -> v1::Sharing {
+pub(super) fn write(report: &SharingStatus) -> v1::Sharing {
     let hand_off = report.hand_off.as_ref();
     v1::Sharing {
-        mode: report.mode.clone(),
-        state: report.state.clone(),
+        mode: report.mode.as_str().to_owned(),
+        state: report.state.to_string(),
         message: report.message.clone(),
         resources: report.resources.iter().map(write_resource).collect(),
-        kept: report.retained.iter().map(write_kept).collect(),
-        plugin_config_key: hand_off.map(|told| told.key.clone()),
-        plugin_config: hand_off.map(|told| told.config.clone()),
+        kept: report.retained.iter().map(write_retained).collect(),
+        plugin_config_key: hand_off.map(|hand_off| hand_off.key.clone()),
+        plugin_config: hand_off.map(|hand_off| hand_off.config.clone()),
         plugin_config_named: report.named.clone(),
     }
 }
@@ -30,10 +28,7 @@ fn write_resource(resource: &ResourceStatus) -> v1::SharedResource {
     let units = resource.units.iter().map(|unit| v1::SharedUnit {
         uuid: unit.uuid.clone(),
         replicas: unit.replicas,
-        unhealthy: match &unit.health {
-            Health::Healthy => None,
-            Health::Unhealthy { reason } => Some(reason.clone()),
-        },
+        unhealthy: unit.health.clone().into(),
     });
     v1::SharedResource {
         name: resource.name.to_string(),
@@ -43,45 +38,40 @@ fn write_resource(resource: &ResourceStatus) -> v1::SharedResource {
     }
 }
 
-fn write_kept(kept: &RetainedId) -> v1::KeptShare {
+fn write_retained(retained: &RetainedId) -> v1::KeptShare {
     v1::KeptShare {
-        id: kept.id.to_string(),
-        namespace: kept.by.namespace.clone(),
-        pod: kept.by.pod.clone(),
-        container: kept.by.container.clone(),
-        resource: kept.by.resource.clone(),
+        id: retained.id.to_string(),
+        namespace: retained.namespace.clone(),
+        pod: retained.pod.clone(),
+        container: retained.container.clone(),
+        resource: retained.resource.clone(),
     }
 }
 
-pub(super) fn read(sharing: v1::Sharing) -> FieldResult<SharingReport> {
-    Ok(SharingReport {
-        mode: bounded_text("mode", MAX_WORD_BYTES, sharing.mode)?,
-        state: bounded_text("state", MAX_WORD_BYTES, sharing.state)?,
+pub(super) fn read(sharing: v1::Sharing) -> FieldResult<SharingStatus> {
+    Ok(SharingStatus {
+        mode: Reported::parse(&bounded_text("mode", MAX_WORD_BYTES, sharing.mode)?),
+        state: Reported::parse(&bounded_text("state", MAX_WORD_BYTES, sharing.state)?),
         message: optional_text("message", MAX_TEXT_BYTES, sharing.message)?,
         resources: each("resources", MAX_RESOURCES, sharing.resources, read_resource)?,
-        retained: each("kept", MAX_RETAINED, sharing.kept, read_kept)?,
+        retained: each("kept", MAX_RETAINED, sharing.kept, read_retained)?,
         hand_off: hand_off(sharing.plugin_config_key, sharing.plugin_config)?,
-        named: optional_text(
-            "plugin_config_named",
-            MAX_WORD_BYTES,
-            sharing.plugin_config_named,
-        )?,
+        named: optional_text("plugin_config_named", MAX_WORD_BYTES, sharing.plugin_config_named)?,
     })
 }
 
 /// Requires both or neither: a key without a configuration would refer to nothing, and a configuration without a key
 /// could not be stored.
 fn hand_off(key: Option<String>, config: Option<String>) -> FieldResult<Option<HandOff>> {
-    let missing = |field| Err(FieldError::new(field, StatusProblem::Missing));
-    match (key, config) {
-        (None, None) => Ok(None),
-        (Some(_), None) => missing("plugin_config"),
-        (None, Some(_)) => missing("plugin_config_key"),
-        (Some(key), Some(config)) => Ok(Some(HandOff {
-            key: bounded_text("plugin_config_key", MAX_WORD_BYTES, key)?,
-            config: bounded_text("plugin_config", MAX_CONFIG_BYTES, config)?,
-        })),
+    if key.is_none() && config.is_none() {
+        return Ok(None);
     }
+    let config = required("plugin_config", config)?;
+    let key = required("plugin_config_key", key)?;
+    Ok(Some(HandOff {
+        key: bounded_text("plugin_config_key", MAX_WORD_BYTES, key)?,
+        config: bounded_text("plugin_config", MAX_CONFIG_BYTES, config)?,
+    }))
 }
 
 fn read_resource(resource: v1::SharedResource) -> FieldResult<ResourceStatus> {
@@ -94,24 +84,19 @@ fn read_resource(resource: v1::SharedResource) -> FieldResult<ResourceStatus> {
 }
 
 fn read_unit(unit: v1::SharedUnit) -> FieldResult<UnitStatus> {
-    let reason = optional_text("unhealthy", MAX_TEXT_BYTES, unit.unhealthy)?;
     Ok(UnitStatus {
         uuid: bounded_text("uuid", MAX_WORD_BYTES, unit.uuid)?,
         replicas: unit.replicas,
-        health: reason.map_or(Health::Healthy, |reason| Health::Unhealthy { reason }),
+        health: optional_text("unhealthy", MAX_TEXT_BYTES, unit.unhealthy)?.into(),
     })
 }
 
-fn read_kept(kept: v1::KeptShare) -> FieldResult<RetainedId> {
-    let id: ShareId = parse_field("id", &kept.id)?;
+fn read_retained(retained: v1::KeptShare) -> FieldResult<RetainedId> {
     Ok(RetainedId {
-        by: DeviceAllocation {
-            namespace: bounded_text("namespace", MAX_WORD_BYTES, kept.namespace)?,
-            pod: bounded_text("pod", MAX_WORD_BYTES, kept.pod)?,
-            container: bounded_text("container", MAX_WORD_BYTES, kept.container)?,
-            resource: bounded_text("resource", MAX_WORD_BYTES, kept.resource)?,
-            device_id: id.to_string(),
-        },
-        id,
+        id: parse_field("id", &retained.id)?,
+        namespace: bounded_text("namespace", MAX_WORD_BYTES, retained.namespace)?,
+        pod: bounded_text("pod", MAX_WORD_BYTES, retained.pod)?,
+        container: bounded_text("container", MAX_WORD_BYTES, retained.container)?,
+        resource: bounded_text("resource", MAX_WORD_BYTES, retained.resource)?,
     })
 }

@@ -4,10 +4,11 @@ mod amd_neuron;
 mod sharing_and_usage;
 mod truncation;
 
-use octavo_fleet::fleet::{DeviceLayout, MAX_TEXT_BYTES, MAX_WORD_BYTES};
 use octavo_model::inventory::{Condition, LinkRemote, Mig, Vendor};
 use octavo_model::label::{LabelKey, LabelValue};
-use octavo_planner::reconcile::ChangeProgress;
+use octavo_model::reported::Reported;
+use octavo_model::text::{MAX_TEXT_BYTES, MAX_WORD_BYTES};
+use octavo_planner::reconcile::{ChangeProgress, DeviceLayoutStatus};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -38,39 +39,44 @@ fn inventory() -> impl Strategy<Value = Inventory> {
 }
 
 /// Arbitrary layout status, in known and unknown states.
-fn layout() -> impl Strategy<Value = LayoutStatus> {
+fn layout() -> impl Strategy<Value = NodeLayoutStatus> {
     let text = || "[ -~]{0,12}";
     let progress =
-        (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|told| ChangeProgress {
-            current_step: told.0,
-            done: told.1,
-            steps: told.1 + told.2,
-            back: told.3,
+        (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|fields| ChangeProgress {
+            current_step: fields.0,
+            done: fields.1,
+            steps: fields.1 + fields.2,
+            back: fields.3,
         });
     let progress = proptest::option::of(progress);
-    let told = (text(), "[a-z-]{1,12}", text(), progress);
-    let devices = btree_map(0..32_u8, told, 0..4).prop_map(|devices| {
+    let fields = (text(), "[a-z-]{1,12}", text(), progress);
+    let devices = btree_map(0..32_u8, fields, 0..4).prop_map(|devices| {
         let devices = devices.into_iter();
-        let device = |(number, (name, state, message, progress))| DeviceLayout {
-            pci: PciAddress::new(0, number, 0, 0).unwrap(),
-            name,
-            state,
-            message,
-            progress,
+        let device = |(number, (name, state, message, progress)): (u8, (_, String, _, _))| {
+            DeviceLayoutStatus {
+                message,
+                progress,
+                ..DeviceLayoutStatus::new(
+                    PciAddress::new(0, number, 0, 0).unwrap(),
+                    name,
+                    Reported::parse(&state),
+                )
+            }
         };
         devices.map(device).collect()
     });
     let maybe = || proptest::option::of(text());
     let words = (maybe(), maybe(), maybe(), maybe(), maybe());
     (words, any::<bool>(), devices).prop_map(
-        |((layout, plan, state, notice, drain), by_hand, devices)| LayoutStatus {
+        |((layout, plan, state, notice, drain), by_hand, devices)| NodeLayoutStatus {
             layout,
             is_manual: by_hand,
             plan,
-            state,
+            state: state.as_deref().map(Reported::parse),
             notice,
             drain,
             devices,
+            ..NodeLayoutStatus::default()
         },
     )
 }
@@ -120,18 +126,13 @@ proptest! {
 }
 
 fn with(parts: &Parts, key: &str, content: Content) -> Parts {
-    let old = parts
-        .iter()
-        .map(|(key, content)| (key.clone(), content.clone()));
+    let old = parts.iter().map(|(key, content)| (key.clone(), content.clone()));
     old.chain([(key.parse().unwrap(), content)]).collect()
 }
 
 fn without(parts: &Parts, start: &str) -> Parts {
-    let kept = parts
-        .iter()
-        .filter(|(key, _)| !key.as_str().starts_with(start));
-    kept.map(|(key, content)| (key.clone(), content.clone()))
-        .collect()
+    let retained = parts.iter().filter(|(key, _)| !key.as_str().starts_with(start));
+    retained.map(|(key, content)| (key.clone(), content.clone())).collect()
 }
 
 /// Two MIG-capable GPUs with the same profile catalog.
@@ -146,7 +147,7 @@ fn two_gpus() -> Inventory {
 "profiles": [{"id": 19, "index": 0, "name": "1g.10gb", "maxCount": 7, "memoryMiB": 9728, "resources": {
 "gpuSlices": 1, "computeSlices": 1, "multiprocessors": 14, "copyEngines": 1, "decoders": 0, "encoders": 0,
 "jpegEngines": 0, "ofaEngines": 0}}]}}]}"#;
-    let mut inventory = octavo_documents::inventory::parse(text).unwrap();
+    let mut inventory = serde_json::from_str::<Inventory>(text).unwrap();
     let mut second = inventory.devices[0].clone();
     second.pci = "0000:0f:00.0".parse().unwrap();
     inventory.devices.push(second);
@@ -157,20 +158,9 @@ fn two_gpus() -> Inventory {
 fn devices_with_equal_profiles_share_a_part() {
     let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let keys: Vec<&str> = parts.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(
-        keys[..4],
-        [
-            "device/0000:07:00.0",
-            "device/0000:0f:00.0",
-            "labels",
-            "node"
-        ]
-    );
+    assert_eq!(keys[..4], ["device/0000:07:00.0", "device/0000:0f:00.0", "labels", "node"]);
     assert_eq!(keys.len(), 5);
-    assert_eq!(
-        keys[4],
-        format!("profiles/{:016x}", parts.get(keys[4]).unwrap().digest())
-    );
+    assert_eq!(keys[4], format!("profiles/{:016x}", parts.get(keys[4]).unwrap().digest()));
 }
 
 #[test]
@@ -181,10 +171,7 @@ fn changing_one_device_changes_one_part() {
     let labels = LabelSet::default();
     let change = encode(&before, &labels, None).change_to(&encode(&after, &labels, None));
     let changed: Vec<&str> = change.changed.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(
-        (changed, change.removed),
-        (vec!["device/0000:0f:00.0"], vec![])
-    );
+    assert_eq!((changed, change.removed), (vec!["device/0000:0f:00.0"], vec![]));
 }
 
 #[test]
@@ -197,10 +184,7 @@ fn unknown_parts_and_fields_are_ignored() {
     // Field 1000, a number.
     let mut bytes = parts.get("node").unwrap().bytes().to_vec();
     bytes.extend([0xc0, 0x3e, 0x01]);
-    assert_eq!(
-        decode(&with(&parts, "node", Content::new(bytes))),
-        decode(&parts)
-    );
+    assert_eq!(decode(&with(&parts, "node", Content::new(bytes))), decode(&parts));
     assert_eq!(decode(&without(&parts, "labels")), decode(&parts));
 }
 
@@ -218,11 +202,7 @@ fn unknown_enum_value_uses_fallback_if_available() {
     let first = |edit: fn(&mut v1::Device)| edited(edit).unwrap().inventory.devices.remove(0);
     let device = first(|device| {
         device.mig.as_mut().unwrap().capability = 77;
-        device.links = vec![v1::NvLink {
-            link: 3,
-            remote: 77,
-            remote_pci: None,
-        }];
+        device.links = vec![v1::NvLink { link: 3, remote: 77, remote_pci: None }];
     });
     assert_eq!(device.mig, Mig::Unknown);
     assert_eq!(device.links[0].remote, LinkRemote::Unknown);
@@ -239,23 +219,15 @@ fn i12_invalid_device_is_rejected_with_its_field() {
         (
             |d| d.condition.as_mut().unwrap().state = 9,
             "condition.state",
-            "9 is no choice that this version knows",
+            "9 is not a value that this version knows",
         ),
         (
             |d| d.pci_ids.as_mut().unwrap().device = 0x1_0000,
             "pci_ids.device",
-            "65536 is more than 65535",
+            "65536 is more than the maximum of 65535",
         ),
-        (
-            |d| d.uuid = Some("7".into()),
-            "uuid",
-            "\"7\" is not a GPU UUID like GPU-<uuid>",
-        ),
-        (
-            |d| d.uuid = Some("x".repeat(5000)),
-            "uuid",
-            "5000 bytes are too long for what stands there",
-        ),
+        (|d| d.uuid = Some("7".into()), "uuid", "\"7\" is not a GPU UUID like GPU-<uuid>"),
+        (|d| d.uuid = Some("x".repeat(5000)), "uuid", "5000 bytes are too long for this field"),
         (|d| d.sku = Some("a".into()), "sku", "a SKU without a type"),
         (
             |d| d.compute_capability = Some("9".into()),
@@ -265,7 +237,7 @@ fn i12_invalid_device_is_rejected_with_its_field() {
         (
             |d| d.mig.as_mut().unwrap().profiles = "profiles/0".into(),
             "mig.profiles",
-            "\"profiles/0\" is no part of this status",
+            "\"profiles/0\" is not a part of this status",
         ),
         (
             |d| d.mig.as_mut().unwrap().gpu_instances[0].placement = None,
@@ -275,21 +247,21 @@ fn i12_invalid_device_is_rejected_with_its_field() {
         (
             |d| d.mig.as_mut().unwrap().gpu_instances = vec![v1::GpuInstance::default(); 300],
             "mig.gpu_instances",
-            "300 are more than 256",
+            "300 is more than the maximum of 256",
         ),
         (
             |d| d.processes = vec![v1::Process::default()],
             "processes[0].kind",
-            "0 is no choice that this version knows",
+            "0 is not a value that this version knows",
         ),
     ];
     for (edit, place, problem) in cases {
         let error = edited(edit).unwrap_err();
-        assert_eq!(error.place(), place);
-        assert_eq!(error.problem().to_string(), problem, "{place}");
+        assert_eq!(error.field, place);
+        assert_eq!(error.problem.to_string(), problem, "{place}");
         assert_eq!(
             error.to_string(),
-            format!("the part device/0000:07:00.0 of a status cannot be, at {place}")
+            format!("invalid part device/0000:07:00.0 of a status, at {place}")
         );
     }
 }
@@ -298,30 +270,15 @@ fn i12_invalid_device_is_rejected_with_its_field() {
 fn i12_invalid_layout_is_rejected_with_its_field() {
     type Edit = fn(&mut v1::Layout);
     let cases: [(Edit, &str); 10] = [
-        (
-            |l| l.layout = Some("x".repeat(MAX_WORD_BYTES + 1)),
-            "layout",
-        ),
+        (|l| l.layout = Some("x".repeat(MAX_WORD_BYTES + 1)), "layout"),
         (|l| l.plan = Some("x".repeat(MAX_WORD_BYTES + 1)), "plan"),
         (|l| l.state = Some("x".repeat(MAX_WORD_BYTES + 1)), "state"),
-        (
-            |l| l.notice = Some("x".repeat(MAX_TEXT_BYTES + 1)),
-            "notice",
-        ),
+        (|l| l.notice = Some("x".repeat(MAX_TEXT_BYTES + 1)), "notice"),
         (|l| l.drain = Some("x".repeat(MAX_TEXT_BYTES + 1)), "drain"),
-        (
-            |l| l.devices = vec![v1::LayoutDevice::default(); 300],
-            "devices",
-        ),
+        (|l| l.devices = vec![v1::LayoutDevice::default(); 300], "devices"),
         (|l| l.devices[1].pci = "7".to_owned(), "devices[1].pci"),
-        (
-            |l| l.devices[1].state = "x".repeat(MAX_WORD_BYTES + 1),
-            "devices[1].state",
-        ),
-        (
-            |l| l.devices[1].message = "x".repeat(MAX_TEXT_BYTES + 1),
-            "devices[1].message",
-        ),
+        (|l| l.devices[1].state = "x".repeat(MAX_WORD_BYTES + 1), "devices[1].state"),
+        (|l| l.devices[1].message = "x".repeat(MAX_TEXT_BYTES + 1), "devices[1].message"),
         (
             |l| {
                 l.devices[0].progress = Some(v1::LayoutProgress {
@@ -347,13 +304,13 @@ fn i12_invalid_layout_is_rejected_with_its_field() {
     // An unknown state is preserved as received.
     assert_eq!(
         read(&good).unwrap().layout.unwrap().devices[1].state,
-        "resting"
+        Reported::Unknown("resting".to_owned())
     );
     for (edit, place) in cases {
         let mut bad = good.clone();
         edit(&mut bad);
         let error = read(&bad).unwrap_err();
-        assert_eq!((error.key().as_str(), error.place()), ("layout", place));
+        assert_eq!((error.part.as_str(), error.field.as_str()), ("layout", place));
     }
 }
 
@@ -363,38 +320,20 @@ fn i12_invalid_part_is_rejected_by_key() {
     let mangled = || Content::new([0xff; 3]);
     let profiles = parts.iter().last().unwrap().0.to_string();
     let nothing = || content(&v1::Node::default());
-    let bad_label = v1::Labels {
-        labels: [("a b".to_owned(), String::new())].into(),
-    };
+    let bad_label = v1::Labels { labels: [("a b".to_owned(), String::new())].into() };
     for (parts, key, place) in [
         (without(&parts, "node"), "node", ""),
-        (
-            without(&parts, "profiles"),
-            "device/0000:07:00.0",
-            "mig.profiles",
-        ),
+        (without(&parts, "profiles"), "device/0000:07:00.0", "mig.profiles"),
         (with(&parts, "node", mangled()), "node", ""),
         (with(&parts, "node", nothing()), "node", "nvml"),
         (with(&parts, "labels", mangled()), "labels", ""),
-        (
-            with(&parts, "labels", content(&bad_label)),
-            "labels",
-            "labels",
-        ),
+        (with(&parts, "labels", content(&bad_label)), "labels", "labels"),
         (with(&parts, &profiles, mangled()), &profiles, ""),
         (with(&parts, "device/7", mangled()), "device/7", ""),
         (with(&parts, "device/", mangled()), "device/", ""),
-        (
-            with(&parts, "device/00000000:07:00.0", mangled()),
-            "device/00000000:07:00.0",
-            "",
-        ),
+        (with(&parts, "device/00000000:07:00.0", mangled()), "device/00000000:07:00.0", ""),
     ] {
         let error = decode(&parts).unwrap_err();
-        assert_eq!(
-            (error.key().as_str(), error.place()),
-            (key, place),
-            "{error:?}"
-        );
+        assert_eq!((error.part.as_str(), error.field.as_str()), (key, place), "{error:?}");
     }
 }

@@ -1,15 +1,16 @@
 //! Encoding and decoding of the part `usage`. Decoding limits every text, list and percentage.
 
-use octavo_fleet::fleet::{MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_WORD_BYTES};
+use octavo_fleet::summary::{MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::ShareId;
+use octavo_model::text::MAX_WORD_BYTES;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use super::error::{FieldError, StatusProblem};
 use super::field::{
-    FieldResult, at_most, bounded, bounded_text, each, optional_text, parse_field,
-    parse_optional_field,
+    FieldResult, bounded, bounded_text, each, optional_text, parse_field, parse_optional_field,
+    percent,
 };
 use crate::proto::v1;
 
@@ -41,8 +42,8 @@ fn write_memory(memory: MemoryUse) -> v1::MemoryUse {
 fn write_unit(unit: &UnitUsage) -> v1::UnitUsage {
     v1::UnitUsage {
         uuid: unit.uuid.clone(),
-        gpu_instance: unit.partition.map(|(gpu_instance, _)| gpu_instance),
-        compute_instance: unit.partition.map(|(_, compute_instance)| compute_instance),
+        gpu_instance: unit.gpu_instance,
+        compute_instance: unit.compute_instance,
         profile: unit.profile.clone(),
         resource: unit.resource.as_ref().map(ToString::to_string),
         replicas: unit.replicas,
@@ -87,7 +88,7 @@ fn read_device(device: v1::DeviceUsage) -> FieldResult<DeviceUsage> {
         pci: parse_field("pci", &device.pci)?,
         name: bounded_text("name", MAX_WORD_BYTES, device.name)?,
         memory: device.memory.map(read_memory),
-        utilization: read_percent(device.utilization)?,
+        utilization: percent("utilization", device.utilization)?.map(Percent),
         units: each("units", MAX_ITEMS, device.units, read_unit)?,
     })
 }
@@ -100,23 +101,16 @@ fn read_memory(memory: v1::MemoryUse) -> MemoryUse {
     }
 }
 
-fn read_percent(number: Option<u32>) -> FieldResult<Option<Percent>> {
-    let number = number.map(|number| at_most("utilization", number, 100));
-    // Values up to 100 fit in a `u8`.
-    let percent = |number| Percent(u8::try_from(number).unwrap_or(u8::MAX));
-    Ok(number.transpose()?.map(percent))
-}
-
 fn read_unit(unit: v1::UnitUsage) -> FieldResult<UnitUsage> {
-    let partition = match (unit.gpu_instance, unit.compute_instance) {
-        (Some(gpu_instance), Some(compute_instance)) => Some((gpu_instance, compute_instance)),
-        (None, None) => None,
+    match (unit.gpu_instance, unit.compute_instance) {
+        (Some(_), Some(_)) | (None, None) => {}
         (None, Some(_)) => return Err(FieldError::new("gpu_instance", StatusProblem::Missing)),
         (Some(_), None) => return Err(FieldError::new("compute_instance", StatusProblem::Missing)),
-    };
+    }
     Ok(UnitUsage {
         uuid: bounded_text("uuid", MAX_WORD_BYTES, unit.uuid)?,
-        partition,
+        gpu_instance: unit.gpu_instance,
+        compute_instance: unit.compute_instance,
         profile: optional_text("profile", MAX_WORD_BYTES, unit.profile)?,
         resource: parse_optional_field("resource", unit.resource.as_deref())?,
         replicas: unit.replicas,
@@ -132,15 +126,17 @@ fn read_unit(unit: v1::UnitUsage) -> FieldResult<UnitUsage> {
 fn read_tenant(tenant: v1::Tenant) -> FieldResult<Tenant> {
     let ids = bounded("ids", MAX_TENANT_ITEMS, tenant.ids)?;
     let ids = ids.iter().map(|id| parse_field::<ShareId>("ids", id));
-    Ok(Tenant {
+    let uid = optional_text("uid", MAX_WORD_BYTES, tenant.uid)?;
+    let tenant = Tenant {
         namespace: optional_text("namespace", MAX_WORD_BYTES, tenant.namespace)?,
         pod: optional_text("pod", MAX_WORD_BYTES, tenant.pod)?,
-        uid: optional_text("uid", MAX_WORD_BYTES, tenant.uid)?,
         container: optional_text("container", MAX_WORD_BYTES, tenant.container)?,
         ids: ids.collect::<FieldResult<_>>()?,
         memory: tenant.memory_mib.map(Mebibytes::new),
-        utilization: read_percent(tenant.utilization)?,
+        utilization: percent("utilization", tenant.utilization)?.map(Percent),
         processes: bounded("processes", MAX_TENANT_ITEMS, tenant.processes)?,
         is_over_share: tenant.is_over,
-    })
+        ..Tenant::default()
+    };
+    Ok(tenant.with_uid(uid))
 }

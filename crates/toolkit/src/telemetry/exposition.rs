@@ -31,13 +31,11 @@ pub fn write_all<'a, 'b>(
         text::encode_registry(&mut body, registry)?;
     }
     text::encode_eof(&mut body)?;
-    Ok(
-        if accepted.any(|value| value.contains("application/openmetrics-text")) {
-            (OPEN_METRICS_CONTENT_TYPE, body)
-        } else {
-            (PROMETHEUS_CONTENT_TYPE, to_prometheus_text(&body))
-        },
-    )
+    Ok(if accepted.any(|value| value.contains("application/openmetrics-text")) {
+        (OPEN_METRICS_CONTENT_TYPE, body)
+    } else {
+        (PROMETHEUS_CONTENT_TYPE, to_prometheus_text(&body))
+    })
 }
 
 /// Converts OpenMetrics text to the older Prometheus format, in which `TYPE` and `HELP` of a counter carry the suffix

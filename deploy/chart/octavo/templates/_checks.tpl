@@ -1,50 +1,50 @@
-{{/* What a schema cannot say of values that do not go together. */}}
+{{/* Checks of value combinations that a schema cannot express. */}}
 {{- define "octavo.checks" -}}
 {{- $names := list -}}
 {{- range include "octavo.agents" . | fromJsonArray -}}
   {{- $place := empty .pool | ternary "" (printf "pools, %s: " .pool) -}}
-  {{- if has .name $names }}{{ fail (printf "%sthere are two pools of this name" $place) }}{{ end -}}
+  {{- if has .name $names }}{{ fail (printf "%sduplicate pool name" $place) }}{{ end -}}
   {{- $names = append $names .name -}}
-  {{- if gt (len .name) 63 }}{{ fail (printf "%s%s is longer than the 63 characters that a label may have: give the release or the pool a shorter name" $place .name) }}{{ end -}}
+  {{- if gt (len .name) 63 }}{{ fail (printf "%s%s exceeds 63 characters, the maximum length of a label value: choose a shorter name for the release or the pool" $place .name) }}{{ end -}}
   {{- $agent := .agent -}}
   {{- if ne .tier "applier" -}}
-    {{- if ne $agent.drain.policy "never" }}{{ fail (printf "%sagent.drain.policy: %s is for the tier applier: the tier %s changes no device" $place $agent.drain.policy .tier) }}{{ end -}}
-    {{- if ne $agent.sharing.mode "auto" }}{{ fail (printf "%sagent.sharing.mode: %s is for the tier applier: only it has layouts" $place $agent.sharing.mode) }}{{ end -}}
+    {{- if ne $agent.drain.policy "never" }}{{ fail (printf "%sagent.drain.policy: %s requires the tier applier: the tier %s never changes devices" $place $agent.drain.policy .tier) }}{{ end -}}
+    {{- if ne $agent.sharing.mode "auto" }}{{ fail (printf "%sagent.sharing.mode: %s requires the tier applier: other tiers have no layouts" $place $agent.sharing.mode) }}{{ end -}}
     {{- range list "hostPID" "podEvents" -}}
-      {{- if index $agent.usage . }}{{ fail (printf "%sagent.usage.%s is for the tier applier: only it sees who uses a device" $place .) }}{{ end -}}
+      {{- if index $agent.usage . }}{{ fail (printf "%sagent.usage.%s requires the tier applier: other tiers cannot attribute devices to pods" $place .) }}{{ end -}}
     {{- end -}}
     {{- range list "compat" "taintNotReady" "layout" "allow" "drift" -}}
-      {{- if index $agent . }}{{ fail (printf "%sagent.%s is for the tier applier: the tier that was chosen changes no device" $place .) }}{{ end -}}
+      {{- if index $agent . }}{{ fail (printf "%sagent.%s requires the tier applier: the selected tier never changes devices" $place .) }}{{ end -}}
     {{- end -}}
   {{- end -}}
-  {{- if and $agent.neuron.enabled $.Values.openshift.enabled (ne .tier "applier") }}{{ fail (printf "%sagent.neuron.enabled on OpenShift is for the tier applier: no other may mount a folder of the host" $place) }}{{ end -}}
+  {{- if and $agent.neuron.enabled $.Values.openshift.enabled (ne .tier "applier") }}{{ fail (printf "%sagent.neuron.enabled on OpenShift requires the tier applier: other tiers cannot mount host directories" $place) }}{{ end -}}
   {{- if eq .tier "reporter" -}}
-    {{- if has $agent.labelSink (list "node" "nodefeature") }}{{ fail (printf "%sagent.labelSink: %s needs the tier reader or applier: the reporter has no access to the API server" $place $agent.labelSink) }}{{ end -}}
-    {{- if $agent.migStrategy }}{{ fail (printf "%sagent.migStrategy needs the tier reader or applier: the reporter does not read the driver" $place) }}{{ end -}}
+    {{- if has $agent.labelSink (list "node" "nodefeature") }}{{ fail (printf "%sagent.labelSink: %s requires the tier reader or applier: the reporter has no access to the API server" $place $agent.labelSink) }}{{ end -}}
+    {{- if $agent.migStrategy }}{{ fail (printf "%sagent.migStrategy requires the tier reader or applier: the reporter does not read the driver" $place) }}{{ end -}}
   {{- end -}}
-  {{- if and (eq $agent.sharing.mode "hand-off") (not $.Values.handOff.configMap) }}{{ fail (printf "%sagent.sharing.mode: hand-off needs handOff: the ConfigMap that NVIDIA's device plugin reads" $place) }}{{ end -}}
+  {{- if and (eq $agent.sharing.mode "hand-off") (not $.Values.handOff.configMap) }}{{ fail (printf "%sagent.sharing.mode: hand-off requires handOff, the ConfigMap of NVIDIA's device plugin" $place) }}{{ end -}}
   {{- range list "podEvents" "dcgm" -}}
-    {{- if and (index $agent.usage .) (not $agent.usage.interval) }}{{ fail (printf "%sagent.usage.%s needs agent.usage.interval" $place .) }}{{ end -}}
+    {{- if and (index $agent.usage .) (not $agent.usage.interval) }}{{ fail (printf "%sagent.usage.%s requires agent.usage.interval" $place .) }}{{ end -}}
   {{- end -}}
-  {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
+  {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs requires agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
-{{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: give both namespace and configMap" }}{{ end -}}
-{{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: give one of them" }}{{ end -}}
+{{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: set both namespace and configMap" }}{{ end -}}
+{{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: set only one of them" }}{{ end -}}
 {{- include "octavo.checkLayouts" . -}}
 {{- $aggregator := include "octavo.aggregatorName" . -}}
-{{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s is longer than the 63 characters that a Service's name may have: give the release a shorter name" $aggregator) }}{{ end -}}
+{{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s exceeds 63 characters, the maximum length of a Service name: choose a shorter name for the release" $aggregator) }}{{ end -}}
 {{- with .Values.aggregator -}}
-  {{- if and .enabled (eq (.httpAuth | default "none") "proxy-header") (not .trustedProxies) }}{{ fail "aggregator.trustedProxies: name the proxy that aggregator.httpAuth: proxy-header believes" }}{{ end -}}
-  {{- if and (ne (.httpAuth | default "none") "proxy-header") (or .trustedProxies .trustedProxyGroups) }}{{ fail "aggregator.trustedProxies and aggregator.trustedProxyGroups are for aggregator.httpAuth: proxy-header" }}{{ end -}}
-  {{- if and .createProfiles (not .followCluster) }}{{ fail "aggregator.createProfiles needs aggregator.followCluster: a profile is made of what the cluster's nodes have" }}{{ end -}}
-  {{- if and .createProfiles (eq (.httpAuth | default "none") "none") }}{{ fail "aggregator.createProfiles needs aggregator.httpAuth: token-review or proxy-header: whoever reaches it could make hardware profiles" }}{{ end -}}
-  {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods needs policy.enabled: nothing else keeps it to three annotations of pods" }}{{ end -}}
-  {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: give secretName, or set generate or certManager.enabled: tokens are never shown unencrypted" }}{{ end -}}
-  {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: name an issuer" }}{{ end -}}
+  {{- if and .enabled (eq (.httpAuth | default "none") "proxy-header") (not .trustedProxies) }}{{ fail "aggregator.trustedProxies: set the address of the proxy, which aggregator.httpAuth: proxy-header requires" }}{{ end -}}
+  {{- if and (ne (.httpAuth | default "none") "proxy-header") (or .trustedProxies .trustedProxyGroups) }}{{ fail "aggregator.trustedProxies and aggregator.trustedProxyGroups require aggregator.httpAuth: proxy-header" }}{{ end -}}
+  {{- if and .createProfiles (not .followCluster) }}{{ fail "aggregator.createProfiles requires aggregator.followCluster: profiles are created from the resources of nodes" }}{{ end -}}
+  {{- if and .createProfiles (eq (.httpAuth | default "none") "none") }}{{ fail "aggregator.createProfiles requires aggregator.httpAuth: token-review or proxy-header; otherwise, any client could create hardware profiles" }}{{ end -}}
+  {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods requires policy.enabled: only the policy restricts the aggregator to three annotations of pods" }}{{ end -}}
+  {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: set secretName, generate or certManager.enabled: tokens are never sent unencrypted" }}{{ end -}}
+  {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: set the name of an issuer" }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether `layouts` is a file that agents can read, as far as that can be checked without a device; `octavo layouts check` finds the rest. */}}
+{{/* Checks the structure of `layouts`; `octavo layouts check` finds all other errors. */}}
 {{- define "octavo.checkLayouts" -}}
 {{- with .Values.layouts -}}
   {{- $file := fromYaml . -}}
@@ -53,7 +53,7 @@
   {{- $layouts := dict -}}
   {{- $keys := list -}}
   {{- if hasKey $file "apiVersion" -}}
-    {{- if or (ne (toString $file.apiVersion) "octavo.dev/v1") (ne (toString $file.kind) "Layouts") }}{{ fail "layouts: apiVersion must be octavo.dev/v1, and kind Layouts" }}{{ end -}}
+    {{- if or (ne (toString $file.apiVersion) "octavo.dev/v1") (ne (toString $file.kind) "Layouts") }}{{ fail "layouts: apiVersion must be octavo.dev/v1, and kind must be Layouts" }}{{ end -}}
     {{- range $key, $_ := omit $file "apiVersion" "kind" "layouts" }}{{ fail (printf "layouts: unknown key %q" $key) }}{{ end -}}
     {{- $layouts = $file.layouts -}}
     {{- $keys = list "devices" "mig" "timeSlicing" -}}
@@ -62,12 +62,12 @@
     {{- range $key, $_ := omit $file "version" "mig-configs" "flags" "resources" "sharing" "imex" }}{{ fail (printf "layouts: unknown key %q" $key) }}{{ end -}}
     {{- $plugin := list -}}
     {{- range $key, $_ := omit $file "version" "mig-configs" }}{{ $plugin = append $plugin $key }}{{ end -}}
-    {{- if and (hasKey $file "mig-configs") $plugin }}{{ fail (printf "layouts: mig-configs and %s are of two dialects" (first $plugin)) }}{{ end -}}
+    {{- if and (hasKey $file "mig-configs") $plugin }}{{ fail (printf "layouts: mig-configs and %s belong to different formats" (first $plugin)) }}{{ end -}}
     {{- if not (or (hasKey $file "mig-configs") $plugin) }}{{ fail "layouts: mig-configs is missing" }}{{ end -}}
     {{- if hasKey $file "mig-configs" }}{{ $layouts = index $file "mig-configs" }}{{ end -}}
     {{- $keys = list "device-filter" "devices" "mig-enabled" "mig-devices" -}}
   {{- else -}}
-    {{- fail "layouts: it begins with apiVersion: octavo.dev/v1 or, in NVIDIA's dialects, version: v1" -}}
+    {{- fail "layouts: the file must begin with apiVersion: octavo.dev/v1 or, in NVIDIA's formats, version: v1" -}}
   {{- end -}}
   {{- if not (kindIs "map" $layouts) }}{{ fail "layouts: layouts must be a map from names to lists of rules" }}{{ end -}}
   {{- if and (or (hasKey $file "layouts") (hasKey $file "mig-configs")) (not $layouts) }}{{ fail "layouts: the file has no layouts" }}{{ end -}}
@@ -79,7 +79,7 @@
       {{- if not (kindIs "map" $rule) }}{{ fail (printf "%s must be a map" $place) }}{{ end -}}
       {{- if not (hasKey $rule "devices") }}{{ fail (printf "%s: devices is missing" $place) }}{{ end -}}
       {{- range $key, $_ := $rule -}}
-        {{- if not (has $key $keys) }}{{ fail (printf "%s: unknown key %q; there are %s" $place $key (join ", " $keys)) }}{{ end -}}
+        {{- if not (has $key $keys) }}{{ fail (printf "%s: unknown key %q; valid keys: %s" $place $key (join ", " $keys)) }}{{ end -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}

@@ -1,4 +1,4 @@
-{{/* What all names begin with: octavo, where the release is called so. */}}
+{{/* Prefix of all names. */}}
 {{- define "octavo.prefix" -}}
 {{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end -}}
 {{- end -}}
@@ -6,7 +6,7 @@
 {{- define "octavo.agentName" -}}{{ include "octavo.prefix" . }}-agent{{- end -}}
 {{- define "octavo.aggregatorName" -}}{{ include "octavo.prefix" . }}-aggregator{{- end -}}
 
-{{/* The agents' user, as policies see it. */}}
+{{/* User name of the agents in admission policies. */}}
 {{- define "octavo.agentUser" -}}system:serviceaccount:{{ .Release.Namespace }}:{{ include "octavo.agentName" . }}{{- end -}}
 
 {{- define "octavo.aggregatorHost" -}}{{ include "octavo.aggregatorName" . }}.{{ .Release.Namespace }}.svc{{- end -}}
@@ -26,7 +26,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
-{{/* Every DaemonSet there is: its name, tier, values of `agent`, and what node labels make a node its own. As JSON. */}}
+{{/* All agent DaemonSets as JSON: name, tier, values of `agent`, and node label requirements. */}}
 {{- define "octavo.agents" -}}
 {{- $earlier := list -}}
 {{- $all := list -}}
@@ -45,7 +45,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $all | toJson -}}
 {{- end -}}
 
-{{/* What agents of all pools need together: words that are looked for with `has`. */}}
+{{/* Union of the requirements of all pools, as a list for `has`. */}}
 {{- define "octavo.needs" -}}
 {{- $needs := list -}}
 {{- range include "octavo.agents" . | fromJsonArray -}}

@@ -1,4 +1,4 @@
-{{/* Whom a pod that needs no root runs as: what the pod security standard `restricted` asks for. OpenShift chooses users itself. */}}
+{{/* Security context of non-root pods, as the pod security standard `restricted` requires. OpenShift assigns user IDs itself. */}}
 {{- define "octavo.unprivileged" -}}
 runAsNonRoot: true
 {{- if not .Values.openshift.enabled }}
@@ -9,7 +9,7 @@ fsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* The API server's address and a token for it, which really ends after an hour. */}}
+{{/* CA and token for the API server; the token expires after one hour. */}}
 {{- define "octavo.apiToken" -}}
 - name: api
   projected:
@@ -19,7 +19,7 @@ seccompProfile: {type: RuntimeDefault}
     - downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}
 {{- end -}}
 
-{{/* (dict "root" root "one" one of octavo.agents): where its pods go. */}}
+{{/* (dict "root" root "one" one of octavo.agents): affinity of its pods. */}}
 {{- define "octavo.affinity" -}}
 {{- $agent := .one.agent -}}
 {{- $affinity := deepCopy $agent.affinity -}}
@@ -46,7 +46,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- if $affinity }}{{ toYaml $affinity }}{{ end -}}
 {{- end -}}
 
-{{/* Where agents report to; nothing if nowhere. */}}
+{{/* Address that the agents report to; empty if none. */}}
 {{- define "octavo.reportsTo" -}}
 {{- $root := .root -}}
 {{- if .one.agent.aggregator.address }}{{ .one.agent.aggregator.address }}

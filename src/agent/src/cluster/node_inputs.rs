@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use octavo_model::accelerators::TYPE_OVERRIDE;
-use octavo_node::node::operands::PLUGIN_CONFIG_LABEL;
-use octavo_node::node::selection::active_mig_manager;
-use octavo_node::node::{Compat, LOG_LEVEL_ANNOTATION, SelectedLayout, View, operands, select};
+use octavo_node::node_object::operands::PLUGIN_CONFIG_LABEL;
+use octavo_node::node_object::selection::active_mig_manager;
+use octavo_node::node_object::{
+    Compat, LOG_LEVEL_ANNOTATION, ObservedNode, SelectedLayout, operands, select,
+};
 
 use crate::draining::is_tainted;
 
@@ -24,7 +26,7 @@ pub(super) struct NodeInputs {
 
 impl NodeInputs {
     /// Extracts the facet of `view`; `compat` selects which other program's labels are honored too.
-    pub(super) fn from_view(view: &View, compat: Compat) -> Self {
+    pub(super) fn from_view(view: &ObservedNode, compat: Compat) -> Self {
         let deployed = view.labels.iter().filter(|(key, _)| {
             operands::CLIENT_LABELS.contains(&key.as_str()) || *key == PLUGIN_CONFIG_LABEL
         });
@@ -34,9 +36,7 @@ impl NodeInputs {
             at_work: active_mig_manager(view),
             log_level: view.annotations.get(LOG_LEVEL_ANNOTATION).cloned(),
             type_override: view.labels.get(TYPE_OVERRIDE).cloned(),
-            deployed: deployed
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
+            deployed: deployed.map(|(key, value)| (key.clone(), value.clone())).collect(),
             is_tainted: is_tainted(view),
             offered: view.allocatable.clone(),
         }

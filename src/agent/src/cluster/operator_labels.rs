@@ -22,9 +22,7 @@ pub(super) fn partitions(labels: &LabelSet) -> Option<BTreeMap<String, u64>> {
     let counts = labels.iter().filter_map(|(key, value)| {
         let resource = key.strip_suffix(".count")?;
         let count = value.parse().ok()?;
-        resource
-            .starts_with("nvidia.com/mig-")
-            .then(|| (resource.to_owned(), count))
+        resource.starts_with("nvidia.com/mig-").then(|| (resource.to_owned(), count))
     });
     mixed.then(|| counts.collect())
 }

@@ -32,83 +32,61 @@ type Measure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// Metrics of a whole device.
 const DEVICE_METRICS: [Measure<DeviceMetrics>; 14] = [
-    ("SM_CLOCK", "Clock of the multiprocessors, in MHz", |told| {
-        told.compute_clock.map(f64::from)
+    ("SM_CLOCK", "SM clock frequency, in MHz", |reading| reading.compute_clock.map(f64::from)),
+    ("MEM_CLOCK", "Memory clock frequency, in MHz", |reading| reading.memory_clock.map(f64::from)),
+    ("MEMORY_TEMP", "Memory temperature, in degrees Celsius", |reading| {
+        reading.memory_temperature.map(f64::from)
     }),
-    ("MEM_CLOCK", "Clock of the memory, in MHz", |told| {
-        told.memory_clock.map(f64::from)
+    ("GPU_TEMP", "GPU temperature, in degrees Celsius", |reading| {
+        reading.temperature.map(f64::from)
     }),
-    (
-        "MEMORY_TEMP",
-        "Temperature of the memory, in degrees Celsius",
-        |told| told.memory_temperature.map(f64::from),
-    ),
-    (
-        "GPU_TEMP",
-        "Temperature of the chip, in degrees Celsius",
-        |told| told.temperature.map(f64::from),
-    ),
-    ("POWER_USAGE", "Power drawn, in W", |told| {
-        told.power_mw.map(|power| f64::from(power) / 1e3)
+    ("POWER_USAGE", "Power draw, in W", |reading| {
+        reading.power_mw.map(|power| f64::from(power) / 1e3)
     }),
-    (
-        "TOTAL_ENERGY_CONSUMPTION",
-        "Energy drawn since the driver was loaded, in mJ",
-        |told| told.energy_mj.map(count),
-    ),
-    (
-        "PCIE_REPLAY_COUNTER",
-        "PCIe packets that were sent again",
-        |told| told.pcie_replays.map(f64::from),
-    ),
-    (
-        "GPU_UTIL",
-        "For which part of the time anything ran, in %",
-        |told| told.compute.map(|percent| percent.0.into()),
-    ),
+    ("TOTAL_ENERGY_CONSUMPTION", "Energy consumed since the driver was loaded, in mJ", |reading| {
+        reading.energy_mj.map(count)
+    }),
+    ("PCIE_REPLAY_COUNTER", "Number of PCIe replays", |reading| {
+        reading.pcie_replays.map(f64::from)
+    }),
+    ("GPU_UTIL", "Share of time in which at least one kernel was running, in %", |reading| {
+        reading.compute.map(|percent| percent.0.into())
+    }),
     (
         "MEM_COPY_UTIL",
-        "For which part of the time memory was read or written, in %",
-        |told| told.memory.map(|percent| percent.0.into()),
+        "Share of time in which device memory was read or written, in %",
+        |reading| reading.memory.map(|percent| percent.0.into()),
     ),
-    ("ENC_UTIL", "How busy the encoders are, in %", |told| {
-        told.encoder.map(|percent| percent.0.into())
+    ("ENC_UTIL", "Encoder utilization, in %", |reading| {
+        reading.encoder.map(|percent| percent.0.into())
     }),
-    ("DEC_UTIL", "How busy the decoders are, in %", |told| {
-        told.decoder.map(|percent| percent.0.into())
+    ("DEC_UTIL", "Decoder utilization, in %", |reading| {
+        reading.decoder.map(|percent| percent.0.into())
     }),
     (
         "UNCORRECTABLE_REMAPPED_ROWS",
-        "Rows remapped for uncorrectable errors",
-        |told| told.remapped_rows.map(|rows| rows.uncorrectable.into()),
+        "Number of memory rows remapped because of uncorrectable errors",
+        |reading| reading.remapped_rows.map(|rows| rows.uncorrectable.into()),
     ),
     (
         "CORRECTABLE_REMAPPED_ROWS",
-        "Rows remapped for correctable errors",
-        |told| told.remapped_rows.map(|rows| rows.correctable.into()),
+        "Number of memory rows remapped because of correctable errors",
+        |reading| reading.remapped_rows.map(|rows| rows.correctable.into()),
     ),
-    (
-        "ROW_REMAP_FAILURE",
-        "Whether rows could not be remapped",
-        |told| told.remapped_rows.map(|rows| u8::from(rows.failed).into()),
-    ),
+    ("ROW_REMAP_FAILURE", "Whether a memory row remapping failed (1) or not (0)", |reading| {
+        reading.remapped_rows.map(|rows| u8::from(rows.failed).into())
+    }),
 ];
 
-const XID: &str = "Number of the last error that the device reported by itself";
+const XID: &str = "Number of the last Xid error that the device reported";
 
 /// Metrics of a partition.
 const PARTITION_METRICS: [Measure<MemoryUse>; 3] = [
-    ("FB_FREE", "Memory that is free, in MiB", |memory| {
-        Some(count(memory.free().get()))
+    ("FB_FREE", "Free device memory, in MiB", |memory| Some(count(memory.free().get()))),
+    ("FB_USED", "Used device memory, in MiB", |memory| Some(count(memory.used.get()))),
+    ("FB_RESERVED", "Device memory reserved by the driver, in MiB", |memory| {
+        Some(count(memory.reserved.get()))
     }),
-    ("FB_USED", "Memory that is used, in MiB", |memory| {
-        Some(count(memory.used.get()))
-    }),
-    (
-        "FB_RESERVED",
-        "Memory that the driver keeps, in MiB",
-        |memory| Some(count(memory.reserved.get())),
-    ),
 ];
 
 impl DcgmCollector {
@@ -129,20 +107,16 @@ impl DcgmCollector {
             ("UUID", uuid.unwrap_or_default()),
             ("pci_bus_id", bus_id(reading.pci)),
             ("device", minor.unwrap_or_default()),
-            (
-                "modelName",
-                reading.product_name.clone().unwrap_or_default(),
-            ),
+            ("modelName", reading.product_name.clone().unwrap_or_default()),
         ];
-        if let Some((unit, (gi, _))) = unit.and_then(|unit| unit.partition.map(|part| (unit, part)))
-        {
+        if let Some((unit, gi)) = unit.and_then(|unit| Some((unit, unit.gpu_instance?))) {
             let profile = unit.profile.clone().unwrap_or_default();
             labels.push(("GPU_I_PROFILE", profile));
             labels.push(("GPU_I_ID", gi.to_string()));
         }
         labels.push(("Hostname", self.host.clone()));
         let alone = match device.units.as_slice() {
-            [one] if one.partition.is_none() => Some(one),
+            [one] if one.gpu_instance.is_none() => Some(one),
             all => unit.filter(|unit| {
                 // The value belongs to the GPU instance, whose memory its compute instances share.
                 let mut same = all.iter().filter(|one| instance(one) == instance(unit));
@@ -150,31 +124,23 @@ impl DcgmCollector {
             }),
         };
         let (container, namespace, pod) = alone.and_then(only).unwrap_or_default();
-        labels.extend([
-            ("container", container),
-            ("namespace", namespace),
-            ("pod", pod),
-        ]);
+        labels.extend([("container", container), ("namespace", namespace), ("pod", pod)]);
         labels
     }
 }
 
 fn instance(unit: &UnitUsage) -> Option<u32> {
-    unit.partition.map(|(gi, _)| gi)
+    unit.gpu_instance
 }
 
 /// Returns the only container that a unit is allocated to, if the unit is not shared.
 fn only(unit: &UnitUsage) -> Option<(String, String, String)> {
-    let mut given = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
-    let one = given.next()?;
-    if given.next().is_some() || unit.replicas.is_some_and(|replicas| replicas > 1) {
+    let mut allocations = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+    let one = allocations.next()?;
+    if allocations.next().is_some() || unit.replicas.is_some_and(|replicas| replicas > 1) {
         return None;
     }
-    Some((
-        one.container.clone()?,
-        one.namespace.clone()?,
-        one.pod.clone()?,
-    ))
+    Some((one.container.clone()?, one.namespace.clone()?, one.pod.clone()?))
 }
 
 /// Formats an address as NVML does: with eight digits of the domain, in upper case.
@@ -195,15 +161,15 @@ impl Collector for DcgmCollector {
                 Some((reading, all.find(|device| device.pci == reading.pci)?))
             })
             .collect();
-        let mut sheet = FamilyWriter(&mut encoder);
+        let mut writer = FamilyWriter(&mut encoder);
         for (name, help, value) in DEVICE_METRICS {
-            let told = both.iter().filter_map(|(reading, device)| {
+            let readings = both.iter().filter_map(|(reading, device)| {
                 let value = value(&reading.metrics)?;
                 Some((self.labels(reading, device, None), value))
             });
-            let samples: Samples = told.collect();
+            let samples: Samples = readings.collect();
             if !samples.is_empty() {
-                sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+                writer.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
             }
         }
         let xids = both.iter().filter_map(|(reading, device)| {
@@ -212,24 +178,24 @@ impl Collector for DcgmCollector {
         });
         let xids: Samples = xids.collect();
         if !xids.is_empty() {
-            sheet.gauge(("DCGM_FI_DEV_XID_ERRORS", XID), xids)?;
+            writer.gauge(("DCGM_FI_DEV_XID_ERRORS", XID), xids)?;
         }
         for (name, help, value) in PARTITION_METRICS {
             let mut samples: Samples = Vec::new();
             for (reading, device) in &both {
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 for unit in &device.units {
                     // Compute instances of one GPU instance share its memory: only the first of them reports it.
                     let instance = instance(unit);
                     if let Some(value) = unit.memory.as_ref().and_then(value)
-                        && !told.contains(&instance)
+                        && !reported.contains(&instance)
                     {
-                        told.push(instance);
+                        reported.push(instance);
                         samples.push((self.labels(reading, device, Some(unit)), value));
                     }
                 }
             }
-            sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+            writer.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
         }
         Ok(())
     }

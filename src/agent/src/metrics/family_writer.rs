@@ -18,20 +18,24 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 pub(super) struct FamilyWriter<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
 
 impl FamilyWriter<'_, '_> {
-    pub(super) fn gauge(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+    pub(super) fn gauge(
+        &mut self,
+        (name, help): (&str, &str),
+        samples: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in samples {
             ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }
 
-    pub(super) fn counter(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Counter)?;
+    pub(super) fn counter(
+        &mut self,
+        (name, help): (&str, &str),
+        samples: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, value) in samples {
             ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
         }

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
+use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
+use octavo_model::sharing_status::DeviceProvider;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -30,78 +33,73 @@ pub(super) struct StatusCollector(Arc<Mutex<StatusSample>>);
 
 #[derive(Debug, Default)]
 struct StatusSample {
-    /// The layout and the reason's word.
-    layout: Option<(String, &'static str)>,
+    /// The layout and its state.
+    layout: Option<(String, Reported<Reason>)>,
     /// Whether there is a problem with the layouts or the state directory.
     has_notice: bool,
     /// Number of blocked devices by the pod that blocks them.
     blockers: BTreeMap<Pod, usize>,
-    /// The component that allocates devices, and the reason's word.
-    sharing: Option<(&'static str, &'static str)>,
+    /// The component that allocates devices, and the state of sharing.
+    sharing: Option<(Reported<DeviceProvider>, Reported<Reason>)>,
     /// Desired and allocatable count of each resource.
     shares: BTreeMap<String, (u64, Option<u64>)>,
 }
 
 impl StatusCollector {
     pub(super) fn set(&self, status: &NodeLayoutStatus) {
-        let facts = StatusSample {
-            layout: status.layout.clone().zip(status.state),
+        let sample = StatusSample {
+            layout: status.layout.clone().zip(status.state.clone()),
             has_notice: status.notice.is_some(),
             blockers: blockers(status),
             sharing: status
                 .sharing
                 .as_ref()
-                .map(|sharing| (sharing.mode.as_str(), sharing.state)),
+                .map(|sharing| (sharing.mode.clone(), sharing.state.clone())),
             shares: shares(status),
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sample;
     }
 }
 
 impl Collector for StatusCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let facts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let help = "The layout that is chosen for the node, and how the node stands: always 1";
+        let sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let help = "Layout selected for the node and the state of the node, as labels; always 1";
         let mut metric = encoder.encode_descriptor("layout_info", help, None, MetricType::Gauge)?;
-        if let Some((layout, reason)) = &facts.layout {
-            let labels = [("layout", layout.as_str()), ("reason", reason)];
+        if let Some((layout, reason)) = &sample.layout {
+            let labels = [("layout", layout.as_str()), ("reason", reason.as_str())];
             ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)?;
         }
-        let help = "Something is wrong with the file of layouts or the state directory: always 1";
+        let help = "Present with value 1 if there is a problem with the layouts file or the state directory";
         let metric = encoder.encode_descriptor("layout_notice", help, None, MetricType::Gauge)?;
-        if facts.has_notice {
+        if sample.has_notice {
             ConstGauge::new(1_i64).encode(metric)?;
         }
-        let help = "Devices whose layout waits for a pod, or for a process of no pod";
+        let help = "Number of devices whose layout change is blocked by this pod; without a pod, by a process outside any pod";
         let name = "blocker_devices";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for ((namespace, pod), count) in &facts.blockers {
+        for ((namespace, pod), count) in &sample.blockers {
             let labels = [("namespace", namespace.as_str()), ("pod", pod)];
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
         }
-        facts.encode_sharing(encoder)
+        sample.encode_sharing(encoder)
     }
 }
 
 impl StatusSample {
     fn encode_sharing(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help =
-            "Who gives devices out to pods, and how far that is what the layout says: always 1";
+        let help = "Component that allocates devices to pods, and whether it follows the layout, as labels; always 1";
         let mut metric =
             encoder.encode_descriptor("sharing_info", help, None, MetricType::Gauge)?;
-        if let Some((mode, reason)) = self.sharing {
-            let labels = [("mode", mode), ("reason", reason)];
+        if let Some((mode, reason)) = &self.sharing {
+            let labels = [("mode", mode.as_str()), ("reason", reason.as_str())];
             ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)?;
         }
-        let help =
-            "What is given out to pods under a name: what there shall be, and what the Node offers";
+        let help = "Number of devices, partitions or replicas per resource: wanted by the layout, and allocatable on the Node";
         let mut metric = encoder.encode_descriptor("shares", help, None, MetricType::Gauge)?;
         for (resource, (wanted, allocatable)) in &self.shares {
-            let counts = [
-                ("wanted", Some(wanted)),
-                ("allocatable", allocatable.as_ref()),
-            ];
+            let counts = [("wanted", Some(wanted)), ("allocatable", allocatable.as_ref())];
             for (count, number) in counts {
                 let Some(number) = number else { continue };
                 let labels = [("resource", resource.as_str()), ("count", count)];
@@ -135,14 +133,12 @@ fn blockers(status: &NodeLayoutStatus) -> BTreeMap<Pod, usize> {
     all.sort_by_key(|(_, devices)| std::cmp::Reverse(devices.len()));
     let rest = all.split_off(MAX_BLOCKER_SERIES.min(all.len()));
     let rest: BTreeSet<PciAddress> = rest.into_iter().flat_map(|(_, devices)| devices).collect();
-    let mut told: BTreeMap<Pod, usize> = all
-        .into_iter()
-        .map(|(pod, devices)| (pod, devices.len()))
-        .collect();
+    let mut counts: BTreeMap<Pod, usize> =
+        all.into_iter().map(|(pod, devices)| (pod, devices.len())).collect();
     if !rest.is_empty() {
-        told.insert((String::new(), OTHERS.to_owned()), rest.len());
+        counts.insert((String::new(), OTHERS.to_owned()), rest.len());
     }
-    told
+    counts
 }
 
 /// A pod whose name is unknown is identified by its UID.
@@ -151,19 +147,16 @@ fn pod(holder: &Holder) -> Pod {
         return Pod::default();
     };
     let name = pod.name.as_ref().or(pod.uid.as_ref());
-    (
-        pod.namespace.clone().unwrap_or_default(),
-        name.cloned().unwrap_or_default(),
-    )
+    (pod.namespace.clone().unwrap_or_default(), name.cloned().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use octavo_model::holder::{self, HolderDetails};
     use octavo_model::reason::Reason;
-    use octavo_model::sharing_status::{ResourceStatus, SharingMode};
+    use octavo_model::sharing_status::{DeviceProvider, ResourceStatus};
     use octavo_model::{resource::ResourceName, sharing_status::SharingStatus};
-    use octavo_planner::reconcile::DeviceStatus;
+    use octavo_planner::reconcile::DeviceLayoutStatus;
     use octavo_toolkit::telemetry::exposition;
     use prometheus_client::registry::Registry;
 
@@ -187,27 +180,26 @@ mod tests {
     }
 
     fn status(devices: Vec<Vec<Holder>>) -> NodeLayoutStatus {
-        let device = |(number, holders): (u8, Vec<Holder>)| DeviceStatus {
-            pci: PciAddress::new(0, number, 0, 0).unwrap(),
-            name: format!("GPU {number}"),
-            state: "blocked",
-            message: String::new(),
-            is_held: false,
+        let device = |(number, holders): (u8, Vec<Holder>)| DeviceLayoutStatus {
             holders,
             waits_for_holders: true,
-            progress: None,
+            ..DeviceLayoutStatus::new(
+                PciAddress::new(0, number, 0, 0).unwrap(),
+                format!("GPU {number}"),
+                Reason::Blocked.into(),
+            )
         };
         NodeLayoutStatus {
             layout: Some("night".to_owned()),
-            state: Some("blocked"),
+            state: Some(Reason::Blocked.into()),
             devices: (0..).zip(devices).map(device).collect(),
             ..NodeLayoutStatus::default()
         }
     }
 
-    fn samples(standing: &StatusCollector) -> Vec<String> {
+    fn samples(collector: &StatusCollector) -> Vec<String> {
         let mut registry = Registry::with_prefix("octavo");
-        registry.register_collector(Box::new(standing.clone()));
+        registry.register_collector(Box::new(collector.clone()));
         let text = exposition::write(&registry, std::iter::empty()).unwrap().1;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(ToOwned::to_owned).collect()
@@ -215,33 +207,33 @@ mod tests {
 
     #[test]
     fn device_counts_once_per_blocking_pod() {
-        let standing = StatusCollector::default();
-        assert!(samples(&standing).is_empty());
+        let collector = StatusCollector::default();
+        assert!(samples(&collector).is_empty());
         let notebook = Some(("team-a", "notebook"));
-        standing.set(&status(vec![
+        collector.set(&status(vec![
             vec![of(notebook, 0), of(notebook, 0), of(None, 0)],
             vec![of(notebook, 1)],
             vec![],
         ]));
         assert_eq!(
-            samples(&standing),
+            samples(&collector),
             [
                 r#"octavo_layout_info{layout="night",reason="blocked"} 1"#,
                 r#"octavo_blocker_devices{namespace="",pod=""} 1"#,
                 r#"octavo_blocker_devices{namespace="team-a",pod="notebook"} 2"#,
             ]
         );
-        standing.set(&NodeLayoutStatus::default());
-        assert!(samples(&standing).is_empty());
+        collector.set(&NodeLayoutStatus::default());
+        assert!(samples(&collector).is_empty());
     }
 
     #[test]
     fn allocatable_and_desired_counts_are_reported() {
-        let standing = StatusCollector::default();
-        standing.set(&NodeLayoutStatus {
+        let collector = StatusCollector::default();
+        collector.set(&NodeLayoutStatus {
             sharing: Some(SharingStatus {
-                mode: SharingMode::HandOff,
-                state: Reason::SharingNotInForce.as_str(),
+                mode: DeviceProvider::HandOff.into(),
+                state: Reason::SharingNotInForce.into(),
                 message: None,
                 resources: [(24, Some(8)), (7, None)]
                     .into_iter()
@@ -260,7 +252,7 @@ mod tests {
             ..NodeLayoutStatus::default()
         });
         assert_eq!(
-            samples(&standing),
+            samples(&collector),
             [
                 r#"octavo_sharing_info{mode="hand-off",reason="sharing-not-in-force"} 1"#,
                 r#"octavo_shares{resource="nvidia.com/gpu",count="wanted"} 24"#,
@@ -272,33 +264,30 @@ mod tests {
 
     #[test]
     fn top_blockers_have_series_and_the_rest_are_summed() {
-        let few: Vec<Holder> = (0..40)
-            .map(|number| of(Some(("a", &format!("pod-{number:02}"))), 0))
-            .collect();
+        let few: Vec<Holder> =
+            (0..40).map(|number| of(Some(("a", &format!("pod-{number:02}"))), 0)).collect();
         let many = of(Some(("z", "last")), 0);
-        let standing = StatusCollector::default();
+        let collector = StatusCollector::default();
         let mut first = few;
         first.push(many.clone());
-        standing.set(&status(vec![first, vec![many]]));
-        let samples = samples(&standing);
+        collector.set(&status(vec![first, vec![many]]));
+        let samples = samples(&collector);
         let blockers = || samples.iter().filter(|line| line.contains("blocker"));
         assert_eq!(blockers().count(), MAX_BLOCKER_SERIES + 1);
-        for told in [
+        for expected in [
             r#"octavo_blocker_devices{namespace="z",pod="last"} 2"#,
             r#"octavo_blocker_devices{namespace="a",pod="pod-14"} 1"#,
             r#"octavo_blocker_devices{namespace="",pod="other"} 1"#,
         ] {
-            assert!(blockers().any(|line| line == told), "{told}\n{samples:?}");
+            assert!(blockers().any(|line| line == expected), "{expected}\n{samples:?}");
         }
     }
 
     #[test]
     fn pod_without_a_name_is_identified_by_uid() {
         let mut holder = of(None, 0);
-        holder.details.pod = Some(holder::Pod {
-            uid: Some("3f1c9a52".to_owned()),
-            ..holder::Pod::default()
-        });
+        holder.details.pod =
+            Some(holder::Pod { uid: Some("3f1c9a52".to_owned()), ..holder::Pod::default() });
         assert_eq!(pod(&holder), (String::new(), "3f1c9a52".to_owned()));
     }
 }

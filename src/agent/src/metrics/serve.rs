@@ -63,72 +63,67 @@ impl MetricsServer {
         address: SocketAddr,
         applies: LayoutMetrics,
         usage: Option<UsageMetrics>,
-        makers: Option<VendorMetrics>,
+        vendors: Option<VendorMetrics>,
         pulse: Liveness,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        info!("listening for metrics on {}", listener.local_addr()?);
+        info!(address = %listener.local_addr()?, "serving metrics");
         let mut registries = vec![applies.registry()];
         registries.extend(usage.iter().flat_map(UsageMetrics::registries));
-        registries.extend(makers.iter().map(VendorMetrics::registry));
+        registries.extend(vendors.iter().map(VendorMetrics::registry));
         let registries = Arc::new(registries);
         let router = Router::new()
             .route("/metrics", get(scrape))
             .route("/healthz", get(alive))
             .route("/readyz", get(ready))
-            .with_state(MetricsState {
-                applies,
-                registries,
-                pulse,
-            });
+            .with_state(MetricsState { applies, registries, pulse });
         Ok(Self { listener, router })
     }
 
     /// Serves until `stop` is sent or dropped, then lets open connections finish.
     pub async fn run(self, mut stop: oneshot::Receiver<()>) {
-        let seats = Arc::new(Semaphore::new(
-            usize::try_from(MAX_CONNECTIONS).unwrap_or_default(),
-        ));
+        let permits =
+            Arc::new(Semaphore::new(usize::try_from(MAX_CONNECTIONS).unwrap_or_default()));
         let mut answering = JoinSet::new();
         loop {
             // Reap finished connections; a panic was already logged.
             while answering.try_join_next().is_some() {}
             let accepted = tokio::select! {
                 _stopped = &mut stop => break,
-                accepted = accept(&self.listener, &seats) => accepted,
+                accepted = accept(&self.listener, &permits) => accepted,
             };
             match accepted {
-                Some((socket, seat)) => {
+                Some((socket, permit)) => {
                     let router = self.router.clone();
                     answering.spawn(async move {
-                        answer(socket, router).await;
-                        drop(seat);
+                        serve_connection(socket, router).await;
+                        drop(permit);
                     });
                 }
                 None => sleep(ACCEPT_RETRY_DELAY).await,
             }
         }
         drop(self.listener);
-        let _all_ended = timeout(SHUTDOWN_GRACE, seats.acquire_many(MAX_CONNECTIONS)).await;
+        let _all_ended = timeout(SHUTDOWN_GRACE, permits.acquire_many(MAX_CONNECTIONS)).await;
     }
 }
 
 /// Returns the next connection with its permit, once a permit is free.
 async fn accept(
     listener: &TcpListener,
-    seats: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let seat = Arc::clone(seats).acquire_owned().await.ok()?;
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((socket, _)) => Some((socket, seat)),
+        Ok((socket, _)) => Some((socket, permit)),
         Err(error) => {
-            warn!("cannot accept a connection for metrics: {error}");
+            warn!(%error, "cannot accept a metrics connection");
             None
         }
     }
 }
 
-async fn answer(socket: TcpStream, router: Router) {
+async fn serve_connection(socket: TcpStream, router: Router) {
     let service = service_fn(move |request: Request<Incoming>| router.clone().oneshot(request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -138,25 +133,21 @@ async fn answer(socket: TcpStream, router: Router) {
         .serve_connection(TokioIo::new(socket), service);
     match timeout(CONNECTION_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!("a connection for metrics: {error}"),
-        Err(_late) => debug!("a connection for metrics took too long"),
+        Ok(Err(error)) => debug!(%error, "metrics connection failed"),
+        Err(_late) => debug!("metrics connection timed out"),
     }
 }
 
 async fn alive(State(source): State<MetricsState>) -> (StatusCode, &'static str) {
-    verdict(source.pulse.is_alive(), "the agent stands still\n")
+    verdict(source.pulse.is_alive(), "the main loop is not running\n")
 }
 
 async fn ready(State(source): State<MetricsState>) -> (StatusCode, &'static str) {
-    verdict(source.pulse.is_ready(), "nothing was published yet\n")
+    verdict(source.pulse.is_ready(), "nothing has been published yet\n")
 }
 
 fn verdict(good: bool, bad: &'static str) -> (StatusCode, &'static str) {
-    if good {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, bad)
-    }
+    if good { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, bad) }
 }
 
 async fn scrape(State(source): State<MetricsState>, headers: HeaderMap) -> Response {
@@ -165,10 +156,8 @@ async fn scrape(State(source): State<MetricsState>, headers: HeaderMap) -> Respo
     let accepted = accepted.filter_map(|value| value.to_str().ok());
     match exposition::write_all(source.registries.iter(), accepted) {
         Ok((kind, body)) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
-        Err(_) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "a metric could not be written\n",
-        )
-            .into_response(),
+        Err(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n").into_response()
+        }
     }
 }

@@ -65,79 +65,64 @@ struct UsageCollector(watch::Receiver<Arc<UsageObservation>>);
 impl Collector for UsageCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let seen = Arc::clone(&self.0.borrow());
-        let mut sheet = FamilyWriter(&mut encoder);
-        looks(&mut sheet, &seen)?;
-        devices(&mut sheet, &seen.usage.devices, &seen.readings)?;
-        vitals(&mut sheet, &seen.readings)?;
-        counted(&mut sheet, &seen.readings)?;
-        units(&mut sheet, &seen.usage.devices)?;
-        containers(&mut sheet, &seen.usage.devices)
+        let mut writer = FamilyWriter(&mut encoder);
+        write_scans(&mut writer, &seen)?;
+        devices(&mut writer, &seen.usage.devices, &seen.readings)?;
+        vitals(&mut writer, &seen.readings)?;
+        counted(&mut writer, &seen.readings)?;
+        units(&mut writer, &seen.usage.devices)?;
+        containers(&mut writer, &seen.usage.devices)
     }
 }
 
-fn looks(sheet: &mut FamilyWriter<'_, '_>, seen: &UsageObservation) -> fmt::Result {
+fn write_scans(writer: &mut FamilyWriter<'_, '_>, seen: &UsageObservation) -> fmt::Result {
     let answered = seen.answered;
     let sources = [
         ("driver", answered.driver),
         ("kubelet", answered.kubelet),
         ("processes", answered.processes),
     ];
-    sheet.gauge(
+    writer.gauge(
         (
             "usage_source_up",
-            "Whether it told, in the last look who uses what, what it knows",
+            "Whether the source was read completely in the last usage scan (1) or not (0)",
         ),
-        sources
-            .map(|(source, up)| (vec![("source", source.to_owned())], flag(up)))
-            .into(),
+        sources.map(|(source, up)| (vec![("source", source.to_owned())], flag(up))),
     )?;
-    sheet.gauge(
-        ("usage_look_seconds", "How long the last look took"),
+    writer.gauge(
+        ("usage_look_seconds", "Duration of the last usage scan, in seconds"),
         vec![(Vec::new(), seen.duration.as_secs_f64())],
     )?;
-    sheet.counter(
-        ("usage_looks", "Looks who uses what"),
-        vec![(Vec::new(), count(seen.scans))],
-    )
+    writer.counter(("usage_looks", "Number of usage scans"), vec![(Vec::new(), count(seen.scans))])
 }
 
-fn units(sheet: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
+fn units(writer: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
     let instances = instances(devices);
-    memory(sheet, "partition", |value| {
+    memory(writer, "partition", |value| {
         let all = instances.iter();
         all.filter_map(|(labels, unit)| Some((labels.clone(), bytes(value(unit.memory?)))))
             .collect()
     })?;
     let rest = instances.iter();
-    sheet.gauge(
-        ("partition_memory_unattributed_bytes", "Memory of a partition that is used and is no container's and no process's that is known"),
-        rest.filter_map(|(labels, unit)| Some((labels.clone(), bytes(unit.unattributed?))))
-            .collect(),
+    writer.gauge(
+        ("partition_memory_unattributed_bytes", "Used memory of a partition that is not attributed to any known container or process, in bytes"),
+        rest.filter_map(|(labels, unit)| Some((labels.clone(), bytes(unit.unattributed?)))),
     )?;
     let all = |value: fn(&UnitUsage) -> Option<f64>| -> Samples {
-        let units = devices
-            .iter()
-            .flat_map(|device| device.units.iter().map(move |unit| (device, unit)));
-        units
-            .filter_map(|(device, unit)| Some((place(device, unit), value(unit)?)))
-            .collect()
+        let units =
+            devices.iter().flat_map(|device| device.units.iter().map(move |unit| (device, unit)));
+        units.filter_map(|(device, unit)| Some((place(device, unit), value(unit)?))).collect()
     };
-    sheet.gauge(
-        (
-            "unit_replicas",
-            "How many containers may have a device or partition by turns",
-        ),
+    writer.gauge(
+        ("unit_replicas", "Number of time-slicing replicas of a device or partition"),
         all(|unit| unit.replicas.map(f64::from)),
     )?;
-    sheet.gauge(
-        (
-            "unit_fair_share_bytes",
-            "How much memory each of them may use, so that all can",
-        ),
+    writer.gauge(
+        ("unit_fair_share_bytes", "Memory that each replica can use without exceeding its equal share, in bytes; not enforced"),
         all(|unit| unit.fair_share.map(bytes)),
     )?;
-    sheet.gauge(
-        ("unit_memory_exhausted_seconds", "How long the memory of a device or partition lasts if it is used up as fast as of late; absent where that means nothing"),
+    writer.gauge(
+        ("unit_memory_exhausted_seconds", "Estimated time until the memory of a device or partition is exhausted at the recent growth rate, in seconds; absent without a reliable estimate"),
         all(|unit| unit.exhausted_in.map(count)),
     )
 }
@@ -147,7 +132,7 @@ fn instances(devices: &[DeviceUsage]) -> Vec<(Labels, &UnitUsage)> {
     let mut found = BTreeMap::new();
     for device in devices {
         for unit in &device.units {
-            let Some((gi, _)) = unit.partition else {
+            let Some(gi) = unit.gpu_instance else {
                 continue;
             };
             let profile = unit.profile.as_deref().unwrap_or_default();
@@ -165,7 +150,7 @@ fn instances(devices: &[DeviceUsage]) -> Vec<(Labels, &UnitUsage)> {
 
 /// Returns the labels of a unit; those of a partition are empty for a whole device.
 fn place(device: &DeviceUsage, unit: &UnitUsage) -> Labels {
-    let (gi, ci) = unit.partition.unzip();
+    let (gi, ci) = (unit.gpu_instance, unit.compute_instance);
     let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
     vec![
         ("device", number(device)),

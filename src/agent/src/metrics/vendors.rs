@@ -43,34 +43,33 @@ impl Collector for VendorMetrics {
 }
 
 fn write(mut encoder: DescriptorEncoder<'_>, inventory: &Arc<Inventory>) -> fmt::Result {
-    let mut sheet = FamilyWriter(&mut encoder);
+    let mut writer = FamilyWriter(&mut encoder);
     if let Some(neuron) = &inventory.neuron {
-        driver(&mut sheet, neuron)?;
-        neuron_figures(&mut sheet, neuron)?;
-        neuron_trouble(&mut sheet, neuron)?;
+        driver(&mut writer, neuron)?;
+        neuron_figures(&mut writer, neuron)?;
+        neuron_errors(&mut writer, neuron)?;
     }
     let devices = inventory.devices.iter();
-    let told: Vec<(&Device, &Amd)> = devices
-        .filter_map(|device| Some((device, device.amd.as_ref()?)))
-        .collect();
-    if told.is_empty() {
+    let devices_with_readings: Vec<(&Device, &Amd)> =
+        devices.filter_map(|device| Some((device, device.amd.as_ref()?))).collect();
+    if devices_with_readings.is_empty() {
         return Ok(());
     }
-    amd_info(&mut sheet, &told)?;
-    amd_figures(&mut sheet, &told)
+    amd_info(&mut writer, &devices_with_readings)?;
+    amd_figures(&mut writer, &devices_with_readings)
 }
 
-fn driver(sheet: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
+fn driver(writer: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
     let layout = match neuron.driver_layout {
         DriverLayout::Known => "known",
         DriverLayout::Unknown => "unknown",
     };
     let version = neuron.driver_version.clone().unwrap_or_default();
     let labels = vec![("version", version), ("layout", layout.to_owned())];
-    sheet.gauge(
+    writer.gauge(
         (
             "neuron_driver_info",
-            "The Neuron driver, and whether its files are where they are looked for: always 1",
+            "Version of the Neuron driver, and whether its sysfs layout is known, as labels; always 1",
         ),
         vec![(labels, 1.0)],
     )?;
@@ -88,13 +87,7 @@ fn driver(sheet: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
         ];
         (labels, 1.0)
     });
-    sheet.gauge(
-        (
-            "neuron_device_info",
-            "A Neuron device, to join other series with what it is: always 1",
-        ),
-        info.collect(),
-    )
+    writer.gauge(("neuron_device_info", "Neuron device identity as labels; always 1"), info)
 }
 
 fn word(text: Option<&str>) -> String {
@@ -112,55 +105,36 @@ fn each(neuron: &Neuron, value: impl Fn(&NeuronDevice) -> Option<f64>) -> Sample
         .collect()
 }
 
-fn neuron_figures(sheet: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
+fn neuron_figures(writer: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
     let devices = neuron.devices.iter();
     let cores = devices.flat_map(|device| {
-        let kinds = [
-            ("physical", device.cores),
-            ("logical", neuron.logical_cores(device)),
-        ];
+        let kinds = [("physical", device.cores), ("logical", neuron.logical_cores(device))];
         kinds.into_iter().filter_map(|(kind, cores)| {
-            let labels = vec![
-                ("device", device.number.to_string()),
-                ("kind", kind.to_owned()),
-            ];
+            let labels = vec![("device", device.number.to_string()), ("kind", kind.to_owned())];
             Some((labels, f64::from(cores?)))
         })
     });
-    sheet.gauge(
-        ("neuron_cores", "Cores of a Neuron device"),
-        cores.collect(),
-    )?;
-    sheet.gauge(
+    writer.gauge(("neuron_cores", "Number of cores of a Neuron device"), cores)?;
+    writer.gauge(
         (
             "neuron_memory_total_bytes",
-            "Memory of a Neuron device, as the catalogue says of its chip",
+            "Total memory of a Neuron device according to the product catalog, in bytes",
         ),
         each(neuron, |device| {
             accelerators::neuron_memory(device.device_name.as_deref()?).map(bytes)
         }),
     )?;
-    sheet.gauge(
-        (
-            "neuron_memory_used_bytes",
-            "Memory of a Neuron device that is in use",
-        ),
+    writer.gauge(
+        ("neuron_memory_used_bytes", "Used memory of a Neuron device, in bytes"),
         each(neuron, |device| device.memory_used.map(bytes)),
     )?;
-    sheet.gauge(
-        (
-            "neuron_power_ratio",
-            "What a Neuron device draws on average, of the most that it may",
-        ),
-        each(neuron, |device| {
-            device
-                .power_percent
-                .map(|percent| f64::from(percent) / 100.0)
-        }),
+    writer.gauge(
+        ("neuron_power_ratio", "Average power draw of a Neuron device as a ratio of its maximum"),
+        each(neuron, |device| device.power_percent.map(|percent| f64::from(percent) / 100.0)),
     )
 }
 
-fn neuron_trouble(sheet: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
+fn neuron_errors(writer: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Result {
     let devices = neuron.devices.iter();
     let errors = devices.flat_map(|device| {
         let errors = device.errors;
@@ -180,17 +154,17 @@ fn neuron_trouble(sheet: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Res
             Some((labels, count(errors?)))
         })
     });
-    sheet.counter(
+    writer.counter(
         (
             "neuron_memory_errors",
-            "Errors of a Neuron device's memory since the driver was loaded; repairable ones are among the uncorrected",
+            "Number of memory errors of a Neuron device since the driver was loaded; uncorrected errors include repairable ones",
         ),
-        errors.collect(),
+        errors,
     )?;
-    sheet.gauge(
+    writer.gauge(
         (
             "neuron_unhealthy_parts",
-            "Parts of a Neuron device that its driver says are unhealthy",
+            "Number of parts of a Neuron device that the driver reports as unhealthy",
         ),
         each(neuron, |device| {
             let parts = device.unhealthy.as_ref()?.len();
@@ -199,8 +173,8 @@ fn neuron_trouble(sheet: &mut FamilyWriter<'_, '_>, neuron: &Neuron) -> fmt::Res
     )
 }
 
-fn amd_info(sheet: &mut FamilyWriter<'_, '_>, told: &[(&Device, &Amd)]) -> fmt::Result {
-    let info = told.iter().map(|(device, amd)| {
+fn amd_info(writer: &mut FamilyWriter<'_, '_>, devices: &[(&Device, &Amd)]) -> fmt::Result {
+    let info = devices.iter().map(|(device, amd)| {
         let identity = &device.identity;
         let hive = amd.hive.map(|hive| format!("{hive:016x}"));
         let text = |text: Option<String>| text.unwrap_or_default();
@@ -216,14 +190,8 @@ fn amd_info(sheet: &mut FamilyWriter<'_, '_>, told: &[(&Device, &Amd)]) -> fmt::
         ];
         (labels, 1.0)
     });
-    sheet.gauge(
-        (
-            "amd_device_info",
-            "An AMD device, to join other series with what it is: always 1",
-        ),
-        info.collect(),
-    )?;
-    let modes = told.iter().filter_map(|(device, amd)| {
+    writer.gauge(("amd_device_info", "AMD device identity as labels; always 1"), info)?;
+    let modes = devices.iter().filter_map(|(device, amd)| {
         let current =
             |mode: &Option<PartitioningMode>| word(mode.as_ref().map(|mode| mode.current.as_str()));
         if amd.compute.is_none() && amd.memory.is_none() {
@@ -236,66 +204,49 @@ fn amd_info(sheet: &mut FamilyWriter<'_, '_>, told: &[(&Device, &Amd)]) -> fmt::
         ];
         Some((labels, 1.0))
     });
-    sheet.gauge(
+    writer.gauge(
         (
             "amd_partition_info",
-            "How an AMD device's compute and memory are partitioned now: always 1",
+            "Current compute and memory partitioning modes of an AMD device, as labels; always 1",
         ),
-        modes.collect(),
+        modes,
     )
 }
 
-fn amd_figures(sheet: &mut FamilyWriter<'_, '_>, told: &[(&Device, &Amd)]) -> fmt::Result {
+fn amd_figures(writer: &mut FamilyWriter<'_, '_>, devices: &[(&Device, &Amd)]) -> fmt::Result {
     let each = |value: &dyn Fn(&Device, &Amd) -> Option<f64>| -> Samples {
-        let told = told.iter();
-        told.filter_map(|(device, amd)| {
+        let all = devices.iter();
+        all.filter_map(|(device, amd)| {
             let labels = vec![("device", device.pci.to_string())];
             Some((labels, value(device, amd)?))
         })
         .collect()
     };
     let many = |number: usize| count(u64::try_from(number).unwrap_or(u64::MAX));
-    sheet.gauge(
-        ("amd_memory_total_bytes", "Memory of an AMD device"),
+    writer.gauge(
+        ("amd_memory_total_bytes", "Total memory of an AMD device, in bytes"),
         each(&|device, _| device.memory.map(bytes)),
     )?;
-    sheet.gauge(
-        (
-            "amd_memory_used_bytes",
-            "Memory of an AMD device that is in use",
-        ),
+    writer.gauge(
+        ("amd_memory_used_bytes", "Used memory of an AMD device, in bytes"),
         each(&|_, amd| amd.memory_used.map(bytes)),
     )?;
-    sheet.gauge(
-        (
-            "amd_compute_units",
-            "Compute units of an AMD device, of all its partitions together",
-        ),
+    writer.gauge(
+        ("amd_compute_units", "Number of compute units of an AMD device, over all its partitions"),
         each(&|_, amd| amd.compute_units.map(f64::from)),
     )?;
-    sheet.gauge(
-        (
-            "amd_partitions",
-            "What programs see of an AMD device: 1 where it is whole",
-        ),
-        each(&|_, amd| {
-            Some(amd.partitions.len())
-                .filter(|parts| *parts > 0)
-                .map(many)
-        }),
+    writer.gauge(
+        ("amd_partitions", "Number of partitions of an AMD device; 1 if it is not partitioned"),
+        each(&|_, amd| Some(amd.partitions.len()).filter(|parts| *parts > 0).map(many)),
     )?;
-    sheet.gauge(
+    writer.gauge(
         (
             "amd_hive_devices",
-            "Devices of this node in the xGMI hive of an AMD device, itself among them",
+            "Number of devices of this node in the xGMI hive of an AMD device, including the device itself",
         ),
         each(&|_, amd| {
             let own = amd.hive?;
-            Some(many(
-                told.iter()
-                    .filter(|(_, other)| other.hive == Some(own))
-                    .count(),
-            ))
+            Some(many(devices.iter().filter(|(_, other)| other.hive == Some(own)).count()))
         }),
     )
 }
@@ -316,9 +267,10 @@ mod tests {
     }
 
     fn text(document: &str) -> String {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/machines");
-        let json = std::fs::read_to_string(format!("{folder}/{document}/inventory.json")).unwrap();
-        let inventory = octavo_documents::inventory::parse(&json).unwrap();
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/machines");
+        let json =
+            std::fs::read_to_string(format!("{directory}/{document}/inventory.json")).unwrap();
+        let inventory = octavo_files::inventory::parse(&json).unwrap();
         let mut registry = Registry::with_prefix("octavo");
         registry.register_collector(Box::new(Of(Arc::new(inventory))));
         exposition::write(&registry, std::iter::empty()).unwrap().1
@@ -368,13 +320,13 @@ mod tests {
 
     #[test]
     fn absent_vendors_have_no_family_and_every_family_is_documented() {
-        let page = include_str!("../../../../docs/metrics.md");
+        let page = include_str!("../../../../docs/reference/metrics.md");
         let both = [text("trn2.48xlarge-lnc2"), text("mi300x-cpx-nps4")].concat();
         let mut families = 0;
-        for told in both.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
-            let (name, _) = told.split_once(' ').unwrap();
-            let entry = format!("| `{name}` |");
-            assert!(page.contains(&entry), "docs/metrics.md has no line {entry}");
+        for family in both.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, _) = family.split_once(' ').unwrap();
+            let entry = format!("\n### `{name}`\n");
+            assert!(page.contains(&entry), "docs/reference/metrics.md does not list {name}");
             families += 1;
         }
         assert_eq!(families, 15);

@@ -2,24 +2,6 @@
 
 use super::{Partitioning, REFUSED_STATE};
 
-/// Whether devices may be modified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    ReadWrite,
-    /// No device is modified, whatever layout is selected.
-    ReadOnly,
-}
-
-impl Access {
-    pub(super) fn new(is_read_only: bool) -> Self {
-        if is_read_only {
-            Self::ReadOnly
-        } else {
-            Self::ReadWrite
-        }
-    }
-}
-
 impl Partitioning {
     /// Reports a layout that is selected on a node whose devices are never modified.
     pub(super) fn report_read_only(&mut self) {
@@ -27,13 +9,13 @@ impl Partitioning {
         if let Some(gate) = &self.gate {
             gate.open();
         }
-        let name = self.name().map(ToOwned::to_owned);
+        let name = self.choices.name().map(ToOwned::to_owned);
         self.is_refused = name.is_some();
         match name {
             Some(name) => self.set_notice(
                 REFUSED_STATE,
                 format!(
-                    "layout {name} has no effect: this agent is read-only, as in every tier but `applier`"
+                    "layout {name} has no effect: this agent is read-only, as in every tier except `applier`"
                 ),
             ),
             None => self.notice = None,

@@ -24,9 +24,9 @@ pub(super) struct TargetChanges {
 }
 
 impl TargetChanges {
-    /// Compares the targets of `layout` with the previous ones; `anew` counts them as changed in any case.
-    pub(super) fn observe(&mut self, anew: bool, layout: &str, targets: &Targets) {
-        let mut differs = anew || self.layout != layout;
+    /// Compares the targets of `layout` with the previous ones; `resend` counts them as changed in any case.
+    pub(super) fn observe(&mut self, resend: bool, layout: &str, targets: &Targets) {
+        let mut differs = resend || self.layout != layout;
         if differs {
             layout.clone_into(&mut self.layout);
             self.devices.clear();
@@ -75,32 +75,26 @@ mod tests {
             mig: mig.clone(),
             time_slicing: None,
         };
-        Targets {
-            devices: devices.iter().map(device).collect(),
-            ..Targets::default()
-        }
+        Targets { devices: devices.iter().map(device).collect(), ..Targets::default() }
     }
 
     #[test]
     fn only_target_changes_are_counted_not_device_presence() {
-        let (off, small) = (
-            Some(MigTarget::Disabled),
-            Some(MigTarget::Enabled(Vec::new())),
-        );
+        let (off, small) = (Some(MigTarget::Disabled), Some(MigTarget::Enabled(Vec::new())));
         let both = targets(&[(1, off.clone()), (2, off.clone())]);
-        let mut meaning = TargetChanges::default();
-        meaning.observe(true, "night", &both);
-        assert_eq!(meaning.count(), 1);
+        let mut changes = TargetChanges::default();
+        changes.observe(true, "night", &both);
+        assert_eq!(changes.count(), 1);
         for seen in [&targets(&[]), &both, &targets(&[(1, off.clone())]), &both] {
-            meaning.observe(false, "night", seen);
-            assert_eq!(meaning.count(), 1, "{seen:?}");
+            changes.observe(false, "night", seen);
+            assert_eq!(changes.count(), 1, "{seen:?}");
         }
         let edited = targets(&[(1, off), (2, small)]);
-        meaning.observe(false, "night", &edited);
-        assert_eq!(meaning.count(), 2);
-        meaning.observe(false, "day", &edited);
-        assert_eq!(meaning.count(), 3);
-        meaning.observe(true, "day", &edited);
-        assert_eq!(meaning.count(), 4);
+        changes.observe(false, "night", &edited);
+        assert_eq!(changes.count(), 2);
+        changes.observe(false, "day", &edited);
+        assert_eq!(changes.count(), 3);
+        changes.observe(true, "day", &edited);
+        assert_eq!(changes.count(), 4);
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use octavo_model::id::NodeName;
-use octavo_node::node::Compat;
-use octavo_node::node::drain::{Policy, Scope};
+use octavo_node::node_object::Compat;
+use octavo_node::node_object::drain::{Policy, Scope};
 use octavo_settings::kubernetes::KubernetesSettings;
-use octavo_settings::{Answer, duration};
+use octavo_settings::{EarlyExit, duration};
+use octavo_toolkit::choice::choice;
 
 use super::{LabelSink, usage};
 
@@ -17,39 +18,53 @@ const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// Minimum time limit: less is too short for a pod to terminate.
 const MIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The pods to evict, if any. The derive macro would take `Option` for an optional flag.
+type MaybeScope = Option<Scope>;
+
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub(super) struct ClusterArgs {
     #[command(flatten)]
     kubernetes: KubernetesSettings,
 
-    /// Take the layout from the labels of this machine's Node, and say in its annotation and events how far it is
+    /// Read the layout from a label of this machine's Node, and report progress in an annotation and in events
     ///
-    /// The label octavo.dev/layout names a layout and goes before --layout. On by itself with --label-sink node.
+    /// The label octavo.dev/layout names the layout and overrides --layout. Implied by --label-sink node.
     #[arg(long, env = "OCTAVO_FOLLOW_NODE")]
     follow_node: bool,
 
-    /// Honour the labels of another program in its place; needs --follow-node or --label-sink node
-    #[arg(long, value_name = "PROGRAM", env = "OCTAVO_COMPAT")]
-    compat: Option<CompatArg>,
+    /// Support the labels of another program, which this agent replaces; needs --follow-node or --label-sink node
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        env = "OCTAVO_COMPAT",
+        value_parser = choice(&[("mig-manager", "NVIDIA's MIG manager: read the layout from nvidia.com/mig.config, report in \
+             nvidia.com/mig.config.state, and pause blocking GPU Operator operands", Compat::MigManager)])
+    )]
+    compat: Option<Compat>,
 
-    /// Keep pods away with the taint octavo.dev/not-ready:NoSchedule until the layout is in force
+    /// Taint the Node with octavo.dev/not-ready:NoSchedule until the layout is applied
     #[arg(long, env = "OCTAVO_TAINT_NOT_READY")]
     taint_not_ready: bool,
 
-    /// Evict pods that are in the way of a layout; needs --follow-node or --label-sink node
+    /// Evict pods that block a layout; needs --follow-node or --label-sink node
     ///
-    /// Disruption budgets are respected. Pods that are critical, static, of a daemon set or of no controller are left.
-    /// While it lasts the Node has the taint octavo.dev/repartitioning:NoSchedule.
+    /// Respects PodDisruptionBudgets. Never evicts critical pods, static pods, DaemonSet pods or pods without a
+    /// controller. Meanwhile, the Node has the taint octavo.dev/repartitioning:NoSchedule.
     #[arg(
         long,
-        value_name = "PODS",
+        value_name = "SCOPE",
         default_value = "never",
-        env = "OCTAVO_DRAIN"
+        env = "OCTAVO_DRAIN",
+        value_parser = choice(&[
+            ("never", "Evict no pods; wait for them", None),
+            ("affected", "Evict only the blocking pods", Some(Scope::Affected)),
+            ("node", "If any pod blocks a layout, evict all evictable pods of the node", Some(Scope::Node)),
+        ])
     )]
-    drain: DrainArg,
+    drain: MaybeScope,
 
-    /// For how long pods may be evicted for one choice of a layout; needs --follow-node or --label-sink node [default: 10m]
+    /// Time limit for evictions per selected layout; needs --follow-node or --label-sink node [default: 10m]
     #[arg(
         long,
         value_name = "DURATION",
@@ -58,10 +73,10 @@ pub(super) struct ClusterArgs {
     )]
     drain_deadline: Option<Duration>,
 
-    /// Two names of one configuration of NVIDIA's device plugin
+    /// Two names of the same configuration of NVIDIA's device plugin
     ///
-    /// With --compat mig-manager: where config-manager runs, it is given the other one of them after partitions have changed, so
-    /// that the plugin looks again without its pod being stopped.
+    /// For --compat mig-manager on nodes with config-manager. After a change of partitions, the agent selects the
+    /// other name, so that the plugin rescans devices without a restart of its pod.
     #[arg(
         long,
         value_name = "NAME,NAME",
@@ -71,14 +86,14 @@ pub(super) struct ClusterArgs {
     )]
     device_plugin_configs: Vec<String>,
 
-    /// Take away all that an agent has written to the cluster or the feature file, and do nothing else
+    /// Remove everything that the agent wrote to the cluster or the feature file, and do nothing else
     ///
-    /// With the same --label-sink and credentials as the agent's. What was paused runs again; partitions stay. With =stay it does
-    /// not end, but is ready (/readyz) from then on: for pods that would be started again.
+    /// Needs the same --label-sink and credentials as the agent. Resumes paused operands and keeps partitions. With
+    /// =stay, the program reports ready (/readyz) and keeps running, for pods that would otherwise be restarted.
     #[arg(
         long,
         conflicts_with = "oneshot",
-        value_name = "THEN",
+        value_name = "ACTION",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "end"
@@ -86,30 +101,13 @@ pub(super) struct ClusterArgs {
     pub(super) cleanup: Option<Cleanup>,
 }
 
-/// What an agent does when it has taken away what was written.
+/// Action of an agent after a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Cleanup {
-    /// It ends.
+    /// Exit
     End,
-    /// It stays, does nothing and says that it is ready.
+    /// Keep running and report ready
     Stay,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum CompatArg {
-    /// NVIDIA's: nvidia.com/mig.config is a layout, nvidia.com/mig.config.state is answered, GPU Operator's operands are paused
-    /// where they are in the way
-    MigManager,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DrainArg {
-    /// None: they are waited for
-    Never,
-    /// Those that are in the way
-    Affected,
-    /// Where some are in the way, all of the node that may be evicted
-    Node,
 }
 
 /// Settings of the agent's Node.
@@ -138,17 +136,17 @@ impl ClusterArgs {
     pub(super) fn resolve(
         self,
         sink: LabelSink,
-        node: impl FnOnce() -> Result<NodeName, Answer>,
-    ) -> Result<Option<ClusterSettings>, Answer> {
+        node: impl FnOnce() -> Result<NodeName, EarlyExit>,
+    ) -> Result<Option<ClusterSettings>, EarlyExit> {
         let follows = self.follow_node || sink == LabelSink::Node;
         if !follows {
-            let without = |given: bool, name: &str| {
+            let without = |is_set: bool, name: &str| {
                 let message = format!("{name} needs --follow-node or --label-sink node");
-                if given { Err(usage(&message)) } else { Ok(()) }
+                if is_set { Err(usage(&message)) } else { Ok(()) }
             };
             without(self.compat.is_some(), "--compat")?;
             without(self.taint_not_ready, "--taint-not-ready")?;
-            without(self.drain != DrainArg::Never, "--drain")?;
+            without(self.drain.is_some(), "--drain")?;
             without(self.drain_deadline.is_some(), "--drain-deadline")?;
         }
         let drain = self.policy()?;
@@ -161,30 +159,22 @@ impl ClusterArgs {
             node: node()?,
             watches_node: follows,
             writes_node_feature: sink == LabelSink::NodeFeature,
-            compat: match self.compat {
-                Some(CompatArg::MigManager) => Compat::MigManager,
-                None => Compat::None,
-            },
+            compat: self.compat.unwrap_or_default(),
             taint: self.taint_not_ready,
             drain,
             plugin_configs,
         }))
     }
 
-    fn policy(&self) -> Result<Option<Policy>, Answer> {
+    fn policy(&self) -> Result<Option<Policy>, EarlyExit> {
         let deadline = self.drain_deadline.unwrap_or(DEFAULT_DRAIN_TIMEOUT);
         if deadline < MIN_DRAIN_TIMEOUT {
-            return Err(usage("--drain-deadline: at least a second is needed"));
+            return Err(usage("--drain-deadline must be at least 1s"));
         }
-        let scope = match self.drain {
-            DrainArg::Never => None,
-            DrainArg::Affected => Some(Scope::Affected),
-            DrainArg::Node => Some(Scope::Node),
-        };
-        Ok(scope.map(|scope| Policy { scope, deadline }))
+        Ok(self.drain.map(|scope| Policy { scope, deadline }))
     }
 
-    fn plugin_configs(&self) -> Result<Option<(String, String)>, Answer> {
+    fn plugin_configs(&self) -> Result<Option<(String, String)>, EarlyExit> {
         match self.device_plugin_configs.as_slice() {
             [] => Ok(None),
             _ if self.compat.is_none() => {
@@ -193,9 +183,7 @@ impl ClusterArgs {
             [one, other] if one != other && !one.is_empty() && !other.is_empty() => {
                 Ok(Some((one.clone(), other.clone())))
             }
-            _ => Err(usage(
-                "--device-plugin-configs: two names that differ are needed, such as a,b",
-            )),
+            _ => Err(usage("--device-plugin-configs needs two different names, such as a,b")),
         }
     }
 }

@@ -2,28 +2,30 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use octavo_planner::reconcile::DriftPolicy;
+use octavo_toolkit::choice::choice;
 
 /// Settings of the layout.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Partitioning")]
 pub struct PartitioningSettings {
-    /// A file of layouts; without it those that are generated for this node can be named
+    /// Layout file [default: the layouts generated for this node]
     ///
-    /// It is read again when it was replaced. An agent with neither this nor --layout, and whose Node names none, changes nothing.
+    /// The file is reloaded when it is replaced. Without this flag, --layout and a layout label on the Node, the
+    /// agent changes no device.
     #[arg(long, value_name = "FILE", env = "OCTAVO_LAYOUTS")]
     pub layouts: Option<PathBuf>,
 
-    /// The layout that this node shall have
+    /// Desired layout of this node
     ///
-    /// What is in use stays as it is until it is let go of. `octavo apply` chooses another one by hand.
+    /// Devices in use are changed only after they are released. `octavo apply` selects another layout manually.
     #[arg(long, value_name = "NAME", env = "OCTAVO_LAYOUT")]
     pub layout: Option<String>,
 
-    /// Change no device: a layout that is chosen for this node is reported as failed
+    /// Change no device, and report a selected layout as failed
     ///
-    /// For agents without the permissions that partitioning needs, such as those of the tier reader. The state directory is not used.
+    /// For agents without the permissions for partitioning, such as those of the tier `reader`. The state directory
+    /// is not used.
     #[arg(
         long,
         env = "OCTAVO_READ_ONLY",
@@ -31,31 +33,16 @@ pub struct PartitioningSettings {
     )]
     pub read_only: bool,
 
-    /// What is done when somebody else changed a GPU that this node's layout speaks of
+    /// Reaction to a change by another program to a GPU that the layout covers
     #[arg(
         long,
         value_name = "POLICY",
         env = "OCTAVO_DRIFT",
-        default_value = "repair"
+        default_value = "repair",
+        value_parser = choice(&[
+            ("repair", "Revert the change, except where instances are in use", DriftPolicy::Repair),
+            ("report", "Keep and report the change", DriftPolicy::Report),
+        ])
     )]
-    pub drift: Drift,
-}
-
-/// Handling of changes by other programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Drift {
-    /// It is undone as far as nothing is in use
-    Repair,
-    /// It is left and reported
-    Report,
-}
-
-impl PartitioningSettings {
-    /// Returns how changes by other programs are handled.
-    pub fn drift_policy(&self) -> DriftPolicy {
-        match self.drift {
-            Drift::Repair => DriftPolicy::Repair,
-            Drift::Report => DriftPolicy::Report,
-        }
-    }
+    pub drift: DriftPolicy,
 }

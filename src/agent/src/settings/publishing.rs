@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use octavo_settings::Answer;
+use octavo_settings::EarlyExit;
 use octavo_settings::duration::{self, Expiry};
 
 use super::usage;
@@ -13,16 +13,11 @@ use super::usage;
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Publishing")]
 pub struct PublishingSettings {
-    /// Where labels go
-    #[arg(
-        long,
-        value_name = "SINK",
-        env = "OCTAVO_LABEL_SINK",
-        default_value = "stdout"
-    )]
+    /// Destination of the labels
+    #[arg(long, value_name = "SINK", env = "OCTAVO_LABEL_SINK", default_value = "stdout")]
     pub label_sink: LabelSink,
 
-    /// The feature file of --label-sink file
+    /// Path of the feature file, for --label-sink file
     #[arg(
         long,
         value_name = "PATH",
@@ -31,9 +26,10 @@ pub struct PublishingSettings {
     )]
     pub feature_file: PathBuf,
 
-    /// How long Node Feature Discovery may trust the feature file; 0 for ever
+    /// Expiry of the feature file in Node Feature Discovery; 0 for no expiry
     ///
-    /// The file is renewed well before. Once it has expired, the labels of a node whose agent is gone go too.
+    /// A running agent renews the file before it expires. If the agent stops, the labels are removed after the
+    /// expiry.
     #[arg(
         long,
         value_name = "DURATION",
@@ -43,7 +39,7 @@ pub struct PublishingSettings {
     )]
     pub feature_file_expiry: Expiry,
 
-    /// How often the hardware is read
+    /// Interval between scans of the hardware
     #[arg(
         long,
         value_name = "DURATION",
@@ -53,7 +49,7 @@ pub struct PublishingSettings {
     )]
     pub interval: Duration,
 
-    /// Read and publish once, then end
+    /// Scan and publish once, then exit
     #[arg(long)]
     pub oneshot: bool,
 }
@@ -61,11 +57,11 @@ pub struct PublishingSettings {
 /// Destination of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LabelSink {
-    /// Lines of key=value, whenever they change
+    /// One key=value per line on standard output, after each change
     Stdout,
     /// Labels of this machine's Node
     Node,
-    /// A NodeFeature, of which Node Feature Discovery makes labels
+    /// A NodeFeature object, which Node Feature Discovery converts to labels
     #[value(name = "nodefeature")]
     NodeFeature,
     /// A feature file of Node Feature Discovery
@@ -84,21 +80,18 @@ pub enum Schedule {
 impl PublishingSettings {
     /// Returns when the hardware is read.
     pub fn schedule(&self) -> Schedule {
-        if self.oneshot {
-            Schedule::Once
-        } else {
-            Schedule::Every(self.interval)
-        }
+        if self.oneshot { Schedule::Once } else { Schedule::Every(self.interval) }
     }
 
     /// Rejects an interval longer than half of the expiry: the expiry is extended only at scans and once half of it
     /// has passed, so the labels would expire in between.
-    pub(super) fn check(&self) -> Result<(), Answer> {
-        let kept = self.label_sink == LabelSink::File && !self.oneshot;
+    pub(super) fn check(&self) -> Result<(), EarlyExit> {
+        let is_file_retained = self.label_sink == LabelSink::File && !self.oneshot;
         match self.feature_file_expiry {
-            Expiry::After(span) if kept && self.interval > span / 2 => Err(usage(
-                "--interval is longer than half of --feature-file-expiry: the labels of a living agent would expire. \
-                 Look more often, or let them live longer",
+            Expiry::After(span) if is_file_retained && self.interval > span / 2 => Err(usage(
+                "--interval is longer than half of --feature-file-expiry, so the labels of a \
+                 running agent would expire. Decrease --interval or increase \
+                 --feature-file-expiry",
             )),
             Expiry::After(_) | Expiry::Never => Ok(()),
         }

@@ -7,9 +7,10 @@ use clap::ValueEnum;
 use octavo_node::sharing::allocation::AllocationPolicy;
 use octavo_node::sharing::health::IgnoredXids;
 use octavo_node::sharing::injection::InjectionMethod;
-use octavo_settings::Answer;
+use octavo_settings::EarlyExit;
 use octavo_settings::duration::{self, MaybeDuration};
 use octavo_settings::kubernetes::ConfigMapName;
+use octavo_toolkit::choice::choice;
 
 use super::usage;
 
@@ -20,16 +21,11 @@ const MIN_USAGE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Sharing")]
 pub struct SharingSettings {
-    /// Who gives devices and partitions out to pods, and shares them as the layout's timeSlicing says
-    #[arg(
-        long = "sharing",
-        value_name = "GIVER",
-        env = "OCTAVO_SHARING",
-        default_value = "auto"
-    )]
-    pub mode: SharingMode,
+    /// Device plugin that allocates devices and partitions to pods, and applies the layout's timeSlicing
+    #[arg(long = "sharing", value_name = "MODE", env = "OCTAVO_SHARING", default_value = "auto")]
+    pub mode: DeviceProvider,
 
-    /// Where kubelet and device plugins meet; for --sharing embedded
+    /// Directory of the kubelet's device plugin sockets; for --sharing embedded
     #[arg(
         long,
         value_name = "DIR",
@@ -38,45 +34,50 @@ pub struct SharingSettings {
     )]
     pub device_plugins: PathBuf,
 
-    /// How containers get what they were given; for --sharing embedded
+    /// Method to pass allocated devices to containers; for --sharing embedded
     #[arg(
         long = "device-list",
-        value_name = "WAY",
+        value_name = "METHOD",
         env = "OCTAVO_DEVICE_LIST",
         value_delimiter = ',',
-        default_value = "envvar"
+        default_value = "envvar",
+        value_parser = choice(&[
+            ("envvar", "`NVIDIA_VISIBLE_DEVICES`, read by NVIDIA's container runtime", InjectionMethod::Environment),
+            ("cdi", "CDI specifications, read by the container runtime", InjectionMethod::Cdi),
+            ("device-specs", "Device files, passed by the kubelet", InjectionMethod::DeviceFiles),
+        ])
     )]
-    pub device_lists: Vec<DeviceList>,
+    pub device_lists: Vec<InjectionMethod>,
 
-    /// Where CDI specifications are written; for --device-list cdi
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_CDI_DIR",
-        default_value = "/var/run/cdi"
-    )]
+    /// Directory for CDI specifications; for --device-list cdi
+    #[arg(long, value_name = "DIR", env = "OCTAVO_CDI_DIR", default_value = "/var/run/cdi")]
     pub cdi_dir: PathBuf,
 
-    /// Which unit a replica is given of; for --sharing embedded
+    /// Policy to choose the device or partition of a replica; for --sharing embedded
     #[arg(
         long,
         value_name = "POLICY",
         env = "OCTAVO_ALLOCATION",
-        default_value = "spread"
+        default_value = "spread",
+        value_parser = choice(&[
+            ("spread", "The one with the most free replicas", AllocationPolicy::Spread),
+            ("pack", "The one with the fewest free replicas", AllocationPolicy::Pack),
+        ])
     )]
-    pub allocation: Allocation,
+    pub allocation: AllocationPolicy,
 
-    /// Xids that keep no device from being given out, such as 79,119, or `all`; for --sharing embedded
+    /// Xids to ignore in health checks, such as 79,119, or `all`; for --sharing embedded
     ///
-    /// What the device itself shows still does: it does not answer, the driver asks for a reset, its memory has errors.
+    /// Problems that the device itself reports still count: no response, a reset required by the driver, memory
+    /// errors.
     #[arg(long, value_name = "XIDS", env = "OCTAVO_IGNORE_XID")]
     pub ignore_xid: Option<IgnoredXids>,
 
-    /// The ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
+    /// ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
     #[arg(long, value_name = "NAMESPACE/NAME", env = "OCTAVO_PLUGIN_CONFIG_MAP")]
     pub plugin_config_map: Option<ConfigMapName>,
 
-    /// After this time, replicas that the Node does not offer are looked into
+    /// Time after which missing replicas of the Node are diagnosed
     #[arg(
         long,
         value_name = "DURATION",
@@ -86,10 +87,11 @@ pub struct SharingSettings {
     )]
     pub sharing_deadline: Duration,
 
-    /// After this time, idle partitions and replicas of a GPU with a blocked layout are not allocated; `none` for never; for --sharing embedded
+    /// Time after which idle partitions and replicas of a GPU with a blocked layout are no longer allocated; `none`
+    /// to always allocate; for --sharing embedded
     ///
-    /// Pods keep what they have. The partitions and replicas are offered again when the layout is applied or another one is chosen.
-    /// A GPU that pods are evicted for (--drain) is withheld immediately.
+    /// Existing allocations are retained. The partitions and replicas are offered again when the layout is applied or
+    /// another one is selected. With --drain, a GPU is withheld as soon as its pods are evicted.
     #[arg(
         long,
         value_name = "DURATION",
@@ -99,7 +101,7 @@ pub struct SharingSettings {
     )]
     pub withhold_after: MaybeDuration,
 
-    /// How long kubelet may take to bring a new key of that ConfigMap to the plugin's pod; for --sharing hand-off
+    /// Maximum time for the kubelet to deliver a new ConfigMap key to the plugin's pod; for --sharing hand-off
     #[arg(
         long,
         value_name = "DURATION",
@@ -118,7 +120,7 @@ pub struct SharingSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Sharing")]
 pub struct UsageSettings {
-    /// How often it is looked who uses which device and how much of its memory; `none` for never
+    /// Interval between measurements of usage by pod and of used memory; `none` to disable
     #[arg(
         long,
         value_name = "DURATION",
@@ -128,77 +130,39 @@ pub struct UsageSettings {
     )]
     pub usage_interval: MaybeDuration,
 
-    /// Serve what dcgm-exporter would, under its names, beside our own metrics
+    /// Also serve the metrics of dcgm-exporter, under the same names
     #[arg(long, env = "OCTAVO_DCGM_METRICS")]
     pub dcgm_metrics: bool,
 
-    /// Tell pods in events of their own when they use more than their share of a device
+    /// Emit an event on a pod that exceeds its share of a device
     #[arg(long, env = "OCTAVO_POD_EVENTS")]
     pub pod_events: bool,
 }
 
 /// Component that allocates devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SharingMode {
-    /// NVIDIA's plugin where it runs, else nobody
+pub enum DeviceProvider {
+    /// NVIDIA's device plugin if it runs on the node, otherwise none
     Auto,
-    /// Nobody that we know of
+    /// Device plugins are not managed by the agent
     Off,
-    /// NVIDIA's device plugin, which is told how
+    /// NVIDIA's device plugin, configured by the agent
     HandOff,
-    /// The agent is the device plugin
+    /// The agent's built-in device plugin
     Embedded,
 }
 
-/// How containers get what they were given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum DeviceList {
-    /// NVIDIA's runtime reads `NVIDIA_VISIBLE_DEVICES`
-    Envvar,
-    /// The container runtime reads CDI specifications
-    Cdi,
-    /// Kubelet names the device files
-    DeviceSpecs,
-}
-
-impl From<DeviceList> for InjectionMethod {
-    fn from(list: DeviceList) -> Self {
-        match list {
-            DeviceList::Envvar => Self::Environment,
-            DeviceList::Cdi => Self::Cdi,
-            DeviceList::DeviceSpecs => Self::DeviceFiles,
-        }
-    }
-}
-
-/// Distribution of replicas over units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Allocation {
-    /// The one that has most left
-    Spread,
-    /// The one that has least left
-    Pack,
-}
-
 impl SharingSettings {
-    /// Returns how replicas are distributed over units.
-    pub fn policy(&self) -> AllocationPolicy {
-        match self.allocation {
-            Allocation::Spread => AllocationPolicy::Spread,
-            Allocation::Pack => AllocationPolicy::Pack,
-        }
-    }
-
     /// Rejects invalid combinations; `asks_kubelet` is whether kubelet's allocations can be read.
-    pub(super) fn check(&self, asks_kubelet: bool) -> Result<(), Answer> {
-        if self.mode == SharingMode::Embedded && !asks_kubelet {
+    pub(super) fn check(&self, asks_kubelet: bool) -> Result<(), EarlyExit> {
+        if self.mode == DeviceProvider::Embedded && !asks_kubelet {
             return Err(usage(
-                "--sharing embedded needs --pod-resources: who has what is asked of kubelet",
+                "--sharing embedded needs --pod-resources, to read allocations from the kubelet",
             ));
         }
         let interval = self.usage.usage_interval;
         if interval.is_some_and(|interval| interval < MIN_USAGE_INTERVAL) {
-            return Err(usage("--usage-interval: at least a second is needed"));
+            return Err(usage("--usage-interval must be at least 1s"));
         }
         if interval.is_none() && self.usage.dcgm_metrics {
             return Err(usage("--dcgm-metrics needs --usage-interval"));
@@ -215,7 +179,7 @@ mod tests {
     use super::*;
     use crate::settings::AgentSettings;
 
-    fn read(arguments: &[&str]) -> Result<SharingSettings, Answer> {
+    fn read(arguments: &[&str]) -> Result<SharingSettings, EarlyExit> {
         let program = ["octavo-agent"].iter();
         AgentSettings::from_arguments(program.chain(arguments)).map(|all| all.sharing)
     }
@@ -223,9 +187,9 @@ mod tests {
     #[test]
     fn sharing_and_usage_are_off_by_default() {
         let settings = read(&[]).unwrap();
-        assert_eq!(settings.mode, SharingMode::Auto);
+        assert_eq!(settings.mode, DeviceProvider::Auto);
         assert_eq!(settings.usage.usage_interval, None);
-        assert_eq!(settings.device_lists, [DeviceList::Envvar]);
+        assert_eq!(settings.device_lists, [InjectionMethod::Environment]);
     }
 
     #[test]
@@ -236,7 +200,7 @@ mod tests {
             "--plugin-config-map=gpu-operator/plugin-config",
         ])
         .unwrap();
-        assert_eq!(settings.device_lists, [DeviceList::Envvar, DeviceList::Cdi]);
+        assert_eq!(settings.device_lists, [InjectionMethod::Environment, InjectionMethod::Cdi]);
         let name = settings.plugin_config_map.unwrap();
         assert_eq!(
             (name.namespace.as_str(), name.name.as_str()),
@@ -246,14 +210,11 @@ mod tests {
 
     #[test]
     fn i12_invalid_combinations_name_the_flag() {
-        for (arguments, said) in [
+        for (arguments, reason) in [
             (&["--usage-interval=500ms"][..], "--usage-interval"),
             (&["--dcgm-metrics"], "--usage-interval"),
             (&["--pod-events"], "--usage-interval"),
-            (
-                &["--ignore-xid=79,x"],
-                "entry 2 of the list, \"x\", is no number",
-            ),
+            (&["--ignore-xid=79,x"], "entry 2 of the list, \"x\", is not an Xid number"),
             (&["--ignore-xid=79,all"], "entry 2 of the list is `all`"),
             (&["--plugin-config-map=a"], "a namespace and a name"),
             (&["--plugin-config-map=a/b/c"], "a namespace and a name"),
@@ -264,7 +225,7 @@ mod tests {
             ),
         ] {
             let answer = read(arguments).unwrap_err().to_string();
-            assert!(answer.contains(said), "{arguments:?}: {answer}");
+            assert!(answer.contains(reason), "{arguments:?}: {answer}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use octavo_model::id::NodeName;
-use octavo_settings::{Answer, duration};
+use octavo_settings::{EarlyExit, duration};
 use octavo_toolkit::files;
 use rustls::pki_types::ServerName;
 
@@ -15,40 +15,41 @@ use super::usage;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reporting")]
 pub(super) struct UplinkArgs {
-    /// The aggregator that the node's status is reported to; none is reported without it
+    /// URL of the aggregator; without it, the agent does not report
     ///
-    /// Scheme, host and port. With https, --aggregator-ca says whom to trust; http needs --aggregator-plaintext.
+    /// Scheme, host and port. https needs --aggregator-ca; http needs --aggregator-plaintext.
     #[arg(long, value_name = "URL", env = "OCTAVO_AGGREGATOR")]
     aggregator: Option<String>,
 
-    /// Certificates, in PEM, of the authorities that may vouch for the aggregator
+    /// CA certificates (PEM) to verify the aggregator with
     ///
-    /// Read again for each connection, so it may be replaced at any time.
+    /// Read for each connection, so the file can be replaced at any time.
     #[arg(long, value_name = "FILE", env = "OCTAVO_AGGREGATOR_CA")]
     aggregator_ca: Option<PathBuf>,
 
-    /// The name in the aggregator's certificate, where it is not the host of the URL
+    /// Name in the aggregator's certificate [default: the host of the URL]
     #[arg(long, value_name = "NAME", env = "OCTAVO_AGGREGATOR_SERVER_NAME")]
     aggregator_server_name: Option<String>,
 
-    /// The token that says to the aggregator which node this is: a file that kubelet projects for its audience
+    /// Projected service account token that identifies this node to the aggregator
     ///
-    /// Read again for each connection, so it may be replaced at any time. It is never sent unencrypted: it needs https, or an
-    /// aggregator at a loopback address.
+    /// Read for each connection, so the file can be replaced at any time. The token needs https or an aggregator at a
+    /// loopback address, because it is never sent unencrypted over a network.
     #[arg(long, value_name = "FILE", env = "OCTAVO_AGGREGATOR_TOKEN")]
     aggregator_token: Option<PathBuf>,
 
-    /// Report without encryption, to whoever answers
+    /// Report without encryption and without verifying the aggregator
     #[arg(long, env = "OCTAVO_AGGREGATOR_PLAINTEXT")]
     aggregator_plaintext: bool,
 
-    /// The name of this Kubernetes node; the machine's host name in lower case where it is not given
+    /// Name of this Kubernetes node [default: the host name in lower case]
     ///
-    /// In a pod that is not on the host's network the host name is the pod's: take spec.nodeName of the downward API.
+    /// Set this to spec.nodeName (downward API) in pods without hostNetwork, because their host name is the pod's
+    /// name.
     #[arg(long, value_name = "NAME", env = "OCTAVO_NODE_NAME")]
     node_name: Option<String>,
 
-    /// How often an aggregator is told that nothing changed
+    /// Interval of heartbeats to the aggregator while nothing changes
     #[arg(
         long,
         value_name = "DURATION",
@@ -93,7 +94,7 @@ const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const MAX_HOSTNAME_BYTES: u64 = 4096;
 
 impl UplinkArgs {
-    pub(super) fn resolve(&self) -> Result<Option<UplinkSettings>, Answer> {
+    pub(super) fn resolve(&self) -> Result<Option<UplinkSettings>, EarlyExit> {
         let Some(text) = &self.aggregator else {
             return Ok(None);
         };
@@ -104,29 +105,28 @@ impl UplinkArgs {
         })?;
         let security = if url.scheme_str() == Some("https") {
             let ca = self.aggregator_ca.clone().ok_or_else(|| {
-                usage("--aggregator-ca is needed for https://: whom to trust, if not everybody")
+                usage("--aggregator-ca is required for https://, to verify the aggregator")
             })?;
             let name = self.aggregator_server_name.as_deref();
-            Security::Tls {
-                ca,
-                server: server_name(name, &url)?,
-            }
+            Security::Tls { ca, server: server_name(name, &url)? }
         } else {
             if !self.aggregator_plaintext {
                 return Err(usage(
-                    "--aggregator: http:// is neither encrypted nor authenticated. \
-                     Use https://, or say --aggregator-plaintext",
+                    "--aggregator: http:// is neither encrypted nor authenticated. Use https://, \
+                     or set --aggregator-plaintext",
                 ));
             }
             if self.aggregator_ca.is_some() {
                 return Err(usage(
-                    "--aggregator-ca has no use with http://: nobody would be checked against it",
+                    "--aggregator-ca has no effect with http://, which does not verify the \
+                     aggregator",
                 ));
             }
             if self.aggregator_token.is_some() && !is_loopback(&url) {
                 return Err(usage(
-                    "--aggregator-token with http://: the token would be sent unencrypted, for anybody on the way to \
-                     take. Use https://, or an aggregator at a loopback address such as http://127.0.0.1:7443",
+                    "--aggregator-token with http://: the token would be sent unencrypted over \
+                     the network. Use https://, or an aggregator at a loopback address such as \
+                     http://127.0.0.1:7443",
                 ));
             }
             Security::Plaintext
@@ -141,7 +141,7 @@ impl UplinkArgs {
     }
 
     /// Returns the name of this machine's Node.
-    pub(super) fn node(&self) -> Result<NodeName, Answer> {
+    pub(super) fn node(&self) -> Result<NodeName, EarlyExit> {
         node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
     }
 }
@@ -158,9 +158,7 @@ fn url(text: &str) -> Option<Uri> {
 
 /// Returns whether the host is a loopback address of this machine. A name is not: it may resolve to anything.
 fn is_loopback(url: &Uri) -> bool {
-    host(url)
-        .parse()
-        .is_ok_and(|address: IpAddr| address.is_loopback())
+    host(url).parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// Returns the host without the brackets of an IPv6 address.
@@ -169,17 +167,15 @@ fn host(url: &Uri) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, Answer> {
-    let name = given.unwrap_or_else(|| host(url)).to_owned();
+fn server_name(name: Option<&str>, url: &Uri) -> Result<ServerName<'static>, EarlyExit> {
+    let name = name.unwrap_or_else(|| host(url)).to_owned();
     ServerName::try_from(name.clone()).map_err(|_| {
-        usage(&format!(
-            "--aggregator-server-name: {name:?} is no name that a certificate could have"
-        ))
+        usage(&format!("--aggregator-server-name: {name:?} is not a valid name for a certificate"))
     })
 }
 
-fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
-    let name = match given {
+fn node_name(name: Option<&str>, hostname: &Path) -> Result<NodeName, EarlyExit> {
+    let name = match name {
         Some(name) => name.to_owned(),
         None => files::text(hostname, MAX_HOSTNAME_BYTES)
             .map_err(|error| {
@@ -191,8 +187,7 @@ fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
             .trim()
             .to_ascii_lowercase(),
     };
-    name.parse()
-        .map_err(|error| usage(&format!("--node-name: {error}")))
+    name.parse().map_err(|error| usage(&format!("--node-name: {error}")))
 }
 
 #[cfg(test)]
@@ -207,7 +202,7 @@ mod tests {
         let settings = |arguments: &[&str]| {
             let fixed = ["octavo-agent", "--node-name=n", "--aggregator-token=/token"];
             let settings = AgentSettings::from_arguments(fixed.iter().chain(arguments))?;
-            Ok::<_, Answer>(settings.uplink.unwrap())
+            Ok::<_, EarlyExit>(settings.uplink.unwrap())
         };
         for arguments in [
             &["--aggregator=https://a:1", "--aggregator-ca=/ca"][..],
@@ -218,26 +213,17 @@ mod tests {
             let found = settings(arguments).unwrap();
             assert_eq!(found.token, Some("/token".into()), "{arguments:?}");
         }
-        for host in [
-            "10.0.0.1",
-            "[2001:db8::1]",
-            "localhost",
-            "127.0.0.1.example.org",
-            "0.0.0.0",
-        ] {
+        for host in ["10.0.0.1", "[2001:db8::1]", "localhost", "127.0.0.1.example.org", "0.0.0.0"] {
             let url = format!("--aggregator=http://{host}:1");
             let refusal = settings(&[&url, "--aggregator-plaintext"]).unwrap_err();
-            assert!(
-                refusal.to_string().contains("sent unencrypted"),
-                "{refusal}"
-            );
+            assert!(refusal.to_string().contains("sent unencrypted"), "{refusal}");
         }
     }
 
     #[test]
     fn node_name_defaults_to_lowercase_hostname() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("hostname");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hostname");
         fs::write(&file, "IP-10-0-0-1.EC2.internal\n").unwrap();
         let named = |given| node_name(given, &file).map(|name| name.to_string());
         assert_eq!(named(None).unwrap(), "ip-10-0-0-1.ec2.internal");
@@ -246,14 +232,8 @@ mod tests {
         assert!(named(Some("Node-1")).is_err());
         fs::write(&file, "my_host\n").unwrap();
         let refusal = named(None).unwrap_err().to_string();
-        assert!(
-            refusal.contains("--node-name: \"my_host\" is not"),
-            "{refusal}"
-        );
-        let refusal = node_name(None, &folder.path().join("none")).unwrap_err();
-        assert!(
-            refusal.to_string().contains("--node-name is needed"),
-            "{refusal}"
-        );
+        assert!(refusal.contains("--node-name: \"my_host\" is not"), "{refusal}");
+        let refusal = node_name(None, &directory.path().join("none")).unwrap_err();
+        assert!(refusal.to_string().contains("--node-name is needed"), "{refusal}");
     }
 }

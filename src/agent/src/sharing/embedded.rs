@@ -10,27 +10,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_kubelet::device_plugin::{AllocationGate, Answer, DevicePluginReport, KubeletReport};
+use octavo_kubelet::device_plugin::{
+    AllocationGate, DevicePluginReport, DeviceResponder, KubeletReport,
+};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
-use octavo_model::reason::{Reason, Severity};
+use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{Health, SharingStatus};
 use octavo_node::mig_strategy::MigStrategy;
-use octavo_node::node::PluginLabel;
-use octavo_node::node::event_deduplicator::Event;
+use octavo_node::node_object::PluginLabel;
+use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::sharing::health::{HealthMonitor, XidTable};
 use octavo_node::sharing::listing::{HeldIds, Listing, reconcile_listing};
 use octavo_node::sharing::withhold::Withholding;
 use octavo_node::sharing::{CompiledOffers, Offers, Unit, offer, slice_length};
 use tokio::sync::watch;
-use tracing::{info, warn};
 
 use self::devices::{leave_out, observe_health, orphan_health, put, unresponsive_reason};
 use self::previous_sharing::{DesiredSharing, PreviousSharing};
 use self::status::StatusInputs;
 use self::time_slice_setter::TimeSliceSetter;
-use super::{Changed, Observation, SharingBackend, SharingOutcome};
+use super::{Observation, SharingBackend, SharingOutcome};
+use crate::observation_log::log_by_severity;
 
 /// Settings of the built-in device plugin.
 #[derive(Debug, Clone)]
@@ -59,13 +62,13 @@ type DesiredCounts = BTreeMap<ResourceName, usize>;
 #[derive(Debug)]
 pub struct EmbeddedBackend {
     gate: Arc<AllocationGate>,
-    injector: Arc<dyn Answer>,
+    responder: Arc<DeviceResponder>,
     report: watch::Receiver<Arc<DevicePluginReport>>,
     registration: watch::Receiver<Arc<KubeletReport>>,
-    rules: EmbeddedSettings,
+    settings: EmbeddedSettings,
     monitor: HealthMonitor,
     setter: TimeSliceSetter,
-    past: PreviousSharing,
+    previous: PreviousSharing,
     withholding: Withholding,
     /// The last offered units of each device that responded.
     units: BTreeMap<PciAddress, Vec<(ResourceName, Unit)>>,
@@ -73,42 +76,42 @@ pub struct EmbeddedBackend {
     health: BTreeMap<String, Health>,
     /// Since when the desired offer is not effective.
     waiting: Option<(DesiredCounts, Duration)>,
-    in_force: Option<Offers>,
-    said: Option<(&'static str, Option<String>)>,
+    current_offers: Option<Offers>,
+    logged: Option<(Reported<Reason>, Option<String>)>,
 }
 
 impl EmbeddedBackend {
-    /// Creates the backend. Devices are listed through `gate` and injected into containers through `injector`; `report`
+    /// Creates the backend. Devices are listed through `gate` and injected into containers through `responder`; `report`
     /// and `registration` contain what kubelet has accepted.
     pub fn new(
-        (gate, injector): (Arc<AllocationGate>, Arc<dyn Answer>),
+        (gate, responder): (Arc<AllocationGate>, Arc<DeviceResponder>),
         report: watch::Receiver<Arc<DevicePluginReport>>,
         registration: watch::Receiver<Arc<KubeletReport>>,
-        rules: EmbeddedSettings,
+        settings: EmbeddedSettings,
     ) -> Self {
         Self {
             gate,
-            injector,
+            responder,
             report,
             registration,
-            monitor: HealthMonitor::new(rules.xids.clone()),
-            setter: TimeSliceSetter::new(rules.nvidia_smi.clone()),
-            past: PreviousSharing::new(rules.state.clone()),
-            withholding: Withholding::new(rules.withhold_after),
-            rules,
+            monitor: HealthMonitor::new(settings.xids.clone()),
+            setter: TimeSliceSetter::new(settings.nvidia_smi.clone()),
+            previous: PreviousSharing::new(settings.state.clone()),
+            withholding: Withholding::new(settings.withhold_after),
+            settings,
             units: BTreeMap::new(),
             health: BTreeMap::new(),
             waiting: None,
-            in_force: None,
-            said: None,
+            current_offers: None,
+            logged: None,
         }
     }
 
     /// Returns whether the desired offer is known: at the start, the layout may not be resolved yet, or the Node that
     /// selects it not read.
-    fn is_decided(&self, scene: &Observation<'_>) -> bool {
-        let is_unseen = self.rules.follows_node && scene.view.is_none();
-        let is_unlooked = scene.status.is_some_and(|status| {
+    fn is_decided(&self, observation: &Observation<'_>) -> bool {
+        let is_unseen = self.settings.follows_node && observation.view.is_none();
+        let is_unlooked = observation.status.is_some_and(|status| {
             status.layout.is_some()
                 && status.targets.is_none()
                 && !previous_sharing::is_unusable(status)
@@ -127,7 +130,7 @@ impl EmbeddedBackend {
             let units = present.entry(unit.pci).or_default();
             units.push((offer.name.clone(), unit.clone()));
         }
-        let mut away = BTreeMap::new();
+        let mut unresponsive = BTreeMap::new();
         let held: BTreeSet<String> = self.held_units();
         let known = std::mem::take(&mut self.units);
         for (pci, units) in known {
@@ -136,18 +139,18 @@ impl EmbeddedBackend {
             }
             let is_held = units.iter().any(|(_, unit)| held.contains(&unit.uuid));
             if let Some(reason) = unresponsive_reason(inventory, pci, is_held) {
-                away.insert(pci, reason);
+                unresponsive.insert(pci, reason);
                 present.insert(pci, units);
             }
         }
         let mut all = offers.clone();
-        for pci in away.keys() {
+        for pci in unresponsive.keys() {
             for (name, unit) in present.get(pci).into_iter().flatten() {
                 put(&mut all, name, unit);
             }
         }
         self.units = present;
-        (all, away)
+        (all, unresponsive)
     }
 
     fn held_units(&self) -> BTreeSet<String> {
@@ -165,16 +168,13 @@ impl EmbeddedBackend {
         let mut now = BTreeMap::new();
         for (name, listed) in &listing.resources {
             for unit in &listed.offer.units {
-                let mut of_unit = listed
-                    .items
-                    .iter()
-                    .filter(|item| item.id.uuid() == unit.uuid);
+                let mut of_unit = listed.items.iter().filter(|item| item.id.uuid() == unit.uuid);
                 let Some(item) = of_unit.next() else { continue };
                 let before = self.health.get(&unit.uuid);
                 if changing.contains(&unit.pci) {
                     // The change was requested.
-                    let kept = before.cloned().unwrap_or_default();
-                    now.insert(unit.uuid.clone(), kept);
+                    let previous = before.cloned().unwrap_or_default();
+                    now.insert(unit.uuid.clone(), previous);
                     continue;
                 }
                 let was_healthy = before.is_none_or(Health::is_healthy);
@@ -182,12 +182,12 @@ impl EmbeddedBackend {
                 match &item.health {
                     Health::Unhealthy { reason } if was_healthy => events.push(Event {
                         reason: Reason::DeviceUnhealthy,
-                        message: format!("{what} is not given out any more: {reason}"),
+                        message: format!("{what} is no longer allocated: {reason}"),
                         unit: Some(unit.uuid.clone()),
                     }),
                     Health::Healthy if !was_healthy => events.push(Event {
                         reason: Reason::DeviceHealthy,
-                        message: format!("{what} is given out again"),
+                        message: format!("{what} can be allocated again"),
                         unit: Some(unit.uuid.clone()),
                     }),
                     Health::Unhealthy { .. } | Health::Healthy => {}
@@ -200,11 +200,11 @@ impl EmbeddedBackend {
     }
 
     /// Returns how long the current desired offer has not been effective.
-    fn pending_for(&mut self, waits: bool, wanted: &Offers, now: Duration) -> Duration {
+    fn pending_for(&mut self, waits: bool, desired: &Offers, now: Duration) -> Duration {
         // A device that comes and goes changes what is listed, but not what is desired.
-        let wanted = wanted.resources.iter();
+        let wanted = desired.resources.iter();
         let wanted: DesiredCounts = wanted.map(|one| (one.name.clone(), one.count())).collect();
-        let known = self.waiting.take().filter(|(of, _)| *of == wanted);
+        let known = self.waiting.take().filter(|(counts, _)| *counts == wanted);
         if !waits {
             return Duration::ZERO;
         }
@@ -215,21 +215,18 @@ impl EmbeddedBackend {
 
     /// Logs each status once. The Node's events derive from the status.
     fn log(&mut self, status: &SharingStatus) {
-        let now = (status.state, status.message.clone());
-        if self.said.as_ref() == Some(&now) {
+        let now = (status.state.clone(), status.message.clone());
+        if self.logged.as_ref() == Some(&now) {
             return;
         }
-        self.said = Some(now);
+        self.logged = Some(now);
         let message = status.message.clone().unwrap_or_else(|| {
             let all = status.resources.iter();
-            let all: Vec<String> = all
-                .map(|one| format!("{} {}", one.wanted, one.name))
-                .collect();
+            let all: Vec<String> = all.map(|one| format!("{} {}", one.wanted, one.name)).collect();
             all.join(", ")
         });
-        match Reason::parse(status.state).map(Reason::kind) {
-            Some(Severity::Normal) | None => info!(reason = %status.state, "sharing: {message}"),
-            Some(Severity::Warning) => warn!(reason = %status.state, "sharing: {message}"),
+        if let Some(reason) = status.state.known() {
+            log_by_severity(reason, &format!("sharing: {message}"));
         }
     }
 
@@ -238,7 +235,7 @@ impl EmbeddedBackend {
         &self,
         inventory: &Inventory,
         offers: &Offers,
-        away: &BTreeMap<PciAddress, String>,
+        unresponsive: &BTreeMap<PciAddress, String>,
         is_decided: bool,
     ) -> BTreeSet<PciAddress> {
         let monitor = &self.monitor;
@@ -247,7 +244,7 @@ impl EmbeddedBackend {
         self.gate.list(inventory, |view| {
             changing.clone_from(&view.changing);
             let held = HeldIds {
-                allocations: &view.given,
+                allocations: &view.allocations,
                 is_complete: view.is_complete && is_decided,
                 inventory,
                 withheld: &withheld,
@@ -257,10 +254,8 @@ impl EmbeddedBackend {
                     let reason = "its device is being changed".to_owned();
                     return Health::Unhealthy { reason };
                 }
-                match away.get(&unit.pci) {
-                    Some(reason) => Health::Unhealthy {
-                        reason: reason.clone(),
-                    },
+                match unresponsive.get(&unit.pci) {
+                    Some(reason) => Health::Unhealthy { reason: reason.clone() },
                     None if offers.unit(&unit.uuid).is_none() => {
                         orphan_health(inventory, unit, monitor)
                     }
@@ -274,103 +269,87 @@ impl EmbeddedBackend {
 
 fn listed_units(listing: &Listing) -> Vec<Unit> {
     let listed = listing.resources.values();
-    listed
-        .flat_map(|one| one.offer.units.iter().cloned())
-        .collect()
+    listed.flat_map(|one| one.offer.units.iter().cloned()).collect()
 }
 
+#[tonic::async_trait]
 impl SharingBackend for EmbeddedBackend {
-    fn reconcile(&mut self, scene: Observation<'_>) -> SharingOutcome {
-        observe_health(&mut self.monitor, &scene);
-        let DesiredSharing {
-            targets,
-            waiting,
-            unknown,
-        } = self.past.desired(scene, self.gate.is_serving());
-        let CompiledOffers {
-            mut offers,
-            warnings,
-            unoffered,
-        } = offer::compile(scene.inventory, &targets, self.rules.strategy);
+    fn reconcile(&mut self, observation: Observation<'_>) -> SharingOutcome {
+        observe_health(&mut self.monitor, &observation);
+        let DesiredSharing { targets, waiting, unknown } =
+            self.previous.desired(observation, self.gate.is_serving());
+        let CompiledOffers { mut offers, warnings, unoffered } =
+            offer::compile(observation.inventory, &targets, self.settings.strategy);
         leave_out(&mut offers, &unknown);
-        let (offers, away) = self.with_unresponsive(&offers, scene.inventory);
-        let is_decided = self.is_decided(&scene);
-        self.withholding
-            .update(scene.now, scene.status, scene.drained);
-        let changing = self.list(scene.inventory, &offers, &away, is_decided);
+        let (offers, unresponsive) = self.with_unresponsive(&offers, observation.inventory);
+        let is_decided = self.is_decided(&observation);
+        self.withholding.update(observation.now, observation.status, observation.drained);
+        let changing = self.list(observation.inventory, &offers, &unresponsive, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
         // Kubelet cannot ask in between: the program has one thread, and nothing is awaited here.
         let units = listed_units(&listing);
-        let undelivered = self.injector.offer(&scene.inventory.devices, &units).err();
+        let undelivered = self.responder.offer(&observation.inventory.devices, &units);
+        let undelivered = undelivered.err().map(|error| error.to_string());
         let report = Arc::clone(&self.report.borrow_and_update());
-        let told = Arc::clone(&self.registration.borrow_and_update());
+        let kubelet = Arc::clone(&self.registration.borrow_and_update());
         let unsteady = waiting.iter().chain(&changing).copied().collect();
-        let wish = slice_length::SliceInput {
-            inventory: scene.inventory,
+        let slice_input = slice_length::SliceInput {
+            inventory: observation.inventory,
             targets: &targets,
             unsteady: &unsteady,
             is_busy: !changing.is_empty(),
         };
-        self.setter.step(scene.now, is_decided.then_some(wish));
-        let turns = status::time_slice_fault(scene.inventory, self.setter.slices());
-        let failing = status::failing(scene.inventory);
-        let unoffered = status::unoffered(scene.inventory, &unoffered);
-        let sight = StatusInputs {
-            scene,
+        self.setter.step(observation.now, is_decided.then_some(slice_input));
+        let time_slice_fault =
+            status::time_slice_fault(observation.inventory, self.setter.slices());
+        let failing = status::failing(observation.inventory);
+        let unoffered = status::unoffered(observation.inventory, &unoffered);
+        let inputs = StatusInputs {
+            observation,
             offers: &offers,
             listing: &listing,
             report: &report,
-            told: &told,
+            kubelet: &kubelet,
             waiting: &waiting,
             unknown: &unknown,
             warnings: &warnings,
             undelivered: undelivered.as_deref(),
-            beside: [failing.as_ref(), unoffered.as_ref(), turns.as_ref()],
+            beside: [failing.as_ref(), unoffered.as_ref(), time_slice_fault.as_ref()],
             is_decided,
         };
-        let fault = sight.fault();
-        let waited = self.pending_for(fault.is_some(), &offers, scene.now);
-        let is_late = waited >= self.rules.deadline;
-        let status = sight.status(fault.as_ref(), is_late);
+        let fault = inputs.fault();
+        let waited = self.pending_for(fault.is_some(), &offers, observation.now);
+        let is_late = waited >= self.settings.deadline;
+        let status = inputs.status(fault.as_ref(), is_late);
         if fault.is_none() {
-            self.in_force = Some(offers.clone());
+            self.current_offers = Some(offers.clone());
         }
         let events = self.health_events(&listing, &changing);
-        say(&events);
+        for event in &events {
+            log_by_severity(event.reason, &event.message);
+        }
         self.log(&status);
         let deadline =
-            (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));
+            (fault.is_some() && !is_late).then(|| self.settings.deadline.saturating_sub(waited));
         let health = self.monitor.again();
         let slices = self.setter.slices().again();
-        let withhold = self.withholding.again(scene.now);
+        let withhold = self.withholding.again(observation.now);
         let at = [health, slices, withhold].into_iter().flatten().min();
-        let at = at.map(|at| at.saturating_sub(scene.now));
+        let at = at.map(|at| at.saturating_sub(observation.now));
         SharingOutcome {
             status: Some(status),
-            current_offers: self.in_force.clone(),
+            current_offers: self.current_offers.clone(),
             plugin_label: PluginLabel::Absent,
             events,
             again: [deadline, at].into_iter().flatten().min(),
         }
     }
 
-    fn changed(&mut self) -> Changed<'_> {
-        Box::pin(async {
-            tokio::select! {
-                Ok(()) = self.report.changed() => {}
-                Ok(()) = self.registration.changed() => {}
-                () = self.setter.changed() => {}
-            }
-        })
-    }
-}
-
-fn say(events: &[Event]) {
-    for event in events {
-        let word = event.reason.as_str();
-        match event.reason.kind() {
-            Severity::Normal => info!(reason = %word, "{}", event.message),
-            Severity::Warning => warn!(reason = %word, "{}", event.message),
+    async fn changed(&mut self) {
+        tokio::select! {
+            Ok(()) = self.report.changed() => {}
+            Ok(()) = self.registration.changed() => {}
+            () = self.setter.changed() => {}
         }
     }
 }

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::future::pending;
 
 use octavo_files::plugin_config;
-use octavo_kube::nvidia_plugin::DevicePluginStatus;
+use octavo_kube::nvidia_plugin::DevicePluginHandle;
 use octavo_model::inventory::NvmlState;
-use octavo_model::reason::{Reason, Severity};
+use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{
-    HandOff as Told, Health, ResourceStatus, SharingMode, SharingStatus, UnitStatus,
+    DeviceProvider, HandOff, Health, ResourceStatus, SharingStatus, UnitStatus,
 };
 use octavo_node::mig_strategy::MigStrategy;
-use octavo_node::node::node_diff::SHARING_FIELD_MANAGER;
-use octavo_node::node::operands::PLUGIN_CONFIG_LABEL;
-use octavo_node::node::{PluginLabel, View};
+use octavo_node::node_object::node_diff::SHARING_FIELD_MANAGER;
+use octavo_node::node_object::operands::PLUGIN_CONFIG_LABEL;
+use octavo_node::node_object::{ObservedNode, PluginLabel};
 use octavo_node::sharing::hand_off::rollout::{
     ApiQueries, Limits, Rollout, RolloutInput, RolloutState, RolloutStep,
 };
@@ -25,22 +25,22 @@ use octavo_node::sharing::offer::compile;
 use octavo_node::sharing::{Offers, diagnosis};
 use octavo_planner::layout::{DeviceTarget, Targets, TimeSlicing};
 use octavo_planner::reconcile::NodeLayoutStatus;
-use tracing::{info, warn};
 
-use super::{Changed, Observation, SharingBackend, SharingOutcome};
+use super::{Observation, SharingBackend, SharingOutcome};
+use crate::observation_log::log_by_severity;
 
 /// Backend that delegates to NVIDIA's device plugin.
 #[derive(Debug)]
 pub struct HandOffBackend {
-    terms: HandOffSettings,
-    watch: Option<DevicePluginStatus>,
-    course: Rollout,
+    settings: HandOffSettings,
+    watch: Option<DevicePluginHandle>,
+    rollout: Rollout,
     /// The agent-set key in the Node's label when the Node was read last.
     named: Option<String>,
     /// The offers that the Node was last verified to make, and the key that requests them.
     verified: Option<(String, Offers)>,
     /// The status logged last.
-    said: Option<(Reason, String)>,
+    logged: Option<(Reason, String)>,
 }
 
 /// Settings of the delegation.
@@ -59,27 +59,27 @@ pub struct HandOffSettings {
 /// Desired offers of a layout, with the configuration that requests them from the plugin.
 struct DesiredConfig {
     offers: Offers,
-    told: Told,
+    configuration: HandOff,
 }
 
 impl HandOffBackend {
     /// Creates the backend, with the handle of the watcher of the plugin; without one, the status requests that the
     /// `ConfigMap` be configured.
-    pub fn new(terms: HandOffSettings, watch: Option<DevicePluginStatus>) -> Self {
+    pub fn new(settings: HandOffSettings, watch: Option<DevicePluginHandle>) -> Self {
         Self {
-            terms,
+            settings,
             watch,
-            course: Rollout::default(),
+            rollout: Rollout::default(),
             named: None,
             verified: None,
-            said: None,
+            logged: None,
         }
     }
 
     /// Computes the desired offers. `Err` is an outcome that needs no further observation.
     fn desired_config(
         &self,
-        scene: &Observation<'_>,
+        observation: &Observation<'_>,
     ) -> Result<DesiredConfig, Box<SharingOutcome>> {
         let leave = |status| {
             Err(Box::new(SharingOutcome {
@@ -88,42 +88,50 @@ impl HandOffBackend {
                 ..SharingOutcome::default()
             }))
         };
-        let (NvmlState::Ready(_), Some(status)) = (&scene.inventory.nvml, scene.status) else {
+        let (NvmlState::Ready(_), Some(status)) = (&observation.inventory.nvml, observation.status)
+        else {
             // The devices are not known, so the existing configuration remains.
             return leave(None);
         };
-        if scene.view.is_none() {
+        if observation.view.is_none() {
             return leave(None);
         }
         let Some(layout) = &status.layout else {
             return Err(Box::default());
         };
-        let Some(asked) = status.targets.as_ref() else {
+        let Some(targets) = status.targets.as_ref() else {
             // The layout cannot be used here, or was not resolved yet.
             return leave(None);
         };
-        let compiled = compile(scene.inventory, asked, self.terms.strategy);
+        let compiled = compile(observation.inventory, targets, self.settings.strategy);
         let offers = compiled.offers;
-        if !shares_anything(asked) {
+        if !shares_anything(targets) {
             return Err(Box::default());
         }
-        if let Some(words) = before(status, asked) {
-            return leave(Some(said(Reason::SharingPending, words, &offers, scene)));
+        if let Some(words) = before(status, targets) {
+            return leave(Some(unapplied_status(
+                Reason::SharingPending,
+                words,
+                &offers,
+                observation,
+            )));
         }
-        let refused = |why: String| leave(Some(said(Reason::SharingRefused, why, &offers, scene)));
-        if self.terms.config_map.is_none() {
+        let refused = |why: String| {
+            leave(Some(unapplied_status(Reason::SharingRefused, why, &offers, observation)))
+        };
+        if self.settings.config_map.is_none() {
             return refused(
-                "--plugin-config-map does not say where NVIDIA's device plugin has its configuration: name its ConfigMap (the \
-                 chart: handOff.configMap), or use --sharing embedded"
+                "--plugin-config-map does not name the ConfigMap of NVIDIA's device plugin: set it (chart: handOff.configMap), or \
+                 use --sharing embedded"
                     .to_owned(),
             );
         }
         let config =
-            check_no_slice_length(asked).and_then(|()| render(&offers, self.terms.strategy));
+            check_no_slice_length(targets).and_then(|()| render(&offers, self.settings.strategy));
         let config = match config {
             // A lost device may come back: the existing configuration remains until then.
             Ok(config) if config.resources.is_empty() => {
-                let nothing = "nothing that the layout shares can be given out".to_owned();
+                let nothing = "no device that the layout shares can be allocated".to_owned();
                 let why = [vec![nothing], compiled.warnings].concat();
                 return refused(why.join("; "));
             }
@@ -132,34 +140,32 @@ impl HandOffBackend {
         };
         if config.len() > plugin_config::MAX_CONFIG_BYTES {
             return refused(format!(
-                "its configuration has {} bytes, and {} is the most",
+                "the plugin configuration has {} bytes, more than the limit of {}",
                 config.len(),
                 plugin_config::MAX_CONFIG_BYTES
             ));
         }
         let key = plugin_config::key(layout, &config);
-        Ok(DesiredConfig {
-            offers,
-            told: Told { key, config },
-        })
+        Ok(DesiredConfig { offers, configuration: HandOff { key, config } })
     }
 
-    fn step(&mut self, scene: &Observation<'_>, wish: &DesiredConfig) -> Option<RolloutStep> {
-        let heard = self
-            .watch
-            .as_mut()
-            .map(|watch| watch.results.borrow_and_update().clone());
-        let heard = heard.unwrap_or_default();
+    fn step(
+        &mut self,
+        observation: &Observation<'_>,
+        desired: &DesiredConfig,
+    ) -> Option<RolloutStep> {
+        let answers = self.watch.as_mut().map(|watch| watch.observed.borrow_and_update().clone());
+        let answers = answers.unwrap_or_default();
         let facts = RolloutInput {
-            desired: &wish.told,
-            wanted: &counts(&wish.offers),
-            strategy: self.terms.strategy,
-            view: scene.view?,
-            config_map: self.terms.config_map.as_deref()?,
-            answers: &heard,
-            is_plugin_configured: self.terms.is_certain,
+            desired: &desired.configuration,
+            wanted: &counts(&desired.offers),
+            strategy: self.settings.strategy,
+            view: observation.view?,
+            config_map: self.settings.config_map.as_deref()?,
+            answers: &answers,
+            is_plugin_configured: self.settings.is_certain,
         };
-        Some(self.course.evaluate(scene.now, self.terms.limits, &facts))
+        Some(self.rollout.evaluate(observation.now, self.settings.limits, &facts))
     }
 
     /// Always keeps the key that the label names configured: the plugin does not start without it.
@@ -167,15 +173,12 @@ impl HandOffBackend {
         let Some(key) = &self.named else { return };
         if outcome.status.is_none() && outcome.plugin_label == PluginLabel::Unchanged {
             outcome.status = Some(SharingStatus {
-                mode: SharingMode::HandOff,
-                state: Reason::SharingPending.as_str(),
+                mode: DeviceProvider::HandOff.into(),
+                state: Reason::SharingPending.into(),
                 message: Some(format!(
-                    "what the layout means here is not known now; NVIDIA's device plugin goes on by the key {key}"
+                    "the layout cannot be resolved for this node now; NVIDIA's device plugin keeps using the key {key}"
                 )),
-                resources: Vec::new(),
-                retained: Vec::new(),
-                hand_off: None,
-                named: None,
+                ..SharingStatus::default()
             });
         }
         if let Some(status) = &mut outcome.status {
@@ -185,7 +188,7 @@ impl HandOffBackend {
 
     /// Records verified offers. They count as current until the Node's key or its capacity shows otherwise, regardless
     /// of the desired offers. The allocatable count does not matter: it changes with every unhealthy device.
-    fn update_verified(&mut self, outcome: &mut SharingOutcome, view: Option<&View>) {
+    fn update_verified(&mut self, outcome: &mut SharingOutcome, view: Option<&ObservedNode>) {
         if let Some(offers) = &outcome.current_offers {
             let key = view.and_then(|view| view.labels.get(PLUGIN_CONFIG_LABEL));
             self.verified = key.map(|key| (key.clone(), offers.clone()));
@@ -199,20 +202,20 @@ impl HandOffBackend {
         outcome.current_offers = self.verified.as_ref().map(|(_, offers)| offers.clone());
     }
 
-    fn order(&self, orders: ApiQueries) {
+    fn set_queries(&self, orders: ApiQueries) {
         if let Some(watch) = &self.watch {
-            watch.set_orders(orders);
+            watch.set(orders);
         }
     }
 
-    /// Logs each status once; the Node's events derive from the status. `gist` is its part that does not change every
-    /// minute.
-    fn log(&mut self, status: Option<&SharingStatus>, gist: String) {
-        let now = status.and_then(|status| Some((Reason::parse(status.state)?, gist)));
-        if now == self.said {
+    /// Logs each status once; the Node's events derive from the status. `summary` is its part that does not change
+    /// every minute.
+    fn log(&mut self, status: Option<&SharingStatus>, summary: String) {
+        let now = status.and_then(|status| Some((status.state.known()?, summary)));
+        if now == self.logged {
             return;
         }
-        self.said.clone_from(&now);
+        self.logged.clone_from(&now);
         let Some((status, (reason, _))) = status.zip(now) else {
             return;
         };
@@ -221,24 +224,22 @@ impl HandOffBackend {
         } else {
             status.message.clone().unwrap_or_default()
         };
-        match reason.kind() {
-            Severity::Normal => info!(reason = %reason.as_str(), "sharing: {message}"),
-            Severity::Warning => warn!(reason = %reason.as_str(), "sharing: {message}"),
-        }
+        log_by_severity(reason, &format!("sharing: {message}"));
     }
 }
 
+#[tonic::async_trait]
 impl SharingBackend for HandOffBackend {
-    fn reconcile(&mut self, scene: Observation<'_>) -> SharingOutcome {
-        if let Some(view) = scene.view {
+    fn reconcile(&mut self, observation: Observation<'_>) -> SharingOutcome {
+        if let Some(view) = observation.view {
             self.named = named(view);
         }
-        let (mut outcome, gist) = match self.desired_config(&scene) {
+        let (mut outcome, summary) = match self.desired_config(&observation) {
             Err(outcome) => {
-                self.order(ApiQueries::default());
+                self.set_queries(ApiQueries::default());
                 (*outcome, None)
             }
-            Ok(wish) => match self.step(&scene, &wish) {
+            Ok(wish) => match self.step(&observation, &wish) {
                 None => {
                     let outcome = SharingOutcome {
                         plugin_label: PluginLabel::Unchanged,
@@ -247,36 +248,34 @@ impl SharingBackend for HandOffBackend {
                     (outcome, None)
                 }
                 Some(step) => {
-                    self.order(step.orders.clone());
-                    let gist = causes(&step.standing);
-                    (outcome(step, wish, &scene), gist)
+                    self.set_queries(step.orders.clone());
+                    let summary = causes(&step.state);
+                    (outcome(step, wish, &observation), summary)
                 }
             },
         };
         self.retain_named_key(&mut outcome);
-        self.update_verified(&mut outcome, scene.view);
+        self.update_verified(&mut outcome, observation.view);
         let status = outcome.status.as_ref();
         let message = || status.and_then(|status| status.message.clone());
-        let gist = gist.or_else(message).unwrap_or_default();
-        self.log(status, gist);
+        let summary = summary.or_else(message).unwrap_or_default();
+        self.log(status, summary);
         outcome
     }
 
-    fn changed(&mut self) -> Changed<'_> {
-        Box::pin(async {
-            let Some(watch) = &mut self.watch else {
-                return pending().await;
-            };
-            if watch.results.changed().await.is_err() {
-                // The plugin watcher has ended, so no change will ever arrive.
-                pending::<()>().await;
-            }
-        })
+    async fn changed(&mut self) {
+        let Some(watch) = &mut self.watch else {
+            return pending().await;
+        };
+        if watch.observed.changed().await.is_err() {
+            // The plugin watcher has ended, so no change will ever arrive.
+            pending::<()>().await;
+        }
     }
 }
 
 /// Returns the key in the Node's label, if an agent set it.
-fn named(view: &View) -> Option<String> {
+fn named(view: &ObservedNode) -> Option<String> {
     let key = view.labels.get(PLUGIN_CONFIG_LABEL)?;
     let owners = view.owners.labels.get(PLUGIN_CONFIG_LABEL);
     let is_ours = owners.is_some_and(|all| all.contains(SHARING_FIELD_MANAGER));
@@ -284,36 +283,40 @@ fn named(view: &View) -> Option<String> {
 }
 
 /// Returns the causes without their messages, which contain times.
-fn causes(standing: &RolloutState) -> Option<String> {
-    let RolloutState::Failed(found) = standing else {
+fn causes(state: &RolloutState) -> Option<String> {
+    let RolloutState::Failed(found) = state else {
         return None;
     };
     let causes: Vec<String> = found.iter().map(|one| format!("{:?}", one.cause)).collect();
     Some(causes.join(" "))
 }
 
-fn outcome(step: RolloutStep, wish: DesiredConfig, scene: &Observation<'_>) -> SharingOutcome {
-    let (reason, message) = match step.standing {
+fn outcome(
+    step: RolloutStep,
+    desired: DesiredConfig,
+    observation: &Observation<'_>,
+) -> SharingOutcome {
+    let (reason, message) = match step.state {
         RolloutState::Pending(words) => (Reason::SharingPending, words),
         RolloutState::Applied => (Reason::SharingInForce, String::new()),
-        RolloutState::Failed(found) => (Reason::SharingNotInForce, diagnosis::said(&found)),
+        RolloutState::Failed(found) => (Reason::SharingNotInForce, diagnosis::summarize(&found)),
         RolloutState::Refused(finding) => (Reason::SharingRefused, finding.to_string()),
     };
     let status = SharingStatus {
-        hand_off: (reason != Reason::SharingRefused).then_some(wish.told),
-        ..said(reason, message, &wish.offers, scene)
+        hand_off: (reason != Reason::SharingRefused).then_some(desired.configuration),
+        ..unapplied_status(reason, message, &desired.offers, observation)
     };
     SharingOutcome {
         status: Some(status),
-        current_offers: (reason == Reason::SharingInForce).then_some(wish.offers),
+        current_offers: (reason == Reason::SharingInForce).then_some(desired.offers),
         plugin_label: step.label,
         events: Vec::new(),
         again: step.again,
     }
 }
 
-fn shares_anything(asked: &Targets) -> bool {
-    let mut all = asked.devices.iter();
+fn shares_anything(targets: &Targets) -> bool {
+    let mut all = targets.devices.iter();
     all.any(|device| {
         let sharing = device.time_slicing.as_ref();
         sharing.is_some_and(TimeSlicing::is_sharing)
@@ -321,41 +324,43 @@ fn shares_anything(asked: &Targets) -> bool {
 }
 
 /// Returns what must happen first while the current state is not the desired one.
-fn before(status: &NodeLayoutStatus, asked: &Targets) -> Option<String> {
-    let state = status.state?;
+fn before(status: &NodeLayoutStatus, targets: &Targets) -> Option<String> {
+    let state = status.state.as_ref()?;
     // A device that cannot be read does not affect the others.
     let is_applied = |target: &DeviceTarget| {
         let mut devices = status.devices.iter();
-        devices.any(|one| one.pci == target.pci && Reason::Applied.is(one.state))
+        devices.any(|one| one.pci == target.pci && one.state == Reason::Applied)
     };
-    let ends = [Reason::Failed, Reason::Blocked].map(Reason::as_str);
-    let is_unverified = !asked.unverified.is_empty() && ends.contains(&state);
-    if is_unverified && asked.devices.iter().all(is_applied) {
+    let has_ended = matches!(state.known(), Some(Reason::Failed | Reason::Blocked));
+    let is_unverified = !targets.unverified.is_empty() && has_ended;
+    if is_unverified && targets.devices.iter().all(is_applied) {
         return None;
     }
-    let is_moving = [Reason::Pending, Reason::Applying].map(Reason::as_str);
-    match state {
-        _ if state == Reason::Applied.as_str() => None,
-        _ if is_moving.contains(&state) => Some("it waits for the layout's partitions".to_owned()),
+    match state.known() {
+        Some(Reason::Applied) => None,
+        Some(Reason::Pending | Reason::Applying) => {
+            Some("waiting for the partitions of the layout".to_owned())
+        }
         _ => Some(format!(
-            "it follows the layout, whose state is {state}: what was given out before stands until that is applied"
+            "waiting for the layout, whose state is {state}; the previous sharing stays until the layout is applied"
         )),
     }
 }
 
-fn said(
+fn unapplied_status(
     reason: Reason,
     message: String,
     offers: &Offers,
-    scene: &Observation<'_>,
+    observation: &Observation<'_>,
 ) -> SharingStatus {
-    let allocatable = scene.view.map(|view| &view.allocatable);
+    let allocatable = observation.view.map(|view| &view.allocatable);
     let resources = counts(offers);
-    let of = |name: &str, all: &BTreeMap<String, u64>| all.get(name).copied().unwrap_or_default();
+    let count =
+        |name: &str, all: &BTreeMap<String, u64>| all.get(name).copied().unwrap_or_default();
     let resources = offers.resources.iter().map(|offer| ResourceStatus {
         name: offer.name.clone(),
-        wanted: of(offer.name.as_str(), &resources),
-        allocatable: allocatable.map(|all| of(offer.name.as_str(), all)),
+        wanted: count(offer.name.as_str(), &resources),
+        allocatable: allocatable.map(|all| count(offer.name.as_str(), all)),
         units: offer
             .units
             .iter()
@@ -368,13 +373,11 @@ fn said(
             .collect(),
     });
     SharingStatus {
-        mode: SharingMode::HandOff,
-        state: reason.as_str(),
+        mode: DeviceProvider::HandOff.into(),
+        state: reason.into(),
         message: (!message.is_empty()).then_some(message),
         resources: resources.collect(),
-        retained: Vec::new(),
-        hand_off: None,
-        named: None,
+        ..SharingStatus::default()
     }
 }
 
@@ -388,11 +391,10 @@ fn counts(offers: &Offers) -> BTreeMap<String, u64> {
 }
 
 fn in_force(status: &SharingStatus) -> String {
-    let told = status.resources.iter();
-    let told: Vec<String> = told
-        .map(|one| format!("{} {}", one.wanted, one.name))
-        .collect();
-    format!("the Node offers {}", told.join(", "))
+    let resources = status.resources.iter();
+    let resources: Vec<String> =
+        resources.map(|one| format!("{} {}", one.wanted, one.name)).collect();
+    format!("the Node advertises {}", resources.join(", "))
 }
 
 #[cfg(test)]

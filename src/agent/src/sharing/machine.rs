@@ -35,8 +35,8 @@ const MAX_SPEC_BYTES: u64 = 1 << 20;
 /// This machine.
 #[derive(Debug)]
 pub struct HostDevices {
-    places: HostPaths,
-    seen: Mutex<HostState>,
+    paths: HostPaths,
+    state: Mutex<HostState>,
 }
 
 /// Paths on the machine.
@@ -66,8 +66,8 @@ enum CdiSpecError {
     Cdi(#[from] CdiError),
     #[error(transparent)]
     Write(#[from] DurableError),
-    #[error("cannot look through {}", path.display())]
-    Folder {
+    #[error("cannot list {}", path.display())]
+    Directory {
         path: PathBuf,
         #[source]
         source: io::Error,
@@ -76,43 +76,39 @@ enum CdiSpecError {
 
 impl HostDevices {
     /// Creates the machine with these paths.
-    pub fn new(places: HostPaths) -> Self {
-        Self {
-            places,
-            seen: Mutex::default(),
-        }
+    pub fn new(paths: HostPaths) -> Self {
+        Self { paths, state: Mutex::default() }
     }
 
     /// Logs, once per change, whether containers receive the driver's libraries through CDI.
     fn log_libraries(&self, found: bool) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.libraries.replace(found) == Some(found) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.libraries.replace(found) == Some(found) {
             return;
         }
-        let folder = self.places.cdi.display();
+        let dir = self.paths.cdi.display();
         if found {
-            info!("containers get by CDI what NVIDIA's description in {folder} gives to each");
+            info!(directory = %dir, "containers get devices and driver libraries from NVIDIA's CDI specification");
         } else {
             warn!(
-                "containers get device files by CDI and no libraries of the driver: there is no description of nvidia.com/gpu in \
-                 {folder}; `nvidia-ctk cdi generate` makes one"
+                directory = %dir,
+                "containers get device files but no driver libraries: no CDI specification of nvidia.com/gpu found; \
+                 create one with `nvidia-ctk cdi generate`"
             );
         }
     }
 
     fn write(&self, units: &[Unit], files: &DeviceFiles) -> Result<(), CdiSpecError> {
-        let folder = &self.places.cdi;
-        let driver = driver_edits(folder).map_err(|source| CdiSpecError::Folder {
-            path: folder.clone(),
-            source,
-        })?;
+        let dir = &self.paths.cdi;
+        let driver = driver_edits(dir)
+            .map_err(|source| CdiSpecError::Directory { path: dir.clone(), source })?;
         self.log_libraries(driver.is_some());
         let text = cdi::write_spec(units, files, driver.as_ref())?;
-        let path = folder.join(SPEC_FILE_NAME);
+        let path = dir.join(SPEC_FILE_NAME);
         if read(&path).ok().flatten().as_deref() == Some(text.as_str()) {
             return Ok(());
         }
-        let draft = folder.join(DRAFT_FILE_NAME);
+        let draft = dir.join(DRAFT_FILE_NAME);
         let written = durable::replace(&path, &draft, text.as_bytes(), MODE);
         if written.is_err() {
             // A partial draft is useless. Removal fails if the directory is read-only, and then there is no draft.
@@ -126,27 +122,23 @@ impl Machine for HostDevices {
     fn update(&self, devices: &[Device], units: &[Unit]) {
         let minors = devices.iter();
         let minors = minors.filter_map(|device| Some((device.pci, device.minor?)));
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.minors = minors.collect();
-        seen.units = units.to_vec();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.minors = minors.collect();
+        state.units = units.to_vec();
     }
 
     fn files(&self) -> Result<DeviceFiles, MachineError> {
         let minors = {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.minors.clone()
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.minors.clone()
         };
-        Ok(device_files::read(
-            &self.places.proc,
-            &self.places.dev,
-            &minors,
-        )?)
+        Ok(device_files::read(&self.paths.proc, &self.paths.dev, &minors)?)
     }
 
     fn ensure_cdi_spec(&self, units: &[Unit], files: &DeviceFiles) -> Result<(), MachineError> {
         let mut all = {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.units.clone()
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.units.clone()
         };
         all.retain(|unit| unit_files(files, unit).is_ok());
         all.extend_from_slice(units);
@@ -166,9 +158,9 @@ pub fn remove_spec(cdi: &Path) -> Result<bool, DurableError> {
 
 /// Returns the container edits of NVIDIA's specification in a directory; of several files, the first by name. A file
 /// that cannot be read, or is something else, is skipped.
-fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
+fn driver_edits(dir: &Path) -> io::Result<Option<DriverEdits>> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let ending = path.extension().and_then(|ending| ending.to_str());
         if matches!(ending, Some("json" | "yaml")) && !path.ends_with(SPEC_FILE_NAME) {
@@ -218,29 +210,22 @@ mod tests {
 
     /// A machine with two GPUs, whose files are all in one directory.
     struct TestHost {
-        folder: TempDir,
+        directory: TempDir,
         host: HostDevices,
     }
 
     impl TestHost {
         fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
+            let directory = tempfile::tempdir().unwrap();
             let place = |name: &str| {
-                let path = folder.path().join(name);
+                let path = directory.path().join(name);
                 fs::create_dir(&path).unwrap();
                 path
             };
-            let places = HostPaths {
-                proc: place("proc"),
-                dev: place("dev"),
-                cdi: place("cdi"),
-            };
+            let paths = HostPaths { proc: place("proc"), dev: place("dev"), cdi: place("cdi") };
             let devices = "Character devices:\n195 nvidia\n\nBlock devices:\n  8 sd\n";
-            fs::write(places.proc.join("devices"), devices).unwrap();
-            let machine = Self {
-                folder,
-                host: HostDevices::new(places),
-            };
+            fs::write(paths.proc.join("devices"), devices).unwrap();
+            let machine = Self { directory, host: HostDevices::new(paths) };
             machine.see(&[unit("GPU-a", 7), unit("GPU-b", 8)]);
             machine
         }
@@ -266,13 +251,13 @@ mod tests {
         }
 
         fn path(&self) -> PathBuf {
-            self.folder.path().join("cdi").join(SPEC_FILE_NAME)
+            self.directory.path().join("cdi").join(SPEC_FILE_NAME)
         }
 
         fn names(&self) -> Vec<String> {
             let text = fs::read_to_string(self.path()).unwrap();
-            let told: Value = serde_json::from_str(&text).unwrap();
-            let devices = told["devices"].as_array().unwrap();
+            let spec: Value = serde_json::from_str(&text).unwrap();
+            let devices = spec["devices"].as_array().unwrap();
             let names = devices.iter().map(|one| one["name"].as_str().unwrap());
             names.map(str::to_owned).collect()
         }
@@ -300,9 +285,9 @@ mod tests {
         fs::remove_file(machine.path()).unwrap();
         machine.describe(&[unit("GPU-a", 7)]).unwrap();
         assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
-        assert!(remove_spec(&machine.folder.path().join("cdi")).unwrap());
+        assert!(remove_spec(&machine.directory.path().join("cdi")).unwrap());
         assert!(!machine.path().exists());
-        assert!(!remove_spec(&machine.folder.path().join("cdi")).unwrap());
+        assert!(!remove_spec(&machine.directory.path().join("cdi")).unwrap());
     }
 
     #[test]
@@ -323,7 +308,7 @@ mod tests {
         machine.see(&[unit("GPU-a", 7)]);
         machine.describe(&[]).unwrap();
         // A draft that is a directory cannot be written even by root, unlike one that is read-only.
-        let draft = machine.folder.path().join("cdi").join(DRAFT_FILE_NAME);
+        let draft = machine.directory.path().join("cdi").join(DRAFT_FILE_NAME);
         fs::create_dir(&draft).unwrap();
         let error = machine.describe(&[unit("GPU-b", 8)]).unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
@@ -331,9 +316,9 @@ mod tests {
         fs::remove_dir(draft).unwrap();
         machine.describe(&[unit("GPU-b", 8)]).unwrap();
         assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
-        fs::remove_dir_all(machine.folder.path().join("cdi")).unwrap();
+        fs::remove_dir_all(machine.directory.path().join("cdi")).unwrap();
         let error = machine.describe(&[]).unwrap_err();
-        assert!(error.to_string().contains("cannot look through"), "{error}");
+        assert!(error.to_string().contains("cannot list"), "{error}");
     }
 
     #[test]
@@ -341,13 +326,13 @@ mod tests {
         let machine = TestHost::new();
         machine.describe(&[]).unwrap();
         let nvidia = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  env: [DRIVER=here]\n";
-        let folder = machine.folder.path().join("cdi");
-        fs::write(folder.join("nvidia.yaml"), nvidia).unwrap();
+        let directory = machine.directory.path().join("cdi");
+        fs::write(directory.join("nvidia.yaml"), nvidia).unwrap();
         // Neither is read.
-        fs::write(folder.join("broken.yaml"), "{").unwrap();
-        fs::write(folder.join("long.json"), "a".repeat(2 << 20)).unwrap();
+        fs::write(directory.join("broken.yaml"), "{").unwrap();
+        fs::write(directory.join("long.json"), "a".repeat(2 << 20)).unwrap();
         // It has no writer, so opening it for reading would block forever.
-        let pipe = folder.join("a-pipe.json");
+        let pipe = directory.join("a-pipe.json");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         machine.describe(&[]).unwrap();
         let text = fs::read_to_string(machine.path()).unwrap();

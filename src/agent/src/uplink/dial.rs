@@ -129,28 +129,22 @@ fn read_token(path: &Path) -> Result<Token, ConnectError> {
     let bytes =
         files::read_prefix(path, most.saturating_add(1)).map_err(|error| unusable(error.into()))?;
     let text = str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::Malformed.into()))?;
-    text.trim_ascii()
-        .parse()
-        .map_err(|error: TokenError| unusable(error.into()))
+    text.trim_ascii().parse().map_err(|error: TokenError| unusable(error.into()))
 }
 
 /// Trusts the CA certificates currently in the file. Reading blocks the agent's only thread, so the file is bounded
 /// and never a FIFO.
 fn trusting(ca: &Path) -> Result<ClientConfig, ConnectError> {
-    let unreadable = |source: Box<dyn Error + Send + Sync>| ConnectError::Ca {
-        path: ca.to_owned(),
-        source,
-    };
+    let unreadable =
+        |source: Box<dyn Error + Send + Sync>| ConnectError::Ca { path: ca.to_owned(), source };
     let pem = files::read_bytes(ca, MAX_CA_BYTES).map_err(|error| unreadable(error.into()))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| unreadable(error.to_string().into()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| unreadable(error.into()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.into()))?;
     }
     if roots.is_empty() {
-        return Err(unreadable("there is none in it".into()));
+        return Err(unreadable("the file contains no certificate".into()));
     }
     // The provider is explicit: this code must not depend on a process-wide default.
     let provider = Arc::new(aws_lc_rs::default_provider());

@@ -3,17 +3,18 @@
 
 use std::time::Duration;
 
-use octavo_fleet::fleet::{
-    LayoutStatus, MAX_USAGE_BYTES, ReportAction, ReportRate, SharingReport, rounded_for_report,
-    told,
+use octavo_fleet::summary::{
+    MAX_USAGE_BYTES, ReportAction, ReportRate, rounded_for_report, usage_for_report,
 };
 use octavo_model::inventory::{Inventory, ReadProblem};
+use octavo_model::sharing_status::SharingStatus;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};
 use octavo_stream::protocol::{Change, Content, PartKey, Parts};
 use octavo_stream::status::{self, MAX_LIST_ITEMS, MAX_NEURON_DEVICES, MAX_PROCESSES};
+use octavo_toolkit::desired::send_if_changed;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -27,7 +28,7 @@ pub struct Outbox {
     usage: Option<(PartKey, Content)>,
     /// Whether there was no room for the usage.
     crowded: bool,
-    pace: ReportRate,
+    rate: ReportRate,
 }
 
 /// The uplink's end of the queue.
@@ -60,7 +61,7 @@ pub(super) fn outbox() -> (Outbox, watch::Receiver<QueuedStatus>) {
         base: QueuedStatus::Empty,
         usage: None,
         crowded: false,
-        pace: ReportRate::default(),
+        rate: ReportRate::default(),
     };
     (outbox, uplink)
 }
@@ -73,31 +74,25 @@ impl Outbox {
         labels: &LabelSet,
         status: Option<&NodeLayoutStatus>,
     ) {
-        let said = StatusExtras {
+        let extras = StatusExtras {
             labels,
-            layout: status.and_then(LayoutStatus::of),
-            sharing: status
-                .and_then(|status| status.sharing.as_ref())
-                .map(SharingReport::from_status),
+            layout: status.and_then(NodeLayoutStatus::for_aggregator),
+            sharing: status.and_then(|status| status.sharing.as_ref()).map(SharingStatus::bounded),
         };
         // Used memory changes at every scan, but is reported in steps.
         let stepped = rounded_for_report(inventory);
         let inventory = stepped.as_ref().unwrap_or(inventory);
-        let whole = said.encode(inventory);
+        let whole = extras.encode(inventory);
         let fits = fits(inventory, &whole);
         if fits == self.shortened {
             self.shortened = !fits;
             if fits {
-                info!("the status is reported whole again");
+                info!("the full status is reported again");
             } else {
-                warn!("the status is too large to be reported whole: lists are cut");
+                warn!("the status is too large to report completely; lists are truncated");
             }
         }
-        self.base = if fits {
-            QueuedStatus::Status(whole)
-        } else {
-            shortened(inventory, said)
-        };
+        self.base = if fits { QueuedStatus::Status(whole) } else { shortened(inventory, extras) };
         self.send();
     }
 
@@ -108,7 +103,7 @@ impl Outbox {
         if is_unlooked {
             return None;
         }
-        match self.pace.next_action(now, usage) {
+        match self.rate.next_action(now, usage) {
             ReportAction::Nothing => None,
             ReportAction::Wait(left) => Some(left),
             ReportAction::Report => {
@@ -124,50 +119,41 @@ impl Outbox {
             (QueuedStatus::Status(parts), Some(usage)) => {
                 let (latest, is_crowded) = with_usage(parts, usage);
                 if is_crowded && !self.crowded {
-                    warn!("the status leaves no room for who uses what, so that is not reported");
+                    warn!("the status is too large to include usage by pod");
                 }
                 self.crowded = is_crowded;
                 latest
             }
             (base, _) => base.clone(),
         };
-        self.latest.send_if_modified(|known| {
-            let new = *known != latest;
-            if new {
-                *known = latest;
-            }
-            new
-        });
+        send_if_changed(&self.latest, latest);
     }
 }
 
 /// Parts of the status besides the inventory.
 struct StatusExtras<'a> {
     labels: &'a LabelSet,
-    layout: Option<LayoutStatus>,
-    sharing: Option<SharingReport>,
+    layout: Option<NodeLayoutStatus>,
+    sharing: Option<SharingStatus>,
 }
 
 impl StatusExtras<'_> {
     fn encode(&self, inventory: &Inventory) -> Parts {
         let parts = status::encode(inventory, self.labels, self.layout.as_ref());
         let sharing = self.sharing.iter().map(status::encode_sharing);
-        parts.apply(&Change {
-            changed: sharing.collect(),
-            removed: Vec::new(),
-        })
+        parts.apply(&Change { changed: sharing.collect(), removed: Vec::new() })
     }
 }
 
 /// Encodes the usage with as many tenants as fit.
 fn encode_bounded(usage: &Usage) -> (PartKey, Content) {
     for most in TENANT_LIMITS {
-        let part = status::encode_usage(&told(usage, most));
+        let part = status::encode_usage(&usage_for_report(usage, most));
         if part.1.bytes().len() <= MAX_USAGE_BYTES {
             return part;
         }
     }
-    usage_omitted("there is too much to be told")
+    usage_omitted("usage by pod is too large to report")
 }
 
 /// Adds the usage to the status. Without room for it, a notice that it is missing replaces it: the node itself has
@@ -177,15 +163,15 @@ fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (QueuedStatus, bool)
         let bytes = key.as_str().len().saturating_add(content.bytes().len());
         bytes.saturating_add(PART_OVERHEAD_BYTES)
     };
-    let room = room(parts);
-    let is_crowded = size(usage) > room;
-    let told = if is_crowded {
-        usage_omitted("the rest of what the node says leaves no room for who uses what")
+    let remaining_bytes = remaining_bytes(parts);
+    let is_crowded = size(usage) > remaining_bytes;
+    let sent = if is_crowded {
+        usage_omitted("the status of the node is too large to include usage by pod")
     } else {
         usage.clone()
     };
-    let fits = size(&told) <= room;
-    let changed = Some(told).filter(|_| fits).into_iter().collect();
+    let fits = size(&sent) <= remaining_bytes;
+    let changed = Some(sent).filter(|_| fits).into_iter().collect();
     let removed = Vec::new();
     let latest = QueuedStatus::Status(parts.apply(&Change { changed, removed }));
     (latest, is_crowded)
@@ -193,14 +179,11 @@ fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (QueuedStatus, bool)
 
 /// Encodes an empty usage with the reason.
 fn usage_omitted(why: &str) -> (PartKey, Content) {
-    status::encode_usage(&Usage {
-        devices: Vec::new(),
-        missing: vec![why.to_owned()],
-    })
+    status::encode_usage(&Usage { devices: Vec::new(), missing: vec![why.to_owned()] })
 }
 
 /// Returns the bytes left for further parts.
-fn room(parts: &Parts) -> usize {
+fn remaining_bytes(parts: &Parts) -> usize {
     let frames = parts.len().saturating_mul(PART_OVERHEAD_BYTES);
     let taken = parts.size().saturating_add(frames);
     if parts.len() >= MAX_PARTS {
@@ -226,24 +209,24 @@ fn fits(inventory: &Inventory, parts: &Parts) -> bool {
 }
 
 /// Encodes the status with fewer processes and shorter lists; each truncated device reports a problem that says so.
-fn shortened(inventory: &Inventory, mut said: StatusExtras<'_>) -> QueuedStatus {
-    if let Some(layout) = &mut said.layout {
+fn shortened(inventory: &Inventory, mut extras: StatusExtras<'_>) -> QueuedStatus {
+    if let Some(layout) = &mut extras.layout {
         layout.shorten(MAX_SHORTENED_CHARS);
     }
-    if let Some(sharing) = &mut said.sharing {
+    if let Some(sharing) = &mut extras.sharing {
         sharing.shorten(MAX_SHORTENED_PROCESSES, MAX_SHORTENED_CHARS);
     }
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
-        let told = device.processes.len();
+        let processes = device.processes.len();
         shorten(&mut device.problems);
-        if told > MAX_SHORTENED_PROCESSES {
+        if processes > MAX_SHORTENED_PROCESSES {
             device.processes.truncate(MAX_SHORTENED_PROCESSES);
             // This name marks the processes as unknown for readers: a partition must not look idle.
             device.problems.push(ReadProblem {
                 source: "Processes".to_owned(),
                 error: format!(
-                    "{told} are too many to be reported, {MAX_SHORTENED_PROCESSES} of them are"
+                    "only {MAX_SHORTENED_PROCESSES} of {processes} processes are reported: the status is too large"
                 ),
             });
         }
@@ -254,12 +237,8 @@ fn shortened(inventory: &Inventory, mut said: StatusExtras<'_>) -> QueuedStatus 
             shorten(&mut device.problems);
         }
     }
-    let parts = said.encode(&inventory);
-    if fits(&inventory, &parts) {
-        QueuedStatus::Status(parts)
-    } else {
-        QueuedStatus::TooLarge
-    }
+    let parts = extras.encode(&inventory);
+    if fits(&inventory, &parts) { QueuedStatus::Status(parts) } else { QueuedStatus::TooLarge }
 }
 
 fn shorten(problems: &mut Vec<ReadProblem>) {
@@ -278,7 +257,7 @@ fn beginning(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use octavo_fleet::fleet::{MAX_TEXT_BYTES, MIN_REPORT_INTERVAL};
+    use octavo_fleet::summary::MIN_REPORT_INTERVAL;
     use octavo_model::id::PciAddress;
     use octavo_model::inventory::{
         Amd, Condition, Device, DeviceProcesses, DriverLayout, Machine, Neuron, NeuronDevice,
@@ -286,11 +265,12 @@ mod tests {
     };
     use octavo_model::quantity::Mebibytes;
     use octavo_model::reason::Reason;
-    use octavo_model::sharing_status::{HandOff, SharingMode, SharingStatus};
+    use octavo_model::sharing_status::{DeviceProvider, HandOff, SharingStatus};
+    use octavo_model::text::MAX_TEXT_BYTES;
     use octavo_node::labels::Options;
     use octavo_node::sharing;
     use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
-    use octavo_planner::reconcile::DeviceStatus;
+    use octavo_planner::reconcile::DeviceLayoutStatus;
     use tokio::time::Instant;
 
     use super::*;
@@ -326,7 +306,7 @@ mod tests {
         }
     }
 
-    fn told(inventory: &Inventory) -> QueuedStatus {
+    fn reported(inventory: &Inventory) -> QueuedStatus {
         let (mut outbox, uplink) = outbox();
         outbox.put(inventory, &LabelSet::default(), None);
         uplink.borrow().clone()
@@ -344,7 +324,7 @@ mod tests {
     #[test]
     fn fitting_status_is_sent_whole_and_once() {
         let inventory = busy(1000);
-        assert_eq!(read(told(&inventory)), inventory);
+        assert_eq!(read(reported(&inventory)), inventory);
         let (mut outbox, mut uplink) = outbox();
         outbox.put(&inventory, &LabelSet::default(), None);
         assert!(uplink.has_changed().unwrap());
@@ -356,29 +336,27 @@ mod tests {
     #[test]
     fn truncated_processes_are_reported_and_device_is_not_idle() {
         for many in [5_000, 100_000] {
-            let device = read(told(&busy(many))).devices.remove(0);
+            let device = read(reported(&busy(many))).devices.remove(0);
             assert_eq!(device.processes.len(), 64);
             assert_eq!(device.usage(), DeviceProcesses::Unknown);
-            let said = &device.problems[0].error;
-            assert!(said.starts_with(&many.to_string()), "{said}");
+            let error = &device.problems[0].error;
+            assert!(error.contains(&format!("of {many} processes")), "{error}");
         }
     }
 
     #[test]
     fn layout_messages_are_truncated_to_the_limit() {
-        let device = |number: u8| DeviceStatus {
-            pci: PciAddress::new(0, number, 0, 0).unwrap(),
-            name: "GPU 0".to_owned(),
-            state: "blocked",
+        let device = |number: u8| DeviceLayoutStatus {
             message: "\u{e9}".repeat(5_000),
-            is_held: false,
-            holders: Vec::new(),
-            waits_for_holders: false,
-            progress: None,
+            ..DeviceLayoutStatus::new(
+                PciAddress::new(0, number, 0, 0).unwrap(),
+                "GPU 0".to_owned(),
+                Reason::Blocked.into(),
+            )
         };
         let status = NodeLayoutStatus {
             layout: Some("serving".to_owned()),
-            state: Some("blocked"),
+            state: Some(Reason::Blocked.into()),
             devices: (0..200).map(device).collect(),
             ..NodeLayoutStatus::default()
         };
@@ -394,10 +372,7 @@ mod tests {
         };
         // 200 long messages exceed the maximum status; one does not.
         assert_eq!(message(&busy(1), &status).len(), MAX_SHORTENED_CHARS);
-        let few = NodeLayoutStatus {
-            devices: vec![device(0)],
-            ..status
-        };
+        let few = NodeLayoutStatus { devices: vec![device(0)], ..status };
         assert_eq!(message(&busy(1), &few).len(), MAX_TEXT_BYTES);
     }
 
@@ -412,7 +387,8 @@ mod tests {
         };
         let unit = UnitUsage {
             uuid: "GPU-5fd4087b-86f3-7a43-b711-4771313afc50".to_owned(),
-            partition: None,
+            gpu_instance: None,
+            compute_instance: None,
             profile: None,
             resource: None,
             replicas: Some(3),
@@ -430,24 +406,19 @@ mod tests {
             utilization: None,
             units: vec![unit],
         };
-        sharing::usage::Usage {
-            devices: vec![device],
-            missing: Vec::new(),
-        }
+        sharing::usage::Usage { devices: vec![device], missing: Vec::new() }
     }
 
-    fn usage_told(uplink: &watch::Receiver<QueuedStatus>) -> Option<sharing::usage::Usage> {
+    fn queued_usage(uplink: &watch::Receiver<QueuedStatus>) -> Option<sharing::usage::Usage> {
         let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
             panic!("nothing was told");
         };
         status::decode(&parts).unwrap().usage
     }
 
-    fn memory_told(uplink: &watch::Receiver<QueuedStatus>) -> Option<u64> {
-        let usage = usage_told(uplink)?;
-        usage.devices[0].units[0].tenants[0]
-            .memory
-            .map(Mebibytes::get)
+    fn queued_memory(uplink: &watch::Receiver<QueuedStatus>) -> Option<u64> {
+        let usage = queued_usage(uplink)?;
+        usage.devices[0].units[0].tenants[0].memory.map(Mebibytes::get)
     }
 
     #[test]
@@ -455,29 +426,23 @@ mod tests {
         let at = Duration::from_secs;
         let (mut outbox, uplink) = outbox();
         // Before the first observation there is nothing to report.
-        assert_eq!(
-            outbox.set_usage(at(0), &sharing::usage::Usage::default()),
-            None
-        );
+        assert_eq!(outbox.set_usage(at(0), &sharing::usage::Usage::default()), None);
         assert_eq!(outbox.set_usage(at(1), &used(1, 1000, false)), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
-        assert_eq!(memory_told(&uplink), Some(1024));
+        assert_eq!(queued_memory(&uplink), Some(1024));
         // A change within a step is not reported.
         assert_eq!(outbox.set_usage(at(2), &used(1, 1020, false)), None);
         assert_eq!(outbox.set_usage(at(4), &used(1, 2000, false)), Some(at(12)));
-        assert_eq!(memory_told(&uplink), Some(1024));
+        assert_eq!(queued_memory(&uplink), Some(1024));
         assert_eq!(outbox.set_usage(at(16), &used(1, 2000, false)), None);
-        assert_eq!(memory_told(&uplink), Some(2048));
+        assert_eq!(queued_memory(&uplink), Some(2048));
         for (second, memory, is_over) in [(17, 40_000, true), (18, 2000, false)] {
-            assert_eq!(
-                outbox.set_usage(at(second), &used(1, memory, is_over)),
-                None
-            );
-            assert_eq!(memory_told(&uplink), Some(memory.div_ceil(64) * 64));
+            assert_eq!(outbox.set_usage(at(second), &used(1, memory, is_over)), None);
+            assert_eq!(queued_memory(&uplink), Some(memory.div_ceil(64) * 64));
         }
         // A new status does not discard the usage.
         outbox.put(&busy(2), &LabelSet::default(), None);
-        assert_eq!(memory_told(&uplink), Some(2048));
+        assert_eq!(queued_memory(&uplink), Some(2048));
     }
 
     #[tokio::test(start_paused = true)]
@@ -496,20 +461,20 @@ mod tests {
             offered: None,
             pulse: Liveness::always_alive(),
         };
-        let mut teller = StatusReporter::new(outputs, Options::default(), None);
-        let told = async {
+        let mut reporter = StatusReporter::new(outputs, Options::default(), None);
+        let checks = async {
             tell.send_replace(Arc::new(used(1, 1000, false)));
             uplink.changed().await.unwrap();
-            assert_eq!(memory_told(&uplink), Some(1024));
+            assert_eq!(queued_memory(&uplink), Some(1024));
             let before = Instant::now();
             tell.send_replace(Arc::new(used(1, 2000, false)));
             uplink.changed().await.unwrap();
-            assert_eq!(memory_told(&uplink), Some(2048));
+            assert_eq!(queued_memory(&uplink), Some(2048));
             assert!(before.elapsed() >= MIN_REPORT_INTERVAL);
         };
         tokio::select! {
-            _ = teller.changed() => panic!("the hardware would be looked at for it"),
-            () = told => {}
+            _ = reporter.changed() => panic!("the hardware would be looked at for it"),
+            () = checks => {}
         }
     }
 
@@ -538,16 +503,16 @@ mod tests {
         let (mut outbox, uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
         outbox.set_usage(Duration::ZERO, &used(1000, 7, false));
-        let told = usage_told(&uplink).unwrap();
-        assert_eq!(told.devices[0].units[0].tenants.len(), 64);
-        assert_eq!(told.missing, ["GPU 0: 936 more who have it are not told"]);
+        let reported = queued_usage(&uplink).unwrap();
+        assert_eq!(reported.devices[0].units[0].tenants.len(), 64);
+        assert_eq!(reported.missing, ["GPU 0: 936 more tenants are not listed"]);
         // A machine with many devices, all as crowded: fewer of each, until it fits.
         let mut crowded = used(1000, 7, true);
         crowded.devices = vec![crowded.devices[0].clone(); 32];
         outbox.set_usage(Duration::ZERO, &crowded);
-        let told = usage_told(&uplink).unwrap();
-        assert_eq!(told.devices[31].units[0].tenants.len(), 16);
-        assert_eq!(told.missing[0], "GPU 0: 984 more who have it are not told");
+        let reported = queued_usage(&uplink).unwrap();
+        assert_eq!(reported.devices[31].units[0].tenants.len(), 16);
+        assert_eq!(reported.missing[0], "GPU 0: 984 more tenants are not listed");
     }
 
     #[test]
@@ -561,9 +526,9 @@ mod tests {
         }
         tenants[1].pod = None;
         outbox.set_usage(Duration::ZERO, &usage);
-        let told = usage_told(&uplink).unwrap();
-        let told = told.devices[0].units[0].tenants.iter();
-        let uids: Vec<Option<&str>> = told.map(|tenant| tenant.uid.as_deref()).collect();
+        let reported = queued_usage(&uplink).unwrap();
+        let reported = reported.devices[0].units[0].tenants.iter();
+        let uids: Vec<Option<&str>> = reported.map(|tenant| tenant.uid.as_deref()).collect();
         assert_eq!(uids, [Some("7d1c5a3e"), Some("7d1c5a3e")]);
     }
 
@@ -574,19 +539,19 @@ mod tests {
         let mut inventory = busy(1);
         inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES - 1000));
         outbox.put(&inventory, &LabelSet::default(), None);
-        let told = usage_told(&uplink).unwrap();
-        assert_eq!(told.devices, []);
+        let reported = queued_usage(&uplink).unwrap();
+        assert_eq!(reported.devices, []);
         assert_eq!(
-            told.missing,
-            ["the rest of what the node says leaves no room for who uses what"]
+            reported.missing,
+            ["the status of the node is too large to include usage by pod"]
         );
         assert!(outbox.crowded);
         // Without room even for the notice.
         inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES - 200));
         outbox.put(&inventory, &LabelSet::default(), None);
-        assert_eq!(usage_told(&uplink), None);
+        assert_eq!(queued_usage(&uplink), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
-        assert_eq!(usage_told(&uplink).unwrap().devices.len(), 1);
+        assert_eq!(queued_usage(&uplink).unwrap().devices.len(), 1);
         assert!(!outbox.crowded);
     }
 
@@ -601,43 +566,34 @@ mod tests {
         };
         let status = NodeLayoutStatus {
             sharing: Some(SharingStatus {
-                mode: SharingMode::Embedded,
-                state: Reason::SharingPending.as_str(),
+                mode: DeviceProvider::Embedded.into(),
+                state: Reason::SharingPending.into(),
                 message: Some("ö".repeat(5_000)),
                 resources: Vec::new(),
                 retained: Vec::new(),
-                hand_off: Some(HandOff {
-                    key: "a100".to_owned(),
-                    config: "x".repeat(40_000),
-                }),
+                hand_off: Some(HandOff { key: "a100".to_owned(), config: "x".repeat(40_000) }),
                 named: None,
             }),
             ..NodeLayoutStatus::default()
         };
         outbox.put(&busy(1), &LabelSet::default(), Some(&status));
-        let told = sharing(&uplink).unwrap();
+        let reported = sharing(&uplink).unwrap();
         assert_eq!(
-            (told.mode.as_str(), told.state.as_str()),
+            (reported.mode.as_str(), reported.state.as_str()),
             ("embedded", "sharing-pending")
         );
-        assert_eq!(told.message.map(|text| text.len()), Some(MAX_TEXT_BYTES));
+        assert_eq!(reported.message.map(|text| text.len()), Some(MAX_TEXT_BYTES));
         // A truncated configuration would be a different one, so it is left out.
-        assert_eq!(told.hand_off, None);
+        assert_eq!(reported.hand_off, None);
         outbox.put(&busy(1), &LabelSet::default(), None);
         assert_eq!(sharing(&uplink), None);
     }
 
     #[test]
     fn neuron_problems_are_truncated() {
-        let problem = ReadProblem {
-            source: "core_count".to_owned(),
-            error: "ö".repeat(1000),
-        };
-        let device = NeuronDevice {
-            number: 3,
-            problems: vec![problem; 5000],
-            ..NeuronDevice::default()
-        };
+        let problem = ReadProblem { source: "core_count".to_owned(), error: "ö".repeat(1000) };
+        let device =
+            NeuronDevice { number: 3, problems: vec![problem; 5000], ..NeuronDevice::default() };
         let mut inventory = busy(1);
         inventory.neuron = Some(Neuron {
             driver_version: None,
@@ -647,12 +603,9 @@ mod tests {
             devices: vec![device],
             problems: Vec::new(),
         });
-        let told = read(told(&inventory)).neuron.unwrap();
-        assert_eq!(told.devices[0].problems.len(), 64);
-        assert_eq!(
-            told.devices[0].problems[63].error.chars().count(),
-            MAX_SHORTENED_CHARS
-        );
+        let reported = read(reported(&inventory)).neuron.unwrap();
+        assert_eq!(reported.devices[0].problems.len(), 64);
+        assert_eq!(reported.devices[0].problems[63].error.chars().count(), MAX_SHORTENED_CHARS);
     }
 
     #[test]
@@ -660,10 +613,8 @@ mod tests {
         let node = |neuron: u64, amd: u64, power: u8| {
             let mut inventory = busy(1);
             inventory.devices[0].memory = Some(Mebibytes::new(196_592));
-            inventory.devices[0].amd = Some(Amd {
-                memory_used: Some(Mebibytes::new(amd)),
-                ..Amd::default()
-            });
+            inventory.devices[0].amd =
+                Some(Amd { memory_used: Some(Mebibytes::new(amd)), ..Amd::default() });
             inventory.neuron = Some(Neuron {
                 driver_version: None,
                 driver_layout: DriverLayout::Known,
@@ -686,19 +637,15 @@ mod tests {
         };
         let first = put(&node(1000, 2000, 41));
         for (neuron, amd, power) in [(1024, 1990, 45), (970, 2048, 42), (961, 1985, 41)] {
-            assert_eq!(
-                put(&node(neuron, amd, power)),
-                first,
-                "{neuron} {amd} {power}"
-            );
+            assert_eq!(put(&node(neuron, amd, power)), first, "{neuron} {amd} {power}");
         }
-        let told = read(first.clone());
-        let used = |told: &Inventory| {
-            let neuron = told.neuron.as_ref().unwrap().devices[0].memory_used;
-            let amd = told.devices[0].amd.as_ref().unwrap().memory_used;
+        let reported = read(first.clone());
+        let used = |reported: &Inventory| {
+            let neuron = reported.neuron.as_ref().unwrap().devices[0].memory_used;
+            let amd = reported.devices[0].amd.as_ref().unwrap().memory_used;
             [neuron, amd].map(|used| used.map(Mebibytes::get))
         };
-        assert_eq!(used(&told), [Some(1024), Some(2048)]);
+        assert_eq!(used(&reported), [Some(1024), Some(2048)]);
         let more = put(&node(1025, 2000, 41));
         assert_ne!(more, first);
         // Zero stays zero, and full memory does not exceed the total.
@@ -711,6 +658,6 @@ mod tests {
     fn oversized_status_is_not_sent() {
         let mut inventory = busy(1);
         inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES));
-        assert_eq!(told(&inventory), QueuedStatus::TooLarge);
+        assert_eq!(reported(&inventory), QueuedStatus::TooLarge);
     }
 }

@@ -4,11 +4,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use octavo_fleet::credential::Token;
-use octavo_stream::messages::{Identity, encode_from_agent, parse_to_agent};
+use octavo_model::backoff::jittered;
+use octavo_stream::messages::{encode_from_agent, parse_to_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::protocol::{AggregatorMessage, FromAgent, Sender};
 use octavo_toolkit::error::chain;
+use octavo_toolkit::random::random;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,11 +21,10 @@ use tracing::debug;
 
 use super::dial::Connector;
 use super::outbox::QueuedStatus;
-use super::{ConnectionLog, closed, fraction, random};
+use super::{ConnectionLog, closed};
 
 /// State of the uplink that a connection uses.
 pub(super) struct Session<'a> {
-    pub(super) identity: &'a Identity,
     pub(super) heartbeat: Duration,
     pub(super) sender: &'a mut Sender,
     pub(super) latest: &'a mut watch::Receiver<QueuedStatus>,
@@ -38,10 +39,7 @@ pub(super) enum SessionEnd {
     /// The connection broke, was refused, or could not be opened.
     Lost(String),
     /// The aggregator asked the agent to come back later.
-    RetryLater {
-        retry_after: Duration,
-        reason: String,
-    },
+    RetryLater { retry_after: Duration, reason: String },
 }
 
 /// Both directions of the stream.
@@ -70,15 +68,15 @@ impl Session<'_> {
             () = closed(&mut latest) => return SessionEnd::Closed,
             connected = self.connect(dial) => connected,
         };
-        let mut line = match connected {
-            Ok(line) => line,
+        let mut stream = match connected {
+            Ok(stream) => stream,
             Err(reason) => return SessionEnd::Lost(sanitize_reason(&reason)),
         };
-        let end = self.exchange(&mut line).await;
-        drop(line.out);
+        let end = self.exchange(&mut stream).await;
+        drop(stream.out);
         if end == SessionEnd::Closed {
             // Waits for the aggregator to end the stream, so that it does not see a broken connection.
-            let last = async { while let Ok(Some(_)) = line.answers.message().await {} };
+            let last = async { while let Ok(Some(_)) = stream.answers.message().await {} };
             let _silent = timeout(CLOSE_TIMEOUT, last).await;
         }
         if let SessionEnd::Lost(reason) = end {
@@ -94,32 +92,24 @@ impl Session<'_> {
         let mut client = FleetClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
         let (out, messages) = mpsc::channel(SEND_QUEUE_LEN);
         let greeting = self.sender.connected();
-        let greeted = out.try_send(encode_from_agent(&greeting, self.identity));
+        let greeted = out.try_send(encode_from_agent(&greeting));
         greeted.map_err(|error| chain(&error))?;
         let mut request = Request::new(ReceiverStream::new(messages));
         if let Some(token) = token {
-            let shown = bearer(&token).map_err(|error| chain(&error))?;
-            request.metadata_mut().insert("authorization", shown);
+            let value = bearer(&token).map_err(|error| chain(&error))?;
+            request.metadata_mut().insert("authorization", value);
         }
         let report = client.report(request);
-        match timeout(
-            self.heartbeat.saturating_mul(MAX_UNANSWERED_HEARTBEATS),
-            report,
-        )
-        .await
-        {
-            Ok(Ok(response)) => Ok(StreamPair {
-                out,
-                answers: response.into_inner(),
-            }),
+        match timeout(self.heartbeat.saturating_mul(MAX_UNANSWERED_HEARTBEATS), report).await {
+            Ok(Ok(response)) => Ok(StreamPair { out, answers: response.into_inner() }),
             Ok(Err(status)) => Err(describe_status(&status)),
-            Err(_) => Err("it does not answer".to_owned()),
+            Err(_) => Err("the aggregator does not respond".to_owned()),
         }
     }
 
-    async fn exchange(&mut self, line: &mut StreamPair) -> SessionEnd {
+    async fn exchange(&mut self, stream: &mut StreamPair) -> SessionEnd {
         // Report what was observed while the connection was being opened.
-        if let Err(end) = self.send_status(line) {
+        if let Err(end) = self.send_status(stream) {
             return end;
         }
         let mut unanswered = 0;
@@ -127,18 +117,18 @@ impl Session<'_> {
         let mut beat = Box::pin(sleep(self.interval()));
         loop {
             let step = tokio::select! {
-                answer = line.answers.message() => {
+                answer = stream.answers.message() => {
                     unanswered = 0;
-                    self.handle_answer(line, answer)
+                    self.handle_message(stream, answer)
                 }
                 changed = self.latest.changed() => match changed {
-                    Ok(()) => self.send_status(line),
+                    Ok(()) => self.send_status(stream),
                     Err(_) => Err(SessionEnd::Closed),
                 },
                 () = &mut beat => {
                     beat.set(sleep(self.interval()));
                     unanswered += 1;
-                    self.send_heartbeat(line, unanswered)
+                    self.send_heartbeat(stream, unanswered)
                 }
             };
             if let Err(end) = step {
@@ -155,72 +145,73 @@ impl Session<'_> {
     /// heartbeats simultaneously.
     fn interval(&self) -> Duration {
         let tenth = self.heartbeat / 10;
-        let interval = self.heartbeat.saturating_sub(tenth);
-        interval.saturating_add(fraction(tenth.saturating_mul(2), random()))
+        let (shortest, longest) =
+            (self.heartbeat.saturating_sub(tenth), self.heartbeat.saturating_add(tenth));
+        jittered(shortest, longest, random())
     }
 
-    fn handle_answer(
+    fn handle_message(
         &mut self,
-        line: &StreamPair,
-        answer: Result<Option<v1::ToAgent>, Status>,
+        stream: &StreamPair,
+        received: Result<Option<v1::ToAgent>, Status>,
     ) -> Result<(), SessionEnd> {
-        let message = match answer {
+        let message = match received {
             Ok(Some(message)) => message,
-            Ok(None) => return Err(SessionEnd::Lost("it closed the stream".to_owned())),
+            Ok(None) => {
+                return Err(SessionEnd::Lost("the aggregator closed the stream".to_owned()));
+            }
             Err(status) => return Err(SessionEnd::Lost(describe_status(&status))),
         };
-        let answer = parse_to_agent(message).map_err(|error| SessionEnd::Lost(chain(&error)))?;
-        match &answer {
-            AggregatorMessage::HoldOff {
-                retry_after,
-                reason,
-            } => {
+        let message = parse_to_agent(message).map_err(|error| SessionEnd::Lost(chain(&error)))?;
+        match &message {
+            AggregatorMessage::HoldOff { retry_after, reason } => {
                 return Err(SessionEnd::RetryLater {
                     retry_after: *retry_after,
                     reason: reason.clone(),
                 });
             }
-            AggregatorMessage::Resync { reason } => debug!("the aggregator asks for all: {reason}"),
+            AggregatorMessage::Resync { reason } => {
+                debug!(%reason, "the aggregator requested a complete status");
+            }
             AggregatorMessage::Ack { .. } => {}
         }
-        let next = self.sender.handle_message(&answer);
-        self.send(line, next)
+        let next = self.sender.handle_message(&message);
+        stream.send(next)
     }
 
-    fn send_status(&mut self, line: &StreamPair) -> Result<(), SessionEnd> {
+    fn send_status(&mut self, stream: &StreamPair) -> Result<(), SessionEnd> {
         let next = match &*self.latest.borrow_and_update() {
             QueuedStatus::Status(parts) => self.sender.set_status(parts.clone()),
             QueuedStatus::Empty => None,
             QueuedStatus::TooLarge => {
-                let reason = "this node's status is larger than any aggregator takes";
+                let reason = "the status of this node exceeds the size limit of aggregators";
                 return Err(SessionEnd::Lost(reason.to_owned()));
             }
         };
-        self.send(line, next)
+        stream.send(next)
     }
 
     /// Sends a heartbeat. `due` is the number of unanswered ones, including this one and those that could not be sent.
-    fn send_heartbeat(&mut self, line: &StreamPair, due: u32) -> Result<(), SessionEnd> {
+    fn send_heartbeat(&mut self, stream: &StreamPair, due: u32) -> Result<(), SessionEnd> {
         if due > MAX_UNANSWERED_HEARTBEATS {
             return Err(SessionEnd::Lost(format!(
-                "no answer to {MAX_UNANSWERED_HEARTBEATS} heartbeats"
+                "no response to {MAX_UNANSWERED_HEARTBEATS} heartbeats"
             )));
         }
         let heartbeat = self.sender.heartbeat();
-        self.send(line, heartbeat)
+        stream.send(heartbeat)
     }
+}
 
-    fn send(&self, line: &StreamPair, message: Option<FromAgent>) -> Result<(), SessionEnd> {
+impl StreamPair {
+    fn send(&self, message: Option<FromAgent>) -> Result<(), SessionEnd> {
         let Some(message) = message else {
             return Ok(());
         };
-        match line
-            .out
-            .try_send(encode_from_agent(&message, self.identity))
-        {
-            Err(mpsc::error::TrySendError::Full(_)) => Err(SessionEnd::Lost(
-                "it does not read what it is told".to_owned(),
-            )),
+        match self.out.try_send(encode_from_agent(&message)) {
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                Err(SessionEnd::Lost("the aggregator does not read the stream".to_owned()))
+            }
             // The other direction is about to report why the stream was closed.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
@@ -229,9 +220,9 @@ impl Session<'_> {
 
 /// Returns the token as a metadata value, marked sensitive so that no library stores or prints it.
 fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValue> {
-    let mut shown: MetadataValue<Ascii> = format!("Bearer {}", token.expose()).parse()?;
-    shown.set_sensitive(true);
-    Ok(shown)
+    let mut value: MetadataValue<Ascii> = format!("Bearer {}", token.expose()).parse()?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Returns why the aggregator refused the stream, or what broke it.
@@ -243,14 +234,15 @@ fn describe_status(status: &Status) -> String {
             let message = message.strip_suffix(&cause.to_string()).unwrap_or(message);
             format!("{}: {}", message.trim_end_matches(": "), chain(cause))
         }
-        None => format!("it refused: {}: {message}", status.code().description()),
+        None => format!(
+            "the aggregator rejected the stream: {}: {message}",
+            status.code().description()
+        ),
     }
 }
 
 /// Returns the beginning of a reason, without control characters that a terminal might interpret.
 fn sanitize_reason(reason: &str) -> String {
     let reason = reason.chars().take(MAX_REASON_CHARS);
-    reason
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    reason.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -7,8 +7,7 @@ mod sockets;
 
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_node::label_set::LabelSet;
-use octavo_stream::messages::ReceivedMessage;
-use octavo_stream::protocol::{AggregatorMessage, Greeting, Receiver, StatusOffer};
+use octavo_stream::protocol::{AggregatorMessage, FromAgent, Greeting, Receiver, StatusOffer};
 use octavo_stream::status;
 use tokio::task::JoinHandle;
 
@@ -18,21 +17,14 @@ use super::*;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 fn this_one() -> Run {
-    Run {
-        epoch: 7,
-        boot_id: "boot".to_owned(),
-    }
+    Run { epoch: 7, boot_id: "boot".to_owned() }
 }
 
 /// A node that is identified by a word.
 fn inventory(word: &str) -> Inventory {
     Inventory {
         neuron: None,
-        machine: Machine {
-            product_name: Some(word.to_owned()),
-            vgpu: None,
-            bus_error: None,
-        },
+        machine: Machine { product_name: Some(word.to_owned()), vgpu: None, bus_error: None },
         nvml: NvmlState::Loading,
         devices: Vec::new(),
     }
@@ -58,13 +50,13 @@ fn known(receiver: &Receiver) -> String {
 }
 
 /// Handles the agent's next message as the aggregator does, and answers.
-async fn take(peer: &mut Peer, receiver: &mut Receiver) -> ReceivedMessage {
+async fn take(peer: &mut Peer, receiver: &mut Receiver) -> FromAgent {
     let incoming = peer.hears().await;
     let offer = match incoming.clone() {
-        ReceivedMessage::Hello { hello, .. } => panic!("{hello:?} again"),
-        ReceivedMessage::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
-        ReceivedMessage::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
-        ReceivedMessage::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
+        FromAgent::Hello(hello) => panic!("{hello:?} again"),
+        FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
+        FromAgent::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
+        FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
     };
     let answer = match offer {
         StatusOffer::Status(status) => receiver.take(status),
@@ -82,10 +74,7 @@ async fn first(fake: &mut FakeAggregator) -> (Peer, Receiver) {
     let (mut receiver, answer) = Receiver::new(&hello);
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
-    assert!(
-        matches!(incoming, ReceivedMessage::Snapshot { seq: 1, .. }),
-        "{incoming:?}"
-    );
+    assert!(matches!(incoming, FromAgent::Snapshot { seq: 1, .. }), "{incoming:?}");
     (peer, receiver)
 }
 
@@ -96,10 +85,7 @@ async fn snapshot_is_followed_by_deltas_until_shutdown() {
     assert_eq!(known(&receiver), "one");
     put(&mut outbox, "two");
     let incoming = take(&mut peer, &mut receiver).await;
-    assert!(
-        matches!(incoming, ReceivedMessage::Delta { seq: 2, .. }),
-        "{incoming:?}"
-    );
+    assert!(matches!(incoming, FromAgent::Delta { seq: 2, .. }), "{incoming:?}");
     assert_eq!(known(&receiver), "two");
 
     drop(outbox);
@@ -115,16 +101,10 @@ async fn i8_heartbeats_continue_without_scans() {
     let start = Instant::now();
     for beats in 1..=20 {
         let incoming = take(&mut peer, &mut receiver).await;
-        assert!(
-            matches!(incoming, ReceivedMessage::Heartbeat { seq: 1, .. }),
-            "{incoming:?}"
-        );
+        assert!(matches!(incoming, FromAgent::Heartbeat { seq: 1, .. }), "{incoming:?}");
         let (least, most) = (HEARTBEAT * 9 * beats / 10, HEARTBEAT * 11 * beats / 10);
         let passed = start.elapsed();
-        assert!(
-            (least..=most + HEARTBEAT / 100).contains(&passed),
-            "{beats}: {passed:?}"
-        );
+        assert!((least..=most + HEARTBEAT / 100).contains(&passed), "{beats}: {passed:?}");
     }
     drop(outbox);
 }
@@ -143,10 +123,7 @@ async fn known_state_is_not_resent_after_reconnect() {
     put(&mut outbox, "two");
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
-    assert!(
-        matches!(incoming, ReceivedMessage::Delta { seq: 2, .. }),
-        "{incoming:?}"
-    );
+    assert!(matches!(incoming, FromAgent::Delta { seq: 2, .. }), "{incoming:?}");
     assert_eq!(known(&receiver), "two");
 }
 
@@ -159,10 +136,7 @@ async fn silent_aggregator_is_disconnected_after_three_heartbeats() {
     let start = Instant::now();
     let mut peer = fake.peer().await;
     let waited = start.elapsed();
-    assert!(
-        (HEARTBEAT * 3..HEARTBEAT * 5).contains(&waited),
-        "{waited:?}"
-    );
+    assert!((HEARTBEAT * 3..HEARTBEAT * 5).contains(&waited), "{waited:?}");
 
     let hello = peer.greeting().await;
     let (mut receiver, answer) = Receiver::new(&hello);
@@ -176,10 +150,7 @@ async fn silent_aggregator_is_disconnected_after_three_heartbeats() {
     assert_eq!(beats, 3);
     fake.peer().await;
     let waited = start.elapsed();
-    assert!(
-        (HEARTBEAT * 3..HEARTBEAT * 5).contains(&waited),
-        "{waited:?}"
-    );
+    assert!((HEARTBEAT * 3..HEARTBEAT * 5).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,16 +169,10 @@ async fn retry_after_is_honored_with_jitter() {
         peer = fake.peer().await;
         waits.push(start.elapsed().as_millis());
     }
-    assert!(
-        waits.iter().all(|wait| (100_000..151_000).contains(wait)),
-        "{waits:?}"
-    );
+    assert!(waits.iter().all(|wait| (100_000..151_000).contains(wait)), "{waits:?}");
     waits.sort_unstable();
     waits.dedup();
-    assert!(
-        waits.len() > 4,
-        "nobody shall come back at the same time: {waits:?}"
-    );
+    assert!(waits.len() > 4, "nobody shall come back at the same time: {waits:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,12 +184,8 @@ async fn rejected_status_is_retried_with_backoff() {
         let hello = peer.greeting().await;
         peer.says(&Receiver::new(&hello).1).await;
         let incoming = peer.hears().await;
-        assert!(
-            matches!(incoming, ReceivedMessage::Snapshot { .. }),
-            "{incoming:?}"
-        );
-        peer.refuses(tonic::Status::invalid_argument("device/7 is no address"))
-            .await;
+        assert!(matches!(incoming, FromAgent::Snapshot { .. }), "{incoming:?}");
+        peer.refuses(tonic::Status::invalid_argument("device/7 is no address")).await;
     }
     // Eleven waits of at least a tenth of 1, 2, 4, 8, 16, 30, 30 … s, and at most the whole.
     let passed = start.elapsed();
@@ -234,11 +195,9 @@ async fn rejected_status_is_retried_with_backoff() {
 
 #[tokio::test(start_paused = true)]
 async fn rejected_agent_reconnects_with_backoff() {
-    for code in [
-        tonic::Code::Unauthenticated,
-        tonic::Code::PermissionDenied,
-        tonic::Code::Unavailable,
-    ] {
+    for code in
+        [tonic::Code::Unauthenticated, tonic::Code::PermissionDenied, tonic::Code::Unavailable]
+    {
         let (mut fake, service) = FakeAggregator::new();
         let service = service.closed(tonic::Status::new(code, "no"));
         let (mut outbox, uplink) =
@@ -277,18 +236,14 @@ async fn shutdown_is_immediate_while_connecting() {
 
 #[test]
 fn reason_is_logged_once_until_a_success() {
-    let mut log = ConnectionLog {
-        aggregator: "a".to_owned(),
-        said: BTreeSet::new(),
-    };
-    let said: Vec<bool> = ["broken", "refused", "broken", "refused"]
-        .map(|reason| log.is_new(reason))
-        .to_vec();
-    assert_eq!(said, [true, true, false, false]);
+    let mut log = ConnectionLog { aggregator: "a".to_owned(), logged: BTreeSet::new() };
+    let is_logged: Vec<bool> =
+        ["broken", "refused", "broken", "refused"].map(|reason| log.is_new(reason)).to_vec();
+    assert_eq!(is_logged, [true, true, false, false]);
     log.connected();
     assert!(log.is_new("broken"));
     for number in 0..1000 {
         assert!(log.is_new(&number.to_string()));
-        assert!(log.said.len() <= MAX_LOGGED_REASONS);
+        assert!(log.logged.len() <= MAX_LOGGED_REASONS);
     }
 }

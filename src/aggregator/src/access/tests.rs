@@ -15,7 +15,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::routing::post;
 use http_body_util::BodyExt;
-use octavo_access::access::{ReviewAccess, TrustedIdentitySources};
+use octavo_access::guard::{ReviewAccess, TrustedIdentitySources};
 use octavo_access::trusted_proxies::TrustedProxies;
 use octavo_fleet::access::{AccessReview, Caller, Method, ROUTE_RULES, UserTokenReview};
 use octavo_fleet::credential::Token;
@@ -25,7 +25,7 @@ use octavo_store::clock::Clock;
 use octavo_store::fleet::Fleet;
 use octavo_store::peer::Peer;
 use octavo_store::stats::Stats;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -40,7 +40,7 @@ struct Server(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     rights: Mutex<BTreeSet<String>>,
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     away: AtomicBool,
 }
 
@@ -51,10 +51,7 @@ impl ReviewAccess for Server {
         let user = token.expose().strip_prefix("token-");
         Ok(UserTokenReview {
             authenticated: user.is_some(),
-            caller: Caller {
-                user: user.unwrap_or_default().to_owned(),
-                ..Caller::default()
-            },
+            caller: Caller { user: user.unwrap_or_default().to_owned(), ..Caller::default() },
             ..UserTokenReview::default()
         })
     }
@@ -66,15 +63,15 @@ impl ReviewAccess for Server {
     ) -> Result<bool, ReviewError> {
         self.respond()?;
         let groups = caller.groups.iter().chain([&caller.user]);
-        let mut asked = groups.map(|who| format!("{who}: {question}"));
+        let mut reviews = groups.map(|who| format!("{who}: {question}"));
         let rights = self.0.rights.lock().unwrap();
-        Ok(asked.any(|asked| rights.contains(&asked)))
+        Ok(reviews.any(|review| rights.contains(&review)))
     }
 }
 
 impl Server {
     fn respond(&self) -> Result<(), ReviewError> {
-        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
         if self.0.away.load(Ordering::Relaxed) {
             return Err(ReviewError::TimedOut);
         }
@@ -89,8 +86,8 @@ impl Server {
         self.0.rights.lock().unwrap().clear();
     }
 
-    fn asked(&self) -> usize {
-        self.0.asked.load(Ordering::Relaxed)
+    fn requests(&self) -> usize {
+        self.0.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -108,23 +105,14 @@ fn site(believed: TrustedIdentitySources) -> Site {
 }
 
 /// Like `site`, with a custom `Counter`.
-fn site_with(believed: TrustedIdentitySources, more: impl FnOnce(View) -> Counter) -> Site {
+fn site_with(believed: TrustedIdentitySources, more: impl FnOnce(FleetView) -> Counter) -> Site {
     let server = Server::default();
     let (fleet, receiver) = watch::channel(Fleet::default());
-    let counter = more(View::new(receiver, Clock::start()));
-    let guard = Guard::with_reviewer(
-        believed,
-        Box::new(server.clone()),
-        counter.clone(),
-        Stats::default(),
-    );
+    let counter = more(FleetView::new(receiver, Clock::start()));
+    let guard =
+        Guard::with_reviewer(believed, Box::new(server.clone()), counter.clone(), Stats::default());
     let (ready, is_ready) = watch::channel(true);
-    Site {
-        router: guarded(routes(counter, is_ready), guard),
-        server,
-        _fleet: fleet,
-        _ready: ready,
-    }
+    Site { router: guarded(routes(counter, is_ready), guard), server, _fleet: fleet, _ready: ready }
 }
 
 fn routes(availability: Counter, ready: watch::Receiver<bool>) -> Router {
@@ -136,9 +124,7 @@ fn routes(availability: Counter, ready: watch::Receiver<bool>) -> Router {
         max_streams: 4,
     };
     let changes = Router::new().route("/change", post(async || "changed"));
-    rest::router(context)
-        .merge(octavo_pages::router(availability))
-        .merge(changes)
+    rest::router(context).merge(octavo_pages::router(availability)).merge(changes)
 }
 
 impl Site {
@@ -179,19 +165,12 @@ async fn every_route_is_in_the_access_table() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let known = Method::from_name(&method.to_uppercase()).unwrap();
-            let listed = ROUTE_RULES
-                .iter()
-                .any(|row| row.path == path && row.method == known);
-            assert!(
-                listed,
-                "{method} {path} is not in octavo_fleet::access::ROUTE_RULES"
-            );
+            let listed = ROUTE_RULES.iter().any(|row| row.path == path && row.method == known);
+            assert!(listed, "{method} {path} is not in octavo_fleet::access::ROUTE_RULES");
             routes += 1;
         }
     }
-    let of_pages = include_str!("../../../../crates/pages/src/lib.rs")
-        .split(".route(")
-        .skip(1);
+    let of_pages = include_str!("../../../../crates/pages/src/lib.rs").split(".route(").skip(1);
     for path in of_pages.map(|rest| rest.split('"').nth(1).unwrap()) {
         let listed = ROUTE_RULES.iter().any(|row| row.path == path);
         assert!(listed, "{path} is not in octavo_fleet::access::ROUTE_RULES");
@@ -210,25 +189,13 @@ const ROWS: &[(&str, &str, u16)] = &[
     ("/api/v1/types", "list acceleratortypes.octavo.dev", 200),
     ("/api/v1/nodes", "list nodes.octavo.dev", 200),
     ("/api/v1/nodes/a", "get nodes.octavo.dev a", 404),
-    (
-        "/api/v1/nodes/a/plan?layout=x",
-        "get nodes.octavo.dev a",
-        404,
-    ),
+    ("/api/v1/nodes/a/plan?layout=x", "get nodes.octavo.dev a", 404),
     ("/api/v1/nodes/a/layouts", "get nodes.octavo.dev a", 404),
     ("/api/v1/events", "watch nodes.octavo.dev", 200),
     ("/api/v1/profiles", "list hardwareprofiles.octavo.dev", 200),
-    (
-        "/api/v1/profile-events",
-        "watch hardwareprofiles.octavo.dev",
-        200,
-    ),
+    ("/api/v1/profile-events", "watch hardwareprofiles.octavo.dev", 200),
     ("/api/v1/usage", "list usage.octavo.dev", 200),
-    (
-        "/api/v1/usage?namespace=a",
-        "list usage.octavo.dev in namespace a",
-        200,
-    ),
+    ("/api/v1/usage?namespace=a", "list usage.octavo.dev in namespace a", 200),
 ];
 
 #[tokio::test]
@@ -242,7 +209,7 @@ async fn each_path_requires_exactly_its_permission() {
         let refused = site.get(path, Some("nobody")).await;
         assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path}");
         let said = text(refused).await;
-        let what = format!("you may not {right}");
+        let what = format!("you do not have the permission to {right}");
         assert!(said.contains(&what), "{path}: {said}");
         assert!(said.contains("kubectl auth can-i "), "{path}: {said}");
         let user = format!("user-{number}");
@@ -252,11 +219,7 @@ async fn each_path_requires_exactly_its_permission() {
         let all_else = site.status(path, Some(&format!("others-{number}"))).await;
         // A list of nodes includes all types, so permission to list nodes also opens these pages.
         let of_types = right.ends_with("types.octavo.dev") && *path != "/live";
-        let expected = if of_types && *path != "/api/v1/types" {
-            *status
-        } else {
-            403
-        };
+        let expected = if of_types && *path != "/api/v1/types" { *status } else { 403 };
         assert_eq!(all_else, expected, "{path} with every other permission");
         site.server.gives(&format!("{user}: {right}"));
         assert_eq!(site.status(path, Some(&user)).await, *status, "{path}");
@@ -269,11 +232,7 @@ async fn unlisted_paths_are_refused() {
     for (_, right, _) in ROWS {
         site.server.gives(&format!("ada: {right}"));
     }
-    for (path, status) in [
-        ("/api/v1/secrets", 404),
-        ("/elsewhere", 404),
-        ("/change", 404),
-    ] {
+    for (path, status) in [("/api/v1/secrets", 404), ("/elsewhere", 404), ("/change", 404)] {
         assert_eq!(site.status(path, None).await, 401, "{path}");
         assert_eq!(site.status(path, Some("ada")).await, status, "{path}");
     }
@@ -289,11 +248,11 @@ async fn unlisted_paths_are_refused() {
 async fn invalid_token_is_refused_with_a_reason_and_never_echoed() {
     let site = site(TrustedIdentitySources::default());
     for (shown, why) in [
-        ("Bearer stolen-secret", "does not accept the token"),
+        ("Bearer stolen-secret", "rejected the token"),
         ("Bearer stolen secret", "characters"),
         ("Bearer ", "empty"),
-        ("Basic c3RvbGVu", "not one bearer token"),
-        ("stolen", "not one bearer token"),
+        ("Basic c3RvbGVu", "must be a single bearer token"),
+        ("stolen", "must be a single bearer token"),
     ] {
         for path in ["/api/v1/nodes", "/", "/api/v1/stolen"] {
             let answer = site.answers("GET", path, &[("authorization", shown)]).await;
@@ -305,10 +264,7 @@ async fn invalid_token_is_refused_with_a_reason_and_never_echoed() {
             assert!(!said.contains("secret") && !said.contains("c3Rv"), "{said}");
         }
     }
-    let twice = [
-        ("authorization", "Bearer token-a"),
-        ("authorization", "Bearer token-b"),
-    ];
+    let twice = [("authorization", "Bearer token-a"), ("authorization", "Bearer token-b")];
     assert_eq!(site.answers("GET", "/", &twice).await.status(), 401);
 }
 
@@ -318,7 +274,7 @@ async fn grant_is_cached_for_a_minute() {
     site.server.gives("ada: list nodes.octavo.dev");
     for _ in 0..59 {
         assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
-        assert_eq!(site.server.asked(), 2, "whose token, and whether they may");
+        assert_eq!(site.server.requests(), 2, "whose token, and whether they may");
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     site.server.revoke_all();
@@ -337,7 +293,7 @@ async fn cached_callers_continue_while_the_api_server_is_down() {
     site.server.gives("ada: list nodes.octavo.dev");
     assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
     site.server.0.away.store(true, Ordering::Relaxed);
-    let start = site.server.asked();
+    let start = site.server.requests();
     for number in 0..100 {
         assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
         for path in ["/api/v1/nodes", "/"] {
@@ -348,7 +304,7 @@ async fn cached_callers_continue_while_the_api_server_is_down() {
         tokio::time::advance(Duration::from_millis(100)).await;
     }
     // Ten seconds passed, with a pause of one second after each failure.
-    assert!(site.server.asked() - start <= 11, "{}", site.server.asked());
+    assert!(site.server.requests() - start <= 11, "{}", site.server.requests());
     assert_eq!(site.status("/healthz", None).await, 200);
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 503);
@@ -361,7 +317,7 @@ async fn cached_callers_continue_while_the_api_server_is_down() {
 async fn cross_site_post_is_refused() {
     let (_fleet, receiver) = watch::channel(Fleet::default());
     let (_ready, is_ready) = watch::channel(true);
-    let view = View::new(receiver, Clock::start());
+    let view = FleetView::new(receiver, Clock::start());
     let guard = Guard::open(Stats::default());
     let router = guarded(routes(Counter::new(view, None), is_ready), guard);
     let posts = async |headers: &[(&str, &str)]| {

@@ -17,7 +17,7 @@ struct Server(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
     away: AtomicBool,
@@ -29,7 +29,7 @@ const TAKES: Duration = Duration::from_secs(1);
 impl ReviewToken for Server {
     async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
         let state = &self.0;
-        state.asked.fetch_add(1, Ordering::Relaxed);
+        state.requests.fetch_add(1, Ordering::Relaxed);
         let now = state.at_once.fetch_add(1, Ordering::Relaxed) + 1;
         state.most_at_once.fetch_max(now, Ordering::Relaxed);
         tokio::time::sleep(TAKES).await;
@@ -50,8 +50,8 @@ impl ReviewToken for Server {
 }
 
 impl Server {
-    fn asked(&self) -> usize {
-        self.0.asked.load(Ordering::Relaxed)
+    fn requests(&self) -> usize {
+        self.0.requests.load(Ordering::Relaxed)
     }
 
     fn is_away(&self, away: bool) {
@@ -90,12 +90,12 @@ async fn accepted_token_is_cached_for_a_minute() {
     let start = Instant::now();
     while start.elapsed() < Duration::from_mins(1) {
         assert_eq!(admit(&gate, "node.a.x").await.unwrap(), "a");
-        assert_eq!(server.asked(), 1);
+        assert_eq!(server.requests(), 1);
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     tokio::time::advance(TAKES).await;
     assert_eq!(admit(&gate, "node.a.x").await.unwrap(), "a");
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.requests(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,31 +113,15 @@ async fn denied_token_is_reviewed_at_most_every_five_seconds() {
     }
     // One minute, plus the time of the reviews themselves.
     let most = start.elapsed().as_secs() / 5 + 1;
-    assert!(
-        u64::try_from(server.asked()).unwrap() <= most,
-        "{}",
-        server.asked()
-    );
-    assert!(
-        server.asked() > 5,
-        "it is asked about again: {}",
-        server.asked()
-    );
+    assert!(u64::try_from(server.requests()).unwrap() <= most, "{}", server.requests());
+    assert!(server.requests() > 5, "it is asked about again: {}", server.requests());
 }
 
 #[tokio::test(start_paused = true)]
 async fn malformed_token_is_refused_without_a_review() {
     let (server, gate) = gate();
     let long = format!("Bearer a.b.{}", "c".repeat(20_000));
-    for text in [
-        "",
-        "Bearer",
-        "Bearer ",
-        "Basic a.b.c",
-        "Bearer secret",
-        "Bearer a.b.c d",
-        &long,
-    ] {
+    for text in ["", "Bearer", "Bearer ", "Basic a.b.c", "Bearer secret", "Bearer a.b.c d", &long] {
         let mut metadata = MetadataMap::new();
         metadata.insert("authorization", text.parse().unwrap());
         let status = gate.admit(&metadata).await.unwrap_err().status();
@@ -152,7 +136,7 @@ async fn malformed_token_is_refused_without_a_review() {
     assert_eq!(gate.admit(&two).await, Err(AuthError::InvalidAuthorization));
     let none = gate.admit(&MetadataMap::new()).await.unwrap_err();
     assert!(none.status().message().contains("--aggregator-token"));
-    assert_eq!(server.asked(), 0);
+    assert_eq!(server.requests(), 0);
     // The scheme is case-insensitive. Source: RFC 9110, section 11.1.
     let mut metadata = MetadataMap::new();
     metadata.insert("authorization", "bearer node.a.x".parse().unwrap());
@@ -180,7 +164,7 @@ async fn concurrent_requests_share_one_review() {
     for node in all.join_all().await {
         assert_eq!(node.unwrap(), "a");
     }
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.requests(), 2);
 }
 
 async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
@@ -208,12 +192,9 @@ async fn reviews_and_waiting_time_are_bounded() {
         unchecked += usize::from(refused == Err(AuthError::ReviewUnavailable));
     }
     assert!(start.elapsed() <= LOOKUP_TIMEOUT, "{:?}", start.elapsed());
-    assert_eq!(
-        server.0.most_at_once.load(Ordering::Relaxed),
-        MAX_CONCURRENT
-    );
+    assert_eq!(server.0.most_at_once.load(Ordering::Relaxed), MAX_CONCURRENT);
     assert!(unchecked >= 10_000 - MAX_PENDING, "{unchecked}");
-    assert!(server.asked() <= MAX_CONCURRENT * 9, "{}", server.asked());
+    assert!(server.requests() <= MAX_CONCURRENT * 9, "{}", server.requests());
     // Unknown tokens evicted no accepted one.
     let (bad, pending) = gate.0.as_ref().unwrap().lookup.sizes();
     assert!(bad <= MAX_DENIALS && pending <= MAX_PENDING);
@@ -225,49 +206,27 @@ async fn cached_tokens_are_accepted_while_the_api_server_is_down() {
     admit(&gate, "node.a.x").await.unwrap();
     server.is_away(true);
     let refused = admit(&gate, "node.b.x").await.unwrap_err();
-    assert_eq!(
-        (refused.label(), refused.status().code()),
-        ("unchecked", Code::Unavailable)
-    );
-    assert_eq!(server.asked(), 2);
+    assert_eq!((refused.label(), refused.status().code()), ("unchecked", Code::Unavailable));
+    assert_eq!(server.requests(), 2);
     for _ in 0..1000 {
         assert_eq!(admit(&gate, "node.a.x").await.unwrap(), "a");
-        assert_eq!(
-            admit(&gate, "node.b.x").await,
-            Err(AuthError::ReviewUnavailable)
-        );
-        assert_eq!(
-            admit(&gate, "node.c.x").await,
-            Err(AuthError::ReviewUnavailable)
-        );
+        assert_eq!(admit(&gate, "node.b.x").await, Err(AuthError::ReviewUnavailable));
+        assert_eq!(admit(&gate, "node.c.x").await, Err(AuthError::ReviewUnavailable));
     }
-    assert_eq!(server.asked(), 2, "it is left alone");
+    assert_eq!(server.requests(), 2, "it is left alone");
     tokio::time::advance(PAUSE).await;
-    assert_eq!(
-        admit(&gate, "node.b.x").await,
-        Err(AuthError::ReviewUnavailable)
-    );
-    assert_eq!(server.asked(), 3);
+    assert_eq!(admit(&gate, "node.b.x").await, Err(AuthError::ReviewUnavailable));
+    assert_eq!(server.requests(), 3);
     server.is_away(false);
     tokio::time::advance(PAUSE).await;
-    assert_eq!(
-        admit(&gate, "node.b.x").await.unwrap(),
-        "b",
-        "no answer is not a bad one"
-    );
+    assert_eq!(admit(&gate, "node.b.x").await.unwrap(), "b", "no answer is not a bad one");
     // After a minute, the cached grant has expired too.
     server.is_away(true);
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(
-        admit(&gate, "node.a.x").await,
-        Err(AuthError::ReviewUnavailable)
-    );
+    assert_eq!(admit(&gate, "node.a.x").await, Err(AuthError::ReviewUnavailable));
 }
 
 #[tokio::test]
 async fn gate_without_auth_accepts_every_agent() {
-    assert_eq!(
-        Gate::without_auth().admit(&MetadataMap::new()).await,
-        Ok(None)
-    );
+    assert_eq!(Gate::without_auth().admit(&MetadataMap::new()).await, Ok(None));
 }

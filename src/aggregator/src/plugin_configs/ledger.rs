@@ -16,7 +16,7 @@ pub type ConfigRequests = BTreeMap<NodeName, ConfigRequest>;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigRequest {
     /// Configuration for its device plugin.
-    pub told: Option<HandOff>,
+    pub hand_off: Option<HandOff>,
     /// Key that its label names. Its device plugin does not start without that key, so the key is retained unchanged.
     pub named: Option<String>,
 }
@@ -24,7 +24,7 @@ pub struct ConfigRequest {
 /// History of requests.
 #[derive(Debug, Clone, Default)]
 pub struct KeyLedger {
-    asked: BTreeMap<String, Duration>,
+    requested_at: BTreeMap<String, Duration>,
     /// Keys that were dropped, and those that reappeared because agents of another aggregator request them.
     dropped: BTreeSet<String>,
     owned_elsewhere: BTreeSet<String>,
@@ -90,54 +90,52 @@ impl KeyLedger {
             }
         }
         self.forget(now, wishes);
-        let told = wishes.iter();
-        let told = told.filter_map(|(node, wish)| Some((node, wish.told.as_ref()?)));
+        let requests = wishes.iter();
+        let requests = requests.filter_map(|(node, wish)| Some((node, wish.hand_off.as_ref()?)));
         // Nodes at their limit of changes come last, because another node may request the same key.
-        let (patient, told): (Vec<_>, Vec<_>) =
-            told.partition(|(node, _)| self.is_rate_limited(node));
-        for (node, told) in told.into_iter().chain(patient) {
-            match check(told, &wanted, contents) {
+        let (limited, requests): (Vec<_>, Vec<_>) =
+            requests.partition(|(node, _)| self.is_rate_limited(node));
+        for (node, hand_off) in requests.into_iter().chain(limited) {
+            match check(hand_off, &wanted, contents) {
                 Err(why) => {
                     refused.insert(node.clone(), why);
                 }
                 Ok(Need::Nothing) => {}
-                Ok(Need::Apply) if wanted.len() >= MAX_KEYS && !wanted.contains_key(&told.key) => {
-                    let why = format!("nodes ask for more than {MAX_KEYS} configurations");
+                Ok(Need::Apply)
+                    if wanted.len() >= MAX_KEYS && !wanted.contains_key(&hand_off.key) =>
+                {
+                    let why = format!("nodes request more than {MAX_KEYS} configurations");
                     refused.insert(node.clone(), why);
                 }
                 Ok(Need::Apply) => {
-                    let is_there = contents.ours.contains(&told.key);
+                    let is_there = contents.ours.contains(&hand_off.key);
                     if !self.admit_change(
                         now,
-                        (node, &told.key),
-                        is_there || wanted.contains_key(&told.key),
+                        (node, &hand_off.key),
+                        is_there || wanted.contains_key(&hand_off.key),
                     ) {
                         let why = format!(
-                            "it asked for more than {MAX_CHANGES} new configurations within an hour"
+                            "the node requested more than {MAX_CHANGES} new configurations within an hour"
                         );
                         refused.insert(node.clone(), why);
                         continue;
                     }
-                    wanted.insert(told.key.clone(), told.config.clone());
+                    wanted.insert(hand_off.key.clone(), hand_off.config.clone());
                 }
             }
         }
         for key in wanted.keys() {
-            self.asked.insert(key.clone(), now);
+            self.requested_at.insert(key.clone(), now);
             self.dropped.remove(key);
         }
         self.retain_unrequested(now, (wishes, &mut wanted), contents);
         let is = |key: &String| contents.ours.contains(key);
-        self.asked
-            .retain(|key, _| wanted.contains_key(key) || is(key));
-        self.owners.retain(|key, _| self.asked.contains_key(key));
+        self.requested_at.retain(|key, _| wanted.contains_key(key) || is(key));
+        self.owners.retain(|key, _| self.requested_at.contains_key(key));
         self.owned_elsewhere.retain(is);
         let there = |key: &String| Some((key.clone(), contents.all.get(key)?.clone()));
         let ours: BTreeMap<String, String> = contents.ours.iter().filter_map(there).collect();
-        Decision {
-            apply: (ours != wanted).then_some(wanted),
-            refused,
-        }
+        Decision { apply: (ours != wanted).then_some(wanted), refused }
     }
 
     /// Applies the node's limit of changes. An existing key and the node's last key are always granted, because another
@@ -199,17 +197,13 @@ impl KeyLedger {
         contents: &Contents,
     ) {
         let mut idle: Vec<(Duration, &String)> = Vec::new();
-        for key in contents
-            .ours
-            .iter()
-            .filter(|key| !wanted.contains_key(*key))
-        {
+        for key in contents.ours.iter().filter(|key| !wanted.contains_key(*key)) {
             if self.dropped.remove(key) {
                 self.owned_elsewhere.insert(key.clone());
             }
-            let last = *self.asked.entry(key.clone()).or_insert(now);
-            let is_kept = self.owned_elsewhere.contains(key);
-            if is_kept || now.saturating_sub(last) < RETENTION {
+            let last = *self.requested_at.entry(key.clone()).or_insert(now);
+            let is_retained = self.owned_elsewhere.contains(key);
+            if is_retained || now.saturating_sub(last) < RETENTION {
                 idle.push((last, key));
             } else {
                 self.dropped.insert(key.clone());
@@ -221,7 +215,7 @@ impl KeyLedger {
         for (_, key) in idle {
             let rank = match self.owners.get(key) {
                 Some(Owner::One(node)) => {
-                    let asks = wishes.get(node).is_some_and(|wish| wish.told.is_some());
+                    let asks = wishes.get(node).is_some_and(|wish| wish.hand_off.is_some());
                     let since = since.entry(node).or_insert_with(|| usize::from(asks));
                     let rank = *since;
                     *since = since.saturating_add(1);
@@ -254,24 +248,18 @@ enum Need {
 }
 
 fn check(
-    told: &HandOff,
+    hand_off: &HandOff,
     wanted: &BTreeMap<String, String>,
     contents: &Contents,
 ) -> Result<Need, String> {
-    let HandOff { key, config } = told;
+    let HandOff { key, config } = hand_off;
     plugin_config::read(key, config).map_err(|error| error.to_string())?;
     let there = contents.all.get(key);
-    if let Some(owner) = contents
-        .others
-        .get(key)
-        .filter(|_| !contents.ours.contains(key))
-    {
+    if let Some(owner) = contents.others.get(key).filter(|_| !contents.ours.contains(key)) {
         return if there == Some(config) {
             Ok(Need::Nothing)
         } else {
-            Err(format!(
-                "{owner} has the key {key} in the ConfigMap; it is left alone"
-            ))
+            Err(format!("the key {key} in the ConfigMap is owned by {owner}"))
         };
     }
     // Collisions of so short a digest can be constructed, so the first text keeps the key.
@@ -279,7 +267,7 @@ fn check(
     let is_taken =
         first.is_some_and(|first| first != config && plugin_config::read(key, first).is_ok());
     if is_taken {
-        return Err(format!("another configuration has the key {key}"));
+        return Err(format!("the key {key} already contains a different configuration"));
     }
     Ok(Need::Apply)
 }
@@ -292,29 +280,20 @@ mod tests {
 
     use super::*;
 
-    fn told(layout: &str, replicas: u32) -> HandOff {
+    fn hand_off(layout: &str, replicas: u32) -> HandOff {
         let config = plugin_config::text(&PluginConfig {
             mig_strategy: MigStrategy::None,
             rename_by_default: false,
             fail_requests_greater_than_one: false,
-            resources: vec![ReplicatedResource {
-                name: ResourceName::gpu(),
-                replicas,
-            }],
+            resources: vec![ReplicatedResource { name: ResourceName::gpu(), replicas }],
         });
-        HandOff {
-            key: plugin_config::key(layout, &config),
-            config,
-        }
+        HandOff { key: plugin_config::key(layout, &config), config }
     }
 
     fn wishes(all: &[(&str, HandOff)]) -> ConfigRequests {
         let all = all.iter();
-        all.map(|(node, told)| {
-            let wish = ConfigRequest {
-                told: Some(told.clone()),
-                named: None,
-            };
+        all.map(|(node, hand_off)| {
+            let wish = ConfigRequest { hand_off: Some(hand_off.clone()), named: None };
             (node.parse().unwrap(), wish)
         })
         .collect()
@@ -324,10 +303,7 @@ mod tests {
     fn labelled(all: &[(&str, &str)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, key)| {
-            let wish = ConfigRequest {
-                told: None,
-                named: Some((*key).to_owned()),
-            };
+            let wish = ConfigRequest { hand_off: None, named: Some((*key).to_owned()) };
             (node.parse().unwrap(), wish)
         })
         .collect()
@@ -352,11 +328,8 @@ mod tests {
     #[test]
     fn requested_keys_are_applied_once() {
         let mut ledger = KeyLedger::default();
-        let wishes = wishes(&[
-            ("a", told("x", 2)),
-            ("b", told("x", 2)),
-            ("c", told("y", 3)),
-        ]);
+        let wishes =
+            wishes(&[("a", hand_off("x", 2)), ("b", hand_off("x", 2)), ("c", hand_off("y", 3))]);
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &wishes, &nothing);
         assert_eq!(first.apply.as_ref().unwrap().len(), 2);
@@ -366,8 +339,8 @@ mod tests {
         assert_eq!(again, Decision::default());
         // Another client deleted a key.
         let mut less = there.clone();
-        less.all.remove(&told("y", 3).key);
-        less.ours.remove(&told("y", 3).key);
+        less.all.remove(&hand_off("y", 3).key);
+        less.ours.remove(&hand_off("y", 3).key);
         let again = ledger.decide(Duration::from_secs(2), &wishes, &less);
         assert_eq!(done(&again, &less), there);
     }
@@ -375,7 +348,7 @@ mod tests {
     #[test]
     fn unrequested_key_is_removed_after_the_retention() {
         let mut ledger = KeyLedger::default();
-        let all = wishes(&[("a", told("x", 2))]);
+        let all = wishes(&[("a", hand_off("x", 2))]);
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
         let none = ConfigRequests::new();
@@ -392,19 +365,16 @@ mod tests {
     #[test]
     fn key_named_by_a_label_is_retained() {
         let mut ledger = KeyLedger::default();
-        let old = told("x", 2);
+        let old = hand_off("x", 2);
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
         let mut there = done(&first, &nothing);
         // The node's layout requests nothing now, or something that is rejected.
         let mut waits = labelled(&[("a", &old.key)]);
         for hours in 1..5 {
-            assert_eq!(
-                ledger.decide(RETENTION * hours, &waits, &there),
-                Decision::default()
-            );
+            assert_eq!(ledger.decide(RETENTION * hours, &waits, &there), Decision::default());
         }
-        waits.values_mut().next().unwrap().told = Some(told("y", 3));
+        waits.values_mut().next().unwrap().hand_off = Some(hand_off("y", 3));
         there = done(&ledger.decide(RETENTION * 5, &waits, &there), &there);
         assert!(ledger.decide(RETENTION * 9, &waits, &there).apply.is_none());
         assert!(there.ours.contains(&old.key) && there.ours.len() == 2);
@@ -431,17 +401,15 @@ mod tests {
     #[test]
     fn labeled_keys_survive_any_number_of_requests() {
         let mut ledger = KeyLedger::default();
-        let old = told("old", 2);
+        let old = hand_off("old", 2);
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
         let there = done(&first, &nothing);
         let count = u32::try_from(MAX_KEYS).unwrap() + 10;
-        let many = (0..count).map(|number| (format!("n{number}"), told("x", number + 2)));
+        let many = (0..count).map(|number| (format!("n{number}"), hand_off("x", number + 2)));
         let many: Vec<(String, HandOff)> = many.collect();
-        let many: Vec<(&str, HandOff)> = many
-            .iter()
-            .map(|(node, told)| (node.as_str(), told.clone()))
-            .collect();
+        let many: Vec<(&str, HandOff)> =
+            many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let mut all = wishes(&many);
         all.extend(labelled(&[("a", &old.key)]));
         let now = done(&ledger.decide(Duration::from_secs(1), &all, &there), &there);
@@ -452,7 +420,7 @@ mod tests {
     #[test]
     fn key_restored_by_another_aggregator_is_not_dropped_again() {
         let mut ledger = KeyLedger::default();
-        let all = wishes(&[("a", told("x", 2))]);
+        let all = wishes(&[("a", hand_off("x", 2))]);
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
         let none = ConfigRequests::new();
@@ -466,13 +434,10 @@ mod tests {
     #[test]
     fn foreign_keys_are_left_alone_and_the_request_is_rejected() {
         let mut ledger = KeyLedger::default();
-        let mine = told("x", 2);
+        let mine = hand_off("x", 2);
         let contents = |text: &str| Contents {
-            all: [
-                (mine.key.clone(), text.to_owned()),
-                ("default".to_owned(), "d".to_owned()),
-            ]
-            .into(),
+            all: [(mine.key.clone(), text.to_owned()), ("default".to_owned(), "d".to_owned())]
+                .into(),
             ours: BTreeSet::new(),
             others: [
                 (mine.key.clone(), "helm".to_owned()),
@@ -485,7 +450,7 @@ mod tests {
         let refused = ledger.decide(Duration::ZERO, &wishes, &contents("else"));
         assert_eq!(refused.apply, None);
         let why = refused.refused.values().next().unwrap();
-        assert!(why.contains("helm has the key"), "{why}");
+        assert!(why.contains("is owned by helm"), "{why}");
         // With the same text there is nothing to do.
         let same = ledger.decide(Duration::ZERO, &wishes, &contents(&mine.config));
         assert_eq!(same, Decision::default());
@@ -494,15 +459,12 @@ mod tests {
     #[test]
     fn i12_forged_request_is_rejected_without_affecting_others() {
         let mut ledger = KeyLedger::default();
-        let good = told("x", 2);
+        let good = hand_off("x", 2);
         let forged = HandOff {
             key: good.key.clone(),
             config: "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n".to_owned(),
         };
-        let takes = HandOff {
-            key: "default".to_owned(),
-            ..good.clone()
-        };
+        let takes = HandOff { key: "default".to_owned(), ..good.clone() };
         let wishes = wishes(&[("a", forged), ("b", takes), ("c", good.clone())]);
         let decision = ledger.decide(Duration::ZERO, &wishes, &Contents::default());
         assert_eq!(decision.apply, Some([(good.key, good.config)].into()));
@@ -514,12 +476,11 @@ mod tests {
         let mut ledger = KeyLedger::default();
         let many = |from: u32| {
             let count = u32::try_from(MAX_KEYS).unwrap() + 10;
-            let all = (from..from + count).map(|number| (format!("n{number}"), told("x", number)));
+            let all =
+                (from..from + count).map(|number| (format!("n{number}"), hand_off("x", number)));
             let all: Vec<(String, HandOff)> = all.collect();
-            let all: Vec<(&str, HandOff)> = all
-                .iter()
-                .map(|(node, told)| (node.as_str(), told.clone()))
-                .collect();
+            let all: Vec<(&str, HandOff)> =
+                all.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
             wishes(&all)
         };
         let nothing = Contents::default();
@@ -527,27 +488,22 @@ mod tests {
         assert_eq!(first.refused.len(), 10);
         let there = done(&first, &nothing);
         assert_eq!(there.ours.len(), MAX_KEYS);
-        let now = wishes(&[("z", told("new", 7))]);
+        let now = wishes(&[("z", hand_off("new", 7))]);
         let then = done(&ledger.decide(Duration::from_secs(1), &now, &there), &there);
         assert_eq!(then.ours.len(), MAX_KEYS);
-        assert!(then.ours.contains(&told("new", 7).key));
+        assert!(then.ours.contains(&hand_off("new", 7).key));
     }
 
     /// A `ConfigMap` full of keys of nodes that are now offline.
     fn of_nodes_that_are_away(ledger: &mut KeyLedger) -> (Contents, Vec<String>) {
         let many = (0..u32::try_from(MAX_KEYS).unwrap())
-            .map(|number| (format!("away-{number}"), told("x", number + 2)));
+            .map(|number| (format!("away-{number}"), hand_off("x", number + 2)));
         let many: Vec<(String, HandOff)> = many.collect();
-        let all: Vec<(&str, HandOff)> = many
-            .iter()
-            .map(|(node, told)| (node.as_str(), told.clone()))
-            .collect();
+        let all: Vec<(&str, HandOff)> =
+            many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let nothing = Contents::default();
-        let there = done(
-            &ledger.decide(Duration::ZERO, &wishes(&all), &nothing),
-            &nothing,
-        );
-        let keys = many.into_iter().map(|(_, told)| told.key).collect();
+        let there = done(&ledger.decide(Duration::ZERO, &wishes(&all), &nothing), &nothing);
+        let keys = many.into_iter().map(|(_, hand_off)| hand_off.key).collect();
         (there, keys)
     }
 
@@ -556,13 +512,10 @@ mod tests {
         let mut ledger = KeyLedger::default();
         let (mut there, keys) = of_nodes_that_are_away(&mut ledger);
         for second in 1..u64::try_from(MAX_CHANGES).unwrap() {
-            let asked = told("mine", 500 + u32::try_from(second).unwrap());
-            let wish = wishes(&[("hostile", asked.clone())]);
-            there = done(
-                &ledger.decide(Duration::from_secs(second), &wish, &there),
-                &there,
-            );
-            assert!(there.ours.contains(&asked.key));
+            let config = hand_off("mine", 500 + u32::try_from(second).unwrap());
+            let wish = wishes(&[("hostile", config.clone())]);
+            there = done(&ledger.decide(Duration::from_secs(second), &wish, &there), &there);
+            assert!(there.ours.contains(&config.key));
         }
         let lost = keys.iter().filter(|key| !there.ours.contains(*key)).count();
         assert_eq!(lost, 1, "what it asks for now has to be somewhere");
@@ -575,24 +528,24 @@ mod tests {
         let mut writes = 0;
         let mut last = None;
         for second in 0..600 {
-            let asked = told("mine", 2 + u32::try_from(second).unwrap());
-            let wish = wishes(&[("hostile", asked.clone())]);
+            let config = hand_off("mine", 2 + u32::try_from(second).unwrap());
+            let wish = wishes(&[("hostile", config.clone())]);
             let decision = ledger.decide(Duration::from_secs(second), &wish, &there);
             writes += usize::from(decision.apply.is_some());
             there = done(&decision, &there);
-            last = Some((asked, decision));
+            last = Some((config, decision));
         }
         assert_eq!(writes, MAX_CHANGES);
-        let (asked, decision) = last.unwrap();
+        let (config, decision) = last.unwrap();
         let why = decision.refused.values().next().unwrap();
         assert!(why.contains("new configurations within an hour"), "{why}");
         // Another node requests the same key, and both receive it.
-        let both = wishes(&[("hostile", asked.clone()), ("other", asked.clone())]);
+        let both = wishes(&[("hostile", config.clone()), ("other", config.clone())]);
         let decision = ledger.decide(Duration::from_secs(601), &both, &there);
         assert!(decision.refused.is_empty(), "{:?}", decision.refused);
-        assert!(done(&decision, &there).ours.contains(&asked.key));
+        assert!(done(&decision, &there).ours.contains(&config.key));
         // A disconnect does not reset the limit; an hour does.
-        let wish = wishes(&[("hostile", told("mine", 900))]);
+        let wish = wishes(&[("hostile", hand_off("mine", 900))]);
         ledger.decide(Duration::from_secs(602), &ConfigRequests::new(), &there);
         let decision = ledger.decide(Duration::from_secs(603), &wish, &there);
         assert_eq!(decision.refused.len(), 1);
@@ -603,7 +556,7 @@ mod tests {
     #[test]
     fn deleted_key_is_always_restored() {
         let mut ledger = KeyLedger::default();
-        let all = wishes(&[("a", told("x", 2))]);
+        let all = wishes(&[("a", hand_off("x", 2))]);
         let nothing = Contents::default();
         for second in 0..100 {
             let decision = ledger.decide(Duration::from_secs(second), &all, &nothing);

@@ -6,54 +6,53 @@ use std::fmt;
 use axum::Json;
 use axum::extract::State;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::api::Problem;
-use octavo_documents::availability::AvailabilityList;
+use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::availability::Row;
+use octavo_fleet::problem::Problem;
 use octavo_store::availability::{AvailabilityQuery, CLUSTER_UNREADABLE, Counter};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::Api;
+use super::metrics::{gauge, gauges};
 use super::nodes::QueryPairs;
 use super::problem::{ApiError, ProblemKind};
 
-/// What is to be had: how many of each type and resource there are, are taken and are free, and why the rest is of no use
+/// Capacity by type and resource, with the reasons for unavailable units
 ///
-/// Free is what the scheduler would place: as many more pods that ask for one unit and nothing else. Where no cluster is followed,
-/// it is what agents see without a process, and `basis` says so.
+/// `free` is the number of additional pods that the scheduler would place if each requests one unit and nothing else. Without
+/// `--follow-cluster`, it is the number of units on which agents see no process. `basis` shows which method was used.
 #[utoipa::path(
     get,
     path = "/api/v1/availability",
     tag = "fleet",
     params(
-        ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types; `unknown` for what nobody knows, `mixed` for nodes with several", example = json!(["nvidia-h200-141gb"])),
-        ("resource" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Resources that pods ask for", example = json!(["nvidia.com/gpu"])),
-        ("minFree" = Option<u64>, Query, description = "Only rows with so many free", example = 1)
+        ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types to include; `unknown`: devices of unknown type; `mixed`: nodes with several types", example = json!(["nvidia-h200-141gb"])),
+        ("resource" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Resource names to include", example = json!(["nvidia.com/gpu"])),
+        ("minFree" = Option<u64>, Query, description = "Minimum number of free units", example = 1)
     ),
     responses(
-        (status = 200, description = "The rows, ordered by type and resource", body = AvailabilityList),
-        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "It could not be counted", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "Rows, ordered by type and resource", body = AvailabilityList),
+        (status = 400, description = "Unknown or invalid parameter", body = Problem, content_type = "application/problem+json"),
+        (status = 500, description = "Availability could not be calculated", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn availability(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<AvailabilityList>, ApiError> {
     let query = AvailabilityQuery::parse(pairs)?;
     let counted = api.availability.current().await;
     let counted = counted.ok_or_else(|| {
-        let detail = "what is to be had could not be counted; try again";
+        let detail = "availability could not be calculated because of an internal error; retry";
         ApiError::new(ProblemKind::Internal, detail)
     })?;
     let mut list = api.availability.document(&counted, &query);
-    list.items.retain(|row| sight.shows_type(&row.type_name));
-    list.starting = { api.view.startup() }.map(|now| now.document(&sight));
-    list.trouble = list.trouble.map(|why| sight.told(why, CLUSTER_UNREADABLE));
+    list.items.retain(|row| visibility.shows_type(&row.type_name));
+    list.starting = { api.view.startup() }.map(|now| now.visible_to(&visibility));
+    list.trouble = list.trouble.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE));
     Ok(Json(list))
 }
 
@@ -78,32 +77,23 @@ impl Collector for AvailabilityMetrics {
         let Some(counted) = self.counter.last() else {
             return Ok(());
         };
-        let help = "Units of a resource, by type; taken, free and unusable add up to capacity";
-        let name = "octavo_aggregator_availability";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for ((kind, resource), states) in series(&counted.availability.rows) {
-            for (state, count) in STATES.iter().zip(states) {
-                let labels = [("type", kind), ("resource", resource), ("state", *state)];
-                let count = i64::try_from(count).unwrap_or(i64::MAX);
-                ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
-            }
-        }
+        let help = "Units of a resource by type and state; requested, free and unusable add up to capacity";
+        let all = series(&counted.availability.rows).into_iter();
+        let all = all.flat_map(|((kind, resource), states)| {
+            let states = STATES.into_iter().zip(states);
+            states.map(move |(state, count)| {
+                ([("type", kind), ("resource", resource), ("state", state)], count)
+            })
+        });
+        gauges(&mut encoder, "octavo_aggregator_availability", help, all)?;
         let age = self.counter.age(&counted).age;
-        let help = "How long ago what was counted was last known to be current";
+        let help = "Seconds since the counted data was last confirmed";
         let name = "octavo_aggregator_availability_age_seconds";
-        let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        ConstGauge::new(age.as_secs_f64()).encode(metric)
+        gauge(&mut encoder, name, help, age.as_secs_f64())
     }
 }
 
-const STATES: [&str; 6] = [
-    "capacity",
-    "allocatable",
-    "requested",
-    "free",
-    "unusable",
-    "pending",
-];
+const STATES: [&str; 6] = ["capacity", "allocatable", "requested", "free", "unusable", "pending"];
 
 /// Sums up the shapes of one resource, and rows beyond the bound, because a series must not be reported twice.
 fn series(rows: &[Row]) -> BTreeMap<(&str, &str), States> {

@@ -5,10 +5,10 @@ use std::error::Error;
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
-use octavo_documents::strict_json;
 use serde::de::DeserializeOwned;
 
 use super::problem::{ApiError, ProblemKind};
+use super::strict_json;
 use crate::serve::SlowBody;
 
 /// Maximum length of a body; a thousand measurements are shorter.
@@ -28,22 +28,26 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
             bare.trim().eq_ignore_ascii_case("application/json")
         });
         if !is_json {
-            let detail = "send JSON, and say so: Content-Type: application/json";
+            let detail = "send a JSON body with the header Content-Type: application/json";
             return Err(ApiError::new(ProblemKind::WrongMediaType, detail));
         }
         let encoding = request.headers().get(header::CONTENT_ENCODING);
         if encoding.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
-            let detail = "send the document as it is, without Content-Encoding";
+            let detail = "send the body uncompressed, without Content-Encoding";
             return Err(ApiError::new(ProblemKind::WrongEncoding, detail));
         }
         let body = to_bytes(request.into_body(), MAX_BODY_BYTES).await;
         let body = body.map_err(|error| read_error(&error))?;
         // The error message contains the field or the unexpected value, with line and column.
         strict_json::from_slice(&body).map(Self).map_err(|error| {
-            ApiError::new(
-                ProblemKind::InvalidBody,
-                truncate_message(&error.to_string()),
-            )
+            let detail = truncate_message(&error.inner().to_string());
+            let problem = ApiError::new(ProblemKind::InvalidBody, detail);
+            match error.path().iter().next() {
+                Some(_) if error.inner().is_data() => {
+                    problem.with_parameter(&error.path().to_string())
+                }
+                Some(_) | None => problem,
+            }
         })
     }
 }
@@ -53,12 +57,13 @@ fn read_error(error: &axum::Error) -> ApiError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error.is::<SlowBody>() {
-            let detail = "send the body without pauses, at 4 KiB a second or more";
+            let detail =
+                "the request body arrived too slowly; send it without pauses at 4 KiB/s or faster";
             return ApiError::new(ProblemKind::BodyTooSlow, detail);
         }
         cause = error.source();
     }
-    let detail = format!("at most {} KiB are read", MAX_BODY_BYTES >> 10);
+    let detail = format!("the request body exceeds the limit of {} KiB", MAX_BODY_BYTES >> 10);
     ApiError::new(ProblemKind::BodyTooLong, detail)
 }
 

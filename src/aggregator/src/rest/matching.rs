@@ -6,15 +6,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::api::Problem;
-use octavo_documents::matching::{MatchAnswer, MatchRequest};
-use octavo_documents::performance::measured_speeds;
-use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::access::{Types, Visibility};
 use octavo_fleet::availability::CountBasis;
 use octavo_fleet::matching::{
-    self, Answer, Isolation, Measurement, Offer, ProfileOffer, Request, ThroughputTable,
+    self, Isolation, MatchAnswer, MatchRequest, Measurement, Offer, ProfileOffer, Request,
+    ThroughputTable,
 };
+use octavo_fleet::measured_speed::measured_speeds;
 use octavo_fleet::price::PriceBook;
+use octavo_fleet::problem::Problem;
 use octavo_model::accelerators::Catalog;
 use octavo_store::availability::AvailabilityCount;
 use octavo_store::estimates::PRICES_OUTDATED;
@@ -30,81 +30,65 @@ use super::body::JsonBody;
 use super::nodes::QueryPairs;
 use super::problem::{ApiError, ProblemKind};
 
-const MATCH_FAILED: &str = "nothing could be matched; try again";
+const MATCH_FAILED: &str = "matching failed because of an internal error; retry";
 
-/// What suits a pod, the best first, and why not the rest
+/// Match the requirements of a pod with hardware profiles and accelerators
 ///
-/// Hardware profiles come first where there are any, then what no profile has. What is free is what the scheduler would place where a
-/// cluster is followed, and what agents see without a process where none is: `freeBy` says which. Who may see single types is told of
-/// those, and of profiles that reach no others.
+/// The best match comes first. Hardware profiles come before accelerators that no profile covers. Rejected candidates are listed
+/// with the reason. With `--follow-cluster`, free capacity is what the scheduler would place; otherwise it is what agents see
+/// without a process. `freeBy` shows which. Clients with access to single types receive those types and the profiles that match
+/// only those types.
 #[utoipa::path(
     post,
     path = "/api/v1/match",
     tag = "fleet",
-    request_body(content = MatchRequest, description = "What the pod needs; nothing is changed or reserved by asking"),
+    request_body(content = MatchRequest, description = "Requirements of the pod; the request changes and reserves nothing"),
     responses(
-        (status = 200, description = "What fits and what does not; `verdict` says what it comes to", body = MatchAnswer),
-        (status = 400, description = "The document cannot be meant; `parameter` names its field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "Matches and rejections; `verdict` is the summary", body = MatchAnswer),
+        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn find(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     pairs: QueryPairs,
-    JsonBody(mut asked): JsonBody<MatchRequest>,
+    JsonBody(mut body): JsonBody<MatchRequest>,
 ) -> Result<Json<MatchAnswer>, ApiError> {
     pairs.expect_empty()?;
-    let measured = measured_speeds(mem::take(&mut asked.performance))?;
-    let request = Request::try_from(asked)?;
+    let measured = measured_speeds(&mem::take(&mut body.performance))?;
+    let request = Request::try_from(body)?;
     let (fleet, prices) = (api.view.fleet(), api.view.prices());
     let revision = fleet.revision;
-    let led = if sight.profiles {
+    let led = if visibility.profiles {
         let led = api.view.profiles().targets(fleet.clone()).await;
         led.map_err(|_not_led| ApiError::new(ProblemKind::Internal, MATCH_FAILED))?
     } else {
         None
     };
-    let counted = if api.availability.has_cluster() {
-        api.availability.current().await
-    } else {
-        None
-    };
+    let counted =
+        if api.availability.has_cluster() { api.availability.current().await } else { None };
     let counted = counted.filter(|one| one.availability.basis == CountBasis::Cluster);
-    let notice = prices.notice.map(|why| sight.told(why, PRICES_OUTDATED));
+    let notice = prices.notice.map(|why| visibility.disclose(why, PRICES_OUTDATED));
     let mut notices: Vec<String> = notice.into_iter().collect();
-    notices.extend(staleness_notices(
-        &api,
-        (counted.as_ref(), led.is_some()),
-        &sight,
-    ));
-    let free_by = counted
-        .as_ref()
-        .map_or(CountBasis::Agents, |_| CountBasis::Cluster);
-    let book = prices.book;
+    notices.extend(staleness_notices(&api, (counted.as_ref(), led.is_some()), &visibility));
+    let free_by = counted.as_ref().map_or(CountBasis::Agents, |_| CountBasis::Cluster);
+    let price_list = prices.book;
     let agents = if counted.is_some() {
         Vec::new()
     } else {
-        let isolation = led
-            .as_ref()
-            .map_or(request.isolation, |_| Isolation::Shared);
-        agent_offers(&api, &fleet, (&request, isolation), book.as_deref()).await
+        let isolation = led.as_ref().map_or(request.isolation, |_| Isolation::Shared);
+        agent_offers(&api, &fleet, (&request, isolation), price_list.as_deref()).await
     };
-    let known = MatchInputs {
-        counted,
-        agents,
-        led,
-        sight,
-    };
+    let known = MatchInputs { counted, agents, led, visibility };
     // Resolves names against the whole catalog and evaluates many profiles, so it runs on a blocking thread.
-    let judging = spawn_blocking(move || known.answer(request, &measured, book.as_deref()));
-    let (answer, more) = judging
-        .await
-        .map_err(|_ended| ApiError::new(ProblemKind::Internal, MATCH_FAILED))?;
+    let judging = spawn_blocking(move || known.answer(request, &measured, price_list.as_deref()));
+    let (answer, more) =
+        judging.await.map_err(|_ended| ApiError::new(ProblemKind::Internal, MATCH_FAILED))?;
     notices.extend(more);
-    Ok(Json(MatchAnswer::new(answer, (revision, free_by), notices)))
+    Ok(Json(MatchAnswer { revision, free_by: free_by.as_str().to_owned(), notices, ..answer }))
 }
 
 /// Collects offers from agents' reports in small steps, because other tasks share the thread.
@@ -112,14 +96,14 @@ async fn agent_offers(
     api: &Api,
     fleet: &Fleet,
     (request, isolation): (&Request, Isolation),
-    book: Option<&PriceBook>,
+    price_list: Option<&PriceBook>,
 ) -> Vec<Offer> {
     let now = api.view.clock().now();
     let mut gathering = OfferCollector::new(fleet, &api.partitions, isolation, now);
     while gathering.step() {
         yield_now().await;
     }
-    let offers = gathering.offers(book, request);
+    let offers = gathering.offers(price_list, request);
     api.partitions.retain_nodes_of(fleet);
     offers
 }
@@ -128,25 +112,25 @@ async fn agent_offers(
 fn staleness_notices(
     api: &Api,
     (counted, is_led): (Option<&AvailabilityCount>, bool),
-    sight: &Sight,
+    visibility: &Visibility,
 ) -> Vec<String> {
     let mut notices = Vec::new();
     match counted.map(|counted| api.availability.age(counted)) {
         Some(age) if age.is_stale => notices.push(format!(
-            "what is free was counted of the cluster as it was {} s ago",
+            "free capacity is based on cluster data that is {} s old",
             age.age.as_secs()
         )),
         None if api.availability.has_cluster() => notices.push(
-            "the cluster has not been read yet: what is free is what agents see without a process"
+            "cluster data has not been read yet: devices without a process count as free"
                 .to_owned(),
         ),
         Some(_) | None => {}
     }
     let is_starting = api.view.startup().is_some();
-    let notice = api.view.profiles_notice(sight);
+    let notice = api.view.profiles_notice(visibility);
     notices.extend(notice.filter(|_| is_led || is_starting));
-    if let Types::Only(_) = sight.types {
-        notices.push("only types that you may see are matched".to_owned());
+    if let Types::Only(_) = visibility.types {
+        notices.push("only types that you have access to are matched".to_owned());
     }
     notices
 }
@@ -156,7 +140,7 @@ struct MatchInputs {
     counted: Option<AvailabilityCount>,
     agents: Vec<Offer>,
     led: Option<Arc<Vec<ProfileTargets>>>,
-    sight: Sight,
+    visibility: Visibility,
 }
 
 impl MatchInputs {
@@ -165,34 +149,31 @@ impl MatchInputs {
         self,
         mut request: Request,
         measured: &[Measurement],
-        book: Option<&PriceBook>,
-    ) -> (Answer, Vec<String>) {
+        price_list: Option<&PriceBook>,
+    ) -> (MatchAnswer, Vec<String>) {
         request.throughput = ThroughputTable::from_rows(measured, &Catalog::built_in());
         let mut notices: Vec<String> = unknown_hardware_note(&request).into_iter().collect();
         let rows = self.counted.as_ref();
         let rows = rows.map(|counted| counted.availability.rows.as_slice());
-        let counts = rows.map(|rows| ClusterOffers::of(rows, &request, book));
+        let counts = rows.map(|rows| ClusterOffers::of(rows, &request, price_list));
         let ground = if let (Some(rows), Some(counts)) = (rows, &counts) {
             OfferSource::Cluster(rows, counts)
         } else {
             OfferSource::Agents(&self.agents)
         };
         let through = self.led.as_ref().map(|led| ground.resolve_profiles(led));
-        notices.extend(
-            rows.and_then(unoffered_units_note)
-                .filter(|_| self.sees_all()),
-        );
+        notices.extend(rows.and_then(unoffered_units_note).filter(|_| self.sees_all()));
         let mut offers = match counts {
             Some(counts) => counts.into_offers(),
             None => self.agents,
         };
-        let sight = self.sight;
-        offers.retain(|offer| sight.types.contains(Some(&offer.type_name)));
-        if !sight.nodes {
+        let visibility = self.visibility;
+        offers.retain(|offer| visibility.types.contains(Some(&offer.type_name)));
+        if !visibility.nodes {
             redact_node_names(&mut offers);
         }
         let answer = if let Some(through) = through {
-            let through = visible_profiles(through, &sight);
+            let through = visible_profiles(through, &visibility);
             matching::match_profiles(&request, offers, through)
         } else {
             // Without profiles that offer partitions, they do not matter to requests for whole devices.
@@ -204,21 +185,21 @@ impl MatchInputs {
     }
 
     fn sees_all(&self) -> bool {
-        self.sight.types == Types::All
+        self.visibility.types == Types::All
     }
 }
 
 /// Keeps profiles whose types the reader is allowed to see, and removes node names if necessary.
-fn visible_profiles(mut through: Vec<ProfileOffer>, sight: &Sight) -> Vec<ProfileOffer> {
-    if let Types::Only(_) = sight.types {
+fn visible_profiles(mut through: Vec<ProfileOffer>, visibility: &Visibility) -> Vec<ProfileOffer> {
+    if let Types::Only(_) = visibility.types {
         through.retain(|one| {
             let mut types = one.offers.iter().map(|offer| &offer.type_name);
             !one.offers.is_empty()
                 && one.rejections.is_empty()
-                && types.all(|name| sight.types.contains(Some(name)))
+                && types.all(|name| visibility.types.contains(Some(name)))
         });
     }
-    if !sight.nodes {
+    if !visibility.nodes {
         for one in &mut through {
             redact_node_names(&mut one.offers);
         }
@@ -228,17 +209,9 @@ fn visible_profiles(mut through: Vec<ProfileOffer>, sight: &Sight) -> Vec<Profil
 
 /// Describes unknown hardware in the measurements.
 fn unknown_hardware_note(request: &Request) -> Option<String> {
-    let names: Vec<String> = request
-        .throughput
-        .unknown()
-        .iter()
-        .take(8)
-        .map(|name| format!("{name:?}"))
-        .collect();
+    let names: Vec<String> =
+        request.throughput.unknown().iter().take(8).map(|name| format!("{name:?}")).collect();
     (!names.is_empty()).then(|| {
-        format!(
-            "performance rows of hardware that nobody knows are passed over: {}",
-            names.join(", ")
-        )
+        format!("benchmark results with unknown hardware are ignored: {}", names.join(", "))
     })
 }

@@ -1,4 +1,4 @@
-//! Metrics of the fleet, computed at each scrape. The page `docs/metrics.md` explains each.
+//! Metrics of the fleet, computed at each scrape. `docs/reference/metrics.md` lists them.
 //!
 //! Label values are Octavo's own words and types, never nodes or devices. Peers report the types, so the number of
 //! types with series of their own is bounded.
@@ -12,14 +12,14 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
-use octavo_documents::api::Problem;
-use octavo_fleet::fleet::{Counts, NodeState};
+use octavo_fleet::problem::Problem;
+use octavo_fleet::summary::{DeviceCounts, NodeState};
 use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, TypeTotals};
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use octavo_toolkit::telemetry::exposition;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -34,21 +34,21 @@ const MAX_TYPES: usize = 256;
 const COUNT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Registers metrics of the fleet with `registry`, which must have no prefix.
-pub fn register(registry: &mut Registry, view: View) {
+pub fn register(registry: &mut Registry, view: FleetView) {
     registry.register_collector(Box::new(FleetMetrics { view }));
 }
 
-/// Metrics, for Prometheus
+/// Prometheus metrics
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = "operations",
     responses(
-        (status = 200, description = "Metrics as Prometheus text, or as OpenMetrics text where that is accepted", content(
+        (status = 200, description = "Metrics in the Prometheus text format, or in the OpenMetrics format if the client accepts it", content(
             (String = "text/plain; version=0.0.4; charset=utf-8"),
             (String = "application/openmetrics-text; version=1.0.0; charset=utf-8")
         )),
-        (status = 500, description = "They cannot be written", body = Problem, content_type = "application/problem+json")
+        (status = 500, description = "The metrics could not be encoded", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn scrape(
@@ -61,19 +61,19 @@ pub(super) async fn scrape(
     let accepted = headers.get_all(header::ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());
     let (kind, body) = exposition::write(&api.registry, accepted).map_err(|_| {
-        let detail = "a metric could not be written";
+        let detail = "a metric could not be encoded";
         ApiError::new(ProblemKind::Internal, detail)
     })?;
     Ok(([(header::CONTENT_TYPE, kind)], body))
 }
 
 /// Devices and nodes by type name.
-type Types = BTreeMap<String, (Counts, u32)>;
+type Types = BTreeMap<String, (DeviceCounts, u32)>;
 
 /// Reads the fleet at each scrape.
 #[derive(Debug)]
 struct FleetMetrics {
-    view: View,
+    view: FleetView,
 }
 
 impl Collector for FleetMetrics {
@@ -88,6 +88,32 @@ impl Collector for FleetMetrics {
         type_nodes(&mut encoder, &types)?;
         oldest(&mut encoder, &fleet, now)
     }
+}
+
+/// Encodes a gauge.
+pub(super) fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: impl EncodeGaugeValue,
+) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(metric)
+}
+
+/// Encodes a gauge with a value per label set. Values above `i64::MAX` are encoded as that.
+pub(super) fn gauges<'a, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = ([(&'static str, &'a str); N], u64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in values {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
 
 /// Types by name, at most two more than [`MAX_TYPES`]. Devices and nodes of further types are summed up, and so are
@@ -109,77 +135,62 @@ fn types(fleet: &Fleet, now: Moment) -> Types {
 }
 
 fn build_info(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "The version that runs";
-    let mut metric =
-        encoder.encode_descriptor("octavo_build_info", help, None, MetricType::Gauge)?;
-    let labels = [("version", env!("CARGO_PKG_VERSION"))];
-    ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)
+    let help = "Version of the aggregator; the value is always 1";
+    gauges(encoder, "octavo_build_info", help, [([("version", env!("CARGO_PKG_VERSION"))], 1)])
 }
 
 fn nodes(encoder: &mut DescriptorEncoder<'_>, fleet: &Fleet, now: Moment) -> fmt::Result {
-    let mut states: BTreeMap<NodeState, u32> = NodeState::ALL.map(|state| (state, 0)).into();
+    let mut states: BTreeMap<NodeState, u64> = NodeState::ALL.map(|state| (state, 0)).into();
     for node in fleet.nodes.iter() {
         let count = states.entry(node.state(now)).or_default();
         *count = count.saturating_add(1);
     }
-    let help = "Nodes, by how they are";
-    let mut metric = encoder.encode_descriptor("octavo_nodes", help, None, MetricType::Gauge)?;
-    for (state, count) in states {
-        let labels = [("state", state.as_str())];
-        ConstGauge::new(i64::from(count)).encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
+    let help = "Nodes by state";
+    let values = states.into_iter().map(|(state, count)| ([("state", state.as_str())], count));
+    gauges(encoder, "octavo_nodes", help, values)
 }
 
 fn devices(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
-    let help = "Devices, by type and by what can be done with them; each is counted once";
-    let mut metric = encoder.encode_descriptor("octavo_devices", help, None, MetricType::Gauge)?;
-    for (name, (counts, _)) in types {
-        for (occupancy, count) in [
+    let help = "Devices by type and occupancy; each device is counted once";
+    let values = types.iter().flat_map(|(name, (counts, _))| {
+        let occupancies = [
             ("free", counts.free),
             ("in_use", counts.in_use),
             ("partitioned", counts.partitioned),
             ("unavailable", counts.unavailable),
-            ("set_aside", counts.reserved),
+            ("set_aside", counts.set_aside),
             ("unknown", counts.unknown),
-        ] {
-            let labels = [("type", name.as_str()), ("occupancy", occupancy)];
-            ConstGauge::new(i64::from(count)).encode(metric.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+        ];
+        occupancies.map(|(occupancy, count)| {
+            ([("type", name.as_str()), ("occupancy", occupancy)], count.into())
+        })
+    });
+    gauges(encoder, "octavo_devices", help, values)
 }
 
 fn partitions(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
-    let help = "Partitions of partitioned devices, by the devices' type";
-    let mut metric =
-        encoder.encode_descriptor("octavo_partitions", help, None, MetricType::Gauge)?;
-    for (name, (counts, _)) in types {
+    let help = "Partitions of partitioned devices, by device type and occupancy";
+    let values = types.iter().flat_map(|(name, (counts, _))| {
         let partitions = counts.partitions;
-        for (occupancy, count) in [("free", partitions.free()), ("in_use", partitions.in_use)] {
-            let labels = [("type", name.as_str()), ("occupancy", occupancy)];
-            ConstGauge::new(i64::from(count)).encode(metric.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+        let occupancies = [("free", partitions.free), ("in_use", partitions.in_use)];
+        occupancies.map(|(occupancy, count)| {
+            ([("type", name.as_str()), ("occupancy", occupancy)], count.into())
+        })
+    });
+    gauges(encoder, "octavo_partitions", help, values)
 }
 
 fn type_nodes(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
-    let help = "Nodes that have at least one device of the type";
-    let mut metric =
-        encoder.encode_descriptor("octavo_type_nodes", help, None, MetricType::Gauge)?;
-    for (name, (_, nodes)) in types {
-        let labels = [("type", name.as_str())];
-        ConstGauge::new(i64::from(*nodes)).encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
+    let help = "Nodes with at least one device of the type";
+    let values =
+        types.iter().map(|(name, (_, nodes))| ([("type", name.as_str())], u64::from(*nodes)));
+    gauges(encoder, "octavo_type_nodes", help, values)
 }
 
 fn oldest(encoder: &mut DescriptorEncoder<'_>, fleet: &Fleet, now: Moment) -> fmt::Result {
     let ages = fleet.nodes.iter().map(|node| node.freshness.age(now));
     let oldest = ages.max().unwrap_or_default();
-    let help = "How long ago the node that was confirmed least recently was confirmed";
+    let help = "Age of the oldest node report, in seconds; 0 if there are no nodes";
     let name = "octavo_oldest_confirmation_age_seconds";
-    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    ConstGauge::new(oldest.as_secs_f64()).encode(metric)
+    gauge(encoder, name, help, oldest.as_secs_f64())
 }

@@ -5,13 +5,14 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
-use octavo_fleet::access::Sight;
+use octavo_fleet::api::{NodeDetail, NodeList, TypeList};
+use octavo_fleet::problem::Problem;
+use octavo_model::API_VERSION;
 use octavo_model::id::NodeName;
 use octavo_model::inventory::Inventory;
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::query::{self, Query};
-use octavo_stream::status::{self, NodeStatus};
+use octavo_stream::status::NodeStatus;
 use octavo_toolkit::error::chain;
 
 use super::problem::{ApiError, ProblemKind};
@@ -35,32 +36,32 @@ impl QueryPairs {
     pub(super) fn expect_empty(self) -> Result<(), ApiError> {
         self.0.into_iter().next().map_or(Ok(()), |(name, _)| {
             let name: String = name.chars().take(64).collect();
-            let detail = format!("there are no parameters here, and {name:?} was given");
+            let detail = format!("unknown parameter {name:?}; this path has no parameters");
             Err(ApiError::new(ProblemKind::UnknownParameter, detail).with_parameter(&name))
         })
     }
 }
 
-/// Nodes: filtered, ordered, in pages
+/// List nodes
 #[utoipa::path(
     get,
     path = "/api/v1/nodes",
     tag = "fleet",
     params(
-        ("search" = Option<String>, Query, description = "A part of the name", example = "gpu-07"),
-        ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types of which a node has at least one device; `unknown` for devices that nobody knows", example = json!(["nvidia-h200-141gb"])),
-        ("state" = Option<Vec<openapi::State>>, Query, style = Form, explode = false, description = "How the node is"),
-        ("sharing" = Option<Vec<openapi::SharingWord>>, Query, style = Form, explode = false, description = "How its devices are given out"),
-        ("layout" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Names of layouts, of which the node shall have one", example = json!(["serving"])),
-        ("layoutState" = Option<Vec<openapi::LayoutStateWord>>, Query, style = Form, explode = false, description = "How the node stands with regard to its layout; `none` where no layout asks anything of its devices"),
-        ("selector" = Option<String>, Query, description = "A Kubernetes label selector over the labels that the node says of itself", example = "octavo.dev/type in (nvidia-h200-141gb,nvidia-h100-80gb),!octavo.dev/mig-capable"),
-        ("sort" = Option<openapi::SortWord>, Query, description = "The order; equal ones by name"),
-        ("limit" = Option<openapi::Limit>, Query, description = "Nodes on a page"),
-        ("continue" = Option<String>, Query, description = "What the page before said as `continue`; filters and order must be the same")
+        ("search" = Option<String>, Query, description = "Part of the node name", example = "gpu-07"),
+        ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types; the node has at least one device of one of them. `unknown`: devices of unknown type", example = json!(["nvidia-h200-141gb"])),
+        ("state" = Option<Vec<openapi::State>>, Query, style = Form, explode = false, description = "State of the node"),
+        ("sharing" = Option<Vec<openapi::SharingWord>>, Query, style = Form, explode = false, description = "Sharing mode of the node's devices"),
+        ("layout" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Names of layouts; the node's desired layout is one of them", example = json!(["serving"])),
+        ("layoutState" = Option<Vec<openapi::LayoutStateWord>>, Query, style = Form, explode = false, description = "Layout state of the node; `none`: no layout applies to its devices"),
+        ("selector" = Option<String>, Query, description = "Kubernetes label selector, applied to the labels that the agent reports", example = "octavo.dev/type in (nvidia-h200-141gb,nvidia-h100-80gb),!octavo.dev/mig-capable"),
+        ("sort" = Option<openapi::SortWord>, Query, description = "Sort key; nodes with equal keys are sorted by name"),
+        ("limit" = Option<openapi::Limit>, Query, description = "Maximum number of nodes on a page"),
+        ("continue" = Option<String>, Query, description = "Value of `continue` from the previous page; filters and sort order must be the same")
     ),
     responses(
-        (status = 200, description = "A page of nodes", body = NodeList),
-        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "Page of nodes", body = NodeList),
+        (status = 400, description = "Unknown or invalid parameter", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn list(
@@ -77,23 +78,23 @@ pub(super) async fn list(
         kind: "NodeList".to_owned(),
         revision: fleet.revision,
         total: page.total,
-        starting: { api.view.startup() }.map(|now| now.document(&Sight::everything())),
+        starting: api.view.startup(),
         continue_token: page.next.as_ref().map(ToString::to_string),
         items: items.map(|node| rows::row(node, clock, now)).collect(),
     }))
 }
 
-/// One node with all that is known of it
+/// Get a node with its inventory, layout, allocations and usage
 #[utoipa::path(
     get,
     path = "/api/v1/nodes/{name}",
     tag = "fleet",
-    params(("name" = String, Path, description = "The Kubernetes node's name", example = "gpu-07")),
+    params(("name" = String, Path, description = "Name of the Kubernetes node", example = "gpu-07")),
     responses(
         (status = 200, description = "The node", body = NodeDetail),
-        (status = 400, description = "This cannot be a node's name", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "What is known of it cannot be read", body = Problem, content_type = "application/problem+json")
+        (status = 400, description = "Invalid node name", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Node not found", body = Problem, content_type = "application/problem+json"),
+        (status = 500, description = "The stored status of the node cannot be decoded", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn get(
@@ -106,7 +107,7 @@ pub(super) async fn get(
     let node = find_node(&fleet, name)?;
     let status = status(node)?;
     let clock = api.view.clock();
-    let detail = rows::detail(node, &status, clock, clock.now());
+    let detail = rows::detail(node, status, clock, clock.now());
     Ok(Json(detail))
 }
 
@@ -116,22 +117,19 @@ pub(super) fn find_node(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<&Node, ApiError> {
     let Path(name) = name.map_err(|_| {
-        ApiError::new(
-            ProblemKind::InvalidName,
-            "the name in the path is not UTF-8",
-        )
-        .with_parameter("name")
+        ApiError::new(ProblemKind::InvalidName, "the name in the path is not UTF-8")
+            .with_parameter("name")
     })?;
     let name: NodeName = name.parse().map_err(|_| {
         let start: String = name.chars().take(64).collect();
         let detail = format!(
-            "{start:?} is not a node name: lower-case letters, digits, '-' and '.', at most 253 of them"
+            "{start:?} is not a valid node name: use at most 253 lowercase letters, digits, '-' and '.'"
         );
         ApiError::new(ProblemKind::InvalidName, detail).with_parameter("name")
     })?;
     fleet.nodes.get(&name).map(AsRef::as_ref).ok_or_else(|| {
         let detail = format!(
-            "no agent of a node {name} has reported; /api/v1/nodes?search={name} lists the nodes there are"
+            "no agent has reported node {name}; /api/v1/nodes?search={name} lists similar names"
         );
         ApiError::new(ProblemKind::UnknownNode, detail).with_parameter("name")
     })
@@ -143,39 +141,32 @@ pub(super) fn inventory(node: &Node) -> Result<Inventory, ApiError> {
 }
 
 fn status(node: &Node) -> Result<NodeStatus, ApiError> {
-    if !node.has_agent() {
-        return Ok(NodeStatus::without_agent());
-    }
-    status::decode(&node.parts).map_err(|error| {
-        let detail = format!(
-            "the status of {} cannot be read: {}",
-            node.name,
-            chain(&error)
-        );
+    node.status().map_err(|error| {
+        let detail = format!("cannot decode the status of node {}: {}", node.name, chain(&error));
         ApiError::new(ProblemKind::Internal, detail)
     })
 }
 
-/// Types of devices over the whole fleet: those that the reader may see
+/// List the accelerator types of the fleet
 #[utoipa::path(
     get,
     path = "/api/v1/types",
     tag = "fleet",
     responses(
         (status = 200, description = "All types, ordered by name", body = TypeList),
-        (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json")
+        (status = 400, description = "Unknown parameter; this path has none", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn types(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     pairs: QueryPairs,
 ) -> Result<Json<TypeList>, ApiError> {
     pairs.expect_empty()?;
     let fleet = api.view.listed();
     let all = api.view.types(&fleet, api.view.clock().now());
     Ok(Json(TypeList {
-        starting: { api.view.startup() }.map(|now| now.document(&sight)),
-        ..rows::types(&fleet, &all, &sight.types)
+        starting: { api.view.startup() }.map(|now| now.visible_to(&visibility)),
+        ..rows::types(&fleet, &all, &visibility.types)
     }))
 }

@@ -3,14 +3,16 @@
 use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::IntoResponse;
-use octavo_documents::api::{Event, Problem};
 use octavo_fleet::access::{Method, RouteRule};
-use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_fleet::api::Event;
+use octavo_fleet::problem::Problem;
+use octavo_fleet::summary::{NodeState, Sharing};
+use octavo_model::reason::Reason;
 use octavo_planner::plan::{Disruption, Policy};
-use octavo_planner::reconcile::ApplyState as Standing;
+use octavo_planner::reconcile::ApplyState;
 use octavo_store::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
 use octavo_store::usage::Sort as UsageSort;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{
     ContentBuilder, KnownFormat, Ref, RefOr, Response, ResponseBuilder, SchemaFormat,
 };
@@ -23,16 +25,48 @@ use super::Api;
 #[openapi(
     info(
         title = "Octavo",
-        description = "The accelerators of a Kubernetes fleet: nodes, types, and how they are used. Fields and values are only ever added."
+        description = "Accelerators of a Kubernetes fleet: nodes, types, availability and usage. New versions add fields \
+            and values but never remove or change them."
     ),
     tags(
-        (name = "fleet", description = "What the fleet has"),
-        (name = "profiles", description = "Hardware profiles: what they reach, what is free there, what is wrong with them"),
-        (name = "operations", description = "How the aggregator is")
+        (name = "fleet", description = "Nodes, types, availability and usage of the fleet"),
+        (name = "profiles", description = "Hardware profiles: matching nodes, available capacity and findings"),
+        (name = "operations", description = "Health and metrics of the aggregator")
     ),
     components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord))
 )]
 pub(super) struct Document;
+
+/// Merges the parts of objects with flattened fields into one object, as clients see it.
+pub(super) fn merge_flattened_fields(document: &mut utoipa::openapi::OpenApi) {
+    let components = document.components.iter_mut();
+    for schema in components.flat_map(|components| components.schemas.values_mut()) {
+        if let RefOr::T(Schema::AllOf(parts)) = schema
+            && let description = parts.description.clone()
+            && let Some(mut object) = merged(schema)
+        {
+            object.description = description;
+            *schema = RefOr::T(Schema::Object(object));
+        }
+    }
+}
+
+/// Returns an object with the fields of all parts of `schema`; `None` if a part is a reference or not an object.
+fn merged(schema: &RefOr<Schema>) -> Option<Object> {
+    match schema {
+        RefOr::T(Schema::Object(object)) => Some(object.clone()),
+        RefOr::T(Schema::AllOf(parts)) => {
+            let parts = parts.items.iter().map(merged);
+            let parts = parts.collect::<Option<Vec<Object>>>()?;
+            parts.into_iter().reduce(|mut object, part| {
+                object.properties.extend(part.properties);
+                object.required.extend(part.required);
+                object
+            })
+        }
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    }
+}
 
 /// Removes `additionalProperties: false` from the schemas. Octavo parses inventories strictly, but clients of the API
 /// must accept new fields.
@@ -54,20 +88,14 @@ pub(super) fn document_server_refusals(document: &mut utoipa::openapi::OpenApi) 
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
             let all = &mut operation.responses.responses;
             for (status, words) in [
-                (
-                    "405",
-                    "The method is not possible here; `Allow` says which are",
-                ),
-                (
-                    "421",
-                    "The request is for a host that this server is not known by",
-                ),
+                ("405", "Method not supported; the `Allow` header lists the supported methods"),
+                ("421", "Unknown host name in the request"),
             ] {
                 let response = RefOr::T(refusal(words, None));
                 all.entry(status.to_owned()).or_insert(response);
             }
             let response = ResponseBuilder::new()
-                .description("The request line and the headers are longer than 16 KiB")
+                .description("Request line and headers exceed 16 KiB")
                 .build();
             all.insert("431".to_owned(), RefOr::T(response));
         }
@@ -77,10 +105,7 @@ pub(super) fn document_server_refusals(document: &mut utoipa::openapi::OpenApi) 
 /// Adds the refusals of authentication and authorization to the operations that require them: 401, 403, 503.
 pub(super) fn document_access_refusals(document: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {
-        let both = [
-            (Method::Read, &mut item.get),
-            (Method::Post, &mut item.post),
-        ];
+        let both = [(Method::Read, &mut item.get), (Method::Post, &mut item.post)];
         for (method, operation) in both {
             let Some(operation) = operation else { continue };
             let asks =
@@ -102,12 +127,9 @@ pub(super) fn document_access_refusals(document: &mut utoipa::openapi::OpenApi) 
 
 /// Refusals of authentication and authorization.
 const REFUSALS: [(&str, &str); 3] = [
-    ("401", "It is not known who asks"),
-    (
-        "403",
-        "Who asks may not see it, or another site's page asked",
-    ),
-    ("503", "Nobody can say now whether who asks may see it"),
+    ("401", "Missing or rejected credentials"),
+    ("403", "Missing permission, or a cross-site request"),
+    ("503", "Permission cannot be checked because the API server did not respond"),
 ];
 
 /// Problem response, merged with another meaning of the same status.
@@ -128,7 +150,7 @@ fn refusal(words: &str, before: Option<Response>) -> Response {
     response
 }
 
-/// This document
+/// OpenAPI document of this API
 #[utoipa::path(
     get,
     path = "/openapi.json",
@@ -161,9 +183,7 @@ pub(super) struct Limit;
 pub(super) struct DisruptionWord;
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::String)
-        .enum_values(Some(words))
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
 }
 
 fn schema(object: ObjectBuilder) -> RefOr<Schema> {
@@ -184,7 +204,7 @@ impl PartialSchema for SharingWord {
 
 impl PartialSchema for LayoutStateWord {
     fn schema() -> RefOr<Schema> {
-        schema(words([NO_STATE].into_iter().chain(Standing::WORDS)))
+        schema(words([NO_STATE].into_iter().chain(ApplyState::REASONS.map(Reason::as_str))))
     }
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use octavo_documents::api::{LayoutNames, Problem};
-use octavo_documents::plan::{self, Document};
 use octavo_files::config_files::LayoutLookupError;
+use octavo_fleet::api::LayoutNames;
+use octavo_fleet::problem::Problem;
+use octavo_planner::plan::document::{PlanDocument, PlanInputs};
 use octavo_planner::plan::{Disruption, Policy};
 use octavo_store::dry_run::dry_run;
 use octavo_store::fleet::Node;
@@ -15,19 +16,20 @@ use octavo_store::fleet::Node;
 use super::nodes::{QueryPairs, find_node, inventory};
 use super::openapi::DisruptionWord;
 use super::problem::{ApiError, ProblemKind};
+use super::profiles::single_values;
 use super::{Api, rows};
 
-/// Layouts whose plan can be asked for
+/// List the layouts that can be planned for a node
 #[utoipa::path(
     get,
     path = "/api/v1/nodes/{name}/layouts",
     tag = "fleet",
-    params(("name" = String, Path, description = "The Kubernetes node's name", example = "gpu-07")),
+    params(("name" = String, Path, description = "Name of the Kubernetes node", example = "gpu-07")),
     responses(
-        (status = 200, description = "Their names", body = LayoutNames),
-        (status = 400, description = "This cannot be a node's name", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "What is known of it cannot be read", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "Names of the layouts", body = LayoutNames),
+        (status = 400, description = "Invalid node name", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Node not found", body = Problem, content_type = "application/problem+json"),
+        (status = 500, description = "The stored status of the node cannot be decoded", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn layouts(
@@ -44,48 +46,46 @@ pub(super) async fn layouts(
     Ok(Json(rows::layouts(node, names, current.notice)))
 }
 
-/// What a layout would do to a node
+/// Plan a layout for a node (dry run)
 #[utoipa::path(
     get,
     path = "/api/v1/nodes/{name}/plan",
     tag = "fleet",
     params(
-        ("name" = String, Path, description = "The Kubernetes node's name", example = "gpu-07"),
-        ("layout" = String, Query, description = "A name that `/api/v1/nodes/{name}/layouts` lists", example = "all-balanced"),
-        ("allow" = Option<DisruptionWord>, Query, description = "The most that a change of MIG mode may cost; more is `blocked`")
+        ("name" = String, Path, description = "Name of the Kubernetes node", example = "gpu-07"),
+        ("layout" = String, Query, description = "Name of a layout from `/api/v1/nodes/{name}/layouts`", example = "all-balanced"),
+        ("allow" = Option<DisruptionWord>, Query, description = "Maximum disruption of a MIG mode change; a plan that needs more is `blocked`")
     ),
     responses(
-        (status = 200, description = "The plan; `outcome` says whether it can be carried out", body = Document),
-        (status = 400, description = "A parameter is missing, not known or cannot be as given", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such node, or no such layout", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The layout cannot be meant for this node", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "What is known of the node cannot be read", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "The plan; `outcome` shows whether it can be executed", body = PlanDocument),
+        (status = 400, description = "Missing, unknown or invalid parameter", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Node or layout not found", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The layout does not fit this node", body = Problem, content_type = "application/problem+json"),
+        (status = 500, description = "The stored status of the node cannot be decoded", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn plan(
     State(api): State<Api>,
     QueryPairs(pairs): QueryPairs,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Json<Document>, ApiError> {
-    let asked = PlanParameters::read(pairs)?;
+) -> Result<Json<PlanDocument>, ApiError> {
+    let (layout, policy) = parse(pairs)?;
     let fleet = api.view.fleet();
     let node = find_node(&fleet, name)?;
     let inventory = inventory(node)?;
     let current = api.view.layouts();
-    let run = dry_run(&current, &asked.layout, &inventory, asked.policy);
+    let run = dry_run(&current, &layout, &inventory, policy);
     let mut run = run.map_err(|error| refusal(&error, node))?;
     run.warnings.extend(current.notice);
     if node.freshness.is_stale(api.view.clock().now()) {
-        run.warnings.push(
-            "the node is stale: this is a plan from what it had when it was last heard of"
-                .to_owned(),
-        );
+        run.warnings
+            .push("the node is stale: the plan is based on its last reported state".to_owned());
     }
-    Ok(Json(plan::document(
-        &plan::PlanInputs {
+    Ok(Json(PlanDocument::new(
+        &PlanInputs {
             inventory: &inventory,
             node: Some(node.name.as_str()),
-            layout: &asked.layout,
+            layout: &layout,
             targets: &run.targets,
             holders: &[],
             warnings: &run.warnings,
@@ -99,10 +99,7 @@ pub(super) async fn plan(
 fn refusal(error: &LayoutLookupError, node: &Node) -> ApiError {
     match error {
         LayoutLookupError::NoSuchLayout { .. } => {
-            let detail = format!(
-                "{error}; /api/v1/nodes/{}/layouts lists them all",
-                node.name
-            );
+            let detail = format!("{error}; /api/v1/nodes/{}/layouts lists all layouts", node.name);
             ApiError::new(ProblemKind::UnknownLayout, detail).with_parameter("layout")
         }
         LayoutLookupError::Unusable(_) => {
@@ -114,42 +111,19 @@ fn refusal(error: &LayoutLookupError, node: &Node) -> ApiError {
     }
 }
 
-/// Parsed parameters.
-#[derive(Debug)]
-struct PlanParameters {
-    layout: String,
-    policy: Policy,
-}
-
-impl PlanParameters {
-    fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiError> {
-        let (mut layout, mut allow) = (None, None);
-        for (name, value) in pairs {
-            let field = match name.as_str() {
-                "layout" => &mut layout,
-                "allow" => &mut allow,
-                _ => return Err(ApiError::unknown_parameter(&name, "layout, allow")),
-            };
-            if field.replace(value).is_some() {
-                let detail = format!("{name} is given more than once");
-                return Err(
-                    ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter(&name)
-                );
-            }
-        }
-        let layout = layout.filter(|layout| !layout.is_empty()).ok_or_else(|| {
-            let detail =
-                "which layout? say layout=NAME; the path that ends with /layouts lists the names";
-            ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("layout")
-        })?;
-        let policy = match allow.filter(|allow| !allow.is_empty()) {
-            None => Policy::default(),
-            Some(word) => Policy {
-                max_disruption: disruption(&word)?,
-            },
-        };
-        Ok(Self { layout, policy })
-    }
+/// Parses the parameters: name of the layout, and policy.
+fn parse(pairs: Vec<(String, String)>) -> Result<(String, Policy), ApiError> {
+    let [layout, allow] = single_values(pairs, ["layout", "allow"])?;
+    let layout = layout.ok_or_else(|| {
+        let detail =
+            "the parameter layout is missing; set layout=NAME with a name from the path that ends with /layouts";
+        ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("layout")
+    })?;
+    let policy = match allow {
+        None => Policy::default(),
+        Some(word) => Policy { max_disruption: disruption(&word)? },
+    };
+    Ok((layout, policy))
 }
 
 fn disruption(word: &str) -> Result<Disruption, ApiError> {
@@ -157,7 +131,7 @@ fn disruption(word: &str) -> Result<Disruption, ApiError> {
     known.ok_or_else(|| {
         let words = Disruption::ALL.map(Disruption::as_str).join(", ");
         let word: String = word.chars().take(64).collect();
-        let detail = format!("{word:?} is none of {words}");
+        let detail = format!("the parameter allow cannot be {word:?}; valid values: {words}");
         ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("allow")
     })
 }

@@ -3,12 +3,10 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use octavo_access::access::{AccessError, error};
-use octavo_documents::api::Problem;
+use octavo_access::guard::{AccessError, error};
 use octavo_fleet::matching::RequestError;
-use octavo_store::availability::AvailabilityQueryError;
+use octavo_fleet::problem::Problem;
 use octavo_store::query::QueryError;
-use octavo_store::usage::UsageQueryError;
 use octavo_toolkit::error::chain;
 
 /// Kinds of errors. Their references are stable, because clients distinguish errors by them.
@@ -64,165 +62,102 @@ pub(super) struct LocatedError {
 }
 
 impl ProblemKind {
-    /// URI reference in the field `type`.
-    pub(super) fn reference(self) -> &'static str {
+    /// Status code, and URI reference in the field `type`.
+    fn row(self) -> (u16, &'static str) {
         match self {
-            Self::UnknownParameter => "/problems/unknown-parameter",
-            Self::InvalidParameter => "/problems/invalid-parameter",
-            Self::InvalidName => "/problems/invalid-name",
-            Self::InvalidBody => "/problems/invalid-body",
-            Self::WrongMediaType => "/problems/wrong-media-type",
-            Self::WrongEncoding => "/problems/wrong-encoding",
-            Self::BodyTooLong => "/problems/body-too-long",
-            Self::BodyTooSlow => "/problems/body-too-slow",
-            Self::UnknownNode => "/problems/unknown-node",
-            Self::UnknownLayout => "/problems/unknown-layout",
-            Self::UnsuitableLayout => "/problems/unsuitable-layout",
-            Self::UnknownProfile => "/problems/unknown-profile",
-            Self::AmbiguousProfile => "/problems/ambiguous-profile",
-            Self::UnsuitableNodes => "/problems/unsuitable-nodes",
-            Self::NoCluster => "/problems/no-cluster",
-            Self::CreationOff => "/problems/creation-off",
-            Self::ProfileExists => "/problems/profile-exists",
-            Self::Rejected => "/problems/not-taken",
-            Self::ApiServerUnavailable => "/problems/no-answer",
-            Self::Busy => "/problems/busy",
-            Self::NotFound => "/problems/not-found",
-            Self::MethodNotAllowed => "/problems/method-not-allowed",
-            Self::TooManyStreams => "/problems/too-many-streams",
-            Self::TooManyConnections => "/problems/too-many-connections",
-            Self::NotReady => "/problems/not-ready",
-            Self::Unauthenticated => "/problems/unauthenticated",
-            Self::UntrustedProxy => "/problems/untrusted-proxy",
-            Self::Forbidden => "/problems/forbidden",
-            Self::CrossSite => "/problems/cross-site",
-            Self::UnknownHost => "/problems/unknown-host",
-            Self::ReviewUnavailable => "/problems/unchecked",
-            Self::Internal => "/problems/internal",
+            Self::UnknownParameter => (400, "/problems/unknown-parameter"),
+            Self::InvalidParameter => (400, "/problems/invalid-parameter"),
+            Self::InvalidName => (400, "/problems/invalid-name"),
+            Self::InvalidBody => (400, "/problems/invalid-body"),
+            Self::WrongMediaType => (415, "/problems/wrong-media-type"),
+            Self::WrongEncoding => (415, "/problems/wrong-encoding"),
+            Self::BodyTooLong => (413, "/problems/body-too-long"),
+            Self::BodyTooSlow => (408, "/problems/body-too-slow"),
+            Self::UnknownNode => (404, "/problems/unknown-node"),
+            Self::UnknownLayout => (404, "/problems/unknown-layout"),
+            Self::UnsuitableLayout => (422, "/problems/unsuitable-layout"),
+            Self::UnknownProfile => (404, "/problems/unknown-profile"),
+            Self::AmbiguousProfile => (400, "/problems/ambiguous-profile"),
+            Self::UnsuitableNodes => (422, "/problems/unsuitable-nodes"),
+            Self::NoCluster => (503, "/problems/no-cluster"),
+            Self::CreationOff => (403, "/problems/creation-off"),
+            Self::ProfileExists => (409, "/problems/profile-exists"),
+            Self::Rejected => (422, "/problems/not-taken"),
+            Self::ApiServerUnavailable => (503, "/problems/no-answer"),
+            Self::Busy => (503, "/problems/busy"),
+            Self::NotFound => (404, "/problems/not-found"),
+            Self::MethodNotAllowed => (405, "/problems/method-not-allowed"),
+            Self::TooManyStreams => (503, "/problems/too-many-streams"),
+            Self::TooManyConnections => (503, "/problems/too-many-connections"),
+            Self::NotReady => (503, "/problems/not-ready"),
+            Self::Unauthenticated => (401, "/problems/unauthenticated"),
+            Self::UntrustedProxy => (400, "/problems/untrusted-proxy"),
+            Self::Forbidden => (403, "/problems/forbidden"),
+            Self::CrossSite => (403, "/problems/cross-site"),
+            Self::UnknownHost => (421, "/problems/unknown-host"),
+            Self::ReviewUnavailable => (503, "/problems/unchecked"),
+            Self::Internal => (500, "/problems/internal"),
         }
     }
 
     fn title(self) -> &'static str {
         match self {
-            Self::UnknownParameter => "There is no such parameter",
-            Self::InvalidParameter => "A parameter has a value that it cannot have",
-            Self::InvalidName => "This cannot be the name of a node",
-            Self::InvalidBody => "The document that was sent cannot be meant",
-            Self::WrongMediaType => "The document that was sent is not JSON",
-            Self::WrongEncoding => "The document that was sent is compressed",
-            Self::BodyTooLong => "The document that was sent is too long",
-            Self::BodyTooSlow => "The request body arrived too slowly",
-            Self::UnknownNode => "There is no node of this name",
-            Self::UnknownLayout => "There is no layout of this name",
-            Self::UnsuitableLayout => "The layout does not suit the node",
-            Self::UnknownProfile => "There is no hardware profile of this name",
-            Self::AmbiguousProfile => "Several hardware profiles have this name",
-            Self::UnsuitableNodes => "No hardware profile can be made of these nodes",
-            Self::NoCluster => "No cluster is followed now",
-            Self::CreationOff => "This aggregator makes no hardware profiles",
-            Self::ProfileExists => "There is a hardware profile of this name",
-            Self::Rejected => "The cluster does not take this hardware profile",
-            Self::ApiServerUnavailable => "The API server gives no answer",
-            Self::Busy => "Other profiles are being made",
-            Self::NotFound => "There is nothing here",
-            Self::MethodNotAllowed => "This method is not possible here",
-            Self::TooManyStreams => "Too many event streams are open",
-            Self::TooManyConnections => "Too many connections are open",
-            Self::NotReady => "It does not serve yet, or no longer",
-            Self::Unauthenticated => "It is not known who you are",
-            Self::UntrustedProxy => "The word of a proxy cannot be taken",
-            Self::Forbidden => "You may not see or do this",
-            Self::CrossSite => "Another site made this request",
-            Self::UnknownHost => "This server is not known by that host name",
-            Self::ReviewUnavailable => "Nobody can say now whether you may see or do this",
-            Self::Internal => "Something is wrong on this side",
+            Self::UnknownParameter => "Unknown parameter",
+            Self::InvalidParameter => "Invalid parameter value",
+            Self::InvalidName => "Invalid node name",
+            Self::InvalidBody => "Invalid request body",
+            Self::WrongMediaType => "Request body is not JSON",
+            Self::WrongEncoding => "Request body is compressed",
+            Self::BodyTooLong => "Request body is too large",
+            Self::BodyTooSlow => "Request body arrived too slowly",
+            Self::UnknownNode => "Node not found",
+            Self::UnknownLayout => "Layout not found",
+            Self::UnsuitableLayout => "Layout does not fit the node",
+            Self::UnknownProfile => "Hardware profile not found",
+            Self::AmbiguousProfile => "Ambiguous hardware profile name",
+            Self::UnsuitableNodes => "No hardware profile can be created for these nodes",
+            Self::NoCluster => "Cluster state not available",
+            Self::CreationOff => "Creation of hardware profiles is disabled",
+            Self::ProfileExists => "Hardware profile already exists",
+            Self::Rejected => "Hardware profile rejected by the cluster",
+            Self::ApiServerUnavailable => "No response from the API server",
+            Self::Busy => "Too many profile creations in progress",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::TooManyStreams => "Too many open event streams",
+            Self::TooManyConnections => "Too many open connections",
+            Self::NotReady => "Not ready",
+            Self::Unauthenticated => "Not authenticated",
+            Self::UntrustedProxy => "Forwarded identity rejected",
+            Self::Forbidden => "Permission denied",
+            Self::CrossSite => "Cross-site request rejected",
+            Self::UnknownHost => "Unknown host name",
+            Self::ReviewUnavailable => "Permission cannot be checked",
+            Self::Internal => "Internal error",
         }
     }
 
     fn status(self) -> StatusCode {
-        match self {
-            Self::UnknownParameter
-            | Self::InvalidParameter
-            | Self::InvalidName
-            | Self::AmbiguousProfile
-            | Self::UntrustedProxy
-            | Self::InvalidBody => StatusCode::BAD_REQUEST,
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden | Self::CrossSite | Self::CreationOff => StatusCode::FORBIDDEN,
-            Self::ProfileExists => StatusCode::CONFLICT,
-            Self::WrongMediaType | Self::WrongEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::UnknownNode | Self::UnknownLayout | Self::UnknownProfile | Self::NotFound => {
-                StatusCode::NOT_FOUND
-            }
-            Self::UnsuitableLayout | Self::UnsuitableNodes | Self::Rejected => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
-            Self::TooManyStreams
-            | Self::TooManyConnections
-            | Self::NotReady
-            | Self::NoCluster
-            | Self::ApiServerUnavailable
-            | Self::Busy
-            | Self::ReviewUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        StatusCode::from_u16(self.row().0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// Value of `Retry-After` in seconds, if a retry may succeed.
     fn retry_after(self) -> Option<&'static str> {
-        match self {
-            Self::TooManyStreams
-            | Self::TooManyConnections
-            | Self::NoCluster
-            | Self::ApiServerUnavailable
-            | Self::Busy => Some("10"),
-            Self::NotReady | Self::ReviewUnavailable => Some("1"),
-            Self::UnknownParameter
-            | Self::InvalidParameter
-            | Self::InvalidName
-            | Self::InvalidBody
-            | Self::WrongMediaType
-            | Self::WrongEncoding
-            | Self::BodyTooLong
-            | Self::BodyTooSlow
-            | Self::UnknownNode
-            | Self::UnknownLayout
-            | Self::UnsuitableLayout
-            | Self::UnknownProfile
-            | Self::AmbiguousProfile
-            | Self::UnsuitableNodes
-            | Self::CreationOff
-            | Self::ProfileExists
-            | Self::Rejected
-            | Self::NotFound
-            | Self::MethodNotAllowed
-            | Self::Unauthenticated
-            | Self::UntrustedProxy
-            | Self::Forbidden
-            | Self::CrossSite
-            | Self::UnknownHost
-            | Self::Internal => None,
-        }
+        let is_brief = matches!(self, Self::NotReady | Self::ReviewUnavailable);
+        let seconds = if is_brief { "1" } else { "10" };
+        (self.status() == StatusCode::SERVICE_UNAVAILABLE).then_some(seconds)
     }
 }
 
 impl ApiError {
     pub(super) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        Self {
-            kind,
-            detail: detail.into(),
-            parameter: None,
-        }
+        Self { kind, detail: detail.into(), parameter: None }
     }
 
     /// Reports an unknown parameter and lists the `known` ones.
     pub(super) fn unknown_parameter(name: &str, known: &str) -> Self {
         let name: String = name.chars().take(64).collect();
-        let detail = format!("there is no parameter {name:?}; there are {known}");
+        let detail = format!("unknown parameter {name:?}; valid parameters: {known}");
         Self::new(ProblemKind::UnknownParameter, detail).with_parameter(&name)
     }
 
@@ -234,12 +169,13 @@ impl ApiError {
 
     /// Adds the path of the request.
     pub(super) fn at_path(self, path: &str) -> LocatedError {
+        let (status, reference) = self.kind.row();
         LocatedError {
             kind: self.kind,
             problem: Problem {
-                kind: self.kind.reference().to_owned(),
+                kind: reference.to_owned(),
                 title: self.kind.title().to_owned(),
-                status: self.kind.status().as_u16(),
+                status,
                 detail: self.detail,
                 instance: path.to_owned(),
                 parameter: self.parameter,
@@ -251,36 +187,15 @@ impl ApiError {
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> Self {
         let kind = match error {
-            QueryError::Unknown { .. } => ProblemKind::UnknownParameter,
+            QueryError::Unknown { .. } | QueryError::Misspelled { .. } => {
+                ProblemKind::UnknownParameter
+            }
             QueryError::Repeated(_)
+            | QueryError::TooMany { .. }
             | QueryError::Value { .. }
             | QueryError::Type { .. }
             | QueryError::Selector(_)
             | QueryError::Continue(_) => ProblemKind::InvalidParameter,
-        };
-        Self::new(kind, chain(&error)).with_parameter(error.parameter())
-    }
-}
-
-impl From<UsageQueryError> for ApiError {
-    fn from(error: UsageQueryError) -> Self {
-        let kind = match error {
-            UsageQueryError::Unknown(_) => ProblemKind::UnknownParameter,
-            UsageQueryError::Repeated(_)
-            | UsageQueryError::Value { .. }
-            | UsageQueryError::Continue(_) => ProblemKind::InvalidParameter,
-        };
-        Self::new(kind, chain(&error)).with_parameter(error.parameter())
-    }
-}
-
-impl From<AvailabilityQueryError> for ApiError {
-    fn from(error: AvailabilityQueryError) -> Self {
-        let kind = match error {
-            AvailabilityQueryError::Unknown(_) => ProblemKind::UnknownParameter,
-            AvailabilityQueryError::Value { .. } | AvailabilityQueryError::TooMany(_) => {
-                ProblemKind::InvalidParameter
-            }
         };
         Self::new(kind, chain(&error)).with_parameter(error.parameter())
     }
@@ -321,10 +236,7 @@ impl IntoResponse for LocatedError {
     fn into_response(self) -> Response {
         let mut response = (self.kind.status(), Json(self.problem)).into_response();
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.kind.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }

@@ -1,6 +1,6 @@
 //! Filter of hardware profiles by type and namespace.
 
-use octavo_documents::hardware_profiles::document::ProfileRow;
+use octavo_fleet::hardware_profile::document::ProfileRow;
 
 /// Filter of profiles.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,7 @@ impl ProfileFilter {
     pub(super) fn matches(&self, row: &ProfileRow) -> bool {
         let mut names = self.type_name.iter();
         let mut namespaces = self.namespace.iter();
-        names.all(|name| row.types.contains(name)) && namespaces.all(|of| row.namespace == *of)
+        names.all(|name| row.types.iter().any(|one| one.as_str() == name))
+            && namespaces.all(|of| row.namespace == *of)
     }
 }

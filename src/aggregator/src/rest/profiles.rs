@@ -6,16 +6,18 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::api::{API_VERSION, Problem};
-use octavo_documents::hardware_profiles::create_request::{CountsJson, ProfileOrder, field_path};
-use octavo_documents::hardware_profiles::document::{
+use octavo_files::hardware_profiles::yaml;
+use octavo_fleet::access::Visibility;
+use octavo_fleet::hardware_profile::create_request::{ProfileOrder, field_path};
+use octavo_fleet::hardware_profile::document::{
     HardwareProfileList, ProfileDetail, ProfileDraft, ProfileList, ProfileRow,
 };
-use octavo_documents::hardware_profiles::{object, yaml};
-use octavo_fleet::access::Sight;
+use octavo_fleet::hardware_profile::object::object;
 use octavo_fleet::hardware_profile::{
     CountError, CountOverride, Draft, DraftError, ProfileAnnotations,
 };
+use octavo_fleet::problem::Problem;
+use octavo_model::API_VERSION;
 use octavo_store::profiles::{ProfileDraftError, ProfileReport};
 
 use super::Api;
@@ -25,163 +27,160 @@ use super::problem::{ApiError, ProblemKind};
 use super::profile_filter::ProfileFilter;
 use super::response_cache::{ResponseKey, TaggedDocument};
 
-/// Hardware profiles that people can pick
+/// List the enabled hardware profiles with their availability
 #[utoipa::path(
     get,
     path = "/api/hardware-profiles",
     tag = "profiles",
     responses(
-        (status = 200, description = "Those that are not disabled, by namespace and name", body = HardwareProfileList),
-        (status = 304, description = "It is still what `If-None-Match` names"),
-        (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "Enabled profiles, ordered by namespace and name", body = HardwareProfileList),
+        (status = 304, description = "Not modified since the version in `If-None-Match`"),
+        (status = 400, description = "Unknown parameter; this path has none", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn hardware_profiles(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     pairs: QueryPairs,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     pairs.expect_empty()?;
     let judged = current_report(&api).await;
-    let asked = ResponseKey {
+    let key = ResponseKey {
         path: "/api/hardware-profiles",
         filter: ProfileFilter::default(),
-        types: sight.types.clone(),
-        notice: api.view.profiles_notice(&sight),
+        types: visibility.types.clone(),
+        notice: api.view.profiles_notice(&visibility),
     };
-    let answer = api.answers.get_or_create(&judged, asked, |asked| {
-        let rows = judged.visible_to(&sight).map(|(row, _)| row);
+    let answer = api.answers.get_or_create(&judged, key, |key| {
+        let rows = judged.visible_to(&visibility).map(|(row, _)| row);
         let enabled = rows.filter(|row| row.enabled);
         TaggedDocument::serialize(&HardwareProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "HardwareProfileList".to_owned(),
-            notice: asked.notice.clone(),
+            notice: key.notice.clone(),
             items: enabled.map(ProfileRow::short).collect(),
         })
     })?;
     Ok(answer.into_response_for(&headers))
 }
 
-/// Hardware profiles, what they reach and what is wrong with them
+/// List all hardware profiles with their matching nodes and findings
 #[utoipa::path(
     get,
     path = "/api/v1/profiles",
     tag = "profiles",
     params(
-        ("type" = Option<String>, Query, description = "Profiles for this type", example = "nvidia-h200-141gb"),
-        ("namespace" = Option<String>, Query, description = "Profiles of this namespace", example = "opendatahub")
+        ("type" = Option<String>, Query, description = "Type of the profiles", example = "nvidia-h200-141gb"),
+        ("namespace" = Option<String>, Query, description = "Namespace of the profiles", example = "opendatahub")
     ),
     responses(
-        (status = 200, description = "All of them, by namespace and name", body = ProfileList),
-        (status = 304, description = "It is still what `If-None-Match` names"),
-        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "All profiles, ordered by namespace and name", body = ProfileList),
+        (status = 304, description = "Not modified since the version in `If-None-Match`"),
+        (status = 400, description = "Unknown or invalid parameter", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn profiles(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     QueryPairs(pairs): QueryPairs,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let [type_name, namespace] = single_values(pairs, ["type", "namespace"])?;
     let judged = current_report(&api).await;
-    let asked = ResponseKey {
+    let key = ResponseKey {
         path: "/api/v1/profiles",
-        filter: ProfileFilter {
-            type_name,
-            namespace,
-        },
-        types: sight.types.clone(),
-        notice: api.view.profiles_notice(&sight),
+        filter: ProfileFilter { type_name, namespace },
+        types: visibility.types.clone(),
+        notice: api.view.profiles_notice(&visibility),
     };
-    let answer = api.answers.get_or_create(&judged, asked, |asked| {
-        let rows = judged.visible_to(&sight).map(|(row, _)| row);
-        let rows = rows.filter(|row| asked.filter.matches(row));
+    let answer = api.answers.get_or_create(&judged, key, |key| {
+        let rows = judged.visible_to(&visibility).map(|(row, _)| row);
+        let rows = rows.filter(|row| key.filter.matches(row));
         TaggedDocument::serialize(&ProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "ProfileList".to_owned(),
-            source: judged.source.to_owned(),
-            notice: asked.notice.clone(),
+            source: judged.source.into(),
+            notice: key.notice.clone(),
             items: rows.cloned().collect(),
         })
     })?;
     Ok(answer.into_response_for(&headers))
 }
 
-/// One hardware profile by its name alone
+/// Get a hardware profile by name
 #[utoipa::path(
     get,
     path = "/api/v1/profiles/{name}",
     tag = "profiles",
-    params(("name" = String, Path, description = "The profile's name", example = "large-gpu")),
+    params(("name" = String, Path, description = "Name of the profile", example = "large-gpu")),
     responses(
         (status = 200, description = "The profile", body = ProfileDetail),
-        (status = 304, description = "It is still what `If-None-Match` names"),
-        (status = 400, description = "Several namespaces have one of this name, or there are parameters", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such profile", body = Problem, content_type = "application/problem+json")
+        (status = 304, description = "Not modified since the version in `If-None-Match`"),
+        (status = 400, description = "The name exists in several namespaces, or the request has parameters", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Profile not found", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn profile(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     pairs: QueryPairs,
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     pairs.expect_empty()?;
     let Path(name) = name.map_err(|_| invalid_utf8())?;
-    respond_with_profile((&api, &sight), &headers, (None, &name)).await
+    respond_with_profile((&api, &visibility), &headers, (None, &name)).await
 }
 
-/// One hardware profile
+/// Get a hardware profile by namespace and name
 #[utoipa::path(
     get,
     path = "/api/v1/profiles/{namespace}/{name}",
     tag = "profiles",
     params(
-        ("namespace" = String, Path, description = "The profile's namespace", example = "opendatahub"),
-        ("name" = String, Path, description = "The profile's name", example = "large-gpu")
+        ("namespace" = String, Path, description = "Namespace of the profile", example = "opendatahub"),
+        ("name" = String, Path, description = "Name of the profile", example = "large-gpu")
     ),
     responses(
         (status = 200, description = "The profile", body = ProfileDetail),
-        (status = 304, description = "It is still what `If-None-Match` names"),
-        (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such profile", body = Problem, content_type = "application/problem+json")
+        (status = 304, description = "Not modified since the version in `If-None-Match`"),
+        (status = 400, description = "Unknown parameter; this path has none", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Profile not found", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn profile_in_namespace(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     pairs: QueryPairs,
     headers: HeaderMap,
     key: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
     pairs.expect_empty()?;
     let Path((namespace, name)) = key.map_err(|_| invalid_utf8())?;
-    respond_with_profile((&api, &sight), &headers, (Some(&namespace), &name)).await
+    respond_with_profile((&api, &visibility), &headers, (Some(&namespace), &name)).await
 }
 
-/// A new hardware profile for nodes or for a type; nothing is made by asking
+/// Draft a hardware profile for nodes or a type; nothing is created
 #[utoipa::path(
     get,
     path = "/api/v1/profile-draft",
     tag = "profiles",
     params(
-        ("nodes" = Option<String>, Query, description = "Names of nodes, separated by commas", example = "gpu-07,gpu-08"),
-        ("type" = Option<String>, Query, description = "A type: all its nodes, or those of `nodes` that have it", example = "nvidia-h200-141gb"),
-        ("resource" = Option<String>, Query, description = "What it asks for, where the nodes give out several resources", example = "nvidia.com/mig-3g.71gb"),
-        ("name" = Option<String>, Query, description = "The profile's name; after its type without one", example = "large-gpu"),
-        ("namespace" = Option<String>, Query, description = "Its namespace; that of all others without one", example = "opendatahub"),
-        ("displayName" = Option<String>, Query, description = "What people are shown", example = "Large GPU"),
-        ("counts" = Option<String>, Query, description = "How many of resources, each `RESOURCE:LEAST:USUAL:MOST`, separated by commas; what is left out stays as it is drafted", example = "nvidia.com/gpu:1:2:4"),
-        ("tolerate" = Option<String>, Query, description = "Taints of the nodes that do not matter, separated by commas; `none` for none", example = "nvidia.com/gpu=true:NoSchedule")
+        ("nodes" = Option<String>, Query, description = "Comma-separated node names", example = "gpu-07,gpu-08"),
+        ("type" = Option<String>, Query, description = "Type; selects all nodes with it, or those of `nodes` that have it", example = "nvidia-h200-141gb"),
+        ("resource" = Option<String>, Query, description = "Resource that the profile requests; required if the nodes offer several", example = "nvidia.com/mig-3g.71gb"),
+        ("name" = Option<String>, Query, description = "Name of the profile; default: derived from the type", example = "large-gpu"),
+        ("namespace" = Option<String>, Query, description = "Namespace; default: the namespace of the existing profiles if they share one", example = "opendatahub"),
+        ("displayName" = Option<String>, Query, description = "Display name", example = "Large GPU"),
+        ("counts" = Option<String>, Query, description = "Comma-separated counts as `RESOURCE:MIN:DEFAULT:MAX`; omitted values are taken from the draft", example = "nvidia.com/gpu:1:2:4"),
+        ("tolerate" = Option<String>, Query, description = "Comma-separated taints to tolerate; `none`: no tolerations", example = "nvidia.com/gpu=true:NoSchedule")
     ),
     responses(
-        (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
-        (status = 400, description = "A parameter is missing, not known or cannot be as given", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "No profile can be made of these nodes", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "No cluster is followed now", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "The drafted object, with notes for review", body = ProfileDraft),
+        (status = 400, description = "Missing, unknown or invalid parameter", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No profile can be created for these nodes", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Cluster state not available", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn profile_draft(
@@ -197,32 +196,29 @@ pub(super) async fn profile_draft(
     Ok(Json(document(drafted)))
 }
 
-/// Draft a hardware profile for nodes named in a document; nothing is created
+/// Draft a hardware profile from a request body; nothing is created
 #[utoipa::path(
     post,
     path = "/api/v1/profile-draft",
     tag = "profiles",
-    request_body(content = ProfileOrder, description = "As for `POST /api/v1/profiles`; `reason` and `replace` are ignored"),
+    request_body(content = ProfileOrder, description = "Same fields as `POST /api/v1/profiles`; `reason` and `replace` are ignored"),
     responses(
-        (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
-        (status = 400, description = "The document is invalid, or there are parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "No profile can be made of these nodes", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "No cluster is followed now", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "The drafted object, with notes for review", body = ProfileDraft),
+        (status = 400, description = "Invalid body, or the request has parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No profile can be created for these nodes", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Cluster state not available", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn posted_draft(
     State(api): State<Api>,
     pairs: QueryPairs,
-    JsonBody(asked): JsonBody<ProfileOrder>,
+    JsonBody(order): JsonBody<ProfileOrder>,
 ) -> Result<Json<ProfileDraft>, ApiError> {
     pairs.expect_empty()?;
-    let wish = asked.draft_request();
-    let wish = wish.map_err(|error| {
-        ApiError::new(ProblemKind::InvalidBody, error.problem).with_parameter(error.field)
-    })?;
+    let wish = order.draft_request()?;
     let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
     let drafted = drafted.map_err(|why| draft_failure(why, field_path, "tolerations"))?;
     Ok(Json(document(drafted)))
@@ -245,34 +241,32 @@ async fn current_report(api: &Api) -> std::sync::Arc<ProfileReport> {
 }
 
 async fn respond_with_profile(
-    (api, sight): (&Api, &Sight),
+    (api, visibility): (&Api, &Visibility),
     headers: &HeaderMap,
     (namespace, name): (Option<&str>, &str),
 ) -> Result<Response, ApiError> {
     let judged = current_report(api).await;
     let found: Vec<&(ProfileRow, ProfileAnnotations)> = judged
-        .visible_to(sight)
+        .visible_to(visibility)
         .filter(|(row, _)| row.name == name && namespace.is_none_or(|of| row.namespace == of))
         .collect();
-    let (row, said) = match found.as_slice() {
+    let (row, annotations) = match found.as_slice() {
         [] => {
             let name: String = name.chars().take(64).collect();
             let detail =
-                format!("there is no profile {name:?}; /api/v1/profiles lists those there are");
+                format!("hardware profile {name:?} not found; /api/v1/profiles lists all profiles");
             return Err(ApiError::new(ProblemKind::UnknownProfile, detail).with_parameter("name"));
         }
         // If a namespace has profiles of both kinds, the current kind sorts first and is returned.
         [first, others @ ..]
-            if others
-                .iter()
-                .all(|(row, _)| row.namespace == first.0.namespace) =>
+            if others.iter().all(|(row, _)| row.namespace == first.0.namespace) =>
         {
             first
         }
         all => {
             let namespaces: Vec<&str> = all.iter().map(|(row, _)| row.namespace.as_str()).collect();
             let detail = format!(
-                "several namespaces have a profile of this name: {}; say /api/v1/profiles/NAMESPACE/NAME",
+                "several namespaces have a profile with this name: {}; use /api/v1/profiles/NAMESPACE/NAME",
                 namespaces.join(", ")
             );
             return Err(ApiError::new(ProblemKind::AmbiguousProfile, detail).with_parameter("name"));
@@ -281,20 +275,17 @@ async fn respond_with_profile(
     let answer = TaggedDocument::serialize(&ProfileDetail {
         api_version: API_VERSION.to_owned(),
         kind: "Profile".to_owned(),
-        notice: api.view.profiles_notice(sight),
+        notice: api.view.profiles_notice(visibility),
         row: row.clone(),
-        created_by: said.by.clone(),
-        reason: said.reason.clone(),
+        created_by: annotations.by.clone(),
+        reason: annotations.reason.clone(),
     })?;
     Ok(answer.into_response_for(headers))
 }
 
 fn invalid_utf8() -> ApiError {
-    ApiError::new(
-        ProblemKind::UnknownProfile,
-        "the name in the path is not UTF-8",
-    )
-    .with_parameter("name")
+    ApiError::new(ProblemKind::UnknownProfile, "the name in the path is not UTF-8")
+        .with_parameter("name")
 }
 
 /// Values of parameters that allow one value each; an empty value counts as absent.
@@ -309,7 +300,7 @@ pub(super) fn single_values<const N: usize>(
             return Err(ApiError::unknown_parameter(&name, &names.join(", ")));
         };
         if field.replace(value).is_some() {
-            let detail = format!("{name} is given more than once");
+            let detail = format!("the parameter {name} can be given only once");
             return Err(ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter(&name));
         }
     }
@@ -318,26 +309,10 @@ pub(super) fn single_values<const N: usize>(
 
 /// Converts the parameters to the equivalent request document.
 fn to_request(pairs: Vec<(String, String)>) -> Result<ProfileOrder, ApiError> {
-    let names = [
-        "nodes",
-        "type",
-        "resource",
-        "name",
-        "namespace",
-        "displayName",
-        "counts",
-        "tolerate",
-    ];
-    let [
-        nodes,
-        type_name,
-        resource,
-        name,
-        namespace,
-        display_name,
-        counts,
-        tolerate,
-    ] = single_values(pairs, names)?;
+    let names =
+        ["nodes", "type", "resource", "name", "namespace", "displayName", "counts", "tolerate"];
+    let [nodes, type_name, resource, name, namespace, display_name, counts, tolerate] =
+        single_values(pairs, names)?;
     let listed = |text: Option<String>| -> Option<Vec<String>> {
         let text = text?;
         let all = text.split(',').map(str::trim);
@@ -346,7 +321,6 @@ fn to_request(pairs: Vec<(String, String)>) -> Result<ProfileOrder, ApiError> {
     };
     let counts = listed(counts).unwrap_or_default().into_iter().map(|text| {
         let counts: Result<CountOverride, _> = text.parse();
-        let counts = counts.map(CountsJson::from);
         counts.map_err(|error| {
             ApiError::new(ProblemKind::InvalidParameter, error.to_string()).with_parameter("counts")
         })

@@ -56,10 +56,7 @@ impl TaggedDocument {
         let bytes = digest.as_ref().iter().take(16);
         let tag = bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let tag = HeaderValue::try_from(format!("\"{tag}\""));
-        Ok(Self {
-            body: body.into(),
-            tag: tag.map_err(|error| failed(error.to_string()))?,
-        })
+        Ok(Self { body: body.into(), tag: tag.map_err(|error| failed(error.to_string()))? })
     }
 
     /// Responds with 304 if the `If-None-Match` header matches, and with the document otherwise.
@@ -85,29 +82,26 @@ impl ResponseCache {
     pub(super) fn get_or_create(
         &self,
         judged: &Arc<ProfileReport>,
-        asked: ResponseKey,
+        key: ResponseKey,
         make: impl FnOnce(&ResponseKey) -> Result<TaggedDocument, ApiError>,
     ) -> Result<TaggedDocument, ApiError> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = match kept.take() {
-            Some(same) if Arc::ptr_eq(&same.judged, judged) => kept.insert(same),
-            _ => kept.insert(CachedResponses {
-                judged: Arc::clone(judged),
-                answers: Vec::new(),
-            }),
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = match cache.take() {
+            Some(same) if Arc::ptr_eq(&same.judged, judged) => cache.insert(same),
+            _ => cache.insert(CachedResponses { judged: Arc::clone(judged), answers: Vec::new() }),
         };
-        let known = kept.answers.iter().find(|(one, _)| *one == asked);
+        let known = cache.answers.iter().find(|(one, _)| *one == key);
         if let Some((_, answer)) = known {
             return Ok(answer.clone());
         }
-        let answer = make(&asked)?;
-        let bytes = kept.answers.iter().map(|(_, one)| one.body.len());
+        let answer = make(&key)?;
+        let bytes = cache.answers.iter().map(|(_, one)| one.body.len());
         let bytes = bytes.fold(answer.body.len(), usize::saturating_add);
-        if kept.answers.len() >= MAX_RESPONSES || bytes > MAX_BYTES {
-            kept.answers.clear();
+        if cache.answers.len() >= MAX_RESPONSES || bytes > MAX_BYTES {
+            cache.answers.clear();
         }
         if answer.body.len() <= MAX_BYTES {
-            kept.answers.push((asked, answer.clone()));
+            cache.answers.push((key, answer.clone()));
         }
         Ok(answer)
     }
@@ -119,24 +113,21 @@ mod tests {
 
     use super::*;
 
-    fn asked(namespace: usize) -> ResponseKey {
+    fn key(namespace: usize) -> ResponseKey {
         ResponseKey {
             path: "/api/v1/profiles",
-            filter: ProfileFilter {
-                type_name: None,
-                namespace: Some(namespace.to_string()),
-            },
+            filter: ProfileFilter { type_name: None, namespace: Some(namespace.to_string()) },
             types: Types::All,
             notice: None,
         }
     }
 
     /// Returns whether the response was created rather than cached.
-    fn is_made(answers: &ResponseCache, judged: &Arc<ProfileReport>, asked: ResponseKey) -> bool {
+    fn is_made(answers: &ResponseCache, judged: &Arc<ProfileReport>, key: ResponseKey) -> bool {
         let mut made = false;
-        let answer = answers.get_or_create(judged, asked, |asked| {
+        let answer = answers.get_or_create(judged, key, |key| {
             made = true;
-            TaggedDocument::serialize(&json!({"namespace": asked.filter.namespace}))
+            TaggedDocument::serialize(&json!({"namespace": key.filter.namespace}))
         });
         assert!(answer.is_ok());
         made
@@ -145,46 +136,34 @@ mod tests {
     #[test]
     fn response_is_created_once_per_key_and_report() {
         let (answers, first) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
-        assert!(is_made(&answers, &first, asked(1)));
-        assert!(!is_made(&answers, &first, asked(1)));
+        assert!(is_made(&answers, &first, key(1)));
+        assert!(!is_made(&answers, &first, key(1)));
         let others = [
-            asked(2),
+            key(2),
+            ResponseKey { path: "/api/hardware-profiles", ..key(1) },
             ResponseKey {
-                path: "/api/hardware-profiles",
-                ..asked(1)
+                filter: ProfileFilter { type_name: Some("nvidia-l4".to_owned()), ..key(1).filter },
+                ..key(1)
             },
-            ResponseKey {
-                filter: ProfileFilter {
-                    type_name: Some("nvidia-l4".to_owned()),
-                    ..asked(1).filter
-                },
-                ..asked(1)
-            },
-            ResponseKey {
-                types: Types::Only([].into()),
-                ..asked(1)
-            },
-            ResponseKey {
-                notice: Some("it may be old".to_owned()),
-                ..asked(1)
-            },
+            ResponseKey { types: Types::Only([].into()), ..key(1) },
+            ResponseKey { notice: Some("it may be old".to_owned()), ..key(1) },
         ];
         for other in others {
             let what = format!("{other:?}");
             assert!(is_made(&answers, &first, other), "{what}");
         }
-        assert!(!is_made(&answers, &first, asked(1)));
+        assert!(!is_made(&answers, &first, key(1)));
         let second = Arc::new(ProfileReport::default());
-        assert!(is_made(&answers, &second, asked(1)));
+        assert!(is_made(&answers, &second, key(1)));
     }
 
     #[test]
     fn number_of_cached_responses_is_bounded() {
         let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
         for number in 0..10 * MAX_RESPONSES {
-            assert!(is_made(&answers, &judged, asked(number)));
-            let kept = answers.0.lock().unwrap();
-            assert!(kept.as_ref().unwrap().answers.len() <= MAX_RESPONSES);
+            assert!(is_made(&answers, &judged, key(number)));
+            let cache = answers.0.lock().unwrap();
+            assert!(cache.as_ref().unwrap().answers.len() <= MAX_RESPONSES);
         }
     }
 
@@ -193,26 +172,26 @@ mod tests {
         let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
         let long =
             |bytes: usize| move |_: &ResponseKey| TaggedDocument::serialize(&"x".repeat(bytes));
-        let kept = || answers.0.lock().unwrap().as_ref().unwrap().answers.len();
+        let cache = || answers.0.lock().unwrap().as_ref().unwrap().answers.len();
         let mut sizes = Vec::new();
         for number in 0..4 {
             let half = long(MAX_BYTES / 2 - 100);
-            assert!(answers.get_or_create(&judged, asked(number), half).is_ok());
-            sizes.push(kept());
+            assert!(answers.get_or_create(&judged, key(number), half).is_ok());
+            sizes.push(cache());
         }
         assert_eq!(sizes, [1, 2, 1, 2]);
         let too_long = long(MAX_BYTES);
-        assert!(answers.get_or_create(&judged, asked(9), too_long).is_ok());
-        assert_eq!(kept(), 0);
+        assert!(answers.get_or_create(&judged, key(9), too_long).is_ok());
+        assert_eq!(cache(), 0);
     }
 
     #[test]
     fn errors_are_not_cached() {
         let (answers, judged) = (ResponseCache::default(), Arc::new(ProfileReport::default()));
-        let failed = answers.get_or_create(&judged, asked(1), |_| {
+        let failed = answers.get_or_create(&judged, key(1), |_| {
             Err(ApiError::new(ProblemKind::Internal, "as a test wants it"))
         });
         assert!(failed.is_err());
-        assert!(is_made(&answers, &judged, asked(1)));
+        assert!(is_made(&answers, &judged, key(1)));
     }
 }

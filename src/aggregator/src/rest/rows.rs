@@ -1,12 +1,11 @@
 //! Nodes and types as served by the API.
 
-use octavo_documents::api::{
-    API_VERSION, DeviceLayoutJson, LayoutName, LayoutNames, LayoutRow, NodeDetail, NodeRow,
-    NodeType, TypeList, TypeRow,
-};
-use octavo_documents::inventory::Document;
 use octavo_files::config_files::AvailableLayouts;
 use octavo_fleet::access::Types;
+use octavo_fleet::api::{
+    LayoutName, LayoutNames, NodeDetail, NodeRow, NodeType, TypeList, TypeRow,
+};
+use octavo_model::API_VERSION;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Node, TypeTotals};
 use octavo_stream::status::NodeStatus;
@@ -16,30 +15,27 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
     let layout = node.summary.layout.as_ref();
     NodeRow {
         name: node.name.as_str().to_owned(),
-        state: node.state(now).as_str().to_owned(),
+        state: node.state(now).into(),
         reason: node.reason(now).map(str::to_owned),
-        source: node.source.as_str().to_owned(),
+        source: node.source.into(),
         connected: node.connected,
         last_confirmed: clock.wall(node.freshness.confirmed()).to_string(),
         age_seconds: node.freshness.age(now).as_secs(),
-        sharing: node.summary.sharing.as_str().to_owned(),
-        devices: node.counts(now).into(),
+        sharing: node.summary.sharing.into(),
+        devices: node.counts(now),
         memory_mib: node.summary.memory.get(),
-        types: node
-            .types(now)
-            .map(|one| NodeType::from(one.into_owned()))
-            .collect(),
-        layout: layout.map(|layout| Box::new(LayoutRow::from(layout))),
+        types: node.types(now).map(|one| NodeType::from(one.into_owned())).collect(),
+        layout: layout.cloned().map(Box::new),
         agent_version: node.agent_version.clone(),
     }
 }
 
 /// Converts a node with its devices as of `now`. `status` is decoded from its parts.
-pub fn detail(node: &Node, status: &NodeStatus, clock: &Clock, now: Moment) -> NodeDetail {
+pub fn detail(node: &Node, status: NodeStatus, clock: &Clock, now: Moment) -> NodeDetail {
     let labels = node.labels.iter();
     let mut row = row(node, clock, now);
-    if let (Some(shown), Some(told)) = (&mut row.layout, &status.layout) {
-        shown.devices = told.devices.iter().map(DeviceLayoutJson::from).collect();
+    if let (Some(shown), Some(reported)) = (&mut row.layout, &status.layout) {
+        shown.devices.clone_from(&reported.devices);
     }
     NodeDetail {
         api_version: API_VERSION.to_owned(),
@@ -47,23 +43,17 @@ pub fn detail(node: &Node, status: &NodeStatus, clock: &Clock, now: Moment) -> N
         row,
         boot_id: node.run.boot_id.clone(),
         last_changed: clock.wall(node.changed).to_string(),
-        labels: labels
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect(),
-        sharing_status: status.sharing.as_ref().map(|told| Box::new(told.into())),
-        usage: status.usage.as_ref().map(|told| Box::new(told.into())),
-        inventory: Document::from(&status.inventory),
+        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        sharing_status: status.sharing.clone().map(Box::new),
+        usage: status.usage.clone().map(Box::new),
+        inventory: status.inventory,
     }
 }
 
 /// Converts the layouts that can be planned on `node`.
 pub fn layouts(node: &Node, names: AvailableLayouts, notice: Option<String>) -> LayoutNames {
-    let item = |source: &'static str| {
-        move |name: String| LayoutName {
-            name,
-            source: source.to_owned(),
-        }
-    };
+    let item =
+        |source: &'static str| move |name: String| LayoutName { name, source: source.to_owned() };
     let file = names.file.into_iter().map(item("file"));
     let made = names.made.into_iter().map(item("made"));
     LayoutNames {
@@ -88,9 +78,7 @@ pub fn types(fleet: &Fleet, all: &[TypeTotals], seen: &Types) -> TypeList {
         revision: fleet.revision,
         starting: None,
         items: {
-            let types = all
-                .iter()
-                .filter(|one| seen.contains(one.counts.type_name.as_ref()));
+            let types = all.iter().filter(|one| seen.contains(one.counts.type_name.as_ref()));
             types.map(row).collect()
         },
     }
@@ -101,8 +89,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use octavo_fleet::summary::NodeState;
     use octavo_model::inventory::Condition::PciOnly;
     use octavo_model::inventory::{Device, Vendor};
+    use octavo_model::reported::Reported;
     use octavo_node::label_set::LabelSet;
     use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
     use octavo_stream::protocol::{Parts, Run};
@@ -140,7 +130,7 @@ mod tests {
             prop_assert_eq!((fresh.devices.total, of_types), (there, there));
 
             let stale = row(&node, &clock, Moment::from_millis(1001));
-            prop_assert_eq!(&stale.state, "stale");
+            prop_assert_eq!(&stale.state, &Reported::Known(NodeState::Stale));
             prop_assert_eq!((stale.devices.unknown, stale.devices.total), (there, there));
             for one in &stale.types {
                 prop_assert_eq!(one.devices.unknown, one.devices.total);

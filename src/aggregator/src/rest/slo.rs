@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_documents::api::Problem;
-use octavo_documents::slo::{SloAnswer, SloRequest};
+use octavo_fleet::problem::Problem;
+use octavo_fleet::slo::{SloAnswer, SloRequest};
 use octavo_store::slo::{self, SloError};
 
 use super::Api;
@@ -12,28 +12,28 @@ use super::body::JsonBody;
 use super::nodes::QueryPairs;
 use super::problem::{ApiError, ProblemKind};
 
-/// Measured rows that meet objectives of a service, and the hardware profiles that provide these devices
+/// Find measured configurations that meet service objectives, and matching hardware profiles
 #[utoipa::path(
     post,
     path = "/api/v1/slo",
     tag = "fleet",
-    request_body(content = SloRequest, description = "What the service shall keep, and rows of a model catalogue's performance data"),
+    request_body(content = SloRequest, description = "Objectives of the service, and rows of performance data from a model catalog"),
     responses(
-        (status = 200, description = "All rows: those that meet all first, and what the others miss", body = SloAnswer),
-        (status = 400, description = "The document cannot be meant; `parameter` names its field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "All rows: first those that meet all objectives, then the others with the objectives they miss", body = SloAnswer),
+        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn meet(
     State(api): State<Api>,
-    ReaderVisibility(sight): ReaderVisibility,
+    ReaderVisibility(visibility): ReaderVisibility,
     pairs: QueryPairs,
-    JsonBody(asked): JsonBody<SloRequest>,
+    JsonBody(request): JsonBody<SloRequest>,
 ) -> Result<Json<SloAnswer>, ApiError> {
     pairs.expect_empty()?;
-    let answer = slo::evaluate_objectives(&api.view, &sight, asked).await;
+    let answer = slo::evaluate_objectives(&api.view, &visibility, request).await;
     answer.map(Json).map_err(|error| match error {
         SloError::Request(error) => error.into(),
         SloError::Panicked => ApiError::new(ProblemKind::Internal, error.to_string()),

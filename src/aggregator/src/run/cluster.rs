@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use octavo_access::access::Guard;
 use octavo_access::creation::ProfileCreator;
+use octavo_access::guard::Guard;
 use octavo_files::config_files::profiles::HardwareProfileFile;
-use octavo_kube::client::Program;
 use octavo_kube::cluster::{ClusterWatcher, Followed};
 use octavo_kube::hardware_profiles::{ProfileWatcher, ProfileWriter};
 use octavo_kube::nvidia_plugin_config::PluginConfigMap;
@@ -16,13 +15,13 @@ use octavo_kube::pod_annotations::PodAnnotationClient;
 use octavo_settings::kubernetes::ConfigMapName;
 use octavo_store::availability::Counter;
 use octavo_store::profiles::Profiles;
-use octavo_store::view::View;
+use octavo_store::view::FleetView;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
-use super::StartError;
+use super::{StartError, kube_client};
 use crate::plugin_configs::PluginConfigController;
 use crate::pod_types::PodTypeWriter;
 use crate::settings::AggregatorSettings;
@@ -42,21 +41,26 @@ impl ClusterTasks {
     pub(super) fn connect(
         runtime: &Runtime,
         settings: &AggregatorSettings,
-        view: View,
+        view: FleetView,
     ) -> Result<Self, StartError> {
-        let follower = cluster_watcher(runtime, settings)?;
-        let profiles = profile_watcher(runtime, settings)?;
-        let book = settings.fleet.profiles.as_deref();
-        let book = book.map(HardwareProfileFile::open).transpose()?;
-        let sights = follower.as_ref().map(ClusterWatcher::followed);
+        let client = settings.cluster.follow_cluster.then(|| kube_client(runtime, settings));
+        let client = client.transpose().map_err(StartError::Cluster)?;
+        if client.is_some() {
+            info!("watching the nodes and pods of the cluster");
+        }
+        let watcher = client.clone().map(ClusterWatcher::new);
+        let profiles = client.map(ProfileWatcher::new);
+        let file = settings.fleet.profiles.as_deref();
+        let file = file.map(HardwareProfileFile::open).transpose().map_err(StartError::Profiles)?;
+        let followed = watcher.as_ref().map(ClusterWatcher::followed);
         let known = profiles.as_ref().map(ProfileWatcher::known);
-        let view = view.with_profiles(Profiles::new(known, sights.clone(), book));
-        let view = view.with_cluster(sights.clone());
+        let view = view.with_profiles(Profiles::new(known, followed.clone(), file));
+        let view = view.with_cluster(followed.clone());
         Ok(Self {
-            availability: Counter::new(view.clone(), sights),
+            availability: Counter::new(view.clone(), followed),
             plugin_configs: plugin_configs(runtime, settings, view.clone())?,
             pod_types: pod_types(runtime, settings, view)?,
-            watcher: follower,
+            watcher,
             profiles,
         })
     }
@@ -114,33 +118,6 @@ pub(super) async fn first_panic<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError
     std::future::pending().await
 }
 
-/// Creates the watcher of nodes and pods.
-fn cluster_watcher(
-    runtime: &Runtime,
-    settings: &AggregatorSettings,
-) -> Result<Option<ClusterWatcher>, StartError> {
-    if !settings.cluster.follow_cluster {
-        return Ok(None);
-    }
-    let connect = ClusterWatcher::connect(settings.kubernetes.kubeconfig.as_deref());
-    let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
-    info!("the nodes and pods of the cluster are followed");
-    Ok(Some(follower))
-}
-
-/// Creates the watcher of hardware profiles, which runs whenever the cluster is watched.
-fn profile_watcher(
-    runtime: &Runtime,
-    settings: &AggregatorSettings,
-) -> Result<Option<ProfileWatcher>, StartError> {
-    if !settings.cluster.follow_cluster {
-        return Ok(None);
-    }
-    let connect = ProfileWatcher::connect(settings.kubernetes.kubeconfig.as_deref());
-    let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
-    Ok(Some(follower))
-}
-
 /// Creates the creator of hardware profiles for users whom `guard` authorizes.
 pub(super) fn profile_creator(
     runtime: &Runtime,
@@ -150,40 +127,34 @@ pub(super) fn profile_creator(
     if !settings.cluster.create_profiles {
         return Ok(None);
     }
-    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
-    let connect = ProfileWriter::connect(kubeconfig, Program::Aggregator);
-    let writer = runtime.block_on(connect).map_err(StartError::Cluster)?;
-    info!("hardware profiles are made in the cluster, for people who may make them there");
-    Ok(Some(ProfileCreator::new(writer, guard.clone())))
+    let client = kube_client(runtime, settings).map_err(StartError::Cluster)?;
+    info!("creation of hardware profiles is enabled for users with the permission in the cluster");
+    Ok(Some(ProfileCreator::new(ProfileWriter::new(client), guard.clone())))
 }
 
 /// Creates the controller of the `ConfigMap` of NVIDIA's device plugin.
 fn plugin_configs(
     runtime: &Runtime,
     settings: &AggregatorSettings,
-    view: View,
+    view: FleetView,
 ) -> Result<Option<PluginConfigController>, StartError> {
     let Some(ConfigMapName { namespace, name }) = &settings.plugin_config_map else {
         return Ok(None);
     };
-    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
-    let connect = PluginConfigMap::connect(kubeconfig, (namespace, name));
-    let shelf = runtime
-        .block_on(connect)
-        .map_err(StartError::PluginConfigs)?;
-    Ok(Some(PluginConfigController::new(shelf, view)))
+    let client = kube_client(runtime, settings).map_err(StartError::PluginConfigs)?;
+    let config_map = PluginConfigMap::new(client, (namespace, name));
+    Ok(Some(PluginConfigController::new(config_map, view)))
 }
 
 /// Creates the writer of pod annotations.
 fn pod_types(
     runtime: &Runtime,
     settings: &AggregatorSettings,
-    view: View,
+    view: FleetView,
 ) -> Result<Option<PodTypeWriter>, StartError> {
     if !settings.workload.annotate_pods {
         return Ok(None);
     }
-    let connect = PodAnnotationClient::connect(settings.kubernetes.kubeconfig.as_deref());
-    let pods = runtime.block_on(connect).map_err(StartError::PodTypes)?;
-    Ok(Some(PodTypeWriter::new(pods, view, &settings.workload)))
+    let client = kube_client(runtime, settings).map_err(StartError::PodTypes)?;
+    Ok(Some(PodTypeWriter::new(PodAnnotationClient::new(client), view, &settings.workload)))
 }

@@ -3,9 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use octavo_files::config_files::LayoutFileError;
-use octavo_files::config_files::prices::PriceFileError;
-use octavo_files::config_files::profiles::HardwareProfileFileError;
+use octavo_files::config_files::ConfigFileError;
 use octavo_kube::client::ConnectError;
 use octavo_store::engine::EngineSetupError;
 use thiserror::Error;
@@ -26,34 +24,34 @@ pub enum StartError {
         source: io::Error,
     },
     /// The certificate is unusable.
-    #[error("no certificate to serve with")]
+    #[error("cannot load the TLS certificate")]
     Tls(#[from] TlsError),
     /// The layouts are unusable.
-    #[error("there are no layouts to plan for")]
-    Layouts(#[from] LayoutFileError),
+    #[error("cannot load the layouts file")]
+    Layouts(#[source] ConfigFileError),
     /// The prices are unusable.
-    #[error("there are no prices to reckon with")]
-    Prices(#[from] PriceFileError),
+    #[error("cannot load the price book")]
+    Prices(#[source] ConfigFileError),
     /// The client of the estimate engine cannot be created.
-    #[error("nobody to ask for estimates")]
+    #[error("cannot create the client of the estimate engine")]
     Engine(#[from] EngineSetupError),
     /// The client for token reviews cannot be created.
-    #[error("no API server to review agents' tokens")]
+    #[error("cannot connect to the API server for agent token reviews")]
     Auth(#[from] ConnectError),
     /// The client for watching the cluster cannot be created.
-    #[error("no API server whose cluster could be followed")]
+    #[error("cannot connect to the API server for --follow-cluster")]
     Cluster(#[source] ConnectError),
     /// The file of hardware profiles is unusable.
-    #[error("there are no hardware profiles")]
-    Profiles(#[from] HardwareProfileFileError),
+    #[error("cannot load the hardware profiles file")]
+    Profiles(#[source] ConfigFileError),
     /// The client for authorizing readers cannot be created.
-    #[error("no API server to say who may read over HTTP")]
+    #[error("cannot connect to the API server for --http-auth")]
     HttpAuth(#[source] ConnectError),
     /// The client for the device plugin's `ConfigMap` cannot be created.
-    #[error("no API server for the ConfigMap of NVIDIA's device plugin")]
+    #[error("cannot connect to the API server for the ConfigMap of NVIDIA's device plugin")]
     PluginConfigs(#[source] ConnectError),
     /// The client for annotating pods cannot be created.
-    #[error("no API server for the pods that are to be annotated")]
+    #[error("cannot connect to the API server for --annotate-pods")]
     PodTypes(#[source] ConnectError),
     /// A thread cannot be started.
     #[error("cannot start the thread {name}")]

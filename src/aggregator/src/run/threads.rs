@@ -1,6 +1,5 @@
 //! The aggregator's threads, with detection of threads that end unexpectedly.
 
-use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -13,8 +12,6 @@ use super::StartError;
 /// A running aggregator. Dropping it stops it.
 #[derive(Debug)]
 pub struct RunningAggregator {
-    grpc: SocketAddr,
-    http: SocketAddr,
     ready: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     /// Disconnected when all threads have ended.
@@ -54,16 +51,6 @@ impl Drop for ThreadGuard {
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl RunningAggregator {
-    /// Address for agents.
-    pub fn grpc(&self) -> SocketAddr {
-        self.grpc
-    }
-
-    /// Address for HTTP.
-    pub fn http(&self) -> SocketAddr {
-        self.http
-    }
-
     /// Resolves with the name of a thread that ended without being stopped. If it panicked, the panic is in the log.
     pub async fn failed(&self) -> &'static str {
         let mut failed = self.failed.clone();
@@ -81,7 +68,7 @@ impl RunningAggregator {
         match self.ended.recv_timeout(STOP_TIMEOUT) {
             Err(mpsc::RecvTimeoutError::Disconnected) => true,
             Ok(()) | Err(mpsc::RecvTimeoutError::Timeout) => {
-                warn!("not everything ended within {STOP_TIMEOUT:?}; it is left");
+                warn!(timeout = ?STOP_TIMEOUT, "some tasks did not stop in time; exiting without them");
                 false
             }
         }
@@ -92,12 +79,7 @@ impl Threads {
     /// Creates an empty set of threads.
     pub(super) fn new() -> Self {
         let (alive, ended) = mpsc::channel();
-        Self {
-            stop: watch::Sender::new(false),
-            failed: watch::Sender::new(None),
-            alive,
-            ended,
-        }
+        Self { stop: watch::Sender::new(false), failed: watch::Sender::new(None), alive, ended }
     }
 
     /// Receiver that becomes true at shutdown.
@@ -128,15 +110,9 @@ impl Threads {
         }
     }
 
-    /// Converts the threads to a running aggregator with these addresses.
-    pub(super) fn running(
-        self,
-        (grpc, http): (SocketAddr, SocketAddr),
-        ready: watch::Sender<bool>,
-    ) -> RunningAggregator {
+    /// Converts the threads to a running aggregator.
+    pub(super) fn running(self, ready: watch::Sender<bool>) -> RunningAggregator {
         RunningAggregator {
-            grpc,
-            http,
             ready,
             stop: self.stop,
             ended: self.ended,
@@ -150,8 +126,7 @@ mod tests {
     use super::*;
 
     fn running(threads: Threads) -> RunningAggregator {
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        threads.running((nowhere, nowhere), watch::Sender::new(true))
+        threads.running(watch::Sender::new(true))
     }
 
     #[tokio::test]

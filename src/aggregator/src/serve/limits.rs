@@ -100,10 +100,7 @@ impl Limits {
                 Protocol::Grpc => Duration::from_secs(1),
                 Protocol::Http => Duration::from_secs(4),
             },
-            body: Pace {
-                grace: Duration::from_secs(10),
-                deadline: Duration::from_mins(1),
-            },
+            body: Pace { grace: Duration::from_secs(10), deadline: Duration::from_mins(1) },
         }
     }
 
@@ -113,9 +110,7 @@ impl Limits {
         let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let span = u128::from(share).saturating_mul((self.age / 5).as_nanos()) >> 32;
         let earliest = self.age.saturating_sub(self.age / 10);
-        earliest.saturating_add(Duration::from_nanos(
-            u64::try_from(span).unwrap_or(u64::MAX),
-        ))
+        earliest.saturating_add(Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX)))
     }
 }
 

@@ -59,13 +59,7 @@ impl Pace {
 impl<B> PacedBody<B> {
     /// Limits `inner` to `pace`. Sets `is_late` if it was too slow.
     pub(super) fn new(inner: B, pace: Pace, is_late: Arc<AtomicBool>) -> Self {
-        Self {
-            inner,
-            pace,
-            timer: None,
-            received: 0,
-            is_late,
-        }
+        Self { inner, pace, timer: None, received: 0, is_late }
     }
 }
 
@@ -124,10 +118,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace {
-        grace: Duration::from_secs(10),
-        deadline: Duration::from_mins(1),
-    };
+    const PACE: Pace = Pace { grace: Duration::from_secs(10), deadline: Duration::from_mins(1) };
 
     /// Sends `bytes` bytes each second, `times` times; returns whether all were read, and the duration.
     async fn sent(bytes: usize, times: usize) -> (bool, Duration) {

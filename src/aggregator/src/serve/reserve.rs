@@ -24,9 +24,7 @@ impl ProbeConnections {
     pub(super) fn enter(&self, peer: Peer) -> bool {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.push_back(peer);
-        let oldest = (open.len() > MAX_PROBE_CONNECTIONS)
-            .then(|| open.pop_front())
-            .flatten();
+        let oldest = (open.len() > MAX_PROBE_CONNECTIONS).then(|| open.pop_front()).flatten();
         if let Some(oldest) = &oldest {
             oldest.close();
         }
@@ -68,9 +66,7 @@ mod tests {
     async fn excess_probe_connection_closes_the_oldest() {
         let address: SocketAddr = "192.0.2.1:9".parse().unwrap();
         let reserve = ProbeConnections::default();
-        let peers: Vec<Peer> = (0..=MAX_PROBE_CONNECTIONS)
-            .map(|_| Peer::new(address))
-            .collect();
+        let peers: Vec<Peer> = (0..=MAX_PROBE_CONNECTIONS).map(|_| Peer::new(address)).collect();
         let (first, rest) = peers.split_first().unwrap();
         reserve.enter(first.clone());
         for peer in rest.iter().skip(1) {
@@ -79,9 +75,7 @@ mod tests {
         reserve.leave(&rest[1]);
         assert!(!reserve.enter(rest[0].clone()));
         assert!(reserve.enter(rest[1].clone()));
-        timeout(Duration::from_mins(1), first.ended())
-            .await
-            .unwrap();
+        timeout(Duration::from_mins(1), first.ended()).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

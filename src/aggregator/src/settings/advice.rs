@@ -10,21 +10,21 @@ use octavo_settings::server_url::ServerUrl;
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Advice")]
 pub struct AdviceSettings {
-    /// What devices cost, by type and way of buying
+    /// Price book: prices of devices by type and purchase option
     ///
-    /// A price book, whose form docs/matching.md has. It is read again when it has changed; one that cannot be read leaves
-    /// the prices before in use. What has no price in it is shown without a cost.
+    /// docs/tasks/matching.md describes the format. The file is reloaded when it changes; if it is invalid, the
+    /// previous prices stay in use. Devices without a price are shown without a cost.
     #[arg(long, value_name = "FILE", env = "OCTAVO_PRICE_BOOK")]
     pub price_book: Option<PathBuf>,
 
-    /// Who estimates training times and speeds, instead of the built-in rule of thumb
+    /// URL of an engine that estimates training times and speeds, instead of the built-in heuristic
     ///
-    /// The address of a program that answers as docs/estimates.md says. While it cannot be reached, or says what cannot be,
-    /// answers have no times, and say why.
+    /// docs/tasks/estimates.md describes the engine's API. While the engine is unreachable or returns an invalid
+    /// response, responses have no times and report the reason.
     #[arg(long, value_name = "URL", env = "OCTAVO_ESTIMATE_ENGINE")]
     pub estimate_engine: Option<ServerUrl>,
 
-    /// How long the engine may take
+    /// Timeout of the engine
     #[arg(
         long,
         value_name = "DURATION",

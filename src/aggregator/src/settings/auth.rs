@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use octavo_fleet::credential::{AcceptanceRule, Audience, ServiceAccount};
-use octavo_settings::Answer;
+use octavo_settings::EarlyExit;
 
 use super::{ServingSettings, usage};
 
@@ -10,16 +10,11 @@ use super::{ServingSettings, usage};
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Authentication")]
 pub struct AgentAuthSettings {
-    /// What an agent has to prove before it may report
-    #[arg(
-        long,
-        value_name = "HOW",
-        env = "OCTAVO_AGENT_AUTH",
-        default_value = "none"
-    )]
+    /// Authentication of agents
+    #[arg(long, value_name = "METHOD", env = "OCTAVO_AGENT_AUTH", default_value = "none")]
     pub agent_auth: AgentAuth,
 
-    /// As whom agents run, with --agent-auth token-review
+    /// Service account of the agents, for --agent-auth token-review
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
@@ -28,24 +23,19 @@ pub struct AgentAuthSettings {
     )]
     pub agent_service_account: ServiceAccount,
 
-    /// For whom agents' tokens are, with --agent-auth token-review
+    /// Audience of the agents' tokens, for --agent-auth token-review
     ///
-    /// Tokens for another audience do not count, those for the API server included.
-    #[arg(
-        long,
-        value_name = "AUDIENCE",
-        env = "OCTAVO_AGENT_AUDIENCE",
-        default_value = "octavo"
-    )]
+    /// Tokens for other audiences are rejected, including tokens for the API server.
+    #[arg(long, value_name = "AUDIENCE", env = "OCTAVO_AGENT_AUDIENCE", default_value = "octavo")]
     pub agent_audience: Audience,
 }
 
 /// Authentication of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AgentAuth {
-    /// Nothing: whoever reaches the port reports as any node
+    /// No authentication: any client that can reach the port can report as any node
     None,
-    /// Its node, with its pod's token, which the cluster's API server reviews
+    /// Token of the agent's pod, reviewed by the API server; an agent can report only its own node
     TokenReview,
 }
 
@@ -59,13 +49,13 @@ impl AgentAuthSettings {
     }
 
     /// Rejects tokens over an unencrypted connection.
-    pub(super) fn check(&self, serving: &ServingSettings) -> Result<(), Answer> {
+    pub(super) fn check(&self, serving: &ServingSettings) -> Result<(), EarlyExit> {
         let is_open = serving.plaintext && !serving.grpc_listen.ip().is_loopback();
         if self.agent_auth == AgentAuth::TokenReview && is_open {
             return Err(usage(
-                "--agent-auth token-review with --plaintext: agents would send their tokens unencrypted, for \
-                 anybody on the way to take. Use --tls-cert and --tls-key, or a --grpc-listen address of \
-                 this machine alone, such as 127.0.0.1:7443",
+                "--agent-auth token-review with --plaintext: agents would send their tokens \
+                 unencrypted over the network. Use --tls-cert and --tls-key, or a loopback \
+                 address for --grpc-listen, such as 127.0.0.1:7443",
             ));
         }
         Ok(())

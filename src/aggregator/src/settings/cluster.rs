@@ -1,6 +1,6 @@
 //! Settings of watching the cluster's nodes and pods, and of creating hardware profiles there.
 
-use octavo_settings::Answer;
+use octavo_settings::EarlyExit;
 
 use super::{ServingSettings, usage};
 
@@ -8,34 +8,36 @@ use super::{ServingSettings, usage};
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct ClusterSettings {
-    /// Follow the cluster's nodes and pods, to say what of a device is free and who waits for it
+    /// Watch the nodes and pods of the cluster, to show free devices and pending pods
     ///
-    /// The account needs the right to list and watch both, and nothing else. Without this nothing is asked, and only what agents
-    /// say is told.
+    /// The account needs permission to list and watch both. Without this flag, the cluster is not contacted and only
+    /// the reports of agents are shown.
     #[arg(long, env = "OCTAVO_FOLLOW_CLUSTER")]
     pub follow_cluster: bool,
 
-    /// Make hardware profiles for people who may make them by the cluster's roles, with --follow-cluster
+    /// Create hardware profiles on behalf of users whose cluster roles allow it; needs --follow-cluster
     ///
-    /// The account needs the right to get, create and patch them. Without this pages and API show what would be made and the command
-    /// that makes it, and change nothing.
+    /// The account needs permission to get, create and patch hardware profiles. Without this flag, pages and API show
+    /// the profile and the command that creates it, but change nothing.
     #[arg(long, env = "OCTAVO_CREATE_PROFILES")]
     pub create_profiles: bool,
 }
 
 impl ClusterSettings {
     /// Rejects invalid combinations. `has_auth` is whether HTTP clients are authenticated.
-    pub(super) fn check(&self, has_auth: bool, serving: &ServingSettings) -> Result<(), Answer> {
+    pub(super) fn check(&self, has_auth: bool, serving: &ServingSettings) -> Result<(), EarlyExit> {
         if self.create_profiles && !self.follow_cluster {
             return Err(usage(
-                "--create-profiles needs --follow-cluster: a profile is made of what the cluster's nodes have",
+                "--create-profiles needs --follow-cluster, because profiles are derived from the \
+                 nodes of the cluster",
             ));
         }
         let listen = serving.http_listen;
         if self.create_profiles && !has_auth && !listen.ip().is_loopback() {
             return Err(usage(&format!(
-                "--create-profiles with --http-auth none: whoever reaches {listen} could make hardware profiles. Ask who they are with \
-                 --http-auth token-review or proxy-header, or listen for this machine alone: --http-listen 127.0.0.1:8443"
+                "--create-profiles with --http-auth none: any client that can reach {listen} \
+                 could create hardware profiles. Use --http-auth token-review or proxy-header, or \
+                 a loopback address: --http-listen 127.0.0.1:8443"
             )));
         }
         Ok(())

@@ -1,30 +1,31 @@
 //! Settings of the authentication and authorization of HTTP clients.
 
 use clap::ValueEnum;
-use octavo_access::access::TrustedIdentitySources;
+use octavo_access::guard::TrustedIdentitySources;
 use octavo_access::trusted_proxies::{Network, TrustedProxies};
 use octavo_fleet::credential::Audience;
-use octavo_settings::Answer;
+use octavo_settings::EarlyExit;
 
 use super::{ServingSettings, usage};
 
 /// Settings of the authentication of HTTP clients.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
-#[command(next_help_heading = "Readers over HTTP")]
+#[command(next_help_heading = "HTTP clients")]
 pub struct HttpAuthSettings {
-    /// What people and programs have to show before they see pages, API and metrics
+    /// Authentication of HTTP clients, for pages, API and metrics
     ///
-    /// There is no default where others than this machine reach --http-listen: say which it shall be.
-    #[arg(long, value_name = "HOW", env = "OCTAVO_HTTP_AUTH")]
+    /// Required if --http-listen is not a loopback address.
+    #[arg(long, value_name = "METHOD", env = "OCTAVO_HTTP_AUTH")]
     pub http_auth: Option<HttpAuth>,
 
-    /// For whom their tokens are; for the API server itself where this is not given
+    /// Audience of the clients' tokens [default: the API server]
     #[arg(long, value_name = "AUDIENCE", env = "OCTAVO_HTTP_AUDIENCE")]
     pub http_audience: Option<Audience>,
 
-    /// A proxy whose X-Forwarded-User is believed, with --http-auth proxy-header: an address, or a network such as 10.1.0.0/16
+    /// Trusted proxy for X-Forwarded-User, with --http-auth proxy-header: an IP address, or a network such as
+    /// 10.1.0.0/16
     ///
-    /// Can be given more than once. From others the header is refused.
+    /// Repeat for several. Requests with this header from other addresses are rejected.
     #[arg(
         long = "trusted-proxy",
         value_name = "ADDRESS",
@@ -33,9 +34,10 @@ pub struct HttpAuthSettings {
     )]
     pub trusted_proxies: Vec<Network>,
 
-    /// Believe its X-Forwarded-Groups too
+    /// Also trust X-Forwarded-Groups of the proxy
     ///
-    /// Only for a proxy that replaces what its clients send under that name. Without this the header is refused.
+    /// Use this only if the proxy replaces this header of its clients. Without this flag, requests with this header
+    /// are rejected.
     #[arg(long, env = "OCTAVO_TRUSTED_PROXY_GROUPS")]
     pub trusted_proxy_groups: bool,
 }
@@ -43,11 +45,11 @@ pub struct HttpAuthSettings {
 /// Authentication of HTTP clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HttpAuth {
-    /// Nothing: whoever reaches the port sees everything
+    /// No authentication: any client that can reach the port can read all data
     None,
-    /// A bearer token, which the cluster's API server reviews; its roles decide
+    /// Bearer token, reviewed by the API server; cluster roles decide the access
     TokenReview,
-    /// The user whom a trusted proxy names, or a token; the cluster's roles decide
+    /// User name from a trusted proxy, or a bearer token; cluster roles decide the access
     ProxyHeader,
 }
 
@@ -63,40 +65,39 @@ impl HttpAuthSettings {
                 groups: self.trusted_proxy_groups,
             }),
         };
-        Some(TrustedIdentitySources {
-            audience: self.http_audience.clone(),
-            proxies,
-        })
+        Some(TrustedIdentitySources { audience: self.http_audience.clone(), proxies })
     }
 
     /// Rejects invalid combinations, and returns the choice: without `--http-auth`, which requires a loopback address,
     /// clients are not authenticated.
-    pub(super) fn check(&self, serving: &ServingSettings) -> Result<HttpAuth, Answer> {
+    pub(super) fn check(&self, serving: &ServingSettings) -> Result<HttpAuth, EarlyExit> {
         let alone = serving.http_listen.ip().is_loopback();
         let Some(how) = self.http_auth.or_else(|| alone.then_some(HttpAuth::None)) else {
             return Err(usage(&format!(
-                "who may read over HTTP? {} is reached from other machines, so say it: --http-auth token-review asks the \
-                 cluster who somebody is and what they may see, --http-auth proxy-header believes a proxy, --http-auth none \
-                 shows everything to whoever reaches it. Or listen for this machine alone: --http-listen 127.0.0.1:8443",
+                "--http-auth is required, because {} is reachable from other machines. \
+                 token-review authenticates and authorizes clients through the cluster, \
+                 proxy-header trusts a proxy, none shows everything to any client. Or use a \
+                 loopback address: --http-listen 127.0.0.1:8443",
                 serving.http_listen
             )));
         };
         if how != HttpAuth::None && serving.plaintext && !alone {
             return Err(usage(
-                "--http-auth with --plaintext: tokens and names would be sent unencrypted, for anybody on the way to take or \
-                 to change. Use --tls-cert and --tls-key, or an --http-listen address of this machine alone, such as \
-                 127.0.0.1:8443",
+                "--http-auth with --plaintext: tokens and user names would be sent unencrypted \
+                 over the network. Use --tls-cert and --tls-key, or a loopback address for \
+                 --http-listen, such as 127.0.0.1:8443",
             ));
         }
         let has_proxies = !self.trusted_proxies.is_empty();
         if how != HttpAuth::ProxyHeader && (self.trusted_proxy_groups || has_proxies) {
             return Err(usage(
-                "--trusted-proxy and --trusted-proxy-groups are for --http-auth proxy-header",
+                "--trusted-proxy and --trusted-proxy-groups need --http-auth proxy-header",
             ));
         }
         if how == HttpAuth::ProxyHeader && !has_proxies {
             return Err(usage(
-                "--http-auth proxy-header needs --trusted-proxy: the address of the proxy that signs people in",
+                "--http-auth proxy-header needs --trusted-proxy, the address of the \
+                 authenticating proxy",
             ));
         }
         Ok(how)

@@ -5,28 +5,16 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use clap::value_parser;
-use octavo_settings::Answer;
-use thiserror::Error;
+use octavo_settings::EarlyExit;
 
 use super::{count, usage};
 use crate::tls::TlsFiles;
-
-/// Reason why a host name can never equal that of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-enum HostNameError {
-    #[error("the name is empty")]
-    Empty,
-    #[error("give the name alone, without a scheme, port or path")]
-    NotAlone,
-    #[error("give the name without a dot at its end")]
-    TrailingDot,
-}
 
 /// Addresses and transport of the servers.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServingSettings {
-    /// Where agents connect, and programs that watch the fleet; port 0 takes any free one
+    /// Address for agents and Watch clients (gRPC); port 0 for any free port
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -35,7 +23,7 @@ pub struct ServingSettings {
     )]
     pub grpc_listen: SocketAddr,
 
-    /// Where pages, REST and metrics are served; port 0 takes any free one
+    /// Address for web pages, REST API and metrics; port 0 for any free port
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -44,10 +32,10 @@ pub struct ServingSettings {
     )]
     pub http_listen: SocketAddr,
 
-    /// A name that readers use for this server, besides localhost and IP addresses; repeat for more
+    /// Host name that clients use for this server, in addition to localhost and IP addresses; repeat for several
     ///
-    /// Only needed with --http-auth none on an address of this machine alone, such as behind a proxy that keeps the Host header.
-    /// Requests for other names are refused there: a page of another site could have made them.
+    /// Needed only with --http-auth none on a loopback address, for example behind a proxy that preserves the Host
+    /// header. Requests for other host names are rejected there, because a page of another site could have sent them.
     #[arg(
         long = "http-host",
         value_name = "NAME",
@@ -57,24 +45,24 @@ pub struct ServingSettings {
     )]
     pub http_hosts: Vec<String>,
 
-    /// The certificate of both servers, with its chain, in PEM
+    /// Certificate chain of both servers (PEM)
     ///
-    /// It is read again when it or the key has changed. A pair that cannot be used leaves the one before in use.
+    /// Reloaded when the certificate or the key changes. If the new pair is invalid, the previous one stays in use.
     #[arg(long, value_name = "PATH", env = "OCTAVO_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
 
-    /// The certificate's private key, in PEM
+    /// Private key of the certificate (PEM)
     #[arg(long, value_name = "PATH", env = "OCTAVO_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
-    /// Serve both without TLS: for a laptop, or behind something that does TLS
+    /// Serve both without TLS, for local use or behind a TLS-terminating proxy
     #[arg(long, env = "OCTAVO_PLAINTEXT")]
     pub plaintext: bool,
 
-    /// Most connections of each server; more are refused
+    /// Maximum number of connections per server; others are refused
     ///
-    /// Each takes a file descriptor, so the limit of open files (ulimit -n) must be above twice this number. Each may
-    /// also hold messages that came in part: 2 MiB of memory at worst.
+    /// Each connection needs a file descriptor, so the limit of open files (ulimit -n) must be more than twice this
+    /// number. Each connection can buffer up to 2 MiB of incomplete messages.
     #[arg(
         long,
         value_name = "COUNT",
@@ -93,12 +81,13 @@ impl ServingSettings {
     }
 
     /// Rejects a transport that is incomplete or ambiguous.
-    pub(super) fn check(&self) -> Result<(), Answer> {
+    pub(super) fn check(&self) -> Result<(), EarlyExit> {
         let (has_cert, has_key) = (self.tls_cert.is_some(), self.tls_key.is_some());
         Err(usage(match (has_cert, has_key, self.plaintext) {
             (false, false, true) | (true, true, false) => return Ok(()),
             (false, false, false) => {
-                "there is no certificate: give --tls-cert and --tls-key, or say --plaintext to serve without TLS"
+                "no certificate: set --tls-cert and --tls-key, or --plaintext to serve without \
+                 TLS"
             }
             (true, false, false) => "--tls-cert needs --tls-key",
             (false, true, false) => "--tls-key needs --tls-cert",
@@ -108,15 +97,15 @@ impl ServingSettings {
 }
 
 /// Parses a host name; rejects names that can match no request.
-fn host_name(name: &str) -> Result<String, HostNameError> {
+fn host_name(name: &str) -> Result<String, &'static str> {
     if name.is_empty() {
-        return Err(HostNameError::Empty);
+        return Err("the name is empty");
     }
     if name.contains(['/', ':']) || name.contains(char::is_whitespace) {
-        return Err(HostNameError::NotAlone);
+        return Err("use only the host name, without a scheme, port or path");
     }
     if name.ends_with('.') {
-        return Err(HostNameError::TrailingDot);
+        return Err("use the name without a dot at its end");
     }
     Ok(name.to_owned())
 }

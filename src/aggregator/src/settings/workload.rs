@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use octavo_node::workload::PodKey;
-use octavo_settings::Answer;
+use octavo_settings::EarlyExit;
 use octavo_toolkit::files;
 
 use super::usage;
@@ -16,14 +16,14 @@ const MAX_HOSTNAME_BYTES: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Workloads")]
 pub struct WorkloadSettings {
-    /// Write on pods which type of accelerator they were given, as accelerator.opendatahub.io/type
+    /// Annotate pods with the type of their accelerators (accelerator.opendatahub.io/type)
     ///
-    /// The annotations octavo.dev/mig-profile and octavo.dev/sharing say the rest; no other one is touched. Of several aggregators the
-    /// one writes that holds the Lease octavo-aggregator.
+    /// Also writes the annotations octavo.dev/mig-profile and octavo.dev/sharing, and no others. With several
+    /// aggregators, only the holder of the Lease octavo-aggregator writes.
     #[arg(long, env = "OCTAVO_ANNOTATE_PODS")]
     pub annotate_pods: bool,
 
-    /// Where the Lease is, with --annotate-pods
+    /// Namespace of the Lease, for --annotate-pods
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -40,7 +40,7 @@ pub struct WorkloadSettings {
 
 impl WorkloadSettings {
     /// Reads the identity of this process, if pods are annotated.
-    pub(super) fn identify(&mut self) -> Result<(), Answer> {
+    pub(super) fn identify(&mut self) -> Result<(), EarlyExit> {
         if self.annotate_pods {
             self.holder_prefix = hostname(Path::new(HOSTNAME))?;
         }
@@ -56,7 +56,7 @@ fn namespace(text: &str) -> Result<String, String> {
     }
 }
 
-fn hostname(file: &Path) -> Result<String, Answer> {
+fn hostname(file: &Path) -> Result<String, EarlyExit> {
     let text = files::text(file, MAX_HOSTNAME_BYTES).map_err(|error| {
         let file = file.display();
         usage(&format!("--annotate-pods: cannot read {file}: {error}"))

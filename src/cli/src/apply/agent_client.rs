@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use octavo_documents::agent_socket::{Answer, NodeLayoutStatus, Request, SOCKET_NAME, line};
+use octavo_engine::agent_socket::{Answer, Request, SOCKET_NAME, line};
+use octavo_planner::reconcile::NodeLayoutStatus;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
@@ -13,8 +14,8 @@ use crate::CliError;
 use crate::settings::apply::WaitPolicy;
 
 /// Connects to the agent of this node; `None` if none listens.
-pub(crate) async fn connect(folder: &Path) -> Result<Option<UnixStream>, CliError> {
-    let socket = folder.join(SOCKET_NAME);
+pub(crate) async fn connect(state_dir: &Path) -> Result<Option<UnixStream>, CliError> {
+    let socket = state_dir.join(SOCKET_NAME);
     match UnixStream::connect(&socket).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error)
@@ -38,23 +39,21 @@ pub(super) async fn ask(
 ) -> Result<NodeLayoutStatus, CliError> {
     let end = Instant::now() + patience.limit();
     let talk = |source| CliError::AgentGone { source };
-    agent
-        .write_all(line(request).as_bytes())
-        .await
-        .map_err(talk)?;
+    agent.write_all(line(request).as_bytes()).await.map_err(talk)?;
     let mut lines = BufReader::new(agent).lines();
     let mut wanted = None;
     let mut last = None;
     loop {
-        let said = match timeout_at(end, lines.next_line()).await {
-            Ok(said) => said.map_err(talk)?,
+        let received = match timeout_at(end, lines.next_line()).await {
+            Ok(received) => received.map_err(talk)?,
             // A status from before the agent handled the choice is no answer to it.
             Err(_) => return last.ok_or(CliError::AgentTimeout(patience.limit())),
         };
-        let Some(said) = said else {
+        let Some(received) = received else {
             return Err(talk(io::ErrorKind::UnexpectedEof.into()));
         };
-        let answer = serde_json::from_str(&said).map_err(|error| talk(io::Error::other(error)))?;
+        let answer =
+            serde_json::from_str(&received).map_err(|error| talk(io::Error::other(error)))?;
         match answer {
             Answer::Accepted { generation } => wanted = Some(generation),
             // Not requested here.

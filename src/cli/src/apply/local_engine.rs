@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use octavo_documents::agent_socket::NodeLayoutStatus;
 use octavo_engine::engine::{DesiredLayout, Engine, Settings};
 use octavo_engine::executor::ProgressByDevice;
 use octavo_engine::settings::usage_probe;
 use octavo_hardware::Handle;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::Targets;
-use octavo_planner::reconcile::DriftPolicy;
+use octavo_planner::reconcile::{DriftPolicy, NodeLayoutStatus};
 use octavo_settings::engine::EngineSettings;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, interval_at, sleep_until, timeout_at};
@@ -42,12 +41,7 @@ pub(super) async fn run(
     (show, end): (&ProgressLine, Instant),
 ) -> Result<NodeLayoutStatus, CliError> {
     let engine = &settings.engine;
-    let how = Settings::new(
-        engine,
-        &settings.hardware.sys_root,
-        DriftPolicy::Repair,
-        ACTOR,
-    );
+    let how = Settings::new(engine, &settings.hardware.sys_root, DriftPolicy::Repair, ACTOR);
     let mut hand = LocalEngine::open(engine, how)?;
     let patience = settings.wait_policy();
     hand.rounds(hardware, (patience, end), meant, show).await
@@ -84,14 +78,11 @@ impl LocalEngine {
                 Ok(inventory) => inventory,
                 Err(call) => {
                     let status = engine.status(&hardware.latest(), Some(layout));
-                    return unanswered(NodeLayoutStatus::from(&status), call);
+                    return unanswered(status, call);
                 }
             };
             let targets = meant(&inventory);
-            let wanted = DesiredLayout {
-                layout,
-                targets: &targets,
-            };
+            let wanted = DesiredLayout { layout, targets: &targets };
             let round = {
                 let mut round = std::pin::pin!(engine.round(hardware, &inventory, wanted));
                 let mut late = interval_at(end, POLL_INTERVAL);
@@ -106,7 +97,7 @@ impl LocalEngine {
                     }
                 }
             };
-            let status = NodeLayoutStatus::from(&engine.status(&hardware.latest(), Some(layout)));
+            let status = engine.status(&hardware.latest(), Some(layout));
             show.progress(&status);
             let round = match round {
                 Ok(round) => round,
@@ -156,11 +147,9 @@ fn unanswered(status: NodeLayoutStatus, call: &'static str) -> Result<NodeLayout
         return Err(CliError::DriverTimeout(call));
     }
     let stall = format!(
-        "the driver does not return from {call}; what was begun is in the journal, and is taken up by the next start"
+        "the driver does not return from {call}; the change is recorded in the journal and \
+         resumes at the next start"
     );
     let notices: Vec<String> = status.notice.into_iter().chain([stall]).collect();
-    Ok(NodeLayoutStatus {
-        notice: Some(notices.join("; ")),
-        ..status
-    })
+    Ok(NodeLayoutStatus { notice: Some(notices.join("; ")), ..status })
 }

@@ -1,16 +1,17 @@
 //! Progress display while a node is being changed, and the final status.
 
-use octavo_documents::agent_socket::{Device, InterruptedChange, NodeLayoutStatus};
 use octavo_engine::executor::ProgressByDevice;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 use octavo_planner::plan::messages::PlanFormatter;
+use octavo_planner::reconcile::{DeviceLayoutStatus, InterruptedChange, NodeLayoutStatus};
 
 use crate::Exit;
 use crate::output::live;
 use crate::settings::{Colors, OutputMode};
 use crate::style::Style;
-use crate::text::{Cell, columns, lines, wrap};
+use crate::text::{Cell, columns, count_noun, group_by_key, lines, wrap};
 
 /// Progress line that is overwritten on a terminal.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl ProgressLine {
             let progress = device.progress.as_ref()?;
             Some((
                 device.name.clone(),
-                progress.doing.clone(),
+                progress.current_step.clone(),
                 progress.done,
                 progress.steps,
             ))
@@ -42,12 +43,7 @@ impl ProgressLine {
     pub(crate) fn board(&self, inventory: &Inventory, board: &ProgressByDevice) {
         let moving = board.iter().map(|(pci, progress)| {
             let name = PlanFormatter::new(inventory, *pci).device(*pci);
-            (
-                name,
-                progress.current_step.clone(),
-                progress.done,
-                progress.steps,
-            )
+            (name, progress.current_step.clone(), progress.done, progress.steps)
         });
         self.line(&moving.collect::<Vec<_>>());
     }
@@ -91,7 +87,7 @@ pub(crate) fn devices(status: &NodeLayoutStatus, colors: Colors) -> String {
             vec![
                 Cell::plain(&device.name),
                 Cell::plain(&device.pci),
-                Cell::new(&device.state, ink(&device.state)),
+                Cell::new(device.state.as_str(), style(&device.state)),
             ]
         })
         .collect();
@@ -108,13 +104,7 @@ pub(crate) fn devices(status: &NodeLayoutStatus, colors: Colors) -> String {
 /// Formats how interrupted changes of other layouts ended, a line for each device.
 pub(crate) fn interrupted(status: &NodeLayoutStatus) -> Vec<String> {
     let changes = status.interrupted.iter().map(|change| {
-        let InterruptedChange {
-            pci,
-            name,
-            layout,
-            state,
-            message,
-        } = change;
+        let InterruptedChange { pci, name, layout, state, message } = change;
         let why = if message.is_empty() { "" } else { ": " };
         let line =
             format!("Interrupted change to layout {layout}: {name} ({pci}) {state}{why}{message}");
@@ -123,15 +113,15 @@ pub(crate) fn interrupted(status: &NodeLayoutStatus) -> Vec<String> {
     changes.collect()
 }
 
-fn reason(device: &Device) -> String {
+fn reason(device: &DeviceLayoutStatus) -> String {
     if device.message.is_empty() {
         return String::new();
     }
     lines([wrap(&format!("  {}", device.message), 2)])
 }
 
-fn ink(state: &str) -> Style {
-    match Reason::parse(state) {
+fn style(state: &Reported<Reason>) -> Style {
+    match state.known() {
         Some(Reason::Applied) => Style::Plain,
         Some(Reason::Failed | Reason::RolledBack | Reason::Infeasible) => Style::Bad,
         _ => Style::Warning,
@@ -141,30 +131,22 @@ fn ink(state: &str) -> Style {
 fn summary(status: &NodeLayoutStatus) -> String {
     let layout = status.layout.as_deref().unwrap_or("(none)");
     if status.devices.is_empty() {
-        return format!("Layout {layout}: nothing is asked of any device\n");
+        return format!("Layout {layout}: no device is covered\n");
     }
     if status.is_applied() {
-        let all = status.devices.len();
-        let gpus = if all == 1 { "GPU" } else { "GPUs" };
-        return format!("Layout {layout}: applied on {all} {gpus}\n");
+        let gpus = count_noun(status.devices.len(), "GPU", "GPUs");
+        return format!("Layout {layout}: applied on {gpus}\n");
     }
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for device in &status.devices {
-        match counts.iter_mut().find(|(state, _)| *state == device.state) {
-            Some((_, count)) => *count = count.saturating_add(1),
-            None => counts.push((&device.state, 1)),
-        }
-    }
-    let counts: Vec<String> = counts
-        .iter()
-        .map(|(state, count)| format!("{count} {state}"))
-        .collect();
+    let by_state =
+        group_by_key(status.devices.iter().map(|device| (device.state.as_str(), device)));
+    let counts: Vec<String> =
+        by_state.iter().map(|(state, devices)| format!("{} {state}", devices.len())).collect();
     format!("Layout {layout}: {}\n", counts.join(", "))
 }
 
 /// Returns the most severe exit code of all devices.
 pub(crate) fn exit(status: &NodeLayoutStatus) -> Exit {
-    let gravity = |device: &Device| match Reason::parse(&device.state) {
+    let gravity = |device: &DeviceLayoutStatus| match device.state.known() {
         Some(Reason::Applied) => Exit::Done,
         Some(Reason::Infeasible) => Exit::Infeasible,
         // A device that waits for another one, or was not begun in time, is not done.

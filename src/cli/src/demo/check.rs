@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_documents::api::{NodeRow, TypeRow};
-
-use super::scenario::Scenario;
+use octavo_demo::scenario::Scenario;
+use octavo_fleet::api::{NodeRow, TypeRow};
 
 /// Expected and observed state.
 #[derive(Debug)]
@@ -66,9 +65,8 @@ impl FleetCheck {
     /// Returns the missing items, one text each.
     pub(super) fn missing(&self) -> Vec<String> {
         let unseen = self.unseen.iter();
-        let mut missing: Vec<String> = unseen
-            .map(|name| format!("node {name} was never seen"))
-            .collect();
+        let mut missing: Vec<String> =
+            unseen.map(|name| format!("node {name} was not discovered")).collect();
         if self.counted {
             return missing;
         }
@@ -77,35 +75,30 @@ impl FleetCheck {
             let (must, is) = (self.types.get(name), self.last.get(name));
             if must != is && (must.is_some() || self.whole) {
                 missing.push(format!(
-                    "{} of type {name} were counted, there are {}",
+                    "{} devices of type {name} were counted instead of {}",
                     is.unwrap_or(&0),
                     must.unwrap_or(&0)
                 ));
             }
         }
         if missing.is_empty() {
-            missing.push("the types were never counted".to_owned());
+            missing.push("no types were counted".to_owned());
         }
         missing
     }
 
     /// Summarizes what was verified.
     pub(super) fn summary(&self) -> String {
-        let devices = self
-            .last
-            .values()
-            .fold(0_u32, |sum, one| sum.saturating_add(*one));
-        format!(
-            "{devices} devices of {} types were counted as they are",
-            self.types.len()
-        )
+        let devices = self.last.values().fold(0_u32, |sum, one| sum.saturating_add(*one));
+        format!("{devices} devices of {} types were counted correctly", self.types.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use octavo_demo::scenario;
+
     use super::*;
-    use crate::demo::scenario;
     use crate::fleet::nodes::tests::row;
 
     fn types(counts: &BTreeMap<String, u32>) -> Vec<TypeRow> {
@@ -114,11 +107,7 @@ mod tests {
             let mut of_all = row("n", "ok").types[0].clone();
             of_all.type_name = Some(name.clone());
             of_all.devices.total = *count;
-            TypeRow {
-                of_all,
-                nodes: 1,
-                nodes_without_agent: 0,
-            }
+            TypeRow { of_all, nodes: 1, nodes_without_agent: 0 }
         })
         .collect()
     }
@@ -140,11 +129,7 @@ mod tests {
     fn missing_nodes_devices_and_extra_types_are_listed() {
         let scenarios = scenario::all(None).unwrap();
         let mut check = FleetCheck::new(&scenarios);
-        let rows: Vec<NodeRow> = scenarios
-            .iter()
-            .skip(1)
-            .map(|one| row(&one.name, "ok"))
-            .collect();
+        let rows: Vec<NodeRow> = scenarios.iter().skip(1).map(|one| row(&one.name, "ok")).collect();
         check.nodes(&rows);
         let mut wrong = check.types.clone();
         wrong.insert("nvidia-h100-80gb".to_owned(), 7);
@@ -153,9 +138,9 @@ mod tests {
         assert_eq!(
             check.missing(),
             [
-                "node cpu-only was never seen",
-                "7 of type nvidia-h100-80gb were counted, there are 12",
-                "1 of type nvidia-x were counted, there are 0"
+                "node cpu-only was not discovered",
+                "7 devices of type nvidia-h100-80gb were counted instead of 12",
+                "1 devices of type nvidia-x were counted instead of 0"
             ]
         );
     }

@@ -4,28 +4,26 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::{Timestamp, Unit};
-use octavo_documents::api::{Event, NodeRow, TypeList};
+use octavo_client::ServerSettings;
+use octavo_client::{Client, RequestPath};
+use octavo_demo::scenario::Scenario;
+use octavo_demo::{
+    ChildProcesses, DemoAction, DemoError, DemoEvent, DemoMachine, Programs, event_cycle,
+};
+use octavo_fleet::api::{Event, NodeRow, TypeList};
 use octavo_settings::server_url::ServerUrl;
 use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep_until};
 
 use super::check::FleetCheck;
-use super::events::{self, DemoAction, DemoEvent};
-use super::machine::DemoMachine;
-use super::processes::ChildProcesses;
-use super::programs::Programs;
-use super::scenario::Scenario;
-use crate::client::{Client, RequestPath};
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
 use crate::settings::demo::DemoSettings;
-use crate::settings::server::ServerSettings;
 use crate::style::Style;
 use crate::text::printable;
 use crate::watch::event_feed::{EventFeed, say_lost};
-use crate::watch::node_diff;
-use crate::{CliError, DemoError, fleet};
+use crate::watch::{node_diff, now};
+use crate::{CliError, fleet};
 
 /// Maximum time of a start, sufficient on a slow machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -52,7 +50,7 @@ pub(super) struct DemoRunner<'a> {
     pub(super) programs: &'a Programs,
     /// This program. Found once, because its path changes if it is rebuilt meanwhile.
     pub(super) own: &'a Path,
-    pub(super) folder: &'a Path,
+    pub(super) directory: &'a Path,
 }
 
 /// The last reported state of the fleet, and the expected one.
@@ -75,21 +73,13 @@ impl DemoRunner<'_> {
         let (agents, people) = self.aggregator(children).await?;
         let mut machines = Vec::new();
         for scenario in scenarios {
-            self.say(&format!(
-                "starting the agent of {}: {}",
-                scenario.name,
-                scenario.title()
-            ))?;
-            let machine = DemoMachine::make(scenario, self.programs, self.folder).await?;
-            children.start(
-                &format!("the agent of {}", scenario.name),
-                &machine.agent(&agents),
-            )?;
+            self.say(&format!("starting the agent of {}: {}", scenario.name, scenario.title()))?;
+            let machine = DemoMachine::make(scenario, self.programs, self.directory).await?;
+            children.start(&format!("the agent of {}", scenario.name), &machine.agent(&agents))?;
             machines.push(machine);
         }
-        let url: ServerUrl = people.parse().map_err(|_| DemoError::NoAddress {
-            log: people.clone(),
-        })?;
+        let url: ServerUrl =
+            people.parse().map_err(|_| DemoError::NoAddress { log: people.clone() })?;
         let client = Client::new(&ServerSettings::plaintext(url, START_TIMEOUT))?;
         let mut audience = FleetMonitor {
             client: client.clone(),
@@ -101,9 +91,7 @@ impl DemoRunner<'_> {
         let mut opened = false;
         let start = Instant::now();
         let mut end = start + START_TIMEOUT;
-        let mut story = events::event_cycle(machines.iter().map(DemoMachine::name))
-            .into_iter()
-            .cycle();
+        let mut story = event_cycle(machines.iter().map(DemoMachine::name)).into_iter().cycle();
         let mut pace = interval(EVENT_INTERVAL);
         loop {
             tokio::select! {
@@ -146,14 +134,14 @@ impl DemoRunner<'_> {
             .args(["--plaintext", "--grpc-listen=127.0.0.1:0"])
             .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port));
         let log = children.start("the aggregator", &command)?;
-        let said = async {
+        let addresses = async {
             let agents = log.wait_for("listening for agents on ").await;
-            let people = log.wait_for("listening for people and programs on ").await;
+            let people = log.wait_for("listening for HTTP clients on ").await;
             (address(&agents), address(&people))
         };
         let silent = sleep_until(Instant::now() + START_TIMEOUT);
         tokio::select! {
-            said = said => Ok(said),
+            addresses = addresses => Ok(addresses),
             died = children.died() => Err(died.into()),
             () = silent => Err(DemoError::NoAddress { log: log.text() }.into()),
         }
@@ -165,9 +153,7 @@ impl DemoRunner<'_> {
         machines: &[DemoMachine<'_>],
     ) -> Result<(), CliError> {
         self.happens(&act.machine, &act.says)?;
-        let machine = machines
-            .iter()
-            .find(|machine| machine.name() == act.machine);
+        let machine = machines.iter().find(|machine| machine.name() == act.machine);
         let Some(machine) = machine else {
             return Ok(());
         };
@@ -179,34 +165,29 @@ impl DemoRunner<'_> {
             },
             DemoAction::Choose(layout) => machine.choose(self.own, layout).await,
         };
-        if let Err(said) = done {
-            output::note(&format!("note: it did not: {}", printable(&said)));
+        if let Err(message) = done {
+            output::note(&format!("note: this event failed: {}", printable(&message)));
         }
         Ok(())
     }
 
     fn happens(&self, machine: &str, what: &str) -> Result<(), CliError> {
-        let text = format!("{}  {machine}: {what}", now());
+        let text = format!("{}  {machine}: {what}", time_of_day());
         line(&Style::Strong.paint(&text, self.colors))
     }
 
     fn say(&self, text: &str) -> Result<(), CliError> {
-        line(&format!(
-            "{} {text}",
-            Style::Strong.paint("==>", self.colors)
-        ))
+        line(&format!("{} {text}", Style::Strong.paint("==>", self.colors)))
     }
 
     fn print_welcome(&self, people: &str, machines: usize) -> Result<(), CliError> {
-        self.say(&format!(
-            "all {machines} machines are here. The fleet's page: {people}/"
-        ))?;
+        self.say(&format!("all {machines} machines are connected. Web pages: {people}/"))?;
         let set = format!("OCTAVO_SERVER={people} {}", self.own.display());
-        self.say("try in another terminal:")?;
+        self.say("try these commands in another terminal:")?;
         for command in ["nodes", "types", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;
         }
-        self.say("what happens now; Ctrl-C ends all of it")
+        self.say("events follow; Ctrl-C stops the demo")
     }
 }
 
@@ -223,7 +204,7 @@ impl FleetMonitor {
             let before = self.known.insert(node.name.clone(), node.clone());
             let event = Event::Node { node };
             if let Some(words) = node_diff::words(before.as_ref(), &event, self.colors)
-                && output::out(&format!("{}    {words}\n", now()))? == OutputState::Closed
+                && output::out(&format!("{}    {words}\n", time_of_day()))? == OutputState::Closed
             {
                 return Ok(OutputState::Closed);
             }
@@ -236,7 +217,7 @@ impl FleetMonitor {
         if missing.is_empty() {
             let summary = self.check.summary();
             return Ok(DemoOutcome::Complete(format!(
-                "==> all {machines} machines were seen, and {summary}"
+                "==> all {machines} machines were discovered, and {summary}"
             )));
         }
         Err(DemoError::FleetMismatch(missing).into())
@@ -244,8 +225,8 @@ impl FleetMonitor {
 }
 
 /// Returns the address at the start of a log message.
-fn address(said: &str) -> String {
-    let address = said.split_whitespace().next().unwrap_or_default();
+fn address(message: &str) -> String {
+    let address = message.split_whitespace().next().unwrap_or_default();
     format!("http://{address}")
 }
 
@@ -256,9 +237,7 @@ fn line(text: &str) -> Result<(), CliError> {
 }
 
 /// Returns the time of day, in UTC.
-fn now() -> String {
-    let now = Timestamp::now();
-    let now = now.round(Unit::Second).unwrap_or(now).to_string();
-    now.split_once('T')
-        .map_or_else(|| now.clone(), |(_, time)| time.to_owned())
+fn time_of_day() -> String {
+    let now = now();
+    now.split_once('T').map_or_else(|| now.clone(), |(_, time)| time.to_owned())
 }

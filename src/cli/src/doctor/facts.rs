@@ -18,8 +18,7 @@ use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::{ControlGroups, DeviceFiles, DriverTraces, Observed};
 use octavo_model::inventory::{Inventory, Vendor};
 use octavo_node::doctor::{
-    Facts, FeatureLabels, GFD, InstanceFiles, Kubelet, LayoutProgress, MIG_MANAGER, Processes,
-    Roots,
+    Facts, FeatureLabels, GFD, InstanceFiles, Kubelet, MIG_MANAGER, Processes, Roots,
 };
 use octavo_toolkit::error::chain;
 use tokio::sync::oneshot;
@@ -32,53 +31,34 @@ use crate::{CliError, input};
 /// Timeout per source: files and a working kubelet respond in milliseconds.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Reason why a recording has no facts besides the inventory.
-const NOT_IN_RECORDING: &str = "a recording does not tell";
+const NOT_IN_RECORDING: &str = "not part of a recording";
 /// Maximum number of directory entries, more than kubelet's directories have.
 const MAX_DIR_ENTRIES: usize = 4096;
 
-/// Facts besides the inventory.
-#[derive(Debug)]
-pub(crate) struct CollectedFacts {
-    is_recorded: bool,
-    roots: Roots,
-    traces: Observed<DriverTraces>,
-    files: Observed<DeviceFiles>,
-    instance_files: Observed<InstanceFiles>,
-    groups: Observed<ControlGroups>,
-    processes: Observed<Processes>,
-    layout: Observed<Option<LayoutProgress>>,
-    kubelet: Observed<Option<Kubelet>>,
-    labels: Observed<Option<FeatureLabels>>,
-}
-
-impl CollectedFacts {
-    /// Combines these facts with the inventory.
-    pub(crate) fn facts<'a>(self, inventory: &'a Inventory, catalogue: &'a Catalog) -> Facts<'a> {
-        Facts {
-            inventory,
-            is_recorded: self.is_recorded,
-            catalogue,
-            roots: self.roots,
-            traces: self.traces,
-            files: self.files,
-            instance_files: self.instance_files,
-            groups: self.groups,
-            processes: self.processes,
-            layout: self.layout,
-            kubelet: self.kubelet,
-            labels: self.labels,
-        }
-    }
-}
-
 /// Collects the facts. Only explicitly named labels that cannot be read are an error.
-pub(crate) async fn gather(
-    inventory: &Inventory,
+pub(crate) async fn collect<'a>(
+    inventory: &'a Inventory,
+    catalogue: &'a Catalog,
     settings: &DoctorSettings,
-) -> Result<CollectedFacts, CliError> {
+) -> Result<Facts<'a>, CliError> {
     let labels = labels(settings).await?;
     if settings.source.from.is_some() {
-        return Ok(recorded(settings, labels));
+        let unknown = || NOT_IN_RECORDING.to_owned();
+        return Ok(Facts {
+            inventory,
+            is_recorded: true,
+            catalogue,
+            roots: roots(Path::new("/sys"), settings),
+            traces: Err(unknown()),
+            files: Err(unknown()),
+            instance_files: Err(unknown()),
+            groups: Err(unknown()),
+            processes: Err(unknown()),
+            layout: Err(unknown()),
+            kubelet: Err(unknown()),
+            // Labels that this machine has written do not apply to another one.
+            labels: labels.map(|labels| labels.filter(|_| settings.labels.is_some())),
+        });
     }
     let sys = &settings.source.hardware.sys_root;
     let (traces, files, instance_files, groups, processes, layout, kubelet) = tokio::join!(
@@ -90,8 +70,10 @@ pub(crate) async fn gather(
         layout::layout(settings),
         kubelet(settings),
     );
-    Ok(CollectedFacts {
+    Ok(Facts {
+        inventory,
         is_recorded: false,
+        catalogue,
         roots: roots(sys, settings),
         traces,
         files,
@@ -104,42 +86,24 @@ pub(crate) async fn gather(
     })
 }
 
-fn recorded(settings: &DoctorSettings, labels: Observed<Option<FeatureLabels>>) -> CollectedFacts {
-    let untold = || NOT_IN_RECORDING.to_owned();
-    CollectedFacts {
-        is_recorded: true,
-        roots: roots(Path::new("/sys"), settings),
-        traces: Err(untold()),
-        files: Err(untold()),
-        instance_files: Err(untold()),
-        groups: Err(untold()),
-        processes: Err(untold()),
-        layout: Err(untold()),
-        kubelet: Err(untold()),
-        // Labels that this machine has written do not apply to another one.
-        labels: labels.map(|labels| labels.filter(|_| settings.labels.is_some())),
-    }
-}
-
 /// Reads a source that may hang; `what` describes it.
 async fn look<T: Send + 'static>(
     what: impl Into<String>,
     read: impl FnOnce() -> Observed<T> + Send + 'static,
 ) -> Observed<T> {
     let what = what.into();
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let thread = thread::Builder::new().name("look".to_owned());
     thread
         // After a timeout the result has no receiver.
-        .spawn(move || drop(tell.send(read())))
+        .spawn(move || drop(sender.send(read())))
         .map_err(|error| format!("cannot read {what}: {error}"))?;
-    match timeout(SOURCE_TIMEOUT, told).await {
-        Ok(Ok(told)) => told,
-        Ok(Err(_)) => Err(format!("cannot read {what}: whoever read it gave up")),
-        Err(_) => Err(format!(
-            "cannot read {what}: it takes longer than {} s",
-            SOURCE_TIMEOUT.as_secs()
-        )),
+    match timeout(SOURCE_TIMEOUT, receiver).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(format!("cannot read {what}: the reader failed")),
+        Err(_) => {
+            Err(format!("cannot read {what}: no result after {} s", SOURCE_TIMEOUT.as_secs()))
+        }
     }
 }
 
@@ -170,13 +134,10 @@ async fn traces(sys: &Path, settings: &DoctorSettings) -> Observed<DriverTraces>
 
 async fn files(settings: &DoctorSettings) -> Observed<DeviceFiles> {
     let dev = settings.dev_root().ok_or_else(|| {
-        "/dev is this pod's own here: mount the node's and name it with --dev-root".to_owned()
+        "/dev is the pod's own: mount the node's /dev and set --dev-root".to_owned()
     })?;
     let dev = dev.to_owned();
-    look(dev.display().to_string(), move || {
-        driver_traces::device_files(&dev)
-    })
-    .await
+    look(dev.display().to_string(), move || driver_traces::device_files(&dev)).await
 }
 
 async fn instance_files(
@@ -189,7 +150,7 @@ async fn instance_files(
     let minors = minors.collect();
     let dev = settings.dev_root().unwrap_or_else(|| Path::new("/dev"));
     let [proc, dev] = [settings.proc_root.as_path(), dev].map(Path::to_owned);
-    look("the driver's table of capabilities", move || {
+    look("the driver's capabilities table", move || {
         let files = match device_files::read(&proc, &dev, &minors) {
             Ok(files) => files,
             Err(DeviceFilesError::NoDriver) => return Err(DeviceFilesError::NoDriver.to_string()),
@@ -206,15 +167,10 @@ async fn instance_files(
 async fn groups(sys: &Path, settings: &DoctorSettings) -> Observed<ControlGroups> {
     let dev = settings.dev_root().map(Path::to_owned);
     let (sys, place) = (sys.to_owned(), sys.join("fs/cgroup").display().to_string());
-    let said = place.clone();
-    let groups = look(place, move || {
-        driver_traces::control_groups(&sys, dev.as_deref())
-    })
-    .await?;
+    let shown = place.clone();
+    let groups = look(place, move || driver_traces::control_groups(&sys, dev.as_deref())).await?;
     if groups.pods.is_none() && settings.in_pod() {
-        return Err(format!(
-            "{said} shows this pod's own control group and no other"
-        ));
+        return Err(format!("{shown} shows only this pod's own cgroup"));
     }
     Ok(groups)
 }
@@ -236,7 +192,7 @@ async fn kubelet(settings: &DoctorSettings) -> Observed<Option<Kubelet>> {
     let looked = root.clone();
     let is_there = look(place.clone(), move || {
         let there = looked.try_exists();
-        there.map_err(|error| format!("cannot look at {}: {error}", looked.display()))
+        there.map_err(|error| format!("cannot inspect {}: {error}", looked.display()))
     });
     match is_there.await {
         Ok(true) => {}
@@ -248,21 +204,15 @@ async fn kubelet(settings: &DoctorSettings) -> Observed<Option<Kubelet>> {
     }
     let socket = root.join("pod-resources/kubelet.sock");
     let plugins = root.join("device-plugins");
-    let (folder, claims) = (plugins.clone(), root.join("plugins"));
+    let (directory, claims) = (plugins.clone(), root.join("plugins"));
     let in_pod = settings.in_pod();
     let (allocatable, registered, sockets, claim_drivers) = tokio::join!(
         pod_resources::allocatable_of_all_vendors(&socket, SOURCE_TIMEOUT),
-        look("kubelet's record of device plugins", move || {
-            kubelet_checkpoint::healthy_device_counts(&folder).map_err(|error| chain(&error))
+        look("the kubelet's device plugin checkpoint", move || {
+            kubelet_checkpoint::healthy_device_counts(&directory).map_err(|error| chain(&error))
         }),
-        look(
-            plugins.display().to_string(),
-            mounted(plugins.clone(), in_pod)
-        ),
-        look(
-            claims.display().to_string(),
-            mounted(claims.clone(), in_pod)
-        ),
+        look(plugins.display().to_string(), mounted(plugins.clone(), in_pod)),
+        look(claims.display().to_string(), mounted(claims.clone(), in_pod)),
     );
     let sockets = sockets.map(|mut names| {
         names.retain(|name| name != "kubelet.sock" && !name.starts_with("kubelet_internal"));
@@ -278,21 +228,21 @@ async fn kubelet(settings: &DoctorSettings) -> Observed<Option<Kubelet>> {
 
 /// Returns a reader of the names in a kubelet directory. In a pod, an empty or missing directory means that it was not
 /// mounted.
-fn mounted(folder: PathBuf, in_pod: bool) -> impl FnOnce() -> Observed<BTreeSet<String>> + Send {
-    move || match names(&folder) {
+fn mounted(directory: PathBuf, in_pod: bool) -> impl FnOnce() -> Observed<BTreeSet<String>> + Send {
+    move || match names(&directory) {
         Ok(none) if none.is_empty() && in_pod => {
-            Err(format!("{} is not mounted in this pod", folder.display()))
+            Err(format!("{} is not mounted in this pod", directory.display()))
         }
-        told => told,
+        result => result,
     }
 }
 
 /// Returns the names in a directory; empty if it does not exist.
-fn names(folder: &Path) -> Observed<BTreeSet<String>> {
-    let entries = match fs::read_dir(folder) {
+fn names(directory: &Path) -> Observed<BTreeSet<String>> {
+    let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(error) => return Err(format!("cannot read {}: {error}", folder.display())),
+        Err(error) => return Err(format!("cannot read {}: {error}", directory.display())),
     };
     let entries = entries.take(MAX_DIR_ENTRIES).flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -302,23 +252,15 @@ fn names(folder: &Path) -> Observed<BTreeSet<String>> {
 async fn labels(settings: &DoctorSettings) -> Result<Observed<Option<FeatureLabels>>, CliError> {
     if let Some(named) = &settings.labels {
         let labels = input::labels(named)?;
-        return Ok(Ok(Some(FeatureLabels {
-            place: input::place(named),
-            labels,
-            gfd: gfd(named),
-        })));
+        return Ok(Ok(Some(FeatureLabels { place: input::place(named), labels, gfd: gfd(named) })));
     }
     let own = Input::File(FEATURE_FILE.into());
-    let told = look(input::place(&own), move || match input::labels(&own) {
-        Ok(labels) => Ok(Some(FeatureLabels {
-            place: input::place(&own),
-            labels,
-            gfd: gfd(&own),
-        })),
+    let result = look(input::place(&own), move || match input::labels(&own) {
+        Ok(labels) => Ok(Some(FeatureLabels { place: input::place(&own), labels, gfd: gfd(&own) })),
         Err(CliError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(chain(&error)),
     });
-    Ok(told.await)
+    Ok(result.await)
 }
 
 /// Returns gpu-feature-discovery's file in the same directory. Source: k8s-device-plugin, `--output-file`.
@@ -343,15 +285,15 @@ mod tests {
             let _ended = hangs.recv();
             Ok(())
         });
-        let said = hung.await.unwrap_err();
-        assert_eq!(said, "cannot read a disk: it takes longer than 5 s");
+        let error = hung.await.unwrap_err();
+        assert_eq!(error, "cannot read a disk: no result after 5 s");
         drop(release);
     }
 
     #[tokio::test]
     async fn source_result_is_returned_and_panic_is_an_error() {
         assert_eq!(look("it", || Ok(7)).await, Ok(7));
-        let said = look("it", || -> Observed<()> { panic!("odd") }).await;
-        assert_eq!(said.unwrap_err(), "cannot read it: whoever read it gave up");
+        let error = look("it", || -> Observed<()> { panic!("odd") }).await;
+        assert_eq!(error.unwrap_err(), "cannot read it: the reader failed");
     }
 }

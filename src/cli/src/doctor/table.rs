@@ -1,10 +1,10 @@
 //! Findings as a table: a row each, followed by the evidence and the recommended action.
 
-use octavo_node::doctor::{Finding, Verdict, VerdictCounts, count_verdicts};
+use octavo_node::doctor::{CheckResult, Finding, VerdictCounts, count_verdicts};
 
 use crate::settings::Colors;
 use crate::style::Style;
-use crate::text::{Cell, columns, counted, wrap};
+use crate::text::{Cell, columns, count_noun, wrap};
 
 /// Indentation of the lines below a row.
 const INDENT: usize = 4;
@@ -39,14 +39,11 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     // If nothing applies, the first check's reason is the reason for all.
     if let (true, Some(first)) = (rows.is_empty(), findings.first()) {
         let evidence = &first.evidence;
-        text.push_str(&wrap(
-            &format!("Nothing to look after here: {evidence}."),
-            0,
-        ));
+        text.push_str(&wrap(&format!("Nothing to check here: {evidence}."), 0));
         text.push_str("\n\n");
     }
     let absent = findings.iter();
-    let absent = absent.filter(|finding| finding.verdict == Verdict::NotApplicable);
+    let absent = absent.filter(|finding| finding.verdict == CheckResult::NotApplicable);
     let absent: Vec<&str> = absent.map(|finding| finding.check.as_str()).collect();
     if !absent.is_empty() {
         let absent = absent.join(", ");
@@ -65,14 +62,11 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
 /// Merges consecutive findings that differ only in the subject.
 fn rows(findings: &[Finding]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = Vec::new();
-    let applies = |finding: &&Finding| finding.verdict != Verdict::NotApplicable;
+    let applies = |finding: &&Finding| finding.verdict != CheckResult::NotApplicable;
     for finding in findings.iter().filter(applies) {
         match rows.last_mut() {
             Some(row) if is_alike(row.first, finding) => row.more = row.more.saturating_add(1),
-            Some(_) | None => rows.push(Row {
-                first: finding,
-                more: 0,
-            }),
+            Some(_) | None => rows.push(Row { first: finding, more: 0 }),
         }
     }
     rows
@@ -83,27 +77,18 @@ fn is_alike(a: &Finding, b: &Finding) -> bool {
 }
 
 fn head(row: &Row<'_>) -> Vec<Cell> {
-    let Finding {
-        check,
-        subject,
-        verdict,
-        ..
-    } = row.first;
-    let ink = match verdict {
-        Verdict::Ok => Style::Good,
-        Verdict::NotApplicable | Verdict::Unknown => Style::Faint,
-        Verdict::Warning => Style::Warning,
-        Verdict::Failing => Style::Bad,
+    let Finding { check, subject, verdict, .. } = row.first;
+    let style = match verdict {
+        CheckResult::Ok => Style::Good,
+        CheckResult::NotApplicable | CheckResult::Unknown => Style::Faint,
+        CheckResult::Warning => Style::Warning,
+        CheckResult::Failing => Style::Bad,
     };
     let subject = match row.more {
         0 => subject.to_string(),
         more => format!("{subject} and {more} more"),
     };
-    vec![
-        Cell::new(verdict.as_str(), ink),
-        Cell::plain(check.as_str()),
-        Cell::plain(&subject),
-    ]
+    vec![Cell::new(verdict.as_str(), style), Cell::plain(check.as_str()), Cell::plain(&subject)]
 }
 
 fn below(word: &str, text: &str) -> String {
@@ -116,15 +101,9 @@ fn below(word: &str, text: &str) -> String {
 
 /// Summarizes the counts, and names the check to begin with.
 fn sentence(findings: &[Finding]) -> String {
-    let VerdictCounts {
-        ok,
-        warning,
-        failing,
-        unknown,
-        not_applicable,
-    } = count_verdicts(findings);
-    let all = counted(findings.len(), "finding", "findings");
-    let warnings = counted(warning, "warning", "warnings");
+    let VerdictCounts { ok, warning, failing, unknown, not_applicable } = count_verdicts(findings);
+    let all = count_noun(findings.len(), "finding", "findings");
+    let warnings = count_noun(warning, "warning", "warnings");
     let counts = format!(
         "{all}: {failing} failing, {warnings}, {unknown} unknown, {ok} ok, {not_applicable} not applicable."
     );
@@ -135,8 +114,8 @@ fn sentence(findings: &[Finding]) -> String {
         (finding.verdict, std::cmp::Reverse(finding.check))
     });
     match first {
-        Some(first) if first.verdict >= Verdict::Warning => {
-            format!("{counts} Begin with {}.", first.check.as_str())
+        Some(first) if first.verdict >= CheckResult::Warning => {
+            format!("{counts} Start with {}.", first.check.as_str())
         }
         Some(_) | None => counts,
     }

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// Reason why a command of mig-parted failed.
 #[derive(Debug, Error)]
-pub enum MigPartedError {
+pub(crate) enum MigPartedError {
     /// No name was given although one is required.
     #[error(
         "missing required flag 'selected-config' when more than one config available; {place} has {}",
@@ -65,7 +65,8 @@ pub enum MigPartedError {
     },
     /// A hook exceeded its time limit.
     #[error(
-        "the {moment} hook {command} did not end within {} s and was killed; --hook-timeout gives it longer",
+        "the {moment} hook {command} did not exit within {} s and was killed; increase \
+         --hook-timeout",
         .longest.as_secs()
     )]
     HookTimedOut {
@@ -77,6 +78,6 @@ pub enum MigPartedError {
         longest: Duration,
     },
     /// There is nothing to write.
-    #[error("no GPU of this node can be partitioned, so that there is nothing to generate")]
+    #[error("no GPU of this node supports MIG, so there is nothing to generate")]
     NothingToGenerate,
 }

@@ -1,70 +1,47 @@
 //! `octavo availability`: a summary line per type, then the figures, then why the rest is unavailable.
 
-use octavo_documents::availability::{AvailabilityList, AvailabilityRow, WaitJson};
+use octavo_fleet::availability::{
+    AvailabilityList, AvailabilityRow, CountBasis, Shape, WaitBasis, WaitReport,
+};
 
 use super::format;
 use crate::settings::Colors;
-use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::fleet::OutputOptions;
 use crate::style::Style;
-use crate::text::{Cell, columns, lines, printable};
+use crate::text::{self, Cell, NONE, lines, printable};
 
-const COLUMNS: [&str; 9] = [
-    "TYPE", "RESOURCE", "UNIT", "FREE", "TAKEN", "UNUSABLE", "CAPACITY", "PENDING", "NODES",
-];
-const WIDE_COLUMNS: [&str; 5] = ["ALLOCATABLE", "COULD BECOME", "MEMORY", "WAIT", "SAID BY"];
-const UNAVAILABLE_COLUMNS: [&str; 6] = [
-    "TYPE",
-    "RESOURCE",
-    "UNUSABLE",
-    "NODES",
-    "REASON",
-    "WHAT TO DO",
-];
-const WAIT_COLUMNS: [&str; 5] = [
-    "TYPE",
-    "RESOURCE",
-    "WAIT BY",
-    "WATCHED SINCE",
-    "WHICH MEANS",
-];
+const COLUMNS: [&str; 9] =
+    ["TYPE", "RESOURCE", "UNIT", "FREE", "USED", "UNAVAILABLE", "CAPACITY", "PENDING", "NODES"];
+/// Further columns of the wide table.
+const WIDE_COLUMNS: [&str; 5] = ["ALLOCATABLE", "IF REPARTITIONED", "MEMORY", "WAIT", "SOURCE"];
+const UNAVAILABLE_COLUMNS: [&str; 6] =
+    ["TYPE", "RESOURCE", "UNAVAILABLE", "NODES", "REASON", "REMEDY"];
+const WAIT_COLUMNS: [&str; 5] = ["TYPE", "RESOURCE", "BASIS", "OBSERVED SINCE", "MEANING"];
 
 /// Formats availability as text; without headers, only the rows of figures.
 pub(super) fn text(list: &AvailabilityList, printed: OutputOptions, colors: Colors) -> String {
-    let is_wide = match printed.format {
-        FleetFormat::Wide => true,
-        FleetFormat::Table | FleetFormat::Json | FleetFormat::Yaml | FleetFormat::Name => false,
-    };
+    let is_wide = printed.is_wide();
     // Types without devices and without pending pods are shown only in the wide table.
-    let shown: Vec<&AvailabilityRow> = list
-        .items
-        .iter()
-        .filter(|row| is_wide || row.nodes > 0 || row.pending.pods > 0)
-        .collect();
-    let rows = shown.iter().map(|row| figures(row, is_wide));
-    if !printed.with_headers() || shown.is_empty() {
-        return columns(&rows.collect::<Vec<_>>(), colors);
+    let shown: Vec<&AvailabilityRow> =
+        list.items.iter().filter(|row| is_wide || row.nodes > 0 || row.pending.pods > 0).collect();
+    if shown.is_empty() {
+        return String::new();
     }
-    let mut names = COLUMNS.to_vec();
+    let wide: &[&str] = if is_wide { &WIDE_COLUMNS } else { &[] };
+    let figures = shown.iter().map(|row| figures(row));
+    let figures = text::table(&[&COLUMNS, wide], figures, printed.headers, colors);
+    if !printed.with_headers() {
+        return figures;
+    }
+    let mut parts = vec![summary(&shown), figures];
     if is_wide {
-        names.extend(WIDE_COLUMNS);
-    }
-    let table: Vec<Vec<Cell>> = [header(&names)].into_iter().chain(rows).collect();
-    let mut parts = vec![summary(&shown), columns(&table, colors)];
-    let reasons: Vec<Vec<Cell>> = shown.iter().flat_map(|row| reasons(row)).collect();
-    if is_wide && !reasons.is_empty() {
-        let table: Vec<Vec<Cell>> = [header(&UNAVAILABLE_COLUMNS)]
-            .into_iter()
-            .chain(reasons)
-            .collect();
-        parts.push(columns(&table, colors));
-    }
-    let evidence: Vec<Vec<Cell>> = shown.iter().filter_map(|row| evidence(row)).collect();
-    if is_wide && !evidence.is_empty() {
-        let table: Vec<Vec<Cell>> = [header(&WAIT_COLUMNS)]
-            .into_iter()
-            .chain(evidence)
-            .collect();
-        parts.push(columns(&table, colors));
+        let reasons: Vec<Vec<Cell>> = shown.iter().flat_map(|row| reasons(row)).collect();
+        let evidence: Vec<Vec<Cell>> = shown.iter().filter_map(|row| evidence(row)).collect();
+        let details = [(&UNAVAILABLE_COLUMNS[..], reasons), (&WAIT_COLUMNS[..], evidence)];
+        let details = details.into_iter().filter(|(_, rows)| !rows.is_empty());
+        parts.extend(
+            details.map(|(names, rows)| text::table(&[names], rows, printed.headers, colors)),
+        );
     }
     parts.join("\n")
 }
@@ -73,43 +50,40 @@ pub(super) fn text(list: &AvailabilityList, printed: OutputOptions, colors: Colo
 pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
     let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
     if let Some(trouble) = &list.trouble {
-        notes.push(format!(
-            "the cluster is not followed: {}",
-            printable(trouble)
-        ));
+        notes.push(format!("the cluster is not watched: {}", printable(trouble)));
     }
     if list.stale {
         let age = format::age(list.age_seconds);
-        notes.push(format!("this was so {age} ago; it may be otherwise now"));
+        notes.push(format!("the data is {age} old"));
     }
-    if list.basis != CLUSTER {
+    if list.basis != CountBasis::Cluster {
         notes.push(
-            "counted by what agents see: free is what has no process, and what pods were promised is not known"
+            "based on agents only: devices without a process count as free, and allocations to \
+             pods are unknown"
                 .to_owned(),
         );
     }
     if list.left_out > 0 {
         let count = list.left_out;
         notes.push(format!(
-            "{count} rows are left out: there are too many types or resources"
+            "{count} rows are omitted, because there are too many types or \
+                            resources"
         ));
     }
     if list.items.is_empty() {
-        notes.push("there is nothing of that kind in the fleet".to_owned());
+        notes.push("no matching devices in the fleet".to_owned());
     }
     notes
 }
-
-/// Basis of a count from Nodes and pods.
-const CLUSTER: &str = "cluster";
 
 /// Formats `NVIDIA H200 141GB - 4 available`: units of each shape, one line per type.
 fn summary(rows: &[&AvailabilityRow]) -> String {
     let mut titles: Vec<(&str, Vec<String>)> = Vec::new();
     for row in rows {
-        let free = match row.unit.as_str() {
-            DEVICE => free_of(row),
-            unit => format!("{} x {}", free_of(row), printable(unit)),
+        let free = if row.unit == Shape::Device {
+            free_of(row)
+        } else {
+            format!("{} x {}", free_of(row), printable(&row.unit.to_string()))
         };
         match titles.last_mut() {
             Some((title, all)) if *title == row.title => all.push(free),
@@ -120,59 +94,41 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
     lines(all.map(|(title, free)| format!("{} - {} available", printable(title), free.join(", "))))
 }
 
-const DEVICE: &str = "device";
-
 /// Formats the number of free units; `?` if their use is not reported.
 fn free_of(row: &AvailabilityRow) -> String {
     format::observed(row.free, row.unknown_units())
 }
 
-fn header(names: &[&str]) -> Vec<Cell> {
-    let names = names.iter();
-    names.map(|name| Cell::new(name, Style::Strong)).collect()
-}
-
-fn figures(row: &AvailabilityRow, is_wide: bool) -> Vec<Cell> {
-    let free = if row.free > 0 {
-        Style::Good
-    } else {
-        Style::Plain
-    };
+fn figures(row: &AvailabilityRow) -> Vec<Cell> {
+    let free = if row.free > 0 { Style::Good } else { Style::Plain };
     let unknown = row.unknown_units();
     let unusable = row.unusable_units().saturating_sub(unknown);
     let waits = if row.pending.units > 0 {
         format!("{} ({})", row.pending.units, pods(row.pending.pods))
     } else {
-        format::NONE.to_owned()
+        NONE.to_owned()
     };
-    let mut cells = vec![
+    vec![
         Cell::plain(&row.type_name),
         Cell::plain(&row.resource),
         Cell::plain(&row.unit),
         Cell::new(&free_of(row), free),
         Cell::plain(&format::observed(row.used_units(), unknown)),
-        Cell::new(&unusable.to_string(), notice(unusable > 0)),
-        count(row.capacity),
+        Cell::new(&unusable, notice(unusable > 0)),
+        Cell::plain(&row.capacity),
         Cell::new(&waits, notice(row.pending.units > 0)),
-        Cell::plain(&row.nodes.to_string()),
-    ];
-    if is_wide {
-        cells.extend([
-            count(row.allocatable),
-            count(row.could_become),
-            Cell::plain(
-                &row.memory_mib
-                    .map_or_else(|| format::NONE.to_owned(), format::memory),
-            ),
-            Cell::plain(&wait(&row.wait)),
-            Cell::plain(&row.sources.join(", ")),
-        ]);
-    }
-    cells
+        Cell::plain(&row.nodes),
+        Cell::plain(&row.allocatable),
+        Cell::plain(&row.could_become),
+        Cell::optional(row.memory.map(|memory| format::memory(memory.get()))),
+        Cell::plain(&wait(&row.wait)),
+        Cell::plain(&sources(row)),
+    ]
 }
 
-fn count(count: u64) -> Cell {
-    Cell::plain(&count.to_string())
+fn sources(row: &AvailabilityRow) -> String {
+    let all: Vec<String> = row.sources.iter().map(ToString::to_string).collect();
+    all.join(", ")
 }
 
 fn notice(is_so: bool) -> Style {
@@ -187,13 +143,13 @@ fn pods(count: u64) -> String {
 }
 
 /// Formats the wait: `none`, an interval of deadlines, the time by which one is free with its probability, or unknown.
-fn wait(wait: &WaitJson) -> String {
+fn wait(wait: &WaitReport) -> String {
     match (&wait.from, &wait.to) {
-        (Some(from), Some(to)) if wait.basis == DEADLINES => format!("{from} to {to}"),
-        (Some(from), Some(to)) => format!("even odds by {from}, 9 in 10 by {to}"),
-        (Some(from), None) => format!("even odds by {from}"),
-        (None, _) if wait.basis == FREE => "none".to_owned(),
-        (None, _) => wait.basis.clone(),
+        (Some(from), Some(to)) if wait.basis == WaitBasis::Deadlines => format!("{from} to {to}"),
+        (Some(from), Some(to)) => format!("50% by {from}, 90% by {to}"),
+        (Some(from), None) => format!("50% by {from}"),
+        (None, _) if wait.basis == WaitBasis::Free => "none".to_owned(),
+        (None, _) => wait.basis.to_string(),
     }
 }
 
@@ -204,15 +160,10 @@ fn evidence(row: &AvailabilityRow) -> Option<Vec<Cell>> {
         Cell::plain(&row.type_name),
         Cell::plain(&row.resource),
         Cell::plain(&row.wait.basis),
-        Cell::plain(row.wait.since.as_deref().unwrap_or(format::NONE)),
+        Cell::optional(row.wait.since.as_deref()),
         Cell::plain(reason),
     ])
 }
-
-/// Basis of a wait when a unit is free.
-const FREE: &str = "free";
-/// Basis of a wait that derives from pods' deadlines only.
-const DEADLINES: &str = "deadlines";
 
 fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {
     let all = row.unusable.iter();
@@ -220,8 +171,8 @@ fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {
         vec![
             Cell::plain(&row.type_name),
             Cell::plain(&row.resource),
-            count(one.count),
-            Cell::plain(&one.nodes.to_string()),
+            Cell::plain(&one.count),
+            Cell::plain(&one.nodes),
             Cell::new(&one.reason, Style::Warning),
             Cell::plain(&one.message),
         ]
@@ -231,39 +182,42 @@ fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {
 
 #[cfg(test)]
 mod tests {
-    use octavo_documents::availability::{PendingJson, UnusableJson};
+    use octavo_fleet::availability::{Pending, UnavailableReason, UnusableUnits};
+    use octavo_fleet::type_source::TypeSource;
+    use octavo_model::quantity::Mebibytes;
+    use octavo_model::reported::Reported;
 
     use super::*;
     use crate::settings::Headers;
+    use crate::settings::fleet::FleetFormat;
 
     fn row(resource: &str, unit: &str, free: u64) -> AvailabilityRow {
         AvailabilityRow {
             type_name: "nvidia-h200-141gb".to_owned(),
             title: "NVIDIA H200 141GB".to_owned(),
             resource: resource.to_owned(),
-            unit: unit.to_owned(),
+            unit: unit.parse().map_or_else(|_| Reported::Unknown(unit.to_owned()), Reported::Known),
             exclusive: true,
-            memory_mib: Some(143_771),
+            memory: Some(Mebibytes::new(143_771)),
             nodes: 2,
             capacity: 8,
             allocatable: 8,
             requested: Some(8 - free - 1),
             in_use: None,
             free,
-            unusable: vec![UnusableJson {
-                reason: "cordoned".to_owned(),
+            unusable: vec![UnusableUnits {
+                reason: UnavailableReason::Cordoned.into(),
                 message: "the node is cordoned".to_owned(),
                 count: 1,
                 nodes: 1,
             }],
-            pending: PendingJson { pods: 1, units: 2 },
+            pending: Pending { pods: 1, units: 2 },
             could_become: 0,
-            wait: WaitJson {
-                basis: "unknown".to_owned(),
-                reason: Some("no pod that holds one says when it ends".to_owned()),
-                ..WaitJson::default()
+            wait: WaitReport {
+                reason: Some("none of the pods that use them has a deadline".to_owned()),
+                ..WaitReport::new(WaitBasis::Unknown)
             },
-            sources: vec!["agent".to_owned()],
+            sources: vec![TypeSource::Agent.into()],
         }
     }
 
@@ -272,7 +226,7 @@ mod tests {
             api_version: "octavo.dev/v1".to_owned(),
             kind: "AvailabilityList".to_owned(),
             revision: 1,
-            basis: CLUSTER.to_owned(),
+            basis: CountBasis::Cluster.into(),
             as_of: "2026-01-01T00:00:00Z".to_owned(),
             age_seconds: 3,
             stale: false,
@@ -298,9 +252,9 @@ mod tests {
             "\
 NVIDIA H200 141GB - 4, 3 x 1g.18gb available
 
-TYPE               RESOURCE                UNIT     FREE  TAKEN  UNUSABLE  CAPACITY  PENDING    NODES
-nvidia-h200-141gb  nvidia.com/gpu          device   4     3      1         8         2 (1 pod)  2
-nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8         2 (1 pod)  2
+TYPE               RESOURCE                UNIT     FREE  USED  UNAVAILABLE  CAPACITY  PENDING    NODES
+nvidia-h200-141gb  nvidia.com/gpu          device   4     3     1            8         2 (1 pod)  2
+nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4     1            8         2 (1 pod)  2
 "
         );
         assert_eq!(notes(&list), Vec::<String>::new());
@@ -311,8 +265,8 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8    
         let mut silent = row("amd.com/gpu", "device", 0);
         silent.requested = None;
         silent.in_use = Some(0);
-        silent.unusable[0] = UnusableJson {
-            reason: "use-unknown".to_owned(),
+        silent.unusable[0] = UnusableUnits {
+            reason: UnavailableReason::UseUnknown.into(),
             message: "the driver does not report whether they are in use".to_owned(),
             count: 8,
             nodes: 1,
@@ -331,42 +285,35 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8    
         assert!(
             wide.ends_with(
                 "\
-TYPE               RESOURCE        UNUSABLE  NODES  REASON    WHAT TO DO
-nvidia-h200-141gb  nvidia.com/gpu  1         1      cordoned  the node is cordoned
+TYPE               RESOURCE        UNAVAILABLE  NODES  REASON    REMEDY
+nvidia-h200-141gb  nvidia.com/gpu  1            1      cordoned  the node is cordoned
 
-TYPE               RESOURCE        WAIT BY  WATCHED SINCE  WHICH MEANS
-nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one says when it ends
+TYPE               RESOURCE        BASIS    OBSERVED SINCE  MEANING
+nvidia-h200-141gb  nvidia.com/gpu  unknown  -               none of the pods that use them has a deadline
 "
             ),
             "{wide}"
         );
         let bare = shown(&list, FleetFormat::Table, Headers::Hidden);
-        assert_eq!(
-            bare,
-            "nvidia-h200-141gb  nvidia.com/gpu  device  4  3  1  8  2 (1 pod)  2\n"
-        );
+        assert_eq!(bare, "nvidia-h200-141gb  nvidia.com/gpu  device  4  3  1  8  2 (1 pod)  2\n");
     }
 
     #[test]
     fn ac_008_wait_is_a_deadline_interval_or_a_quantile() {
         let [from, to] = ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"].map(str::to_owned);
-        let mut told = WaitJson {
-            basis: "history".to_owned(),
-            from: Some(from),
-            to: Some(to),
-            ..WaitJson::default()
-        };
-        let likely = "even odds by 2026-01-01T10:00:00Z, 9 in 10 by 2026-01-01T12:00:00Z";
-        assert_eq!(wait(&told), likely);
-        told.basis = DEADLINES.to_owned();
-        assert_eq!(wait(&told), "2026-01-01T10:00:00Z to 2026-01-01T12:00:00Z");
-        told.basis = "history".to_owned();
-        told.to = None;
-        assert_eq!(wait(&told), "even odds by 2026-01-01T10:00:00Z");
-        told.from = None;
-        assert_eq!(wait(&told), "history");
-        told.basis = FREE.to_owned();
-        assert_eq!(wait(&told), "none");
+        let mut report =
+            WaitReport { from: Some(from), to: Some(to), ..WaitReport::new(WaitBasis::History) };
+        let likely = "50% by 2026-01-01T10:00:00Z, 90% by 2026-01-01T12:00:00Z";
+        assert_eq!(wait(&report), likely);
+        report.basis = WaitBasis::Deadlines.into();
+        assert_eq!(wait(&report), "2026-01-01T10:00:00Z to 2026-01-01T12:00:00Z");
+        report.basis = WaitBasis::History.into();
+        report.to = None;
+        assert_eq!(wait(&report), "50% by 2026-01-01T10:00:00Z");
+        report.from = None;
+        assert_eq!(wait(&report), "history");
+        report.basis = WaitBasis::Free.into();
+        assert_eq!(wait(&report), "none");
     }
 
     #[test]
@@ -374,16 +321,16 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one
         let mut list = list(Vec::new());
         list.stale = true;
         list.age_seconds = 90;
-        list.basis = "agents".to_owned();
+        list.basis = CountBasis::Agents.into();
         list.trouble = Some("the API server does not answer".to_owned());
         let notes = notes(&list).join("\n");
-        for said in [
-            "the cluster is not followed: the API server does not answer",
-            "this was so",
-            "counted by what agents see",
-            "there is nothing of that kind",
+        for expected in [
+            "the cluster is not watched: the API server does not answer",
+            "the data is",
+            "based on agents only",
+            "no matching devices in the fleet",
         ] {
-            assert!(notes.contains(said), "{notes}");
+            assert!(notes.contains(expected), "{notes}");
         }
     }
 }

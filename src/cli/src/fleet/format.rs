@@ -1,17 +1,19 @@
 //! Common format of a fleet's states, ages and amounts.
 
-use octavo_documents::api::{CountsJson, LayoutRow, NodeRow, NodeType, PartitionsJson};
-use octavo_documents::startup::StartingJson;
-use octavo_fleet::fleet::NodeState;
+use std::time::Duration;
+
+use octavo_fleet::api::{NodeRow, NodeType};
+use octavo_fleet::startup::StartupProgress;
+use octavo_fleet::summary::{DeviceCounts, LayoutSummary, NodeState, PartitionCounts};
 use octavo_fleet::type_source::TypeSource;
+use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
+use octavo_model::text::{format_age_short, format_memory_short};
 use octavo_planner::reconcile::ApplyState;
 
 use crate::style::Style;
-use crate::text::Cell;
-
-/// Placeholder for a missing value.
-pub(crate) const NONE: &str = "-";
+use crate::text::{Cell, NONE};
 
 const UNKNOWN_TYPE: &str = "unknown";
 
@@ -21,28 +23,16 @@ pub(crate) fn type_name(of: &NodeType) -> &str {
 }
 
 /// Formats a note on a fleet whose nodes have not all reported yet.
-pub(crate) fn starting(starting: &StartingJson) -> String {
-    let reported = match (starting.nodes, starting.expected) {
-        (Some(nodes), Some(expected)) => {
-            format!("{nodes} of about {expected} nodes have reported")
-        }
-        (Some(nodes), None) => format!("nodes that have reported so far: {nodes}"),
-        (None, _) => "not all nodes have reported".to_owned(),
-    };
-    format!("the aggregator is starting: {reported}; what is shown is not complete")
+pub(crate) fn starting(starting: &StartupProgress) -> String {
+    format!("{starting}; the output is incomplete")
 }
 
 /// Formats types as `8x nvidia-h100-80gb`, separated by commas.
 pub(crate) fn types(row: &NodeRow) -> String {
     let types = row.types.iter();
-    let all: Vec<String> = types
-        .map(|of| format!("{}x {}", of.devices.total, type_name(of)))
-        .collect();
-    if all.is_empty() {
-        NONE.to_owned()
-    } else {
-        all.join(", ")
-    }
+    let all: Vec<String> =
+        types.map(|of| format!("{}x {}", of.devices.total, type_name(of))).collect();
+    if all.is_empty() { NONE.to_owned() } else { all.join(", ") }
 }
 
 /// Formats at most the first two of many types, and the number of the others, so that a table of nodes fits on a
@@ -63,52 +53,35 @@ pub(crate) const UNOBSERVED: &str = "?";
 
 /// Formats a count of devices; `?` if it is zero and the use of some devices is not reported.
 pub(crate) fn observed(count: u64, unknown: u64) -> String {
-    if count == 0 && unknown > 0 {
-        UNOBSERVED.to_owned()
-    } else {
-        count.to_string()
-    }
+    if count == 0 && unknown > 0 { UNOBSERVED.to_owned() } else { count.to_string() }
 }
 
 /// Formats the number of free devices.
-pub(crate) fn free(of: CountsJson) -> Cell {
+pub(crate) fn free(of: DeviceCounts) -> Cell {
     Cell::plain(&observed(of.free.into(), of.unknown.into()))
 }
 
 /// Formats the number of devices in use.
-pub(crate) fn in_use(of: CountsJson) -> Cell {
+pub(crate) fn in_use(of: DeviceCounts) -> Cell {
     Cell::plain(&observed(of.in_use.into(), of.unknown.into()))
 }
 
 /// Formats free and total partitions as `3/12`.
-pub(crate) fn parts(of: PartitionsJson) -> String {
-    if of.total == 0 {
-        NONE.to_owned()
-    } else {
-        format!("{}/{}", of.free, of.total)
-    }
+pub(crate) fn parts(of: PartitionCounts) -> String {
+    if of.total == 0 { NONE.to_owned() } else { format!("{}/{}", of.free, of.total) }
 }
 
-/// Formats memory in GiB, rounded; small amounts in MiB.
+/// Formats memory; `-` if there is none.
 pub(crate) fn memory(mib: u64) -> String {
-    if mib == 0 {
-        NONE.to_owned()
-    } else if mib < 10 << 10 {
-        format!("{mib}Mi")
-    } else {
-        format!("{}Gi", mib.saturating_add(512) >> 10)
+    match mib {
+        0 => NONE.to_owned(),
+        mib => format_memory_short(Mebibytes::new(mib)),
     }
 }
 
-/// Formats an age as `7s`, `12m`, `3h`, `9d`: in the largest unit with a value of at least two, as kubectl does.
+/// Formats an age in seconds.
 pub(crate) fn age(seconds: u64) -> String {
-    let (count, unit) = match seconds {
-        0..120 => (seconds, 's'),
-        120..7_200 => (seconds / 60, 'm'),
-        7_200..172_800 => (seconds / 3_600, 'h'),
-        _ => (seconds / 86_400, 'd'),
-    };
-    format!("{count}{unit}")
+    format_age_short(Duration::from_secs(seconds))
 }
 
 /// Removes the fraction of a second from a time; returns other text unchanged.
@@ -121,39 +94,39 @@ pub(super) fn second(time: &str) -> String {
 
 /// Returns whether a row is stale.
 pub(crate) fn is_stale(row: &NodeRow) -> bool {
-    row.state == NodeState::Stale.as_str()
+    row.state == NodeState::Stale
 }
 
 /// Returns whether an agent reports the node, or did.
 pub(crate) fn has_agent(row: &NodeRow) -> bool {
-    row.source == TypeSource::Agent.as_str()
+    row.source == TypeSource::Agent
 }
 
 /// Formats the state, and whether the node's agent is disconnected.
 pub(crate) fn state(row: &NodeRow) -> Cell {
     let text = if row.connected || is_stale(row) || !has_agent(row) {
-        row.state.clone()
+        row.state.to_string()
     } else {
-        format!("{}, agent away", row.state)
+        format!("{}, agent disconnected", row.state)
     };
-    Cell::new(&text, ink(&row.state))
+    Cell::new(&text, style(&row.state))
 }
 
 /// Formats the state of the node's layout, with the steps of a change in progress.
-pub(crate) fn layout_state(layout: Option<&LayoutRow>) -> Cell {
-    let Some(state) = layout.and_then(|one| one.state.as_deref()) else {
+pub(crate) fn layout_state(layout: Option<&LayoutSummary>) -> Cell {
+    let Some(state) = layout.and_then(|one| one.state.as_ref()) else {
         return Cell::plain(NONE);
     };
     let text = match layout.and_then(|one| one.progress) {
         Some(at) => format!("{state} {}/{}", at.done, at.steps),
-        None => state.to_owned(),
+        None => state.to_string(),
     };
-    Cell::new(&text, layout_ink(state))
+    Cell::new(&text, layout_style(state))
 }
 
 /// Returns the color of a layout's state.
-pub(crate) fn layout_ink(state: &str) -> Style {
-    match Reason::parse(state) {
+pub(crate) fn layout_style(state: &Reported<Reason>) -> Style {
+    match state.known() {
         Some(Reason::Applied) => Style::Good,
         Some(Reason::Blocked | Reason::Drifted | Reason::Yielded) => Style::Warning,
         _ if ApplyState::needs_attention(state) => Style::Bad,
@@ -162,11 +135,8 @@ pub(crate) fn layout_ink(state: &str) -> Style {
 }
 
 /// Returns the color of a node's state.
-pub(crate) fn ink(state: &str) -> Style {
-    let known = NodeState::ALL
-        .into_iter()
-        .find(|known| known.as_str() == state);
-    match known {
+pub(crate) fn style(state: &Reported<NodeState>) -> Style {
+    match state.known() {
         Some(NodeState::Ok) => Style::Good,
         Some(NodeState::Empty) => Style::Faint,
         Some(NodeState::NoAgent | NodeState::Attention | NodeState::Stale) | None => Style::Warning,
@@ -184,38 +154,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn age_uses_largest_unit_with_at_least_two() {
-        for (seconds, text) in [
-            (0, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (7_199, "119m"),
-            (7_200, "2h"),
-            (172_800, "2d"),
-        ] {
-            assert_eq!(age(seconds), text);
-        }
-    }
-
-    #[test]
-    fn a_time_is_told_to_the_second() {
-        assert_eq!(
-            second("2026-11-21T11:00:18.749172156Z"),
-            "2026-11-21T11:00:18Z"
-        );
+    fn time_has_no_fraction_of_a_second() {
+        assert_eq!(second("2026-11-21T11:00:18.749172156Z"), "2026-11-21T11:00:18Z");
         assert_eq!(second("2026-11-21T11:00:18Z"), "2026-11-21T11:00:18Z");
         assert_eq!(second("soon."), "soon.");
-    }
-
-    #[test]
-    fn memory_of_ten_gib_or_more_is_rounded() {
-        for (mib, text) in [
-            (0, "-"),
-            (8_192, "8192Mi"),
-            (15_360, "15Gi"),
-            (652_472, "637Gi"),
-        ] {
-            assert_eq!(memory(mib), text);
-        }
     }
 }

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use octavo_documents::api::NodeRow;
-use octavo_fleet::fleet::NodeGroup;
+use octavo_fleet::api::NodeRow;
+use octavo_fleet::summary::NodeGroup;
 use octavo_model::id::TypeName;
 
 use super::format;
 use crate::settings::Colors;
-use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::fleet::OutputOptions;
 use crate::style::Style;
-use crate::text::{Cell, columns, counted};
+use crate::text::{self, Cell, count_noun};
 
-const COLUMNS: [&str; 9] = [
-    "NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE",
-];
+const COLUMNS: [&str; 9] =
+    ["NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE"];
+/// Further columns of the wide table.
 const WIDE_COLUMNS: [&str; 11] = [
     "LAYOUT",
     "LAYOUT STATE",
     "IN USE",
     "PARTITIONED",
     "UNAVAILABLE",
-    "SET ASIDE",
+    "PASSED THROUGH",
     "UNKNOWN",
     "CONNECTED",
     "CONFIRMED",
@@ -35,16 +35,9 @@ pub(crate) fn table(rows: &[NodeRow], printed: OutputOptions, colors: Colors) ->
     if rows.is_empty() {
         return String::new();
     }
-    let wide = printed.format == FleetFormat::Wide;
-    let header = || {
-        let more: &[&str] = if wide { &WIDE_COLUMNS } else { &[] };
-        let names = COLUMNS.iter().chain(more);
-        names.map(|name| Cell::new(name, Style::Strong)).collect()
-    };
-    let first = printed.with_headers().then(header);
-    let rows = rows.iter().map(|row| cells(row, wide));
-    let all: Vec<Vec<Cell>> = first.into_iter().chain(rows).collect();
-    columns(&all, colors)
+    let wide: &[&str] = if printed.is_wide() { &WIDE_COLUMNS } else { &[] };
+    let rows = rows.iter().map(|row| cells(row, printed.is_wide()));
+    text::table(&[&COLUMNS, wide], rows, printed.headers, colors)
 }
 
 /// Formats a table for the nodes of each type, in the given order, below a line with their totals.
@@ -69,8 +62,8 @@ pub(crate) fn by_type(rows: &[NodeRow], printed: OutputOptions, colors: Colors) 
         let head = format!(
             "{}: {}, {}, {} free",
             group.title(),
-            counted(rows.len(), "node", "nodes"),
-            counted(sum(|row| row.devices.total), "device", "devices"),
+            count_noun(rows.len(), "node", "nodes"),
+            count_noun(sum(|row| row.devices.total), "device", "devices"),
             sum(|row| row.devices.free)
         );
         let without = rows.iter().filter(|row| !format::has_agent(row)).count();
@@ -78,7 +71,7 @@ pub(crate) fn by_type(rows: &[NodeRow], printed: OutputOptions, colors: Colors) 
             0 => head,
             without => format!(
                 "{head}, {}",
-                counted(without, "node without agent", "nodes without agent")
+                count_noun(without, "node without agent", "nodes without agent")
             ),
         };
         // The use of some devices is not reported.
@@ -94,61 +87,46 @@ pub(crate) fn by_type(rows: &[NodeRow], printed: OutputOptions, colors: Colors) 
 
 fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
     let devices = row.devices;
-    let mut cells = vec![
+    let layout = row.layout.as_deref();
+    vec![
         Cell::plain(&row.name),
-        Cell::plain(&if wide {
-            format::types(row)
-        } else {
-            format::few_types(row)
-        }),
-        number(devices.total),
+        Cell::plain(&if wide { format::types(row) } else { format::few_types(row) }),
+        Cell::plain(&devices.total),
         format::free(devices),
         Cell::plain(&format::parts(devices.partitions)),
         Cell::plain(&format::memory(row.memory_mib)),
         Cell::plain(&row.sharing),
         format::state(row),
         Cell::plain(&format::age(row.age_seconds)),
-    ];
-    if wide {
-        let layout = row.layout.as_deref();
-        cells.extend([
-            Cell::plain(
-                layout
-                    .and_then(|one| one.name.as_deref())
-                    .unwrap_or(format::NONE),
-            ),
-            format::layout_state(layout),
-            format::in_use(devices),
-            number(devices.partitioned),
-            number(devices.unavailable),
-            number(devices.set_aside),
-            number(devices.unknown),
-            Cell::plain(if row.connected { "yes" } else { "no" }),
-            Cell::plain(&format::second(&row.last_confirmed)),
-            Cell::plain(match row.agent_version.as_str() {
-                "" => format::NONE,
-                version => version,
-            }),
-            Cell::plain(&row.source),
-        ]);
-    }
-    cells
-}
-
-pub(super) fn number(number: u32) -> Cell {
-    Cell::plain(&number.to_string())
+        Cell::optional(layout.and_then(|one| one.name.as_deref())),
+        format::layout_state(layout),
+        format::in_use(devices),
+        Cell::plain(&devices.partitioned),
+        Cell::plain(&devices.unavailable),
+        Cell::plain(&devices.set_aside),
+        Cell::plain(&devices.unknown),
+        Cell::plain(if row.connected { "yes" } else { "no" }),
+        Cell::plain(&format::second(&row.last_confirmed)),
+        Cell::optional(Some(&row.agent_version).filter(|version| !version.is_empty())),
+        Cell::plain(&row.source),
+    ]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use octavo_documents::api::{CountsJson, LayoutRow, NodeType, PartitionsJson};
+    use octavo_fleet::api::{NodeType, TypeIdentification};
+    use octavo_fleet::summary::LayoutSummary;
+    use octavo_fleet::summary::Sharing;
+    use octavo_fleet::summary::{DeviceCounts, PartitionCounts};
+    use octavo_fleet::type_source::TypeSource;
 
     use super::*;
     use crate::settings::Headers;
+    use crate::settings::fleet::FleetFormat;
 
     /// A node with eight devices of one type, two of them free, four partitioned with five free parts of twelve.
     pub(crate) fn row(name: &str, state: &str) -> NodeRow {
-        let devices = CountsJson {
+        let devices = DeviceCounts {
             total: 8,
             free: 2,
             in_use: 1,
@@ -156,26 +134,22 @@ pub(crate) mod tests {
             unavailable: 1,
             set_aside: 0,
             unknown: 0,
-            partitions: PartitionsJson {
-                total: 12,
-                free: 5,
-                in_use: 7,
-            },
+            partitions: PartitionCounts { total: 12, free: 5, in_use: 7 },
         };
         NodeRow {
             name: name.to_owned(),
-            state: state.to_owned(),
+            state: serde_json::from_value(state.into()).unwrap(),
             reason: None,
-            source: "agent".to_owned(),
+            source: TypeSource::Agent.into(),
             connected: true,
             last_confirmed: "2026-11-21T10:00:00Z".to_owned(),
             age_seconds: 3,
-            sharing: "mixed".to_owned(),
+            sharing: Sharing::Mixed.into(),
             devices,
             memory_mib: 655_360,
             types: vec![NodeType {
                 type_name: Some("nvidia-a100-80gb".to_owned()),
-                type_source: Some("catalogue".to_owned()),
+                type_source: Some(TypeIdentification::Catalogue.into()),
                 memory_mib: Some(81_920),
                 devices,
             }],
@@ -196,11 +170,7 @@ pub(crate) mod tests {
         unknown.age_seconds = 600;
         let rows = [row("gpu-node-1", "ok"), unknown];
         assert_eq!(
-            table(
-                &rows,
-                printed(FleetFormat::Table, Headers::Shown),
-                Colors::Off
-            ),
+            table(&rows, printed(FleetFormat::Table, Headers::Shown), Colors::Off),
             "\
 NAME        TYPES                DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
 gpu-node-1  8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3s
@@ -244,18 +214,14 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
     fn wide_adds_columns_and_no_headers_leaves_rows() {
         let mut away = row("a", "ok");
         away.connected = false;
-        away.layout = Some(Box::new(LayoutRow {
+        away.layout = Some(Box::new(LayoutSummary {
             name: Some("serving".to_owned()),
-            state: Some("blocked".to_owned()),
-            ..LayoutRow::default()
+            state: Some(octavo_model::reason::Reason::Blocked.into()),
+            ..LayoutSummary::default()
         }));
         assert_eq!(
-            table(
-                &[away],
-                printed(FleetFormat::Wide, Headers::Hidden),
-                Colors::Off
-            ),
-            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
+            table(&[away], printed(FleetFormat::Wide, Headers::Hidden), Colors::Off),
+            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent disconnected  3s  serving  blocked  1  4  1  0  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
         );
     }
 
@@ -263,27 +229,17 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
     fn many_types_are_truncated_unless_wide() {
         let mut mixed = row("a", "ok");
         mixed.types = vec![mixed.types[0].clone(); 4];
-        let said = |format| {
-            table(
-                &[mixed.clone()],
-                printed(format, Headers::Hidden),
-                Colors::Off,
-            )
-        };
+        let shown = |format| table(&[mixed.clone()], printed(format, Headers::Hidden), Colors::Off);
         let two = "8x nvidia-a100-80gb, 8x nvidia-a100-80gb";
-        let few = said(FleetFormat::Table);
+        let few = shown(FleetFormat::Table);
         assert!(few.contains(&format!("{two}, and 2 more  ")), "{few}");
-        assert!(said(FleetFormat::Wide).contains(&format!("{two}, {two}  ")));
+        assert!(shown(FleetFormat::Wide).contains(&format!("{two}, {two}  ")));
     }
 
     #[test]
     fn control_characters_in_names_are_escaped() {
         let rows = [row("a\u{1b}[2J", "ok")];
-        let text = table(
-            &rows,
-            printed(FleetFormat::Table, Headers::Hidden),
-            Colors::Off,
-        );
+        let text = table(&rows, printed(FleetFormat::Table, Headers::Hidden), Colors::Off);
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -13,65 +13,40 @@ use octavo_model::inventory::{Amd, Device, Inventory, PartitioningMode};
 use octavo_model::quantity::Mebibytes;
 
 use crate::inspect::Columns;
-use crate::settings::Colors;
-use crate::style::Style;
-use crate::text::{Cell, columns};
+use crate::settings::{Colors, Headers};
+use crate::text::{self, Cell};
 
 const COLUMNS: [&str; 6] = ["AMD", "GFX", "CUS", "PARTITIONS", "VRAM USED", "HIVE"];
+/// Further columns of the wide table.
 const WIDE_COLUMNS: [&str; 5] = ["MODES", "RENDER", "HIVE ID", "CHIP", "SERIAL"];
-
-/// Placeholder for a value that a device does not have or that is not reported.
-const NONE: &str = "-";
 
 /// Formats one row per device that AMD's driver reports; empty without such a device.
 pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> String {
     let devices = inventory.devices.iter();
-    let told: Vec<(&Device, &Amd)> = devices
-        .filter_map(|device| Some((device, device.amd.as_ref()?)))
-        .collect();
-    if told.is_empty() {
+    let reported: Vec<(&Device, &Amd)> =
+        devices.filter_map(|device| Some((device, device.amd.as_ref()?))).collect();
+    if reported.is_empty() {
         return String::new();
     }
-    let hives: BTreeSet<u64> = told.iter().filter_map(|(_, amd)| amd.hive).collect();
-    let more: &[&str] = match which {
-        Columns::Default => &[],
-        Columns::All => &WIDE_COLUMNS,
-    };
-    let header = COLUMNS.iter().chain(more);
-    let header = header.map(|name| Cell::new(name, Style::Strong)).collect();
-    let mut rows: Vec<Vec<Cell>> = vec![header];
-    for (device, amd) in told {
-        let hive = amd
-            .hive
-            .and_then(|own| hives.iter().position(|hive| *hive == own));
-        let mut row = vec![
-            Cell::plain(&device.pci.to_string()),
-            cell(amd.gfx_target.clone()),
-            cell(amd.compute_units.map(|units| units.to_string())),
-            cell(parts(amd)),
-            cell(memory(device, amd)),
-            cell(hive.map(|hive| hive.saturating_add(1).to_string())),
-        ];
-        if which == Columns::All {
-            row.extend(more_of(amd));
-        }
-        rows.push(row);
-    }
-    columns(&rows, colors)
-}
-
-fn more_of(amd: &Amd) -> [Cell; 5] {
-    [
-        cell(modes(amd)),
-        cell(minors(amd)),
-        cell(amd.hive.map(|hive| format!("{hive:016x}"))),
-        cell(amd.unique_id.clone()),
-        cell(amd.serial.clone()),
-    ]
-}
-
-fn cell(text: Option<String>) -> Cell {
-    Cell::plain(&text.unwrap_or_else(|| NONE.to_owned()))
+    let hives: BTreeSet<u64> = reported.iter().filter_map(|(_, amd)| amd.hive).collect();
+    let wide: &[&str] = if which == Columns::All { &WIDE_COLUMNS } else { &[] };
+    let rows = reported.iter().map(|(device, amd)| {
+        let hive = amd.hive.and_then(|own| hives.iter().position(|hive| *hive == own));
+        vec![
+            Cell::plain(&device.pci),
+            Cell::optional(amd.gfx_target.as_ref()),
+            Cell::optional(amd.compute_units),
+            Cell::optional(parts(amd)),
+            Cell::optional(memory(device, amd)),
+            Cell::optional(hive.map(|hive| hive.saturating_add(1))),
+            Cell::optional(modes(amd)),
+            Cell::optional(minors(amd)),
+            Cell::optional(amd.hive.map(|hive| format!("{hive:016x}"))),
+            Cell::optional(amd.unique_id.as_ref()),
+            Cell::optional(amd.serial.as_ref()),
+        ]
+    });
+    text::table(&[&COLUMNS, wide], rows, Headers::Shown, colors)
 }
 
 /// Formats `CPX/NPS4, 8 x 24564Mi`: the current modes, and the resulting partitions.
@@ -81,24 +56,24 @@ fn parts(amd: &Amd) -> Option<String> {
         .flatten()
         .map(|mode| mode.current.as_str())
         .collect();
-    let mut said: Vec<String> = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     if !modes.is_empty() {
-        said.push(modes.join("/"));
+        parts.push(modes.join("/"));
     }
     if let [first, rest @ ..] = amd.partitions.as_slice()
         && !rest.is_empty()
     {
         let count = amd.partitions.len();
         let alike = rest.iter().all(|other| other.memory == first.memory);
-        said.push(match first.memory.filter(|_| alike) {
+        parts.push(match first.memory.filter(|_| alike) {
             Some(memory) => format!("{count} x {}", mebibytes(memory)),
             None => format!("{count} parts"),
         });
     }
     if amd.is_virtual {
-        said.push("virtual".to_owned());
+        parts.push("virtual".to_owned());
     }
-    (!said.is_empty()).then(|| said.join(", "))
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn memory(device: &Device, amd: &Amd) -> Option<String> {
@@ -124,11 +99,7 @@ fn modes(amd: &Amd) -> Option<String> {
 
 /// Formats minors as `128-135`, or individually if they are not consecutive.
 fn minors(amd: &Amd) -> Option<String> {
-    let minors: Vec<u32> = amd
-        .partitions
-        .iter()
-        .map(|part| part.render_minor)
-        .collect();
+    let minors: Vec<u32> = amd.partitions.iter().map(|part| part.render_minor).collect();
     let (first, last) = (minors.first()?, minors.last()?);
     let in_a_row = minors.is_sorted_by(|one, next| one.checked_add(1) == Some(*next));
     Some(if first == last {

@@ -13,21 +13,21 @@ pub(super) fn state(device: &Device, inventory: &Inventory) -> (&'static str, St
         return (SEE_NEURON, Style::Plain);
     }
     let nvml = &inventory.nvml;
-    let ink = device.severity(nvml).map_or(Style::Good, ink);
-    (device.state(nvml).as_str(), ink)
+    let style = device.severity(nvml).map_or(Style::Good, style);
+    (device.state(nvml).as_str(), style)
 }
 
 /// Returns the device's type, and whether it was set manually.
 pub(super) fn kind(device: &Device) -> String {
     if device.identity.is_manual() {
-        format!("{} (by hand)", device.identity)
+        format!("{} (manual)", device.identity)
     } else {
         device.identity.to_string()
     }
 }
 
 /// Returns the color of a severity.
-pub(super) fn ink(gravity: Severity) -> Style {
+pub(super) fn style(gravity: Severity) -> Style {
     match gravity {
         Severity::Note => Style::Plain,
         Severity::Warning => Style::Warning,

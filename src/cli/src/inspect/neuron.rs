@@ -10,17 +10,14 @@ use octavo_model::quantity::Mebibytes;
 
 use super::format;
 use super::table::Columns;
-use crate::settings::Colors;
+use crate::settings::{Colors, Headers};
 use crate::style::Style;
-use crate::text::{Cell, columns, printable, wrap};
+use crate::text::{self, Cell, NONE, printable, wrap};
 
-const COLUMNS: [&str; 7] = [
-    "INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE",
-];
-const WIDE_COLUMNS: [&str; 5] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED", "KNOWN BY"];
+const COLUMNS: [&str; 7] = ["INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE"];
+/// Further columns of the wide table.
+const WIDE_COLUMNS: [&str; 5] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED", "IDENTIFIED BY"];
 
-/// Placeholder for an empty value.
-const NONE: &str = "-";
 /// Placeholder for a value that could not be read.
 const UNKNOWN: &str = "?";
 
@@ -32,51 +29,36 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
     if neuron.devices.is_empty() {
         return format!("{heading}\n");
     }
-    let names = COLUMNS.iter().chain(more(which));
-    let header = names.map(|name| Cell::new(name, Style::Strong)).collect();
-    let rows = neuron
-        .devices
-        .iter()
-        .map(|device| row(neuron, device, which));
-    let rows: Vec<Vec<Cell>> = std::iter::once(header).chain(rows).collect();
-    format!("{heading}\n{}", columns(&rows, colors))
-}
-
-fn more(which: Columns) -> &'static [&'static str] {
-    match which {
-        Columns::Default => &[],
-        Columns::All => &WIDE_COLUMNS,
-    }
+    let wide: &[&str] = if which == Columns::All { &WIDE_COLUMNS } else { &[] };
+    let rows = neuron.devices.iter().map(|device| row(neuron, device));
+    format!("{heading}\n{}", text::table(&[&COLUMNS, wide], rows, Headers::Shown, colors))
 }
 
 /// Formats the driver, the logical cores' configuration, and the links' topology.
 fn heading(neuron: &Neuron) -> String {
-    let version = neuron
-        .driver_version
-        .as_deref()
-        .unwrap_or("of unknown version");
-    let mut said = vec![format!("Neuron: driver {version}")];
+    let version = neuron.driver_version.as_deref().unwrap_or("of unknown version");
+    let mut facts = vec![format!("Neuron: driver {version}")];
     if neuron.devices.is_empty() {
-        said.push("it has no device".to_owned());
+        facts.push("no devices".to_owned());
     } else {
-        said.push(logical(neuron));
+        facts.push(logical(neuron));
     }
     if let Some(topology) = neuron.topology().filter(|_| neuron.devices.len() > 1) {
-        said.push(topology.to_string());
+        facts.push(topology.to_string());
     }
     if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
-        said.push(format!("UltraServer mode {}", printable(mode)));
+        facts.push(format!("UltraServer mode {}", printable(mode)));
     }
-    wrap(&said.join("; "), 2)
+    wrap(&facts.join("; "), 2)
 }
 
 fn logical(neuron: &Neuron) -> String {
     let Some(logical) = neuron.logical else {
-        return "the size of a logical core is not known".to_owned();
+        return "size of a logical core unknown".to_owned();
     };
     let source = match logical.source {
-        LogicalSource::File => "the node's setting",
-        LogicalSource::Default => "the chip's default",
+        LogicalSource::File => "node setting",
+        LogicalSource::Default => "chip default",
     };
     let cores = match logical.size {
         1 => "1 physical core is".to_owned(),
@@ -85,77 +67,60 @@ fn logical(neuron: &Neuron) -> String {
     format!("{cores} 1 logical core ({source})")
 }
 
-fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
+fn row(neuron: &Neuron, device: &NeuronDevice) -> Vec<Cell> {
     let state = device.state();
-    let ink = match (state, state.severity()) {
-        (_, Some(gravity)) => format::ink(gravity),
+    let style = match (state, state.severity()) {
+        (_, Some(gravity)) => format::style(gravity),
         (NeuronState::Ok, None) => Style::Good,
         (_, None) => Style::Plain,
     };
-    let mut cells = vec![
-        Cell::plain(&device.number.to_string()),
-        Cell::plain(device.device_name.as_deref().unwrap_or(UNKNOWN)),
+    let chip = device.device_name.as_deref();
+    let facts = chip.and_then(accelerators::neuron_chip);
+    vec![
+        Cell::plain(&device.number),
+        Cell::plain(chip.unwrap_or(UNKNOWN)),
         Cell::plain(&cores(neuron, device)),
         Cell::plain(&memory(device)),
         Cell::plain(&links(device)),
-        Cell::plain(device.serial.as_deref().unwrap_or(NONE)),
-        Cell::new(state.as_str(), ink),
-    ];
-    if which == Columns::All {
-        let chip = device.device_name.as_deref();
-        let facts = chip.and_then(accelerators::neuron_chip);
-        cells.extend([
-            Cell::plain(facts.map_or(UNKNOWN, |facts| facts.type_name)),
-            Cell::plain(device.core_architecture.as_deref().unwrap_or(UNKNOWN)),
-            Cell::plain(&power(device)),
-            Cell::plain(&corrected(device)),
-            Cell::plain(known_by(neuron.identity(device))),
-        ]);
-    }
-    cells
+        Cell::optional(device.serial.as_deref()),
+        Cell::new(state.as_str(), style),
+        Cell::plain(facts.map_or(UNKNOWN, |facts| facts.type_name)),
+        Cell::plain(device.core_architecture.as_deref().unwrap_or(UNKNOWN)),
+        Cell::plain(&or_unknown(device.power_percent.map(|percent| format!("{percent}%")))),
+        Cell::plain(&or_unknown(corrected(device))),
+        Cell::plain(known_by(neuron.identity(device))),
+    ]
 }
 
 /// Formats the number of physical and logical cores.
 fn cores(neuron: &Neuron, device: &NeuronDevice) -> String {
-    let told = |count: Option<u32>| {
-        count.map_or_else(|| UNKNOWN.to_owned(), |count: u32| count.to_string())
-    };
-    format!(
-        "{}/{}",
-        told(device.cores),
-        told(neuron.logical_cores(device))
-    )
+    format!("{}/{}", or_unknown(device.cores), or_unknown(neuron.logical_cores(device)))
 }
 
 /// Formats used memory, as reported by the driver, and the chip's memory according to the catalog.
 fn memory(device: &NeuronDevice) -> String {
-    let told = |memory: Option<Mebibytes>| {
-        memory.map_or_else(|| UNKNOWN.to_owned(), |memory| memory.get().to_string())
-    };
     let chip = device.device_name.as_deref();
-    let all = chip.and_then(accelerators::neuron_memory);
-    format!("{}/{}Mi", told(device.memory_used), told(all))
-}
-
-/// Formats the power as a percentage of the maximum.
-fn power(device: &NeuronDevice) -> String {
-    let percent = device.power_percent;
-    percent.map_or_else(|| UNKNOWN.to_owned(), |percent| format!("{percent}%"))
+    let total = chip.and_then(accelerators::neuron_memory).map(Mebibytes::get);
+    let used = device.memory_used.map(Mebibytes::get);
+    format!("{}/{}Mi", or_unknown(used), or_unknown(total))
 }
 
 /// Formats the corrected errors of memory and chip: no data was lost, but many of them are a warning.
-fn corrected(device: &NeuronDevice) -> String {
+fn corrected(device: &NeuronDevice) -> Option<u64> {
     let errors = device.errors;
     let known = [errors.memory_corrected, errors.sram_corrected];
-    let sum = known.into_iter().flatten().reduce(u64::saturating_add);
-    sum.map_or_else(|| UNKNOWN.to_owned(), |sum| sum.to_string())
+    known.into_iter().flatten().reduce(u64::saturating_add)
+}
+
+fn or_unknown(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
 }
 
 /// Returns the device's stable identifier, and how long it is valid.
 fn known_by(identity: NeuronIdentity) -> &'static str {
     match identity {
         NeuronIdentity::Serial => "serial number",
-        NeuronIdentity::Number => "number, until the next boot",
+        NeuronIdentity::Number => "number, until the next reboot",
     }
 }
 

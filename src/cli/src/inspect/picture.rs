@@ -19,24 +19,15 @@ use crate::devices;
 use crate::settings::Colors;
 use crate::slice_frame::{Cell, frame};
 use crate::style::Style;
-use crate::text::{lines, wrap};
+use crate::text::{group_by_key, lines, wrap};
 
 /// Prefix of an instance's IDs in every picture; the blank before it may have another color.
 const INSTANCE_ID: &str = "gi ";
 
 pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
-    // Keyed by type and picture; the order is that of each group's first device.
-    let mut groups: Vec<(String, Vec<&Device>)> = Vec::new();
-    for device in &inventory.devices {
-        let Some(text) = picture(device, colors) else {
-            continue;
-        };
-        match groups.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, devices)) => devices.push(device),
-            None => groups.push((text, vec![device])),
-        }
-    }
-    let drawn: Vec<String> = groups
+    let pictures = inventory.devices.iter();
+    let pictures = pictures.filter_map(|device| Some((picture(device, colors)?, device)));
+    let drawn: Vec<String> = group_by_key(pictures)
         .iter()
         .map(|(text, devices)| {
             let who = Style::Strong.paint(&devices::range(devices), colors);
@@ -64,30 +55,22 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
             let frame = frame(&[whole(slices, device.usage())], slices, colors);
             Some(format!("{heading}\n{frame}"))
         }
-        Slices::Partitioned {
-            slices,
-            regions,
-            hidden,
-        } => {
+        Slices::Partitioned { slices, regions, hidden } => {
             let free = free.unwrap_or(0);
-            let cells: Vec<Cell> = regions
-                .iter()
-                .map(|region| cell(region, state, device.usage()))
-                .collect();
+            let cells: Vec<Cell> =
+                regions.iter().map(|region| cell(region, state, device.usage())).collect();
             let frame = frame(&cells, slices, colors);
             let hidden = lines(hidden.into_iter().map(|instance| {
                 let line = format!("  {}", say::hidden_instance(instance, state));
                 wrap(&line, 4)
             }));
-            Some(format!(
-                "{heading}, {free} of {slices} slices free\n{frame}{hidden}"
-            ))
+            Some(format!("{heading}, {free} of {slices} slices free\n{frame}{hidden}"))
         }
     }
 }
 
 fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
-    let ink = match usage {
+    let style = match usage {
         DeviceProcesses::Known([]) => Style::Plain,
         DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
     };
@@ -95,32 +78,24 @@ fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
         slices,
         mark: ' ',
         paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
-        ink,
+        style,
     }
 }
 
 fn cell(region: &Region<'_>, state: &MigState, usage: DeviceProcesses<'_>) -> Cell {
-    let (paragraphs, ink) = match region {
+    let (paragraphs, style) = match region {
         Region::Free { .. } => (vec!["free".to_owned()], Style::Faint),
         Region::Instance { instance, .. } => {
             let how = usage.of(instance, state);
-            let paragraphs = vec![
-                state.profile_name(instance),
-                say::ids(instance),
-                say::used(&how),
-            ];
-            (paragraphs, ink(&how))
+            let paragraphs =
+                vec![state.profile_name(instance), say::ids(instance), say::used(&how)];
+            (paragraphs, style(&how))
         }
     };
-    Cell {
-        slices: region.slices(),
-        mark: ' ',
-        paragraphs,
-        ink,
-    }
+    Cell { slices: region.slices(), mark: ' ', paragraphs, style }
 }
 
-fn ink(how: &InstanceUse) -> Style {
+fn style(how: &InstanceUse) -> Style {
     match how {
         InstanceUse::Idle => Style::Good,
         InstanceUse::Unknown

@@ -9,7 +9,7 @@ use octavo_model::inventory::{
 use super::format;
 use crate::settings::{Colors, Headers};
 use crate::style::Style;
-use crate::text::{Cell, columns};
+use crate::text::{self, Cell, NONE};
 
 /// Selection of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,10 @@ pub(crate) enum Columns {
     All,
 }
 
-const COLUMNS: [&str; 8] = [
-    "INDEX", "TYPE", "MEMORY", "MIG", "PARTS", "PROCS", "NUMA", "STATE",
-];
+const COLUMNS: [&str; 8] = ["INDEX", "TYPE", "MEMORY", "MIG", "PARTS", "PROCS", "NUMA", "STATE"];
+/// Further columns of the wide table.
 const WIDE_COLUMNS: [&str; 6] = ["PCI", "UUID", "SKU", "DRIVER NAME", "CC", "LINKS"];
 
-/// Placeholder for a value that a device does not have or that is not reported.
-const NONE: &str = "-";
 /// Placeholder for a value that a driver does not reveal.
 const UNKNOWN: &str = "?";
 
@@ -41,30 +38,16 @@ pub(super) fn table(
         let is_short = which == Columns::Default && headers == Headers::Shown;
         is_short && inventory.is_reported_by_neuron(device)
     };
-    let mut devices = inventory
-        .devices
-        .iter()
-        .filter(|device| !is_elsewhere(device))
-        .peekable();
+    let mut devices = inventory.devices.iter().filter(|device| !is_elsewhere(device)).peekable();
     if devices.peek().is_none() {
         return String::new();
     }
-    let header = || {
-        let more: &[&str] = match which {
-            Columns::Default => &[],
-            Columns::All => &WIDE_COLUMNS,
-        };
-        let names = COLUMNS.iter().chain(more);
-        names.map(|name| Cell::new(name, Style::Strong)).collect()
-    };
-    let first = (headers == Headers::Shown).then(header);
-    let devices = devices.map(|device| row(device, inventory, which));
-    let rows: Vec<Vec<Cell>> = first.into_iter().chain(devices).collect();
-    columns(&rows, colors)
+    let wide: &[&str] = if which == Columns::All { &WIDE_COLUMNS } else { &[] };
+    text::table(&[&COLUMNS, wide], devices.map(|device| row(device, inventory)), headers, colors)
 }
 
-fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
-    let type_ink = match device.identity {
+fn row(device: &Device, inventory: &Inventory) -> Vec<Cell> {
+    let type_style = match device.identity {
         Identity::Known { .. } | Identity::Manual { .. } => Style::Plain,
         Identity::Unknown => Style::Warning,
     };
@@ -73,36 +56,23 @@ fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
         DeviceProcesses::Known(processes) => processes.len().to_string(),
         DeviceProcesses::Unknown => UNKNOWN.to_owned(),
     };
-    let (state, ink) = format::state(device, inventory);
-    let mut cells = vec![
-        told(device.index),
-        Cell::new(&format::kind(device), type_ink),
-        told(memory),
-        Cell::plain(mig(device)),
-        told(partitions(device)),
-        Cell::plain(&processes),
-        told(device.numa_node),
-        Cell::new(state, ink),
-    ];
-    if which == Columns::All {
-        cells.extend(more(device));
-    }
-    cells
-}
-
-fn more(device: &Device) -> Vec<Cell> {
+    let (state, style) = format::state(device, inventory);
     vec![
-        Cell::plain(&device.pci.to_string()),
-        told(device.uuid.as_ref()),
-        told(device.identity.sku()),
-        told(device.product_name.as_ref()),
-        told(device.compute_capability),
+        Cell::optional(device.index),
+        Cell::new(&format::kind(device), type_style),
+        Cell::optional(memory),
+        Cell::plain(mig(device)),
+        Cell::optional(partitions(device)),
+        Cell::plain(&processes),
+        Cell::optional(device.numa_node),
+        Cell::new(state, style),
+        Cell::plain(&device.pci),
+        Cell::optional(device.uuid.as_ref()),
+        Cell::optional(device.identity.sku()),
+        Cell::optional(device.product_name.as_ref()),
+        Cell::optional(device.compute_capability),
         Cell::plain(&links(device)),
     ]
-}
-
-fn told(value: Option<impl ToString>) -> Cell {
-    Cell::plain(&value.map_or_else(|| NONE.to_owned(), |value| value.to_string()))
 }
 
 /// Returns the current MIG mode, and the mode after the next reset.
@@ -134,9 +104,7 @@ fn partitions(device: &Device) -> Option<String> {
         return Some(UNKNOWN.to_owned());
     }
     let instances = state.gpu_instances.iter();
-    let count: usize = instances
-        .map(|instance| instance.compute_instances.len())
-        .sum();
+    let count: usize = instances.map(|instance| instance.compute_instances.len()).sum();
     Some(count.to_string())
 }
 
@@ -152,13 +120,6 @@ fn links(device: &Device) -> String {
         let count: &mut usize = counts.entry(kind).or_default();
         *count = count.saturating_add(1);
     }
-    let parts: Vec<String> = counts
-        .iter()
-        .map(|(kind, count)| format!("{count} {kind}"))
-        .collect();
-    if parts.is_empty() {
-        NONE.to_owned()
-    } else {
-        parts.join(", ")
-    }
+    let parts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if parts.is_empty() { NONE.to_owned() } else { parts.join(", ") }
 }

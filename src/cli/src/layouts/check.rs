@@ -10,25 +10,25 @@ use super::NamedInventory;
 use crate::diagnostics::Severity;
 use crate::layout_source::LayoutSource;
 use crate::settings::layouts::CheckSettings;
-use crate::text::counted;
+use crate::text::{count_noun, group_by_key};
 use crate::{CliError, Exit, Report, devices};
 
 /// Findings of the check.
 #[derive(Debug, Default)]
 struct CheckFindings {
-    said: String,
+    text: String,
     errors: usize,
     warnings: usize,
 }
 
 impl CheckFindings {
-    fn error(&mut self, said: &str) {
-        self.said.push_str(said);
+    fn error(&mut self, text: &str) {
+        self.text.push_str(text);
         self.errors = self.errors.saturating_add(1);
     }
 
-    fn warning(&mut self, said: &str) {
-        self.said.push_str(said);
+    fn warning(&mut self, text: &str) {
+        self.text.push_str(text);
         self.warnings = self.warnings.saturating_add(1);
     }
 
@@ -36,32 +36,33 @@ impl CheckFindings {
     fn summary(&self) -> String {
         let errors = match self.errors {
             0 => "no errors".to_owned(),
-            errors => counted(errors, "error", "errors"),
+            errors => count_noun(errors, "error", "errors"),
         };
         match self.warnings {
             0 => errors,
-            warnings => format!("{errors}, {}", counted(warnings, "warning", "warnings")),
+            warnings => format!("{errors}, {}", count_noun(warnings, "warning", "warnings")),
         }
     }
 }
 
-pub(super) fn report(
+/// Runs `octavo layouts check`.
+pub(crate) fn report(
     settings: &CheckSettings,
     machines: &[NamedInventory],
 ) -> Result<Report, CliError> {
     let mut output = String::new();
     let mut errors = 0_usize;
     for file in &settings.files {
-        let found = match LayoutSource::read(file)? {
+        let found = match LayoutSource::parse(file)? {
             Err(refused) => {
                 let name = crate::input::place(file);
-                let count = counted(refused.errors, "error", "errors");
-                errors = errors.saturating_add(refused.errors);
-                output.push_str(&refused.said);
+                let count = count_noun(refused.count, "error", "errors");
+                errors = errors.saturating_add(refused.count);
+                output.push_str(&refused.text);
                 output.extend([name, ": ".to_owned(), count, "\n".to_owned()]);
                 continue;
             }
-            Ok(sheet) => sheet,
+            Ok(source) => source,
         };
         let mut findings = CheckFindings::default();
         for warning in found.warnings() {
@@ -71,7 +72,7 @@ pub(super) fn report(
             Some(name) => vec![found.layout(name)?],
             None => found.layouts.layouts.iter().collect(),
         };
-        let count = counted(found.layouts.layouts.len(), "layout", "layouts");
+        let count = count_noun(found.layouts.layouts.len(), "layout", "layouts");
         let mut fits = Vec::new();
         for machine in machines {
             let good = layouts
@@ -79,13 +80,14 @@ pub(super) fn report(
                 .filter(|layout| check_machine(&found, layout, machine, &mut findings));
             let good = good.count();
             fits.push(format!(
-                "{}: {good} of {} can be had on {}\n",
+                "{}: {good} of {} layouts {} {}\n",
                 found.name,
-                counted(layouts.len(), "layout", "layouts"),
+                layouts.len(),
+                if good == 1 { "fits" } else { "fit" },
                 machine.name
             ));
         }
-        output.push_str(&findings.said);
+        output.push_str(&findings.text);
         let line = format!("{}: {count}, {}\n", found.name, findings.summary());
         output.push_str(&line);
         output.extend(fits);
@@ -94,44 +96,36 @@ pub(super) fn report(
     Ok(Report {
         output,
         notes: String::new(),
-        exit: if errors == 0 {
-            Exit::Done
-        } else {
-            Exit::Failed
-        },
+        exit: if errors == 0 { Exit::Done } else { Exit::Failed },
     })
 }
 
 /// Returns whether the machine can have the layout; the reasons against it are added to the findings.
 fn check_machine(
-    sheet: &LayoutSource,
+    source: &LayoutSource,
     layout: &Layout,
     machine: &NamedInventory,
     findings: &mut CheckFindings,
 ) -> bool {
-    let page = sheet.page();
+    let page = source.page();
     let on = |message: String| format!("{message} [on {}]", machine.name);
-    let resolved = match resolve(layout, sheet.layouts.dialect, &machine.inventory) {
+    let resolved = match resolve(layout, source.layouts.dialect, &machine.inventory) {
         Ok(resolved) => resolved,
         Err(errors) => {
             for error in errors {
                 let message = on(error.to_string());
-                findings.error(&page.at(Severity::Error, error.place(), &message));
+                findings.error(&page.at(Severity::Error, error.place, &message));
             }
             return false;
         }
     };
     for warning in &resolved.warnings {
         let message = on(warning.to_string());
-        findings.warning(&page.at(Severity::Warning, warning.place(), &message));
+        findings.warning(&page.at(Severity::Warning, warning.place, &message));
     }
     let impossible = impossible(&machine.inventory, &resolved.targets);
-    for (place, devices, why) in &impossible {
-        let message = format!(
-            "layout {:?}: {}: {why}",
-            layout.name,
-            devices::range(devices)
-        );
+    for ((place, why), devices) in &impossible {
+        let message = format!("layout {:?}: {}: {why}", layout.name, devices::range(devices));
         findings.error(&page.at(Severity::Error, *place, &on(message)));
     }
     impossible.is_empty()
@@ -141,30 +135,19 @@ fn check_machine(
 fn impossible<'a>(
     inventory: &'a Inventory,
     targets: &Targets,
-) -> Vec<(SourcePosition, Vec<&'a Device>, String)> {
-    let mut all: Vec<(SourcePosition, Vec<&Device>, String)> = Vec::new();
-    for target in &targets.devices {
-        let mut devices = inventory.devices.iter();
-        let device = devices.find(|device| device.pci == target.pci);
-        let (Some(device), Some(MigTarget::Enabled(instances))) = (device, &target.mig) else {
-            continue;
+) -> Vec<((SourcePosition, String), Vec<&'a Device>)> {
+    group_by_key(targets.devices.iter().filter_map(|target| {
+        let device = devices::find(inventory, target.pci)?;
+        let Some(MigTarget::Enabled(instances)) = &target.mig else {
+            return None;
         };
-        let Err(why) = feasible(device, instances) else {
-            continue;
-        };
+        let why = feasible(device, instances).err()?;
         let words = PlanFormatter::new(inventory, device.pci);
         let text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
         let text = match words.alternatives(&why).first() {
-            Some(nearest) => format!("{text}; nearest that fits: {nearest}"),
+            Some(nearest) => format!("{text}; nearest match: {nearest}"),
             None => text,
         };
-        let same = all
-            .iter_mut()
-            .find(|(place, _, known)| *place == target.rule && *known == text);
-        match same {
-            Some((_, devices, _)) => devices.push(device),
-            None => all.push((target.rule, vec![device], text)),
-        }
-    }
-    all
+        Some(((target.rule, text), device))
+    }))
 }

@@ -4,9 +4,9 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Inventory, Vendor};
 use octavo_planner::layout::{DeviceRef, compare, compare_modes};
 
+use super::OpenHardware;
 use super::config::SelectedConfig;
-use super::{OpenHardware, failed};
-use crate::settings::mig_parted::{AssertScope, AssertSettings, Compat, ConfigScope};
+use crate::settings::mig_parted::AssertSettings;
 use crate::text::{lines, wrap};
 use crate::{CliError, MigPartedError, Report};
 
@@ -14,39 +14,35 @@ use crate::{CliError, MigPartedError, Report};
 pub(super) async fn report(
     open: OpenHardware<'_>,
     settings: &AssertSettings,
-    compat: Compat,
+    strict: bool,
 ) -> Result<Report, CliError> {
-    let config = match SelectedConfig::read(&settings.config, compat)? {
-        Ok(config) => config,
-        Err(refused) => return Ok(refused),
-    };
-    if settings.validity == AssertScope::FileOnly {
-        return Ok(said("Selected MIG configuration is valid", String::new()));
+    let config = SelectedConfig::read(&settings.config, strict)?;
+    if settings.valid_config {
+        return Ok(success("Selected MIG configuration is valid", String::new()));
     }
     let inventory = open(&settings.hardware)?.observe().await;
-    let (resolved, notes) = match config.looked_up(settings.mode.scope, &inventory) {
+    let mode_only = settings.mode.mode_only;
+    let (resolved, notes) = match config.looked_up(mode_only, &inventory) {
         Ok(resolved) => resolved,
         Err(errors) => return Ok(not_applied(&errors)),
     };
-    let (differences, yes) = match settings.mode.scope {
-        ConfigScope::ModeOnly => (
+    let (differences, yes) = if mode_only {
+        (
             compare_modes(&resolved.targets, &inventory),
             "Selected MIG mode settings from configuration currently applied",
-        ),
-        ConfigScope::Full => (
-            compare(&resolved.targets, &inventory),
-            "Selected MIG configuration currently applied",
-        ),
+        )
+    } else {
+        (compare(&resolved.targets, &inventory), "Selected MIG configuration currently applied")
     };
     let mut differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    if compat == Compat::Strict && settings.mode.scope == ConfigScope::Full {
+    if strict && !mode_only {
         differences.extend(uncovered(&resolved.covered, &inventory));
     }
     if differences.is_empty() {
-        return Ok(said(yes, notes));
+        return Ok(success(yes, notes));
     }
-    let told = lines(differences.iter().map(|one| wrap(one, 2)));
-    Ok(not_applied(&(notes + &told)))
+    let differences = lines(differences.iter().map(|one| wrap(one, 2)));
+    Ok(not_applied(&(notes + &differences)))
 }
 
 /// Returns the GPUs that the configuration omits; mig-parted requires it to cover every GPU of the node.
@@ -60,19 +56,14 @@ fn uncovered<'a>(
     });
     missing.map(|device| {
         let name = DeviceRef::from_device(device);
-        format!("{name}: the configuration does not speak of it, and --strict-compat is given")
+        format!("{name}: not in the configuration, and --strict-compat is set")
     })
 }
 
-fn not_applied(told: &str) -> Report {
-    let error = CliError::from(MigPartedError::NotApplied);
-    failed(told.to_owned() + &crate::explain(&error))
+fn not_applied(differences: &str) -> Report {
+    CliError::from(MigPartedError::NotApplied).into_report().after(differences.to_owned())
 }
 
-fn said(yes: &str, notes: String) -> Report {
-    Report {
-        output: format!("{yes}\n"),
-        notes,
-        ..Report::default()
-    }
+fn success(yes: &str, notes: String) -> Report {
+    Report { output: format!("{yes}\n"), notes, ..Report::default() }
 }

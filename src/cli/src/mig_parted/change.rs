@@ -5,7 +5,6 @@
 //! partitions differ; always apply-exit. Modes and partitions are one transaction, unless a hook runs between the two
 //! or a driver reports its profiles only after the mode change.
 
-use octavo_documents::agent_socket::NodeLayoutStatus;
 use octavo_engine::engine::Settings;
 use octavo_engine::reset::Resets;
 use octavo_files::hooks::HookPoint;
@@ -15,19 +14,19 @@ use octavo_planner::layout::{
     Difference, Targets, compare, compare_modes, mode_targets, modes_are_set,
 };
 use octavo_planner::plan::messages::PlanFormatter;
-use octavo_planner::plan::{PlanInput, Verdict, plan};
-use octavo_planner::reconcile::DriftPolicy;
+use octavo_planner::plan::{DevicePlanResult, PlanInput, plan};
+use octavo_planner::reconcile::{DriftPolicy, NodeLayoutStatus};
 use tokio::time::Instant;
 
+use super::OpenHardware;
 use super::config::Resolution;
 use super::hooks::HookRunner;
-use super::{OpenHardware, failed};
 use crate::apply::local_engine::LocalEngine;
 use crate::apply::progress::{ProgressLine, format_status, interrupted};
 use crate::apply::with_journal_warnings;
 use crate::output::note;
 use crate::settings::apply::WaitPolicy;
-use crate::settings::mig_parted::{ConfigScope, ResetPolicy, RunSettings};
+use crate::settings::mig_parted::RunSettings;
 use crate::settings::{Colors, OutputMode};
 use crate::text::{lines, wrap};
 use crate::{CliError, Report, explain};
@@ -43,7 +42,8 @@ pub(super) struct ChangeRequest<'a> {
     pub(super) resolve: &'a dyn Fn(&Inventory) -> Resolution,
     /// Message on success.
     pub(super) done: &'static str,
-    pub(super) reset: ResetPolicy,
+    /// Leaves GPUs alone that need a reset: their MIG mode remains pending.
+    pub(super) skip_reset: bool,
 }
 
 /// A change in progress.
@@ -91,36 +91,32 @@ pub(super) async fn change(
         wish,
         runner,
         hardware,
-        hand: LocalEngine::open(&run.engine, how(run, wish.reset))?,
+        hand: LocalEngine::open(&run.engine, engine_settings(run, wish.skip_reset))?,
     };
     let result = match runner.run(HookPoint::ApplyStart).await {
         Ok(()) => change.steps().await,
         Err(error) => Err(error.into()),
     };
     let end = runner.run(HookPoint::ApplyExit).await;
-    let said = match (result, end) {
-        (Ok(said), Ok(())) => said,
+    let output = match (result, end) {
+        (Ok(output), Ok(())) => output,
         (Ok(_), Err(error)) => return Err(error.into()),
         (Err(stop), end) => {
             if let Err(error) = end {
                 note(explain(&error.into()).trim_end());
             }
             return match stop {
-                ChangeFailure::Message(told) => Ok(failed(notes + &told)),
+                ChangeFailure::Message(message) => Ok(Report::failed(notes + &message)),
                 ChangeFailure::Error(error) => Err(error),
             };
         }
     };
-    Ok(Report {
-        output: said,
-        notes,
-        ..Report::default()
-    })
+    Ok(Report { output, notes, ..Report::default() })
 }
 
 /// Reports errors, and interrupted earlier changes.
 fn refused(errors: String, run: &RunSettings) -> Report {
-    with_journal_warnings(failed(errors), &run.engine.state_dir)
+    with_journal_warnings(Report::failed(errors), &run.engine.state_dir)
 }
 
 /// Prints interrupted changes of other layouts, and problems of the journal.
@@ -132,20 +128,10 @@ fn note_journal(status: &NodeLayoutStatus) {
 
 const NOTHING_CHANGED: &str = "error: nothing was changed\n";
 
-fn how(run: &RunSettings, reset: ResetPolicy) -> Settings {
-    let settings = Settings::new(
-        &run.engine,
-        &run.hardware.sys_root,
-        DriftPolicy::Repair,
-        "mig-parted",
-    );
-    match reset {
-        ResetPolicy::IfNeeded => settings,
-        ResetPolicy::Skipped => Settings {
-            resets: Resets::default(),
-            ..settings
-        },
-    }
+fn engine_settings(run: &RunSettings, skip_reset: bool) -> Settings {
+    let settings =
+        Settings::new(&run.engine, &run.hardware.sys_root, DriftPolicy::Repair, "mig-parted");
+    if skip_reset { Settings { resets: Resets::default(), ..settings } } else { settings }
 }
 
 /// Returns the reasons that no hook and no wait could resolve.
@@ -158,19 +144,15 @@ fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Op
         refused: &std::collections::BTreeSet::new(),
     });
     let rules = planned.devices.iter().filter_map(|device| {
-        let Verdict::Infeasible(infeasible) = &device.verdict else {
+        let DevicePlanResult::Infeasible(infeasible) = &device.verdict else {
             return None;
         };
         let words = PlanFormatter::new(inventory, device.pci);
-        let rule = format!(
-            "error: {}: {}",
-            words.device(device.pci),
-            words.rule(&infeasible.rule)
-        );
+        let rule = format!("error: {}: {}", words.device(device.pci), words.rule(&infeasible.rule));
         Some(wrap(&rule, 2))
     });
-    let told = lines(rules);
-    (!told.is_empty()).then_some(told)
+    let reasons = lines(rules);
+    (!reasons.is_empty()).then_some(reasons)
 }
 
 impl RunningChange<'_> {
@@ -186,12 +168,12 @@ impl RunningChange<'_> {
         if mode_differs {
             self.runner.run(HookPoint::PreApplyMode).await?;
         }
-        let mode_only = self.run.mode.scope == ConfigScope::ModeOnly;
+        let mode_only = self.run.mode.mode_only;
         let between = self.runner.has(HookPoint::PreApplyConfig) || !at_once;
         if mode_only || (mode_differs && between) {
-            let said = self.modes(&targets).await?;
+            let output = self.modes(&targets).await?;
             if mode_only {
-                return Ok(said);
+                return Ok(output);
             }
         }
         self.whole().await
@@ -209,11 +191,11 @@ impl RunningChange<'_> {
             return Ok(self.done());
         }
         let waits = modes_are_set(targets, &latest);
-        let mode_only = self.run.mode.scope == ConfigScope::ModeOnly;
-        if waits && mode_only && self.wish.reset == ResetPolicy::Skipped {
-            let told = told(&differences);
+        let mode_only = self.run.mode.mode_only;
+        if waits && mode_only && self.wish.skip_reset {
+            let differences = format_differences(&differences);
             return Ok(format!(
-                "{told}MIG mode waits for a reset, which was not done\n"
+                "{differences}the MIG mode is pending, because the required reset was skipped\n"
             ));
         }
         Err(not_applied(&status, &differences))
@@ -224,8 +206,8 @@ impl RunningChange<'_> {
         let inventory = self.hardware.observe().await;
         let targets = match (self.wish.resolve)(&inventory) {
             Resolution::Resolved(resolved, _) => resolved.targets,
-            Resolution::ModesOnly(_, told) | Resolution::Refused(told) => {
-                return Err(ChangeFailure::Message(told));
+            Resolution::ModesOnly(_, reasons) | Resolution::Refused(reasons) => {
+                return Err(ChangeFailure::Message(reasons));
             }
         };
         if !compare(&targets, &inventory).is_empty() {
@@ -233,20 +215,12 @@ impl RunningChange<'_> {
             self.runner.say("Applying MIG device configuration");
         }
         // A device reports more once MIG mode is enabled.
-        let meant = |inventory: &Inventory| match (self.wish.resolve)(inventory) {
+        let wish = self.wish;
+        let meant = |inventory: &Inventory| match (wish.resolve)(inventory) {
             Resolution::Resolved(resolved, _) => resolved.targets,
             Resolution::ModesOnly(..) | Resolution::Refused(_) => targets.clone(),
         };
-        self.hand.select_all();
-        let show = ProgressLine::new(OutputMode::Append);
-        let patience = (
-            WaitPolicy::Once(MAX_CHANGE_DURATION),
-            Instant::now() + MAX_CHANGE_DURATION,
-        );
-        let rounds = self
-            .hand
-            .rounds(&self.hardware, patience, (self.wish.name, &meant), &show);
-        let status = rounds.await?;
+        let status = self.rounds(&meant).await?;
         let latest = self.hardware.observe().await;
         let differences = compare(&meant(&latest), &latest);
         if status.is_applied() && differences.is_empty() {
@@ -263,13 +237,9 @@ impl RunningChange<'_> {
         self.hand.select_all();
         let show = ProgressLine::new(OutputMode::Append);
         let meant = (self.wish.name, meant);
-        let patience = (
-            WaitPolicy::Once(MAX_CHANGE_DURATION),
-            Instant::now() + MAX_CHANGE_DURATION,
-        );
-        self.hand
-            .rounds(&self.hardware, patience, meant, &show)
-            .await
+        let patience =
+            (WaitPolicy::Once(MAX_CHANGE_DURATION), Instant::now() + MAX_CHANGE_DURATION);
+        self.hand.rounds(&self.hardware, patience, meant, &show).await
     }
 
     fn done(&self) -> String {
@@ -280,13 +250,13 @@ impl RunningChange<'_> {
 fn not_applied(status: &NodeLayoutStatus, differences: &[Difference]) -> ChangeFailure {
     let mut text = format_status(status, Colors::Off);
     if status.is_applied() {
-        text.push_str(&told(differences));
+        text.push_str(&format_differences(differences));
     }
-    text.push_str("error: the GPUs do not have what was asked for\n");
+    text.push_str("error: the GPUs do not match the configuration\n");
     ChangeFailure::Message(text)
 }
 
-fn told(differences: &[Difference]) -> String {
+fn format_differences(differences: &[Difference]) -> String {
     let all = differences.iter();
     lines(all.map(|one| wrap(&one.to_string(), 2)))
 }

@@ -6,17 +6,17 @@ use octavo_planner::layout::{
     Layout, ResolvedLayout, RuleError, RuleErrorKind, resolve, without_missing_devices,
 };
 
-use crate::diagnostics::Severity;
 use crate::layout_source::LayoutSource;
-use crate::settings::mig_parted::{Compat, ConfigScope, ConfigSettings};
-use crate::{CliError, MigPartedError, Report, resolved_layout};
+use crate::settings::mig_parted::ConfigSettings;
+use crate::{CliError, MigPartedError, resolved_layout};
 
 /// A configuration of a file.
 #[derive(Debug)]
 pub(super) struct SelectedConfig {
-    sheet: LayoutSource,
+    source: LayoutSource,
     layout: Layout,
-    compat: Compat,
+    /// Reproduces the harmless deviations of the original.
+    strict: bool,
 }
 
 /// Result of resolving a configuration.
@@ -31,21 +31,11 @@ pub(super) enum Resolution {
 }
 
 impl SelectedConfig {
-    /// Reads the file; returns a report if it cannot be used.
-    pub(super) fn read(
-        settings: &ConfigSettings,
-        compat: Compat,
-    ) -> Result<Result<Self, Report>, CliError> {
-        let sheet = match LayoutSource::read(&settings.config_file)? {
-            Ok(sheet) => sheet,
-            Err(refused) => return Ok(Err(super::failed(refused.said))),
-        };
-        let layout = selected(&sheet, settings.selected())?.clone();
-        Ok(Ok(Self {
-            sheet,
-            layout,
-            compat,
-        }))
+    /// Reads the file, and selects the configuration.
+    pub(super) fn read(settings: &ConfigSettings, strict: bool) -> Result<Self, CliError> {
+        let source = LayoutSource::read(&settings.config_file)?;
+        let layout = selected(&source, settings.selected())?.clone();
+        Ok(Self { source, layout, strict })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -58,28 +48,24 @@ impl SelectedConfig {
             Ok((resolved, notes)) => return Resolution::Resolved(resolved, notes),
             Err(errors) => errors,
         };
-        let only_untold = errors
+        let only_unreported = errors
             .iter()
             .all(|error| matches!(error.reason, RuleErrorKind::NoProfiles { mig_is_off: true }));
         match self.resolved(&self.layout.modes_only(), inventory) {
-            Ok((resolved, notes)) if only_untold => Resolution::ModesOnly(resolved, notes),
-            Ok(_) | Err(_) => Resolution::Refused(self.told(&errors)),
+            Ok((resolved, notes)) if only_unreported => Resolution::ModesOnly(resolved, notes),
+            Ok(_) | Err(_) => Resolution::Refused(self.format_errors(&errors)),
         }
     }
 
-    /// Resolves the configuration up to `depth`, only for comparison: modes can be compared regardless of partition
+    /// Resolves the configuration or only its MIG modes, for comparison: modes can be compared regardless of partition
     /// names.
     pub(super) fn looked_up(
         &self,
-        depth: ConfigScope,
+        mode_only: bool,
         inventory: &Inventory,
     ) -> Result<(ResolvedLayout, String), String> {
-        let layout = match depth {
-            ConfigScope::ModeOnly => self.layout.modes_only(),
-            ConfigScope::Full => self.layout.clone(),
-        };
-        self.resolved(&layout, inventory)
-            .map_err(|errors| self.told(&errors))
+        let layout = if mode_only { self.layout.modes_only() } else { self.layout.clone() };
+        self.resolved(&layout, inventory).map_err(|errors| self.format_errors(&errors))
     }
 
     fn resolved(
@@ -87,43 +73,40 @@ impl SelectedConfig {
         layout: &Layout,
         inventory: &Inventory,
     ) -> Result<(ResolvedLayout, String), Vec<RuleError>> {
-        let dialect = self.sheet.layouts.dialect;
-        let resolved = match self.compat {
-            Compat::Lenient => resolve(layout, dialect, inventory)?,
-            Compat::Strict => resolve(
-                &without_missing_devices(layout, inventory),
-                dialect,
-                inventory,
-            )?,
+        let dialect = self.source.layouts.dialect;
+        let resolved = if self.strict {
+            resolve(&without_missing_devices(layout, inventory), dialect, inventory)?
+        } else {
+            resolve(layout, dialect, inventory)?
         };
-        let notes = resolved_layout::warnings(&self.sheet, &resolved.warnings);
+        let notes = resolved_layout::warnings(&self.source, &resolved.warnings);
         Ok((resolved, notes))
     }
 
-    fn told(&self, errors: &[RuleError]) -> String {
-        let page = self.sheet.page();
-        let errors = errors.iter();
-        errors
-            .map(|error| page.at(Severity::Error, error.place(), &error.to_string()))
-            .collect()
+    fn format_errors(&self, errors: &[RuleError]) -> String {
+        let errors = errors.iter().map(|error| (error.place, error.to_string()));
+        self.source.page().errors(errors)
     }
 }
 
 /// Returns the layout with the name, or the only one.
-fn selected<'a>(sheet: &'a LayoutSource, name: Option<&str>) -> Result<&'a Layout, MigPartedError> {
-    let layouts = &sheet.layouts;
+fn selected<'a>(
+    source: &'a LayoutSource,
+    name: Option<&str>,
+) -> Result<&'a Layout, MigPartedError> {
+    let layouts = &source.layouts;
     let known = || layouts.layouts.iter().map(|layout| layout.name.as_str());
     match (name, layouts.layouts.as_slice()) {
         (None, [only]) => Ok(only),
         (None, _) => Err(MigPartedError::NoneSelected {
-            place: sheet.name.clone(),
+            place: source.name.clone(),
             known: known().map(str::to_owned).collect(),
         }),
         (Some(name), _) => layouts.by_name(name).ok_or_else(|| {
             let ranked = similar_names::rank_by_similarity(name, known()).into_iter();
             MigPartedError::NotPresent {
                 name: name.to_owned(),
-                place: sheet.name.clone(),
+                place: source.name.clone(),
                 known: ranked.map(|(_, name)| name.to_owned()).collect(),
             }
         }),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,12 +11,13 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use octavo_files::hooks::{Hook, HookPoint, Hooks};
+use octavo_toolkit::files;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::output::note;
 use crate::settings::Input;
-use crate::settings::mig_parted::{HooksSettings, Verbosity};
+use crate::settings::mig_parted::HooksSettings;
 use crate::text::printable;
 use crate::{CliError, MigPartedError, input};
 
@@ -29,7 +30,7 @@ pub(super) struct HookRunner<'a> {
     hooks: Hooks,
     settings: &'a HooksSettings,
     variables: BTreeMap<&'static str, String>,
-    talk: Verbosity,
+    debug: bool,
 }
 
 impl<'a> HookRunner<'a> {
@@ -37,24 +38,17 @@ impl<'a> HookRunner<'a> {
     pub(super) fn new(
         settings: &'a HooksSettings,
         variables: BTreeMap<&'static str, String>,
-        talk: Verbosity,
+        debug: bool,
     ) -> Result<Self, CliError> {
         let hooks = match &settings.hooks_file {
             None => Hooks::default(),
             Some(path) => {
-                let text = input::hooks(&Input::File(path.clone()))?;
-                Hooks::parse(&text).map_err(|source| MigPartedError::Hooks {
-                    path: path.clone(),
-                    source,
-                })?
+                let text = input::text(&Input::File(path.clone()), "hooks")?;
+                Hooks::parse(&text)
+                    .map_err(|source| MigPartedError::Hooks { path: path.clone(), source })?
             }
         };
-        Ok(Self {
-            hooks,
-            settings,
-            variables,
-            talk,
-        })
+        Ok(Self { hooks, settings, variables, debug })
     }
 
     /// Returns whether there are hooks for the event.
@@ -73,25 +67,19 @@ impl<'a> HookRunner<'a> {
 
     /// Prints a debug message.
     pub(super) fn say(&self, text: &str) {
-        if self.talk == Verbosity::Debug {
+        if self.debug {
             note(&printable(text));
         }
     }
 
     async fn one(&self, moment: HookPoint, hook: &Hook) -> Result<(), MigPartedError> {
-        let failed = |source| MigPartedError::HookStart {
-            moment,
-            command: hook.command.clone(),
-            source,
-        };
+        let failed =
+            |source| MigPartedError::HookStart { moment, command: hook.command.clone(), source };
         let program = self.program(hook).map_err(failed)?;
-        let kept = match self.talk {
-            Verbosity::Debug => None,
-            // If no temporary file can be created, the output is shown directly, rather than not running the hook.
-            Verbosity::Normal => tempfile::tempfile().ok(),
-        };
+        // If no temporary file can be created, the output is shown directly, rather than not running the hook.
+        let captured = if self.debug { None } else { tempfile::tempfile().ok() };
         let mut command = self.command(&program, hook);
-        if let Some(file) = &kept {
+        if let Some(file) = &captured {
             command.stdout(file.try_clone().map_err(failed)?);
             command.stderr(file.try_clone().map_err(failed)?);
         }
@@ -99,22 +87,16 @@ impl<'a> HookRunner<'a> {
         let longest = self.settings.timeout;
         let error = match timeout(longest, child.wait()).await {
             Ok(Ok(status)) if status.success() => return Ok(()),
-            Ok(Ok(status)) => MigPartedError::HookFailed {
-                moment,
-                command: hook.command.clone(),
-                status,
-            },
+            Ok(Ok(status)) => {
+                MigPartedError::HookFailed { moment, command: hook.command.clone(), status }
+            }
             Ok(Err(source)) => failed(source),
             Err(_) => {
                 end(&mut child).await;
-                MigPartedError::HookTimedOut {
-                    moment,
-                    command: hook.command.clone(),
-                    longest,
-                }
+                MigPartedError::HookTimedOut { moment, command: hook.command.clone(), longest }
             }
         };
-        if let Some(printed) = kept.and_then(|file| tail(file).ok()) {
+        if let Some(printed) = captured.and_then(|file| tail(file).ok()) {
             show(moment, hook, &printed);
         }
         Err(error)
@@ -131,12 +113,8 @@ impl<'a> HookRunner<'a> {
             // Allows killing the hook together with its children.
             .process_group(0)
             .kill_on_drop(true);
-        if let Some(folder) = hook
-            .workdir
-            .as_ref()
-            .filter(|it| !it.as_os_str().is_empty())
-        {
-            command.current_dir(folder);
+        if let Some(directory) = hook.workdir.as_ref().filter(|it| !it.as_os_str().is_empty()) {
+            command.current_dir(directory);
         }
         command
     }
@@ -147,15 +125,15 @@ impl<'a> HookRunner<'a> {
         if hook.command.contains('/') {
             return Ok(PathBuf::from(&hook.command));
         }
-        let folders = self.settings.search_path().into_iter();
-        let mut programs = folders.map(|folder| folder.join(&hook.command));
+        let directories = self.settings.search_path().into_iter();
+        let mut programs = directories.map(|directory| directory.join(&hook.command));
         let runs = |path: &PathBuf| {
             fs::metadata(path)
                 .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
         };
         programs
             .find(runs)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not in PATH"))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not found in PATH"))
     }
 }
 
@@ -172,8 +150,7 @@ async fn end(child: &mut Child) {
 fn tail(mut file: File) -> io::Result<String> {
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(MAX_SHOWN_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_SHOWN_BYTES).read_to_end(&mut bytes)?;
+    let bytes = files::prefix_of(file, MAX_SHOWN_BYTES)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -181,10 +158,7 @@ fn show(moment: HookPoint, hook: &Hook, printed: &str) {
     if printed.trim().is_empty() {
         return;
     }
-    note(&printable(&format!(
-        "The {moment} hook {} printed:",
-        hook.command
-    )));
+    note(&printable(&format!("The {moment} hook {} printed:", hook.command)));
     for line in printed.lines() {
         note(&format!("  {}", printable(line)));
     }

@@ -18,7 +18,9 @@ use octavo_model::inventory::{
 };
 use octavo_model::slices::{Region, Slices, words as say};
 use octavo_planner::plan::messages::{PlanFormatter, split};
-use octavo_planner::plan::{DeviceChange, InstanceEffect, PlannedInstance, Verdict, is_in_use};
+use octavo_planner::plan::{
+    DeviceChange, DevicePlanResult, InstanceEffect, PlannedInstance, is_in_use,
+};
 
 use super::PlanView;
 use crate::slice_frame::{Cell, Row, frame, frames};
@@ -27,12 +29,12 @@ use crate::text::{lines, wrap};
 
 /// Legend of the markers in a picture.
 pub(super) const LEGEND: &str =
-    "- goes, + new, ~ other compute instances in it, ! in the way; all else stays.";
+    "- destroyed, + new, ~ changed compute instances, ! blocking; unmarked stays.";
 
 /// Draws the slices of `device`, if they can be drawn.
 pub(super) fn picture(
     device: &Device,
-    verdict: &Verdict,
+    verdict: &DevicePlanResult,
     words: &PlanFormatter<'_>,
     view: &PlanView<'_>,
 ) -> String {
@@ -41,8 +43,10 @@ pub(super) fn picture(
         return String::new();
     };
     let change = match verdict {
-        Verdict::Change(change) => Some(change),
-        Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_) => None,
+        DevicePlanResult::Change(change) => Some(change),
+        DevicePlanResult::Unchanged
+        | DevicePlanResult::Blocked(_)
+        | DevicePlanResult::Infeasible(_) => None,
     };
     let (now, slices, hidden) = match Slices::from_device(device) {
         Slices::NotPartitionable => return String::new(),
@@ -50,11 +54,7 @@ pub(super) fn picture(
             return lines([wrap(&format!("  {}", say::undrawable(why)), 4)]);
         }
         Slices::Whole { slices } => (vec![whole(slices, device.usage())], slices, Vec::new()),
-        Slices::Partitioned {
-            slices,
-            regions,
-            hidden,
-        } => {
+        Slices::Partitioned { slices, regions, hidden } => {
             let cells = regions
                 .iter()
                 .map(|region| present(region, (device, state), verdict, view.holders));
@@ -65,16 +65,7 @@ pub(super) fn picture(
         None => frame(&now, slices, colors),
         Some(change) => {
             let then = then(change, state, slices, words);
-            let rows = [
-                Row {
-                    label: "now",
-                    cells: &now,
-                },
-                Row {
-                    label: "then",
-                    cells: &then,
-                },
-            ];
+            let rows = [Row { label: "now", cells: &now }, Row { label: "then", cells: &then }];
             frames(&rows, slices, colors)
         }
     };
@@ -89,12 +80,12 @@ pub(super) fn picture(
 /// Draws the slices of `device` after the plan only.
 pub(super) fn result(
     device: &Device,
-    verdict: &Verdict,
+    verdict: &DevicePlanResult,
     words: &PlanFormatter<'_>,
     view: &PlanView<'_>,
 ) -> String {
     match (verdict, device.mig.state()) {
-        (Verdict::Change(change), Some(state)) => {
+        (DevicePlanResult::Change(change), Some(state)) => {
             let slices = state.catalog.memory_slices();
             let cells: Vec<Cell> = then(change, state, slices, words)
                 .into_iter()
@@ -102,15 +93,18 @@ pub(super) fn result(
                 .collect();
             frame(&cells, slices, view.colors)
         }
-        (Verdict::Change(_), None) => String::new(),
-        (Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_), _) => {
-            picture(device, verdict, words, view)
-        }
+        (DevicePlanResult::Change(_), None) => String::new(),
+        (
+            DevicePlanResult::Unchanged
+            | DevicePlanResult::Blocked(_)
+            | DevicePlanResult::Infeasible(_),
+            _,
+        ) => picture(device, verdict, words, view),
     }
 }
 
 fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
-    let ink = match usage {
+    let style = match usage {
         DeviceProcesses::Known([]) => Style::Plain,
         DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
     };
@@ -118,14 +112,14 @@ fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
         slices,
         mark: ' ',
         paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
-        ink,
+        style,
     }
 }
 
 fn present(
     region: &Region<'_>,
     (device, state): (&Device, &MigState),
-    verdict: &Verdict,
+    verdict: &DevicePlanResult,
     holders: &[Holder],
 ) -> Cell {
     let Region::Instance { instance, .. } = region else {
@@ -144,7 +138,7 @@ fn present(
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_)) => how,
     };
-    let (mark, ink) = match verdict.effect_on(instance) {
+    let (mark, style) = match verdict.effect_on(instance) {
         InstanceEffect::Unchanged => (' ', used(&how)),
         InstanceEffect::Destroyed => ('-', Style::Bad),
         InstanceEffect::Resplit => ('~', Style::Warning),
@@ -153,12 +147,8 @@ fn present(
     Cell {
         slices: region.slices(),
         mark,
-        paragraphs: vec![
-            state.profile_name(instance),
-            say::ids(instance),
-            say::used(&how),
-        ],
-        ink,
+        paragraphs: vec![state.profile_name(instance), say::ids(instance), say::used(&how)],
+        style,
     }
 }
 
@@ -184,7 +174,7 @@ fn then(
             slices,
             mark: '+',
             paragraphs: vec!["one whole GPU".to_owned()],
-            ink: Style::Good,
+            style: Style::Good,
         }];
     }
     let mut cells = Vec::new();
@@ -203,11 +193,11 @@ fn then(
 }
 
 fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &PlanFormatter<'_>) -> Cell {
-    let there = planned.kept.and_then(|id| {
+    let there = planned.existing_id.and_then(|id| {
         let mut instances = state.gpu_instances.iter();
         instances.find(|instance| instance.id == id)
     });
-    let (mark, said, ink) = match there {
+    let (mark, status, style) = match there {
         None => ('+', new(planned, words), Style::Good),
         Some(instance) if planned.is_resplit(instance) => {
             ('~', divided(instance, planned, words), Style::Good)
@@ -217,31 +207,21 @@ fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &PlanFormatt
     Cell {
         slices: planned.placement.size,
         mark,
-        paragraphs: vec![words.profile(planned.profile_id), said],
-        ink,
+        paragraphs: vec![words.profile(planned.profile_id), status],
+        style,
     }
 }
 
 /// Formats compute instances as `gi 9/+`, `gi 1/2:1c,+:2c`: a new one has no ID yet.
 fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
-    let slices: Vec<u32> = planned
-        .compute
-        .iter()
-        .map(|compute| compute.slices)
-        .collect();
+    let slices: Vec<u32> = planned.compute.iter().map(|compute| compute.slices).collect();
     let is_whole = words.is_whole(planned.profile_id, &slices);
     let parts: Vec<String> = planned
         .compute
         .iter()
         .map(|compute| {
-            let id = compute
-                .kept
-                .map_or_else(|| "+".to_owned(), |id| id.to_string());
-            if is_whole {
-                id
-            } else {
-                format!("{id}:{}c", compute.slices)
-            }
+            let id = compute.existing_id.map_or_else(|| "+".to_owned(), |id| id.to_string());
+            if is_whole { id } else { format!("{id}:{}c", compute.slices) }
         })
         .collect();
     if parts.is_empty() {
@@ -252,11 +232,7 @@ fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &PlanFormat
 }
 
 fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
-    let compute: Vec<u32> = planned
-        .compute
-        .iter()
-        .map(|compute| compute.slices)
-        .collect();
+    let compute: Vec<u32> = planned.compute.iter().map(|compute| compute.slices).collect();
     if compute.is_empty() {
         "new, no ci".to_owned()
     } else if words.is_whole(planned.profile_id, &compute) {

@@ -51,10 +51,9 @@ fn instances(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<(char, Str
             Step::DestroyGpuInstance { gpu_instance, .. } => {
                 gone.insert(*gpu_instance);
             }
-            Step::CreateComputeInstance {
-                gpu_instance: InstanceRef::Planned(number),
-                slices,
-            } => computes.entry(*number).or_default().push(*slices),
+            Step::CreateComputeInstance { gpu_instance: InstanceRef::Planned(number), slices } => {
+                computes.entry(*number).or_default().push(*slices);
+            }
             Step::CreateComputeInstance { .. }
             | Step::DestroyComputeInstance { .. }
             | Step::SetMigMode { .. }
@@ -64,15 +63,8 @@ fn instances(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<(char, Str
     }
     let line = |step: &Step| match step {
         Step::DestroyComputeInstance { gpu_instance, .. } if gone.contains(gpu_instance) => None,
-        Step::CreateComputeInstance {
-            gpu_instance: InstanceRef::Planned(_),
-            ..
-        } => None,
-        Step::CreateGpuInstance {
-            instance,
-            profile_id,
-            placement,
-        } => {
+        Step::CreateComputeInstance { gpu_instance: InstanceRef::Planned(_), .. } => None,
+        Step::CreateGpuInstance { instance, profile_id, placement } => {
             let none = Vec::new();
             let compute = computes.get(instance).unwrap_or(&none);
             let name = words.instance(*profile_id, compute);
@@ -85,7 +77,5 @@ fn instances(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<(char, Str
         | Step::CreateComputeInstance { .. } => Some(words.step(step, &change.after)),
     };
     let steps = change.steps.iter();
-    steps
-        .filter_map(|step| Some((sign(step), line(step)?)))
-        .collect()
+    steps.filter_map(|step| Some((sign(step), line(step)?))).collect()
 }

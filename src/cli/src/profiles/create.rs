@@ -1,16 +1,16 @@
 //! Creates a profile: the aggregator, which has the nodes, drafts it, and the user, who has the permission, creates
 //! it.
 
-use octavo_documents::hardware_profiles::create_request::{CountsJson, ProfileOrder};
-use octavo_documents::hardware_profiles::document::ProfileDraft;
-use octavo_documents::hardware_profiles::{annotate, yaml};
+use octavo_client::{Client, RequestPath};
+use octavo_files::hardware_profiles::yaml;
+use octavo_fleet::hardware_profile::create_request::ProfileOrder;
+use octavo_fleet::hardware_profile::document::ProfileDraft;
+use octavo_fleet::hardware_profile::object::annotate;
 use octavo_fleet::hardware_profile::{CREATED_BY_ANNOTATION, REASON_ANNOTATION};
-use octavo_kube::client::Program;
+use octavo_kube::client::{Program, connect};
 use octavo_kube::hardware_profiles::{DryRun, Existing, Outcome, ProfileWriter};
 use serde_json::Value;
 
-use super::report;
-use crate::client::{Client, RequestPath};
 use crate::settings::profiles::{CreateSettings, DryRunMode};
 use crate::{CliError, Exit, Report};
 
@@ -27,8 +27,8 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     let name = named(&object);
     let dry = match settings.dry_run {
         DryRunMode::Client => {
-            notes.push(format!("{name} is not made: this is what it would be"));
-            return Ok(report(yaml(&object), &notes, Exit::Done));
+            notes.push(format!("{name} was not created; this is a preview"));
+            return Ok(Report::with_notes(yaml(&object), &notes, Exit::Done));
         }
         DryRunMode::Server => DryRun::Server,
         DryRunMode::None => DryRun::No,
@@ -36,37 +36,26 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     if text(&object, "namespace").is_empty() {
         return Err(CliError::NoNamespace);
     }
-    let writer = ProfileWriter::connect(settings.kubeconfig().as_deref(), Program::Octavo).await;
-    let writer = writer.map_err(CliError::Connect)?;
+    let client = connect(settings.kubeconfig().as_deref(), Program::Octavo).await;
+    let writer = ProfileWriter::new(client.map_err(CliError::Connect)?);
     if let Some(user) = writer.user().await {
         annotate(&mut object, CREATED_BY_ANNOTATION, &user);
     }
-    let existing = if settings.replace {
-        Existing::Replace
-    } else {
-        Existing::Keep
-    };
+    let existing = if settings.replace { Existing::Replace } else { Existing::Keep };
     let made = writer.apply(&object, dry, existing).await;
     let made = made.map_err(|error| CliError::Profile(Box::new(error)))?;
     let done = match (dry, made.outcome) {
         (_, Outcome::Unchanged) => "is up to date",
-        (DryRun::Server, Outcome::Created) => {
-            "could be made: the API server has nothing against it"
-        }
-        (DryRun::Server, Outcome::Replaced) => {
-            "could be replaced: the API server has nothing against it"
-        }
-        (DryRun::No, Outcome::Created) => "is made",
-        (DryRun::No, Outcome::Replaced) => "is replaced",
+        (DryRun::Server, Outcome::Created) => "can be created: accepted by the API server",
+        (DryRun::Server, Outcome::Replaced) => "can be replaced: accepted by the API server",
+        (DryRun::No, Outcome::Created) => "created",
+        (DryRun::No, Outcome::Replaced) => "replaced",
     };
     let lines = made.differences.iter();
     let changed: Vec<String> = lines.map(|line| format!("  {line}\n")).collect();
     let changed = changed.concat();
-    Ok(report(
-        format!("profile {name} {done}\n{changed}"),
-        &notes,
-        Exit::Done,
-    ))
+    let output = format!("profile {name} {done}\n{changed}");
+    Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 /// Builds the request as a document: a URL has no room for the names of many nodes.
@@ -79,7 +68,7 @@ fn order(settings: &CreateSettings) -> ProfileOrder {
         name: settings.name.clone(),
         namespace: settings.namespace.clone(),
         display_name: settings.display_name.clone(),
-        counts: counts.map(CountsJson::from).collect(),
+        counts: counts.collect(),
         tolerations: (!settings.tolerate.is_empty()).then(|| settings.tolerate.clone()),
         ..ProfileOrder::default()
     }

@@ -1,127 +1,92 @@
 //! Profiles as rows, one profile in detail, and the findings of each.
 
-use octavo_documents::hardware_profiles::document::{
-    FindingJson, ProfileDetail, ProfileRow, ReachJson, SchedulingJson,
+use octavo_fleet::hardware_profile::document::{
+    FindingRow, ProfileDetail, ProfileRow, SchedulingSummary,
 };
+use octavo_fleet::hardware_profile::{FindingSeverity, Identifier, Reach};
+use octavo_model::id::TypeName;
 
 use crate::fleet::format;
 use crate::settings::Colors;
-use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::fleet::OutputOptions;
 use crate::style::Style;
-use crate::text::{Cell, columns, printable, wrap};
+use crate::text::{self, Cell, NONE, columns, printable, wrap};
 
-const COLUMNS: [&str; 7] = [
-    "NAME",
-    "DISPLAY NAME",
-    "TYPE",
-    "MEMORY",
-    "NODES",
-    "AVAILABLE",
-    "FINDINGS",
-];
-const WIDE_COLUMNS: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "ASKS FOR", "GOES TO"];
-const NOTHING: &str = "-";
+const COLUMNS: [&str; 7] =
+    ["NAME", "DISPLAY NAME", "TYPE", "MEMORY", "NODES", "AVAILABLE", "FINDINGS"];
+/// Further columns of the wide table.
+const WIDE_COLUMNS: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "REQUESTS", "NODE SELECTION"];
 
 /// Formats one row per profile. AVAILABLE is the number of further workloads with its default counts that fit now.
 pub(super) fn list(rows: &[ProfileRow], printed: OutputOptions, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let wide = printed.format == FleetFormat::Wide;
-    let more: &[&str] = if wide { &WIDE_COLUMNS } else { &[] };
-    let names = COLUMNS.iter().chain(more);
-    let header = printed
-        .with_headers()
-        .then(|| names.map(|name| Cell::new(name, Style::Strong)).collect());
-    let rows = rows.iter().map(|row| cells(row, wide));
-    let all: Vec<Vec<Cell>> = header.into_iter().chain(rows).collect();
-    columns(&all, colors)
+    let wide: &[&str] = if printed.is_wide() { &WIDE_COLUMNS } else { &[] };
+    text::table(&[&COLUMNS, wide], rows.iter().map(cells), printed.headers, colors)
 }
 
-fn cells(row: &ProfileRow, wide: bool) -> Vec<Cell> {
-    let mut cells = vec![
+fn cells(row: &ProfileRow) -> Vec<Cell> {
+    vec![
         Cell::plain(&row.name),
         Cell::plain(&row.display_name),
         Cell::plain(&of_types(row)),
-        Cell::plain(
-            &row.memory_mib
-                .map_or_else(|| NOTHING.to_owned(), format::memory),
-        ),
-        Cell::plain(
-            &row.reach
-                .as_ref()
-                .map_or_else(|| NOTHING.to_owned(), |reach| reach.nodes.to_string()),
-        ),
+        Cell::optional(row.memory_mib.map(format::memory)),
+        Cell::optional(row.reach.as_ref().map(|reach| reach.nodes)),
         available(row.available),
         gravest(row),
-    ];
-    if wide {
-        cells.extend([
-            Cell::plain(&row.namespace),
-            Cell::plain(&row.object_kind),
-            Cell::plain(row.architecture.as_deref().unwrap_or(NOTHING)),
-            Cell::plain(&asks(row)),
-            Cell::plain(&goes(&row.scheduling)),
-        ]);
-    }
-    cells
+        Cell::plain(&row.namespace),
+        Cell::plain(row.object_kind.as_str()),
+        Cell::optional(row.architecture.as_deref()),
+        Cell::plain(&asks(row)),
+        Cell::plain(&goes(&row.scheduling)),
+    ]
 }
 
 pub(super) fn of_types(row: &ProfileRow) -> String {
     if row.types.is_empty() {
-        return NOTHING.to_owned();
+        return NONE.to_owned();
     }
-    row.types.join(",")
+    let types: Vec<&str> = row.types.iter().map(TypeName::as_str).collect();
+    types.join(",")
 }
 
 fn available(count: Option<u64>) -> Cell {
     match count {
-        None => Cell::plain(NOTHING),
+        None => Cell::plain(NONE),
         Some(0) => Cell::new("0", Style::Warning),
-        Some(count) => Cell::new(&count.to_string(), Style::Good),
+        Some(count) => Cell::new(&count, Style::Good),
     }
 }
 
 /// Formats the number of findings of the highest severity.
 fn gravest(row: &ProfileRow) -> Cell {
-    let count = |gravity: &str| {
-        row.findings
-            .iter()
-            .filter(|one| one.gravity == gravity)
-            .count()
-    };
-    for (gravity, ink) in [
-        ("error", Style::Bad),
-        ("warning", Style::Warning),
-        ("note", Style::Faint),
+    let count =
+        |gravity: FindingSeverity| row.findings.iter().filter(|one| one.gravity == gravity).count();
+    for (gravity, style) in [
+        (FindingSeverity::Error, Style::Bad),
+        (FindingSeverity::Warning, Style::Warning),
+        (FindingSeverity::Note, Style::Faint),
     ] {
+        let word = gravity.as_str();
         match count(gravity) {
             0 => {}
-            1 => return Cell::new(&format!("1 {gravity}"), ink),
-            many => return Cell::new(&format!("{many} {gravity}s"), ink),
+            1 => return Cell::new(&format!("1 {word}"), style),
+            many => return Cell::new(&format!("{many} {word}s"), style),
         }
     }
     Cell::plain("none")
 }
 
 fn asks(row: &ProfileRow) -> String {
-    let of = |one: &octavo_documents::hardware_profiles::document::IdentifierJson| {
-        format!("{} {}", one.default, one.identifier)
-    };
+    let of = |one: &Identifier| format!("{} {}", one.default, one.resource);
     let all: Vec<String> = row.identifiers.iter().map(of).collect();
-    if all.is_empty() {
-        NOTHING.to_owned()
-    } else {
-        all.join(", ")
-    }
+    if all.is_empty() { NONE.to_owned() } else { all.join(", ") }
 }
 
-fn goes(scheduling: &SchedulingJson) -> String {
-    let labels: Vec<String> = scheduling
-        .node_selector
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
+fn goes(scheduling: &SchedulingSummary) -> String {
+    let labels: Vec<String> =
+        scheduling.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     match (&scheduling.local_queue, labels.is_empty()) {
         (Some(queue), _) => format!("queue {queue}"),
         (None, true) => "any node".to_owned(),
@@ -133,30 +98,24 @@ fn goes(scheduling: &SchedulingJson) -> String {
 pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
     let row = &detail.row;
     let mut facts = vec![
-        (
-            "Profile",
-            format!("{}/{} ({})", row.namespace, row.name, row.object_kind),
-        ),
-        ("Shown as", row.display_name.clone()),
+        ("Profile", format!("{}/{} ({})", row.namespace, row.name, row.object_kind.as_str())),
+        ("Display name", row.display_name.clone()),
         ("Type", of_types(row)),
     ];
-    facts.extend(
-        row.memory_mib
-            .map(|memory| ("Memory", format::memory(memory))),
-    );
+    facts.extend(row.memory_mib.map(|memory| ("Memory", format::memory(memory))));
     facts.extend(row.architecture.clone().map(|name| ("Architecture", name)));
     let capability = row.compute_capability.clone();
     facts.extend(capability.map(|number| ("Compute capability", number)));
     let bandwidth = row.memory_bandwidth_gbs;
     facts.extend(bandwidth.map(|speed| ("Memory bandwidth", format!("{speed} GB/s"))));
-    facts.push(("Asks for", asks(row)));
-    facts.push(("Goes to", goes(&row.scheduling)));
-    facts.extend(row.reach.as_ref().map(|reach| ("Reaches", reaches(reach))));
+    facts.push(("Requests", asks(row)));
+    facts.push(("Node selection", goes(&row.scheduling)));
+    facts.extend(row.reach.as_ref().map(|reach| ("Matching nodes", reaches(reach))));
     facts.extend(row.available.map(|count| ("Available", count.to_string())));
-    facts.extend(detail.created_by.clone().map(|who| ("Made by", who)));
-    facts.extend(detail.reason.clone().map(|why| ("Because", why)));
+    facts.extend(detail.created_by.clone().map(|who| ("Created by", who)));
+    facts.extend(detail.reason.clone().map(|why| ("Reason", why)));
     if !row.enabled {
-        facts.push(("Disabled", "nobody can pick it".to_owned()));
+        facts.push(("Disabled", "users cannot select it".to_owned()));
     }
     let rows: Vec<Vec<Cell>> = facts
         .iter()
@@ -165,23 +124,23 @@ pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
     let mut text = columns(&rows, colors);
     if !row.findings.is_empty() {
         text.push('\n');
-        text.push_str(&told(&row.findings, colors));
+        text.push_str(&format_findings(&row.findings, colors));
     }
     text
 }
 
-fn reaches(reach: &ReachJson) -> String {
+fn reaches(reach: &Reach) -> String {
     let nodes = match reach.nodes {
-        0 => return format!("nothing, of {} nodes that it selects", reach.selected),
+        0 => return format!("none of the {} selected nodes", reach.selected),
         1 => "1 node".to_owned(),
         many => format!("{many} nodes"),
     };
-    let closed = match reach.closed {
+    let closed = match reach.unavailable_nodes {
         0 => String::new(),
-        closed => format!(" ({closed} of them closed now)"),
+        closed => format!(" ({closed} currently unavailable)"),
     };
     let types = reach.types.iter().map(|one| {
-        let name = one.type_name.as_deref().unwrap_or("unknown");
+        let name = one.type_name.as_ref().map_or("unknown", TypeName::as_str);
         format!("{}x {name}", one.devices)
     });
     let types: Vec<String> = types.collect();
@@ -198,26 +157,27 @@ pub(super) fn findings(rows: &[ProfileRow], colors: Colors) -> String {
         .map(|row| {
             let name = format!("{}/{}", row.namespace, row.name);
             let name = Style::Strong.paint(&printable(&name), colors);
-            format!("{name}\n{}", told(&row.findings, colors))
+            format!("{name}\n{}", format_findings(&row.findings, colors))
         })
         .collect();
     pages.join("\n")
 }
 
 /// Formats findings, each with its recommended action.
-fn told(findings: &[FindingJson], colors: Colors) -> String {
+fn format_findings(findings: &[FindingRow], colors: Colors) -> String {
     let mut text = String::new();
     for one in findings {
-        let ink = match one.gravity.as_str() {
-            "error" => Style::Bad,
-            "warning" => Style::Warning,
-            _ => Style::Faint,
+        let style = match one.gravity.known() {
+            Some(FindingSeverity::Error) => Style::Bad,
+            Some(FindingSeverity::Warning) => Style::Warning,
+            Some(FindingSeverity::Note) | None => Style::Faint,
         };
-        let line = wrap(&format!("  {}: {}", one.gravity, one.message), 4);
-        let start = format!("  {}", one.gravity);
+        let gravity = one.gravity.as_str();
+        let line = wrap(&format!("  {gravity}: {}", one.message), 4);
+        let start = format!("  {gravity}");
         let rest = line.strip_prefix(&start).unwrap_or(&line);
         text.push_str("  ");
-        text.push_str(&ink.paint(&printable(&one.gravity), colors));
+        text.push_str(&style.paint(&printable(gravity), colors));
         text.push_str(rest);
         text.push('\n');
         text.push_str(&wrap(&format!("    {}", one.remedy), 4));

@@ -5,26 +5,25 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{Timestamp, Unit};
-use octavo_documents::hardware_profiles::document::{ProfileList, ProfileRow};
-use octavo_documents::hardware_profiles::events::ProfileEvent;
-use terminal_size::{Height, terminal_size};
+use octavo_client::{Client, EventStream};
+use octavo_fleet::hardware_profile::ProfileKind;
+use octavo_fleet::hardware_profile::document::{ProfileEvent, ProfileList, ProfileRow};
+use octavo_model::reported::Reported;
 
 use super::{read_by, table};
-use crate::client::{Client, EventStream};
 use crate::output::{self, OutputState};
 use crate::settings::fleet::FleetFormat;
 use crate::settings::profiles::ProfileFilter;
 use crate::settings::{Colors, OutputMode};
 use crate::style::Style;
-use crate::text::{counted, printable};
-use crate::watch::StopSignal;
+use crate::text::{count_noun, printable};
 use crate::watch::event_feed::{EventFeed, FeedItem, say_lost};
-use crate::watch::screen::{AlternateScreen, over, status_line};
-use crate::{CliError, Exit, Report, yaml};
+use crate::watch::screen::{AlternateScreen, height, over, status_line};
+use crate::watch::{StopSignal, now};
+use crate::{CliError, Exit, Report, json_line, yaml};
 
 /// Namespace, name and kind of object.
-type ProfileKey = (String, String, String);
+type ProfileKey = (String, String, Reported<ProfileKind>);
 
 /// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
@@ -33,10 +32,7 @@ pub(super) async fn watch(
     screen: OutputMode,
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
-    let is_table = matches!(
-        settings.output.format,
-        FleetFormat::Table | FleetFormat::Wide
-    );
+    let is_table = matches!(settings.output.format, FleetFormat::Table | FleetFormat::Wide);
     let view = ProfileWatcher {
         settings,
         colors,
@@ -50,10 +46,7 @@ pub(super) async fn watch(
         done = follow(feed, view) => done?,
         () = stop.received() => {}
     }
-    Ok(Report {
-        exit: Exit::Done,
-        ..Report::default()
-    })
+    Ok(Report { exit: Exit::Done, ..Report::default() })
 }
 
 async fn follow(
@@ -104,20 +97,19 @@ impl ProfileWatcher<'_> {
             if self.canvas.is_none() {
                 self.canvas = Some(AlternateScreen::open()?);
             }
-            let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
-            return output::out(&over(&self.picture(&list), height));
+            return output::out(&over(&self.picture(&list), height()));
         }
         if list.notice != self.notice {
             say_notice(list.notice.as_deref());
             self.notice = list.notice;
         }
         let rows = list.items.into_iter();
-        let now: BTreeMap<ProfileKey, ProfileRow> = rows.map(|row| (key(&row), row)).collect();
+        let current: BTreeMap<ProfileKey, ProfileRow> = rows.map(|row| (key(&row), row)).collect();
         let mut text = String::new();
-        for event in changes(&self.known, &now) {
+        for event in changes(&self.known, &current) {
             text.push_str(&self.line(&event)?);
         }
-        self.known = now;
+        self.known = current;
         output::out(&text)
     }
 
@@ -126,10 +118,10 @@ impl ProfileWatcher<'_> {
         let note = list.notice.as_ref();
         let note = note.map(|notice| format!(" Note: {}", printable(notice)));
         let head = format!(
-            "{}: {}, {}. Ctrl-C ends.{}",
+            "{}: {}, {}. Ctrl-C exits.{}",
             self.settings.server.server,
-            counted(list.items.len(), "profile", "profiles"),
-            second(),
+            count_noun(list.items.len(), "profile", "profiles"),
+            now(),
             note.unwrap_or_default()
         );
         let head = Style::Faint.paint(&head, self.colors);
@@ -140,17 +132,11 @@ impl ProfileWatcher<'_> {
     fn line(&self, event: &ProfileEvent) -> Result<String, CliError> {
         let printed = self.settings.output;
         Ok(match (printed.format, event) {
-            (FleetFormat::Json, _) => {
-                let text = serde_json::to_string(event);
-                let text = text.map_err(|error| CliError::Serialize(Box::new(error)))?;
-                format!("{text}\n")
-            }
+            (FleetFormat::Json, _) => json_line(event)?,
             (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),
             (
                 FleetFormat::Name,
-                ProfileEvent::Profile {
-                    profile: ProfileRow { name, .. },
-                }
+                ProfileEvent::Profile { profile: ProfileRow { name, .. } }
                 | ProfileEvent::Removed { name, .. },
             ) => {
                 format!("{}\n", printable(name))
@@ -158,7 +144,7 @@ impl ProfileWatcher<'_> {
             (FleetFormat::Table | FleetFormat::Wide | FleetFormat::Name, event) => {
                 let words = words(event, &self.known);
                 if printed.with_headers() {
-                    format!("{}  {words}\n", second())
+                    format!("{}  {words}\n", now())
                 } else {
                     format!("{words}\n")
                 }
@@ -171,16 +157,12 @@ impl ProfileWatcher<'_> {
 fn say_notice(notice: Option<&str>) {
     match notice {
         Some(why) => output::note(&format!("note: {}", printable(why))),
-        None => output::note("note: what is printed is how it is now again"),
+        None => output::note("note: the output is up to date again"),
     }
 }
 
 fn key(row: &ProfileRow) -> ProfileKey {
-    (
-        row.namespace.clone(),
-        row.name.clone(),
-        row.object_kind.clone(),
-    )
+    (row.namespace.clone(), row.name.clone(), row.object_kind.clone())
 }
 
 /// Computes the events between two lists.
@@ -188,20 +170,14 @@ fn changes(
     before: &BTreeMap<ProfileKey, ProfileRow>,
     now: &BTreeMap<ProfileKey, ProfileRow>,
 ) -> Vec<ProfileEvent> {
-    let changed = now
-        .iter()
-        .filter(|(key, row)| before.get(*key) != Some(row));
-    let changed = changed.map(|(_, row)| ProfileEvent::Profile {
-        profile: row.clone(),
-    });
+    let changed = now.iter().filter(|(key, row)| before.get(*key) != Some(row));
+    let changed = changed.map(|(_, row)| ProfileEvent::Profile { profile: row.clone() });
     let gone = before.keys().filter(|key| !now.contains_key(*key));
-    let gone = gone
-        .cloned()
-        .map(|(namespace, name, object_kind)| ProfileEvent::Removed {
-            namespace,
-            name,
-            object_kind,
-        });
+    let gone = gone.cloned().map(|(namespace, name, object_kind)| ProfileEvent::Removed {
+        namespace,
+        name,
+        object_kind,
+    });
     changed.chain(gone).collect()
 }
 
@@ -209,23 +185,20 @@ fn changes(
 fn words(event: &ProfileEvent, known: &BTreeMap<ProfileKey, ProfileRow>) -> String {
     let row = match event {
         ProfileEvent::Profile { profile } => profile,
-        ProfileEvent::Removed {
-            namespace, name, ..
-        } => {
-            return format!("{}  is no more", named(namespace, name));
+        ProfileEvent::Removed { namespace, name, .. } => {
+            return format!("{}  deleted", named(namespace, name));
         }
         ProfileEvent::Synced { .. } => return String::new(),
     };
     let available = |row: &ProfileRow| {
-        row.available
-            .map_or_else(|| "unknown".to_owned(), |count| count.to_string())
+        row.available.map_or_else(|| "unknown".to_owned(), |count| count.to_string())
     };
     let before = known.get(&key(row));
     let before = before.filter(|before| before.available != row.available);
     let was = before.map(|before| format!(", was {}", available(before)));
     let found = match row.findings.len() {
         0 => String::new(),
-        count => format!("; {}", counted(count, "finding", "findings")),
+        count => format!("; {}", count_noun(count, "finding", "findings")),
     };
     format!(
         "{}  {}  {} available{}{found}",
@@ -243,15 +216,9 @@ fn named(namespace: &str, name: &str) -> String {
     }
 }
 
-/// Returns the current time, in seconds.
-fn second() -> String {
-    let now = Timestamp::now();
-    now.round(Unit::Second).unwrap_or(now).to_string()
-}
-
 #[cfg(test)]
 mod tests {
-    use octavo_documents::hardware_profiles::document::SchedulingJson;
+    use octavo_fleet::hardware_profile::document::{SchedulingSummary, SchedulingTarget};
 
     use super::*;
 
@@ -259,19 +226,19 @@ mod tests {
         let row = ProfileRow {
             namespace: "a".to_owned(),
             name: name.to_owned(),
-            object_kind: "hardware-profile".to_owned(),
+            object_kind: ProfileKind::Hardware.into(),
             display_name: name.to_owned(),
             description: None,
             enabled: true,
             type_name: None,
-            types: vec!["nvidia-l4-24gb".to_owned()],
+            types: vec!["nvidia-l4-24gb".parse().unwrap()],
             memory_mib: None,
             architecture: None,
             compute_capability: None,
             memory_bandwidth_gbs: None,
             identifiers: Vec::new(),
-            scheduling: SchedulingJson {
-                to: "anywhere".to_owned(),
+            scheduling: SchedulingSummary {
+                to: SchedulingTarget::Anywhere.into(),
                 node_selector: BTreeMap::new(),
                 tolerates: Vec::new(),
                 local_queue: None,
@@ -286,20 +253,17 @@ mod tests {
 
     #[test]
     fn only_changes_are_printed_with_previous_availability() {
-        let before = BTreeMap::from([
-            row("gone", None),
-            row("same", Some(1)),
-            row("used", Some(4)),
-        ]);
+        let before =
+            BTreeMap::from([row("gone", None), row("same", Some(1)), row("used", Some(4))]);
         let now = BTreeMap::from([row("new", None), row("same", Some(1)), row("used", Some(0))]);
         let changes = changes(&before, &now);
-        let said = changes.iter().map(|event| words(event, &before));
+        let shown = changes.iter().map(|event| words(event, &before));
         assert_eq!(
-            said.collect::<Vec<_>>(),
+            shown.collect::<Vec<_>>(),
             [
                 "a/new  nvidia-l4-24gb  unknown available",
                 "a/used  nvidia-l4-24gb  0 available, was 4",
-                "a/gone  is no more",
+                "a/gone  deleted",
             ]
         );
     }

@@ -10,65 +10,27 @@ use octavo_settings::hardware::HardwareSettings;
 
 use super::input::Input;
 
-pub(super) const APPLY_EXAMPLES: &str = "\
-Examples:
-  # Give this node the layout `serving`
-  octavo apply serving -f layouts.yaml
-
-  # What would it change? Nothing is touched
-  octavo plan serving -f layouts.yaml
-
-  # Wait for up to an hour until nobody uses what is in the way
-  octavo apply serving -f layouts.yaml --wait --timeout 1h
-
-  # Where an agent runs: go back to the layout that its settings name. Discards interrupted changes that cannot be finished
-  octavo apply --forget
-
-Where an agent runs it does the work, and keeps the node so; else this command does it itself, once. What is in use is not
-touched: only the GPUs concerned stay as they are.
-
-Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 4 blocked by somebody or by --allow, 5 impossible on this
-hardware. Of several GPUs the gravest counts.";
-
-pub(super) const HISTORY_EXAMPLES: &str = "\
-Examples:
-  # The last applies on this node, the newest last
-  octavo history
-
-  # For a program
-  octavo history -n 100 -o json";
-
-pub(super) const CHECKPOINT_EXAMPLES: &str = "\
-Examples:
-  # Keep what this node has, each instance in its place
-  octavo checkpoint before.json
-
-  # And bring it back, whatever happened since
-  octavo restore before.json
-
-The file has the form of NVIDIA's mig-parted, which can restore it too.";
-
 /// Settings of `octavo apply`.
 #[derive(Debug, Clone, Args)]
 pub struct ApplySettings {
-    /// The layout's name
+    /// Name of the layout
     #[arg(required_unless_present = "forget")]
     pub layout: Option<String>,
 
-    /// The file it is in; - for standard input
+    /// Layout file; - for standard input
     ///
-    /// Without it those of the agent, or those that are generated for this node.
+    /// Default: the agent's layouts, or the layouts generated for this node.
     #[arg(short = 'f', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub layouts: Option<Input>,
 
-    /// Go back to the layout of the agent's settings, and discard interrupted changes that cannot be finished
+    /// Return to the layout in the agent's settings, and discard interrupted changes that cannot be completed
     ///
-    /// Discards journals that could not be read, and changes of GPUs that this node does not have. Where no agent runs, discards the
-    /// whole journal: GPUs stay as they are.
+    /// Discards unreadable journals, and changes of GPUs that are no longer in this node. If no agent runs, discards
+    /// the whole journal. GPUs are not changed.
     #[arg(long, conflicts_with_all = ["layout", "layouts"])]
     pub forget: bool,
 
-    /// Ask the agent of this node; an error where none listens
+    /// Require the agent of this node; fail if it is not running
     #[arg(long)]
     pub agent: bool,
 
@@ -80,26 +42,16 @@ pub struct ApplySettings {
 /// How a node is changed, be it by a layout or by a checkpoint.
 #[derive(Debug, Clone, Args)]
 pub struct RunSettings {
-    /// Wait until every GPU has it, whoever is in the way
+    /// Wait until every GPU has the layout, even while some are blocked
     #[arg(long)]
     pub wait: bool,
 
-    /// Wait no longer than this
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5m",
-        value_parser = duration::positive
-    )]
+    /// Maximum time to wait
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::positive)]
     pub timeout: Duration,
 
-    /// How to print where the node then stands
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
+    /// Output format of the result
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub format: ApplyFormat,
 
     /// How devices are changed.
@@ -114,33 +66,23 @@ pub struct RunSettings {
 /// Settings of `octavo history`.
 #[derive(Debug, Clone, Args)]
 pub struct HistorySettings {
-    /// How many
+    /// Number of changes to show
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
 
-    /// How to print it
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
+    /// Output format
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub format: ApplyFormat,
 
-    /// Where the history is
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_STATE_DIR",
-        default_value = "/var/lib/octavo"
-    )]
+    /// Directory of the history
+    #[arg(long, value_name = "DIR", env = "OCTAVO_STATE_DIR", default_value = "/var/lib/octavo")]
     pub state_dir: PathBuf,
 }
 
 /// Settings of `octavo checkpoint`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckpointSettings {
-    /// Where to write it; - for standard output
+    /// Checkpoint file to write; - for standard output
     #[arg(default_value = "-", value_hint = ValueHint::AnyPath)]
     pub file: Input,
 
@@ -152,7 +94,7 @@ pub struct CheckpointSettings {
 /// Settings of `octavo restore`.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreSettings {
-    /// The checkpoint; - for standard input
+    /// Checkpoint file; - for standard input
     #[arg(value_hint = ValueHint::AnyPath)]
     pub file: Input,
 
@@ -164,18 +106,14 @@ pub struct RestoreSettings {
 impl RunSettings {
     /// Returns how long to wait.
     pub fn wait_policy(&self) -> WaitPolicy {
-        if self.wait {
-            WaitPolicy::UntilDone(self.timeout)
-        } else {
-            WaitPolicy::Once(self.timeout)
-        }
+        if self.wait { WaitPolicy::UntilDone(self.timeout) } else { WaitPolicy::Once(self.timeout) }
     }
 }
 
 /// How it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ApplyFormat {
-    /// For people
+    /// Human-readable text
     Table,
     /// JSON
     Json,

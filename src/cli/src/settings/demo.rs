@@ -6,31 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # A fleet of simulated machines, until Ctrl-C
-  octavo demo
-
-  # The page always at the same address
-  octavo demo --port 8080
-
-  # End after 20 seconds: 0 if every machine was seen and counted, 1 if not
-  octavo demo --seconds 20
-
-  # Machines of your own: a folder with a scenario (NAME.yaml) for each
-  octavo demo --machines ./machines
-
-No accelerator and no driver is needed, and none of this machine is touched. The programs are those of a checkout:
-`make demo` builds and starts them.";
-
 /// Settings of `octavo demo`.
 #[derive(Debug, Clone, Args)]
 pub struct DemoSettings {
-    /// Where the aggregator serves its page and API on 127.0.0.1; 0 for any port that is free
+    /// Port of the aggregator's web pages and API on 127.0.0.1; 0 for any free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub port: u16,
 
-    /// End after so many seconds, and fail if the aggregator has not seen every machine as it is
+    /// Exit after this many seconds; fail if the aggregator does not show every machine correctly
     #[arg(
         long,
         value_name = "N",
@@ -39,13 +22,15 @@ pub struct DemoSettings {
     )]
     pub seconds: Option<u64>,
 
-    /// Folder with a scenario (NAME.yaml) for each machine, instead of the built-in ones
+    /// Directory with one scenario (NAME.yaml) per machine, instead of the built-in ones
     ///
-    /// With NAME.labels beside it, the labels that the machine must carry, its devices are counted too.
+    /// An optional NAME.labels file lists the labels that the machine must have. The devices of such machines are
+    /// also counted.
     #[arg(long, value_name = "DIR")]
     pub machines: Option<PathBuf>,
 
-    /// Folder with octavo-agent, octavo-aggregator, nvml-simctl and `libnvml_sim.so`; this program's own unless told
+    /// Directory with octavo-agent, octavo-aggregator, nvml-simctl and `libnvml_sim.so` [default: directory of this
+    /// program]
     #[arg(long, value_name = "DIR")]
     pub programs: Option<PathBuf>,
 }

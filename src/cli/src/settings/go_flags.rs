@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-/// Parses a boolean like Go's `strconv.ParseBool`, to the value for false or for true.
-pub(super) fn boolean<T: Copy>(no: T, yes: T) -> impl Fn(&str) -> Result<T, &'static str> + Clone {
-    move |text| match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(yes),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(no),
+/// Parses a boolean like Go's `strconv.ParseBool`.
+pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
         _ => Err("not true or false"),
     }
 }

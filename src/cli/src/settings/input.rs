@@ -20,11 +20,7 @@ impl Input {
         error: &'static str,
     ) -> Result<(), &'static str> {
         let stdin = inputs.into_iter().filter(|input| **input == Self::Stdin);
-        if stdin.count() > 1 {
-            Err(error)
-        } else {
-            Ok(())
-        }
+        if stdin.count() > 1 { Err(error) } else { Ok(()) }
     }
 
     /// Returns the path as specified by the user.
@@ -38,11 +34,7 @@ impl Input {
 
 impl From<PathBuf> for Input {
     fn from(path: PathBuf) -> Self {
-        if path == Path::new("-") {
-            Self::Stdin
-        } else {
-            Self::File(path)
-        }
+        if path == Path::new("-") { Self::Stdin } else { Self::File(path) }
     }
 }
 

@@ -5,101 +5,39 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use octavo_planner::layout::Dialect;
 use octavo_planner::plan::{Disruption, Policy};
+use octavo_toolkit::choice::{Choice, choice};
 
-use super::choice::{Choice, choice};
 use super::input::Input;
 use super::source::SourceSettings;
 
-pub(super) const PLAN_EXAMPLES: &str = "\
-Examples:
-  # What would happen if this node got the layout `serving`?
-  octavo plan serving -f layouts.yaml
-
-  # Without a file: the layouts that every GPU of this node can have
-  octavo plan all-balanced
-
-  # A plan for another machine, recorded there with `octavo inspect -o json`
-  octavo plan serving -f layouts.yaml --machine node7.json
-
-  # Only if nobody has to let go of a GPU
-  octavo plan serving -f layouts.yaml --allow none
-
-  # For a program; docs/plan-document.md has the fields
-  octavo plan serving -f layouts.yaml -o json
-
-Nothing is changed. A plan destroys nothing that is in use, then as little as possible, then creates as little as
-possible. In the pictures `-` is destroyed, `+` is new, and all else stays.
-
-Exit codes: 0 nothing to do, 1 failed, 2 wrong usage, 3 there are changes, 4 blocked by somebody or by --allow,
-5 impossible on this hardware. Of several GPUs the gravest counts.";
-
-pub(super) const ASSERT_EXAMPLES: &str = "\
-Examples:
-  # Does this node have the layout `serving`?
-  octavo assert serving -f layouts.yaml && echo yes
-
-  # Is no GPU of this node partitioned?
-  octavo assert all-disabled
-
-Only devices that the layout speaks of are looked at. Where an instance lies does not matter.
-
-Exit codes: 0 they have it, 1 failed, 2 wrong usage, 3 they do not; the differences are printed.";
-
-pub(super) const EXPORT_EXAMPLES: &str = "\
-Examples:
-  # What this node has, as a layout
-  octavo export --name serving > layouts.yaml
-
-  # The same for NVIDIA's mig-parted
-  octavo export --dialect mig-parted";
-
-pub(super) const LAYOUTS_EXAMPLES: &str = "\
-Examples:
-  # Is everything right with a file? Runs anywhere, without a GPU
-  octavo layouts check layouts.yaml
-
-  # Would it fit these machines?
-  octavo layouts check layouts.yaml --machine node7.json --machine demo/machines/hgx-a100.yaml
-
-  # What is in it, and what would it look like?
-  octavo layouts show layouts.yaml
-  octavo layouts show layouts.yaml serving --machine node7.json
-
-  # A file to begin with: all layouts that every GPU of this node can have
-  octavo layouts generate > layouts.yaml";
-
 /// What a change of MIG mode may cost.
 const DISRUPTIONS: &[Choice<Disruption>] = &[
-    ("none", "Nothing: nobody may notice", Disruption::None),
+    ("none", "No disruption of running workloads", Disruption::None),
     (
         "clients-bounce",
-        "Whoever has a GPU open may have to let go and come back",
+        "Clients that have a GPU open must close it, and can reopen it later",
         Disruption::ClientsBounce,
     ),
-    ("gpu-reset", "GPUs may be reset", Disruption::GpuReset),
-    ("reboot", "The machine may be rebooted", Disruption::Reboot),
+    ("gpu-reset", "GPUs can be reset", Disruption::GpuReset),
+    ("reboot", "The machine can be rebooted", Disruption::Reboot),
 ];
 
 /// Whose form of a layout file.
 const DIALECTS: &[Choice<Dialect>] = &[
     ("octavo", "octavo.dev/v1", Dialect::Octavo),
-    (
-        "mig-parted",
-        "NVIDIA's mig-parted, version v1",
-        Dialect::MigParted,
-    ),
+    ("mig-parted", "NVIDIA's mig-parted, version v1", Dialect::MigParted),
 ];
 
 /// A layout, and the node that it is resolved on.
 #[derive(Debug, Clone, Args)]
 pub struct LayoutRequest {
-    /// The layout's name
+    /// Name of the layout
     pub layout: String,
 
-    /// The file it is in; - for standard input
+    /// Layout file; - for standard input
     ///
-    /// In the dialect of Octavo or of NVIDIA's mig-parted. Without it, the layouts that `octavo layouts generate` prints
-    /// for this node can be named.
+    /// In the format of Octavo or of NVIDIA's mig-parted. Default: the layouts that `octavo layouts generate` prints
+    /// for this node.
     #[arg(
         short = 'f',
         long = "layouts",
@@ -117,60 +55,40 @@ pub struct LayoutRequest {
 /// Settings of `octavo plan`.
 #[derive(Debug, Clone, Args)]
 pub struct PlanSettings {
+    /// Maximum disruption for a change of MIG mode
+    #[arg(long, value_name = "LEVEL", default_value = "gpu-reset", value_parser = choice(DISRUPTIONS))]
+    pub allow: Disruption,
+
+    /// Mount point of the host's procfs, used to find processes on GPUs; ignored with --from
+    #[arg(long, value_name = "DIR", env = "OCTAVO_PROC_ROOT", default_value = "/proc")]
+    pub proc_root: PathBuf,
+
+    /// Directory of the journal of interrupted changes; ignored with --from
+    #[arg(long, value_name = "DIR", env = "OCTAVO_STATE_DIR", default_value = "/var/lib/octavo")]
+    pub state_dir: PathBuf,
+
+    /// Output format
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
+    pub format: PlanFormat,
+
     /// The layout, and the node.
     #[command(flatten)]
     pub request: LayoutRequest,
-
-    /// The most that a change of MIG mode may cost
-    #[arg(long, value_name = "COST", default_value = "gpu-reset", value_parser = choice(DISRUPTIONS))]
-    pub allow: Disruption,
-
-    /// Where the /proc of the driver's host is mounted: it tells who uses a GPU; not used with --from
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_PROC_ROOT",
-        default_value = "/proc"
-    )]
-    pub proc_root: PathBuf,
-
-    /// Where the journal of interrupted changes is; not used with --from
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_STATE_DIR",
-        default_value = "/var/lib/octavo"
-    )]
-    pub state_dir: PathBuf,
-
-    /// How to print it
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
-    pub format: PlanFormat,
 }
 
 /// Settings of `octavo export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportSettings {
-    /// What the layout is called
+    /// Name of the layout
     #[arg(long, value_name = "NAME", default_value = "current")]
     pub name: String,
 
-    /// Whose dialect
+    /// Format of the layout file
     #[arg(long, value_name = "DIALECT", default_value = "octavo", value_parser = choice(DIALECTS))]
     pub dialect: Dialect,
 
-    /// How to print it
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "yaml"
-    )]
+    /// Output format
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "yaml")]
     pub format: DocumentFormat,
 
     /// Source of the inventory.
@@ -181,32 +99,32 @@ pub struct ExportSettings {
 /// Settings of `octavo layouts`'s subcommands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum LayoutsCommand {
-    /// Check files of layouts, and whether machines could have them
+    /// Validate layout files, and check whether they fit machines
     ///
-    /// Every error is a line `FILE:LINE:COLUMN: error: ...`. Exit codes: 0 nothing is wrong, 1 something is, 2 wrong
-    /// usage. Warnings are printed and do not count.
+    /// Each error is printed as `FILE:LINE:COLUMN: error: ...`. Exit codes: 0 no errors, 1 errors found, 2 usage
+    /// error. Warnings do not affect the exit code.
     Check(CheckSettings),
-    /// Show the layouts of a file, and what they look like on a machine
+    /// Show the layouts of a file, and draw them on a machine
     Show(ShowSettings),
-    /// Print a file of layouts that every GPU of this node can have
+    /// Generate the layouts that every GPU of this node supports
     Generate(GenerateSettings),
 }
 
 /// Settings of `octavo layouts check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckSettings {
-    /// Files of layouts; - for standard input
+    /// Layout files; - for standard input
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<Input>,
 
-    /// Hold only this layout against the machines
+    /// Check only this layout against the machines
     #[arg(long, value_name = "NAME", requires = "machines")]
     pub layout: Option<String>,
 
-    /// A machine that must be able to have them; repeat for several
+    /// Machine that the layouts must fit; repeat for several
     ///
-    /// What `octavo inspect -o json` or `-o yaml` printed there, or a scenario of the simulated driver, which needs
-    /// nvml-simctl and `libnvml_sim.so` beside this program.
+    /// Output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver. A scenario needs
+    /// nvml-simctl and `libnvml_sim.so` in the directory of this program.
     #[arg(long = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub machines: Vec<Input>,
 }
@@ -214,17 +132,17 @@ pub struct CheckSettings {
 /// Settings of `octavo layouts show`.
 #[derive(Debug, Clone, Args)]
 pub struct ShowSettings {
-    /// The file of layouts; - for standard input
+    /// Layout file; - for standard input
     #[arg(value_hint = ValueHint::AnyPath)]
     pub file: Input,
 
-    /// Only this layout
+    /// Show only this layout
     #[arg(value_name = "NAME")]
     pub layout: Option<String>,
 
-    /// Draw the result on this machine, as if its GPUs were empty
+    /// Draw the layout on this machine, as if its GPUs were empty
     ///
-    /// What `octavo inspect -o json` or `-o yaml` printed there, or a scenario of the simulated driver.
+    /// Output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub machine: Option<Input>,
 }
@@ -232,17 +150,12 @@ pub struct ShowSettings {
 /// Settings of `octavo layouts generate`.
 #[derive(Debug, Clone, Args)]
 pub struct GenerateSettings {
-    /// Whose dialect
+    /// Format of the layout file
     #[arg(long, value_name = "DIALECT", default_value = "octavo", value_parser = choice(DIALECTS))]
     pub dialect: Dialect,
 
-    /// How to print it
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "yaml"
-    )]
+    /// Output format
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "yaml")]
     pub format: DocumentFormat,
 
     /// Source of the inventory.
@@ -253,15 +166,15 @@ pub struct GenerateSettings {
 /// How a plan is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PlanFormat {
-    /// Each GPU's slices before and after, and what is done
+    /// Slices of each GPU before and after, and the steps
     Table,
-    /// The same with every call to the driver
+    /// Also show every call to the driver
     Wide,
-    /// The plan as JSON
+    /// Plan as JSON
     Json,
-    /// The same as YAML
+    /// YAML
     Yaml,
-    /// The name of each device that is not as it shall be, and nothing else
+    /// Names of the devices that do not match the layout
     Name,
 }
 
@@ -299,8 +212,6 @@ impl LayoutsCommand {
 impl PlanSettings {
     /// Returns which disruptions are permitted.
     pub fn policy(&self) -> Policy {
-        Policy {
-            max_disruption: self.allow,
-        }
+        Policy { max_disruption: self.allow }
     }
 }

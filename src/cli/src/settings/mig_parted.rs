@@ -8,13 +8,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 use octavo_settings::duration;
 use octavo_settings::engine::EngineSettings;
 use octavo_settings::hardware::HardwareSettings;
+use octavo_toolkit::choice::{Choice, choice};
 
-use super::Shell;
-use super::choice::{Choice, choice};
+use super::SHELLS;
 use super::go_flags::boolean;
 use super::input::Input;
 use super::layouts::DocumentFormat;
@@ -22,47 +23,16 @@ use super::layouts::DocumentFormat;
 /// Name under which this program behaves as NVIDIA's.
 pub(super) const NAME: &str = "nvidia-mig-parted";
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # Give the GPUs of this node a configuration, and run hooks around it
-  nvidia-mig-parted apply -f config.yaml -c all-balanced -k hooks.yaml
-
-  # Do they have it?
-  nvidia-mig-parted assert -f config.yaml -c all-balanced
-
-  # What they have, as a configuration
-  nvidia-mig-parted export
-
-  # What would `apply` change? Nothing is touched
-  octavo plan all-balanced -f config.yaml
-
-Exit codes: 0 done, 1 anything else. docs/migration.md says what differs from NVIDIA's program.";
-
-const APPLY_EXAMPLES: &str = "\
-Examples:
-  # A configuration from a file, by its name
-  nvidia-mig-parted apply -f config.yaml -c all-1g.5gb
-
-  # The only one of a file that comes from somewhere else
-  generate | nvidia-mig-parted apply -f -
-
-  # MIG modes alone, and no reset where one is needed
-  nvidia-mig-parted apply -f config.yaml -c all-enabled --mode-only --skip-reset
-
-An instance in use is never destroyed: its GPU stays as it is, the others are changed, and the exit code is 1.";
-
 /// Output formats, in the order of mig-parted.
-const FORMATS: &[Choice<DocumentFormat>] = &[
-    ("json", "JSON", DocumentFormat::Json),
-    ("yaml", "YAML", DocumentFormat::Yaml),
-];
+const FORMATS: &[Choice<DocumentFormat>] =
+    &[("json", "JSON", DocumentFormat::Json), ("yaml", "YAML", DocumentFormat::Yaml)];
 
 /// Manage MIG partitions across all NVIDIA GPUs of a node
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "nvidia-mig-parted",
     version,
-    after_long_help = EXAMPLES,
+    after_long_help = include_str!("../../help/mig-parted.txt"),
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -79,57 +49,60 @@ pub struct MigPartedSettings {
     #[command(subcommand)]
     pub command: MigPartedCommand,
 
-    /// Say what is being done, and show what hooks print
+    /// Log each step, and show the output of hooks
     #[arg(
         short = 'd',
-        long = "debug",
+        long,
         global = true,
         env = "MIG_PARTED_DEBUG",
+        action = ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = boolean(Verbosity::Normal, Verbosity::Debug),
+        value_parser = boolean,
         hide_default_value = true,
         value_name = "BOOL"
     )]
-    pub verbosity: Verbosity,
+    pub debug: bool,
 
-    /// Keep the harmless oddities of mig-parted, which docs/migration.md lists
+    /// Reproduce mig-parted's harmless quirks, listed in docs/tasks/migrate-from-mig-parted.md
     #[arg(
-        long = "strict-compat",
+        long,
         global = true,
         env = "OCTAVO_STRICT_COMPAT",
+        action = ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = boolean(Compat::Lenient, Compat::Strict),
+        value_parser = boolean,
         hide_default_value = true,
         value_name = "BOOL"
     )]
-    pub compat: Compat,
+    pub strict_compat: bool,
 }
 
 /// The commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum MigPartedCommand {
-    /// Give the GPUs of this node a configuration
-    #[command(after_long_help = APPLY_EXAMPLES)]
+    /// Apply a configuration to the GPUs of this node
+    #[command(after_long_help = include_str!("../../help/mig-parted-apply.txt"))]
     Apply(Box<ApplySettings>),
-    /// Tell whether the GPUs of this node have a configuration
+    /// Check whether the GPUs of this node match a configuration
     Assert(AssertSettings),
-    /// Print what the GPUs of this node have as a configuration
+    /// Print the partitions of this node's GPUs as a configuration
     Export(ExportSettings),
-    /// Write down what the GPUs of this node have, each instance in its place
+    /// Save the partitions of this node's GPUs, with their placements
     Checkpoint(CheckpointSettings),
-    /// Bring back what a checkpoint has
+    /// Restore the partitions saved in a checkpoint
     Restore(Box<RestoreSettings>),
-    /// Print configurations that the GPUs of this node can have
+    /// Generate configurations that the GPUs of this node support
     GenerateConfig(GenerateSettings),
     /// Print a completion script
     Completion {
         /// The shell to complete in
+        #[arg(value_parser = choice(SHELLS))]
         shell: Shell,
     },
 }
@@ -137,7 +110,7 @@ pub enum MigPartedCommand {
 /// A configuration.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigSettings {
-    /// The file of configurations; - for standard input
+    /// Configuration file; - for standard input
     #[arg(
         short = 'f',
         long,
@@ -147,43 +120,39 @@ pub struct ConfigSettings {
     )]
     pub config_file: Input,
 
-    /// The configuration's name; not needed where the file has one only
-    #[arg(
-        short = 'c',
-        long,
-        value_name = "NAME",
-        env = "MIG_PARTED_SELECTED_CONFIG"
-    )]
+    /// Name of the configuration; optional if the file has only one
+    #[arg(short = 'c', long, value_name = "NAME", env = "MIG_PARTED_SELECTED_CONFIG")]
     pub selected_config: Option<String>,
 }
 
 /// Part of a configuration to use.
 #[derive(Debug, Clone, Args)]
 pub struct ModeSettings {
-    /// MIG modes alone, no partitions
+    /// Use only MIG modes, not partitions
     #[arg(
         short = 'm',
-        long = "mode-only",
+        long,
         env = "MIG_PARTED_MODE_CHANGE_ONLY",
+        action = ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = boolean(ConfigScope::Full, ConfigScope::ModeOnly),
+        value_parser = boolean,
         hide_default_value = true,
         value_name = "BOOL"
     )]
-    pub scope: ConfigScope,
+    pub mode_only: bool,
 }
 
 /// Programs that run around a change.
 #[derive(Debug, Clone, Args)]
 pub struct HooksSettings {
-    /// The file of hooks
+    /// Hooks file
     #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE")]
     pub hooks_file: Option<PathBuf>,
 
-    /// The longest that one hook may take
+    /// Maximum duration of one hook
     #[arg(
         long = "hook-timeout",
         value_name = "DURATION",
@@ -221,20 +190,21 @@ pub struct ApplySettings {
     #[command(flatten)]
     pub hooks: HooksSettings,
 
-    /// Leave a GPU alone that needs a reset: its new MIG mode waits for one
+    /// Skip required GPU resets; the new MIG mode stays pending until a reset
     #[arg(
         short = 's',
-        long = "skip-reset",
+        long,
         env = "MIG_PARTED_SKIP_RESET",
+        action = ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = boolean(ResetPolicy::IfNeeded, ResetPolicy::Skipped),
+        value_parser = boolean,
         hide_default_value = true,
         value_name = "BOOL"
     )]
-    pub reset: ResetPolicy,
+    pub skip_reset: bool,
 
     /// Settings of the change.
     #[command(flatten)]
@@ -252,20 +222,21 @@ pub struct AssertSettings {
     #[command(flatten)]
     pub mode: ModeSettings,
 
-    /// Only whether the file can be read and has the configuration; no GPU is looked at
+    /// Only validate the file and check that it has the configuration; inspect no GPU
     #[arg(
         short = 'a',
-        long = "valid-config",
+        long,
         env = "MIG_PARTED_VALID_CONFIG",
+        action = ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
         default_missing_value = "true",
-        value_parser = boolean(AssertScope::Node, AssertScope::FileOnly),
+        value_parser = boolean,
         hide_default_value = true,
         value_name = "BOOL"
     )]
-    pub validity: AssertScope,
+    pub valid_config: bool,
 
     /// Paths of the hardware.
     #[command(flatten)]
@@ -275,7 +246,7 @@ pub struct AssertSettings {
 /// Output format.
 #[derive(Debug, Clone, Args)]
 pub struct FormatSettings {
-    /// In which form
+    /// Output format
     #[arg(
         short = 'o',
         long = "output-format",
@@ -294,7 +265,7 @@ pub struct ExportSettings {
     #[command(flatten)]
     pub output: FormatSettings,
 
-    /// What the configuration is called
+    /// Name of the configuration
     #[arg(
         short = 'l',
         long = "config-label",
@@ -312,7 +283,7 @@ pub struct ExportSettings {
 /// A checkpoint.
 #[derive(Debug, Clone, Args)]
 pub struct CheckpointFile {
-    /// The checkpoint; - for standard output or input
+    /// Checkpoint file; - for standard output or input
     #[arg(
         short = 'f',
         long,
@@ -354,7 +325,7 @@ pub struct RestoreSettings {
 /// Settings of `generate-config`.
 #[derive(Debug, Clone, Args)]
 pub struct GenerateSettings {
-    /// Where to write them; standard output unless given
+    /// File to write [default: standard output]
     #[arg(short = 'f', long, value_name = "FILE", env = "MIG_PARTED_OUTPUT_FILE")]
     pub output_file: Option<PathBuf>,
 
@@ -365,51 +336,6 @@ pub struct GenerateSettings {
     /// Paths of the hardware.
     #[command(flatten)]
     pub hardware: HardwareSettings,
-}
-
-/// Whether harmless deviations of the original are reproduced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compat {
-    /// They are fixed.
-    Lenient,
-    /// They are reproduced.
-    Strict,
-}
-
-/// Amount of output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verbosity {
-    /// Results only.
-    Normal,
-    /// Actions and the output of hooks, too.
-    Debug,
-}
-
-/// Part of a configuration to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfigScope {
-    /// MIG modes.
-    ModeOnly,
-    /// All of it.
-    Full,
-}
-
-/// Handling of a GPU that needs a reset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResetPolicy {
-    /// It is reset, if it is not in use.
-    IfNeeded,
-    /// It is not reset, and the mode remains pending.
-    Skipped,
-}
-
-/// Assertion to check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AssertScope {
-    /// The file is valid.
-    FileOnly,
-    /// The node has the configuration.
-    Node,
 }
 
 impl ConfigSettings {
@@ -423,15 +349,10 @@ impl ConfigSettings {
 impl HooksSettings {
     /// Returns the directories that are searched for a command without one: this process's `PATH`, except directories
     /// that depend on the working directory.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "settings are what the environment is read for"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "settings are what the environment is read for")]
     pub fn search_path(&self) -> Vec<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path)
-            .filter(|folder| folder.is_absolute())
-            .collect()
+        env::split_paths(&path).filter(|directory| directory.is_absolute()).collect()
     }
 }
 
@@ -467,8 +388,7 @@ mod tests {
             panic!("{one:?}");
         };
         assert_eq!(apply.config.selected(), Some("y"));
-        assert_eq!(apply.run.mode.scope, ConfigScope::ModeOnly);
-        assert_eq!(apply.reset, ResetPolicy::Skipped);
+        assert!(apply.run.mode.mode_only && apply.skip_reset);
     }
 
     #[test]
@@ -482,31 +402,22 @@ mod tests {
             "-selected-config=",
             "-valid-config=0",
         ]);
-        assert_eq!(settings.verbosity, Verbosity::Debug);
+        assert!(settings.debug);
         let MigPartedCommand::Assert(assert) = &settings.command else {
             panic!("{settings:?}");
         };
         assert_eq!(assert.config.config_file, Input::Stdin);
         assert_eq!(assert.config.selected(), None);
-        assert_eq!(assert.validity, AssertScope::Node);
+        assert!(!assert.valid_config);
     }
 
     #[test]
     fn usage_error_has_the_general_failure_code() {
         for (arguments, kind) in [
             (&["nvidia-mig-parted", "apply"][..], EarlyExitKind::Failure),
-            (
-                &["octavo", "--color=never", "mig-parted", "frob"],
-                EarlyExitKind::Failure,
-            ),
-            (
-                &["octavo", "mig-parted", "apply", "--help"],
-                EarlyExitKind::Requested,
-            ),
-            (
-                &["octavo", "apply", "mig-parted", "--frob"],
-                EarlyExitKind::UsageError,
-            ),
+            (&["octavo", "--color=never", "mig-parted", "frob"], EarlyExitKind::Failure),
+            (&["octavo", "mig-parted", "apply", "--help"], EarlyExitKind::Requested),
+            (&["octavo", "apply", "mig-parted", "--frob"], EarlyExitKind::UsageError),
         ] {
             let answer = Invocation::from_arguments(arguments, Terminal::Plain).unwrap_err();
             assert_eq!(answer.kind(), kind, "{arguments:?}");

@@ -11,15 +11,11 @@ pub(super) fn as_plugin(command: clap::Command) -> clap::Command {
             return command;
         };
         // A command line in the help follows a blank, a backtick or a bracket, and continues with a command.
-        let help = [" ", "`", "("]
-            .into_iter()
-            .fold(help.to_string(), |help, before| {
-                let (own, plugin) = ("octavo ", "kubectl octavo ");
-                help.replace(&format!("{before}{own}"), &format!("{before}{plugin}"))
-            });
+        let help = [" ", "`", "("].into_iter().fold(help.to_string(), |help, before| {
+            let (own, plugin) = ("octavo ", "kubectl octavo ");
+            help.replace(&format!("{before}{own}"), &format!("{before}{plugin}"))
+        });
         command.after_long_help(help)
     };
-    reworded(command)
-        .bin_name("kubectl octavo")
-        .mut_subcommands(&reworded)
+    reworded(command).bin_name("kubectl octavo").mut_subcommands(&reworded)
 }

@@ -1,33 +1,21 @@
 //! Settings of `octavo slo`: a service's objectives, and the measurements.
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use octavo_fleet::price::PurchaseOption;
+use octavo_client::ServerSettings;
+use octavo_fleet::price::{Amount, PurchaseOption};
+use octavo_toolkit::choice::words;
 
 use super::fleet::OutputOptions;
 use super::input::Input;
-use super::server::ServerSettings;
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # Which measured hardware keeps 10 requests a second with the first token within 300 ms, and which does so cheapest?
-  octavo slo -f rows.json --requests-per-second 10 --latency ttft_p90=300
-
-  # Straight from Open Data Hub's model catalogue, with a ceiling of 25 an hour for all copies
-  curl -s \"$CATALOG/sources/$SOURCE/models/$MODEL/artifacts/performance\" | octavo slo -f - --latency itl_p95=40 --max-price 25
-
-  # Names of the hardware that keeps all, for a script
-  octavo slo -f rows.json --latency e2e_p99=2000 -o name
-
-Latencies are in the unit of the rows. Rows are judged by the figures that they have: what was not measured is missed. docs/estimates.md says
-what rows look like.
-
-Exit codes: 0 something keeps all, 1 failed, 2 wrong usage, 5 nothing does.";
 
 /// Settings of `octavo slo`.
 #[derive(Debug, Clone, Args)]
 pub struct SloSettings {
-    /// Measured rows (JSON), or a model catalogue's answer; - is standard input
+    /// Output format.
+    #[command(flatten)]
+    pub output: OutputOptions,
+
+    /// Benchmark results as JSON, or a model catalog response; - for standard input
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub file: Input,
 
@@ -35,52 +23,44 @@ pub struct SloSettings {
     #[command(flatten)]
     pub objectives: SloObjectives,
 
-    /// Output format.
-    #[command(flatten)]
-    pub output: OutputOptions,
-
     /// Aggregator.
     #[command(flatten)]
     pub server: ServerSettings,
 }
 
-/// A service's objectives as specified by the user; the aggregator validates them.
+/// A service's objectives as specified by the user; the aggregator validates their ranges.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "What the service shall keep")]
+#[command(next_help_heading = "Objectives")]
 pub struct SloObjectives {
-    /// Requests a second of all copies together, at least
+    /// Minimum requests per second of all replicas together
     #[arg(long, value_name = "N")]
     pub requests_per_second: Option<f64>,
 
-    /// The highest of a latency, as `ttft_p90=300`; repeat for several
-    #[arg(long = "latency", value_name = "NAME=MOST", value_delimiter = ',', value_parser = latency)]
+    /// Maximum of a latency, such as `ttft_p90=300`; repeat for several
+    #[arg(long = "latency", value_name = "NAME=MAX", value_delimiter = ',', value_parser = latency)]
     pub latencies: Vec<(String, f64)>,
 
-    /// The most that all copies may cost an hour, in the price book's currency
+    /// Maximum price per hour of all replicas, in the currency of the price book
     #[arg(long, value_name = "PRICE")]
-    pub max_price: Option<String>,
+    pub max_price: Option<Amount>,
 
-    /// How devices are paid for
+    /// Purchase option of the price book
     #[arg(
         long,
-        value_name = "HOW",
-        value_parser = PossibleValuesParser::new(PurchaseOption::ALL.map(PurchaseOption::as_str))
+        value_name = "OPTION",
+        value_parser = words::<PurchaseOption>(PurchaseOption::ALL.map(PurchaseOption::as_str))
     )]
-    pub purchase: Option<String>,
+    pub purchase: Option<PurchaseOption>,
 }
 
 fn latency(text: &str) -> Result<(String, f64), String> {
-    let (name, most) = text
-        .split_once('=')
-        .ok_or("a name and the most of it, as ttft_p90=300")?;
-    let most: f64 = most
-        .trim()
-        .parse()
-        .map_err(|_| format!("{most:?} is no number"))?;
+    let (name, most) =
+        text.split_once('=').ok_or("expected a name and a maximum, such as ttft_p90=300")?;
+    let most: f64 = most.trim().parse().map_err(|_| format!("{most:?} is not a number"))?;
     if most.is_finite() {
         Ok((name.trim().to_owned(), most))
     } else {
-        Err(format!("{most} is no number"))
+        Err(format!("{most} is not a number"))
     }
 }
 
@@ -90,10 +70,7 @@ mod tests {
 
     #[test]
     fn a_latency_is_a_name_and_a_number() {
-        assert_eq!(
-            latency("ttft_p90 = 300"),
-            Ok(("ttft_p90".to_owned(), 300.0))
-        );
+        assert_eq!(latency("ttft_p90 = 300"), Ok(("ttft_p90".to_owned(), 300.0)));
         for text in ["ttft_p90", "ttft_p90=", "ttft_p90=soon", "ttft_p90=nan"] {
             assert!(latency(text).is_err(), "{text}");
         }

@@ -10,9 +10,9 @@ use super::input::Input;
 pub struct SourceSettings {
     /// Read a recorded inventory instead of this machine; - for standard input
     ///
-    /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
-    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
-    /// --catalog by `inspect`, `labels` and `doctor`.
+    /// FILE is output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver. A scenario
+    /// needs nvml-simctl and `libnvml_sim.so` in the directory of this program. Hardware flags are ignored, except
+    /// for --catalog of `inspect`, `labels` and `doctor`.
     #[arg(long, visible_alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub from: Option<Input>,
 

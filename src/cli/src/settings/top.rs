@@ -5,49 +5,28 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
+use octavo_client::ServerSettings;
 use octavo_settings::duration;
 
-use super::server::ServerSettings;
 use super::{Headers, headers};
-
-const EXAMPLES: &str = "\
-Examples:
-  # Who uses most of the fleet's accelerators? A table that follows; q or Ctrl-C ends it
-  octavo top
-
-  # Who uses more than their share, once, for a script
-  octavo top --over --once
-
-  # One node, or one team
-  octavo top --node gpu-07
-  octavo top --namespace team-a
-
-  # This node, through its agent and without an aggregator
-  octavo top --here
-
-  # Rows as JSON
-  octavo top -o json | jq -r '.items[] | select(.over) | .namespace + \"/\" + .pod'
-
-Agents tell who uses what where they run with --usage-interval. SHARE is memory of the fair share: memory of the device or
-partition divided by all that share it, times the replicas that the container has. Nobody enforces it; `over` says who is above.";
 
 /// How the rows are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TopFormat {
-    /// A table
+    /// Table
     Table,
-    /// The same with more columns
+    /// Table with more columns
     Wide,
-    /// The rows as JSON, once
+    /// JSON, printed once
     Json,
-    /// The same as YAML
+    /// YAML, printed once
     Yaml,
 }
 
 /// What rows are ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TopOrder {
-    /// Who uses most memory first
+    /// Highest memory usage first
     Memory,
     /// Node, then device
     Node,
@@ -55,18 +34,13 @@ pub enum TopOrder {
 
 /// Settings of `octavo top`.
 #[derive(Debug, Clone, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = include_str!("../../help/top.txt"))]
 pub struct TopSettings {
-    /// How to print it
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
+    /// Output format
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub format: TopFormat,
 
-    /// Print the rows of the table and nothing else
+    /// Print only the rows of the table
     #[arg(long = "no-headers", action = ArgAction::SetTrue, value_parser = headers())]
     pub headers: Headers,
 
@@ -74,49 +48,39 @@ pub struct TopSettings {
     #[arg(long, value_name = "COLUMN", default_value = "memory")]
     pub sort_by: TopOrder,
 
-    /// Print one table and end, as it is done where standard output is no terminal
+    /// Print one table and exit; implied if standard output is not a terminal
     #[arg(long)]
     pub once: bool,
 
-    /// How often the table is made anew
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "2s",
-        value_parser = duration::positive
-    )]
+    /// Refresh interval of the table
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::positive)]
     pub interval: Duration,
 
-    /// No more than this many rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     pub limit: Option<NonZeroUsize>,
 
-    /// This node, as its agent says it, without an aggregator
+    /// Show this node, using its agent instead of an aggregator
     #[arg(long, conflicts_with = "node")]
     pub here: bool,
 
-    /// With --here: where the agent's socket is
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_STATE_DIR",
-        default_value = "/var/lib/octavo"
-    )]
+    /// Directory of the agent's socket, with --here
+    #[arg(long, value_name = "DIR", env = "OCTAVO_STATE_DIR", default_value = "/var/lib/octavo")]
     pub state_dir: PathBuf,
 
-    /// Only this node
+    /// Show only this node
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
     pub node: Option<String>,
 
-    /// Only pods of this namespace
+    /// Show only pods of this namespace
     #[arg(short, long, value_name = "NAME", help_heading = "Filter")]
     pub namespace: Option<String>,
 
-    /// Only the pod of this name
+    /// Show only pods with this name
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
     pub pod: Option<String>,
 
-    /// Only those who use more than their share
+    /// Show only containers that exceed their share
     #[arg(long, help_heading = "Filter")]
     pub over: bool,
 
@@ -131,6 +95,11 @@ impl TopSettings {
         self.once || matches!(self.format, TopFormat::Json | TopFormat::Yaml)
     }
 
+    /// Returns whether the table has all columns.
+    pub fn is_wide(&self) -> bool {
+        self.format == TopFormat::Wide
+    }
+
     /// Returns the maximum number of rows; `None` for all.
     pub fn limit(&self) -> Option<usize> {
         self.limit.map(NonZeroUsize::get)
@@ -138,10 +107,6 @@ impl TopSettings {
 
     /// Returns the source's name for users.
     pub fn source_name(&self) -> String {
-        if self.here {
-            "this node".to_owned()
-        } else {
-            self.server.server.to_string()
-        }
+        if self.here { "this node".to_owned() } else { self.server.server.to_string() }
     }
 }

@@ -1,47 +1,23 @@
 //! Settings of `octavo usage`: filter and grouping of allocations.
 
 use clap::{Args, ValueEnum};
+use octavo_client::ServerSettings;
 
 use super::fleet::OutputOptions;
-use super::server::ServerSettings;
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # How many devices of which type does each namespace have now?
-  octavo usage
-
-  # One team, or one type
-  octavo usage --namespace team-a
-  octavo usage --type nvidia-h200-141gb
-
-  # Together, by namespace or by type
-  octavo usage --by namespace
-  octavo usage --by type
-
-  # For a bill: a line each with namespace, type and devices
-  octavo usage -o json | jq -r '.items[] | [.namespace, .type, .devices] | @tsv'
-
-Counted is what pods were given, whether or not they use it: `octavo top` tells who uses it. Agents tell where they run with
---usage-interval. It is how it is now; docs/rest.md says how it is put together over a time.";
 
 /// Settings of `octavo usage`.
 #[derive(Debug, Clone, Args)]
 pub struct UsageSettings {
-    /// Only this namespace; repeat for several
-    #[arg(
-        short,
-        long = "namespace",
-        value_name = "NAMESPACE",
-        value_delimiter = ','
-    )]
+    /// Show only this namespace; repeat for several
+    #[arg(short, long = "namespace", value_name = "NAMESPACE", value_delimiter = ',')]
     pub namespaces: Vec<String>,
 
-    /// Only this type; `unknown` for devices that nobody knows; repeat for several
+    /// Show only this type; `unknown` for unidentified devices; repeat for several
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub types: Vec<String>,
 
-    /// What a row of the table is for; documents always have both
-    #[arg(long, value_name = "WHAT", default_value = "both")]
+    /// Grouping of the table's rows; JSON and YAML always have both
+    #[arg(long, value_name = "FIELD", default_value = "both")]
     pub by: UsageGrouping,
 
     /// Output format.
@@ -56,11 +32,11 @@ pub struct UsageSettings {
 /// What a row is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UsageGrouping {
-    /// A namespace and a type
+    /// One row per namespace and type
     Both,
-    /// A namespace, all types together
+    /// One row per namespace
     Namespace,
-    /// A type, all namespaces together
+    /// One row per type
     Type,
 }
 

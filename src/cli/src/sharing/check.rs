@@ -1,25 +1,18 @@
 //! The resulting resources, IDs and labels.
 
-use octavo_documents::node_resources::{document, id};
+use octavo_files::node_resources::{document, id};
 use octavo_model::inventory::Inventory;
 use octavo_node::sharing::{Offer, Unit};
 use octavo_planner::layout::DeviceRef;
 
 use super::SharingPreview;
-use crate::settings::Colors;
 use crate::settings::sharing::SharingFormat;
+use crate::settings::{Colors, Headers};
 use crate::style::Style;
-use crate::text::{Cell, columns, lines, printable};
-use crate::{CliError, Exit, Report, json, yaml};
+use crate::text::{self, Cell, lines, printable};
+use crate::{CliError, Exit, Report, devices, json, yaml};
 
-const HEADERS: [&str; 6] = [
-    "RESOURCE",
-    "COUNT",
-    "UNITS",
-    "SHARED BY",
-    "FAIR SHARE",
-    "REQUESTS",
-];
+const HEADERS: [&str; 6] = ["RESOURCE", "COUNT", "UNITS", "SHARED BY", "FAIR SHARE", "REQUESTS"];
 
 /// Placeholder for a value that differs between units.
 const DIFFERS: &str = "differs";
@@ -48,22 +41,16 @@ pub(super) fn report(
     };
     let warnings = outlook.compiled.warnings.iter();
     let warnings = lines(warnings.map(|text| printable(&format!("warning: {text}"))));
-    Ok(Report {
-        output,
-        notes: outlook.notes + &warnings,
-        exit: Exit::Done,
-    })
+    Ok(Report { output, notes: outlook.notes + &warnings, exit: Exit::Done })
 }
 
 fn people(outlook: &SharingPreview, all: bool, colors: Colors) -> String {
     let offers = &outlook.compiled.offers;
     if offers.resources.is_empty() {
-        return "nothing is given out\n".to_owned();
+        return "no resources are offered\n".to_owned();
     }
-    let head = HEADERS.map(|header| Cell::new(header, Style::Strong));
     let rows = offers.resources.iter().map(row);
-    let table: Vec<Vec<Cell>> = [head.to_vec()].into_iter().chain(rows).collect();
-    let mut text = columns(&table, colors);
+    let mut text = text::table(&[&HEADERS], rows, Headers::Shown, colors);
     for offer in &offers.resources {
         let head = Style::Strong.paint(offer.name.as_str(), colors);
         let ids = ids(offer, &outlook.inventory, all);
@@ -90,11 +77,7 @@ fn row(offer: &Offer) -> Vec<Cell> {
         Some(None) => "-".to_owned(),
         None => DIFFERS.to_owned(),
     };
-    let requests = if offer.fail_requests_greater_than_one {
-        "one each"
-    } else {
-        "any number"
-    };
+    let requests = if offer.fail_requests_greater_than_one { "one each" } else { "any number" };
     let cells = [
         offer.name.to_string(),
         offer.count().to_string(),
@@ -103,7 +86,7 @@ fn row(offer: &Offer) -> Vec<Cell> {
         share,
         requests.to_owned(),
     ];
-    cells.iter().map(|text| Cell::plain(text)).collect()
+    cells.iter().map(Cell::plain).collect()
 }
 
 /// Returns the common value; `None` if they differ.
@@ -136,8 +119,7 @@ fn behind(id: &str) -> &str {
 }
 
 fn called(unit: &Unit, inventory: &Inventory) -> String {
-    let mut devices = inventory.devices.iter();
-    let device = devices.find(|device| device.pci == unit.pci);
+    let device = devices::find(inventory, unit.pci);
     let device = match device.and_then(|device| DeviceRef::from_device(device).index) {
         Some(index) => format!("GPU {index}"),
         None => unit.pci.to_string(),

@@ -25,7 +25,7 @@ pub(super) fn report(
         })
         .collect();
     let names: BTreeSet<&ResourceName> = now.keys().chain(then.keys().copied()).collect();
-    let mut said = Vec::new();
+    let mut differences = Vec::new();
     for name in names {
         // A removed resource remains in the Node with a count of zero.
         let before = now.get(name).copied().filter(|count| *count > 0);
@@ -34,21 +34,17 @@ pub(super) fn report(
             continue;
         }
         if let Some(count) = before {
-            said.push(Style::Bad.paint(&format!("- {name}: {count}"), colors));
+            differences.push(Style::Bad.paint(&format!("- {name}: {count}"), colors));
         }
         if let Some(count) = after {
-            said.push(Style::Good.paint(&format!("+ {name}: {count}"), colors));
+            differences.push(Style::Good.paint(&format!("+ {name}: {count}"), colors));
         }
     }
     let warnings = outlook.compiled.warnings.iter();
     let warnings = lines(warnings.map(|text| printable(&format!("warning: {text}"))));
     Report {
-        exit: if said.is_empty() {
-            Exit::Done
-        } else {
-            Exit::Changes
-        },
-        output: lines(said),
+        exit: if differences.is_empty() { Exit::Done } else { Exit::Changes },
+        output: lines(differences),
         notes: outlook.notes + &warnings,
     }
 }

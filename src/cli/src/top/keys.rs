@@ -60,8 +60,7 @@ fn unbuffered() -> Option<Termios> {
     }
     let before = tcgetattr(io::stdin()).ok()?;
     let mut now = before.clone();
-    now.local_modes
-        .remove(LocalModes::ICANON | LocalModes::ECHO);
+    now.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
     tcsetattr(io::stdin(), OptionalActions::Now, &now).ok()?;
     Some(before)
 }

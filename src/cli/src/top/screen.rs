@@ -1,7 +1,5 @@
 //! The table on a terminal, redrawn periodically.
 
-use jiff::{Timestamp, Unit};
-use terminal_size::{Height, terminal_size};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -15,8 +13,8 @@ use crate::settings::Colors;
 use crate::settings::top::TopSettings;
 use crate::style::Style;
 use crate::text::lines;
-use crate::watch::StopSignal;
-use crate::watch::screen::{AlternateScreen, over, status_line};
+use crate::watch::screen::{AlternateScreen, height, over, status_line};
+use crate::watch::{StopSignal, now};
 
 /// Number of lines besides rows: the heading, a blank line, the table's header, and notes.
 const FRAME_LINES: usize = 5;
@@ -24,14 +22,14 @@ const FRAME_LINES: usize = 5;
 /// Redraws until the user quits. A failure of the first request ends the command, because the configuration may be
 /// wrong.
 pub(super) async fn follow(
-    asker: &UsageSource<'_>,
+    source: &UsageSource<'_>,
     settings: &TopSettings,
     colors: Colors,
 ) -> Result<(), CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let mut resized = signal(SignalKind::window_change()).map_err(CliError::Runtime)?;
     let mut answer = tokio::select! {
-        answer = asker.ask(Some(rows(settings))) => answer?,
+        answer = source.ask(Some(rows(settings))) => answer?,
         () = stop.received() => return Ok(()),
     };
     let _canvas = AlternateScreen::open()?;
@@ -51,7 +49,7 @@ pub(super) async fn follow(
             () = stop.received() => return Ok(()),
         }
         let news = tokio::select! {
-            news = asker.ask(Some(rows(settings))) => news,
+            news = source.ask(Some(rows(settings))) => news,
             () = keys.quit() => return Ok(()),
             () = stop.received() => return Ok(()),
         };
@@ -59,7 +57,7 @@ pub(super) async fn follow(
         match news {
             Ok(new) => answer = new,
             Err(error) => {
-                let why = format!("{}; what follows was so before", brief(&error));
+                let why = format!("{}; the output below is from the last update", brief(&error));
                 if output::out(&status_line(&Style::Bad.paint(&why, colors)))?
                     == OutputState::Closed
                 {
@@ -76,20 +74,14 @@ fn rows(settings: &TopSettings) -> usize {
     settings.limit().map_or(room, |limit| limit.min(room))
 }
 
-fn height() -> usize {
-    terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows))
-}
-
 fn draw(
     answer: &UsageRows,
     settings: &TopSettings,
     colors: Colors,
 ) -> Result<OutputState, CliError> {
-    let now = Timestamp::now();
-    let now = now.round(Unit::Second).unwrap_or(now);
-    let head = format!("{}: who uses what, {now}. q ends.", settings.source_name());
+    let head = format!("{}: usage by pod, {}. q exits.", settings.source_name(), now());
     let head = Style::Faint.paint(&head, colors);
-    let table = table::table(&answer.list.items, settings, colors);
+    let table = table::table(&answer.list.items, settings.is_wide(), settings.headers, colors);
     let notes = lines(answer.notes.iter().map(|note| format!("note: {note}")));
     output::out(&over(&format!("{head}\n\n{table}{notes}"), height()))
 }

@@ -5,18 +5,19 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use octavo_documents::agent_socket::{self, Request, line};
-use octavo_documents::api::API_VERSION;
-use octavo_documents::usage::{UsageJson, UsageList, UsageRow, rows};
+use octavo_client::{Client, ClientError, RequestPath};
+use octavo_engine::agent_socket::{self, Request, line};
+use octavo_fleet::usage::{UsageList, UsageRow, rows};
+use octavo_model::API_VERSION;
+use octavo_node::sharing::usage::Usage;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
 use super::UsageRows;
 use crate::CliError;
 use crate::apply::connect;
-use crate::client::{Client, ClientError, RequestPath};
 use crate::settings::top::{TopOrder, TopSettings};
-use crate::text::{counted, printable};
+use crate::text::{count_noun, printable};
 
 /// Timeout for the agent.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,20 +68,18 @@ impl<'a> UsageSource<'a> {
             ("over", self.settings.over.then_some("true")),
             ("sort", Some(sort)),
         ];
-        let filters: Vec<(&str, &str)> = filters
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
+        let filters: Vec<(&str, &str)> =
+            filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         let mut all: Option<UsageList> = None;
         loop {
             let had = all.as_ref().map_or(0, |list| list.items.len());
             let wanted = limit.map_or(PAGE_SIZE, |limit| limit.saturating_sub(had).min(PAGE_SIZE));
             let wanted = wanted.to_string();
             let token = all.as_mut().and_then(|list| list.continue_token.take());
-            let mut asked = filters.clone();
-            asked.push(("limit", &wanted));
-            asked.extend(token.as_deref().map(|token| ("continue", token)));
-            let target = RequestPath::new("/api/v1/usage").with(asked);
+            let mut parameters = filters.clone();
+            parameters.push(("limit", &wanted));
+            parameters.extend(token.as_deref().map(|token| ("continue", token)));
+            let target = RequestPath::new("/api/v1/usage").with(parameters);
             let page: UsageList = client.get(&target).await.map_err(usage_error)?;
             // An empty page may continue, but a repeated token would loop forever.
             let is_end = page.continue_token.is_none() || page.continue_token == token;
@@ -100,7 +99,7 @@ impl<'a> UsageSource<'a> {
     }
 
     /// Returns the rows of this node's agent, filtered and sorted as an aggregator would.
-    fn here(&self, usage: &UsageJson, limit: Option<usize>) -> UsageRows {
+    fn here(&self, usage: &Usage, limit: Option<usize>) -> UsageRows {
         let settings = self.settings;
         let is = |wanted: Option<&str>, has: &Option<String>| {
             wanted.is_none() || wanted == has.as_deref()
@@ -109,21 +108,18 @@ impl<'a> UsageSource<'a> {
         items.retain(|row| {
             is(settings.namespace.as_deref(), &row.tenant.namespace)
                 && is(settings.pod.as_deref(), &row.tenant.pod)
-                && (!settings.over || row.tenant.over)
+                && (!settings.over || row.tenant.is_over_share)
         });
         items.sort_by_cached_key(UsageRow::sort_key);
         if settings.sort_by == TopOrder::Memory {
-            items.sort_by_key(|row| Reverse(row.tenant.memory_mib));
+            items.sort_by_key(|row| Reverse(row.tenant.memory));
         }
         items.truncate(limit.unwrap_or(usize::MAX));
         let mut notes: Vec<String> = usage.missing.iter().map(|text| printable(text)).collect();
         if items.is_empty() {
-            notes.push("nobody uses anything here, or nobody who matches".to_owned());
+            notes.push("no usage on this node, or none that matches".to_owned());
         }
-        UsageRows {
-            list: UsageList { items, ..empty() },
-            notes,
-        }
+        UsageRows { list: UsageList { items, ..empty() }, notes }
     }
 }
 
@@ -139,32 +135,25 @@ fn empty() -> UsageList {
 
 fn fleet(list: UsageList, node: Option<&str>) -> UsageRows {
     let mut notes = Vec::new();
-    let mut stale: Vec<&str> = list
-        .items
-        .iter()
-        .filter(|row| row.stale)
-        .map(|row| row.node.as_str())
-        .collect();
+    let mut stale: Vec<&str> =
+        list.items.iter().filter(|row| row.stale).map(|row| row.node.as_str()).collect();
     stale.sort_unstable();
     stale.dedup();
     if let Some(first) = stale.first() {
         notes.push(format!(
-            "{} not heard of for too long, {} for one; what is shown was so then",
-            counted(stale.len(), "node was", "nodes were"),
+            "{} stale, for example {}; the last reports are shown",
+            count_noun(stale.len(), "node is", "nodes are"),
             printable(first)
         ));
     }
     if list.items.is_empty() {
-        let whose = node.map_or_else(String::new, |node| format!(" of {}", printable(node)));
+        let whose = node.map_or_else(String::new, |node| format!(" on {}", printable(node)));
         notes.push(format!(
-            "nobody{whose} is known to use anything that matches; agents tell it where they run with --usage-interval"
+            "no matching usage{whose}; agents report usage only with --usage-interval"
         ));
     }
     if list.continue_token.is_some() {
-        notes.push(format!(
-            "{} rows are shown, and there are more",
-            list.items.len()
-        ));
+        notes.push(format!("showing only the first {} rows", list.items.len()));
     }
     UsageRows { list, notes }
 }
@@ -178,19 +167,16 @@ fn usage_error(error: ClientError) -> CliError {
     }
 }
 
-/// Requests usage from the agent with its socket in `folder`.
-async fn usage(folder: &Path) -> Result<UsageJson, CliError> {
+/// Requests usage from the agent with its socket in `state_dir`.
+async fn usage(state_dir: &Path) -> Result<Usage, CliError> {
     let talk = |source| CliError::AgentGone { source };
-    let mut agent = connect(folder).await?.ok_or(CliError::NoAgent)?;
-    let asked = async {
-        agent
-            .write_all(line(&Request::Usage {}).as_bytes())
-            .await
-            .map_err(talk)?;
+    let mut agent = connect(state_dir).await?.ok_or(CliError::NoAgent)?;
+    let request = async {
+        agent.write_all(line(&Request::Usage {}).as_bytes()).await.map_err(talk)?;
         let mut lines = BufReader::new(agent).lines();
-        let said = lines.next_line().await.map_err(talk)?;
-        let said = said.ok_or_else(|| talk(io::ErrorKind::UnexpectedEof.into()))?;
-        match serde_json::from_str(&said).map_err(|error| talk(io::Error::other(error)))? {
+        let received = lines.next_line().await.map_err(talk)?;
+        let received = received.ok_or_else(|| talk(io::ErrorKind::UnexpectedEof.into()))?;
+        match serde_json::from_str(&received).map_err(|error| talk(io::Error::other(error)))? {
             agent_socket::Answer::Usage(usage) => Ok(usage),
             agent_socket::Answer::Refused { reason } => Err(CliError::AgentRefused(reason)),
             agent_socket::Answer::Accepted { .. } | agent_socket::Answer::Status(_) => {
@@ -198,7 +184,7 @@ async fn usage(folder: &Path) -> Result<UsageJson, CliError> {
             }
         }
     };
-    let answer = timeout(AGENT_TIMEOUT, asked).await;
+    let answer = timeout(AGENT_TIMEOUT, request).await;
     answer.unwrap_or(Err(CliError::AgentTimeout(AGENT_TIMEOUT)))
 }
 

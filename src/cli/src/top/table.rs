@@ -1,99 +1,50 @@
 //! The table of usage by pod.
 
-use octavo_documents::usage::UsageRow;
+use octavo_fleet::usage::UsageRow;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::Percent;
+use octavo_model::resource::ShareId;
 
-use crate::fleet::format::{NONE, memory};
-use crate::settings::top::{TopFormat, TopSettings};
+use crate::fleet::format::memory;
 use crate::settings::{Colors, Headers};
 use crate::style::Style;
-use crate::text::{Cell, columns};
+use crate::text::{self, Cell, NONE};
 
-const COLUMNS: [&str; 9] = [
-    "NODE",
-    "DEVICE",
-    "PARTITION",
-    "POD",
-    "CONTAINER",
-    "REPLICA",
-    "MEMORY",
-    "SHARE",
-    "UTIL",
-];
+const COLUMNS: [&str; 9] =
+    ["NODE", "DEVICE", "PARTITION", "POD", "CONTAINER", "REPLICA", "MEMORY", "SHARE", "UTIL"];
+/// Further columns of the wide table.
 const WIDE_COLUMNS: [&str; 5] = ["RESOURCE", "SHARED BY", "TOTAL", "PIDS", "UUID"];
 
-/// Output options.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TableStyle {
-    wide: bool,
-    headers: bool,
-    colors: Colors,
-}
-
 /// Formats one row per tenant, in the given order.
-pub(super) fn table(rows: &[UsageRow], settings: &TopSettings, colors: Colors) -> String {
-    let look = TableStyle {
-        wide: settings.format == TopFormat::Wide,
-        headers: settings.headers == Headers::Shown,
-        colors,
-    };
-    drawn(rows, look)
-}
-
-fn drawn(rows: &[UsageRow], look: TableStyle) -> String {
+pub(super) fn table(rows: &[UsageRow], is_wide: bool, headers: Headers, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let header = || {
-        let more: &[&str] = if look.wide { &WIDE_COLUMNS } else { &[] };
-        let names = COLUMNS.iter().chain(more);
-        names.map(|name| Cell::new(name, Style::Strong)).collect()
-    };
-    let first = look.headers.then(header);
-    let rows = rows.iter().map(|row| cells(row, look.wide));
-    let all: Vec<Vec<Cell>> = first.into_iter().chain(rows).collect();
-    columns(&all, look.colors)
+    let wide: &[&str] = if is_wide { &WIDE_COLUMNS } else { &[] };
+    text::table(&[&COLUMNS, wide], rows.iter().map(cells), headers, colors)
 }
 
-fn cells(row: &UsageRow, wide: bool) -> Vec<Cell> {
+fn cells(row: &UsageRow) -> Vec<Cell> {
     let tenant = &row.tenant;
-    let ink = if tenant.over {
-        Style::Bad
-    } else {
-        Style::Plain
-    };
-    let node = if row.stale {
-        format!("{} (stale)", row.node)
-    } else {
-        row.node.clone()
-    };
-    let mut cells = vec![
+    let style = if tenant.is_over_share { Style::Bad } else { Style::Plain };
+    let node = if row.stale { format!("{} (stale)", row.node) } else { row.node.clone() };
+    let pids: Vec<String> = tenant.processes.iter().map(ToString::to_string).collect();
+    vec![
         Cell::plain(&node),
         Cell::plain(&row.device),
-        Cell::plain(row.profile.as_deref().unwrap_or(NONE)),
+        Cell::optional(row.profile.as_deref()),
         Cell::plain(&pod(row)),
-        Cell::plain(tenant.container.as_deref().unwrap_or(NONE)),
+        Cell::optional(tenant.container.as_deref()),
         Cell::plain(&replicas(row)),
-        Cell::new(&amount(tenant.memory_mib), ink),
+        Cell::new(&amount(tenant.memory), style),
         share(row),
-        Cell::plain(&percent(tenant.utilization_percent)),
-    ];
-    if wide {
-        let shared = row.replicas.map(|count| count.to_string());
-        let pids: Vec<String> = tenant.processes.iter().map(ToString::to_string).collect();
-        let pids = if pids.is_empty() {
-            NONE.to_owned()
-        } else {
-            pids.join(",")
-        };
-        cells.extend([
-            Cell::plain(row.resource.as_deref().unwrap_or(NONE)),
-            Cell::plain(shared.as_deref().unwrap_or(NONE)),
-            Cell::plain(&amount(row.total_mib)),
-            Cell::plain(&pids),
-            Cell::plain(&row.uuid),
-        ]);
-    }
-    cells
+        Cell::optional(tenant.utilization.map(|Percent(percent)| format!("{percent}%"))),
+        Cell::optional(row.resource.as_deref()),
+        Cell::optional(row.replicas),
+        Cell::plain(&amount(row.total)),
+        Cell::optional(Some(pids.join(",")).filter(|pids| !pids.is_empty())),
+        Cell::plain(&row.uuid),
+    ]
 }
 
 fn pod(row: &UsageRow) -> String {
@@ -112,10 +63,8 @@ fn pod(row: &UsageRow) -> String {
 /// Formats the allocated replicas: `0,2`; `all` if the unit is allocated exclusively.
 fn replicas(row: &UsageRow) -> String {
     let ids = row.tenant.ids.iter();
-    let numbers: Vec<&str> = ids
-        .filter_map(|id| id.split_once("::"))
-        .map(|(_, number)| number)
-        .collect();
+    let numbers: Vec<String> =
+        ids.filter_map(ShareId::number).map(|number| number.to_string()).collect();
     if !numbers.is_empty() {
         numbers.join(",")
     } else if row.tenant.ids.is_empty() {
@@ -127,34 +76,30 @@ fn replicas(row: &UsageRow) -> String {
 
 /// Formats the share of memory: `116% of 27Gi, over`.
 fn share(row: &UsageRow) -> Cell {
-    let Some(all) = row.total_fair_share_mib() else {
+    let Some(all) = row.total_fair_share().map(Mebibytes::get) else {
         return Cell::plain(NONE);
     };
-    let part = row.tenant.memory_mib.and_then(|used| {
-        let percent = used.saturating_mul(100).checked_div(all)?;
+    let part = row.tenant.memory.and_then(|used| {
+        let percent = used.get().saturating_mul(100).checked_div(all)?;
         Some(format!("{percent}% of "))
     });
     let text = format!("{}{}", part.unwrap_or_default(), memory(all));
-    if row.tenant.over {
+    if row.tenant.is_over_share {
         Cell::new(&format!("{text}, over"), Style::Bad)
     } else if row.nearly_exhausted {
-        Cell::new(&format!("{text}, hardly any left"), Style::Warning)
+        Cell::new(&format!("{text}, nearly exhausted"), Style::Warning)
     } else {
         Cell::plain(&text)
     }
 }
 
-fn amount(mib: Option<u64>) -> String {
-    mib.map_or_else(|| NONE.to_owned(), memory)
-}
-
-fn percent(percent: Option<u8>) -> String {
-    percent.map_or_else(|| NONE.to_owned(), |percent| format!("{percent}%"))
+fn amount(amount: Option<Mebibytes>) -> String {
+    amount.map_or_else(|| NONE.to_owned(), |amount| memory(amount.get()))
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_documents::usage::TenantJson;
+    use octavo_node::sharing::usage::Tenant;
 
     use super::*;
 
@@ -167,28 +112,28 @@ mod tests {
             uuid: uuid.to_owned(),
             resource: Some("nvidia.com/gpu".to_owned()),
             replicas: Some(3),
-            fair_share_mib: Some(27_306),
-            total_mib: Some(81_920),
-            tenant: TenantJson {
+            fair_share: Some(Mebibytes::new(27_306)),
+            total: Some(Mebibytes::new(81_920)),
+            tenant: Tenant {
                 namespace: Some("team-a".to_owned()),
                 pod: Some("greedy".to_owned()),
                 container: Some("main".to_owned()),
-                ids: vec![format!("{uuid}::2")],
-                memory_mib: Some(31_744),
-                utilization_percent: Some(60),
+                ids: vec![ShareId::replica(uuid, 2)],
+                memory: Some(Mebibytes::new(31_744)),
+                utilization: Some(Percent(60)),
                 processes: vec![4711, 4712],
-                over: true,
-                unnamed_pod: None,
+                is_over_share: true,
+                ..Tenant::default()
             },
             ..UsageRow::default()
         };
         let modest = UsageRow {
             nearly_exhausted: true,
-            tenant: TenantJson {
+            tenant: Tenant {
                 pod: Some("modest\u{1b}[2J".to_owned()),
-                ids: vec![format!("{uuid}::0"), format!("{uuid}::1")],
-                memory_mib: Some(4096),
-                over: false,
+                ids: [0, 1].map(|number| ShareId::replica(uuid, number)).to_vec(),
+                memory: Some(Mebibytes::new(4096)),
+                is_over_share: false,
                 ..row.tenant.clone()
             },
             ..row.clone()
@@ -197,18 +142,12 @@ mod tests {
             stale: true,
             profile: Some("1g.10gb".to_owned()),
             replicas: None,
-            fair_share_mib: None,
-            tenant: TenantJson {
-                processes: vec![99],
-                ..TenantJson::default()
-            },
+            fair_share: None,
+            tenant: Tenant { processes: vec![99], ..Tenant::default() },
             ..row.clone()
         };
         let unnamed = UsageRow {
-            tenant: TenantJson {
-                unnamed_pod: Some("7d1c5a3e".to_owned()),
-                ..stray.tenant.clone()
-            },
+            tenant: Tenant { unnamed_pod: Some("7d1c5a3e".to_owned()), ..stray.tenant.clone() },
             ..stray.clone()
         };
         vec![row, modest, stray, unnamed]
@@ -216,31 +155,21 @@ mod tests {
 
     #[test]
     fn pod_over_its_share_is_marked() {
-        let look = TableStyle {
-            wide: false,
-            headers: true,
-            colors: Colors::Off,
-        };
         assert_eq!(
-            drawn(&rows(), look),
+            table(&rows(), false, Headers::Shown, Colors::Off),
             "\
-NODE            DEVICE  PARTITION  POD                          CONTAINER  REPLICA  MEMORY  SHARE                        UTIL
-gpu-07          GPU 0   -          team-a/greedy                main       2        31Gi    116% of 27Gi, over           60%
-gpu-07          GPU 0   -          team-a/modest�[2J            main       0,1      4096Mi  7% of 53Gi, hardly any left  60%
-gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -        -       -                            -
-gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -        -       -                            -
+NODE            DEVICE  PARTITION  POD                          CONTAINER  REPLICA  MEMORY  SHARE                         UTIL
+gpu-07          GPU 0   -          team-a/greedy                main       2        31Gi    116% of 27Gi, over            60%
+gpu-07          GPU 0   -          team-a/modest�[2J            main       0,1      4096Mi  7% of 53Gi, nearly exhausted  60%
+gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -        -       -                             -
+gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -        -       -                             -
 "
         );
     }
 
     #[test]
     fn wide_table_has_resource_and_pids() {
-        let look = TableStyle {
-            wide: true,
-            headers: false,
-            colors: Colors::Off,
-        };
-        let text = drawn(&rows()[..1], look);
+        let text = table(&rows()[..1], true, Headers::Hidden, Colors::Off);
         assert_eq!(
             text,
             "gpu-07  GPU 0  -  team-a/greedy  main  2  31Gi  116% of 27Gi, over  60%  nvidia.com/gpu  3  80Gi  4711,4712  GPU-5fd4087b-86f3-7a43-b711-4771313afc50\n"

@@ -1,12 +1,11 @@
 //! The aggregator's stream of changes, which reconnects after failures.
 
-use std::hash::{BuildHasher, RandomState};
-
-use octavo_documents::api::Event;
+use octavo_client::{Client, ClientError, EventStream, Events, RequestPath};
+use octavo_fleet::api::Event;
 use octavo_stream::protocol::Backoff;
+use octavo_toolkit::random::random;
 use tokio::time::sleep;
 
-use crate::client::{Client, ClientError, EventStream, Events, RequestPath};
 use crate::error::brief;
 use crate::{CliError, output};
 
@@ -30,12 +29,7 @@ pub(crate) enum FeedItem<E = Event> {
 
 impl<E: EventStream> EventFeed<E> {
     pub(crate) fn new(client: Client) -> Self {
-        Self {
-            client,
-            stream: None,
-            backoff: Backoff::default(),
-            connections: 0,
-        }
+        Self { client, stream: None, backoff: Backoff::default(), connections: 0 }
     }
 
     /// Returns the client, for other requests.
@@ -78,11 +72,7 @@ impl<E: EventStream> EventFeed<E> {
             return Err(failure);
         }
         let wait = self.backoff.next_delay(random());
-        lost(&format!(
-            "{}; connecting again in {:.1} s",
-            brief(&failure),
-            wait.as_secs_f64()
-        ));
+        lost(&format!("{}; reconnecting in {:.1} s", brief(&failure), wait.as_secs_f64()));
         sleep(wait).await;
         Ok(())
     }
@@ -112,9 +102,4 @@ pub(crate) fn say_lost(why: &str) {
 
 fn target<E: EventStream>() -> RequestPath {
     RequestPath::new(E::PATH).with([("changes", "only")])
-}
-
-/// Returns a random number, sufficient to spread attempts; the standard library seeds its hashers with it.
-fn random() -> u64 {
-    RandomState::new().hash_one(0)
 }

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{Timestamp, Unit};
-use octavo_documents::api::{Event, NodeRow};
+use octavo_fleet::api::{Event, NodeRow};
 
 use super::event_feed::{EventFeed, FeedItem, say_lost};
-use super::node_diff;
+use super::{node_diff, now};
 use crate::output::{self, OutputState};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, Headers};
 use crate::text::printable;
-use crate::{CliError, fleet, yaml};
+use crate::{CliError, fleet, json_line, yaml};
 
 /// State of the output.
 #[derive(Debug)]
@@ -27,18 +26,14 @@ pub(super) async fn follow(
     settings: &WatchSettings,
     colors: Colors,
 ) -> Result<(), CliError> {
-    let mut teller = LinePrinter {
-        settings,
-        colors,
-        known: BTreeMap::new(),
-    };
+    let mut printer = LinePrinter { settings, colors, known: BTreeMap::new() };
     loop {
         let news = feed.next(say_lost).await?;
-        let told = match news {
-            FeedItem::Connected => teller.catch_up(&feed).await,
-            FeedItem::Changed(event) => teller.follow(&feed, *event).await,
+        let output = match news {
+            FeedItem::Connected => printer.catch_up(&feed).await,
+            FeedItem::Changed(event) => printer.follow(&feed, *event).await,
         };
-        match told {
+        match output {
             Ok(OutputState::Open) => {}
             Ok(OutputState::Closed) => return Ok(()),
             Err(error) => feed.failed(error, &say_lost).await?,
@@ -98,7 +93,7 @@ impl LinePrinter<'_> {
         };
         let printed = self.settings.output;
         let text = match (printed.format, event) {
-            (FleetFormat::Json, _) => format!("{}\n", object(event)?),
+            (FleetFormat::Json, _) => json_line(event)?,
             (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),
             (_, Event::Synced { .. }) => return Ok(OutputState::Open),
             (FleetFormat::Name, Event::Node { node }) => format!("{}\n", printable(&node.name)),
@@ -116,14 +111,4 @@ impl LinePrinter<'_> {
         };
         output::out(&text)
     }
-}
-
-fn object(event: &Event) -> Result<String, CliError> {
-    serde_json::to_string(event).map_err(|error| CliError::Serialize(Box::new(error)))
-}
-
-/// Returns the current time in seconds, as in the documents.
-fn now() -> String {
-    let now = Timestamp::now();
-    now.round(Unit::Second).unwrap_or(now).to_string()
 }

@@ -1,6 +1,7 @@
 //! Description of the difference between two rows of a node.
 
-use octavo_documents::api::{Event, LayoutRow, NodeRow};
+use octavo_fleet::api::{Event, NodeRow};
+use octavo_fleet::summary::LayoutSummary;
 
 use crate::fleet::format;
 use crate::settings::Colors;
@@ -10,20 +11,20 @@ use crate::text::printable;
 pub(crate) fn words(before: Option<&NodeRow>, event: &Event, colors: Colors) -> Option<String> {
     match event {
         Event::Synced { .. } => None,
-        Event::Removed { name } => Some(format!("{}: gone", printable(name))),
+        Event::Removed { name } => Some(format!("{}: removed", printable(name))),
         Event::Node { node } => {
             let changes = match before {
                 None => vec![described(node, colors)],
                 Some(before) => differences(before, node, colors),
             };
-            let said = changes.join(", ");
-            (!said.is_empty()).then(|| format!("{}: {said}", printable(&node.name)))
+            let text = changes.join(", ");
+            (!text.is_empty()).then(|| format!("{}: {text}", printable(&node.name)))
         }
     }
 }
 
 fn state(row: &NodeRow, colors: Colors) -> String {
-    let state = format::ink(&row.state).paint(&printable(&row.state), colors);
+    let state = format::style(&row.state).paint(&printable(&row.state.to_string()), colors);
     match &row.reason {
         Some(reason) => format!("{state} ({})", printable(reason)),
         None => state,
@@ -34,10 +35,7 @@ fn described(node: &NodeRow, colors: Colors) -> String {
     let mut text = state(node, colors);
     if !node.types.is_empty() {
         text = format!("{text}, {}", printable(&format::types(node)));
-        text = format!(
-            "{text}, {} of {} free",
-            node.devices.free, node.devices.total
-        );
+        text = format!("{text}, {} of {} free", node.devices.free, node.devices.total);
     }
     let parts = node.devices.partitions;
     if parts.total > 0 {
@@ -50,25 +48,26 @@ fn described(node: &NodeRow, colors: Colors) -> String {
 }
 
 /// Formats the layout and its state, if either changed.
-fn layout(before: Option<&LayoutRow>, after: Option<&LayoutRow>, colors: Colors) -> Option<String> {
-    let name = |row: Option<&LayoutRow>| {
+fn layout(
+    before: Option<&LayoutSummary>,
+    after: Option<&LayoutSummary>,
+    colors: Colors,
+) -> Option<String> {
+    let name = |row: Option<&LayoutSummary>| {
         let name = row.and_then(|row| row.name.as_deref());
         name.map_or_else(|| "none".to_owned(), printable)
     };
-    let state = |row: Option<&LayoutRow>| row.and_then(|row| row.state.clone());
+    let old_state = before.and_then(|row| row.state.as_ref());
+    let state = after.and_then(|row| row.state.as_ref());
     let (was, is) = (name(before), name(after));
-    if was == is && state(before) == state(after) {
+    if was == is && old_state == state {
         return None;
     }
-    let change = if was == is {
-        format!("layout {is}")
-    } else {
-        format!("layout {was} -> {is}")
-    };
-    let Some(word) = state(after) else {
+    let change = if was == is { format!("layout {is}") } else { format!("layout {was} -> {is}") };
+    let Some(state) = state else {
         return Some(change);
     };
-    let painted = format::layout_ink(&word).paint(&printable(&word), colors);
+    let painted = format::layout_style(state).paint(&printable(state.as_str()), colors);
     let why = after.and_then(|row| row.message.as_deref());
     Some(match why {
         Some(why) => format!("{change} {painted} ({})", printable(why)),
@@ -77,30 +76,22 @@ fn layout(before: Option<&LayoutRow>, after: Option<&LayoutRow>, colors: Colors)
 }
 
 fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut changes = Vec::new();
     if before.state != after.state {
-        said.push(format!(
+        changes.push(format!(
             "{} -> {}",
-            printable(&before.state),
+            printable(&before.state.to_string()),
             state(after, colors)
         ));
     }
     let texts = [
         ("devices", format::types(before), format::types(after)),
-        ("sharing", before.sharing.clone(), after.sharing.clone()),
-        (
-            "agent version",
-            before.agent_version.clone(),
-            after.agent_version.clone(),
-        ),
+        ("sharing", before.sharing.to_string(), after.sharing.to_string()),
+        ("agent version", before.agent_version.clone(), after.agent_version.clone()),
     ];
     for (what, before, after) in texts {
         if before != after {
-            said.push(format!(
-                "{what} {} -> {}",
-                printable(&before),
-                printable(&after)
-            ));
+            changes.push(format!("{what} {} -> {}", printable(&before), printable(&after)));
         }
     }
     let (old, new) = (before.devices, after.devices);
@@ -109,55 +100,49 @@ fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String>
         ("in use", old.in_use, new.in_use),
         ("partitioned", old.partitioned, new.partitioned),
         ("unavailable", old.unavailable, new.unavailable),
-        ("set aside", old.set_aside, new.set_aside),
+        ("passed through", old.set_aside, new.set_aside),
         ("unknown", old.unknown, new.unknown),
     ];
     let (parts, now) = (old.partitions, new.partitions);
-    let partitions = [
-        ("partitions", parts.total, now.total),
-        ("partitions free", parts.free, now.free),
-    ];
-    let said_of = |counts: &[(&str, u32, u32)]| -> Vec<String> {
-        let changed = counts.iter().filter(|(_, before, after)| before != after);
-        changed
-            .map(|(what, before, after)| format!("{what} {before} -> {after}"))
-            .collect()
+    let partitions =
+        [("partitions", parts.total, now.total), ("partitions free", parts.free, now.free)];
+    let format_changes = |counts: &[(&str, u32, u32)]| -> Vec<String> {
+        let unequal = counts.iter().filter(|(_, before, after)| before != after);
+        unequal.map(|(what, before, after)| format!("{what} {before} -> {after}")).collect()
     };
-    said.extend(said_of(&counts));
+    changes.extend(format_changes(&counts));
     // Devices whose state becomes unknown have not lost partitions, and do not gain any when it is known again.
     if new.unknown > old.unknown && now.total < parts.total {
-        said.push("partitions unknown".to_owned());
+        changes.push("partitions unknown".to_owned());
     } else if new.unknown < old.unknown && now.total > parts.total {
-        said.push(format!("{} of {} partitions free", now.free, now.total));
+        changes.push(format!("{} of {} partitions free", now.free, now.total));
     } else {
-        said.extend(said_of(&partitions));
+        changes.extend(format_changes(&partitions));
     }
-    said.extend(layout(
-        before.layout.as_deref(),
-        after.layout.as_deref(),
-        colors,
-    ));
+    changes.extend(layout(before.layout.as_deref(), after.layout.as_deref(), colors));
     match (before.connected, after.connected) {
-        (true, false) => said.push("its agent went away".to_owned()),
-        (false, true) => said.push("its agent is back".to_owned()),
+        (true, false) => changes.push("agent disconnected".to_owned()),
+        (false, true) => changes.push("agent reconnected".to_owned()),
         (true, true) | (false, false) => {}
     }
-    said
+    changes
 }
 
 #[cfg(test)]
 mod tests {
+    use octavo_model::reported::Reported;
+
     use super::*;
     use crate::fleet::nodes::tests::row;
 
-    fn said(before: Option<&NodeRow>, node: NodeRow) -> Option<String> {
+    fn words_of(before: Option<&NodeRow>, node: NodeRow) -> Option<String> {
         words(before, &Event::Node { node }, Colors::Off)
     }
 
     #[test]
     fn a_new_node_is_described() {
         assert_eq!(
-            said(None, row("a", "ok")).unwrap(),
+            words_of(None, row("a", "ok")).unwrap(),
             "a: ok, 8x nvidia-a100-80gb, 2 of 8 free, 5 of 12 partitions free"
         );
     }
@@ -170,38 +155,38 @@ mod tests {
         after.devices.unavailable = 2;
         after.connected = false;
         assert_eq!(
-            said(Some(&before), after).unwrap(),
-            "a: ok -> degraded, free 2 -> 1, unavailable 1 -> 2, its agent went away"
+            words_of(Some(&before), after).unwrap(),
+            "a: ok -> degraded, free 2 -> 1, unavailable 1 -> 2, agent disconnected"
         );
         let mut hangs = row("a", "nvml-stalled");
         hangs.devices.unknown += 4;
         hangs.devices.partitions.total = 0;
         hangs.devices.partitions.free = 0;
-        let told = said(Some(&before), hangs.clone()).unwrap();
-        assert!(told.ends_with(", partitions unknown"), "{told}");
-        let told = said(Some(&hangs), before.clone()).unwrap();
-        assert!(told.ends_with(", 5 of 12 partitions free"), "{told}");
+        let text = words_of(Some(&before), hangs.clone()).unwrap();
+        assert!(text.ends_with(", partitions unknown"), "{text}");
+        let text = words_of(Some(&hangs), before.clone()).unwrap();
+        assert!(text.ends_with(", 5 of 12 partitions free"), "{text}");
         let stands = |name: &str, state: &str, message: Option<&str>| {
             let mut node = row("a", "ok");
-            node.layout = Some(Box::new(LayoutRow {
+            node.layout = Some(Box::new(LayoutSummary {
                 name: Some(name.to_owned()),
-                state: Some(state.to_owned()),
+                state: Some(Reported::parse(state)),
                 message: message.map(str::to_owned),
-                ..LayoutRow::default()
+                ..LayoutSummary::default()
             }));
             node
         };
         let applied = stands("serving", "applied", None);
-        let told = said(Some(&before), applied.clone()).unwrap();
-        assert_eq!(told, "a: layout none -> serving applied");
+        let text = words_of(Some(&before), applied.clone()).unwrap();
+        assert_eq!(text, "a: layout none -> serving applied");
         let blocked = stands("serving", "blocked", Some("GPU 1: in use"));
-        let told = said(Some(&applied), blocked).unwrap();
-        assert_eq!(told, "a: layout serving blocked (GPU 1: in use)");
-        let told = said(None, applied.clone()).unwrap();
-        assert!(told.ends_with(", layout serving applied"), "{told}");
-        assert_eq!(said(Some(&applied), applied.clone()), None);
+        let text = words_of(Some(&applied), blocked).unwrap();
+        assert_eq!(text, "a: layout serving blocked (GPU 1: in use)");
+        let text = words_of(None, applied.clone()).unwrap();
+        assert!(text.ends_with(", layout serving applied"), "{text}");
+        assert_eq!(words_of(Some(&applied), applied.clone()), None);
         let mut confirmed = row("a", "ok");
         confirmed.age_seconds = 0;
-        assert_eq!(said(Some(&before), confirmed), None);
+        assert_eq!(words_of(Some(&before), confirmed), None);
     }
 }

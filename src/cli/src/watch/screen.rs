@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use jiff::{Timestamp, Unit};
-use octavo_documents::api::NodeList;
+use octavo_fleet::api::NodeList;
 use terminal_size::{Height, terminal_size};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::event_feed::{EventFeed, FeedItem};
+use super::now;
 use crate::CliError;
 use crate::fleet::{self, nodes};
 use crate::output::{self, OutputState};
@@ -82,7 +82,7 @@ pub(super) async fn follow(
             () = sleep_until(due), if shows => {}
             _ = resized.recv(), if shows => {}
         }
-        let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
+        let height = height();
         let rows = height.saturating_sub(FRAME_LINES).max(1);
         let filter = (&settings.filter, settings.sort_by);
         match fleet::list(feed.client(), filter, Some(rows)).await {
@@ -100,21 +100,25 @@ pub(super) async fn follow(
 
 /// Formats the heading, then the table.
 fn picture(list: &NodeList, settings: &WatchSettings, colors: Colors) -> String {
-    let now = Timestamp::now();
-    let now = now.round(Unit::Second).unwrap_or(now);
     let stale = list.items.iter().filter(|row| fleet::format::is_stale(row));
     let stale = match stale.count() {
         0 => String::new(),
-        count => format!(", {count} of those shown stale"),
+        count => format!(", {count} of them stale"),
     };
     let head = format!(
-        "{}: {} of {} nodes{stale}, {now}. Ctrl-C ends.",
+        "{}: {} of {} nodes{stale}, {}. Ctrl-C exits.",
         settings.server.server,
         list.items.len(),
-        list.total
+        list.total,
+        now()
     );
     let table = nodes::table(&list.items, settings.output, colors);
     format!("{}\n\n{table}", Style::Faint.paint(&head, colors))
+}
+
+/// Returns the number of lines of the terminal.
+pub(crate) fn height() -> usize {
+    terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows))
 }
 
 /// Writes at most `height` lines of `text` over the previous content.
@@ -134,9 +138,6 @@ mod tests {
 
     #[test]
     fn redraw_overwrites_without_scrolling() {
-        assert_eq!(
-            over("a\nb\nc\n", 2),
-            "\u{1b}[Ha\u{1b}[K\r\nb\u{1b}[K\u{1b}[J"
-        );
+        assert_eq!(over("a\nb\nc\n", 2), "\u{1b}[Ha\u{1b}[K\r\nb\u{1b}[K\u{1b}[J");
     }
 }

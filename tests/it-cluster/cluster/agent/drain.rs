@@ -1,16 +1,16 @@
-//! Pods in the way of a layout: evicted where that is wanted, with the Node tainted before and free of the taint after it, whatever
+//! Pods that block a layout: evicted where that is wanted, with the Node tainted before and free of the taint after it, whatever
 //! happens.
 
 mod site;
 
 use octavo_kube::evict::Evictor;
-use octavo_node::node::drain::{Answer, PodId, PodRequests};
+use octavo_node::node_object::drain::{EvictionResult, PodId, PodRequests};
 use serde_json::{Value, json};
 
 use self::site::Site;
 use crate::node::names;
-use crate::patience::Finish;
 use crate::process::Program;
+use crate::time_limits::Finish;
 
 const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
 const AFFECTED: &str = "--drain=affected";
@@ -29,7 +29,7 @@ fn held_up(arguments: &[&str]) -> (Site, Program) {
 }
 
 #[test]
-fn only_pods_in_the_way_are_evicted_after_the_taint_is_there_and_a_cordon_stays_what_it_is() {
+fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
     let site = Site::new();
     site.rig.api.kubectl(&["cordon", site.rig.name()]);
     site.pod("notebook-7");
@@ -38,12 +38,12 @@ fn only_pods_in_the_way_are_evicted_after_the_taint_is_there_and_a_cordon_stays_
     site.rig.label(&[LAYOUT]);
     let mut agent = site.rig.start(&[AFFECTED]);
     let name = site.full("notebook-7");
-    agent.says(&format!("pod {name}: evicted"));
-    let waits = json!([{"pod": name, "reason": "is ending"}]);
+    agent.says(&format!("pod evicted pod={name}"));
+    let waits = json!([{"pod": name, "reason": "is terminating"}]);
     let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
     site.await_drain(&mut agent, &drain);
     assert!(site.is_tainted());
-    // What nobody has is done meanwhile.
+    // Unused devices are changed meanwhile.
     site.rig.machine.settles(0, &["7g.40gb"]);
     assert_eq!(names(&site.rig.machine.geometry(1)), ["3g.20gb", "3g.20gb"]);
     site.end("notebook-7");
@@ -69,7 +69,7 @@ fn only_pods_in_the_way_are_evicted_after_the_taint_is_there_and_a_cordon_stays_
 }
 
 #[test]
-fn of_the_whole_node_every_pod_that_may_be_evicted_is_where_one_is_in_the_way() {
+fn a_blocker_makes_every_evictable_pod_of_the_node_leave() {
     let site = Site::new();
     site.pod("notebook-7");
     site.pod("other");
@@ -77,8 +77,8 @@ fn of_the_whole_node_every_pod_that_may_be_evicted_is_where_one_is_in_the_way() 
     site.holds("notebook-7", 1);
     site.rig.label(&[LAYOUT]);
     let mut agent = site.rig.start(&["--drain=node"]);
-    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
-    agent.says(&format!("pod {}: evicted", site.full("other")));
+    agent.says(&format!("pod evicted pod={}", site.full("notebook-7")));
+    agent.says(&format!("pod evicted pod={}", site.full("other")));
     assert!(site.stays("alone"));
     site.end("notebook-7");
     agent.says("GPU 1: applied");
@@ -90,7 +90,7 @@ fn of_the_whole_node_every_pod_that_may_be_evicted_is_where_one_is_in_the_way() 
 }
 
 #[test]
-fn without_being_asked_to_nothing_is_evicted_and_no_taint_is_written() {
+fn by_default_no_pod_is_evicted_and_no_taint_is_written() {
     let site = Site::new();
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
@@ -103,14 +103,12 @@ fn without_being_asked_to_nothing_is_evicted_and_no_taint_is_written() {
 #[test]
 fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another_choice() {
     let (site, mut agent) = held_up(&["--drain-deadline=3s"]);
-    let because = format!(
-        "pod {}: its disruption budget allows no eviction",
-        site.full("notebook-7")
-    );
-    let told = site.rig.await_event("DrainGaveUp");
-    assert!(told.contains(&because), "{told}");
+    let because =
+        format!("pod {}: its PodDisruptionBudget allows no eviction", site.full("notebook-7"));
+    let shown = site.rig.await_event("DrainGaveUp");
+    assert!(shown.contains(&because), "{shown}");
     site.await_taint(&mut agent, false);
-    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its disruption budget allows no eviction"}]);
+    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its PodDisruptionBudget allows no eviction"}]);
     let drain = json!({"policy": "affected", "phase": "gave-up", "waitsFor": waits});
     site.await_drain(&mut agent, &drain);
     site.rig.await_label("octavo.dev/layout-state", "blocked");
@@ -120,13 +118,11 @@ fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another
     assert!(site.stays("notebook-7"));
     assert!(site.evictions().iter().all(|(_, code)| *code == 429));
     // The budget yields, and the same layout is chosen once more.
-    site.rig
-        .api
-        .kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
+    site.rig.api.kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
     site.rig.label(&["octavo.dev/layout-"]);
     site.await_status(&mut agent, "layout", &Value::Null);
     site.rig.label(&[LAYOUT]);
-    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    agent.says(&format!("pod evicted pod={}", site.full("notebook-7")));
     site.end("notebook-7");
     agent.says("GPU 1: applied");
     site.await_taint(&mut agent, false);
@@ -135,13 +131,11 @@ fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another
 #[test]
 fn a_budget_that_yields_late_lets_the_drain_go_on() {
     let (site, mut agent) = held_up(&[]);
-    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its disruption budget allows no eviction"}]);
+    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its PodDisruptionBudget allows no eviction"}]);
     let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
     site.await_drain(&mut agent, &drain);
-    site.rig
-        .api
-        .kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
-    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    site.rig.api.kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
+    agent.says(&format!("pod evicted pod={}", site.full("notebook-7")));
     site.end("notebook-7");
     agent.says("GPU 1: applied");
     site.await_taint(&mut agent, false);
@@ -177,7 +171,7 @@ fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
 }
 
 #[test]
-fn i11_an_agent_that_is_told_to_end_in_the_middle_of_a_drain_leaves_no_taint() {
+fn i11_an_agent_terminated_during_a_drain_leaves_no_taint() {
     let (site, agent) = held_up(&[]);
     assert!(agent.stop().success());
     assert!(!site.is_tainted());
@@ -185,23 +179,23 @@ fn i11_an_agent_that_is_told_to_end_in_the_middle_of_a_drain_leaves_no_taint() {
 }
 
 #[test]
-fn where_one_in_the_way_would_stay_nothing_is_evicted_and_it_is_said_who() {
+fn nothing_is_evicted_if_one_blocker_would_stay_and_it_is_named() {
     for daemon in [true, false] {
         let site = Site::new();
         site.pod("notebook-7");
         site.holds("notebook-7", 1);
         let (staying, reason) = if daemon {
-            (site.daemon(), "it is of a DaemonSet")
+            (site.daemon(), "it belongs to a DaemonSet")
         } else {
             site.make("alone", &json!([]));
-            ("alone".to_owned(), "nothing would make it again")
+            ("alone".to_owned(), "it has no controller")
         };
         site.holds(&staying, 1);
         site.rig.label(&[LAYOUT]);
         let _agent = site.rig.start(&["--drain=node"]);
-        let told = site.rig.await_event("DrainRefused");
+        let shown = site.rig.await_event("DrainRefused");
         let named = format!("pod {}: {reason}", site.full(&staying));
-        assert!(told.contains(&named), "{told}");
+        assert!(shown.contains(&named), "{shown}");
         assert!(!site.is_tainted() && site.evictions().is_empty());
     }
 }
@@ -218,34 +212,27 @@ fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
     let mut command = site.rig.machine.agent(&arguments);
     command.args(["--kubeconfig", &kubeconfig, "--node-name", site.rig.name()]);
     let _agent = Program::start(&mut command);
-    let told = site.rig.await_event("DrainRefused");
-    assert!(
-        told.contains("kubectl apply -k deploy/options/drain"),
-        "{told}"
-    );
+    let shown = site.rig.await_event("DrainRefused");
+    assert!(shown.contains("kubectl apply -k deploy/options/drain"), "{shown}");
     assert!(!site.is_tainted() && site.evictions().is_empty());
 }
 
 /// What the API server says to the eviction of this very pod.
-async fn asked(site: &Site, id: PodId) -> Answer {
+async fn requested(site: &Site, id: PodId) -> EvictionResult {
     let node = site.rig.name().parse().unwrap();
     let (door, usher) = Evictor::new(site.rig.api.client(), &node);
     let usher = tokio::spawn(usher.run());
-    door.set_orders(PodRequests {
-        list: None,
-        evict: vec![id.clone()],
-    });
-    let mut heard = door.results.clone();
-    let heard = heard.wait_for(|heard| heard.answers.contains_key(&id));
-    let answer = heard.await.unwrap().answers[&id].clone();
+    door.set(PodRequests { list: None, evict: vec![id.clone()] });
+    let mut received = door.observed.clone();
+    let received = received.wait_for(|received| received.answers.contains_key(&id));
+    let answer = received.await.unwrap().answers[&id].clone();
     drop(door);
     usher.await.unwrap();
     answer
 }
 
 #[tokio::test]
-async fn a_pod_of_the_same_name_that_was_made_since_is_not_evicted_and_one_with_two_budgets_is_told_as_such()
- {
+async fn a_newer_pod_of_the_same_name_is_not_evicted_and_two_budgets_are_reported() {
     let site = Site::new();
     site.pod("notebook-7");
     let id = |uid: &str| PodId {
@@ -254,13 +241,10 @@ async fn a_pod_of_the_same_name_that_was_made_since_is_not_evicted_and_one_with_
         uid: uid.to_owned(),
     };
     let before = id("another-one");
-    assert_eq!(asked(&site, before).await, Answer::Gone);
+    assert_eq!(requested(&site, before).await, EvictionResult::Gone);
     assert!(site.stays("notebook-7"));
-    let nobody = PodId {
-        name: "nobody".to_owned(),
-        ..id("x")
-    };
-    assert_eq!(asked(&site, nobody).await, Answer::Gone);
+    let nobody = PodId { name: "nobody".to_owned(), ..id("x") };
+    assert_eq!(requested(&site, nobody).await, EvictionResult::Gone);
     let uid = site.get("pod", "notebook-7")["metadata"]["uid"].clone();
     let this = id(uid.as_str().unwrap());
     for budget in ["one", "another"] {
@@ -270,7 +254,7 @@ async fn a_pod_of_the_same_name_that_was_made_since_is_not_evicted_and_one_with_
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "notebook-7"}}},
         }));
     }
-    let Answer::Refused(why) = asked(&site, this).await else {
+    let EvictionResult::Refused(why) = requested(&site, this).await else {
         panic!("two budgets let it go");
     };
     assert!(why.contains("more than one PodDisruptionBudget"), "{why}");

@@ -9,28 +9,21 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::proxy::{Fault, Proxy, To};
-use super::{KEPT, Rig};
+use super::{NODE_WRITTEN, Rig};
 use crate::cluster::Api;
 use crate::node::names;
-use crate::patience::Finish;
 use crate::process::Program;
+use crate::time_limits::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 /// Nothing is answered well until this ends.
-const REFUSES_ALL: Fault = Fault {
-    to: To::All,
-    code: 500,
-    retry_after: None,
-    times: u32::MAX,
-};
+const REFUSES_ALL: Fault = Fault { to: To::All, code: 500, retry_after: None, times: u32::MAX };
 
 impl Rig<'_> {
     /// An agent that speaks through a proxy.
     pub(super) fn through(&self, proxy: &Proxy, arguments: &[&str]) -> Program {
-        let mut command = self
-            .machine
-            .agent(&["--interval=200ms", "--label-sink=node"]);
+        let mut command = self.machine.agent(&["--interval=200ms", "--label-sink=node"]);
         command
             .args(arguments)
             .arg("--kubeconfig")
@@ -48,12 +41,7 @@ fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_
     let machine = crate::node::Node::new(TWO);
     api.start();
     let node = api.node("late");
-    api.kubectl(&[
-        "label",
-        "node",
-        node.name(),
-        "octavo.dev/layout=all-7g.40gb",
-    ]);
+    api.kubectl(&["label", "node", node.name(), "octavo.dev/layout=all-7g.40gb"]);
     api.stop();
     let kubeconfig = api.kubeconfig().display().to_string();
     let arguments = [
@@ -65,16 +53,16 @@ fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_
         node.name(),
     ];
     let mut agent = Program::start(&mut machine.agent(&arguments));
-    // Which layout nobody knows yet, so nothing is begun; what is there is seen.
-    agent.says("cannot be watched");
-    agent.says("device: ");
+    // The layout is not known yet, so nothing is begun; the inventory is read.
+    agent.says("cannot watch the Node");
+    agent.says("device found");
     assert!(machine.geometry(0).is_empty());
     api.start();
     agent.says("GPU 1: applied");
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     api.stop();
-    agent.says("cannot be watched");
-    // Somebody destroys what there is, and it is brought back though nobody can be told.
+    agent.says("cannot watch the Node");
+    // Another process destroys the instances, and they are restored although the API server is unavailable.
     machine.machine.change(|world| {
         let slot = world.slot_of_index(0).unwrap();
         world.destroy_ci(slot, 0, 0)?;
@@ -82,11 +70,9 @@ fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_
     });
     agent.says("GPU 0: applied");
     assert_eq!(names(&machine.geometry(0)), ["7g.40gb"]);
-    machine
-        .machine
-        .change(|world| world.lose_gpu(world.slot_of_index(1).unwrap()));
+    machine.machine.change(|world| world.lose_gpu(world.slot_of_index(1).unwrap()));
     api.start();
-    agent.says("the API server answers again");
+    agent.says("the API server responds again");
     // A GPU that fell off the bus is not among those that the driver speaks for.
     let name = format!("node/{}", node.name());
     let gone = "--for=jsonpath={.metadata.labels.nvidia\\.com/gpu\\.count}=1";
@@ -94,93 +80,74 @@ fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_
 }
 
 #[test]
-fn what_the_api_server_refuses_for_now_is_asked_again_as_often_as_it_has_to_be_and_not_oftener() {
+fn throttled_requests_are_retried_only_as_often_as_needed() {
     for (code, retry_after) in [(429, Some(1)), (500, None), (503, Some(1)), (409, None)] {
         let rig = Rig::new(Api::shared(), TWO);
         let proxy = Proxy::start(rig.api);
-        proxy.fault(Fault {
-            to: To::Patches,
-            code,
-            retry_after,
-            times: 3,
-        });
+        proxy.fault(Fault { to: To::Patches, code, retry_after, times: 3 });
         let mut agent = rig.through(&proxy, &[]);
-        agent.says(KEPT);
+        agent.says(NODE_WRITTEN);
         rig.await_label("octavo.dev/count", "2");
         assert_eq!(proxy.count("PATCH"), 4, "{code}: {:?}", proxy.requests());
     }
 }
 
 #[test]
-fn a_watch_that_expires_is_begun_anew_and_nothing_is_written_for_it() {
+fn an_expired_watch_is_restarted_without_writes() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
-    proxy.fault(Fault {
-        to: To::Watches,
-        code: 410,
-        retry_after: None,
-        times: 3,
-    });
+    proxy.fault(Fault { to: To::Watches, code: 410, retry_after: None, times: 3 });
     let mut agent = rig.through(&proxy, &[]);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     let requests = proxy.requests();
-    let lists = requests
-        .iter()
-        .filter(|line| line.starts_with("GET") && !line.contains("watch=true"));
+    let lists =
+        requests.iter().filter(|line| line.starts_with("GET") && !line.contains("watch=true"));
     assert!(lists.count() <= 5, "{requests:?}");
     assert!(proxy.count("PATCH") <= 5, "{requests:?}");
 }
 
 #[test]
-fn an_api_server_that_refuses_everything_is_asked_ever_more_seldom() {
+fn an_api_server_that_refuses_everything_is_retried_with_backoff() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     proxy.fault(REFUSES_ALL);
     let (began, before) = (Instant::now(), proxy.requests().len());
     // Much changes meanwhile, and each change is something to write.
     for turn in 0..30 {
         rig.machine.machine.change(|world| {
             let slot = world.slot_of_index(turn % 2).unwrap();
-            if turn % 4 < 2 {
-                world.lose_gpu(slot)
-            } else {
-                world.return_gpu(slot)
-            }
+            if turn % 4 < 2 { world.lose_gpu(slot) } else { world.return_gpu(slot) }
         });
-        agent.says("device now: ");
+        agent.says("device changed");
     }
-    let asked = proxy.requests().len() - before;
+    let requested = proxy.requests().len() - before;
     let most = 10 + 2 * usize::try_from(began.elapsed().as_secs()).unwrap();
-    assert!(asked <= most, "{asked} requests in {:?}", began.elapsed());
+    assert!(requested <= most, "{requested} requests in {:?}", began.elapsed());
     proxy.fault(None);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
 }
 
 #[test]
-fn an_api_server_that_refuses_from_the_start_is_asked_less_and_less_often() {
+fn an_api_server_that_refuses_from_the_start_is_retried_with_backoff() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     proxy.fault(REFUSES_ALL);
     let began = Instant::now();
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
-    agent.says("cannot be watched");
+    agent.says("cannot watch the Node");
     for _ in 0..4 {
-        agent.says("still cannot be watched");
+        agent.says("still cannot watch the Node");
     }
     // Half a second, one, two and four at the least, whatever else is asked for meanwhile.
-    assert!(
-        began.elapsed().as_secs_f64() > 7.0,
-        "{:?}",
-        proxy.requests()
-    );
+    assert!(began.elapsed().as_secs_f64() > 7.0, "{:?}", proxy.requests());
     assert!(proxy.requests().len() <= 6, "{:?}", proxy.requests());
     proxy.fault(None);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
 }
 
 #[test]
@@ -200,13 +167,9 @@ fn a_token_that_is_refused_is_read_again_until_it_is_a_good_one() {
     ]));
     agent.says("401");
     bearer.set_token(&token);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
-    let refused = api
-        .audit()
-        .iter()
-        .filter(|event| event["responseStatus"]["code"] == 401)
-        .count();
+    let refused = api.audit().iter().filter(|event| event["responseStatus"]["code"] == 401).count();
     assert!(refused <= 40, "{refused} requests with a bad token");
 }
 
@@ -226,17 +189,12 @@ fn a_new_authority_of_the_api_server_is_trusted_without_a_restart() {
         "--node-name",
         node.name(),
     ]));
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     api.rotate_ca();
     // The client reads the file of authorities once a minute.
-    api.kubectl(&[
-        "label",
-        "node",
-        node.name(),
-        "octavo.dev/layout=all-7g.40gb",
-    ]);
+    api.kubectl(&["label", "node", node.name(), "octavo.dev/layout=all-7g.40gb"]);
     agent.says("GPU 1: applied");
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     std::mem::forget(node);
 }
 
@@ -266,7 +224,7 @@ fn a_node_that_is_deleted_and_made_again_is_labelled_again_and_keeps_its_partiti
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.api.kubectl(&["delete", "node", rig.name()]);
-    agent.says("there is no Node");
+    agent.says("the Node was deleted");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
         "name": rig.name(), "labels": {"octavo.dev/layout": "all-3g.20gb"}}});
@@ -280,7 +238,7 @@ fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
     let rig = Rig::new(Api::shared(), TWO);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
     let mut one = rig.start(&[]);
-    one.says(KEPT);
+    one.says(NODE_WRITTEN);
     let kubeconfig = rig.api.kubeconfig().display().to_string();
     let mut two = Program::start(&mut other.agent(&[
         "--label-sink=node",
@@ -290,8 +248,8 @@ fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
         "--node-name",
         rig.name(),
     ]));
-    two.says("is there another agent for it?");
-    one.says("is there another agent for it?");
+    two.says("check for a second agent");
+    one.says("check for a second agent");
     let writes = rig.writes();
     assert!(writes.len() <= 16, "{} writes: {writes:#?}", writes.len());
 }
@@ -325,8 +283,8 @@ int clock_gettime(clockid_t which, struct timespec *time) {
 
 /// Has a program's clock go by a file, which is given.
 pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf {
-    let folder = rig.machine.machine.path();
-    let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+    let directory = rig.machine.machine.path();
+    let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
     fs::write(&source, CLOCK).unwrap();
     let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
@@ -334,7 +292,7 @@ pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf
         .arg("-ldl")
         .finish();
     assert!(built.status.success(), "{built:?}");
-    let step = folder.join("clock");
+    let step = directory.join("clock");
     fs::write(&step, "0").unwrap();
     command
         .env("LD_PRELOAD", library)
@@ -349,24 +307,21 @@ fn a_wall_clock_that_steps_is_no_reason_to_do_anything() {
     let mut command = rig.agent(&["--label-sink=node", "--log-level=debug"]);
     let step = clock(&rig, WALL_CLOCK, &mut command);
     let mut agent = Program::start(&mut command);
-    agent.says("nothing to write");
+    agent.says("the Node is up to date");
     let before = rig.writes().len();
     // A month ahead, and back: a step forwards and one backwards.
     for (seconds, layout) in [("2592000", "all-7g.40gb"), ("0", "all-3g.20gb")] {
         fs::write(&step, seconds).unwrap();
         rig.label(&[&format!("octavo.dev/layout={layout}")]);
         agent.says("GPU 1: applied");
-        agent.says("nothing to write");
+        agent.says("the Node is up to date");
     }
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
     let writes = rig.writes().len() - before;
     assert!(writes <= 6, "{writes} writes for two changes");
-    let said = agent.kill().join("\n");
-    assert!(
-        said.contains(&stamp_in_a_month()),
-        "the clock did not step:\n{said}"
-    );
+    let reported = agent.kill().join("\n");
+    assert!(reported.contains(&stamp_in_a_month()), "the clock did not step:\n{reported}");
 }
 
 /// The month that it is in a month: part of the log's lines of then.

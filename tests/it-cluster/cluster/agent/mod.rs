@@ -19,7 +19,7 @@ use crate::node::Node as Machine;
 use crate::process::Program;
 
 /// What it says once it has seen its Node and held the machine against it.
-pub(crate) const KEPT: &str = "the Node was written";
+pub(crate) const NODE_WRITTEN: &str = "Node updated";
 
 /// A machine and its Node.
 pub(crate) struct Rig<'a> {
@@ -30,11 +30,7 @@ pub(crate) struct Rig<'a> {
 
 impl<'a> Rig<'a> {
     pub(crate) fn new(api: &'a Api, gpus: &str) -> Self {
-        Self {
-            api,
-            node: api.node("agent"),
-            machine: Machine::new(gpus),
-        }
+        Self { api, node: api.node("agent"), machine: Machine::new(gpus) }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -71,14 +67,12 @@ impl<'a> Rig<'a> {
     pub(crate) fn is_claimed_by_mig_manager(&self) {
         let pending = "nvidia.com/mig.config.state=pending";
         let manager = "--field-manager=nvidia-mig-manager";
-        self.api
-            .kubectl(&["label", "node", self.name(), pending, manager]);
+        self.api.kubectl(&["label", "node", self.name(), pending, manager]);
     }
 
     #[track_caller]
     pub(crate) fn annotate(&self, annotation: &str) {
-        self.api
-            .kubectl(&["annotate", "--overwrite", "node", self.name(), annotation]);
+        self.api.kubectl(&["annotate", "--overwrite", "node", self.name(), annotation]);
     }
 
     /// Waits until the label is there and says this.
@@ -93,20 +87,13 @@ impl<'a> Rig<'a> {
     pub(crate) fn await_path(&self, path: &str) {
         let name = format!("node/{}", self.name());
         let wanted = format!("--for=jsonpath={path}");
-        self.api
-            .kubectl(&["wait", &name, &wanted, "--timeout=300s"]);
+        self.api.kubectl(&["wait", &name, &wanted, "--timeout=300s"]);
     }
 
     #[track_caller]
     pub(crate) fn get(&self) -> Value {
-        let text = self.api.kubectl(&[
-            "get",
-            "node",
-            self.name(),
-            "-o",
-            "json",
-            "--show-managed-fields",
-        ]);
+        let text =
+            self.api.kubectl(&["get", "node", self.name(), "-o", "json", "--show-managed-fields"]);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -131,27 +118,16 @@ impl<'a> Rig<'a> {
 
     /// Reasons and messages of the Node's events, the oldest first.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
-        let selector = format!(
-            "--field-selector=involvedObject.name={},source=octavo-agent",
-            self.name()
-        );
-        let text = self
-            .api
-            .kubectl(&["get", "events", "-n", "default", &selector, "-o", "json"]);
+        let selector =
+            format!("--field-selector=involvedObject.name={},source=octavo-agent", self.name());
+        let text = self.api.kubectl(&["get", "events", "-n", "default", &selector, "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
         let mut events: Vec<&Value> = list["items"].as_array().unwrap().iter().collect();
         events.sort_by_key(|event| {
-            event["metadata"]["resourceVersion"]
-                .as_str()
-                .unwrap()
-                .parse::<u64>()
-                .unwrap()
+            event["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap()
         });
         let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
-        events
-            .iter()
-            .map(|event| (text(event, "reason"), text(event, "message")))
-            .collect()
+        events.iter().map(|event| (text(event, "reason"), text(event, "message"))).collect()
     }
 
     /// Waits until there is an event with this reason, and gives its message.
@@ -163,10 +139,8 @@ impl<'a> Rig<'a> {
                 return message;
             }
             // The watch ends with the next event of whatever kind, or soon.
-            let selector = format!(
-                "--field-selector=involvedObject.name={},reason={reason}",
-                self.name()
-            );
+            let selector =
+                format!("--field-selector=involvedObject.name={},reason={reason}", self.name());
             let _nothing_came = self.api.try_kubectl(&[
                 "wait",
                 "-n",
@@ -190,12 +164,7 @@ impl<'a> Rig<'a> {
         let events = self.api.audit();
         let writes = events.iter().filter(|event| of_ours(event));
         writes
-            .map(|event| {
-                format!(
-                    "{} {}",
-                    event["requestURI"], event["responseStatus"]["code"]
-                )
-            })
+            .map(|event| format!("{} {}", event["requestURI"], event["responseStatus"]["code"]))
             .collect()
     }
 }

@@ -1,10 +1,10 @@
-//! The name that a label of the Node gives to devices that nobody knows.
+//! The name that a label of the Node gives to unknown devices.
 
 use std::fs;
 
 use super::Rig;
 use crate::cluster::Api;
-use crate::patience::{Finish, until};
+use crate::time_limits::{Finish, until};
 use crate::tree::plant;
 
 const LABEL: &str = "octavo.dev/type-override";
@@ -13,15 +13,9 @@ const NONE: &str = " []";
 /// A board that is in no catalogue, on the rig's machine.
 fn stranger(rig: &Rig<'_>, slot: &str) {
     let at = format!("sys/bus/pci/devices/0000:{slot}:00.0");
-    let tree = [
-        ("vendor", "0x1e52"),
-        ("device", "0xfff7"),
-        ("class", "0x120000"),
-    ];
-    let tree: Vec<String> = tree
-        .iter()
-        .map(|(file, value)| format!("{at}/{file} = {value}\\n"))
-        .collect();
+    let tree = [("vendor", "0x1e52"), ("device", "0xfff7"), ("class", "0x120000")];
+    let tree: Vec<String> =
+        tree.iter().map(|(file, value)| format!("{at}/{file} = {value}\\n")).collect();
     plant(rig.machine.machine.path(), &tree.join("\n"));
 }
 
@@ -34,24 +28,22 @@ fn types(rig: &Rig<'_>) -> Vec<String> {
 }
 
 #[test]
-fn a_label_names_what_nobody_knows_until_it_goes_and_outlives_agents() {
+fn a_label_names_unknown_devices_until_its_removal_and_outlives_agents() {
     let api = Api::fresh();
     let rig = Rig::new(&api, NONE);
     stranger(&rig, "5d");
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/type", "unknown");
     rig.label(&[&format!("{LABEL}=acme-x1")]);
-    let said = agent.says("by hand");
+    let reported = agent.says("manually set");
     assert!(
-        said.contains("octavo.dev/type-override=acme-x1: 1 device is called acme-x1 by hand"),
-        "{said}"
+        reported
+            .contains("octavo.dev/type-override=acme-x1: 1 device is manually set to type acme-x1"),
+        "{reported}"
     );
     rig.await_label("octavo.dev/type", "acme-x1");
-    let named = [
-        "octavo.dev/type=acme-x1",
-        "octavo.dev/type-source=manual",
-        "type.octavo.dev/acme-x1=1",
-    ];
+    let named =
+        ["octavo.dev/type=acme-x1", "octavo.dev/type-source=manual", "type.octavo.dev/acme-x1=1"];
     assert_eq!(types(&rig), named);
     // A product of the catalogue brings its SKU, which its maker's devices alone can have.
     rig.label(&[&format!("{LABEL}=Acme_X2")]);
@@ -62,57 +54,51 @@ fn a_label_names_what_nobody_knows_until_it_goes_and_outlives_agents() {
     agent.kill();
     // The next one says the same from its first word on: nothing is written.
     let mut agent = rig.start(&["--log-level=debug"]);
-    agent.says("called acme-x1 by hand");
-    agent.says("nothing to write");
+    agent.says("manually set to type acme-x1");
+    agent.says("the Node is up to date");
     assert_eq!(rig.writes(), before);
     assert_eq!(types(&rig), named);
-    // Whoever has labels of ours taken away keeps his own.
+    // Removing our labels keeps those of other owners.
     rig.label(&[&format!("{LABEL}-")]);
-    agent.says("is gone from the Node");
+    agent.says("type override removed from the Node");
     rig.await_label("octavo.dev/type", "unknown");
-    assert_eq!(
-        types(&rig),
-        ["octavo.dev/type=unknown", "type.octavo.dev/unknown=1"]
-    );
+    assert_eq!(types(&rig), ["octavo.dev/type=unknown", "type.octavo.dev/unknown=1"]);
     rig.label(&[&format!("{LABEL}=acme-x1")]);
     rig.await_label("octavo.dev/type", "acme-x1");
     agent.kill();
     let cleaned = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
     assert!(cleaned.status.success(), "{cleaned:?}");
-    let kept = [(LABEL.to_owned(), "acme-x1".to_owned())];
-    assert_eq!(rig.labels("octavo.dev/"), kept);
+    let retained = [(LABEL.to_owned(), "acme-x1".to_owned())];
+    assert_eq!(rig.labels("octavo.dev/"), retained);
     assert_eq!(rig.labels("type.octavo.dev/"), []);
 }
 
 #[test]
-fn a_word_that_can_name_nothing_is_told_and_changes_nothing() {
+fn an_invalid_name_is_reported_and_changes_nothing() {
     let rig = Rig::new(Api::shared(), "- {board: H100_80GB_SXM, count: 1}\n");
     rig.label(&[&format!("{LABEL}=acme-x1")]);
     let mut agent = rig.start(&[]);
     agent.says(
-        "octavo.dev/type-override=acme-x1 names nothing: the type of every device here is known, and stays what it is",
+        "octavo.dev/type-override=acme-x1 has no effect: the type of every device on this node is known and does not change",
     );
     rig.await_label("octavo.dev/type", "nvidia-h100-80gb");
     // One that comes is named at the next look.
     stranger(&rig, "5d");
-    agent.says("1 device is called acme-x1 by hand");
+    agent.says("1 device is manually set to type acme-x1");
     rig.await_label("octavo.dev/type", "mixed");
     rig.await_label("octavo.dev/type-source", "manual");
     for (value, expected) in [
-        ("H100", "=H100 may mean any of nvidia-h100-sxm5-80gb, "),
-        ("", "type-override= is empty, and names nothing"),
-        (
-            "mixed",
-            "=mixed names nothing: the word stands for the lack of one type",
-        ),
+        ("H100", "=H100 has no effect: it is ambiguous and matches nvidia-h100-sxm5-80gb, "),
+        ("", "type-override= is empty and has no effect"),
+        ("mixed", "=mixed has no effect: the word is reserved for nodes without a single type"),
         (
             "nvidia-b300",
-            "0 devices are called nvidia-b300-288gb by hand; 1 device stays unknown",
+            "0 devices are manually set to type nvidia-b300-288gb; 1 device stays unknown",
         ),
     ] {
         rig.label(&[&format!("{LABEL}={value}")]);
-        let said = agent.says(expected);
-        assert!(said.contains("WARN"), "{said}");
+        let reported = agent.says(expected);
+        assert!(reported.contains("WARN"), "{reported}");
         let expected = [
             "octavo.dev/type=mixed",
             "type.octavo.dev/nvidia-h100-80gb=1",

@@ -1,4 +1,4 @@
-//! GPU Operator's operands: paused while they are in the way, and back whatever happens.
+//! GPU Operator's operands: paused while they block a change, and resumed whatever happens.
 
 use nvml_sim::model::{Process, ProcessKind};
 
@@ -14,7 +14,7 @@ const NVSM: &str = "nvidia.com/gpu.deploy.nvsm";
 pub(crate) const MONITOR: u32 = 4242;
 pub(crate) const COMPAT: &str = "--compat=mig-manager";
 
-/// What the operator has put there: one that runs, one that does not, one of somebody else's, and none of the rest.
+/// What the operator has created: one that runs, one that does not, one of another owner, and none of the rest.
 pub(crate) fn deploy(rig: &Rig<'_>) {
     rig.label(&[
         &format!("{DCGM}=true"),
@@ -27,7 +27,7 @@ fn deployed(rig: &Rig<'_>) -> Vec<(String, String)> {
     rig.labels("nvidia.com/gpu.deploy.")
 }
 
-/// A monitor that has the GPU open, as dcgm does, until it is told to end.
+/// A monitor that has the GPU open, as dcgm does, until it receives SIGTERM.
 pub(crate) fn open_the_gpu(rig: &Rig<'_>) {
     rig.machine.machine.change(|world| {
         let gpu_uuid = world.gpus[0].uuid.clone();
@@ -44,9 +44,7 @@ pub(crate) fn open_the_gpu(rig: &Rig<'_>) {
 }
 
 pub(crate) fn close_the_gpu(rig: &Rig<'_>) {
-    rig.machine
-        .machine
-        .change(|world| world.remove_process(MONITOR));
+    rig.machine.machine.change(|world| world.remove_process(MONITOR));
 }
 
 /// An agent that has paused operands for a monitor which does not let go, and what they said before.
@@ -62,7 +60,7 @@ fn paused_for_a_monitor() -> (Rig<'static>, Vec<(String, String)>, Program) {
 }
 
 #[test]
-fn operands_are_paused_while_a_client_is_in_the_way_of_a_mode_change_and_restored_after_it() {
+fn operands_are_paused_while_a_client_blocks_a_mode_change_and_resumed_after_it() {
     let rig = Rig::new(Api::shared(), WHOLE);
     rig.machine.install_nvidia_smi();
     deploy(&rig);
@@ -73,13 +71,7 @@ fn operands_are_paused_while_a_client_is_in_the_way_of_a_mode_change_and_restore
     rig.await_label(DCGM, "paused-for-octavo");
     let during = deployed(&rig);
     assert_eq!(during.len(), before.len(), "{during:?}");
-    assert_eq!(
-        during
-            .iter()
-            .filter(|(_, value)| value == "paused-for-octavo")
-            .count(),
-        1
-    );
+    assert_eq!(during.iter().filter(|(_, value)| value == "paused-for-octavo").count(), 1);
     // Its pod is gone.
     close_the_gpu(&rig);
     rig.await_label("nvidia.com/mig.config.state", "success");
@@ -103,14 +95,14 @@ fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() 
 }
 
 #[test]
-fn i11_an_agent_that_is_told_to_end_restores_what_it_paused() {
+fn i11_a_terminated_agent_resumes_paused_operands() {
     let (rig, before, agent) = paused_for_a_monitor();
     assert!(agent.stop().success());
     assert_eq!(deployed(&rig), before);
 }
 
 #[test]
-fn without_being_asked_to_no_operand_is_touched() {
+fn by_default_no_operand_is_changed() {
     let rig = Rig::new(Api::shared(), WHOLE);
     deploy(&rig);
     let before = deployed(&rig);
@@ -164,10 +156,7 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
 #[test]
 fn where_config_manager_runs_the_plugin_is_given_the_other_name_of_its_configuration() {
     let rig = Rig::new(Api::shared(), MIG);
-    rig.label(&[
-        &format!("{PLUGIN}=true"),
-        "nvidia.com/device-plugin.config=a",
-    ]);
+    rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/device-plugin.config=a"]);
     let _agent = rig.start(&[COMPAT, "--device-plugin-configs=a,b"]);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
     rig.await_label("nvidia.com/device-plugin.config", "b");

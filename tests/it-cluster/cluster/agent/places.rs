@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{KEPT, Rig};
+use super::{NODE_WRITTEN, Rig};
 use crate::cluster::Api;
 use crate::fleet_api::Api as Readers;
-use crate::patience::{Finish, until, until_async};
 use crate::process::Program;
+use crate::time_limits::{Finish, until, until_async};
 
 const FOUR: &str = "- {board: H100_80GB_SXM, count: 4}\n";
 
@@ -15,46 +15,37 @@ fn a_restart_of_the_agent_writes_nothing_and_what_changes_is_written_once() {
     let api = Api::fresh();
     let rig = Rig::new(&api, FOUR);
     let mut agent = rig.start(&[]);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "4");
     let before = rig.writes();
     assert_eq!(before.len(), 1, "{before:?}");
     agent.kill();
     let mut agent = rig.start(&["--log-level=debug"]);
     // It has looked at the Node, and several times at the hardware.
-    agent.says("device: ");
-    agent.says("nothing to write");
+    agent.says("device found");
+    agent.says("the Node is up to date");
     assert_eq!(rig.writes(), before);
-    rig.machine
-        .machine
-        .change(|world| world.lose_gpu(world.slot_of_index(0).unwrap()));
-    agent.says(KEPT);
+    rig.machine.machine.change(|world| world.lose_gpu(world.slot_of_index(0).unwrap()));
+    agent.says(NODE_WRITTEN);
     assert_eq!(rig.writes().len(), 2);
 }
 
 #[test]
 fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() {
     let rig = Rig::new(Api::shared(), FOUR);
-    let theirs = [
-        "label",
-        "node",
-        rig.name(),
-        "nvidia.com/gpu.count=3",
-        "--field-manager=nfd-master",
-    ];
+    let theirs =
+        ["label", "node", rig.name(), "nvidia.com/gpu.count=3", "--field-manager=nfd-master"];
     rig.api.kubectl(&theirs);
     let mut agent = rig.start(&[]);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "4");
     let of = |key: &str| rig.get()["metadata"]["labels"][key].clone();
     assert_eq!(of("nvidia.com/gpu.count"), "3");
-    let told = rig.await_event("KeysLeftToOthers");
-    assert!(told.contains("nvidia.com/gpu.count (nfd-master)"), "{told}");
+    let shown = rig.await_event("KeysLeftToOthers");
+    assert!(shown.contains("nvidia.com/gpu.count (nfd-master)"), "{shown}");
     let expected = json!([{"key": "nvidia.com/gpu.count", "owner": "nfd-master"}]);
     let left = || rig.status()["leftToOthers"].clone();
-    until("the key that is left to its owner", left, |left| {
-        *left == expected
-    });
+    until("the key that is left to its owner", left, |left| *left == expected);
     // A person overrides one of ours, and thinks better of it.
     rig.label(&["octavo.dev/type=mine"]);
     rig.label(&["nvidia.com/gpu.count-"]);
@@ -79,8 +70,8 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
     assert!(cleaned.status.success(), "{cleaned:?}");
     let node = rig.get();
     // The label that chooses is a person's.
-    let kept = ["octavo.dev/layout"].map(|key| (key.to_owned(), "no-such-layout".to_owned()));
-    assert_eq!(rig.labels("octavo.dev/"), kept);
+    let retained = ["octavo.dev/layout"].map(|key| (key.to_owned(), "no-such-layout".to_owned()));
+    assert_eq!(rig.labels("octavo.dev/"), retained);
     assert_eq!(rig.labels("type.octavo.dev/"), []);
     assert_eq!(
         rig.labels("nvidia.com/"),
@@ -88,9 +79,7 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
     );
     assert!(node["spec"].get("taints").is_none(), "{}", node["spec"]);
     let managers = node["metadata"]["managedFields"].as_array().unwrap();
-    let ours = managers
-        .iter()
-        .filter(|entry| entry["manager"] == "octavo-agent");
+    let ours = managers.iter().filter(|entry| entry["manager"] == "octavo-agent");
     assert_eq!(ours.count(), 0, "{managers:?}");
     let again = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
     assert!(again.status.success(), "{again:?}");
@@ -104,7 +93,7 @@ async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_n
     agent.kill();
     let mut cleaner = rig.start(&["--cleanup=stay", "--metrics-listen=127.0.0.1:0"]);
     let readers = Readers::at(cleaner.metrics());
-    cleaner.says("the Node has nothing of ours any more");
+    cleaner.says("all fields of this agent removed from the Node");
     let ready = async || readers.get("/readyz").await.status;
     until_async("/readyz", ready, |status| *status == 200).await;
     assert_eq!(rig.labels("octavo.dev/"), []);
@@ -166,24 +155,17 @@ fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
     let start =
         || Program::start(&mut rig.agent(&["--label-sink=nodefeature", "--log-level=debug"]));
     let mut agent = start();
-    agent.says(": written");
+    agent.says("NodeFeature updated");
     let object = feature(&api, rig.name()).unwrap();
-    assert_eq!(
-        object["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"],
-        rig.name()
-    );
-    assert_eq!(
-        object["spec"]["labels"]["octavo.dev/type"],
-        "nvidia-h100-80gb"
-    );
-    let devices = object["spec"]["features"]["instances"]["octavo.device"]["elements"]
-        .as_array()
-        .unwrap();
+    assert_eq!(object["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"], rig.name());
+    assert_eq!(object["spec"]["labels"]["octavo.dev/type"], "nvidia-h100-80gb");
+    let devices =
+        object["spec"]["features"]["instances"]["octavo.device"]["elements"].as_array().unwrap();
     assert_eq!(devices.len(), 4);
     assert_eq!(devices[0]["attributes"]["type"], "nvidia-h100-80gb");
     agent.kill();
     let mut agent = start();
-    agent.says("as it shall be");
+    agent.says("the NodeFeature is up to date");
     assert_eq!(
         feature(&api, rig.name()).unwrap()["metadata"]["resourceVersion"],
         object["metadata"]["resourceVersion"]
@@ -191,9 +173,7 @@ fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
     // Nothing but the object is written: the Node is node-feature-discovery's.
     assert_eq!(rig.labels("octavo.dev/"), []);
     agent.kill();
-    let cleaned = rig
-        .agent(&["--label-sink=nodefeature", "--cleanup"])
-        .finish();
+    let cleaned = rig.agent(&["--label-sink=nodefeature", "--cleanup"]).finish();
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert_eq!(feature(&api, rig.name()), None);
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::cluster::Api;
-use crate::patience::PATIENCE;
+use crate::time_limits::TIME_LIMIT;
 
 /// Which requests something is answered to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Fault {
 
 /// The proxy; it ends when dropped.
 pub(crate) struct Proxy {
-    folder: TempDir,
+    directory: TempDir,
     shared: Arc<Shared>,
     _stop: oneshot::Sender<()>,
 }
@@ -56,21 +56,14 @@ struct Behind {
 impl Proxy {
     /// In front of `api`, as an administrator of it.
     pub(crate) fn start(api: &Api) -> Self {
-        let shared = Arc::new(Shared {
-            fault: Mutex::default(),
-            requests: Mutex::default(),
-        });
+        let shared = Arc::new(Shared { fault: Mutex::default(), requests: Mutex::default() });
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, port) = std::sync::mpsc::channel();
         let kubeconfig = api.kubeconfig().to_owned();
         let known = Arc::clone(&shared);
         thread::spawn(move || serve(&kubeconfig, known, &tell, stopped));
-        let proxy = Self {
-            folder: tempfile::tempdir().unwrap(),
-            shared,
-            _stop: stop,
-        };
-        let port: u16 = port.recv_timeout(PATIENCE).unwrap();
+        let proxy = Self { directory: tempfile::tempdir().unwrap(), shared, _stop: stop };
+        let port: u16 = port.recv_timeout(TIME_LIMIT).unwrap();
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": format!("http://127.0.0.1:{port}")}}],
@@ -82,7 +75,7 @@ impl Proxy {
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("kubeconfig")
+        self.directory.path().join("kubeconfig")
     }
 
     /// Answers so from now on; `None` ends it.
@@ -93,10 +86,7 @@ impl Proxy {
     /// Requests so far that begin so, such as `PATCH`.
     pub(crate) fn count(&self, beginning: &str) -> usize {
         let requests = self.shared.requests.lock().unwrap();
-        requests
-            .iter()
-            .filter(|request| request.starts_with(beginning))
-            .count()
+        requests.iter().filter(|request| request.starts_with(beginning)).count()
     }
 
     /// All requests so far.
@@ -118,9 +108,7 @@ fn serve(
             octavo_kube::client::connect(Some(kubeconfig), octavo_kube::client::Program::Agent)
                 .await
                 .unwrap();
-        let router = Router::new()
-            .fallback(pass)
-            .with_state(Behind { client, shared });
+        let router = Router::new().fallback(pass).with_state(Behind { client, shared });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         tell.send(listener.local_addr().unwrap().port()).unwrap();
         tokio::select! {
@@ -139,16 +127,11 @@ async fn pass(State(behind): State<Behind>, request: Request) -> Response {
     }
     let body = to_bytes(body, 1 << 20).await.unwrap().to_vec();
     let mut request = axum::http::Request::from_parts(head, kube::client::Body::from(body));
-    // Whoever asks is nobody; the client behind adds who it is, and where that is.
+    // Requests are anonymous; the client behind adds its identity and the address.
     request.headers_mut().remove("host");
     match behind.client.send(request).await {
         Ok(response) => response.map(Body::new),
-        Err(_away) => answer(Fault {
-            to: To::All,
-            code: 502,
-            retry_after: None,
-            times: 0,
-        }),
+        Err(_away) => answer(Fault { to: To::All, code: 502, retry_after: None, times: 0 }),
     }
 }
 

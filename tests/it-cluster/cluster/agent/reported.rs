@@ -1,9 +1,9 @@
 //! What a node reports of lost GPUs, broken layouts, read-only agents, and events that are not accepted.
 
 use super::proxy::{Fault, Proxy, To};
-use super::{KEPT, Rig};
+use super::{NODE_WRITTEN, Rig};
 use crate::cluster::Api;
-use crate::patience::until;
+use crate::time_limits::until;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -13,17 +13,12 @@ fn events_wait_while_the_api_server_does_not_accept_them_and_the_last_one_is_sen
         let rig = Rig::new(Api::shared(), TWO);
         let proxy = Proxy::start(rig.api);
         let mut agent = rig.through(&proxy, &[]);
-        agent.says(KEPT);
-        proxy.fault(Fault {
-            to: To::Events,
-            code,
-            retry_after: None,
-            times: 3,
-        });
+        agent.says(NODE_WRITTEN);
+        proxy.fault(Fault { to: To::Events, code, retry_after: None, times: 3 });
         rig.label(&["octavo.dev/layout=all-7g.40gb"]);
         rig.await_label("octavo.dev/layout-state", "applied");
-        let told = rig.await_event("LayoutApplied");
-        assert_eq!(told, "layout all-7g.40gb: 2 applied");
+        let shown = rig.await_event("LayoutApplied");
+        assert_eq!(shown, "layout all-7g.40gb: 2 applied");
         let last = rig.events().pop().unwrap();
         assert_eq!(last.0, "LayoutApplied", "{code}");
     }
@@ -39,11 +34,11 @@ fn a_gpu_that_is_lost_makes_its_node_failed_for_everybody_until_it_is_back() {
     let slot = machine.world().slot_of_index(1).unwrap();
     machine.change(|world| world.lose_gpu(slot));
     rig.await_label("octavo.dev/layout-state", "failed");
-    let told = rig.await_event("LayoutFailed");
+    let shown = rig.await_event("LayoutFailed");
     assert!(
-        told.starts_with("layout all-7g.40gb: 1 applied, 1 failed. GPU 1: failed: ")
-            && told.contains("GPU is lost"),
-        "{told}"
+        shown.starts_with("layout all-7g.40gb: 1 applied, 1 failed. GPU 1: failed: ")
+            && shown.contains("GPU is lost"),
+        "{shown}"
     );
     let status = rig.status();
     assert_eq!(status["state"], "failed");
@@ -56,16 +51,13 @@ fn a_gpu_that_is_lost_makes_its_node_failed_for_everybody_until_it_is_back() {
 fn a_read_only_agent_warns_of_nothing_and_reports_that_a_layout_has_no_effect() {
     let rig = Rig::new(Api::shared(), TWO);
     let mut agent = rig.start(&["--read-only"]);
-    agent.says(KEPT);
+    agent.says(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
     assert_eq!(rig.status().get("message"), None);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.await_label("octavo.dev/layout-state", "failed");
-    let told = rig.await_event("LayoutFailed");
-    assert!(
-        told.contains("layout all-7g.40gb has no effect: this agent is read-only"),
-        "{told}"
-    );
+    let shown = rig.await_event("LayoutFailed");
+    assert!(shown.contains("layout all-7g.40gb has no effect: this agent is read-only"), "{shown}");
     assert_eq!(rig.events().len(), 1, "{:?}", rig.events());
     assert!(rig.machine.geometry(0).is_empty());
     assert!(!rig.machine.state().exists());
@@ -79,11 +71,11 @@ fn a_file_of_layouts_that_is_broken_at_the_start_is_reported_until_it_is_repaire
     let rig = Rig::new(Api::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, migg: disabled}]");
     let mut agent = rig.start(&["--layouts", &file]);
-    agent.says(KEPT);
-    let told = rig.await_event("LayoutNotice");
-    assert!(told.contains("unknown key \"migg\""), "{told}");
+    agent.says(NODE_WRITTEN);
+    let shown = rig.await_event("LayoutNotice");
+    assert!(shown.contains("unknown key \"migg\""), "{shown}");
     let message = rig.status()["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("There are no layouts until"), "{message}");
+    assert!(message.contains("No layouts are available until"), "{message}");
     rig.label(&["octavo.dev/layout=wanted"]);
     rig.await_label("octavo.dev/layout-state", "failed");
     rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");

@@ -1,4 +1,4 @@
-//! The layout that a Node's label names, put in force.
+//! Applying the layout that a Node's label names.
 
 use std::fs;
 
@@ -9,12 +9,12 @@ use serde_json::json;
 use super::Rig;
 use crate::cluster::Api as Server;
 use crate::node::names;
-use crate::patience::until;
+use crate::time_limits::until;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn a_label_gives_the_node_its_layout_and_everybody_is_told() {
+fn a_label_selects_the_layout_of_the_node_and_all_outputs_report_it() {
     let rig = Rig::new(Server::shared(), TWO);
     let _agent = rig.start(&[]);
     rig.await_label("octavo.dev/type", "nvidia-a100-40gb");
@@ -27,28 +27,25 @@ fn a_label_gives_the_node_its_layout_and_everybody_is_told() {
     assert_eq!(status["chosenBy"], "octavo.dev/layout");
     assert_eq!(status["state"], "applied");
     assert_eq!(status["devices"][0]["geometry"], "3g.20gb,3g.20gb");
-    let told = rig.await_event("LayoutApplied");
-    assert_eq!(told, "layout all-3g.20gb: 2 applied");
+    let shown = rig.await_event("LayoutApplied");
+    assert_eq!(shown, "layout all-3g.20gb: 2 applied");
     let described = rig.api.kubectl(&["describe", "node", rig.name()]);
     assert!(described.contains("LayoutApplied"), "{described}");
 }
 
 #[test]
-fn without_the_label_what_there_is_stays_and_a_layout_that_nobody_has_changes_nothing() {
+fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.label(&["octavo.dev/layout=all-9g.99gb"]);
-    let said = agent.says("there is no layout \"all-9g.99gb\" for this node; there are all-");
-    let after = ". What was in force before stays so reason=failed";
-    assert!(said.ends_with(after), "{said}");
+    let reported = agent.says("this node has no layout \"all-9g.99gb\"; available layouts: all-");
+    let after = "; the previous layout stays in effect reason=failed";
+    assert!(reported.ends_with(after), "{reported}");
     rig.await_label("octavo.dev/layout-state", "failed");
     let status = rig.status();
-    assert!(
-        status["message"].as_str().unwrap().contains("all-9g.99gb"),
-        "{status}"
-    );
+    assert!(status["message"].as_str().unwrap().contains("all-9g.99gb"), "{status}");
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(rig.await_event("LayoutFailed").contains("all-9g.99gb"));
     rig.label(&["octavo.dev/layout-"]);
@@ -61,7 +58,7 @@ fn without_the_label_what_there_is_stays_and_a_layout_that_nobody_has_changes_no
 }
 
 #[test]
-fn a_file_of_layouts_that_is_edited_is_taken_and_a_broken_one_leaves_the_one_before_in_force() {
+fn an_edited_layout_file_is_used_and_an_invalid_one_leaves_the_last_layouts_in_use() {
     let rig = Rig::new(Server::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, mig: {1g.5gb: 7}}]");
     rig.label(&["octavo.dev/layout=wanted"]);
@@ -70,18 +67,15 @@ fn a_file_of_layouts_that_is_edited_is_taken_and_a_broken_one_leaves_the_one_bef
     let first = rig.status()["layouts"].clone();
     assert_eq!(names(&rig.machine.geometry(0)).len(), 7);
     rig.machine.layouts("[{devices: all, mig: {2g.10gb: 3}}]");
-    agent.says("were replaced");
+    agent.says("reloaded the layouts");
     rig.await_label("octavo.dev/layout-state", "applied");
     agent.says("GPU 1: applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
     // Replaced whole, as a mounted ConfigMap is.
-    fs::write(
-        format!("{file}.new"),
-        "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: [[\n",
-    )
-    .unwrap();
+    fs::write(format!("{file}.new"), "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: [[\n")
+        .unwrap();
     fs::rename(format!("{file}.new"), &file).unwrap();
-    agent.says("the layouts before stay in use");
+    agent.says("the previous layouts stay in use");
     // An earlier change may still be written first.
     let status = until(
         "the error in the file",
@@ -91,10 +85,7 @@ fn a_file_of_layouts_that_is_edited_is_taken_and_a_broken_one_leaves_the_one_bef
             message.is_some_and(|message| message.contains("line 3"))
         },
     );
-    assert_eq!(
-        (&status["state"], &status["layout"]),
-        (&"applied".into(), &"wanted".into())
-    );
+    assert_eq!((&status["state"], &status["layout"]), (&"applied".into(), &"wanted".into()));
     assert_ne!(status["layouts"], first);
     rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
     agent.says("GPU 1: applied");
@@ -112,24 +103,19 @@ async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
         let layout = ["all-1g.5gb", "all-7g.40gb"][turn % 2];
         let patch = json!({"metadata": {"labels": {"octavo.dev/layout": layout}}});
         let patch = Patch::Merge(patch);
-        nodes
-            .patch(rig.name(), &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        nodes.patch(rig.name(), &PatchParams::default(), &patch).await.unwrap();
     }
     rig.label(&["octavo.dev/layout=all-2g.10gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.await_event("LayoutApplied");
     let status = || rig.status();
-    until("the last layout", status, |status| {
-        status["layout"] == "all-2g.10gb"
-    });
+    until("the last layout", status, |status| status["layout"] == "all-2g.10gb");
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
-    let said = agent.kill().join("\n");
+    let reported = agent.kill().join("\n");
     // The first change counts at once, and the last; what was between them is a storm.
-    let plans = said.matches("devices to change").count();
-    assert!(plans <= 6, "{plans} plans:\n{said}");
+    let plans = reported.matches("applying the layout").count();
+    assert!(plans <= 6, "{plans} plans:\n{reported}");
     let writes = rig.writes().len();
     assert!(writes <= 40, "{writes} writes for 31 labels");
 }
@@ -137,10 +123,7 @@ async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
 #[test]
 fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
     let rig = Rig::new(Server::shared(), TWO);
-    rig.label(&[
-        "nvidia.com/mig.config=all-1g.5gb",
-        "nvidia.com/mig.config.state=failed",
-    ]);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb", "nvidia.com/mig.config.state=failed"]);
     let _agent = rig.start(&["--compat=mig-manager"]);
     rig.await_label("nvidia.com/mig.config.state", "success");
     assert_eq!(names(&rig.machine.geometry(1)).len(), 7);
@@ -158,7 +141,7 @@ fn a_mig_manager_that_is_at_work_is_left_to_it() {
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.is_claimed_by_mig_manager();
     let mut agent = rig.start(&[]);
-    agent.says("nvidia-mig-manager says that it partitions this node just now");
+    agent.says("nvidia-mig-manager reports that it is partitioning this node");
     assert!(rig.machine.geometry(0).is_empty());
     rig.label(&["nvidia.com/mig.config.state=success"]);
     rig.await_label("octavo.dev/layout-state", "applied");
@@ -172,20 +155,16 @@ fn what_a_label_chose_is_not_chosen_by_hand() {
     let _agent = rig.start(&[]);
     rig.await_label("octavo.dev/layout-state", "applied");
     let refused = rig.machine.octavo(&["apply", "all-1g.5gb", "--agent"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let reported = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(
-        said.contains("octavo.dev/layout=all-7g.40gb of its Node"),
-        "{said}"
-    );
+    assert!(reported.contains("the Node label octavo.dev/layout=all-7g.40gb"), "{reported}");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn pods_are_kept_away_until_the_layout_is_in_force_and_other_taints_stay() {
+fn pods_are_not_scheduled_until_the_layout_is_applied_and_other_taints_stay() {
     let rig = Rig::new(Server::shared(), TWO);
-    rig.api
-        .kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
+    rig.api.kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
     agent.says("2 taints");
@@ -194,11 +173,7 @@ fn pods_are_kept_away_until_the_layout_is_in_force_and_other_taints_stay() {
     agent.says("1 taints");
     let node = rig.get();
     let taints = node["spec"]["taints"].as_array().unwrap();
-    assert_eq!(
-        (taints.len(), &taints[0]["key"]),
-        (1, &"team".into()),
-        "{taints:?}"
-    );
+    assert_eq!((taints.len(), &taints[0]["key"]), (1, &"team".into()), "{taints:?}");
 }
 
 #[test]
@@ -217,9 +192,9 @@ fn i11_a_taint_of_an_agent_that_was_killed_goes_with_the_next_one() {
 fn the_log_is_turned_by_an_annotation_while_the_agent_runs() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
-    agent.says(super::KEPT);
+    agent.says(super::NODE_WRITTEN);
     rig.annotate("octavo.dev/log-level=debug");
-    agent.says("logging from level debug on");
+    agent.says("log level set level=debug");
     rig.annotate("octavo.dev/log-level=loud");
-    agent.says("is no level to log from");
+    agent.says("unknown log level");
 }

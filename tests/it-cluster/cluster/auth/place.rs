@@ -29,7 +29,7 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Site {
     pub(crate) aggregator: Aggregator,
     pub(crate) readers: Readers,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl<'a> Place<'a> {
@@ -54,11 +54,7 @@ impl<'a> Place<'a> {
         let objects = objects.map(|object| object.to_string());
         cluster.apply(&objects.join("\n---\n"));
         let token = cluster.kubectl(&["create", "token", "aggregator", "-n", &namespace]);
-        Self {
-            cluster,
-            asks: cluster.as_bearer(token.trim_end()),
-            namespace,
-        }
+        Self { cluster, asks: cluster.as_bearer(token.trim_end()), namespace }
     }
 
     /// A pod of a service account, on a node, which need not run.
@@ -83,8 +79,7 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn token(&self, pod: &str, audience: &str) -> String {
-        self.cluster
-            .token(&self.namespace, ACCOUNT, pod, &[audience])
+        self.cluster.token(&self.namespace, ACCOUNT, pod, &[audience])
     }
 
     pub(crate) fn arguments(&self) -> Vec<String> {
@@ -96,9 +91,10 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn site(&self, arguments: &[&str]) -> Site {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let (certificate, key) =
+            (directory.path().join("tls.crt"), directory.path().join("tls.key"));
         fs::write(&certificate, pair.cert.pem()).unwrap();
         fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
         let mut all = self.arguments();
@@ -107,17 +103,13 @@ impl<'a> Place<'a> {
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let aggregator = Aggregator::start(&all);
-        Site {
-            readers: Readers::trusting(aggregator.http, &certificate),
-            aggregator,
-            folder,
-        }
+        Site { readers: Readers::trusting(aggregator.http, &certificate), aggregator, directory }
     }
 }
 
 impl Site {
     pub(crate) fn file(&self, name: &str, token: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         fs::write(&path, token).unwrap();
         path
     }
@@ -127,7 +119,7 @@ impl Site {
         self.agent_at("info", machine, node, token)
     }
 
-    /// The same with a log of this level. At `trace` it always says something, so nobody can wait for a line in vain.
+    /// The same with a log of this level. At `trace` it always writes something, so waiting for a line always ends.
     pub(crate) fn agent_at(
         &self,
         level: &str,
@@ -137,10 +129,7 @@ impl Site {
     ) -> Program {
         let mut arguments = vec![
             format!("--aggregator=https://{}", self.aggregator.grpc),
-            format!(
-                "--aggregator-ca={}",
-                self.folder.path().join("tls.crt").display()
-            ),
+            format!("--aggregator-ca={}", self.directory.path().join("tls.crt").display()),
             "--aggregator-server-name=localhost".to_owned(),
             "--heartbeat=1s".to_owned(),
             format!("--log-level={level}"),
@@ -154,9 +143,8 @@ impl Site {
     /// A counter of the aggregator; 0 where it has none.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.readers.get("/metrics").await.body;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("octavo_aggregator_{name} ")));
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(&format!("octavo_aggregator_{name} ")));
         line.map_or(0, |value| value.parse().unwrap())
     }
 

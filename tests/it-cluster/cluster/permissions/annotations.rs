@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::place::Verdict::{self, Done, NoRight, Refused};
 use super::place::{Ask, Place, Who};
 use super::{beyond, plain_account};
-use crate::cluster::pod_types::{A100, report, said};
+use crate::cluster::pod_types::{A100, report, reported};
 use crate::manifests::chart::{helm_says, path};
 use crate::process::Aggregator;
 
@@ -49,8 +49,8 @@ fn upgrade(place: &Place) {
         "--namespace=octavo-system",
         "--set=tier=applier,aggregator.annotatePods=true,aggregator.tls.secretName=ours",
     ]);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rendered.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rendered.yaml");
     fs::write(&file, rendered).unwrap();
     place.kubectl(&["apply", "-f", file.to_str().unwrap()]);
 }
@@ -77,16 +77,12 @@ async fn an_aggregator_that_tells_pods_changes_three_annotations_and_nothing_els
     upgrade(&place);
     aggregator.expects_soon(&ours, Done).await;
     let foreign = annotations(&json!({"person": "2"}));
-    let refused = Refused("may not change these annotations of a pod: person");
+    let refused = Refused("not allowed to change these annotations of a pod: person");
     aggregator.expects_soon(&foreign, refused).await;
     let before: Value = read(&place).await;
     expect(&aggregator, refusals()).await;
     expect(&aggregator, refusals_of_more()).await;
-    assert_eq!(
-        read(&place).await,
-        before,
-        "what was refused changed something"
-    );
+    assert_eq!(read(&place).await, before, "what was refused changed something");
     expect(&aggregator, what_is_ours()).await;
     expect(&aggregator, rights()).await;
     all_that_roles_allow(&place, &aggregator).await;
@@ -100,39 +96,15 @@ async fn read(place: &Place) -> Value {
 }
 
 fn refusals() -> Vec<(&'static str, Ask, Verdict)> {
-    let foreign = Refused("may not change these annotations of a pod");
-    let words = Refused("which this is not");
+    let foreign = Refused("not allowed to change these annotations of a pod");
+    let words = Refused("are not valid types, MIG profiles or sharing modes");
     vec![
-        (
-            "a person's goes",
-            annotations(&json!({"person": null})),
-            foreign,
-        ),
-        (
-            "ours and a person's",
-            annotations(&json!({TYPE: "a", "person": "2"})),
-            foreign,
-        ),
-        (
-            "another of ours",
-            annotations(&json!({"octavo.dev/other": "2"})),
-            foreign,
-        ),
-        (
-            "a key like ours",
-            annotations(&json!({"octavo.dev/sharing2": "a"})),
-            foreign,
-        ),
-        (
-            "words",
-            annotations(&json!({TYPE: "<b>not a type</b>"})),
-            words,
-        ),
-        (
-            "a long text",
-            annotations(&json!({TYPE: "a".repeat(64)})),
-            words,
-        ),
+        ("a person's goes", annotations(&json!({"person": null})), foreign),
+        ("ours and a person's", annotations(&json!({TYPE: "a", "person": "2"})), foreign),
+        ("another of ours", annotations(&json!({"octavo.dev/other": "2"})), foreign),
+        ("a key like ours", annotations(&json!({"octavo.dev/sharing2": "a"})), foreign),
+        ("words", annotations(&json!({TYPE: "<b>not a type</b>"})), words),
+        ("a long text", annotations(&json!({TYPE: "a".repeat(64)})), words),
         ("nothing", annotations(&json!({TYPE: ""})), words),
     ]
 }
@@ -141,47 +113,27 @@ fn refusals() -> Vec<(&'static str, Ask, Verdict)> {
 fn refusals_of_more() -> Vec<(&'static str, Ask, Verdict)> {
     let labels = Refused("labels of a pod");
     let finalizers = Refused("finalizers of a pod");
-    let frozen = Refused("nothing of a pod's spec and status");
+    let frozen = Refused("the spec or status of a pod");
     let image = json!({"spec": {"containers": [{"name": "main", "image": "test.invalid/evil:1"}]}});
     let strategic = Ask::strategic(POD, image);
     vec![
-        (
-            "a label",
-            metadata(&json!({"labels": {"person": "2"}})),
-            labels,
-        ),
-        (
-            "a new label",
-            metadata(&json!({"labels": {"octavo.dev/x": "2"}})),
-            labels,
-        ),
+        ("a label", metadata(&json!({"labels": {"person": "2"}})), labels),
+        ("a new label", metadata(&json!({"labels": {"octavo.dev/x": "2"}})), labels),
         ("a label goes", metadata(&json!({"labels": null})), labels),
         (
             "a finalizer",
             metadata(&json!({"finalizers": ["person.example/keep", "a.example/b"]})),
             finalizers,
         ),
-        (
-            "finalizers go",
-            metadata(&json!({"finalizers": null})),
-            finalizers,
-        ),
+        ("finalizers go", metadata(&json!({"finalizers": null})), finalizers),
         (
             "owners go",
             metadata(&json!({"ownerReferences": null})),
             Refused("ownerReferences of a pod"),
         ),
         ("an image", strategic, frozen),
-        (
-            "a deadline",
-            Ask::patch(POD, json!({"spec": {"activeDeadlineSeconds": 1}})),
-            frozen,
-        ),
-        (
-            "a toleration",
-            Ask::patch(POD, json!({"spec": {"tolerations": tolerations()}})),
-            frozen,
-        ),
+        ("a deadline", Ask::patch(POD, json!({"spec": {"activeDeadlineSeconds": 1}})), frozen),
+        ("a toleration", Ask::patch(POD, json!({"spec": {"tolerations": tolerations()}})), frozen),
     ]
 }
 
@@ -202,11 +154,7 @@ fn what_is_ours() -> Vec<(&'static str, Ask, Verdict)> {
     vec![
         ("the type", annotations(&json!({TYPE: A100})), Done),
         ("the rest", annotations(&profile), Done),
-        (
-            "one goes",
-            annotations(&json!({"octavo.dev/mig-profile": null})),
-            Done,
-        ),
+        ("one goes", annotations(&json!({"octavo.dev/mig-profile": null})), Done),
         ("it is read", Ask::get(POD), Done),
     ]
 }
@@ -221,49 +169,22 @@ fn rights() -> Vec<(&'static str, Ask, Verdict)> {
     let one = format!("{LEASES}/octavo-aggregator");
     let other = format!("{LEASES}/other");
     let elsewhere = LEASES.replace("octavo-system", "kube-system");
-    let status = Ask::patch(
-        &format!("{POD}/status"),
-        json!({"status": {"phase": "Failed"}}),
-    );
+    let status = Ask::patch(&format!("{POD}/status"), json!({"status": {"phase": "Failed"}}));
     vec![
         ("all pods", Ask::get("/api/v1/pods"), NoRight),
-        (
-            "a pod is made",
-            Ask::post("/api/v1/namespaces/octavo-system/pods", pod()),
-            NoRight,
-        ),
+        ("a pod is made", Ask::post("/api/v1/namespaces/octavo-system/pods", pod()), NoRight),
         ("a pod is put", Ask::put(POD, pod()), NoRight),
         ("a pod is deleted", Ask::delete(POD), NoRight),
         ("a pod's status", status, NoRight),
         ("its log", Ask::get(&format!("{POD}/log")), NoRight),
-        (
-            "a secret",
-            Ask::get("/api/v1/namespaces/octavo-system/secrets/ours"),
-            NoRight,
-        ),
-        (
-            "the Lease is made",
-            Ask::post(LEASES, lease("octavo-aggregator")),
-            Done,
-        ),
+        ("a secret", Ask::get("/api/v1/namespaces/octavo-system/secrets/ours"), NoRight),
+        ("the Lease is made", Ask::post(LEASES, lease("octavo-aggregator")), Done),
         ("the Lease is read", Ask::get(&one), Done),
-        (
-            "the Lease is written",
-            Ask::patch(&one, json!({"spec": {"holderIdentity": null}})),
-            Done,
-        ),
+        ("the Lease is written", Ask::patch(&one, json!({"spec": {"holderIdentity": null}})), Done),
         ("the Lease is deleted", Ask::delete(&one), NoRight),
-        (
-            "another is written",
-            Ask::patch(&other, json!({"spec": {}})),
-            NoRight,
-        ),
+        ("another is written", Ask::patch(&other, json!({"spec": {}})), NoRight),
         ("all are listed", Ask::get(LEASES), NoRight),
-        (
-            "one elsewhere",
-            Ask::post(&elsewhere, lease("octavo-aggregator")),
-            NoRight,
-        ),
+        ("one elsewhere", Ask::post(&elsewhere, lease("octavo-aggregator")), NoRight),
     ]
 }
 
@@ -282,33 +203,12 @@ async fn with_that_token_the_program_does_its_work(place: &Place, token: &str) {
     let way_in = place.way_in_with(token);
     let kubeconfig = format!("--kubeconfig={}", way_in.path().display());
     let mut program = Aggregator::start(&["--plaintext", "--annotate-pods", &kubeconfig]);
-    program.says("holds the Lease octavo-system/octavo-aggregator");
-    place
-        .admin()
-        .expects(
-            "it was another",
-            &annotations(&json!({TYPE: "another"})),
-            Done,
-        )
-        .await;
-    let _line = report(
-        &program,
-        "node-a",
-        said("octavo-system", &[("train", None)]),
-    )
-    .await;
-    let condition = format!(
-        "--for=jsonpath={{.metadata.annotations.{}}}={A100}",
-        TYPE.replace('.', "\\.")
-    );
-    let wait = [
-        "wait",
-        "pod",
-        "train",
-        "-n",
-        "octavo-system",
-        "--timeout=300s",
-    ];
+    program.says(" namespace=octavo-system lease=octavo-aggregator");
+    place.admin().expects("it was another", &annotations(&json!({TYPE: "another"})), Done).await;
+    let _line = report(&program, "node-a", reported("octavo-system", &[("train", None)])).await;
+    let condition =
+        format!("--for=jsonpath={{.metadata.annotations.{}}}={A100}", TYPE.replace('.', "\\."));
+    let wait = ["wait", "pod", "train", "-n", "octavo-system", "--timeout=300s"];
     place.kubectl(&[&wait[..], &[&condition]].concat());
 }
 

@@ -62,38 +62,22 @@ fn rows() -> Vec<(&'static str, Ask, Verdict)> {
     nameless["metadata"]["labels"] = json!({});
     let layout = post("octavo-node-a", "node-a", "octavo.dev/layout");
     let zone = post("octavo-node-a", "node-a", "topology.kubernetes.io/zone");
-    let foreign = Refused("may not put these labels on a node");
+    let foreign = Refused("not allowed to set these labels on a node");
     let astray = Refused("must have the label nfd.node.kubernetes.io/node-name");
     vec![
-        (
-            "for another node",
-            post("octavo-node-a", "node-b", COUNT),
-            astray,
-        ),
+        ("for another node", post("octavo-node-a", "node-b", COUNT), astray),
         ("for no node", Ask::post(ALL, nameless), astray),
-        (
-            "by another name",
-            post("mine", "node-a", COUNT),
-            Refused("not mine"),
-        ),
+        ("by another name", post("mine", "node-a", COUNT), Refused("not mine")),
         ("a layout", layout, foreign),
         ("a zone", zone, foreign),
         ("its own", post("octavo-node-a", "node-a", COUNT), Done),
         ("its own is read", Ask::get(&own), Done),
         ("all are listed", Ask::get(ALL), Done),
-        (
-            "its own is patched",
-            patch("node-a", "nvidia.com/gpu.count"),
-            Done,
-        ),
+        ("its own is patched", patch("node-a", "nvidia.com/gpu.count"), Done),
         ("a foreign label", patch("node-a", "person"), foreign),
         ("it is led to another node", lead(Some("node-b")), astray),
         ("it is led to no node", lead(None), astray),
-        (
-            "another's is patched",
-            patch("node-b", COUNT),
-            Refused("not octavo-node-b"),
-        ),
+        ("another's is patched", patch("node-b", COUNT), Refused("not octavo-node-b")),
         ("another's is deleted", other, Refused("not octavo-node-b")),
         ("its own is replaced", replaced, NoRight),
         ("its own is deleted", Ask::delete(&own), Done),
@@ -109,19 +93,14 @@ async fn a_node_feature_is_of_the_agents_own_node_and_has_its_own_labels() {
     place.define(NODE_FEATURES);
     place.install("options/nodefeature");
     let others = post("octavo-node-b", "node-b", COUNT);
-    let words = "octavo-node-a only, not octavo-node-b";
+    let words = "only the NodeFeature octavo-node-a, not octavo-node-b";
     agent.expects_soon(&others, Refused(words)).await;
     let b = place.agent("agent-b").await;
     b.expects("node-b has its own", &others, Done).await;
-    let unbound = [
-        "create",
-        "token",
-        "octavo-agent",
-        "--namespace=octavo-system",
-    ];
+    let unbound = ["create", "token", "octavo-agent", "--namespace=octavo-system"];
     let unbound = place.bearer(place.kubectl(&unbound).trim_end()).await;
     let own = post("octavo-node-a", "node-a", COUNT);
-    let nowhere = Refused("bound to no pod on a node");
+    let nowhere = Refused("not bound to a pod on a node");
     unbound.expects("a token of no pod", &own, nowhere).await;
     for (what, ask, verdict) in rows() {
         agent.expects(what, &ask, verdict).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Api;
 use crate::cluster::objects::Bearer;
-use crate::patience::until_async;
+use crate::time_limits::until_async;
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -38,10 +38,7 @@ impl Ask {
 
     /// A merge patch.
     pub(super) fn patch(path: &str, body: Value) -> Self {
-        Self {
-            content: "application/merge-patch+json",
-            ..Self::new("PATCH", path, Some(body))
-        }
+        Self { content: "application/merge-patch+json", ..Self::new("PATCH", path, Some(body)) }
     }
 
     /// A strategic merge patch, which finds the container that is meant.
@@ -55,32 +52,21 @@ impl Ask {
     /// A server-side apply as the agent's field manager, who insists.
     pub(super) fn apply(path: &str, body: Value) -> Self {
         let path = format!("{path}?fieldManager=octavo-agent&force=true");
-        Self {
-            content: "application/apply-patch+yaml",
-            ..Self::new("PATCH", &path, Some(body))
-        }
+        Self { content: "application/apply-patch+yaml", ..Self::new("PATCH", &path, Some(body)) }
     }
 
     /// The same, and nothing is kept of it.
     fn dry(&self) -> Self {
         let path = format!("{}?dryRun=All", self.path);
-        Self {
-            path,
-            ..self.clone()
-        }
+        Self { path, ..self.clone() }
     }
 
     fn new(method: &'static str, path: &str, body: Option<Value>) -> Self {
-        Self {
-            method,
-            path: path.to_owned(),
-            content: "application/json",
-            body,
-        }
+        Self { method, path: path.to_owned(), content: "application/json", body }
     }
 }
 
-/// What a request shall come to.
+/// The expected outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
@@ -114,7 +100,7 @@ impl Answer {
     }
 }
 
-/// Somebody who asks.
+/// A requester.
 pub(super) struct Who {
     client: Client,
 }
@@ -130,10 +116,7 @@ impl Who {
             .unwrap();
         match self.client.request_text(request).await {
             Ok(text) => Answer { code: 200, text },
-            Err(kube::Error::Api(status)) => Answer {
-                code: status.code,
-                text: status.message,
-            },
+            Err(kube::Error::Api(status)) => Answer { code: status.code, text: status.message },
             Err(error) => panic!("{ask:?}: {error}"),
         }
     }
@@ -141,19 +124,16 @@ impl Who {
     /// Asks, and checks the answer.
     pub(super) async fn expects(&self, what: &str, ask: &Ask, verdict: Verdict) {
         let answer = self.asks(ask).await;
-        assert!(
-            answer.is(verdict),
-            "{what}: {verdict:?} was expected\n{ask:?}\n{answer:?}"
-        );
+        assert!(answer.is(verdict), "{what}: {verdict:?} was expected\n{ask:?}\n{answer:?}");
     }
 
-    /// Asks until nobody knows this token any more.
+    /// Repeats the request until this token is unknown.
     pub(super) async fn is_turned_away(&self, ask: &Ask) {
         let answer = async || self.asks(ask).await;
         until_async("a refused token", answer, |answer| answer.code == 401).await;
     }
 
-    /// Asks without effect until the answer is that: roles and policies are in force a moment after they were made.
+    /// Repeats a dry run until the answer is that: roles and policies apply a moment after their creation.
     pub(super) async fn expects_soon(&self, ask: &Ask, verdict: Verdict) {
         let answer = async || self.asks(&ask.dry()).await;
         let what = format!("{verdict:?} to {ask:?}");
@@ -171,10 +151,7 @@ impl Who {
         assert_eq!(answer.code, 200, "{answer:?}");
         let review: Value = serde_json::from_str(&answer.text).unwrap();
         assert_eq!(review["status"]["incomplete"], false);
-        review["status"]["resourceRules"]
-            .as_array()
-            .unwrap()
-            .clone()
+        review["status"]["resourceRules"].as_array().unwrap().clone()
     }
 }
 
@@ -199,13 +176,9 @@ impl Place {
         }
         let other = Ask::patch("/api/v1/nodes/node-b", json!({}));
         let agent = place.agent("agent-a").await;
-        agent
-            .expects_soon(&other, Verdict::Refused("may not change node node-b"))
-            .await;
+        agent.expects_soon(&other, Verdict::Refused("not allowed to change node node-b")).await;
         let event = event("default", "node-b");
-        agent
-            .expects_soon(&event, Verdict::Refused("own node only"))
-            .await;
+        agent.expects_soon(&event, Verdict::Refused("only on its own node")).await;
         place
     }
 
@@ -232,9 +205,7 @@ impl Place {
 
     /// Applies a kustomization of ours, as people do.
     pub(super) fn install(&self, kustomization: &str) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("deploy")
-            .join(kustomization);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(kustomization);
         self.api.kubectl(&["apply", "-k", path.to_str().unwrap()]);
     }
 
@@ -263,9 +234,7 @@ impl Place {
 
     /// An administrator.
     pub(super) fn admin(&self) -> Who {
-        Who {
-            client: self.api.client(),
-        }
+        Who { client: self.api.client() }
     }
 
     /// The agent in this pod.
@@ -304,12 +273,10 @@ impl Place {
         };
         let log = self.api.audit();
         let codes = log.iter().filter(of);
-        codes
-            .map(|event| event["responseStatus"]["code"].as_u64().unwrap())
-            .collect()
+        codes.map(|event| event["responseStatus"]["code"].as_u64().unwrap()).collect()
     }
 
-    /// Whoever has this token.
+    /// The requester with this token.
     pub(super) async fn bearer(&self, token: &str) -> Who {
         let bearer = self.api.as_bearer(token);
         // The token is read at once, and the client outlives the file by far less than it reads it again.

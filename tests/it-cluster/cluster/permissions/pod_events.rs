@@ -1,4 +1,4 @@
-//! Pods that use too much are told by events of their own: of an agent with the rights that the chart gives it, on a real API server.
+//! Events of pods that use too much: of an agent with the permissions that the chart grants, on a real API server.
 //!
 //! The machine is simulated and its kubelet only keeps its sockets and its record; pods, their UIDs and what is refused are real.
 
@@ -16,8 +16,8 @@ use crate::process::Program;
 /// Where the kubelet says that its pods are.
 const NAMESPACE: &str = "team-a";
 const PODS: [&str; 4] = ["first", "second", "third", "fourth"];
-/// What cannot be told is said with these words.
-const REFUSED: &str = "events are refused";
+/// The log message for a report that fails.
+const REFUSED: &str = "the API server rejects events";
 
 /// A node whose pods each share a GPU, and their UIDs.
 struct Stage {
@@ -32,13 +32,7 @@ impl Stage {
         let name = json!({"name": NAMESPACE});
         place.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": name}));
         place.kubectl(&["create", "serviceaccount", "default", "-n", NAMESPACE]);
-        place.kubectl(&[
-            "label",
-            "--overwrite",
-            "node",
-            "node-a",
-            "octavo.dev/layout=wanted",
-        ]);
+        place.kubectl(&["label", "--overwrite", "node", "node-a", "octavo.dev/layout=wanted"]);
         let uids = PODS.map(|name| (name, pod(&place, name)));
         let rig = Rig::new("- {board: A100_40GB, count: 4}\n");
         let proc = rig.node.machine.path().join("proc");
@@ -71,32 +65,25 @@ impl Stage {
         let entries: Vec<Value> = entries.collect();
         let record =
             json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1});
-        let draft = self.rig.folder().join("draft");
+        let draft = self.rig.directory().join("draft");
         fs::write(&draft, record.to_string()).unwrap();
-        fs::rename(draft, self.rig.folder().join("kubelet_internal_checkpoint")).unwrap();
+        fs::rename(draft, self.rig.directory().join("kubelet_internal_checkpoint")).unwrap();
         let offered = json!({"status": {"allocatable": {GPU: "8"}, "capacity": {GPU: "8"}}});
         let offered = offered.to_string();
-        let patch = [
-            "patch",
-            "node",
-            "node-a",
-            "--subresource=status",
-            "--type=merge",
-        ];
-        self.place
-            .kubectl(&[&patch[..], &["-p", &offered]].concat());
+        let patch = ["patch", "node", "node-a", "--subresource=status", "--type=merge"];
+        self.place.kubectl(&[&patch[..], &["-p", &offered]].concat());
     }
 
     /// A process of the pod has so much of the GPU that the pod was given.
     fn uses(&self, pod: &str, pid: u32, memory_mib: u64) {
-        let folder = self.rig.node.machine.path().join(format!("proc/{pid}"));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("stat"), stat(pid, 0)).unwrap();
+        let directory = self.rig.node.machine.path().join(format!("proc/{pid}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("stat"), stat(pid, 0)).unwrap();
         let uid = self.uids[pod].replace('-', "_");
         let group = format!(
             "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-containerd-{pid:064x}.scope\n"
         );
-        fs::write(folder.join("cgroup"), group).unwrap();
+        fs::write(directory.join("cgroup"), group).unwrap();
         let given = self.rig.kubelet.knows(|known| {
             let mut pods = known.pods.iter();
             pods.find(|one| one.name == pod).unwrap().ids[0].clone()
@@ -124,7 +111,7 @@ impl Stage {
     /// Waits until the server has answered so many events of pods, and gives its answers.
     #[track_caller]
     fn answers(&self, count: usize) -> Vec<u64> {
-        // Each look is a question to the server, which is the pace; whoever asks for ever has failed.
+        // Each poll is a request to the server, which sets the pace; a test that polls without end has failed.
         for _ in 0..1000 {
             let answers = self.place.creations(NAMESPACE, "events");
             if answers.len() >= count {
@@ -136,33 +123,19 @@ impl Stage {
 
     /// Events of pods as `events.k8s.io/v1` has them.
     fn events(&self) -> Vec<Value> {
-        let get = [
-            "get",
-            "events.v1.events.k8s.io",
-            "-n",
-            NAMESPACE,
-            "-o",
-            "json",
-        ];
+        let get = ["get", "events.v1.events.k8s.io", "-n", NAMESPACE, "-o", "json"];
         let list: Value = serde_json::from_str(&self.place.kubectl(&get)).unwrap();
         list["items"].as_array().unwrap().clone()
     }
 }
 
-/// Makes a pod on node-a that nobody runs, and gives its UID.
+/// Creates a pod on node-a that is never run, and returns its UID.
 fn pod(place: &Place, name: &str) -> String {
     place.create(&json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"nodeName": "node-a", "containers": [{"name": "main", "image": "test.invalid/train:1"}]},
     }));
-    let uid = [
-        "get",
-        "pod",
-        name,
-        "-n",
-        NAMESPACE,
-        "-o=jsonpath={.metadata.uid}",
-    ];
+    let uid = ["get", "pod", name, "-n", NAMESPACE, "-o=jsonpath={.metadata.uid}"];
     place.kubectl(&uid)
 }
 
@@ -179,56 +152,48 @@ async fn a_pod_that_uses_too_much_has_an_event_that_says_so_once_the_account_may
     let mut agent = stage.agent(way_in.path().to_str().unwrap());
     stage.give();
     agent.says("sharing-in-force");
-    nothing_can_be_told(&stage, &mut agent);
+    reporting_fails(&stage, &mut agent);
 
     upgrade(&stage.place);
     let over = pod_event(NAMESPACE, "MemoryOverShare", "node-a");
     let may = stage.place.agent("agent-a").await;
     may.expects_soon(&over, Verdict::Done).await;
-    // Nobody starts the agent again.
-    what_may_be_told_is_an_event_of_the_pod(&stage, &mut agent);
-    let said = agent.kill();
-    let refusals = said.iter().filter(|line| line.contains(REFUSED));
-    assert_eq!(refusals.count(), 1, "{said:#?}");
+    // The agent is not restarted.
+    permitted_report_is_an_event_of_the_pod(&stage, &mut agent);
+    let reported = agent.kill();
+    let refusals = reported.iter().filter(|line| line.contains(REFUSED));
+    assert_eq!(refusals.count(), 1, "{reported:#?}");
 
     // The pod's user is shown it, and no other pod's.
-    for (pod, is_told) in [("third", true), ("first", false), ("fourth", false)] {
-        let described = stage
-            .place
-            .kubectl(&["describe", "pod", pod, "-n", NAMESPACE]);
-        assert_eq!(
-            described.contains("MemoryOverShare"),
-            is_told,
-            "{described}"
-        );
+    for (pod, is_reported) in [("third", true), ("first", false), ("fourth", false)] {
+        let described = stage.place.kubectl(&["describe", "pod", pod, "-n", NAMESPACE]);
+        assert_eq!(described.contains("MemoryOverShare"), is_reported, "{described}");
     }
     let node = Ask::get("/api/v1/nodes/node-a");
-    may.expects("the agent's way in is still good", &node, Verdict::Done)
-        .await;
+    may.expects("the agent's way in is still good", &node, Verdict::Done).await;
 }
 
 /// Each event is asked for once, and the first refusal is said.
-fn nothing_can_be_told(stage: &Stage, agent: &mut Program) {
+fn reporting_fails(stage: &Stage, agent: &mut Program) {
     stage.uses("first", 101, 30 * 1024);
-    let line = agent.says("team-a/first: container main uses 30.");
-    assert!(line.contains("fair share"), "{line}");
+    let line = agent.says("container main uses 30.");
+    assert!(line.contains("fair share") && line.ends_with(" pods=team-a/first"), "{line}");
     let why = agent.says(REFUSED);
-    assert!(
-        why.contains("forbidden") && why.contains(NAMESPACE),
-        "{why}"
-    );
+    assert!(why.contains("forbidden") && why.contains(NAMESPACE), "{why}");
     stage.uses("second", 102, 30 * 1024);
-    agent.says("team-a/second: container main uses 30.");
+    let line = agent.says("container main uses 30.");
+    assert!(line.ends_with(" pods=team-a/second"), "{line}");
     assert_eq!(stage.answers(2), [403, 403]);
     stage.ends(102);
-    agent.says("team-a/second: container main uses 0.0");
+    let line = agent.says("container main uses 0.0");
+    assert!(line.ends_with(" pods=team-a/second"), "{line}");
     assert_eq!(stage.answers(3), [403; 3]);
     assert!(stage.events().is_empty());
 }
 
-fn what_may_be_told_is_an_event_of_the_pod(stage: &Stage, agent: &mut Program) {
+fn permitted_report_is_an_event_of_the_pod(stage: &Stage, agent: &mut Program) {
     stage.uses("third", 103, 31 * 1024);
-    let line = agent.says("team-a/third: container main uses 31.");
+    let line = agent.says("container main uses 31.");
     let answers = stage.answers(4);
     assert_eq!(answers, [403, 403, 403, 201]);
     let events = stage.events();
@@ -245,14 +210,12 @@ fn what_may_be_told_is_an_event_of_the_pod(stage: &Stage, agent: &mut Program) {
     assert_eq!(event["reportingInstance"], "node-a");
     let note = event["note"].as_str().unwrap();
     assert!(note.starts_with("container main uses 31."), "{note}");
-    assert!(line.ends_with(note), "{line}: {note}");
+    assert!(line.ends_with(&format!("{note} pods=team-a/third")), "{line}: {note}");
     stage.ends(103);
-    agent.says("team-a/third: container main uses 0.0");
+    let line = agent.says("container main uses 0.0");
+    assert!(line.ends_with(" pods=team-a/third"), "{line}");
     stage.answers(5);
-    let reasons = stage
-        .events()
-        .into_iter()
-        .map(|event| event["reason"].clone());
+    let reasons = stage.events().into_iter().map(|event| event["reason"].clone());
     let mut reasons: Vec<Value> = reasons.collect();
     reasons.sort_by_key(Value::to_string);
     assert_eq!(reasons, ["MemoryOverShare", "MemoryWithinShare"]);

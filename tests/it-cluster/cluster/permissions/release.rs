@@ -8,7 +8,7 @@ use super::place::Verdict::{Done, Refused};
 use super::place::{Ask, Place, event, node};
 use super::rows::{OTHER, OWN, labels};
 use crate::manifests::chart::{helm_says, path};
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
 const NAMESPACE: &str = "accelerators";
 const ACCOUNT: &str = "fleet-octavo-agent";
@@ -28,10 +28,7 @@ fn certificate(place: &Place) -> (Value, Value) {
         let object: Value = serde_json::from_str(&place.kubectl(&arguments)).unwrap();
         object["data"].clone()
     };
-    (
-        data("secret/fleet-octavo-aggregator-tls"),
-        data("configmap/fleet-octavo-aggregator-ca"),
-    )
+    (data("secret/fleet-octavo-aggregator-tls"), data("configmap/fleet-octavo-aggregator-ca"))
 }
 
 /// A pod of the release's agents on a node, as the `DaemonSet` would make it; its token.
@@ -59,34 +56,30 @@ async fn policies_of_a_release_with_another_name_and_namespace_hold_its_own_agen
     }
     let chart = path();
     let chart = chart.to_str().unwrap();
-    let said = helm(&place, "install", &[chart, "--create-namespace"]);
+    let reported = helm(&place, "install", &[chart, "--create-namespace"]);
     assert!(
-        said.contains("rollout status daemonset --selector=app.kubernetes.io/instance=fleet"),
-        "{said}"
+        reported.contains("rollout status daemonset --selector=app.kubernetes.io/instance=fleet"),
+        "{reported}"
     );
     let standard = "pod-security.kubernetes.io/enforce=restricted";
-    assert!(said.contains(standard), "{said}");
+    assert!(reported.contains(standard), "{reported}");
     let agent = place.bearer(&agent_on(&place, "node-a")).await;
     let count = json!({"octavo.dev/count": "8"});
-    let other = Refused("the agent on node node-a may not change node node-b");
+    let other = Refused("the agent on node node-a is not allowed to change node node-b");
     agent.expects_soon(&labels(OTHER, &count), other).await;
     let others = event("default", "node-b");
-    agent.expects_soon(&others, Refused("own node only")).await;
-    agent
-        .expects("its own node", &labels(OWN, &count), Done)
-        .await;
+    agent.expects_soon(&others, Refused("only on its own node")).await;
+    agent.expects("its own node", &labels(OWN, &count), Done).await;
     let foreign = labels(OWN, &json!({"person": "2"}));
-    let refused = Refused("may not change these labels");
+    let refused = Refused("not allowed to make this change to these labels");
     agent.expects("a person's label", &foreign, refused).await;
-    agent
-        .expects("an event", &event("default", "node-a"), Done)
-        .await;
+    agent.expects("an event", &event("default", "node-a"), Done).await;
 
-    a_certificate_is_kept_until_it_is_for_other_names(&place, chart);
+    a_certificate_is_reused_until_its_names_change(&place, chart);
     nothing_of_a_release_is_left(&place);
 }
 
-fn a_certificate_is_kept_until_it_is_for_other_names(place: &Place, chart: &str) {
+fn a_certificate_is_reused_until_its_names_change(place: &Place, chart: &str) {
     let first = certificate(place);
     let for_ = |names: &str| format!("aggregator.tls.names={names}");
     helm(place, "upgrade", &[chart, "--set=tier=applier"]);
@@ -98,16 +91,16 @@ fn a_certificate_is_kept_until_it_is_for_other_names(place: &Place, chart: &str)
     assert_ne!(second.1, first.1);
     helm(place, "rollback", &["1"]);
     // Which one it is then does not matter; that key and trust go together does.
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (pair, trusted) = certificate(place);
     let certificate = pair["tls.crt"].as_str().unwrap();
-    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     write("tls.b64", certificate);
     write("ca.crt", trusted["ca.crt"].as_str().unwrap());
     let verify = "base64 -d tls.b64 > tls.crt && openssl verify -CAfile ca.crt -verify_hostname fleet-octavo-aggregator.accelerators.svc tls.crt";
     let verified = std::process::Command::new("sh")
         .args(["-c", verify])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .finish();
     assert!(verified.status.success(), "{verified:?}");
 }

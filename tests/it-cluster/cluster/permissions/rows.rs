@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::place::Verdict::{self, Done, NoRight, Refused};
 use super::place::{Ask, event, node};
 
-/// What it is about, the request, and what it shall come to.
+/// The subject, the request, and its expected outcome.
 pub(super) type Row = (String, Ask, Verdict);
 
 pub(super) const OWN: &str = "/api/v1/nodes/node-a";
@@ -46,8 +46,8 @@ fn applied(key: &str, verdict: Verdict) -> Row {
 
 /// All sets of labels that the agent is known to publish.
 fn published() -> impl Iterator<Item = (String, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/labels");
-    let machines = fs::read_dir(folder).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/labels");
+    let machines = fs::read_dir(directory).unwrap();
     let files = machines.flat_map(|machine| fs::read_dir(machine.unwrap().path()).unwrap());
     files
         .map(|file| file.unwrap().path())
@@ -55,9 +55,8 @@ fn published() -> impl Iterator<Item = (String, Value)> {
         .map(|path| {
             let text = fs::read_to_string(&path).unwrap();
             let pairs = text.lines().filter_map(|line| line.split_once('='));
-            let set: Map<String, Value> = pairs
-                .map(|(key, value)| (key.to_owned(), json!(value)))
-                .collect();
+            let set: Map<String, Value> =
+                pairs.map(|(key, value)| (key.to_owned(), json!(value))).collect();
             assert!(!set.is_empty(), "{}", path.display());
             (path.display().to_string(), Value::Object(set))
         })
@@ -65,9 +64,8 @@ fn published() -> impl Iterator<Item = (String, Value)> {
 
 /// Labels that it may write.
 pub(super) fn its_labels() -> Vec<Row> {
-    let mut rows: Vec<Row> = published()
-        .map(|(file, set)| (file, labels(OWN, &set), Done))
-        .collect();
+    let mut rows: Vec<Row> =
+        published().map(|(file, set)| (file, labels(OWN, &set), Done)).collect();
     assert!(rows.len() >= 20, "only {} sets of labels", rows.len());
     rows.push(applied("octavo.dev/count", Done));
     rows.push(applied("type.octavo.dev/nvidia-h200-141gb", Done));
@@ -88,12 +86,12 @@ pub(super) fn its_labels() -> Vec<Row> {
 
 /// Labels of others.
 pub(super) fn foreign_labels() -> Vec<Row> {
-    let refused = Refused("may not change these labels so");
-    let layout = Refused("so: octavo.dev/layout.");
-    let config = Refused("so: nvidia.com/mig.config.");
+    let refused = Refused("not allowed to make this change to these labels");
+    let layout = Refused("labels: octavo.dev/layout.");
+    let config = Refused("labels: nvidia.com/mig.config.");
     let mut rows: Vec<Row> = [
-        ("person", Some("2"), Refused("so: person.")),
-        ("person", None, Refused("so: person.")),
+        ("person", Some("2"), Refused("labels: person.")),
+        ("person", None, Refused("labels: person.")),
         ("octavo.dev/layout", Some("mine"), layout),
         ("octavo.dev/layout", None, layout),
         ("nvidia.com/mig.config", Some("mine"), config),
@@ -120,9 +118,9 @@ pub(super) fn foreign_labels() -> Vec<Row> {
     .into();
     let mixed = labels(OWN, &json!({"octavo.dev/count": "2", "person": "2"}));
     let what = "a foreign label among its own";
-    rows.push(row(what, mixed, Refused("so: person.")));
+    rows.push(row(what, mixed, Refused("labels: person.")));
     rows.push(applied("octavo.dev/layout", layout));
-    rows.push(applied("person", Refused("so: person.")));
+    rows.push(applied("person", Refused("labels: person.")));
     rows
 }
 
@@ -131,7 +129,7 @@ pub(super) fn foreign_labels() -> Vec<Row> {
 pub(super) fn switches() -> Vec<Row> {
     let (ours, theirs) = (Some("paused-for-octavo"), Some("paused-for-mig-change"));
     let (on, off) = (Some("true"), Some("false"));
-    let refused = Refused("so: nvidia.com/gpu.deploy.");
+    let refused = Refused("labels: nvidia.com/gpu.deploy.");
     let operands = [
         ("dcgm", ours, Done),
         ("dcgm", off, refused),
@@ -166,7 +164,7 @@ pub(super) fn switches() -> Vec<Row> {
 
 /// Annotations and owners.
 pub(super) fn annotations_and_owners() -> Vec<Row> {
-    let foreign = Refused("may not change these annotations");
+    let foreign = Refused("not allowed to change these annotations");
     let mut rows: Vec<Row> = [
         ("octavo.dev/status", Some("new"), Done),
         ("octavo.dev/status", None, Done),
@@ -200,9 +198,9 @@ pub(super) fn spec() -> Vec<Row> {
     let changed = json!({"key": "person", "value": "2", "effect": "NoSchedule"});
     let added = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     let alike = json!({"key": "octavo.device/x", "effect": "NoSchedule"});
-    let taint = Refused("may not change a taint");
-    let frozen = Refused("nothing of a node's spec but its own taints");
-    let other = Refused("the agent on node node-a may not change node node-b");
+    let taint = Refused("not allowed to change a taint");
+    let frozen = Refused("the spec of a node, except its own taints");
+    let other = Refused("the agent on node node-a is not allowed to change node node-b");
     let mut rows: Vec<Row> = [
         (json!([theirs]), Done),
         (json!([theirs, harder]), Done),
@@ -246,29 +244,17 @@ pub(super) fn rights() -> Vec<Row> {
     let applied = Ask::apply("/api/v1/nodes/node-c", unborn.clone());
     let kubelet = Ask::get(&format!("{OWN}/proxy/pods"));
     let events = "/api/v1/namespaces/default/events";
-    let about_b = Refused("events about its own node only");
+    let about_b = Refused("events only on its own node");
     let mut rows = vec![
         row("its node is read", Ask::get(OWN), Done),
         row("another node is read", Ask::get(OTHER), Done),
         row("nodes are listed", Ask::get("/api/v1/nodes"), Done),
         row("its node is watched", Ask::get(watch), Done),
         row("the status of its node", status, NoRight),
-        row(
-            "its node is replaced",
-            Ask::put(OWN, node("node-a")),
-            NoRight,
-        ),
+        row("its node is replaced", Ask::put(OWN, node("node-a")), NoRight),
         row("its node is deleted", Ask::delete(OWN), NoRight),
-        row(
-            "all nodes are deleted",
-            Ask::delete("/api/v1/nodes"),
-            NoRight,
-        ),
-        row(
-            "a node is created",
-            Ask::post("/api/v1/nodes", unborn),
-            NoRight,
-        ),
+        row("all nodes are deleted", Ask::delete("/api/v1/nodes"), NoRight),
+        row("a node is created", Ask::post("/api/v1/nodes", unborn), NoRight),
         row("a node is created by apply", applied, NoRight),
         row("its kubelet is asked", kubelet, NoRight),
         row("an event", event("default", "node-a"), Done),
@@ -304,10 +290,7 @@ pub(super) fn rights() -> Vec<Row> {
 
 /// What the policies refuse to an agent that has all rights.
 pub(super) fn too_wide() -> Vec<Row> {
-    let status = Ask::patch(
-        &format!("{OWN}/status"),
-        json!({"status": {"phase": "Running"}}),
-    );
+    let status = Ask::patch(&format!("{OWN}/status"), json!({"status": {"phase": "Running"}}));
     let mut replaced = node("node-a");
     replaced["metadata"]["labels"]["person"] = json!("2");
     let unborn = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-c"}});
@@ -317,20 +300,13 @@ pub(super) fn too_wide() -> Vec<Row> {
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "node-a", "namespace": "default"},
     });
     let about_a_pod = Ask::post("/api/v1/namespaces/default/events", about_a_pod);
-    let status_is_others = Refused("may not change the status");
-    let person = Refused("so: person.");
-    let (b, c) = (
-        Refused("not change node node-b"),
-        Refused("not change node node-c"),
-    );
-    let own = Refused("events about its own node only");
+    let status_is_others = Refused("not allowed to change the status");
+    let person = Refused("labels: person.");
+    let (b, c) = (Refused("to change node node-b"), Refused("to change node node-c"));
+    let own = Refused("events only on its own node");
     vec![
         row("the status of its node", status, status_is_others),
-        row(
-            "a foreign label",
-            labels(OWN, &json!({"person": "2"})),
-            person,
-        ),
+        row("a foreign label", labels(OWN, &json!({"person": "2"})), person),
         row("its node is replaced", Ask::put(OWN, replaced), person),
         row("another node", Ask::patch(OTHER, json!({})), b),
         row("a node is created", Ask::post("/api/v1/nodes", unborn), c),

@@ -27,8 +27,8 @@ pub(super) fn upgrade(place: &Place) {
         "--set=tier=applier,handOff.namespace=gpu-operator,handOff.configMap=plugin-config",
         "--set=agent.usage.podEvents=true,aggregator.tls.secretName=ours",
     ]);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rendered.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rendered.yaml");
     fs::write(&file, rendered).unwrap();
     place.kubectl(&["apply", "-f", file.to_str().unwrap()]);
 }
@@ -68,10 +68,7 @@ async fn sharing_adds_one_config_map_one_label_and_events_of_three_reasons() {
     let place = Place::new().await;
     let agent = place.agent("agent-a").await;
     let over = pod_event("octavo-system", "MemoryOverShare", "node-a");
-    let before = [
-        ("before", Ask::get(CONFIG_MAP), NoRight),
-        ("before", over.clone(), NoRight),
-    ];
+    let before = [("before", Ask::get(CONFIG_MAP), NoRight), ("before", over.clone(), NoRight)];
     expect(&agent, &before).await;
     upgrade(&place);
     place.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
@@ -87,29 +84,15 @@ async fn the_aggregator_writes_one_config_map(aggregator: &Who) {
     let (all, ours) = config_map("gpu-operator", "plugin-config");
     let (_, other) = config_map("gpu-operator", "other");
     let (elsewhere, there) = config_map("kube-system", "plugin-config");
-    // It is not there yet: whoever applies also makes it, by its name.
-    aggregator
-        .expects_soon(&Ask::apply(CONFIG_MAP, ours.clone()), Done)
-        .await;
+    // It does not exist yet: a server-side apply also creates it, by its name.
+    aggregator.expects_soon(&Ask::apply(CONFIG_MAP, ours.clone()), Done).await;
     let rows = [
         ("it is made", Ask::apply(CONFIG_MAP, ours.clone()), Done),
-        (
-            "it is written again",
-            Ask::apply(CONFIG_MAP, ours.clone()),
-            Done,
-        ),
+        ("it is written again", Ask::apply(CONFIG_MAP, ours.clone()), Done),
         ("it is read", Ask::get(CONFIG_MAP), Done),
         ("made without a name", Ask::post(&all, ours), NoRight),
-        (
-            "another",
-            Ask::apply(&format!("{all}/other"), other),
-            NoRight,
-        ),
-        (
-            "elsewhere",
-            Ask::apply(&format!("{elsewhere}/plugin-config"), there),
-            NoRight,
-        ),
+        ("another", Ask::apply(&format!("{all}/other"), other), NoRight),
+        ("elsewhere", Ask::apply(&format!("{elsewhere}/plugin-config"), there), NoRight),
         ("all are listed", Ask::get(&all), NoRight),
         ("it is deleted", Ask::delete(CONFIG_MAP), NoRight),
     ];
@@ -130,16 +113,8 @@ async fn agents_read_it_and_what_runs_beside_it(agent: &Who) {
         ("pods beside it", list("pods"), Done),
         ("one of them", list("pods/one"), NoRight),
         ("secrets beside it", list("secrets"), NoRight),
-        (
-            "daemonsets beside it",
-            Ask::get(&format!("{sets}/gpu-operator/daemonsets")),
-            Done,
-        ),
-        (
-            "daemonsets elsewhere",
-            Ask::get(&format!("{sets}/kube-system/daemonsets")),
-            NoRight,
-        ),
+        ("daemonsets beside it", Ask::get(&format!("{sets}/gpu-operator/daemonsets")), Done),
+        ("daemonsets elsewhere", Ask::get(&format!("{sets}/kube-system/daemonsets")), NoRight),
         ("all pods", Ask::get("/api/v1/pods"), NoRight),
     ];
     expect(agent, &rows).await;
@@ -147,7 +122,7 @@ async fn agents_read_it_and_what_runs_beside_it(agent: &Who) {
 
 async fn the_label_is_ours_where_its_value_is(place: &Place, agent: &Who) {
     let set = |value: Option<&str>| labels(OWN, &json!({LABEL: value}));
-    let refused = Refused("so: nvidia.com/device-plugin.config");
+    let refused = Refused("labels: nvidia.com/device-plugin.config");
     let admin = place.admin();
     agent.expects("a person's goes", &set(None), refused).await;
     let ours = set(Some("octavo-a-1"));
@@ -165,27 +140,15 @@ async fn the_label_is_ours_where_its_value_is(place: &Place, agent: &Who) {
 
 async fn events_about_pods_have_three_reasons(agent: &Who, over: Ask) {
     agent.expects_soon(&over, Done).await;
-    let refused = Refused("of pods only how much of a device's memory they use");
+    let refused = Refused("on pods only about their device memory usage");
     let exhausted = pod_event("default", "MemoryNearlyExhausted", "node-a");
     let within = pod_event("kube-system", "MemoryWithinShare", "node-a");
     let rows = [
         ("in any namespace", exhausted, Done),
         ("and in any other", within, Done),
-        (
-            "another reason",
-            pod_event("default", "Killing", "node-a"),
-            refused,
-        ),
-        (
-            "in the name of another node",
-            pod_event("default", "MemoryOverShare", "node-b"),
-            refused,
-        ),
-        (
-            "about something else",
-            about("default", "Secret", "MemoryOverShare", "node-a"),
-            refused,
-        ),
+        ("another reason", pod_event("default", "Killing", "node-a"), refused),
+        ("in the name of another node", pod_event("default", "MemoryOverShare", "node-b"), refused),
+        ("about something else", about("default", "Secret", "MemoryOverShare", "node-a"), refused),
     ];
     expect(agent, &rows).await;
 }

@@ -63,11 +63,10 @@ async fn a_pod_is_given_a_device_that_the_machine_has_and_kubelet_says_which() {
     api.kubectl(&[&ready[..], &["-n", &namespace, "pod/one"]].concat());
     assert_eq!(given(nodes, &namespace).await, [there[0].id.clone()]);
 
-    // Another program takes away what nobody has.
+    // Another program removes unused devices.
     machine.change(|world| {
         let mig = world.gpus[0].mig.as_mut().unwrap();
-        mig.instances
-            .retain(|one| one.compute[0].uuid == there[0].id);
+        mig.instances.retain(|one| one.compute[0].uuid == there[0].id);
         Ok(())
     });
     await_allocatable(nodes, 1);
@@ -78,16 +77,8 @@ async fn a_pod_is_given_a_device_that_the_machine_has_and_kubelet_says_which() {
 
 #[test]
 fn devices_are_given_of_the_gpu_that_has_most_left() {
-    let device = |id: &str, gpu: usize| Device {
-        id: id.to_owned(),
-        gpu,
-    };
-    let offered = [
-        device("a", 0),
-        device("b", 0),
-        device("c", 1),
-        device("d", 1),
-    ];
+    let device = |id: &str, gpu: usize| Device { id: id.to_owned(), gpu };
+    let offered = [device("a", 0), device("b", 0), device("c", 1), device("d", 1)];
     let choose = |available: &[&str], must: &[&str], size: i32| {
         let owned = |ids: &[&str]| ids.iter().map(|&id| id.to_owned()).collect();
         let request = ContainerPreferredAllocationRequest {

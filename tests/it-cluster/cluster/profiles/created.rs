@@ -7,8 +7,8 @@ use super::made::object;
 use super::{GPU, H200, HARDWARE, define, node};
 use crate::cluster::Api;
 use crate::fleet_api::Api as Readers;
-use crate::patience::until_async;
 use crate::process::Aggregator;
+use crate::time_limits::until_async;
 
 const PATH: &str = "/api/v1/profiles";
 
@@ -31,9 +31,7 @@ fn order(node: &str, namespace: &str, name: &str) -> Value {
 
 fn with(order: &Value, more: Value) -> Value {
     let mut order = order.clone();
-    let Value::Object(more) = more else {
-        panic!("{more} has no fields")
-    };
+    let Value::Object(more) = more else { panic!("{more} has no fields") };
     order.as_object_mut().unwrap().extend(more);
     order
 }
@@ -55,10 +53,7 @@ async fn a_profile_is_tried_and_made(readers: &Readers, api: &Api, order: &Value
     let tried = readers.post(&format!("{PATH}?dryRun=All"), order).await;
     assert_eq!(tried.status, 200, "{}", tried.body);
     let tried = tried.json();
-    assert_eq!(
-        (&tried["dryRun"], &tried["outcome"]),
-        (&json!(true), &json!("created"))
-    );
+    assert_eq!((&tried["dryRun"], &tried["outcome"]), (&json!(true), &json!("created")));
     assert_eq!(object(api, namespace, name), None);
 
     let made = readers.post(PATH, order).await;
@@ -66,30 +61,17 @@ async fn a_profile_is_tried_and_made(readers: &Readers, api: &Api, order: &Value
     let there = object(api, namespace, name).unwrap();
     let annotations = &there["metadata"]["annotations"];
     assert_eq!(annotations["octavo.dev/reason"], "team vision");
-    assert!(
-        annotations["octavo.dev/created-by"]
-            .as_str()
-            .is_some_and(|who| !who.is_empty())
-    );
-    assert_eq!(
-        there["metadata"]["managedFields"][0]["manager"],
-        "octavo-profiles"
-    );
+    assert!(annotations["octavo.dev/created-by"].as_str().is_some_and(|who| !who.is_empty()));
+    assert_eq!(there["metadata"]["managedFields"][0]["manager"], "octavo-profiles");
     let counts = there["spec"]["identifiers"].as_array().unwrap();
     let devices = counts.iter().find(|one| one["identifier"] == GPU).unwrap();
-    assert_eq!(
-        (&devices["defaultCount"], &devices["maxCount"]),
-        (&json!(2), &json!(4))
-    );
+    assert_eq!((&devices["defaultCount"], &devices["maxCount"]), (&json!(2), &json!(4)));
     let node = &there["spec"]["scheduling"]["node"];
     assert_eq!(node.get("tolerations"), None);
 
     // The same again is the same, and nothing is written.
     let again = readers.post(PATH, order).await;
-    assert_eq!(
-        (again.status, again.json()["outcome"].as_str()),
-        (200, Some("unchanged"))
-    );
+    assert_eq!((again.status, again.json()["outcome"].as_str()), (200, Some("unchanged")));
     assert_eq!(object(api, namespace, name), Some(there));
 }
 
@@ -98,34 +80,21 @@ async fn another_of_its_name_is_left_alone(readers: &Readers, api: &Api, order: 
     let before = object(api, namespace, "premium");
     let other = with(order, json!({"counts": [{"identifier": GPU, "max": "6"}]}));
     let problem = refused(readers, &other, 409, "profile-exists").await;
-    assert!(
-        detail(&problem).contains("+ spec.identifiers[2].maxCount: 6"),
-        "{problem:#}"
-    );
+    assert!(detail(&problem).contains("+ spec.identifiers[2].maxCount: 6"), "{problem:#}");
     assert!(detail(&problem).contains("replace: true"), "{problem:#}");
     assert_eq!(object(api, namespace, "premium"), before);
     let other = with(&other, json!({"replace": true}));
     let replaced = readers.post(PATH, &other).await;
-    assert_eq!(
-        (replaced.status, replaced.json()["outcome"].as_str()),
-        (200, Some("replaced"))
-    );
+    assert_eq!((replaced.status, replaced.json()["outcome"].as_str()), (200, Some("replaced")));
     let there = object(api, namespace, "premium").unwrap();
     assert_eq!(there["spec"]["identifiers"][2]["maxCount"], 6);
 
     // What something else made is never replaced.
-    api.apply(&super::profile(
-        namespace,
-        "theirs",
-        ("octavo.dev/type", H200),
-    ));
+    api.apply(&super::profile(namespace, "theirs", ("octavo.dev/type", H200)));
     let before = object(api, namespace, "theirs");
     let over = with(&other, json!({"name": "theirs"}));
     let problem = refused(readers, &over, 409, "profile-exists").await;
-    assert!(
-        detail(&problem).contains("made by kubectl; it is left alone"),
-        "{problem:#}"
-    );
+    assert!(detail(&problem).contains("created by kubectl; it is not changed"), "{problem:#}");
     assert_eq!(object(api, namespace, "theirs"), before);
 }
 
@@ -133,10 +102,7 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
     let counts = json!({"counts": [{"identifier": "cpu"}, {"identifier": GPU, "default": "9"}]});
     let problem = refused(readers, &with(order, counts), 422, "unsuitable-nodes").await;
     assert_eq!(problem["parameter"], "counts[1].default");
-    assert!(
-        detail(&problem).contains("gives more than 8"),
-        "{problem:#}"
-    );
+    assert!(detail(&problem).contains("has more than 8"), "{problem:#}");
     let taints = json!({"tolerations": ["x:NoSchedule"]});
     let problem = refused(readers, &with(order, taints), 422, "unsuitable-nodes").await;
     assert_eq!(problem["parameter"], "tolerations");
@@ -144,14 +110,11 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
     let problem = refused(readers, &with(order, nowhere), 422, "not-taken").await;
     assert!(detail(&problem).contains("there-is-none"), "{problem:#}");
     let odd = with(order, json!({"name": "A b"}));
-    assert_eq!(
-        refused(readers, &odd, 400, "invalid-body").await["parameter"],
-        "name"
-    );
+    assert_eq!(refused(readers, &odd, 400, "invalid-body").await["parameter"], "name");
     for from in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
         refused(&readers.saying(from), order, 403, "cross-site").await;
     }
-    // A name that somebody else's page gave to this machine: nobody is asked who they are here, so only this machine's own will do.
+    // A name that another site's page gave to this machine: readers are not authenticated here, so only this machine's own will do.
     let elsewhere = format!("http://evil.example{PATH}");
     let answer = readers.post(&elsewhere, order).await;
     assert_eq!(answer.status, 421, "{}", answer.body);
@@ -168,55 +131,40 @@ async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_l
     knows(&readers, gpus.name()).await;
     let bare = order(gpus.name(), &namespace, "premium");
     let problem = refused(&readers, &bare, 403, "creation-off").await;
-    assert!(
-        detail(&problem).contains("--create-profiles"),
-        "{problem:#}"
-    );
+    assert!(detail(&problem).contains("--create-profiles"), "{problem:#}");
     drop(off);
 
     let mut aggregator = start(&api, &["--create-profiles"]);
     let readers = Readers::at(aggregator.http);
     knows(&readers, gpus.name()).await;
-    let said = json!({
+    let reported = json!({
         "counts": [{"identifier": GPU, "default": "2", "max": "4"}], "tolerations": [], "reason": "team vision",
     });
-    let wanted = with(&bare, said);
+    let wanted = with(&bare, reported);
     a_profile_is_tried_and_made(&readers, &api, &wanted).await;
     another_of_its_name_is_left_alone(&readers, &api, &wanted).await;
     what_cannot_be_is_refused_with_its_place(&readers, &wanted).await;
     api.stop();
-    let problem = refused(
-        &readers,
-        &with(&bare, json!({"name": "late"})),
-        503,
-        "no-answer",
-    )
-    .await;
+    let problem = refused(&readers, &with(&bare, json!({"name": "late"})), 503, "no-answer").await;
     assert!(!detail(&problem).is_empty());
 
-    let said = aggregator.kill();
-    let audit: Vec<&String> = said
-        .iter()
-        .filter(|line| line.contains("outcome=\""))
-        .collect();
-    let told = |outcome: &str, verb: &str| {
+    let reported = aggregator.kill();
+    let audit: Vec<&String> = reported.iter().filter(|line| line.contains("outcome=\"")).collect();
+    let shown = |outcome: &str, verb: &str| {
         let (outcome, verb) = (format!("outcome=\"{outcome}\""), format!("verb=\"{verb}\""));
-        let all = audit
-            .iter()
-            .filter(|line| line.contains(&outcome) && line.contains(&verb));
-        all.filter(|line| line.contains(&format!("HardwareProfile {namespace}/")))
-            .count()
+        let all = audit.iter().filter(|line| line.contains(&outcome) && line.contains(&verb));
+        all.filter(|line| line.contains(&format!("HardwareProfile {namespace}/"))).count()
     };
-    assert_eq!(told("dry-run", "create"), 1, "{audit:#?}");
+    assert_eq!(shown("dry-run", "create"), 1, "{audit:#?}");
     // Made, and then found to be there already.
-    assert_eq!(told("done", "create"), 1, "{audit:#?}");
-    assert_eq!(told("unchanged", "create"), 1, "{audit:#?}");
-    assert_eq!(told("done", "replace"), 1, "{audit:#?}");
-    assert_eq!(told("not-done", "create"), 1, "{audit:#?}");
-    assert_eq!(told("not-done", "replace"), 1, "{audit:#?}");
-    assert_eq!(told("unknown", "create"), 1, "{audit:#?}");
-    // Each but the one that was tried was told of before, too.
-    assert_eq!(told("begun", "replace"), 2, "{audit:#?}");
+    assert_eq!(shown("done", "create"), 1, "{audit:#?}");
+    assert_eq!(shown("unchanged", "create"), 1, "{audit:#?}");
+    assert_eq!(shown("done", "replace"), 1, "{audit:#?}");
+    assert_eq!(shown("not-done", "create"), 1, "{audit:#?}");
+    assert_eq!(shown("not-done", "replace"), 1, "{audit:#?}");
+    assert_eq!(shown("unknown", "create"), 1, "{audit:#?}");
+    // Each but the one that was tried was reported before, too.
+    assert_eq!(shown("begun", "replace"), 2, "{audit:#?}");
     let replaced = audit
         .iter()
         .find(|line| line.contains("verb=\"replace\"") && line.contains("outcome=\"done\""))
@@ -256,56 +204,41 @@ async fn a_profile_is_made_only_for_who_may_make_it_there_and_says_who_that_is()
     // Of a type of which no other test has nodes in the API server that they share.
     let gpus = node(api, "nvidia-l40s-48gb");
     let (namespace, other) = (api.namespace(), api.namespace());
-    let [reader, maker] = [("reader", &["get"][..]), ("maker", &["get", "create"])]
+    let [reader, vendor] = [("reader", &["get"][..]), ("maker", &["get", "create"])]
         .map(|(name, verbs)| account(api, &namespace, name, verbs));
     let mut aggregator = start(api, &["--create-profiles", "--http-auth=token-review"]);
     let readers = Readers::at(aggregator.http);
-    let (reader, maker) = (readers.saying(&reader), readers.saying(&maker));
+    let (reader, vendor) = (readers.saying(&reader), readers.saying(&vendor));
     knows(&reader, gpus.name()).await;
-    knows(&maker, gpus.name()).await;
+    knows(&vendor, gpus.name()).await;
     let wanted = order(gpus.name(), &namespace, "ours");
     refused(&readers, &wanted, 401, "unauthenticated").await;
     let problem = refused(&reader, &wanted, 403, "forbidden").await;
     let right =
         format!("create hardwareprofiles.infrastructure.opendatahub.io in namespace {namespace}");
     assert!(detail(&problem).contains(&right), "{problem:#}");
-    assert!(
-        detail(&problem).contains("kubectl auth can-i create"),
-        "{problem:#}"
-    );
+    assert!(detail(&problem).contains("kubectl auth can-i create"), "{problem:#}");
     assert_eq!(object(api, &namespace, "ours"), None);
     // A right in one namespace is none in another.
-    refused(
-        &maker,
-        &with(&wanted, json!({"namespace": other})),
-        403,
-        "forbidden",
-    )
-    .await;
+    refused(&vendor, &with(&wanted, json!({"namespace": other})), 403, "forbidden").await;
 
-    let made = maker.post(PATH, &wanted).await;
+    let made = vendor.post(PATH, &wanted).await;
     assert_eq!(made.status, 201, "{}", made.body);
     let there = object(api, &namespace, "ours").unwrap();
     let who = format!("system:serviceaccount:{namespace}:maker");
-    assert_eq!(
-        there["metadata"]["annotations"]["octavo.dev/created-by"],
-        who
-    );
+    assert_eq!(there["metadata"]["annotations"]["octavo.dev/created-by"], who);
     // Who may make one may not put it over another.
     let over = with(&wanted, json!({"replace": true, "displayName": "Other"}));
-    let problem = refused(&maker, &over, 403, "forbidden").await;
-    assert!(
-        detail(&problem).contains("patch hardwareprofiles"),
-        "{problem:#}"
-    );
+    let problem = refused(&vendor, &over, 403, "forbidden").await;
+    assert!(detail(&problem).contains("patch hardwareprofiles"), "{problem:#}");
     assert_eq!(object(api, &namespace, "ours"), Some(there));
 
-    let said = aggregator.kill();
-    let audit = said.iter().filter(|line| line.contains("outcome=\""));
+    let reported = aggregator.kill();
+    let audit = reported.iter().filter(|line| line.contains("outcome=\""));
     let of_reader = format!("who=\"system:serviceaccount:{namespace}:reader\"");
-    let told =
+    let shown =
         audit.filter(|line| line.contains(&of_reader) && line.contains("outcome=\"refused\""));
-    let told: Vec<&String> = told.collect();
+    let shown: Vec<&String> = shown.collect();
     let object = format!("object=\"HardwareProfile {namespace}/ours\"");
-    assert!(told.iter().any(|line| line.contains(&object)), "{told:#?}");
+    assert!(shown.iter().any(|line| line.contains(&object)), "{shown:#?}");
 }

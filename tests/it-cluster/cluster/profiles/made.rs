@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{GPU, H200, HARDWARE, Site, T4, define, node, words};
 use crate::cluster::Api;
 use crate::cluster::objects::TestNode;
-use crate::patience::until;
+use crate::time_limits::until;
 
 pub(super) fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
     let arguments = [
@@ -27,21 +27,10 @@ fn it_says_who_and_why_and_names_no_node(made: &Value, nodes: &[TestNode]) {
     assert_eq!(annotations["opendatahub.io/display-name"], "Premium GPU");
     assert_eq!(annotations["octavo.dev/type"], H200);
     assert_eq!(annotations["octavo.dev/reason"], "team vision");
-    assert!(
-        annotations["octavo.dev/created-by"]
-            .as_str()
-            .is_some_and(|who| !who.is_empty())
-    );
-    assert_eq!(
-        made["metadata"]["managedFields"][0]["manager"],
-        "octavo-profiles"
-    );
+    assert!(annotations["octavo.dev/created-by"].as_str().is_some_and(|who| !who.is_empty()));
+    assert_eq!(made["metadata"]["managedFields"][0]["manager"], "octavo-profiles");
     // Everybody may read it, so it names no node.
-    assert!(
-        nodes
-            .iter()
-            .all(|node| !made.to_string().contains(node.name()))
-    );
+    assert!(nodes.iter().all(|node| !made.to_string().contains(node.name())));
 }
 
 fn what_others_made_is_left_alone(site: &Site<'_>, namespace: &str) {
@@ -50,59 +39,42 @@ fn what_others_made_is_left_alone(site: &Site<'_>, namespace: &str) {
     api.apply(&other);
     let before = object(api, namespace, T4);
     let over = ["create", "--type", T4, "-n", namespace];
-    let (_, said) = site.says(&over, 1);
-    assert!(said.contains("made by kubectl; it is left alone"), "{said}");
-    assert!(
-        said.contains("- spec.identifiers[0].defaultCount: 2"),
-        "{said}"
-    );
+    let (_, reported) = site.says(&over, 1);
+    assert!(reported.contains("created by kubectl; it is not changed"), "{reported}");
+    assert!(reported.contains("- spec.identifiers[0].defaultCount: 2"), "{reported}");
     assert_eq!(object(api, namespace, T4), before);
 }
 
 #[tokio::test]
-async fn a_profile_is_drafted_from_nodes_tried_made_and_never_put_over_somebody_else_s() {
+async fn a_profile_is_drafted_from_nodes_tried_created_and_never_overwrites_anothers() {
     let api = Api::fresh();
     let nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);
     let path = format!("/api/v1/profile-draft?type={H200}");
-    site.until(&path, |draft| draft["kind"] == "ProfileDraft")
-        .await;
+    site.until(&path, |draft| draft["kind"] == "ProfileDraft").await;
 
     // Without the kind there is a draft, and nothing to make it in.
     let of_type = ["create", "--type", H200];
-    let (printed, told) = site.says(&[&of_type[..], &["--dry-run"]].concat(), 0);
-    assert!(
-        printed.contains("octavo.dev/type: nvidia-h200-141gb"),
-        "{printed}"
-    );
-    assert!(told.contains("is not made"), "{told}");
-    let (_, said) = site.says(&of_type, 1);
-    assert!(said.contains("in which namespace?"), "{said}");
+    let (printed, shown) = site.says(&[&of_type[..], &["--dry-run"]].concat(), 0);
+    assert!(printed.contains("octavo.dev/type: nvidia-h200-141gb"), "{printed}");
+    assert!(shown.contains("was not created"), "{shown}");
+    let (_, reported) = site.says(&of_type, 1);
+    assert!(reported.contains("no namespace for the profile"), "{reported}");
     let namespace = api.namespace();
     let here = [
         &of_type[..],
-        &[
-            "-n",
-            &namespace,
-            "--display-name",
-            "Premium GPU",
-            "--reason",
-            "team vision",
-        ],
+        &["-n", &namespace, "--display-name", "Premium GPU", "--reason", "team vision"],
     ]
     .concat();
-    let (_, said) = site.says(&here, 1);
-    assert!(
-        said.contains("this cluster has no HardwareProfiles"),
-        "{said}"
-    );
+    let (_, reported) = site.says(&here, 1);
+    assert!(reported.contains("this cluster has no HardwareProfile resource"), "{reported}");
 
     define(&api, HARDWARE);
-    let (said, _) = site.says(&[&here[..], &["--dry-run=server"]].concat(), 0);
-    assert!(said.contains("could be made"), "{said}");
+    let (reported, _) = site.says(&[&here[..], &["--dry-run=server"]].concat(), 0);
+    assert!(reported.contains("can be created"), "{reported}");
     assert_eq!(object(&api, &namespace, H200), None);
-    let (said, _) = site.says(&here, 0);
-    assert_eq!(said, format!("profile {namespace}/{H200} is made\n"));
+    let (reported, _) = site.says(&here, 0);
+    assert_eq!(reported, format!("profile {namespace}/{H200} created\n"));
     let made = object(&api, &namespace, H200).unwrap();
     it_says_who_and_why_and_names_no_node(&made, &nodes);
     let judged = site.profile(H200, |one| one["available"] == 8).await;
@@ -114,8 +86,8 @@ async fn a_profile_is_drafted_from_nodes_tried_made_and_never_put_over_somebody_
 
     what_others_made_is_left_alone(&site, &namespace);
     let both = format!("{},{}", nodes[0].name(), nodes[1].name());
-    let (_, said) = site.says(&["create", "--from-nodes", &both], 1);
-    assert!(said.contains("these nodes have 2 types"), "{said}");
+    let (_, reported) = site.says(&["create", "--from-nodes", &both], 1);
+    assert!(reported.contains("these nodes have 2 types"), "{reported}");
 }
 
 /// The pod that the webhook makes of a workload with this profile: requests and limits are the default counts, selector and
@@ -125,9 +97,7 @@ pub(super) fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
     let counts: serde_json::Map<String, Value> = counts
         .map(|one| {
             let count = &one["defaultCount"];
-            let count = count
-                .as_str()
-                .map_or_else(|| count.to_string(), ToOwned::to_owned);
+            let count = count.as_str().map_or_else(|| count.to_string(), ToOwned::to_owned);
             (one["identifier"].as_str().unwrap().to_owned(), json!(count))
         })
         .collect();
@@ -145,8 +115,8 @@ pub(super) fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_often_as_was_said()
-{
+async fn req_009_workloads_of_a_created_profile_run_on_nodes_of_its_type_only_and_as_many_as_predicted()
+ {
     let api = Api::shared();
     let (h200, _t4) = (node(api, H200), node(api, T4));
     define(api, HARDWARE);
@@ -165,8 +135,7 @@ async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_
         GPU,
     ];
     let path = format!("/api/v1/profile-draft?nodes={}&resource={GPU}", h200.name());
-    site.until(&path, |draft| draft["kind"] == "ProfileDraft")
-        .await;
+    site.until(&path, |draft| draft["kind"] == "ProfileDraft").await;
     site.says(&create, 0);
     let path = format!("{namespace}/premium");
     let judged = site.profile(&path, |one| one["available"] == 8).await;
@@ -182,10 +151,7 @@ async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_
         pods["items"].as_array().unwrap().clone()
     };
     let refused = |pod: &Value| {
-        let conditions = pod["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions
             .iter()
             .any(|one| one["type"] == "PodScheduled" && one["reason"] == "Unschedulable")
@@ -194,10 +160,7 @@ async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_
     let pods = until("nine pods that are scheduled or refused", placed, |pods| {
         pods.iter().filter(settled).count() == 9
     });
-    let on: Vec<&str> = pods
-        .iter()
-        .filter_map(|pod| pod["spec"]["nodeName"].as_str())
-        .collect();
+    let on: Vec<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
     assert_eq!(on, [h200.name(); 8]);
     let judged = site.profile(&path, |one| one["available"] == 0).await;
     assert_eq!(words(&judged), [] as [&str; 0]);

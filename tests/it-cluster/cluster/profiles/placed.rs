@@ -14,14 +14,14 @@ use super::{HARDWARE, Site, define, profile, words};
 use crate::cluster::Api;
 use crate::cluster::nodes::{Nodes, root};
 use crate::node::Node;
-use crate::patience::Finish;
 use crate::process::Program;
+use crate::time_limits::Finish;
 
 const GPU: &str = "nvidia.com/gpu";
 const SHELL: &str = "test.invalid/placed:1";
 const A100: &str = "nvidia-a100-80gb";
 const H100: &str = "nvidia-h100-80gb";
-/// Which nobody has.
+/// Which no node has.
 const V100: &str = "nvidia-v100-32gb";
 const TAINT: &str = "nvidia.com/gpu";
 
@@ -45,8 +45,8 @@ impl Host {
         let machine = Node::new(&format!("- {{board: {board}, count: {devices}}}\n"));
         // Where the machine's kubelet is asked which pod has what.
         let kubelet = machine.kubelet();
-        let asked = nodes.kubelet(name).join("pod-resources");
-        symlink(asked, kubelet.parent().unwrap()).unwrap();
+        let requested = nodes.kubelet(name).join("pod-resources");
+        symlink(requested, kubelet.parent().unwrap()).unwrap();
         // And where processes of pods are seen, without which who has ended still has what it had.
         let proc = machine.machine.path().join("proc");
         fs::remove_dir_all(&proc).unwrap();
@@ -55,18 +55,10 @@ impl Host {
         nodes.image(name, SHELL, root(&tools).path(), &["/bin/sh"]);
         let layouts = machine.layouts("[{devices: all, mig: disabled}]");
         let aggregator = format!("--aggregator=http://{}", site.aggregator.grpc);
-        let mut command = machine.agent(&[
-            "--sharing=embedded",
-            "--interval=500ms",
-            "--usage-interval=1s",
-        ]);
+        let mut command =
+            machine.agent(&["--sharing=embedded", "--interval=500ms", "--usage-interval=1s"]);
         command
-            .args([
-                "--layouts",
-                &layouts,
-                "--layout=wanted",
-                "--label-sink=node",
-            ])
+            .args(["--layouts", &layouts, "--layout=wanted", "--label-sink=node"])
             .args(["--node-name", name, &aggregator, "--aggregator-plaintext"])
             .arg("--device-plugins")
             .arg(nodes.kubelet(name).join("device-plugins"))
@@ -74,27 +66,16 @@ impl Host {
             .arg(site.api.kubeconfig());
         let agent = Program::start(&mut command);
         let taint = format!("{TAINT}=present:NoSchedule");
-        site.api
-            .kubectl(&["taint", "node", name, &taint, "--overwrite"]);
-        Self {
-            agent,
-            machine,
-            name,
-            type_name,
-            devices,
-        }
+        site.api.kubectl(&["taint", "node", name, &taint, "--overwrite"]);
+        Self { agent, machine, name, type_name, devices }
     }
 
     /// Waits until pods can be given all of its devices, and its type is known.
     fn is_ready(&self, api: &Api) {
-        let count = format!(
-            "--for=jsonpath={{.status.allocatable.nvidia\\.com/gpu}}={}",
-            self.devices
-        );
-        let label = format!(
-            "--for=jsonpath={{.metadata.labels.octavo\\.dev/type}}={}",
-            self.type_name
-        );
+        let count =
+            format!("--for=jsonpath={{.status.allocatable.nvidia\\.com/gpu}}={}", self.devices);
+        let label =
+            format!("--for=jsonpath={{.metadata.labels.octavo\\.dev/type}}={}", self.type_name);
         for condition in [count, label] {
             api.kubectl(&["wait", "node", self.name, &condition, "--timeout=300s"]);
         }
@@ -110,8 +91,7 @@ impl Host {
     fn leaves(self, api: &Api) {
         self.agent.stop();
         let mut cleaner =
-            self.machine
-                .agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
+            self.machine.agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
         let done = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).finish();
         assert!(done.status.success(), "{done:?}");
         api.kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
@@ -146,10 +126,7 @@ async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Val
         most == Some(json!(host.devices)) && *tolerated == TAINT
     })
     .await;
-    site.says(
-        &["create", "--type", of, "--name", name, "-n", namespace],
-        0,
-    );
+    site.says(&["create", "--type", of, "--name", name, "-n", namespace], 0);
     let path = format!("{namespace}/{name}");
     let judged = site.profile(&path, |one| one["reach"]["nodes"] == 1).await;
     assert_eq!((&judged["type"], words(&judged)), (&json!(of), Vec::new()));
@@ -189,15 +166,9 @@ fn waits(api: &Api, namespace: &str, name: &str) {
 fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: &Host) {
     let of = profile["metadata"]["name"].as_str().unwrap();
     let names: Vec<String> = (0..*room).map(|number| format!("{of}-{number}")).collect();
-    let all: Vec<String> = names
-        .iter()
-        .map(|name| work(profile, namespace, name))
-        .collect();
+    let all: Vec<String> = names.iter().map(|name| work(profile, namespace, name)).collect();
     api.apply(&all.join("\n---\n"));
-    let ran: Vec<(String, String)> = names
-        .iter()
-        .map(|name| runs(api, namespace, name))
-        .collect();
+    let ran: Vec<(String, String)> = names.iter().map(|name| runs(api, namespace, name)).collect();
     assert!(ran.iter().all(|(node, _)| node == host.name), "{ran:?}");
     let given: BTreeSet<String> = ran.into_iter().map(|(_, uuid)| uuid).collect();
     assert_eq!(given.len(), *room, "{given:?}");
@@ -208,21 +179,17 @@ fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: 
     // What it really has is on the pod.
     for name in names {
         let key = "accelerator\\.opendatahub\\.io/type";
-        let told = format!(
-            "--for=jsonpath={{.metadata.annotations.{key}}}={}",
-            host.type_name
-        );
+        let shown = format!("--for=jsonpath={{.metadata.annotations.{key}}}={}", host.type_name);
         let pod = format!("pod/{name}");
-        api.kubectl(&["wait", "-n", namespace, &pod, &told, "--timeout=300s"]);
+        api.kubectl(&["wait", "-n", namespace, &pod, &shown, "--timeout=300s"]);
     }
 }
 
-/// Work for a type that nobody has waits, and everybody is told so.
-async fn nobody_has_it(site: &Site<'_>, namespace: &str) {
-    let (_, said) = site.says(&["create", "--type", V100, "-n", namespace], 1);
-    assert!(said.contains(V100), "{said}");
-    site.api
-        .apply(&profile(namespace, "nowhere", ("octavo.dev/type", V100)));
+/// Work for a type that no node has waits, and every reader sees that.
+async fn no_node_has_the_type(site: &Site<'_>, namespace: &str) {
+    let (_, reported) = site.says(&["create", "--type", V100, "-n", namespace], 1);
+    assert!(reported.contains(V100), "{reported}");
+    site.api.apply(&profile(namespace, "nowhere", ("octavo.dev/type", V100)));
     let path = format!("{namespace}/nowhere");
     let judged = site.profile(&path, |one| !words(one).is_empty()).await;
     assert!(words(&judged).contains(&"nothing-selected"), "{judged:#}");
@@ -233,9 +200,7 @@ async fn nobody_has_it(site: &Site<'_>, namespace: &str) {
     site.api.apply(&work(&nowhere, namespace, "nowhere"));
     waits(site.api, namespace, "nowhere");
     let row = format!("/api/v1/availability?type={V100}");
-    let list = site
-        .until(&row, |list| list["items"][0]["pending"]["pods"] == 1)
-        .await;
+    let list = site.until(&row, |list| list["items"][0]["pending"]["pods"] == 1).await;
     let row = &list["items"][0];
     assert_eq!(
         (&row["resource"], &row["capacity"], &row["free"]),
@@ -252,11 +217,7 @@ async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_
     let namespace = api.namespace();
     api.await_account(&namespace);
     let lease = format!("--lease-namespace={namespace}");
-    let site = Site::with(
-        api,
-        api.kubeconfig(),
-        &["--follow-cluster", "--annotate-pods", &lease],
-    );
+    let site = Site::with(api, api.kubeconfig(), &["--follow-cluster", "--annotate-pods", &lease]);
     let hosts = [
         Host::new(&site, ("node-1", "A100_80GB", A100), 2),
         Host::new(&site, ("node-2", "H100_80GB_SXM", H100), 3),
@@ -275,7 +236,7 @@ async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_
         let path = format!("{namespace}/{name}");
         site.profile(&path, |one| one["available"] == 0).await;
     }
-    nobody_has_it(&site, &namespace).await;
+    no_node_has_the_type(&site, &namespace).await;
     api.kubectl(&["delete", "namespace", &namespace, "--timeout=300s"]);
     for host in hosts {
         host.leaves(api);

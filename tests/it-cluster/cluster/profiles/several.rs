@@ -21,12 +21,7 @@ async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_o
     let namespace = api.namespace();
     api.await_account(&namespace);
     for node in &nodes[..2] {
-        api.kubectl(&[
-            "label",
-            "node",
-            node.name(),
-            &format!("{CLASS}={namespace}"),
-        ]);
+        api.kubectl(&["label", "node", node.name(), &format!("{CLASS}={namespace}")]);
     }
     let site = Site::new(api);
     let mut any: Value =
@@ -42,9 +37,7 @@ async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_o
     assert_eq!(reached, TYPES[..2].iter().copied().collect());
     let list = site.readers.get("/api/hardware-profiles").await.json();
     let mut rows = list["items"].as_array().unwrap().iter();
-    let row = rows
-        .find(|row| row["namespace"] == namespace.as_str())
-        .unwrap();
+    let row = rows.find(|row| row["namespace"] == namespace.as_str()).unwrap();
     assert_eq!(row["available"], 2, "{row}");
 
     let any = object(api, &namespace, "any").unwrap();
@@ -55,8 +48,6 @@ async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_o
     let pods = api.kubectl(&["get", "pods", "-n", &namespace, "-o", "json"]);
     let pods: Value = serde_json::from_str(&pods).unwrap();
     let pods = pods["items"].as_array().unwrap().iter();
-    let on: BTreeSet<&str> = pods
-        .filter_map(|pod| pod["spec"]["nodeName"].as_str())
-        .collect();
+    let on: BTreeSet<&str> = pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
     assert_eq!(on, nodes[..2].iter().map(TestNode::name).collect());
 }

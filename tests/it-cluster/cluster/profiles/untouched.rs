@@ -18,16 +18,8 @@ const KINDS: [(&str, &str, &[&str]); 4] = [
         "hardwareprofiles",
         &["typed", "untyped", "processors", "queued", "made"],
     ),
-    (
-        "dashboard.opendatahub.io/v1alpha1",
-        "hardwareprofiles",
-        &["older"],
-    ),
-    (
-        "dashboard.opendatahub.io/v1",
-        "acceleratorprofiles",
-        &["oldest"],
-    ),
+    ("dashboard.opendatahub.io/v1alpha1", "hardwareprofiles", &["older"]),
+    ("dashboard.opendatahub.io/v1", "acceleratorprofiles", &["oldest"]),
     ("kueue.x-k8s.io/v1beta2", "localqueues", &["team"]),
 ];
 /// How many of them are profiles.
@@ -64,12 +56,7 @@ fn objects(namespace: &str) -> [String; 7] {
         hardware("processors", json!({"identifiers": [cpu]})),
         hardware("queued", json!({"identifiers": [gpu], "scheduling": queue})),
         old("v1alpha1", "HardwareProfile", "older", label),
-        old(
-            "v1",
-            "AcceleratorProfile",
-            "oldest",
-            json!({"identifier": GPU}),
-        ),
+        old("v1", "AcceleratorProfile", "oldest", json!({"identifier": GPU})),
         json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
             "metadata": {"name": "team", "namespace": namespace}, "spec": {"clusterQueue": "all"},
@@ -89,9 +76,7 @@ fn bytes(api: &Api, namespace: &str) -> BTreeMap<String, String> {
     };
     for (group, plural, names) in KINDS {
         for name in names {
-            take(format!(
-                "/apis/{group}/namespaces/{namespace}/{plural}/{name}"
-            ));
+            take(format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}"));
         }
         let (group, _) = group.split_once('/').unwrap();
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -125,16 +110,16 @@ fn installed<'a>(api: &'a Api, pod: &str) -> (Site<'a>, Bearer) {
         .map(|argument| argument.as_str().unwrap())
         .filter(|argument| !argument.starts_with("--tls-"))
         .collect();
-    for asked in ["--follow-cluster", "--annotate-pods"] {
-        assert!(arguments.contains(&asked), "{arguments:?}");
+    for requested in ["--follow-cluster", "--annotate-pods"] {
+        assert!(arguments.contains(&requested), "{arguments:?}");
     }
     let mut site = Site::with(api, &bearer.path(), &arguments);
-    site.aggregator.says("holds the Lease");
+    site.aggregator.says("this process is the leader");
     (site, bearer)
 }
 
 /// Everything is asked that is said of profiles, once all of them are known.
-async fn all_is_asked(site: &Site<'_>, namespace: &str) {
+async fn everything_is_requested(site: &Site<'_>, namespace: &str) {
     let list = site
         .until("/api/v1/profiles", |list| {
             let known = list["items"].as_array().map(Vec::len);
@@ -142,15 +127,9 @@ async fn all_is_asked(site: &Site<'_>, namespace: &str) {
         })
         .await;
     let found = list["items"].as_array().unwrap().iter();
-    let found: usize = found
-        .map(|one| one["findings"].as_array().unwrap().len())
-        .sum();
+    let found: usize = found.map(|one| one["findings"].as_array().unwrap().len()).sum();
     assert!(found >= 4, "{list:#}");
-    for path in [
-        "/api/hardware-profiles",
-        "/api/v1/availability",
-        "/profiles",
-    ] {
+    for path in ["/api/hardware-profiles", "/api/v1/availability", "/profiles"] {
         assert_eq!(site.readers.status(path).await, 200, "{path}");
     }
     for name in ["typed", "untyped", "processors", "queued", "made"] {
@@ -159,30 +138,20 @@ async fn all_is_asked(site: &Site<'_>, namespace: &str) {
     }
     site.says(&["list"], 0);
     site.says(&["check"], 3);
-    let again = [
-        "create",
-        "--type",
-        H200,
-        "--name",
-        "made",
-        "--resource",
-        GPU,
-    ];
+    let again = ["create", "--type", H200, "--name", "made", "--resource", GPU];
     let tried = ["-n", namespace, "--dry-run=server"];
     site.says(&[&again[..], &tried].concat(), 0);
 }
 
 /// What the aggregator's account asked of such objects, by verb.
-fn asked(api: &Api) -> BTreeMap<String, usize> {
+fn requested(api: &Api) -> BTreeMap<String, usize> {
     let log = api.audit();
     let of = log.iter().filter(|event| {
         let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
         event["user"]["username"] == ACCOUNT && KINDS.iter().any(|(_, kind, _)| *kind == resource)
     });
     of.fold(BTreeMap::new(), |mut verbs, event| {
-        *verbs
-            .entry(event["verb"].as_str().unwrap().to_owned())
-            .or_default() += 1;
+        *verbs.entry(event["verb"].as_str().unwrap().to_owned()).or_default() += 1;
         verbs
     })
 }
@@ -199,20 +168,11 @@ async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgr
     for object in objects(&namespace) {
         api.apply(&object);
     }
-    // One of ours, made by somebody's hand before: from then on it is theirs as well.
+    // One of ours that a user created before: from then on it is theirs as well.
     let site = Site::new(&api);
     let draft = format!("/api/v1/profile-draft?type={H200}&resource={GPU}");
-    site.until(&draft, |draft| draft["kind"] == "ProfileDraft")
-        .await;
-    let create = [
-        "create",
-        "--type",
-        H200,
-        "--name",
-        "made",
-        "--resource",
-        GPU,
-    ];
+    site.until(&draft, |draft| draft["kind"] == "ProfileDraft").await;
+    let create = ["create", "--type", H200, "--name", "made", "--resource", GPU];
     site.says(&[&create[..], &["-n", &namespace]].concat(), 0);
     drop(site);
     let before = bytes(&api, &namespace);
@@ -221,15 +181,10 @@ async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgr
     let chart = path();
     let chart = chart.to_str().unwrap();
     let switched_on = "--set=aggregator.followCluster=true,aggregator.annotatePods=true";
-    let install = [
-        chart,
-        "--create-namespace",
-        "--set=tier=reader",
-        switched_on,
-    ];
+    let install = [chart, "--create-namespace", "--set=tier=reader", switched_on];
     helm(&api, "install", &install);
     let (mut site, _token) = installed(&api, "first");
-    all_is_asked(&site, &namespace).await;
+    everything_is_requested(&site, &namespace).await;
     assert_eq!(bytes(&api, &namespace), before);
 
     let more = "--set=tier=applier,aggregator.podDisruptionBudget.enabled=true,networkPolicy.enabled=true,\
@@ -238,13 +193,13 @@ async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgr
     // The old one goes before the new one comes, as the Deployment's strategy has it.
     site.aggregator.kill();
     let (mut site, _token) = installed(&api, "second");
-    all_is_asked(&site, &namespace).await;
+    everything_is_requested(&site, &namespace).await;
     assert_eq!(bytes(&api, &namespace), before);
 
     helm(&api, "uninstall", &[]);
     site.aggregator.kill();
     assert_eq!(bytes(&api, &namespace), before);
-    let asked = asked(&api);
-    let verbs: Vec<&str> = asked.keys().map(String::as_str).collect();
-    assert_eq!(verbs, ["list", "watch"], "{asked:?}");
+    let requested = requested(&api);
+    let verbs: Vec<&str> = requested.keys().map(String::as_str).collect();
+    assert_eq!(verbs, ["list", "watch"], "{requested:?}");
 }

@@ -6,8 +6,8 @@ use crate::cluster::Api;
 use crate::cluster::objects::Bearer;
 use crate::fleet_api::Api as Readers;
 use crate::machine::Machine;
-use crate::patience::until_async;
 use crate::process::{Aggregator, Program};
+use crate::time_limits::until_async;
 
 const H100: &str = "{machine: h100, driver: 570.133.20, gpus: [{board: H100_80GB_SXM}]}";
 const A100: &str = "{machine: a100, driver: 570.133.20, gpus: [{board: A100_80GB}]}";
@@ -36,11 +36,7 @@ fn rule(resources: &[&str], verbs: &[&str]) -> Value {
 impl<'a> Place<'a> {
     pub(super) fn new(cluster: &'a Api) -> Self {
         let namespace = cluster.namespace();
-        let place = Self {
-            asks: cluster.as_bearer("none yet"),
-            cluster,
-            namespace,
-        };
+        let place = Self { asks: cluster.as_bearer("none yet"), cluster, namespace };
         let reviews = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["create"]});
         place.gives(
             "aggregator",
@@ -59,10 +55,7 @@ impl<'a> Place<'a> {
                 json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
             ],
         );
-        place.gives(
-            "scraper",
-            &[json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})],
-        );
+        place.gives("scraper", &[json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})]);
         let mut some = rule(&["acceleratortypes"], &["get"]);
         some["resourceNames"] = json!([H100_TYPE, "nvidia-t4-16gb"]);
         let mut one = rule(&["nodes"], &["get"]);
@@ -126,16 +119,12 @@ impl<'a> Place<'a> {
             let to = format!("--aggregator=http://{}", aggregator.grpc);
             let name = format!("--node-name={name}");
             let mut agent = machine.agent(&["--aggregator-plaintext", "--interval=1s", &to, &name]);
-            agent.says("reporting to http://");
+            agent.says("reporting to the aggregator aggregator=http://");
             (agent, machine)
         });
         let readers = Readers::at(aggregator.http);
-        let site = Site {
-            readers,
-            aggregator,
-            _agents: agents,
-        };
-        // Roles are in force a moment after they were made, and nodes are there a moment after they were told of.
+        let site = Site { readers, aggregator, _agents: agents };
+        // Roles apply a moment after their creation, and nodes appear a moment after their report.
         let admin = site.as_who(&self.token("admin"));
         let types = async || admin.get("/api/v1/types").await;
         until_async("types of both nodes", types, |answer| {
@@ -149,7 +138,6 @@ impl<'a> Place<'a> {
 impl Site {
     /// A reader who shows this token.
     pub(super) fn as_who(&self, token: &str) -> Readers {
-        self.readers
-            .saying(&format!("Authorization: Bearer {token}"))
+        self.readers.saying(&format!("Authorization: Bearer {token}"))
     }
 }

@@ -1,6 +1,6 @@
 //! What the documents tell people to type, typed: the blocks of `docs` that are marked `<!-- followed: NAME -->`.
 //!
-//! They run to the letter, in a folder that looks like a checkout. What this place lacks is told to helm by a file of values, which
+//! They run to the letter, in a directory that looks like a checkout. Helm gets what this place lacks from a file of values, which
 //! a program called helm adds: there is no driver, no DNS and no service address but that of the API.
 
 use std::fs;
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 use super::super::Api;
 use super::site::{figure, story};
 use crate::manifests::chart;
-use crate::patience::Finish;
+use crate::time_limits::Finish;
 
-/// Somebody who reads a document and types what it says.
+/// A user who reads a document and types its commands.
 pub(super) struct Reader {
-    folder: TempDir,
+    directory: TempDir,
     api: &'static Api,
 }
 
@@ -32,24 +32,24 @@ esac
 
 impl Reader {
     pub(super) fn new(api: &'static Api) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let checkout = folder.path().join("checkout");
+        let directory = tempfile::tempdir().unwrap();
+        let checkout = directory.path().join("checkout");
         fs::create_dir(&checkout).unwrap();
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
         symlink(deploy, checkout.join("deploy")).unwrap();
-        let helm = folder.path().join("helm");
+        let helm = directory.path().join("helm");
         fs::write(&helm, HELM).unwrap();
         fs::set_permissions(&helm, fs::Permissions::from_mode(0o755)).unwrap();
-        Self { folder, api }
+        Self { directory, api }
     }
 
-    /// What helm is told of this place from now on.
+    /// Helm's values for this place from now on.
     pub(super) fn knows(&self, values: &Value) {
         fs::write(self.values(), values.to_string()).unwrap();
     }
 
     fn values(&self) -> PathBuf {
-        self.folder.path().join("values.yaml")
+        self.directory.path().join("values.yaml")
     }
 
     /// Types the block `name` of the page, for `node`.
@@ -65,12 +65,12 @@ impl Reader {
     pub(super) fn types(&self, commands: &str, node: &str) {
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", commands])
-            .current_dir(self.folder.path().join("checkout"))
+            .current_dir(self.directory.path().join("checkout"))
             .env("REAL_HELM", chart::tools().join("helm"))
             .env("SITE_VALUES", self.values())
-            .env("HOME", self.folder.path())
+            .env("HOME", self.directory.path())
             .env("NODE", node);
-        let output = self.api.equip(&mut bash, self.folder.path()).finish();
+        let output = self.api.equip(&mut bash, self.directory.path()).finish();
         let [out, errors] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
         assert!(
@@ -84,14 +84,10 @@ impl Reader {
 
 /// The code after the mark.
 fn block(page: &str, name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("docs")
-        .join(page);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
     let text = fs::read_to_string(path).unwrap();
     let mark = format!("<!-- followed: {name} -->\n```sh\n");
-    let (_, after) = text
-        .split_once(&mark)
-        .unwrap_or_else(|| panic!("{page} has no block {name}"));
+    let (_, after) = text.split_once(&mark).unwrap_or_else(|| panic!("{page} has no block {name}"));
     after.split_once("```\n").unwrap().0.to_owned()
 }
 
@@ -100,21 +96,21 @@ fn every_block_that_is_marked_is_followed_by_the_story() {
     let story = include_str!("../real.rs");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let mut marks = 0;
-    for page in fs::read_dir(docs).unwrap() {
-        let path = page.unwrap().path();
-        if path.extension().is_none_or(|kind| kind != "md") {
+    for directory in fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path()) {
+        if !directory.is_dir() {
             continue;
         }
-        let page = path.file_name().unwrap().to_str().unwrap();
-        for mark in fs::read_to_string(&path)
-            .unwrap()
-            .split("<!-- followed: ")
-            .skip(1)
-        {
-            let (name, _) = mark.split_once(" -->").unwrap();
-            let call = format!("(\"{page}\", \"{name}\"");
-            assert!(story.contains(&call), "nobody follows {name} of {page}");
-            marks += 1;
+        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.extension().is_none_or(|kind| kind != "md") {
+                continue;
+            }
+            let page = path.strip_prefix(&docs).unwrap().to_str().unwrap();
+            for mark in fs::read_to_string(&path).unwrap().split("<!-- followed: ").skip(1) {
+                let (name, _) = mark.split_once(" -->").unwrap();
+                let call = format!("(\"{page}\", \"{name}\"");
+                assert!(story.contains(&call), "no test runs {name} of {page}");
+                marks += 1;
+            }
         }
     }
     assert!(marks >= 6, "{marks}");

@@ -1,9 +1,9 @@
-//! Pods that stand in the way of a layout, on a node with a real kubelet: who goes, who stays, and what is left behind.
+//! Pods that block a layout, on a node with a real kubelet: which are evicted, which stay, and what is left behind.
 //!
 //! node-1 has two A100 in halves. One pod has a partition of the first, one of the second, and one has none; a device plugin has
 //! offered them to the kubelet, and each pod is a controller's.
 
-mod asked;
+mod api_requests;
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::super::plugin::{Plugin, partitions};
 use super::site::{A100, NAMESPACE, Site, figure};
-use super::{HALVES, SMALL, heard, is_applied, last_heard, ours, writes};
-use asked::{evictions, taints};
+use super::{HALVES, SMALL, is_applied, last_received, ours, received, writes};
+use api_requests::{evictions, taints};
 
 const RESOURCE: &str = "nvidia.com/mig-3g.40gb";
 const TAINT: &str = "octavo.dev/repartitioning";
@@ -26,11 +26,11 @@ const SECOND: &str = "on-the-second";
 const UNRELATED: &str = "without";
 
 /// A budget keeps the second pod, so that only the first can ever be evicted.
-pub(super) async fn what_is_in_the_way_goes_and_nothing_else(site: &Site) {
+pub(super) async fn only_blockers_are_evicted(site: &Site) {
     let began = Instant::now();
-    let since = last_heard(&site.api().audit());
+    let since = last_received(&site.api().audit());
     let story = Story::new(site).await;
-    story.only_who_is_in_the_way_is_evicted(since).await;
+    story.only_blocking_pods_are_evicted(since).await;
     story.a_killed_agent_leaves_nothing_behind();
     story.a_budget_that_never_yields_ends_in_blocked();
     story.no_other_pod_and_no_cordon_was_touched(since);
@@ -58,12 +58,7 @@ impl<'a> Story<'a> {
         let resource = RESOURCE.replace('.', "\\.");
         let four = format!("--for=jsonpath={{.status.allocatable.{resource}}}=4");
         api.kubectl(&["wait", "node", A100, &four, "--timeout=120s"]);
-        let mut story = Self {
-            site,
-            namespace,
-            plugin,
-            stays: [Value::Null, Value::Null],
-        };
+        let mut story = Self { site, namespace, plugin, stays: [Value::Null, Value::Null] };
         // One after the other, for the plugin gives of the GPU that has most left.
         for (app, devices) in [(FIRST, 1), (SECOND, 1), (UNRELATED, 0)] {
             api.apply(&story.replica_set(app, devices));
@@ -79,18 +74,13 @@ impl<'a> Story<'a> {
         story
     }
 
-    async fn only_who_is_in_the_way_is_evicted(&self, since: Timestamp) {
+    async fn only_blocking_pods_are_evicted(&self, since: Timestamp) {
         let site = self.site;
         let evicted = name(&self.pod(FIRST));
         let began = Instant::now();
         self.choose("first-small");
-        site.node(A100, |node| {
-            is_applied(node, "first-small") && !is_tainted(node)
-        });
-        figure(&format!(
-            "from the label to applied, one pod evicted: {:?}",
-            began.elapsed()
-        ));
+        site.node(A100, |node| is_applied(node, "first-small") && !is_tainted(node));
+        figure(&format!("from the label to applied, one pod evicted: {:?}", began.elapsed()));
         assert_eq!(site.geometry(0), SMALL);
         assert_eq!(site.geometry(1), HALVES);
         self.stays_as_it_is();
@@ -117,7 +107,7 @@ impl<'a> Story<'a> {
             let of = &event["objectRef"];
             of["subresource"] == "binding" && of["name"] == *successor
         });
-        assert!(heard(bound.unwrap()) > freed);
+        assert!(received(bound.unwrap()) > freed);
         // It would be evicted as well when the second GPU is to change.
         self.kubectl(&["delete", "replicaset", FIRST, "--cascade=foreground"]);
     }
@@ -132,7 +122,7 @@ impl<'a> Story<'a> {
         let of_agent = ["-n", NAMESPACE, "pod", &agent];
 
         // The next one goes on where this one was, for what was chosen is chosen still.
-        let killed = last_heard(&api.audit());
+        let killed = last_received(&api.audit());
         signal(site, &agent, Signal::SIGKILL);
         site.until("the next agent asks for an eviction", || {
             !evictions(&api.audit(), killed).is_empty()
@@ -142,7 +132,7 @@ impl<'a> Story<'a> {
         assert_eq!(status["lastState"]["terminated"]["exitCode"], 137);
         site.node(A100, is_tainted);
 
-        // This one is held in the middle of it, and killed when nobody will come after it: its taint stays.
+        // This one is held in the middle of it, and killed without a successor: its taint stays.
         signal(site, &agent, Signal::SIGSTOP);
         api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present-"]);
         let killing = format!("--field-selector=involvedObject.name={agent},reason=Killing");
@@ -151,13 +141,11 @@ impl<'a> Story<'a> {
         signal(site, &agent, Signal::SIGKILL);
         api.kubectl(&[&["wait", "--for=delete", "--timeout=120s"], &of_agent[..]].concat());
         assert!(is_tainted(&site.get(&["node", A100])));
-        // Meanwhile somebody has thought better of it. The one that comes then has nothing to drain.
+        // Meanwhile the layout was changed back. The next agent has nothing to drain.
         self.choose("first-small");
-        let killed = last_heard(&api.audit());
+        let killed = last_received(&api.audit());
         api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present=true"]);
-        let node = site.node(A100, |node| {
-            !is_tainted(node) && is_applied(node, "first-small")
-        });
+        let node = site.node(A100, |node| !is_tainted(node) && is_applied(node, "first-small"));
         assert_eq!(node["spec"]["unschedulable"], Value::Null);
         assert_eq!(evictions(&api.audit(), killed), []);
         self.stays_as_it_is();
@@ -175,7 +163,7 @@ impl<'a> Story<'a> {
             A100,
         );
         site.rolled_out("daemonset/octavo-agent");
-        let since = last_heard(&api.audit());
+        let since = last_received(&api.audit());
         let held = format!("{}/{}", self.namespace, name(&self.pod(SECOND)));
         let began = Instant::now();
         self.choose("second-small");
@@ -184,10 +172,7 @@ impl<'a> Story<'a> {
             let state = ours(node).get("octavo.dev/layout-state").cloned();
             !is_tainted(node) && state.as_deref() == Some("blocked")
         });
-        figure(&format!(
-            "from the label to giving up after 3 s: {:?}",
-            began.elapsed()
-        ));
+        figure(&format!("from the label to giving up after 3 s: {:?}", began.elapsed()));
         let status = &ours(&node)["octavo.dev/status"];
         assert!(status.contains(&held), "{status}");
         assert_eq!(node["spec"]["unschedulable"], true);
@@ -353,7 +338,7 @@ fn waits_for(node: &Value, pod: &str) -> bool {
     let mut waits = waits.into_iter().flatten();
     waits.any(|one| {
         let reason = one["reason"].as_str().unwrap_or_default();
-        one["pod"] == pod && reason.contains("disruption budget")
+        one["pod"] == pod && reason.contains("PodDisruptionBudget")
     })
 }
 

@@ -22,7 +22,7 @@ fn sharing() -> Value {
     let mut values = values(VERSION);
     values["tier"] = json!("applier");
     values["layouts"] = json!(LAYOUTS);
-    // Who uses what is told by agents themselves.
+    // Agents report usage by pod themselves.
     values["aggregator"] = json!({"enabled": false});
     let agent = values["agent"].as_object_mut().unwrap();
     agent.insert("layout".to_owned(), json!("by-turns"));
@@ -47,8 +47,8 @@ async fn the_chart_gives_an_agent_that_shares_what_it_needs_to_give_out_to_see_a
     // The other node's GPU is in MIG mode and has no partition.
     site.node(A100, |node| node["status"]["allocatable"][GPU] == "6");
     the_pod_has_what_the_values_say(&site);
-    a_pod_that_uses_too_much_is_told(&site);
-    site.reader.follows("upgrade.md", "uninstall", A100);
+    a_pod_that_exceeds_its_share_gets_an_event(&site);
+    site.reader.follows("operations/upgrade.md", "uninstall", A100);
     site.node(A100, |node| node["status"]["allocatable"][GPU] == "0");
     site.is_as_it_was();
 }
@@ -65,21 +65,14 @@ fn the_pod_has_what_the_values_say(site: &Site) {
     }
     let named = |list: &Value| {
         let mut all = list.as_array().unwrap().iter();
-        all.find(|one| one["name"] == "device-plugins")
-            .cloned()
-            .unwrap()
+        all.find(|one| one["name"] == "device-plugins").cloned().unwrap()
     };
     let path = "/var/lib/kubelet/device-plugins";
     assert_eq!(named(&spec["volumes"])["hostPath"]["path"], path);
     let mount = named(&container["volumeMounts"]);
-    assert_eq!(
-        (&mount["mountPath"], &mount["readOnly"]),
-        (&json!(path), &Value::Null)
-    );
-    let log = site
-        .api()
-        .kubectl(&["logs", "-n", NAMESPACE, &site.pod(A100)]);
-    assert!(log.contains("kubelet knows of nvidia.com/gpu"), "{log}");
+    assert_eq!((&mount["mountPath"], &mount["readOnly"]), (&json!(path), &Value::Null));
+    let log = site.api().kubectl(&["logs", "-n", NAMESPACE, &site.pod(A100)]);
+    assert!(log.contains("registered with the kubelet resource=nvidia.com/gpu"), "{log}");
 }
 
 /// A pod of node-1 that has one replica, says of what, and stays.
@@ -97,7 +90,7 @@ fn pod(namespace: &str, name: &str) -> Value {
     })
 }
 
-fn a_pod_that_uses_too_much_is_told(site: &Site) {
+fn a_pod_that_exceeds_its_share_gets_an_event(site: &Site) {
     let api = site.api();
     let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
     site.image(A100, SHELL, root(&tools).path(), &["/bin/sh"]);
@@ -107,15 +100,7 @@ fn a_pod_that_uses_too_much_is_told(site: &Site) {
     let names = ["greedy", "two", "three", "four", "five", "six"];
     let pods = names.map(|name| pod(&namespace, name).to_string());
     api.apply(&pods.join("\n---\n"));
-    let all = [
-        "wait",
-        "pod",
-        "--all",
-        "--for=condition=Ready",
-        "--timeout=180s",
-        "-n",
-        &namespace,
-    ];
+    let all = ["wait", "pod", "--all", "--for=condition=Ready", "--timeout=180s", "-n", &namespace];
     let waited = api.try_kubectl(&all);
     let described = || api.kubectl(&["describe", "pods", "-n", &namespace]);
     assert!(waited.status.success(), "{}", described());
@@ -147,10 +132,7 @@ fn a_pod_that_uses_too_much_is_told(site: &Site) {
     let [event] = events.as_slice() else {
         panic!("{events:#?}");
     };
-    assert_eq!(
-        (&event["reason"], &event["regarding"]["uid"]),
-        (&json!("MemoryOverShare"), &uid)
-    );
+    assert_eq!((&event["reason"], &event["regarding"]["uid"]), (&json!("MemoryOverShare"), &uid));
     assert_eq!(event["reportingInstance"], A100);
     let note = event["note"].as_str().unwrap();
     assert!(

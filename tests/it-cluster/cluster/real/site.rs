@@ -1,7 +1,7 @@
 //! Octavo on the two real nodes, installed as the documents say: node-1 has two A100, node-2 an H100.
 //!
-//! The simulated driver comes into containers as NVIDIA's does, by their runtime: pods are as the chart makes them. What helm is told
-//! of this place is all in [`values`]: nobody answers for the aggregator's service but [`service`].
+//! The simulated driver comes into containers as NVIDIA's does, by their runtime: pods are as the chart makes them. Helm's values
+//! for this place are all in [`values`]: only [`service`] answers for the aggregator's service.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::service;
 use crate::fleet_api::Api as Readers;
 use crate::image::Images;
 use crate::machine::Machine;
-use crate::patience::PATIENCE;
+use crate::time_limits::TIME_LIMIT;
 
 pub(super) const A100: &str = "node-1";
 pub(super) const H100: &str = "node-2";
@@ -45,7 +45,7 @@ const RUNTIME: &str = r#"
 ] | .process.env += ["OCTAVO_SYS_ROOT=/run/nvidia/driver/usr/lib64/sys"]
 "#;
 
-/// What is to be known of this place by whoever installs a version.
+/// What an installation of a version needs to know of this place.
 pub(super) fn values(version: &str) -> Value {
     json!({
         "image": {"agent": {"tag": version}, "aggregator": {"tag": version}},
@@ -72,7 +72,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What there is before anything is installed: nodes with a driver, and images; and an address for the aggregator.
+    /// The state before anything is installed: nodes with a driver, and images; and an address for the aggregator.
     pub(super) fn new() -> Self {
         let site = Self::without_service();
         service::serve(site.api());
@@ -83,14 +83,14 @@ impl Site {
     pub(super) fn without_service() -> Self {
         let nodes = Nodes::shared();
         let api = nodes.api();
-        let machines = api.folder().join("machines");
+        let machines = api.directory().join("machines");
         fs::create_dir_all(&machines).unwrap();
         let machine = |node: &str, gpus: &str| {
             let text = format!("machine: {node}\nlatency: real\ngpus:\n- {gpus}\n");
             let machine = Machine::at(&machines, node, &text);
             open_to_all(machine.path());
             let runtime = RUNTIME.replace("MACHINE", machine.path().to_str().unwrap());
-            fs::write(nodes.folder(node).join("nvidia.jq"), runtime).unwrap();
+            fs::write(nodes.directory(node).join("nvidia.jq"), runtime).unwrap();
             machine
         };
         let first = machine(A100, "{board: A100_80GB, count: 2}");
@@ -117,11 +117,8 @@ impl Site {
     /// Readers of the aggregator, who trust what the chart has made.
     pub(super) fn readers(&self) -> Readers {
         let trusted = ["configmap", "octavo-aggregator-ca", "-n", NAMESPACE];
-        let trusted = self.get(&trusted)["data"]["ca.crt"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let file = self.api().folder().join("ca.crt");
+        let trusted = self.get(&trusted)["data"]["ca.crt"].as_str().unwrap().to_owned();
+        let file = self.api().directory().join("ca.crt");
         fs::write(&file, trusted).unwrap();
         let address = format!("{}:{}", service::ADDRESS, service::HTTPS);
         Readers::trusting(address.parse().unwrap(), &file)
@@ -154,10 +151,7 @@ impl Site {
         let ours = "--selector=app.kubernetes.io/name=octavo-agent";
         let pods = self.get(&["pods", "-n", NAMESPACE, ours, &on]);
         assert_eq!(pods["items"].as_array().unwrap().len(), 1, "{pods}");
-        pods["items"][0]["metadata"]["name"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        pods["items"][0]["metadata"]["name"].as_str().unwrap().to_owned()
     }
 
     /// Makes an image for pods of one node.
@@ -165,7 +159,7 @@ impl Site {
         self.nodes.image(node, name, root, entrypoint);
     }
 
-    /// The folder of a node's kubelet.
+    /// The directory of a node's kubelet.
     pub(super) fn kubelet(&self, node: &str) -> PathBuf {
         self.nodes.kubelet(node)
     }
@@ -186,7 +180,7 @@ impl Site {
     pub(super) fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !so() {
-            let patient = began.elapsed() < PATIENCE;
+            let patient = began.elapsed() < TIME_LIMIT;
             assert!(patient, "never: {what}\n{}", story(self.api()));
             // Nothing tells when a simulated machine changes; it is looked at, at a pace that leaves the processor to others.
             thread::park_timeout(Duration::from_millis(10));
@@ -230,11 +224,11 @@ impl Site {
 
     /// Whether something was begun on node-1 and neither finished nor brought back.
     pub(super) fn is_under_way(&self) -> bool {
-        self.nodes.folder(A100).join("octavo/journal").exists()
+        self.nodes.directory(A100).join("octavo/journal").exists()
     }
 }
 
-/// What there is to read when something went wrong.
+/// Logs to read after a failure.
 pub(super) fn story(api: &Api) -> String {
     let ours = "--selector=app.kubernetes.io/part-of=octavo";
     let say = |arguments: &[&str]| {
@@ -250,11 +244,8 @@ pub(super) fn story(api: &Api) -> String {
     .join("\n")
 }
 
-/// Says a figure to whoever runs the tests with `--nocapture`.
-#[expect(
-    clippy::print_stderr,
-    reason = "figures are to be seen, and nothing depends on them"
-)]
+/// Prints a figure when the tests run with `--nocapture`.
+#[expect(clippy::print_stderr, reason = "figures are to be seen, and nothing depends on them")]
 pub(super) fn figure(text: &str) {
     eprintln!("{text}");
 }
@@ -262,9 +253,8 @@ pub(super) fn figure(text: &str) {
 /// Gives both nodes our images, and the same ones under the name of the version that comes next.
 fn images(nodes: &Nodes) {
     let images = Images::shared();
-    for (node, image) in [A100, H100]
-        .into_iter()
-        .flat_map(|node| [(node, "agent"), (node, "aggregator")])
+    for (node, image) in
+        [A100, H100].into_iter().flat_map(|node| [(node, "agent"), (node, "aggregator")])
     {
         nodes.import(node, &images.archive(image));
         let name = |version: &str| format!("docker.io/octavo/{image}:{version}");
@@ -273,10 +263,10 @@ fn images(nodes: &Nodes) {
 }
 
 /// What is in there may be read and written by every user, as a driver's devices may.
-fn open_to_all(folder: &Path) {
+fn open_to_all(directory: &Path) {
     let all = fs::Permissions::from_mode(0o777);
-    fs::set_permissions(folder, all.clone()).unwrap();
-    for entry in fs::read_dir(folder).unwrap() {
+    fs::set_permissions(directory, all.clone()).unwrap();
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             open_to_all(&path);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{LABEL, MAP, Stage, TWO, told};
+use super::{LABEL, MAP, Stage, TWO, shown};
 use crate::process::Program;
 
 pub(crate) const SHARED: &str = "[{devices: all, timeSlicing: {replicas: 3}}]";
@@ -35,17 +35,9 @@ impl Stage {
         let api = self.rig.api;
         if scenery.has_key {
             self.make_map();
-            let told = told("wanted", 3);
-            let patch = json!({"data": {told.key: told.config}}).to_string();
-            api.kubectl(&[
-                "patch",
-                "configmap",
-                MAP,
-                "-n",
-                &self.namespace,
-                "-p",
-                &patch,
-            ]);
+            let shown = shown("wanted", 3);
+            let patch = json!({"data": {shown.key: shown.config}}).to_string();
+            api.kubectl(&["patch", "configmap", MAP, "-n", &self.namespace, "-p", &patch]);
         }
         if scenery.pod.is_some() {
             api.await_account(&self.namespace);
@@ -67,17 +59,11 @@ impl Stage {
     fn offer(&self, allocatable: &Value, capacity: &Value) {
         let patch =
             json!({"status": {"allocatable": allocatable, "capacity": capacity}}).to_string();
-        let node = [
-            "patch",
-            "node",
-            self.rig.name(),
-            "--subresource=status",
-            "--type=merge",
-        ];
+        let node = ["patch", "node", self.rig.name(), "--subresource=status", "--type=merge"];
         self.rig.api.kubectl(&[&node[..], &["-p", &patch]].concat());
     }
 
-    /// As GPU Operator and Helm make it, on no node, so that nobody makes pods of it but us.
+    /// As GPU Operator and Helm create it, but on no node, so that only the test creates its pods.
     fn daemon_set(&self, name: &str, map: &str, follows: bool) -> Value {
         let mut containers = vec![json!({
             "name": "nvidia-device-plugin", "image": "test.invalid/none:1", "command": ["nvidia-device-plugin"]})];
@@ -122,22 +108,12 @@ impl Stage {
         let running: Value = serde_json::from_str(RUNNING).unwrap();
         let second: Value = serde_json::from_str(state).unwrap();
         let status = |name: &str, state: &Value| json!({"name": name, "state": state, "image": "a", "imageID": "b", "ready": true, "restartCount": 0});
-        let statuses = json!([
-            status("nvidia-device-plugin", &running),
-            status("config-manager", &second)
-        ]);
+        let statuses =
+            json!([status("nvidia-device-plugin", &running), status("config-manager", &second)]);
         let patch =
             json!({"status": {"phase": "Running", "containerStatuses": statuses}}).to_string();
-        let patching = [
-            "patch",
-            "pod",
-            &pod,
-            "-n",
-            &self.namespace,
-            "--subresource=status",
-            "-p",
-            &patch,
-        ];
+        let patching =
+            ["patch", "pod", &pod, "-n", &self.namespace, "--subresource=status", "-p", &patch];
         self.rig.api.kubectl(&patching);
     }
 }
@@ -153,145 +129,86 @@ pub(crate) fn play(scenery: &Scenery, more: &[&str]) -> (Stage, Program) {
 #[test]
 fn each_reason_why_replicas_do_not_show_up_is_named_with_what_proved_it() {
     let cases = [
+        (Scenery { has_key: false, ..WELL }, "does not exist"),
         (
-            Scenery {
-                has_key: false,
-                ..WELL
-            },
-            "There is no ConfigMap",
+            Scenery { sets: &[("plugin", "other", true)], ..WELL },
+            "No volume of DaemonSet plugin refers to ConfigMap plugin-config",
         ),
         (
-            Scenery {
-                sets: &[("plugin", "other", true)],
-                ..WELL
-            },
-            "No volume of DaemonSet plugin is ConfigMap plugin-config",
-        ),
-        (
-            Scenery {
-                sets: &[("plugin", MAP, false)],
-                ..WELL
-            },
+            Scenery { sets: &[("plugin", MAP, false)], ..WELL },
             "DaemonSet plugin has no config-manager",
         ),
+        (Scenery { sets: &[], pod: None, ..WELL }, "runs NVIDIA's device plugin. Install it there"),
+        (Scenery { pod: None, ..WELL }, "DaemonSet plugin has no pod on this node"),
         (
-            Scenery {
-                sets: &[],
-                pod: None,
-                ..WELL
-            },
-            "runs NVIDIA's device plugin. Install it there",
+            Scenery { pod: Some(CRASHING), ..WELL },
+            "its container config-manager is not running: CrashLoopBackOff",
+        ),
+        (WELL, "nvidia.com/gpu: 6 requested, 2 advertised). The plugin did not receive"),
+        (
+            Scenery { gpus: Some((0, 6)), ..WELL },
+            "The Node has 6 of nvidia.com/gpu, but the plugin reports none of them as healthy",
         ),
         (
-            Scenery { pod: None, ..WELL },
-            "No pod of DaemonSet plugin is on this node",
-        ),
-        (
-            Scenery {
-                pod: Some(CRASHING),
-                ..WELL
-            },
-            "its container config-manager does not run: CrashLoopBackOff",
-        ),
-        (
-            WELL,
-            "nvidia.com/gpu: 6 asked, 2 offered). Its plugin was not told",
-        ),
-        (
-            Scenery {
-                gpus: Some((0, 6)),
-                ..WELL
-            },
-            "The Node has 6 of nvidia.com/gpu, and none of them is healthy",
-        ),
-        (
-            Scenery {
-                sets: &[("plugin", MAP, true), ("second", MAP, true)],
-                ..WELL
-            },
+            Scenery { sets: &[("plugin", MAP, true), ("second", MAP, true)], ..WELL },
             "Pods of plugin and second both run on this node",
         ),
     ];
     // All at once, for each waits for its own deadline.
-    let playing: Vec<(Stage, Program)> = cases
-        .iter()
-        .map(|(scenery, _)| play(scenery, NOW))
-        .collect();
-    for ((stage, _agent), (_, said)) in playing.iter().zip(&cases) {
+    let playing: Vec<(Stage, Program)> =
+        cases.iter().map(|(scenery, _)| play(scenery, NOW)).collect();
+    for ((stage, _agent), (_, reported)) in playing.iter().zip(&cases) {
         let why = stage.rig.await_event("SharingNotInForce");
-        assert!(why.contains(said), "{said}: {why}");
+        assert!(why.contains(reported), "{reported}: {why}");
     }
 }
 
 #[test]
-fn a_key_that_nobody_writes_is_named_and_what_is_mended_is_in_force_without_a_restart() {
+fn a_missing_key_is_reported_and_a_fix_applies_without_a_restart() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let mut agent = stage.agent(SHARED, NOW);
     let why = stage.rig.await_event("SharingNotInForce");
-    let key = told("wanted", 3).key;
-    let said = format!("ConfigMap {} has no key {key}", stage.map());
-    assert!(why.contains(&said), "{why}");
+    let key = shown("wanted", 3).key;
+    let reported = format!("ConfigMap {} has no key {key}", stage.map());
+    assert!(why.contains(&reported), "{why}");
     assert_eq!(stage.followed(), None);
     let _aggregator_or_a_person = {
-        let patch = json!({"data": {key.clone(): told("wanted", 3).config}}).to_string();
-        let map = [
-            "patch",
-            "configmap",
-            MAP,
-            "-n",
-            &stage.namespace,
-            "-p",
-            &patch,
-        ];
+        let patch = json!({"data": {key.clone(): shown("wanted", 3).config}}).to_string();
+        let map = ["patch", "configmap", MAP, "-n", &stage.namespace, "-p", &patch];
         stage.rig.api.kubectl(&map)
     };
     stage.rig.await_label(LABEL, &key);
-    stage.offer(
-        &json!({"nvidia.com/gpu": "6"}),
-        &json!({"nvidia.com/gpu": "6"}),
-    );
-    agent.says("the Node offers 6 nvidia.com/gpu");
+    stage.offer(&json!({"nvidia.com/gpu": "6"}), &json!({"nvidia.com/gpu": "6"}));
+    agent.says("the Node advertises 6 nvidia.com/gpu");
 }
 
 #[test]
-fn where_nobody_gives_anything_out_it_is_said_though_nobody_promised_a_plugin() {
-    let scenery = Scenery {
-        sets: &[],
-        pod: None,
-        gpus: None,
-        ..WELL
-    };
+fn missing_device_plugin_is_reported_even_if_none_is_expected() {
+    let scenery = Scenery { sets: &[], pod: None, gpus: None, ..WELL };
     let (stage, _agent) = play(&scenery, &["--sharing-deadline=1s"]);
     let why = stage.rig.await_event("SharingNotInForce");
-    assert!(why.contains("and offers no nvidia.com/gpu"), "{why}");
+    assert!(why.contains("and advertises no nvidia.com/gpu"), "{why}");
     assert_eq!(stage.followed(), None);
 }
 
 #[test]
-fn partitions_that_the_plugin_calls_otherwise_are_mig_in_the_way() {
+fn partitions_named_differently_by_the_plugin_block_mig() {
     let stage = Stage::new("- {board: A100_40GB, mig: enabled}\n");
-    stage.offer(
-        &json!({"nvidia.com/gpu": "7"}),
-        &json!({"nvidia.com/gpu": "7"}),
-    );
-    stage.set_up(&Scenery {
-        has_key: false,
-        gpus: None,
-        ..WELL
-    });
+    stage.offer(&json!({"nvidia.com/gpu": "7"}), &json!({"nvidia.com/gpu": "7"}));
+    stage.set_up(&Scenery { has_key: false, gpus: None, ..WELL });
     let rules = "[{devices: all, mig: {1g.5gb: 7}, timeSlicing: {replicas: 2}}]";
     let more = [NOW, &["--mig-strategy=mixed"]].concat();
     let _agent = stage.agent(rules, &more);
     let why = stage.rig.await_event("SharingNotInForce");
     assert!(
-        why.contains("The Node offers 7 of nvidia.com/gpu, which nobody asked for"),
+        why.contains("The Node advertises 7 of nvidia.com/gpu, which was not requested"),
         "{why}"
     );
 }
 
 #[test]
-fn without_the_rights_it_is_said_what_could_not_be_looked_at() {
+fn without_permissions_unreadable_data_is_reported() {
     let stage = Stage::new(TWO);
     stage.set_up(&WELL);
     let api = stage.rig.api;
@@ -317,10 +234,7 @@ fn without_the_rights_it_is_said_what_could_not_be_looked_at() {
     ]);
     let token = api.kubectl(&["create", "token", "blind", "-n", &stage.namespace]);
     let bearer = api.as_bearer(token.trim_end());
-    let mut command = stage
-        .rig
-        .machine
-        .agent(&["--interval=200ms", "--label-sink=node"]);
+    let mut command = stage.rig.machine.agent(&["--interval=200ms", "--label-sink=node"]);
     let file = stage.rig.machine.layouts(SHARED);
     stage.rig.label(&["octavo.dev/layout=wanted"]);
     command
@@ -329,12 +243,12 @@ fn without_the_rights_it_is_said_what_could_not_be_looked_at() {
         .args(NOW)
         .arg("--kubeconfig")
         .arg(bearer.path());
-    let said = Program::start(&mut command).says("sharing-not-in-force");
+    let reported = Program::start(&mut command).says("sharing-not-in-force");
     for what in ["configmaps", "daemonsets", "pods"] {
         assert!(
-            said.contains(&format!("cannot list resource \"{what}\""))
-                || said.contains(&format!("cannot get resource \"{what}\"")),
-            "{what}: {said}"
+            reported.contains(&format!("cannot list resource \"{what}\""))
+                || reported.contains(&format!("cannot get resource \"{what}\"")),
+            "{what}: {reported}"
         );
     }
 }

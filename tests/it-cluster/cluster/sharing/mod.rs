@@ -6,8 +6,8 @@ mod nvidia;
 use std::time::Duration;
 
 use octavo_files::plugin_config;
-use octavo_fleet::fleet::SharingReport;
-use octavo_model::sharing_status::HandOff;
+use octavo_model::reason::Reason;
+use octavo_model::sharing_status::{DeviceProvider, HandOff, SharingStatus};
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::status;
 use serde_json::Value;
@@ -36,10 +36,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(gpus: &str) -> Self {
         let api = Api::shared();
-        Self {
-            rig: Rig::new(api, gpus),
-            namespace: api.namespace(),
-        }
+        Self { rig: Rig::new(api, gpus), namespace: api.namespace() }
     }
 
     fn map(&self) -> String {
@@ -49,9 +46,7 @@ impl Stage {
     /// A `ConfigMap` with a key of the administrator's.
     pub(crate) fn make_map(&self) {
         let from = format!("--from-literal=default={OWN}");
-        self.rig
-            .api
-            .kubectl(&["create", "configmap", MAP, "-n", &self.namespace, &from]);
+        self.rig.api.kubectl(&["create", "configmap", MAP, "-n", &self.namespace, &from]);
     }
 
     /// What it says, by key.
@@ -59,9 +54,7 @@ impl Stage {
         let map = ["get", "configmap", MAP, "-n", &self.namespace, "-o", "json"];
         let map: Value = serde_json::from_str(&self.rig.api.kubectl(&map)).unwrap();
         let data = map["data"].as_object().cloned().unwrap_or_default();
-        data.into_iter()
-            .map(|(key, text)| (key, text.as_str().unwrap().to_owned()))
-            .collect()
+        data.into_iter().map(|(key, text)| (key, text.as_str().unwrap().to_owned())).collect()
     }
 
     fn plugin(&self, devices: &[(&str, u64)]) -> Plugin {
@@ -70,9 +63,7 @@ impl Stage {
             kubeconfig: self.rig.api.kubeconfig().to_owned(),
             node: self.rig.name().to_owned(),
             namespace: self.namespace.clone(),
-            devices: devices
-                .map(|(name, count)| ((*name).to_owned(), *count))
-                .collect(),
+            devices: devices.map(|(name, count)| ((*name).to_owned(), *count)).collect(),
         })
     }
 
@@ -102,10 +93,7 @@ impl Stage {
 }
 
 fn reporting(aggregator: &Aggregator) -> [String; 2] {
-    [
-        format!("--aggregator=http://{}", aggregator.grpc),
-        "--aggregator-plaintext".to_owned(),
-    ]
+    [format!("--aggregator=http://{}", aggregator.grpc), "--aggregator-plaintext".to_owned()]
 }
 
 #[test]
@@ -117,15 +105,12 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
     let [to, plain] = reporting(&aggregator);
     let arguments = ["--sharing=hand-off", &to, &plain];
     let mut agent = stage.agent("[{devices: all, timeSlicing: {replicas: 3}}]", &arguments);
-    agent.says("the Node offers 6 nvidia.com/gpu");
+    agent.says("the Node advertises 6 nvidia.com/gpu");
     assert_eq!(stage.allocatable("nvidia.com/gpu"), "6");
     let first = stage.followed().unwrap();
     assert!(first.starts_with("octavo-wanted-"), "{first}");
-    let told = stage.rig.await_event("SharingInForce");
-    assert!(
-        told.contains("nvidia.com/gpu") && told.contains('6'),
-        "{told}"
-    );
+    let shown = stage.rig.await_event("SharingInForce");
+    assert!(shown.contains("nvidia.com/gpu") && shown.contains('6'), "{shown}");
     // The administrator's key is untouched, and ours says no more than it is to.
     let keys = stage.keys();
     assert_eq!(keys.len(), 2, "{keys:?}");
@@ -134,31 +119,22 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
     assert!(plugin_config::read(key, text).is_ok(), "{text}");
 
     // The layout is edited: another key, so that the plugin looks again.
-    stage
-        .rig
-        .machine
-        .layouts("[{devices: all, timeSlicing: {replicas: 4, rename: true}}]");
-    agent.says("the Node offers 8 nvidia.com/gpu.shared");
+    stage.rig.machine.layouts("[{devices: all, timeSlicing: {replicas: 4, rename: true}}]");
+    agent.says("the Node advertises 8 nvidia.com/gpu.shared");
     let second = stage.followed().unwrap();
     assert_ne!(first, second);
-    stage
-        .rig
-        .await_path("{.status.allocatable.nvidia\\.com/gpu}=0");
+    stage.rig.await_path("{.status.allocatable.nvidia\\.com/gpu}=0");
 
     // An agent that is started again writes nothing and finds it so.
     agent.kill();
-    let mut agent = stage.agent(
-        "[{devices: all, timeSlicing: {replicas: 4, rename: true}}]",
-        &arguments,
-    );
-    agent.says("the Node offers 8 nvidia.com/gpu.shared");
+    let mut agent =
+        stage.agent("[{devices: all, timeSlicing: {replicas: 4, rename: true}}]", &arguments);
+    agent.says("the Node advertises 8 nvidia.com/gpu.shared");
     assert_eq!(stage.followed(), Some(second.clone()));
 
     // Nothing is shared any more: our label goes, and the plugin does what its administrator says.
     stage.rig.label(&["octavo.dev/layout-"]);
-    stage
-        .rig
-        .await_path("{.status.allocatable.nvidia\\.com/gpu}=2");
+    stage.rig.await_path("{.status.allocatable.nvidia\\.com/gpu}=2");
     assert_eq!(stage.followed(), None);
     assert!(!plugin.has_crashed());
     // The key outlives the label: another plugin may not have heard yet, and would not start without it.
@@ -174,83 +150,60 @@ fn what_nvidias_plugin_has_no_words_for_is_refused_and_nothing_is_written() {
     let rules =
         "[{devices: 0, timeSlicing: {replicas: 2}}, {devices: 1, timeSlicing: {replicas: 4}}]";
     let mut agent = stage.agent(rules, &["--sharing=hand-off", &to, &plain]);
-    agent.says("shares all of nvidia.com/gpu alike");
+    agent.says("uses one number of replicas for all of nvidia.com/gpu");
     let why = stage.rig.await_event("SharingRefused");
-    assert!(why.contains("is shared by 2 and"), "{why}");
+    assert!(why.contains("has 2 and 0000:2b:00.0 has 4"), "{why}");
     assert_eq!(stage.followed(), None);
     assert_eq!(stage.keys(), [("default".to_owned(), OWN.to_owned())]);
 }
 
 #[test]
-fn a_label_that_somebody_else_wrote_is_left_alone_until_they_take_it_away() {
+fn a_label_written_by_another_owner_stays_until_they_remove_it() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let _plugin = stage.plugin(&[("nvidia.com/gpu", 2)]);
     let aggregator = stage.aggregator();
     let [to, plain] = reporting(&aggregator);
-    stage
-        .rig
-        .label(&["nvidia.com/device-plugin.config=default"]);
-    // Where the plugin runs, nobody need say so.
-    let mut agent = stage.agent(
-        "[{devices: all, timeSlicing: {replicas: 3}}]",
-        &[&to, &plain],
-    );
+    stage.rig.label(&["nvidia.com/device-plugin.config=default"]);
+    // Where the plugin runs, it need not be configured.
+    let mut agent = stage.agent("[{devices: all, timeSlicing: {replicas: 3}}]", &[&to, &plain]);
     let why = stage.rig.await_event("SharingRefused");
-    assert!(
-        why.contains("says default, and kubectl-label writes it"),
-        "{why}"
-    );
+    assert!(why.contains("is default and is managed by kubectl-label"), "{why}");
     assert_eq!(stage.followed().as_deref(), Some("default"));
     stage.rig.label(&["nvidia.com/device-plugin.config-"]);
-    agent.says("the Node offers 6 nvidia.com/gpu");
+    agent.says("the Node advertises 6 nvidia.com/gpu");
 }
 
 #[tokio::test]
-async fn the_aggregator_writes_only_what_an_agent_would_have_said_and_keys_that_are_nobody_elses() {
+async fn the_aggregator_writes_only_configurations_of_agents_and_only_unowned_keys() {
     let stage = Stage::new(TWO);
     stage.make_map();
-    let good = told("night", 5);
-    let taken = told("taken", 5);
+    let good = shown("night", 5);
+    let taken = shown("taken", 5);
     let owned = format!("{{\"data\": {{\"{}\": \"mine\"}}}}", taken.key);
-    let patch = [
-        "patch",
-        "configmap",
-        MAP,
-        "-n",
-        &stage.namespace,
-        "-p",
-        &owned,
-    ];
-    stage
-        .rig
-        .api
-        .kubectl(&[&patch[..], &["--field-manager=somebody"]].concat());
+    let patch = ["patch", "configmap", MAP, "-n", &stage.namespace, "-p", &owned];
+    stage.rig.api.kubectl(&[&patch[..], &["--field-manager=somebody"]].concat());
     let mut aggregator = stage.aggregator();
     let hostile = [
         HandOff {
             config: "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n".to_owned(),
-            ..told("evil", 5)
+            ..shown("evil", 5)
         },
-        HandOff {
-            key: "default".to_owned(),
-            ..told("evil", 5)
-        },
+        HandOff { key: "default".to_owned(), ..shown("evil", 5) },
         taken.clone(),
     ];
     let mut client = connected(&aggregator).await;
     let mut lines = Vec::new();
-    for (number, told) in hostile.iter().enumerate() {
+    for (number, shown) in hostile.iter().enumerate() {
         let name = format!("hostile-{number}");
-        lines.push(report(&mut client, &name, told).await);
-        let said = aggregator.says(&format!(
-            "node {name} asks NVIDIA's device plugin for is not taken"
-        ));
-        assert!(!said.contains("passDeviceSpecs"), "{said}");
+        lines.push(report(&mut client, &name, shown).await);
+        let reported = aggregator
+            .says(&format!("device plugin configuration that the node requested node={name}"));
+        assert!(!reported.contains("passDeviceSpecs"), "{reported}");
     }
     // Others are not held up by it.
     lines.push(report(&mut client, "good", &good).await);
-    aggregator.says("1 keys of ours");
+    aggregator.says("managed_keys=1");
     let mut expected = vec![
         ("default".to_owned(), OWN.to_owned()),
         (good.key.clone(), good.config.clone()),
@@ -262,24 +215,21 @@ async fn the_aggregator_writes_only_what_an_agent_would_have_said_and_keys_that_
     // A second aggregator whose agents ask for something else takes nothing away.
     let mut second = stage.aggregator();
     let mut client = connected(&second).await;
-    let other = told("day", 2);
+    let other = shown("day", 2);
     lines.push(report(&mut client, "other", &other).await);
-    second.says("2 keys of ours");
+    second.says("managed_keys=2");
     expected.push((other.key, other.config));
     expected.sort();
     assert_eq!(stage.keys(), expected);
 }
 
 /// What an agent would say of two GPUs that so many share.
-fn told(layout: &str, replicas: u32) -> HandOff {
+fn shown(layout: &str, replicas: u32) -> HandOff {
     let config = format!(
         "version: v1\nflags:\n  migStrategy: none\nsharing:\n  timeSlicing:\n    renameByDefault: false\n    \
          failRequestsGreaterThanOne: false\n    resources:\n    - name: nvidia.com/gpu\n      replicas: {replicas}\n"
     );
-    HandOff {
-        key: plugin_config::key(layout, &config),
-        config,
-    }
+    HandOff { key: plugin_config::key(layout, &config), config }
 }
 
 async fn connected(aggregator: &Aggregator) -> FleetClient<Channel> {
@@ -288,17 +238,15 @@ async fn connected(aggregator: &Aggregator) -> FleetClient<Channel> {
 }
 
 /// A node that asks for this.
-async fn report(client: &mut FleetClient<Channel>, node: &str, told: &HandOff) -> Line {
-    let report = SharingReport {
-        mode: "hand-off".to_owned(),
-        state: "sharing-pending".to_owned(),
-        hand_off: Some(told.clone()),
-        ..SharingReport::default()
+async fn report(client: &mut FleetClient<Channel>, node: &str, shown: &HandOff) -> Line {
+    let report = SharingStatus {
+        mode: DeviceProvider::HandOff.into(),
+        state: Reason::SharingPending.into(),
+        hand_off: Some(shown.clone()),
+        ..SharingStatus::default()
     };
     let all = parts(1);
-    let all = all
-        .iter()
-        .map(|(key, content)| (key.clone(), content.clone()));
+    let all = all.iter().map(|(key, content)| (key.clone(), content.clone()));
     let all = all.chain([status::encode_sharing(&report)]).collect();
     let introduced = Line::introduced(client, node, all);
     timeout(Duration::from_mins(1), introduced).await.unwrap()

@@ -34,9 +34,7 @@ impl Plugin {
         let (stop, stopped) = oneshot::channel();
         let place = place.clone();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 tokio::select! {
                     () = follow(&place) => {}
@@ -44,10 +42,7 @@ impl Plugin {
                 }
             });
         });
-        Self {
-            stop: Some(stop),
-            thread,
-        }
+        Self { stop: Some(stop), thread }
     }
 
     /// Whether its config-manager has ended because a label named what was not there.
@@ -76,10 +71,7 @@ async fn follow(place: &Place) {
         let Ok(Event::Apply(node) | Event::InitApply(node)) = event else {
             continue;
         };
-        let label = node
-            .metadata
-            .labels
-            .and_then(|labels| labels.get(LABEL).cloned());
+        let label = node.metadata.labels.and_then(|labels| labels.get(LABEL).cloned());
         if known.as_ref() == Some(&label) {
             continue;
         }
@@ -109,18 +101,12 @@ async fn offer(nodes: &Api<Node>, place: &Place, config: &Value) {
         let replicas = shared.map(|one| one["replicas"].as_u64().unwrap());
         let is_renamed = replicas.is_some() && sharing["renameByDefault"] == true;
         let all = (count * replicas.unwrap_or(1)).to_string();
-        let (has, has_not) = if is_renamed {
-            (renamed, name.clone())
-        } else {
-            (name.clone(), renamed)
-        };
+        let (has, has_not) =
+            if is_renamed { (renamed, name.clone()) } else { (name.clone(), renamed) };
         offered.insert(has, all);
         offered.insert(has_not, "0".to_owned());
     }
     let patch = json!({"status": {"allocatable": offered, "capacity": offered}});
     let params = PatchParams::default();
-    nodes
-        .patch_status(&place.node, &params, &Patch::Merge(patch))
-        .await
-        .unwrap();
+    nodes.patch_status(&place.node, &params, &Patch::Merge(patch)).await.unwrap();
 }

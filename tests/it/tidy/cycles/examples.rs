@@ -9,11 +9,7 @@ fn cycles(files: &[(&str, &str)]) -> Vec<String> {
         file.map(|(_, text)| (*text).to_owned())
     };
     let parsed = Crate::parse("src/lib.rs", &read);
-    parsed
-        .cycles()
-        .into_iter()
-        .map(|cycle| cycle.message)
-        .collect()
+    parsed.cycles().into_iter().map(|cycle| cycle.message).collect()
 }
 
 const LIB: (&str, &str) = ("lib.rs", "mod a; mod b; pub struct Item;");
@@ -30,11 +26,8 @@ fn cycle_names_a_line_for_each_edge() {
 
 #[test]
 fn one_direction_is_no_cycle() {
-    let files = [
-        LIB,
-        ("a.rs", "use crate::b::One; use super::Item;"),
-        ("b.rs", "use crate::Item;"),
-    ];
+    let files =
+        [LIB, ("a.rs", "use crate::b::One; use super::Item;"), ("b.rs", "use crate::Item;")];
     assert!(cycles(&files).is_empty());
 }
 
@@ -42,21 +35,11 @@ fn one_direction_is_no_cycle() {
 fn re_export_in_the_parent_leads_to_the_child() {
     let lib = "mod a; mod b; mod c; pub use c::One; use std::fmt;";
     let b = "use super::{One as Two, fmt}; fn f() { super::a::g() }";
-    let files = [
-        ("lib.rs", lib),
-        ("a.rs", "fn g(x: crate::One) {}"),
-        ("b.rs", b),
-    ];
+    let files = [("lib.rs", lib), ("a.rs", "fn g(x: crate::One) {}"), ("b.rs", b)];
     let step = ("c.rs", "pub use crate::a::One;");
     assert_eq!(cycles(&[&files[..], &[step]].concat()).len(), 1, "{step:?}");
     let glob = ("c.rs", "pub use crate::b::*;");
-    let found = cycles(
-        &[
-            &files[..2],
-            &[("b.rs", "pub struct One; use super::a;"), glob],
-        ]
-        .concat(),
-    );
+    let found = cycles(&[&files[..2], &[("b.rs", "pub struct One; use super::a;"), glob]].concat());
     assert_eq!(found.len(), 1, "{found:?}");
 }
 
@@ -84,10 +67,7 @@ fn tests_comments_and_literals_are_ignored() {
 fn cycle_below_the_first_level_is_found() {
     let files = [
         ("lib.rs", "mod a;"),
-        (
-            "a/mod.rs",
-            "mod one; mod two; pub mod three { use super::one; }",
-        ),
+        ("a/mod.rs", "mod one; mod two; pub mod three { use super::one; }"),
         ("a/one.rs", "mod deep;"),
         ("a/one/deep.rs", "use super::super::two::Item;"),
         ("a/two.rs", "use crate::a::three;"),

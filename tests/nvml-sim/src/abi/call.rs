@@ -50,11 +50,7 @@ pub(super) fn gate(
     let library = Arc::clone(&session.library);
     pass(&entry, &library, |verdict, world| {
         world.link_status(&session.stamp)?;
-        body(&Call {
-            session: &session,
-            world,
-            verdict,
-        })
+        body(&Call { session: &session, world, verdict })
     })
 }
 
@@ -114,9 +110,8 @@ fn pass(
             Err(code) => return entry.finish(code),
         };
     }
-    let code = verdict
-        .answer
-        .unwrap_or_else(|| act(&verdict, &world).err().unwrap_or(Code::Success));
+    let code =
+        verdict.answer.unwrap_or_else(|| act(&verdict, &world).err().unwrap_or(Code::Success));
     if let Some(slot) = slot.filter(|_| verdict.lose_gpu) {
         // A GPU that is lost already is as lost as it was asked to be.
         let _ = library.change(|world| world.lose_gpu(Slot(slot)));
@@ -170,11 +165,7 @@ fn die() -> ! {
 
 impl<'a> Entry<'a> {
     fn start(function: &'a str, arguments: &'a [&'a dyn Argument]) -> Self {
-        Self {
-            function,
-            arguments,
-            started: Clock::now(),
-        }
+        Self { function, arguments, started: Clock::now() }
     }
 
     /// A line of its own about something that happens within the call.
@@ -242,11 +233,7 @@ impl Call<'_> {
                 return Err(Code::InvalidArgument);
             }
         };
-        Ok(Device {
-            slot: Slot(parts.gpu),
-            gpu,
-            mig,
-        })
+        Ok(Device { slot: Slot(parts.gpu), gpu, mig })
     }
 
     /// A whole GPU; what is asked of it cannot be asked of a MIG device.
@@ -265,7 +252,7 @@ impl Call<'_> {
         Ok((device.slot, mig))
     }
 
-    /// A MIG device that is gone, by a handle that only the stale-handle fault gives out.
+    /// A MIG device that is gone, by a handle that only the stale-handle fault returns.
     pub(super) fn departed(&self, handle: DeviceHandle) -> Option<&Departed> {
         let (parts, gpu) = self.find(handle).ok()?;
         let departed = &gpu.mig.as_ref()?.departed;
@@ -302,12 +289,7 @@ impl Call<'_> {
     }
 
     pub(super) fn handle<H: Handle>(&self, kind: Kind, slot: Slot, serial: u64) -> H {
-        H::new(Parts {
-            kind,
-            generation: self.session.generation,
-            gpu: slot.0,
-            serial,
-        })
+        H::new(Parts { kind, generation: self.session.generation, gpu: slot.0, serial })
     }
 
     /// Number of the event set of a handle.

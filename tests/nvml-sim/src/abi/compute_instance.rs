@@ -133,10 +133,7 @@ fn placements(
 }
 
 fn placement(place: Placement) -> sys::nvmlComputeInstancePlacement_t {
-    sys::nvmlComputeInstancePlacement_t {
-        start: place.start,
-        size: place.size,
-    }
+    sys::nvmlComputeInstancePlacement_t { start: place.start, size: place.size }
 }
 
 fn create(

@@ -1,7 +1,7 @@
 //! Events: sets, registration, and a wait that really blocks.
 //!
 //! A set remembers the number of the last event it gave out. To wait is to look, whenever the world changed, whether it
-//! has a later one that somebody registered for; so events come whichever process caused them.
+//! has a later one that a client registered for; so events come whichever process caused them.
 
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::Duration;

@@ -20,23 +20,17 @@ pub(super) struct Registration {
 }
 
 impl EventSet {
-    /// The first event after the last one given that somebody registered for; what is skipped stays skipped.
+    /// The first event after the last one given that a client registered for; skipped ones stay skipped.
     pub(super) fn next(&mut self, world: &World) -> Option<(Slot, Event)> {
         let events = world.events_after(self.last);
-        let hit = events
-            .iter()
-            .find_map(|event| Some((self.wanted(world, event)?, event.clone())));
-        self.last = hit
-            .as_ref()
-            .map_or(world.last_event, |(_, event)| event.sequence);
+        let hit = events.iter().find_map(|event| Some((self.wanted(world, event)?, event.clone())));
+        self.last = hit.as_ref().map_or(world.last_event, |(_, event)| event.sequence);
         hit
     }
 
     fn wanted(&self, world: &World, event: &Event) -> Option<Slot> {
         let registered = self.registered.iter().find(|one| {
-            let here = world
-                .gpu(one.slot)
-                .is_ok_and(|gpu| gpu.uuid == event.gpu_uuid);
+            let here = world.gpu(one.slot).is_ok_and(|gpu| gpu.uuid == event.gpu_uuid);
             here && one.types & event.kind.bit() != 0 && event.sequence > one.since
         });
         registered.map(|one| one.slot)

@@ -78,9 +78,9 @@ fn read(gpu: &Gpu, field: c_uint, scope: c_uint) -> Result<Value, Code> {
         164 => link_speed(gpu, Some(scope)),
         165 => Ok(Value::Unsigned(link(gpu, scope)?.active.into())),
         166 => Ok(Value::Unsigned(link(gpu, scope)?.version)),
-        184 => Ok(Value::Unsigned(
-            (gpu.mig.is_some() && !gpu.architecture.keeps_mig_mode()).into(),
-        )),
+        184 => {
+            Ok(Value::Unsigned((gpu.mig.is_some() && !gpu.architecture.keeps_mig_mode()).into()))
+        }
         185 | 186 => Ok(Value::Unsigned(gpu.power_mw)),
         188 | 189 | 190 | 192 => Ok(Value::Unsigned(gpu.power_limit_mw)),
         199 => Ok(Value::Unsigned(gpu.mig.is_some().into())),
@@ -108,10 +108,7 @@ fn link_speed(gpu: &Gpu, number: Option<c_uint>) -> Result<Value, Code> {
 }
 
 fn switched_links(gpu: &Gpu) -> c_uint {
-    let switched = gpu
-        .links
-        .iter()
-        .filter(|link| link.active && link.remote.is_switch());
+    let switched = gpu.links.iter().filter(|link| link.active && link.remote.is_switch());
     count(switched.count())
 }
 

@@ -103,10 +103,7 @@ exports! {
 }
 
 fn placement(place: Placement) -> sys::nvmlGpuInstancePlacement_t {
-    sys::nvmlGpuInstancePlacement_t {
-        start: place.start,
-        size: place.size,
-    }
+    sys::nvmlGpuInstancePlacement_t { start: place.start, size: place.size }
 }
 
 /// The list is as long as the profile has placements, whatever the count said before: so says the header.
@@ -154,12 +151,7 @@ fn create_elsewhere(
     profile: c_uint,
     wanted: Option<Placement>,
 ) -> Option<c_uint> {
-    let places = world
-        .gpu(slot)
-        .ok()?
-        .possible_placements(profile)
-        .ok()?
-        .to_vec();
+    let places = world.gpu(slot).ok()?.possible_placements(profile).ok()?.to_vec();
     let mut others = places.into_iter().filter(|place| Some(*place) != wanted);
     others.find_map(|place| world.create_gi(slot, profile, Some(place)).ok())
 }

@@ -137,11 +137,7 @@ fn unpack(bits: u64) -> Option<Parts> {
 /// In the call log: `gpu0`, `gpu0/gi#3`; a number that is no handle of ours as it is.
 fn write_handle(bits: u64, to: &mut String) -> fmt::Result {
     let Some(parts) = unpack(bits) else {
-        return if bits == 0 {
-            to.write_str("null")
-        } else {
-            write!(to, "{bits:#x}")
-        };
+        return if bits == 0 { to.write_str("null") } else { write!(to, "{bits:#x}") };
     };
     let Parts { gpu, serial, .. } = parts;
     match parts.kind {
@@ -159,34 +155,17 @@ mod tests {
 
     #[test]
     fn a_handle_keeps_its_parts_and_no_other_number_is_one() {
-        let parts = Parts {
-            kind: Kind::GpuInstance,
-            generation: 4095,
-            gpu: 300,
-            serial: 7,
-        };
+        let parts = Parts { kind: Kind::GpuInstance, generation: 4095, gpu: 300, serial: 7 };
         assert_eq!(GiHandle::new(parts).parts(4095), Ok(parts));
-        assert_eq!(
-            GiHandle::new(parts).parts(1),
-            Err(Code::InvalidArgument),
-            "of another session"
-        );
+        assert_eq!(GiHandle::new(parts).parts(1), Err(Code::InvalidArgument), "of another session");
         for number in [0, 1, 0x1234_5678, u64::MAX] {
-            assert_eq!(
-                DeviceHandle::from_bits(number).parts(0),
-                Err(Code::InvalidArgument)
-            );
+            assert_eq!(DeviceHandle::from_bits(number).parts(0), Err(Code::InvalidArgument));
         }
     }
 
     #[test]
     fn the_log_names_a_handle_by_what_it_is() {
-        let parts = Parts {
-            kind: Kind::Mig,
-            generation: 1,
-            gpu: 2,
-            serial: 9,
-        };
+        let parts = Parts { kind: Kind::Mig, generation: 1, gpu: 2, serial: 9 };
         let mut text = String::new();
         DeviceHandle::new(parts).write(&mut text).unwrap();
         GiHandle::from_bits(0x10).write(&mut text).unwrap();

@@ -166,9 +166,7 @@ exports! {
 
 /// The counter of one kind of error since one time; the numbers are `nvml.h`'s.
 pub(super) fn ecc_errors(gpu: &Gpu, error: c_uint, counter: c_uint) -> Result<u64, Code> {
-    gpu.ecc
-        .filter(|mode| mode.current)
-        .ok_or(Code::NotSupported)?;
+    gpu.ecc.filter(|mode| mode.current).ok_or(Code::NotSupported)?;
     let counts = gpu.ecc_errors;
     match (error, counter) {
         (CORRECTED, VOLATILE) => Ok(counts.volatile_corrected),

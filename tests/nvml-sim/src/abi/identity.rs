@@ -173,9 +173,7 @@ exports! {
 fn shown_index(call: &Call<'_>, index: c_uint) -> c_uint {
     let order = call.verdict().index_order.as_ref();
     let shown = order.and_then(|order| order.iter().position(|real| *real == index));
-    shown
-        .and_then(|at| c_uint::try_from(at).ok())
-        .unwrap_or(index)
+    shown.and_then(|at| c_uint::try_from(at).ok()).unwrap_or(index)
 }
 
 /// The layout that `nvmlDeviceGetPciInfo_v3` and `nvmlDeviceGetNvLinkRemotePciInfo_v2` share.
@@ -287,11 +285,7 @@ fn has_gsp(gpu: &Gpu) -> Result<(), Code> {
 
 /// From the architecture white papers: GA100 (8.0) has 64 like its predecessors, all later ones 128.
 fn cores_per_multiprocessor(gpu: &Gpu) -> u32 {
-    if gpu.compute_capability <= (8, 0) {
-        64
-    } else {
-        128
-    }
+    if gpu.compute_capability <= (8, 0) { 64 } else { 128 }
 }
 
 fn pcie_generation(gpu: &Gpu) -> u32 {

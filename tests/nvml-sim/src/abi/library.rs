@@ -59,10 +59,7 @@ impl State {
         session: None,
         opened: 0,
         sessions: 0,
-        sets: EventSets {
-            made: 0,
-            sets: BTreeMap::new(),
-        },
+        sets: EventSets { made: 0, sets: BTreeMap::new() },
     };
 }
 
@@ -80,9 +77,7 @@ impl Library {
         &self,
         operation: impl FnOnce(&mut World) -> Result<T, Code>,
     ) -> Result<T, Code> {
-        self.store
-            .change(operation)
-            .map_err(|error| unreadable(&error))?
+        self.store.change(operation).map_err(|error| unreadable(&error))?
     }
 
     /// What the faults do to a call. A file of faults that cannot be read is said once, on standard error.
@@ -106,10 +101,7 @@ impl Library {
         }
         let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         let bound = version.get_or_insert_with(|| world.driver.version.clone());
-        let stamp = DriverStamp {
-            version: bound.clone(),
-            ..world.stamp()
-        };
+        let stamp = DriverStamp { version: bound.clone(), ..world.stamp() };
         world.link_status(&stamp)?;
         Ok(stamp)
     }
@@ -165,10 +157,7 @@ pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
     let world = library.read()?;
     let stamp = library.stamp(&world)?;
     let mut state = state();
-    let same = state
-        .session
-        .as_ref()
-        .is_some_and(|session| session.stamp == stamp);
+    let same = state.session.as_ref().is_some_and(|session| session.stamp == stamp);
     if same {
         state.opened = state.opened.saturating_add(1);
         return Ok(());
@@ -230,10 +219,8 @@ fn state() -> MutexGuard<'static, State> {
 }
 
 fn find() -> Result<Store, String> {
-    let environment = Environment {
-        scenario: setting(SCENARIO_VARIABLE),
-        state: setting(STATE_VARIABLE),
-    };
+    let environment =
+        Environment { scenario: setting(SCENARIO_VARIABLE), state: setting(STATE_VARIABLE) };
     let path = own_path();
     let location =
         Location::find(path.as_deref(), &environment).map_err(|error| error.to_string())?;

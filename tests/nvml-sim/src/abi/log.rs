@@ -27,10 +27,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn now() -> Self {
-        Self {
-            wall_ns: nanoseconds(libc::CLOCK_REALTIME),
-            steady_ns: steady_ns(),
-        }
+        Self { wall_ns: nanoseconds(libc::CLOCK_REALTIME), steady_ns: steady_ns() }
     }
 }
 
@@ -45,10 +42,7 @@ pub(super) fn wall_us() -> u64 {
 }
 
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the struct is ours and lives through the call; an unknown clock would leave it zero.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -90,10 +84,7 @@ pub(super) fn write(entry: &Entry<'_>, result: &str) {
 
 /// Says something on standard error without the standard library's stream.
 pub(super) fn complain(text: &str) {
-    append(
-        libc::STDERR_FILENO,
-        format!("nvml-sim: {text}\n").as_bytes(),
-    );
+    append(libc::STDERR_FILENO, format!("nvml-sim: {text}\n").as_bytes());
 }
 
 fn append(file: libc::c_int, bytes: &[u8]) {

@@ -227,10 +227,7 @@ fn process_details(
         })
         .collect();
     let number = c_uint::try_from(details.len()).map_err(|_| Code::Unknown)?;
-    list.put(sys::nvmlProcessDetailList_t {
-        numProcArrayEntries: number,
-        ..asked
-    })?;
+    list.put(sys::nvmlProcessDetailList_t { numProcArrayEntries: number, ..asked })?;
     if number > asked.numProcArrayEntries {
         return Err(Code::InsufficientSize);
     }
@@ -248,9 +245,6 @@ fn process_info(process: &Process) -> sys::nvmlProcessInfo_v2_t {
 
 fn older(list: &[sys::nvmlProcessInfo_v2_t]) -> Vec<sys::nvmlProcessInfo_v1_t> {
     list.iter()
-        .map(|info| sys::nvmlProcessInfo_v1_t {
-            pid: info.pid,
-            usedGpuMemory: info.usedGpuMemory,
-        })
+        .map(|info| sys::nvmlProcessInfo_v1_t { pid: info.pid, usedGpuMemory: info.usedGpuMemory })
         .collect()
 }

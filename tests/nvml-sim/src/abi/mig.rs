@@ -114,9 +114,7 @@ exports! {
 
 fn attributes_of(call: &Call<'_>, device: DeviceHandle) -> Result<Attributes, Code> {
     let device = call.device(device)?;
-    device
-        .gpu
-        .attributes(device.mig.ok_or(Code::InvalidArgument)?)
+    device.gpu.attributes(device.mig.ok_or(Code::InvalidArgument)?)
 }
 
 /// `NOT_FOUND` for an index that has no device now, `INVALID_ARGUMENT` past the most there can be.
@@ -138,10 +136,7 @@ fn mig_by_index(
     }
     let behind = at.saturating_sub(devices.len());
     let departed = &gpu.mig()?.departed;
-    let stale = call
-        .verdict()
-        .stale_mig_handles
-        .then(|| departed.get(behind));
+    let stale = call.verdict().stale_mig_handles.then(|| departed.get(behind));
     let stale = stale.flatten().ok_or(Code::NotFound)?;
     mig.put(call.handle(Kind::DepartedMig, slot, stale.ci_serial))
 }

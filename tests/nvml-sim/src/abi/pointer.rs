@@ -58,9 +58,7 @@ impl<T: Copy> Out<T> {
         // SAFETY: not null, and the caller said through its count argument that the array has room; the callers of this
         // function checked that count. By bytes, because the array may be unaligned.
         unsafe {
-            self.0
-                .cast::<u8>()
-                .copy_from_nonoverlapping(bytes, size_of_val(values));
+            self.0.cast::<u8>().copy_from_nonoverlapping(bytes, size_of_val(values));
         }
         Ok(())
     }

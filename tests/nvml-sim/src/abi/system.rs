@@ -102,10 +102,7 @@ fn driver_branch(
     if usize::try_from(length).unwrap_or(usize::MAX) <= text.len() {
         return Err(Code::InsufficientSize);
     }
-    branch.put(sys::nvmlSystemDriverBranchInfo_t {
-        version,
-        branch: field(&text),
-    })
+    branch.put(sys::nvmlSystemDriverBranchInfo_t { version, branch: field(&text) })
 }
 
 fn device_count(call: &Call<'_>, count: Out<c_uint>) -> Result<(), Code> {
@@ -155,11 +152,7 @@ fn by_tagged_uuid(
         UUID_TYPE_BINARY => {
             // SAFETY: both members are plain bytes, so every content is a value of either.
             let bytes = unsafe { uuid.value.bytes };
-            by_hexadecimal(
-                call,
-                &format!("{:032x}", u128::from_be_bytes(bytes)),
-                device,
-            )
+            by_hexadecimal(call, &format!("{:032x}", u128::from_be_bytes(bytes)), device)
         }
         _ => Err(Code::InvalidArgument),
     }

@@ -142,10 +142,8 @@ fn remote_pci_info(
     }
     let gpus = &call.world().gpus;
     let peer = gpus.iter().find(|gpu| gpu.pci == link.remote_pci);
-    let (device, subsystem) = peer.map_or_else(
-        || (switch_id(link.version), 0),
-        |gpu| (device_id(gpu), subsystem_id(gpu)),
-    );
+    let (device, subsystem) = peer
+        .map_or_else(|| (switch_id(link.version), 0), |gpu| (device_id(gpu), subsystem_id(gpu)));
     Ok(pci_info(link.remote_pci, device, subsystem))
 }
 
@@ -239,10 +237,7 @@ fn are_linked(one: &Gpu, other: &Gpu) -> bool {
         let mut links = gpu.links.iter();
         links.any(|link| link.active && link.remote.is_switch())
     };
-    let direct = one
-        .links
-        .iter()
-        .any(|link| link.active && link.remote_pci == other.pci);
+    let direct = one.links.iter().any(|link| link.active && link.remote_pci == other.pci);
     direct || (switched(one) && switched(other))
 }
 
@@ -267,16 +262,14 @@ fn fabric_info_v(
     let in_domain = fabric.cluster_uuid != [0; 16];
     let health_mask = if in_domain { 0x1aa } else { 0 };
     if version == version_of::<sys::nvmlGpuFabricInfo_v2_t>(2) {
-        return info
-            .cast::<sys::nvmlGpuFabricInfo_v2_t>()
-            .put(sys::nvmlGpuFabricInfo_v2_t {
-                version,
-                clusterUuid: fabric.cluster_uuid,
-                status: fabric.status,
-                cliqueId: fabric.clique,
-                state: fabric.state,
-                healthMask: health_mask,
-            });
+        return info.cast::<sys::nvmlGpuFabricInfo_v2_t>().put(sys::nvmlGpuFabricInfo_v2_t {
+            version,
+            clusterUuid: fabric.cluster_uuid,
+            status: fabric.status,
+            cliqueId: fabric.clique,
+            state: fabric.state,
+            healthMask: health_mask,
+        });
     }
     if version != version_of::<sys::nvmlGpuFabricInfo_v3_t>(3) {
         return Err(Code::ArgumentVersionMismatch);

@@ -1,6 +1,6 @@
 //! Sleeps until the machine changes, so that a client that waits for events costs nothing while nothing happens.
 //!
-//! The store replaces its file by renaming, which inotify tells whoever watches the directory. Where the system has no
+//! The store replaces its file by renaming, which inotify reports to each watcher of the directory. Where the system has no
 //! watch left to give, a short sleep stands in for it.
 
 use std::ffi::CString;
@@ -27,9 +27,7 @@ struct Descriptor(libc::c_int);
 impl Watch {
     /// From here on, what is renamed into `directory` ends a sleep, also one that has not begun yet.
     pub(super) fn on(directory: &Path) -> Self {
-        Self {
-            inotify: watch(directory),
-        }
+        Self { inotify: watch(directory) }
     }
 
     /// Sleeps until something changes, for `longest` at most and often for less.
@@ -39,19 +37,9 @@ impl Watch {
         };
         // Rounded up: rounded down, the last millisecond would be spun away.
         let longest = longest.min(LONGEST).as_millis().saturating_add(1);
-        let mut wanted = libc::pollfd {
-            fd: inotify,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut wanted = libc::pollfd { fd: inotify, events: libc::POLLIN, revents: 0 };
         // SAFETY: one structure of ours, which lives through the call. What ends the wait does not matter: the caller looks.
-        unsafe {
-            libc::poll(
-                &raw mut wanted,
-                1,
-                i32::try_from(longest).unwrap_or(i32::MAX),
-            )
-        };
+        unsafe { libc::poll(&raw mut wanted, 1, i32::try_from(longest).unwrap_or(i32::MAX)) };
         let mut heard = [0_u8; 4096];
         // SAFETY: the buffer is ours and as long as is said; the descriptor does not block.
         unsafe { libc::read(inotify, heard.as_mut_ptr().cast(), heard.len()) };

@@ -84,9 +84,7 @@ pub(super) fn links(sku: &str) -> u32 {
 pub(super) fn profiles(whole: &Whole, rows: &[GiRow]) -> Vec<GiProfile> {
     let smallest = rows.iter().find(|row| row.nvml_profile_index == 0);
     let one_slice = smallest.map_or(0, |row| multiprocessors_of(whole, row, rows));
-    rows.iter()
-        .filter_map(|row| profile(whole, row, rows, one_slice))
-        .collect()
+    rows.iter().filter_map(|row| profile(whole, row, rows, one_slice)).collect()
 }
 
 fn profile(whole: &Whole, row: &GiRow, rows: &[GiRow], one_slice: u32) -> Option<GiProfile> {
@@ -101,17 +99,9 @@ fn profile(whole: &Whole, row: &GiRow, rows: &[GiRow], one_slice: u32) -> Option
         && row.memory_mb.is_some()
         && row.sms.is_some()
         && row.placements.is_some()
-        && row
-            .ce
-            .and(row.dec)
-            .and(row.enc)
-            .and(row.jpeg)
-            .and(row.ofa)
-            .is_some();
+        && row.ce.and(row.dec).and(row.enc).and(row.jpeg).and(row.ofa).is_some();
     Some(GiProfile {
-        id: row
-            .id
-            .or_else(|| id(whole.family, row.nvml_profile_index))?,
+        id: row.id.or_else(|| id(whole.family, row.nvml_profile_index))?,
         index: row.nvml_profile_index,
         name: row.name.clone(),
         slices: row.slices,
@@ -124,11 +114,7 @@ fn profile(whole: &Whole, row: &GiRow, rows: &[GiRow], one_slice: u32) -> Option
         engines,
         placements,
         compute: compute(row, multiprocessors, one_slice),
-        provenance: if sourced {
-            Provenance::Sourced
-        } else {
-            Provenance::Derived
-        },
+        provenance: if sourced { Provenance::Sourced } else { Provenance::Derived },
     })
 }
 
@@ -162,14 +148,9 @@ fn placements(whole: &Whole, row: &GiRow, rows: &[GiRow]) -> Vec<Placement> {
     let (starts, size): (&[u32], u32) = match (whole.family, row.nvml_profile_index) {
         (Family::Rtx, _) => {
             let slices = rows.iter().map(|row| row.slices).max().unwrap_or(1);
-            let size = (whole.units / slices.max(1))
-                .saturating_mul(row.slices)
-                .max(1);
+            let size = (whole.units / slices.max(1)).saturating_mul(row.slices).max(1);
             return (0..whole.units / size)
-                .map(|nth| Placement {
-                    start: nth.saturating_mul(size),
-                    size,
-                })
+                .map(|nth| Placement { start: nth.saturating_mul(size), size })
                 .collect();
         }
         (_, 0 | 7) => (&[0, 1, 2, 3, 4, 5, 6], 1),
@@ -179,10 +160,7 @@ fn placements(whole: &Whole, row: &GiRow, rows: &[GiRow]) -> Vec<Placement> {
         (_, 3) => (&[0], 4),
         _ => (&[0], 8),
     };
-    starts
-        .iter()
-        .map(|&start| Placement { start, size })
-        .collect()
+    starts.iter().map(|&start| Placement { start, size }).collect()
 }
 
 /// The share of the memory by memory slices, less half a per cent, in steps of 64 MiB as listings have it. Staying below
@@ -210,9 +188,7 @@ fn multiprocessors_of(whole: &Whole, row: &GiRow, rows: &[GiRow]) -> u32 {
         return of(row.slices, most);
     }
     let smallest = rows.iter().find(|row| row.nvml_profile_index == 0);
-    let one = smallest
-        .and_then(|row| row.sms)
-        .unwrap_or_else(|| of(16, 132));
+    let one = smallest.and_then(|row| row.sms).unwrap_or_else(|| of(16, 132));
     let scaled = match row.nvml_profile_index {
         9 => of(26, 132),
         1 => of(32, 132),
@@ -243,12 +219,8 @@ fn engines(family: Family, row: &GiRow) -> Engines {
 
 /// The compute profiles of a GPU instance: those of the file, and what the file leaves out.
 fn compute(row: &GiRow, multiprocessors: u32, one_slice: u32) -> Vec<CiProfile> {
-    let mut profiles: Vec<CiProfile> = row
-        .compute_instance_profiles
-        .iter()
-        .flatten()
-        .map(sourced_compute)
-        .collect();
+    let mut profiles: Vec<CiProfile> =
+        row.compute_instance_profiles.iter().flatten().map(sourced_compute).collect();
     let derived = derived_compute(row, multiprocessors, one_slice);
     for profile in derived {
         if profiles.iter().all(|known| known.id != profile.id) {
@@ -286,11 +258,7 @@ fn derived_compute(row: &GiRow, multiprocessors: u32, one_slice: u32) -> Vec<CiP
             let full = slices == row.slices && !wide;
             CiProfile {
                 id,
-                name: if full {
-                    row.name.clone()
-                } else {
-                    format!("{slices}c.{}", row.name)
-                },
+                name: if full { row.name.clone() } else { format!("{slices}c.{}", row.name) },
                 slices,
                 max_count: 0,
                 multiprocessors: if full {

@@ -41,11 +41,7 @@ pub(super) fn board(sku: &str) -> Option<Board> {
     Some(Board {
         sku: sku.to_owned(),
         name: row.name.to_owned(),
-        brand: if row.name.starts_with("Tesla") {
-            Brand::Tesla
-        } else {
-            Brand::Nvidia
-        },
+        brand: if row.name.starts_with("Tesla") { Brand::Tesla } else { Brand::Nvidia },
         architecture: row.architecture,
         compute_capability: row.capability,
         memory_mib: row.memory_mib,
@@ -82,41 +78,15 @@ fn row(sku: &str) -> Option<Row> {
         "A10G" => row("NVIDIA A10G", Ampere, (8, 6), 23028, (80, 0x2237, 300, 0)),
         "A16" => row("NVIDIA A16", Ampere, (8, 6), 15356, (10, 0x25B6, 62, 0)),
         "A40" => row("NVIDIA A40", Ampere, (8, 6), 46068, (84, 0x2235, 300, 4)),
-        "V100_SXM2_16GB" | "V100" => row(
-            "Tesla V100-SXM2-16GB",
-            Volta,
-            (7, 0),
-            16384,
-            (80, 0x1DB1, 300, 6),
-        ),
-        "V100_SXM2_32GB" => row(
-            "Tesla V100-SXM2-32GB",
-            Volta,
-            (7, 0),
-            32768,
-            (80, 0x1DB5, 300, 6),
-        ),
-        "V100_PCIE_16GB" => row(
-            "Tesla V100-PCIE-16GB",
-            Volta,
-            (7, 0),
-            16384,
-            (80, 0x1DB4, 250, 0),
-        ),
-        "V100_PCIE_32GB" => row(
-            "Tesla V100-PCIE-32GB",
-            Volta,
-            (7, 0),
-            32768,
-            (80, 0x1DB6, 250, 0),
-        ),
-        "V100S_PCIE_32GB" => row(
-            "Tesla V100S-PCIE-32GB",
-            Volta,
-            (7, 0),
-            32768,
-            (80, 0x1DF6, 250, 0),
-        ),
+        "V100_SXM2_16GB" | "V100" => {
+            row("Tesla V100-SXM2-16GB", Volta, (7, 0), 16384, (80, 0x1DB1, 300, 6))
+        }
+        "V100_SXM2_32GB" => row("Tesla V100-SXM2-32GB", Volta, (7, 0), 32768, (80, 0x1DB5, 300, 6)),
+        "V100_PCIE_16GB" => row("Tesla V100-PCIE-16GB", Volta, (7, 0), 16384, (80, 0x1DB4, 250, 0)),
+        "V100_PCIE_32GB" => row("Tesla V100-PCIE-32GB", Volta, (7, 0), 32768, (80, 0x1DB6, 250, 0)),
+        "V100S_PCIE_32GB" => {
+            row("Tesla V100S-PCIE-32GB", Volta, (7, 0), 32768, (80, 0x1DF6, 250, 0))
+        }
         _ => return None,
     })
 }

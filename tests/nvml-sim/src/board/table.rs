@@ -27,22 +27,15 @@ pub(super) struct SkuRow {
 
 /// The SKUs of the file, in alphabetical order.
 pub fn skus() -> Vec<String> {
-    raw()
-        .into_keys()
-        .filter(|key| !key.starts_with('_'))
-        .collect()
+    raw().into_keys().filter(|key| !key.starts_with('_')).collect()
 }
 
 pub(super) fn board(sku: &str) -> Option<Board> {
     let row = row(sku)?;
     let architecture = architecture(&row.architecture)?;
     let rtx = row.architecture.contains("GB20");
-    let memory_mib = row
-        .memory_mib
-        .or_else(|| derive::total_memory(&row.gpu_instance_profiles))?;
-    let multiprocessors = row
-        .multiprocessors
-        .or_else(|| derive::multiprocessors(sku))?;
+    let memory_mib = row.memory_mib.or_else(|| derive::total_memory(&row.gpu_instance_profiles))?;
+    let multiprocessors = row.multiprocessors.or_else(|| derive::multiprocessors(sku))?;
     let board = derive::Whole {
         memory_mib,
         multiprocessors,

@@ -18,11 +18,11 @@ Examples:
   nvml-simctl reload --version 580.105.08
   nvml-simctl library --without nvmlDeviceGetGpuFabricInfoV --out old/libnvidia-ml.so.1";
 
-/// Plays the owner of a simulated machine: breaks it, resets it, reloads its driver.
+/// Control a simulated machine: inject failures, reset GPUs, reload the driver
 #[derive(Debug, Parser)]
 #[command(name = "nvml-simctl", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// State directory of the machine; without it, the variable `NVML_SIM_STATE`
+    /// State directory of the machine; default: the value of `NVML_SIM_STATE`
     #[arg(long, value_name = "DIR", global = true)]
     state: Option<PathBuf>,
     #[command(subcommand)]
@@ -31,51 +31,51 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the machine of a scenario
+    /// Create a machine from a scenario
     Init {
-        /// The scenario file
+        /// Scenario file
         scenario: PathBuf,
-        /// Replace a machine that is there
+        /// Replace an existing machine
         #[arg(long)]
         force: bool,
     },
     /// Show the machine: driver, GPUs, instances, processes
     Show,
-    /// Report an Xid
+    /// Report an Xid error
     Xid {
         #[command(flatten)]
         gpu: GpuOf,
-        /// Its number
+        /// Xid number
         number: u64,
-        /// GPU instance it is confined to
+        /// GPU instance that the error is limited to
         #[arg(long)]
         gi: Option<u32>,
-        /// Compute instance it is confined to
+        /// Compute instance that the error is limited to
         #[arg(long, requires = "gi")]
         ci: Option<u32>,
     },
-    /// Let a GPU fall off the bus
+    /// Simulate a GPU that has fallen off the bus
     Lose(GpuOf),
-    /// Bring a lost GPU back as it was
+    /// Restore a lost GPU with its previous state
     Return(GpuOf),
     /// Set the recovery action (field 230): 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
     Recovery {
         #[command(flatten)]
         gpu: GpuOf,
-        /// The action
+        /// Recovery action
         action: u32,
     },
-    /// Reset a GPU: instances go, pending modes apply, a lost GPU is back
+    /// Reset a GPU: destroy its instances, apply pending modes, restore it if it was lost
     Reset {
         #[command(flatten)]
         gpu: GpuOf,
-        /// End the processes on it first, instead of refusing
+        /// Terminate the processes on the GPU first, instead of failing
         #[arg(long)]
         kill: bool,
     },
     /// Unload the driver and load it again
     Reload {
-        /// The version to load; without it the same one
+        /// Version to load; default: the current one
         #[arg(long, value_parser = driver_version)]
         version: Option<String>,
     },
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Unload,
     /// Load the driver
     Load,
-    /// Restart the machine
+    /// Reboot the machine
     Reboot,
     /// Add and remove processes
     #[command(subcommand)]
@@ -94,21 +94,21 @@ pub(crate) enum Command {
     /// List, create and destroy MIG instances
     #[command(subcommand)]
     Mig(MigCommand),
-    /// Divide AMD's devices that can be divided; `sysfs` writes what their driver shows then
+    /// Set the partitioning modes of the AMD devices that support them; `sysfs` writes the resulting files
     Amd {
-        /// SPX, DPX, QPX or CPX
+        /// Compute mode: SPX, DPX, QPX or CPX
         #[arg(value_parser = compute_mode)]
         compute: ComputeMode,
-        /// NPS1 or NPS4
+        /// Memory mode: NPS1 or NPS4
         #[arg(value_parser = memory_mode)]
         memory: MemoryMode,
     },
-    /// Write the machine's part of /sys under a directory
+    /// Write the /sys tree of the machine under a directory
     Sysfs {
-        /// Where `sys/` is made
+        /// Directory in which `sys/` is created
         directory: PathBuf,
     },
-    /// Copy the library without some functions, as that of an older driver
+    /// Copy the library without some functions, to simulate an older driver
     Library(LibraryOptions),
 }
 
@@ -121,11 +121,11 @@ pub(crate) struct GpuOf {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProcessCommand {
-    /// A process starts to use a GPU or an instance
+    /// Add a process that uses a GPU or an instance
     Add(AddedProcess),
-    /// A process ends
+    /// Remove a process
     Remove {
-        /// Its process id
+        /// Process ID
         pid: u32,
     },
 }
@@ -134,22 +134,22 @@ pub(crate) enum ProcessCommand {
 pub(crate) struct AddedProcess {
     #[command(flatten)]
     pub(crate) gpu: GpuOf,
-    /// Process id
+    /// Process ID
     #[arg(long)]
     pub(crate) pid: u32,
-    /// GPU instance
+    /// GPU instance ID
     #[arg(long)]
     pub(crate) gi: Option<u32>,
-    /// Compute instance
+    /// Compute instance ID
     #[arg(long, requires = "gi")]
     pub(crate) ci: Option<u32>,
-    /// Memory it uses
+    /// Used memory, in MiB
     #[arg(long, default_value_t = 0)]
     pub(crate) memory_mib: u64,
-    /// Name
+    /// Process name
     #[arg(long, default_value = "python3")]
     pub(crate) name: String,
-    /// List of NVML it appears in
+    /// NVML process list that contains the process
     #[arg(long, value_enum, default_value_t = Kind::Compute)]
     pub(crate) kind: Kind,
 }
@@ -162,29 +162,29 @@ pub(crate) enum Kind {
     Graphics,
     /// MPS client
     Mps,
-    /// In no list, as a daemon with a leaked handle
+    /// In no list, like a daemon with a leaked handle
     Holder,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FaultCommand {
-    /// Add a rule, in force from the next call on
+    /// Add a rule that takes effect with the next call
     Add {
-        /// The rule as in a scenario, such as '{call: nvmlInit*, hang: forever}'
+        /// Rule in scenario syntax, such as '{call: nvmlInit*, hang: forever}'
         rule: String,
     },
     /// List the rules
     List,
-    /// Remove rules; without names, all
+    /// Remove rules; without IDs, remove all
     Clear {
-        /// Names of rules
+        /// Rule IDs
         ids: Vec<String>,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigCommand {
-    /// Switch the MIG mode
+    /// Set the MIG mode
     Mode {
         #[command(flatten)]
         gpu: GpuOf,
@@ -192,18 +192,18 @@ pub(crate) enum MigCommand {
         #[arg(value_enum)]
         mode: Mode,
     },
-    /// List profiles with their placements and what is left
+    /// List profiles with their placements and remaining capacity
     List(GpuOf),
     /// Create a GPU instance with the compute instance that fills it
     Create {
         #[command(flatten)]
         gpu: GpuOf,
-        /// Name or id of the profile
+        /// Name or ID of the profile
         profile: String,
-        /// First memory slice; without it the driver's choice
+        /// First memory slice; default: chosen by the driver
         #[arg(long)]
         start: Option<u32>,
-        /// Leave it without compute instance
+        /// Do not create a compute instance
         #[arg(long)]
         empty: bool,
     },
@@ -211,14 +211,14 @@ pub(crate) enum MigCommand {
     Destroy {
         #[command(flatten)]
         gpu: GpuOf,
-        /// GPU instance id; without it all
+        /// GPU instance ID; default: all
         gi: Option<u32>,
     },
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Mode {
-    /// Divided
+    /// Partitioned
     On,
     /// One whole GPU
     Off,
@@ -226,13 +226,13 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Args)]
 pub(crate) struct LibraryOptions {
-    /// Functions to leave out
+    /// Functions to remove
     #[arg(long, value_delimiter = ',', required = true)]
     pub(crate) without: Vec<String>,
-    /// The library to copy; without it the one beside this program
+    /// Library to copy; default: the one in the directory of this program
     #[arg(long)]
     pub(crate) from: Option<PathBuf>,
-    /// The copy
+    /// Path of the copy
     #[arg(long)]
     pub(crate) out: PathBuf,
 }
@@ -250,27 +250,22 @@ impl Arguments {
 }
 
 fn compute_mode(text: &str) -> Result<ComputeMode, String> {
-    let known = [
-        ComputeMode::Spx,
-        ComputeMode::Dpx,
-        ComputeMode::Qpx,
-        ComputeMode::Cpx,
-    ];
+    let known = [ComputeMode::Spx, ComputeMode::Dpx, ComputeMode::Qpx, ComputeMode::Cpx];
     let found = known.into_iter().find(|mode| mode.name() == text);
-    found.ok_or_else(|| "there are SPX, DPX, QPX and CPX".to_owned())
+    found.ok_or_else(|| "expected SPX, DPX, QPX or CPX".to_owned())
 }
 
 fn memory_mode(text: &str) -> Result<MemoryMode, String> {
     let known = [MemoryMode::Nps1, MemoryMode::Nps4];
     let found = known.into_iter().find(|mode| mode.name() == text);
-    found.ok_or_else(|| "there are NPS1 and NPS4".to_owned())
+    found.ok_or_else(|| "expected NPS1 or NPS4".to_owned())
 }
 
 fn driver_version(text: &str) -> Result<String, &'static str> {
     if is_driver_version(text) {
         return Ok(text.to_owned());
     }
-    Err("a version is like 580.95.05")
+    Err("expected a version such as 580.95.05")
 }
 
 impl From<Kind> for ProcessKind {
@@ -296,16 +291,11 @@ mod tests {
 
     #[test]
     fn every_example_of_the_help_is_understood() {
-        for line in EXAMPLES
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("nvml-simctl "))
-        {
+        for line in EXAMPLES.lines().filter_map(|line| line.trim().strip_prefix("nvml-simctl ")) {
             let (before, quoted) = line.split_once('\'').unwrap_or((line, ""));
             let words = before.split_whitespace().map(str::to_owned);
             let rule = quoted.strip_suffix('\'').map(str::to_owned);
-            let all = std::iter::once("nvml-simctl".to_owned())
-                .chain(words)
-                .chain(rule);
+            let all = std::iter::once("nvml-simctl".to_owned()).chain(words).chain(rule);
             assert!(Arguments::try_parse_from(all).is_ok(), "{line}");
         }
     }

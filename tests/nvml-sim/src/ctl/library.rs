@@ -17,18 +17,14 @@ pub(super) fn run(options: &LibraryOptions) -> Result<(), CtlError> {
     };
     let failed = |doing: &'static str, path: &PathBuf| {
         let path = path.clone();
-        move |source| CtlError::File {
-            doing,
-            path,
-            source,
-        }
+        move |source| CtlError::File { doing, path, source }
     };
     let mut bytes = fs::read(&from).map_err(failed("read", &from))?;
     let names: Vec<&str> = options.without.iter().map(String::as_str).collect();
     elf::hide(&mut bytes, &names).map_err(|source| CtlError::Library { path: from, source })?;
     // A library that is mapped must not be written to; a new file under the old name leaves the mapping alone.
     if let Some(directory) = options.out.parent() {
-        fs::create_dir_all(directory).map_err(failed("make the directory of", &options.out))?;
+        fs::create_dir_all(directory).map_err(failed("create the directory of", &options.out))?;
     }
     let next = options.out.with_extension("new");
     fs::write(&next, bytes).map_err(failed("write", &next))?;
@@ -38,7 +34,5 @@ pub(super) fn run(options: &LibraryOptions) -> Result<(), CtlError> {
 fn beside_this_program() -> Result<PathBuf, CtlError> {
     let program = std::env::current_exe().map_err(|_| CtlError::NoLibrary)?;
     let found = program.parent().map(|directory| directory.join(BUILT));
-    found
-        .filter(|path| path.exists())
-        .ok_or(CtlError::NoLibrary)
+    found.filter(|path| path.exists()).ok_or(CtlError::NoLibrary)
 }

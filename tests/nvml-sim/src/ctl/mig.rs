@@ -20,7 +20,7 @@ pub(super) fn run(
                 Mode::Off => MigMode::Disabled,
             };
             let set = |world: &mut World, slot| world.set_mig_mode(slot, mode);
-            let status = on_gpu(store, gpu, "switching the mode", set)?;
+            let status = on_gpu(store, gpu, "cannot set the MIG mode", set)?;
             if status == Code::Success {
                 return Ok(());
             }
@@ -32,22 +32,15 @@ pub(super) fn run(
             let found = world.gpu(slot);
             print(out, &found.map(show::profiles).unwrap_or_default())
         }
-        MigCommand::Create {
-            gpu,
-            profile,
-            start,
-            empty,
-        } => {
-            let wanted = Wanted {
-                profile,
-                start: *start,
-                filled: !*empty,
-            };
+        MigCommand::Create { gpu, profile, start, empty } => {
+            let wanted = Wanted { profile, start: *start, filled: !*empty };
             create(store, gpu, &wanted, out)
         }
-        MigCommand::Destroy { gpu, gi } => on_gpu(store, gpu, "destroying", |world, slot| {
-            destroy(world, slot, *gi)
-        }),
+        MigCommand::Destroy { gpu, gi } => {
+            on_gpu(store, gpu, "cannot destroy GPU instances", |world, slot| {
+                destroy(world, slot, *gi)
+            })
+        }
     }
 }
 
@@ -64,7 +57,7 @@ fn create(
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
     let mut known = None;
-    let answer = on_gpu(store, gpu, "creating", |world, slot| {
+    let answer = on_gpu(store, gpu, "cannot create the GPU instance", |world, slot| {
         let found = world.gpu(slot)?;
         let named = |text: &str| {
             let same = |name: &str, id: u32| name == text || id.to_string() == text;
@@ -88,19 +81,15 @@ fn create(
     });
     match (answer, known) {
         (Ok(gi), _) => print(out, &format!("GPU instance {gi}\n")),
-        (Err(_), Some(known)) => Err(CtlError::NoProfile {
-            profile: wanted.profile.to_owned(),
-            known,
-        }),
+        (Err(_), Some(known)) => {
+            Err(CtlError::NoProfile { profile: wanted.profile.to_owned(), known })
+        }
         (Err(error), None) => Err(error),
     }
 }
 
 fn names(gpu: &Gpu) -> Vec<String> {
-    gpu.profiles
-        .iter()
-        .map(|profile| profile.name.clone())
-        .collect()
+    gpu.profiles.iter().map(|profile| profile.name.clone()).collect()
 }
 
 /// All or nothing: a refusal in the middle leaves the machine as it was, because the change is not written then.

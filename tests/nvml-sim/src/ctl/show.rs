@@ -49,10 +49,7 @@ pub(super) fn profiles(gpu: &Gpu) -> String {
 
 /// One rule, in the form in which it can be added again.
 pub(super) fn fault(rule: &Rule) -> String {
-    let written = Rule {
-        made: 0,
-        ..rule.clone()
-    };
+    let written = Rule { made: 0, ..rule.clone() };
     serde_json::to_string(&written).unwrap_or_else(|_| rule.id.clone())
 }
 
@@ -79,16 +76,10 @@ fn instances(gpu: &Gpu) -> Vec<String> {
     };
     let mut lines = Vec::new();
     for gi in &mig.instances {
-        let name = gpu
-            .profile_of(gi)
-            .map_or("?", |profile| profile.name.as_str());
+        let name = gpu.profile_of(gi).map_or("?", |profile| profile.name.as_str());
         let place = format!("{}+{}", gi.placement.start, gi.placement.size);
         lines.push(format!("     GI {:>2}  {name:<14} at {place}", gi.id));
-        lines.extend(
-            gi.compute
-                .iter()
-                .map(|ci| format!("        CI {}  {}", ci.id, ci.uuid)),
-        );
+        lines.extend(gi.compute.iter().map(|ci| format!("        CI {}  {}", ci.id, ci.uuid)));
     }
     lines
 }

@@ -20,7 +20,7 @@ use crate::model::Code;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawRule", into = "RawRule")]
 pub struct Rule {
-    /// Names the rule, to remove it; given out (`fault-1`) when the writer names none.
+    /// Names the rule, to remove it; generated (`fault-1`) when the writer names none.
     pub id: String,
     /// Function name, exact or with `*` for any text.
     pub call: String,
@@ -42,10 +42,10 @@ pub struct Rule {
 #[derive(Debug, Error)]
 pub enum RuleError {
     /// No function is named.
-    #[error("a fault needs `call`: the name of a function, or a pattern like nvmlDevice*")]
+    #[error("a fault requires `call`: a function name, or a pattern such as nvmlDevice*")]
     NoCall,
     /// Not exactly one action.
-    #[error("the fault for {call} has {found} actions; it needs exactly one")]
+    #[error("the fault for {call} has {found} actions; exactly one is required")]
     Actions {
         /// The pattern.
         call: String,
@@ -59,10 +59,10 @@ pub enum RuleError {
     #[error("the fault for {0} has a slow_factor that is not a positive number")]
     SlowFactor(String),
     /// The name of the function is misspelt.
-    #[error("no function of NVML is called {0}")]
+    #[error("NVML has no function {0}")]
     NoFunction(String),
     /// Two rules have one name.
-    #[error("two faults are named {0:?}")]
+    #[error("two faults have the ID {0:?}")]
     SameId(String),
     /// The file cannot be read or written.
     #[error("cannot {doing} {path}")]
@@ -75,7 +75,7 @@ pub enum RuleError {
         source: std::io::Error,
     },
     /// The file is no list of rules.
-    #[error("{path} is no list of faults: {reason}")]
+    #[error("{path} is not a list of faults: {reason}")]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -141,7 +141,7 @@ pub struct Tally {
     pub since_ms: Option<u64>,
 }
 
-/// The rules in force.
+/// The active rules.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rules(pub Vec<Rule>);
 
@@ -184,9 +184,7 @@ impl Rules {
 
     /// Whether deciding on the call needs the counts that all processes share.
     pub fn counts_on_machine(&self, call: &Call<'_>) -> bool {
-        self.0
-            .iter()
-            .any(|rule| rule.count == Counting::Machine && rule.matches(call))
+        self.0.iter().any(|rule| rule.count == Counting::Machine && rule.matches(call))
     }
 
     /// Decides on one call and counts it.
@@ -243,10 +241,7 @@ impl Rule {
         match &self.action {
             Action::Return(code) => verdict.answer = Some(*code),
             Action::Hang(hang) => {
-                verdict.hang = Some(HangOf {
-                    rule: self.key(),
-                    hang: hang.clone(),
-                });
+                verdict.hang = Some(HangOf { rule: self.key(), hang: hang.clone() });
             }
             Action::Delay(delay) => verdict.delay = verdict.delay.saturating_add(*delay),
             Action::Slow(factor) => verdict.slow_factor *= factor,
@@ -278,9 +273,9 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
         Some((b'*', rest)) => {
             (0..=text.len()).any(|from| text.get(from..).is_some_and(|text| glob(rest, text)))
         }
-        Some((first, rest)) => text
-            .split_first()
-            .is_some_and(|(byte, text)| byte == first && glob(rest, text)),
+        Some((first, rest)) => {
+            text.split_first().is_some_and(|(byte, text)| byte == first && glob(rest, text))
+        }
     }
 }
 
@@ -289,17 +284,11 @@ mod tests {
     use super::*;
 
     fn rules(text: &str) -> Rules {
-        Rules(serde_saphyr::from_str(text).unwrap())
-            .named()
-            .unwrap()
+        Rules(serde_saphyr::from_str(text).unwrap()).named().unwrap()
     }
 
     fn call(function: &str, now_ms: u64) -> Call<'_> {
-        Call {
-            function,
-            gpu: Some((1, "GPU-a")),
-            now_ms,
-        }
+        Call { function, gpu: Some((1, "GPU-a")), now_ms }
     }
 
     /// What is answered to `times` calls of a function by one process, a millisecond apart; `None` is "do it".
@@ -317,10 +306,7 @@ mod tests {
     fn a_rule_hits_from_the_nth_call_as_often_as_it_says() {
         let rules = rules("- {call: nvmlInit_v2, nth: 2, times: 2, return: TIMEOUT}");
         let timeout = Some(Code::Timeout);
-        assert_eq!(
-            answers(&rules, "nvmlInit_v2", 5),
-            [None, timeout, timeout, None, None]
-        );
+        assert_eq!(answers(&rules, "nvmlInit_v2", 5), [None, timeout, timeout, None, None]);
         assert_eq!(answers(&rules, "nvmlInit", 3), [None; 3]);
     }
 
@@ -328,11 +314,7 @@ mod tests {
     fn a_pattern_stands_for_many_functions_and_counts_them_together() {
         let rules = rules("- {call: 'nvml*Get*', nth: 2, return: NO_DATA}");
         let (mut process, mut machine) = (Counts::new(), Counts::new());
-        let mut decide = |name| {
-            rules
-                .decide(&call(name, 0), &mut process, &mut machine)
-                .answer
-        };
+        let mut decide = |name| rules.decide(&call(name, 0), &mut process, &mut machine).answer;
         assert_eq!(decide("nvmlDeviceGetName"), None);
         assert_eq!(decide("nvmlShutdown"), None);
         assert_eq!(decide("nvmlSystemGetDriverVersion"), Some(Code::NoData));
@@ -342,16 +324,8 @@ mod tests {
     fn a_rule_for_a_gpu_leaves_the_others_and_calls_without_one_alone() {
         for (gpu, hit) in [("1", true), ("0", false), ("GPU-a", true), ("GPU-b", false)] {
             let rules = rules(&format!("- {{call: '*', gpu: {gpu}, return: UNKNOWN}}"));
-            assert_eq!(
-                answers(&rules, "f", 1) == [Some(Code::Unknown)],
-                hit,
-                "{gpu}"
-            );
-            let elsewhere = Call {
-                function: "f",
-                gpu: None,
-                now_ms: 0,
-            };
+            assert_eq!(answers(&rules, "f", 1) == [Some(Code::Unknown)], hit, "{gpu}");
+            let elsewhere = Call { function: "f", gpu: None, now_ms: 0 };
             let verdict = rules.decide(&elsewhere, &mut Counts::new(), &mut Counts::new());
             assert_eq!(verdict, Verdict::default());
         }
@@ -392,10 +366,7 @@ mod tests {
                 delay: Duration::from_millis(7),
                 slow_factor: 10.0,
                 abort: Some(Abort::Before),
-                hang: Some(HangOf {
-                    rule: "stuck@0".to_owned(),
-                    hang: Hang::Forever
-                }),
+                hang: Some(HangOf { rule: "stuck@0".to_owned(), hang: Hang::Forever }),
                 answer: Some(Code::Success),
                 wrong_placement: true,
                 stale_mig_handles: true,
@@ -439,17 +410,11 @@ mod tests {
     #[test]
     fn a_rule_that_means_nothing_is_refused() {
         for (text, reason) in [
-            ("{return: IN_USE}", "a fault needs `call`"),
+            ("{return: IN_USE}", "a fault requires `call`"),
             ("{call: f}", "the fault for f has 0 actions"),
-            (
-                "{call: f, lie: true, abort: after}",
-                "the fault for f has 2 actions",
-            ),
+            ("{call: f, lie: true, abort: after}", "the fault for f has 2 actions"),
             ("{call: f, nth: 0, lie: true}", "the fault for f has nth: 0"),
-            (
-                "{call: f, slow_factor: -1}",
-                "the fault for f has a slow_factor",
-            ),
+            ("{call: f, slow_factor: -1}", "the fault for f has a slow_factor"),
             ("{call: f, return: NOT_A_CODE}", "unknown variant"),
             ("{call: f, lie: true, whne: 3}", "unknown field"),
         ] {

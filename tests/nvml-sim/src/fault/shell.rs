@@ -63,18 +63,14 @@ impl Faults {
     pub fn decide(&mut self, call: &Call<'_>) -> Verdict {
         self.refresh();
         if !self.rules.counts_on_machine(call) {
-            return self
-                .rules
-                .decide(call, &mut self.counts, &mut Counts::new());
+            return self.rules.decide(call, &mut self.counts, &mut Counts::new());
         }
-        // Without the lock two processes could both be "the second call"; with an unusable directory nothing is shared,
+        // Without the lock two processes could both be "the second call"; with an unusable directory no time-slicing,
         // and the call is counted as the first of the machine.
         let _lock = lock(&self.directory);
         let path = self.directory.join(COUNTS);
         let mut stored = Stored::read(&path);
-        let verdict = self
-            .rules
-            .decide(call, &mut self.counts, &mut stored.counts);
+        let verdict = self.rules.decide(call, &mut self.counts, &mut stored.counts);
         if let Ok(bytes) = serde_json::to_vec(&stored) {
             // Lost counts only make a fault come later; the call itself must not fail for it.
             drop(replace(&path, &bytes));
@@ -82,7 +78,7 @@ impl Faults {
         verdict
     }
 
-    /// Whether a hang goes on: to be asked now and then by whoever hangs.
+    /// Whether a hang continues; the hanging call checks it repeatedly.
     pub fn still_hangs(&mut self, hang: &HangOf) -> bool {
         self.refresh();
         let there = self.rules.0.iter().any(|rule| rule.key() == hang.rule);
@@ -93,7 +89,7 @@ impl Faults {
         there && !ended
     }
 
-    /// Why the newest `faults.yaml` is not in force, once; the rules of before still are.
+    /// Why the newest `faults.yaml` is not active, once; the previous rules still are.
     pub fn take_problem(&mut self) -> Option<RuleError> {
         self.problem.take()
     }
@@ -123,11 +119,7 @@ pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Rules::default()),
         Err(source) => {
-            return Err(RuleError::File {
-                doing: "read",
-                path,
-                source,
-            });
+            return Err(RuleError::File { doing: "read", path, source });
         }
     };
     if text.trim().is_empty() {
@@ -155,11 +147,7 @@ pub fn change_rules<E: From<RuleError>>(
 ) -> Result<(), E> {
     let failed = |doing: &'static str| {
         let path = directory.join(RULES);
-        move |source| RuleError::File {
-            doing,
-            path,
-            source,
-        }
+        move |source| RuleError::File { doing, path, source }
     };
     let _lock = lock(directory).map_err(failed("lock"))?;
     let mut rules = read_rules(directory)?.0;
@@ -176,19 +164,14 @@ pub fn change_rules<E: From<RuleError>>(
     // YAML is a superset of JSON, and JSON is written the same way by every version of every library.
     let lines: Result<Vec<String>, _> = rules.0.iter().map(serde_json::to_string).collect();
     let lines = lines.map_err(|error| failed("write")(error.into()))?;
-    let text = lines
-        .iter()
-        .fold(String::new(), |text, line| text + "- " + line + "\n");
+    let text = lines.iter().fold(String::new(), |text, line| text + "- " + line + "\n");
     let bytes = serde_json::to_vec(&stored).map_err(|error| failed("write")(error.into()))?;
     replace(&counts, &bytes).map_err(failed("write"))?;
     Ok(replace(&directory.join(RULES), text.as_bytes()).map_err(failed("write"))?)
 }
 
 fn lock(directory: &Path) -> io::Result<File> {
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(directory.join(LOCK))?;
+    let file = File::options().create(true).append(true).open(directory.join(LOCK))?;
     file.lock()?;
     Ok(file)
 }
@@ -202,12 +185,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn version(path: &Path) -> Option<FileVersion> {
     let metadata = fs::metadata(path).ok()?;
-    Some((
-        metadata.ino(),
-        metadata.len(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-    ))
+    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
 #[cfg(test)]
@@ -221,11 +199,7 @@ mod tests {
     }
 
     fn call(function: &str) -> Call<'_> {
-        Call {
-            function,
-            gpu: None,
-            now_ms: 0,
-        }
+        Call { function, gpu: None, now_ms: 0 }
     }
 
     #[test]
@@ -245,9 +219,8 @@ mod tests {
     fn a_rule_that_is_cleared_and_added_again_counts_from_one() {
         for count in ["process", "machine"] {
             let directory = tempfile::tempdir().unwrap();
-            let once = rule(&format!(
-                "{{call: f, id: once, times: 1, count: {count}, return: IN_USE}}"
-            ));
+            let once =
+                rule(&format!("{{call: f, id: once, times: 1, count: {count}, return: IN_USE}}"));
             let mut faults = Faults::open(directory.path());
             for _ in 0..2 {
                 write_rules(directory.path(), std::slice::from_ref(&once)).unwrap();
@@ -262,11 +235,7 @@ mod tests {
     #[test]
     fn a_rule_that_stays_goes_on_counting_when_another_is_added() {
         let directory = tempfile::tempdir().unwrap();
-        write_rules(
-            directory.path(),
-            &[rule("{call: f, nth: 2, return: IN_USE}")],
-        )
-        .unwrap();
+        write_rules(directory.path(), &[rule("{call: f, nth: 2, return: IN_USE}")]).unwrap();
         let mut faults = Faults::open(directory.path());
         assert_eq!(faults.decide(&call("f")).answer, None);
         let add = |rules: &mut Vec<Rule>| {
@@ -321,10 +290,7 @@ mod tests {
             one.decide(&call("f")).answer,
         ];
         assert_eq!(answers, [None, Some(Code::InUse), None]);
-        let answers = [
-            one.decide(&call("g")).answer,
-            other.decide(&call("g")).answer,
-        ];
+        let answers = [one.decide(&call("g")).answer, other.decide(&call("g")).answer];
         assert_eq!(answers, [None, None]);
     }
 
@@ -335,10 +301,7 @@ mod tests {
         let mut faults = Faults::open(directory.path());
         fs::write(directory.path().join(RULES), "- {call: f, lie: maybe}").unwrap();
         assert_eq!(faults.decide(&call("f")).answer, Some(Code::Success));
-        assert!(matches!(
-            faults.take_problem(),
-            Some(RuleError::Malformed { .. })
-        ));
+        assert!(matches!(faults.take_problem(), Some(RuleError::Malformed { .. })));
         faults.decide(&call("f"));
         assert!(faults.take_problem().is_none(), "said once");
     }

@@ -15,20 +15,12 @@ pub(crate) fn filling_order(placements: &[Placement], units: u32) -> Vec<Placeme
     let places_in = |placement: &Placement, parts: u32| {
         let region = (units / parts).max(1);
         let of = |other: &Placement| other.start / region;
-        placements
-            .iter()
-            .filter(|other| of(other) == of(placement))
-            .count()
+        placements.iter().filter(|other| of(other) == of(placement)).count()
     };
     let mut order = placements.to_vec();
     order.sort_by_key(|placement| {
         let half = placement.start / (units / 2).max(1);
-        (
-            places_in(placement, 2),
-            std::cmp::Reverse(half),
-            places_in(placement, 4),
-            placement.start,
-        )
+        (places_in(placement, 2), std::cmp::Reverse(half), places_in(placement, 4), placement.start)
     });
     order
 }
@@ -108,32 +100,21 @@ mod tests {
     use super::*;
 
     fn places(starts: &[u32], size: u32) -> Vec<Placement> {
-        starts
-            .iter()
-            .map(|&start| Placement { start, size })
-            .collect()
+        starts.iter().map(|&start| Placement { start, size }).collect()
     }
 
     #[track_caller]
     fn fills(starts: &[u32], size: u32, units: u32, order: &[u32], ids: &[u32]) {
         let filled = filling_order(&places(starts, size), units);
         let starts: Vec<u32> = filled.iter().map(|placement| placement.start).collect();
-        let numbers: Vec<u32> = filled
-            .iter()
-            .map(|placement| instance_id(*placement, units))
-            .collect();
+        let numbers: Vec<u32> =
+            filled.iter().map(|placement| instance_id(*placement, units)).collect();
         assert_eq!((starts.as_slice(), numbers.as_slice()), (order, ids));
     }
 
     #[test]
     fn an_h100_fills_from_the_top_with_the_ids_of_the_capture() {
-        fills(
-            &[0, 1, 2, 3, 4, 5, 6],
-            1,
-            8,
-            &[6, 4, 5, 0, 1, 2, 3],
-            &[13, 11, 12, 7, 8, 9, 10],
-        );
+        fills(&[0, 1, 2, 3, 4, 5, 6], 1, 8, &[6, 4, 5, 0, 1, 2, 3], &[13, 11, 12, 7, 8, 9, 10]);
         fills(&[0, 2, 4], 2, 8, &[4, 0, 2], &[5, 3, 4]);
         fills(&[0, 4], 4, 8, &[4, 0], &[2, 1]);
         fills(&[0], 8, 8, &[0], &[0]);

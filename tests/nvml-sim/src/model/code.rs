@@ -72,7 +72,7 @@ codes! {
     OperatingSystem = 17, "OPERATING_SYSTEM", c"The operating system has blocked the request.";
     /// Library and kernel module are of different driver versions.
     LibRmVersionMismatch = 18, "LIB_RM_VERSION_MISMATCH", c"RM has detected an NVML/RM version mismatch.";
-    /// Somebody uses it.
+    /// It is in use.
     InUse = 19, "IN_USE", c"In use by another client";
     /// Out of memory.
     Memory = 20, "MEMORY", c"Insufficient Memory";

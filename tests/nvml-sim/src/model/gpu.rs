@@ -95,7 +95,7 @@ pub struct Gpu {
 /// MIG mode and what is there.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MigState {
-    /// The mode in force.
+    /// The current mode.
     pub current: bool,
     /// The mode after the next reset.
     pub pending: bool,
@@ -199,7 +199,7 @@ pub struct Fabric {
 /// ECC mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EccMode {
-    /// In force.
+    /// Current.
     pub current: bool,
     /// After the next reset.
     pub pending: bool,
@@ -265,11 +265,7 @@ impl Brand {
 impl Gpu {
     /// `GPU_IS_LOST` for a GPU that fell off the bus; the first question of every call on a GPU.
     pub fn present(&self) -> Result<(), Code> {
-        if self.lost {
-            Err(Code::GpuIsLost)
-        } else {
-            Ok(())
-        }
+        if self.lost { Err(Code::GpuIsLost) } else { Ok(()) }
     }
 
     /// The MIG state, or `NOT_SUPPORTED` on boards without.
@@ -284,11 +280,7 @@ impl Gpu {
 
     /// GPU slices of the whole board: those of its largest profile.
     pub fn total_slices(&self) -> u32 {
-        self.profiles
-            .iter()
-            .map(|profile| profile.slices)
-            .max()
-            .unwrap_or(0)
+        self.profiles.iter().map(|profile| profile.slices).max().unwrap_or(0)
     }
 
     /// Memory slices of the whole board: where the largest placement ends.
@@ -308,11 +300,7 @@ impl Gpu {
 
     /// The GPU instance a handle was made for, if it still is.
     pub fn gi_by_serial(&self, serial: u64) -> Option<&GpuInstance> {
-        self.mig
-            .as_ref()?
-            .instances
-            .iter()
-            .find(|gi| gi.serial == serial)
+        self.mig.as_ref()?.instances.iter().find(|gi| gi.serial == serial)
     }
 
     /// The compute instance a handle was made for, with its GPU instance, if it still is.

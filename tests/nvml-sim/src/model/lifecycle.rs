@@ -122,8 +122,7 @@ impl World {
     /// A process starts to use a GPU or an instance. `NOT_FOUND` when that is not there; `IN_USE` for a pid that is
     /// already on the same GPU in the same list.
     pub fn add_process(&mut self, process: Process) -> Result<(), Code> {
-        self.refusal_of(&process)
-            .map_err(|refusal| refusal.code())?;
+        self.refusal_of(&process).map_err(|refusal| refusal.code())?;
         self.processes.push(process);
         Ok(())
     }
@@ -185,11 +184,8 @@ impl Gpu {
         if let Some(rows) = &mut self.remapped_rows {
             rows.pending = false;
         }
-        self.ecc_errors = EccCounters {
-            volatile_corrected: 0,
-            volatile_uncorrected: 0,
-            ..self.ecc_errors
-        };
+        self.ecc_errors =
+            EccCounters { volatile_corrected: 0, volatile_uncorrected: 0, ..self.ecc_errors };
         self.recovery_action = 0;
     }
 

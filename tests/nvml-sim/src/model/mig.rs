@@ -1,7 +1,7 @@
 //! MIG: mode, GPU instances and compute instances, with the rules of the driver.
 //!
 //! The rules were read from the MIG User Guide, `nvml.h` and the open kernel modules: see [`super::capacity`] for what
-//! fits. Destroying goes from the inside out, and nothing that somebody uses is destroyed.
+//! fits. Destroying goes from the inside out, and nothing in use is destroyed.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,16 +73,12 @@ impl Gpu {
     pub fn gpu_instances(&self, profile_id: u32) -> Result<Vec<&GpuInstance>, Code> {
         self.gi_profile_by_id(profile_id)?;
         let instances = &self.mig_enabled()?.instances;
-        Ok(instances
-            .iter()
-            .filter(|gi| gi.profile_id == profile_id)
-            .collect())
+        Ok(instances.iter().filter(|gi| gi.profile_id == profile_id).collect())
     }
 
     /// The profile a GPU instance was made from.
     pub fn profile_of(&self, gi: &GpuInstance) -> Result<&GiProfile, Code> {
-        self.gi_profile_by_id(gi.profile_id)
-            .map_err(|_| Code::Unknown)
+        self.gi_profile_by_id(gi.profile_id).map_err(|_| Code::Unknown)
     }
 
     /// `nvmlGpuInstanceGetComputeInstanceProfileInfo`: by enum index, with the same two errors as for GPU instances.
@@ -110,9 +106,7 @@ impl Gpu {
     /// `nvmlDeviceGetAttributes_v2` of a MIG device.
     pub fn attributes(&self, device: MigDevice<'_>) -> Result<Attributes, Code> {
         let gi = self.profile_of(device.gi)?;
-        let ci = gi
-            .compute_profile(device.ci.profile_id)
-            .ok_or(Code::Unknown)?;
+        let ci = gi.compute_profile(device.ci.profile_id).ok_or(Code::Unknown)?;
         Ok(Attributes {
             multiprocessors: ci.multiprocessors,
             engines: gi.engines,
@@ -144,11 +138,7 @@ impl Gpu {
     }
 
     fn gi_mut(&mut self, id: u32) -> Result<&mut GpuInstance, Code> {
-        self.mig_mut()?
-            .instances
-            .iter_mut()
-            .find(|gi| gi.id == id)
-            .ok_or(Code::NotFound)
+        self.mig_mut()?.instances.iter_mut().find(|gi| gi.id == id).ok_or(Code::NotFound)
     }
 }
 
@@ -278,32 +268,20 @@ impl World {
         mig.made = mig.made.saturating_add(1);
         let serial = mig.made;
         let instance = gpu.gi_mut(gi)?;
-        instance.compute.push(ComputeInstance {
-            id,
-            serial,
-            profile_id,
-            placement,
-            uuid,
-        });
+        instance.compute.push(ComputeInstance { id, serial, profile_id, placement, uuid });
         instance.compute.sort_by_key(|ci| ci.id);
         self.record(slot, EventKind::MigConfigChange, 0, Some((gi, Some(id))));
         Ok(id)
     }
 
-    /// `nvmlComputeInstanceDestroy`. `IN_USE` while somebody holds it.
+    /// `nvmlComputeInstanceDestroy`. `IN_USE` while a process holds it.
     pub fn destroy_ci(&mut self, slot: Slot, gi: u32, ci: u32) -> Result<(), Code> {
         let gpu = self.gpu(slot)?;
         gpu.present()?;
-        let found = gpu
-            .gi(gi)
-            .and_then(|instance| instance.compute.iter().find(|other| other.id == ci));
+        let found =
+            gpu.gi(gi).and_then(|instance| instance.compute.iter().find(|other| other.id == ci));
         let gone = found.ok_or(Code::NotFound)?;
-        let departed = Departed {
-            gi,
-            ci,
-            ci_serial: gone.serial,
-            uuid: gone.uuid.clone(),
-        };
+        let departed = Departed { gi, ci, ci_serial: gone.serial, uuid: gone.uuid.clone() };
         if self.ci_in_use(slot, gi, ci) {
             return Err(Code::InUse);
         }

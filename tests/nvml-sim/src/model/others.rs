@@ -11,7 +11,7 @@ pub struct Others {
     pub neuron: Option<Neuron>,
     /// AMD's, in the order of their addresses.
     pub amd: Vec<AmdDevice>,
-    /// Functions of which the bus says something, and nobody else.
+    /// Functions that only the bus reports.
     pub functions: Vec<Function>,
 }
 
@@ -128,11 +128,7 @@ impl Others {
         for device in self.amd.iter_mut().filter(|one| one.chip.has_partitions()) {
             (device.compute, device.memory, found) = (compute, memory, true);
         }
-        if found {
-            Ok(())
-        } else {
-            Err(Code::NotSupported)
-        }
+        if found { Ok(()) } else { Err(Code::NotSupported) }
     }
 }
 

@@ -30,10 +30,7 @@ pub struct PciAddressError(String);
 impl PciAddress {
     /// The name of the directory under `/sys/bus/pci/devices`.
     pub fn sysfs(self) -> String {
-        format!(
-            "{:04x}:{:02x}:{:02x}.{:x}",
-            self.domain, self.bus, self.device, self.function
-        )
+        format!("{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
     }
 
     /// The form of the first NVML versions, with four digits of domain (`nvmlPciInfo_t.busIdLegacy`).
@@ -44,11 +41,7 @@ impl PciAddress {
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:08X}:{:02X}:{:02X}.{:X}",
-            self.domain, self.bus, self.device, self.function
-        )
+        write!(f, "{:08X}:{:02X}:{:02X}.{:X}", self.domain, self.bus, self.device, self.function)
     }
 }
 
@@ -104,39 +97,20 @@ mod tests {
     #[track_caller]
     fn reads(text: &str, nvml: &str, sysfs: &str) {
         let address: PciAddress = text.parse().unwrap();
-        assert_eq!(
-            (address.to_string().as_str(), address.sysfs().as_str()),
-            (nvml, sysfs)
-        );
+        assert_eq!((address.to_string().as_str(), address.sysfs().as_str()), (nvml, sysfs));
     }
 
     #[test]
     fn every_usual_spelling_is_the_same_address() {
-        for text in [
-            "00000000:3B:00.0",
-            "0000:3b:00.0",
-            "3b:00.0",
-            "3b:0",
-            "0000:3B:00",
-        ] {
+        for text in ["00000000:3B:00.0", "0000:3b:00.0", "3b:00.0", "3b:0", "0000:3B:00"] {
             reads(text, "00000000:3B:00.0", "0000:3b:00.0");
         }
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in [
-            "",
-            "3b",
-            "x:00.0",
-            "0000:3b:20.0",
-            "0000:3b:00.8",
-            "1:2:3:4.0",
-        ] {
-            assert_eq!(
-                text.parse::<PciAddress>(),
-                Err(PciAddressError(text.to_owned()))
-            );
+        for text in ["", "3b", "x:00.0", "0000:3b:20.0", "0000:3b:00.8", "1:2:3:4.0"] {
+            assert_eq!(text.parse::<PciAddress>(), Err(PciAddressError(text.to_owned())));
         }
     }
 }

@@ -45,16 +45,13 @@ pub enum ProcessKind {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProcessRefusal {
     /// There is no such GPU.
-    #[error("the machine has no such GPU")]
+    #[error("the machine does not have this GPU")]
     NoGpu,
     /// The GPU fell off the bus.
     #[error("the GPU is lost")]
     GpuLost,
     /// The GPU instance is not there.
-    #[error(
-        "there is no GPU instance {gi}; {}",
-        what_there_is("GPU instance", there)
-    )]
+    #[error("GPU instance {gi} does not exist; {}", what_there_is("GPU instance", there))]
     NoGpuInstance {
         /// The one that was named.
         gi: u32,
@@ -63,7 +60,7 @@ pub enum ProcessRefusal {
     },
     /// The compute instance is not there.
     #[error(
-        "there is no compute instance {ci} in GPU instance {gi}; {}",
+        "compute instance {ci} does not exist in GPU instance {gi}; {}",
         what_there_is("compute instance", there)
     )]
     NoComputeInstance {
@@ -75,10 +72,10 @@ pub enum ProcessRefusal {
         there: Vec<u32>,
     },
     /// A compute instance was named without its GPU instance.
-    #[error("compute instance {0} is of no GPU instance; name one with `gi`")]
+    #[error("compute instance {0} has no GPU instance; set `gi`")]
     ComputeInstanceAlone(u32),
     /// The same process is in the same list of the same GPU already.
-    #[error("it is on it already")]
+    #[error("the process is already on this GPU")]
     AlreadyThere,
 }
 
@@ -99,8 +96,7 @@ impl ProcessRefusal {
 fn what_there_is(kind: &str, ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     match ids.len() {
-        0 => format!("there is no {kind} at all"),
-        1 => format!("there is {}", ids.join(", ")),
-        _ => format!("there are {}", ids.join(", ")),
+        0 => format!("no {kind} exists"),
+        _ => format!("existing: {}", ids.join(", ")),
     }
 }

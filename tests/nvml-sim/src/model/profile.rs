@@ -124,9 +124,7 @@ impl GiProfile {
 
     /// The compute profile that takes the whole GPU instance: the one with as many multiprocessors.
     pub fn full_compute_profile(&self) -> Option<&CiProfile> {
-        self.compute
-            .iter()
-            .find(|profile| profile.multiprocessors == self.multiprocessors)
+        self.compute.iter().find(|profile| profile.multiprocessors == self.multiprocessors)
     }
 }
 
@@ -138,10 +136,7 @@ impl CiProfile {
         let step = self.slices.next_power_of_two();
         (0..slices)
             .step_by(usize::try_from(step).unwrap_or(1))
-            .map(|start| Placement {
-                start,
-                size: self.slices,
-            })
+            .map(|start| Placement { start, size: self.slices })
             .filter(|placement| placement.end() <= slices)
             .collect()
     }

@@ -13,10 +13,7 @@ const GPU: Slot = Slot(0);
 /// A machine with one GPU of a board.
 fn machine(board: &str, mode: &str) -> World {
     let text = format!("machine: m\ngpus:\n- {{board: {board}, mig: {mode}}}\n");
-    Scenario::parse(Path::new("m"), &text)
-        .unwrap()
-        .world()
-        .unwrap()
+    Scenario::parse(Path::new("m"), &text).unwrap().world().unwrap()
 }
 
 fn divided(board: &str) -> World {
@@ -28,9 +25,7 @@ fn gpu(world: &World) -> &Gpu {
 }
 
 fn create(world: &mut World, ids: &[u32]) -> Vec<Result<u32, Code>> {
-    ids.iter()
-        .map(|id| world.create_gi(GPU, *id, None))
-        .collect()
+    ids.iter().map(|id| world.create_gi(GPU, *id, None)).collect()
 }
 
 fn process(world: &World, gi: Option<u32>, ci: Option<u32>) -> Process {
@@ -55,10 +50,7 @@ fn seven_small_instances_get_the_ids_of_the_capture() {
     let mut world = divided("H100_80GB_SXM");
     let made = create(&mut world, &[19; 8]);
     let full = Err(Code::InsufficientResources);
-    assert_eq!(
-        made,
-        [Ok(13), Ok(11), Ok(12), Ok(7), Ok(8), Ok(9), Ok(10), full]
-    );
+    assert_eq!(made, [Ok(13), Ok(11), Ok(12), Ok(7), Ok(8), Ok(9), Ok(10), full]);
 }
 
 #[test]
@@ -91,15 +83,9 @@ fn a_reset_does_the_row_remapping_that_waits_and_forgets_destroyed_devices() {
 fn small_instances_first_leave_no_room_for_a_large_one_and_large_ones_first_do() {
     let mut world = divided("H100_80GB_SXM");
     let full = Err(Code::InsufficientResources);
-    assert_eq!(
-        create(&mut world, &[19, 19, 14, 9]),
-        [Ok(13), Ok(11), Ok(3), full]
-    );
+    assert_eq!(create(&mut world, &[19, 19, 14, 9]), [Ok(13), Ok(11), Ok(3), full]);
     let mut world = divided("H100_80GB_SXM");
-    assert_eq!(
-        create(&mut world, &[9, 14, 19, 19]),
-        [Ok(2), Ok(3), Ok(9), Ok(10)]
-    );
+    assert_eq!(create(&mut world, &[9, 14, 19, 19]), [Ok(2), Ok(3), Ok(9), Ok(10)]);
 }
 
 #[test]
@@ -107,14 +93,8 @@ fn a_taken_placement_and_a_full_board_answer_alike_and_an_unlisted_placement_doe
     let mut world = divided("A100_40GB");
     let at = |start| Some(Placement { start, size: 4 });
     assert_eq!(world.create_gi(GPU, 9, at(0)), Ok(1));
-    assert_eq!(
-        world.create_gi(GPU, 5, at(0)),
-        Err(Code::InsufficientResources)
-    );
-    assert_eq!(
-        world.create_gi(GPU, 0, None),
-        Err(Code::InsufficientResources)
-    );
+    assert_eq!(world.create_gi(GPU, 5, at(0)), Err(Code::InsufficientResources));
+    assert_eq!(world.create_gi(GPU, 0, None), Err(Code::InsufficientResources));
     assert_eq!(world.create_gi(GPU, 9, at(2)), Err(Code::InvalidArgument));
     assert_eq!(world.create_gi(GPU, 77, None), Err(Code::InvalidArgument));
 }
@@ -122,10 +102,7 @@ fn a_taken_placement_and_a_full_board_answer_alike_and_an_unlisted_placement_doe
 #[test]
 fn the_media_extensions_are_given_once() {
     let mut world = divided("A30_24GB");
-    assert_eq!(
-        create(&mut world, &[21, 6]),
-        [Ok(5), Err(Code::InsufficientResources)]
-    );
+    assert_eq!(create(&mut world, &[21, 6]), [Ok(5), Err(Code::InsufficientResources)]);
     assert_eq!(gpu(&world).remaining_capacity(21), Ok(0));
     assert_eq!(gpu(&world).remaining_capacity(14), Ok(3));
 }
@@ -157,16 +134,10 @@ fn profiles_are_enumerated_with_holes_and_an_end_also_while_mig_is_off() {
 #[test]
 fn a_board_without_mig_supports_none_of_it() {
     let text = "machine: m\ngpus: [{board: T4}]\n";
-    let mut world = Scenario::parse(Path::new("m"), text)
-        .unwrap()
-        .world()
-        .unwrap();
+    let mut world = Scenario::parse(Path::new("m"), text).unwrap().world().unwrap();
     assert_eq!(gpu(&world).gi_profile(0), Err(Code::NotSupported));
     assert_eq!(world.create_gi(GPU, 19, None), Err(Code::NotSupported));
-    assert_eq!(
-        world.set_mig_mode(GPU, MigMode::Enabled),
-        Err(Code::NotSupported)
-    );
+    assert_eq!(world.set_mig_mode(GPU, MigMode::Enabled), Err(Code::NotSupported));
     assert_eq!(gpu(&world).max_mig_devices(), 0);
 }
 
@@ -192,22 +163,14 @@ fn compute_instances_share_the_slices_of_their_gpu_instance() {
     let mut make = |profile| world.create_ci(GPU, gi, profile, None);
     let full = Err(Code::InsufficientResources);
     // 3c at 0, 3c at 4, 1c in the gap at 3.
-    assert_eq!(
-        [make(2), make(2), make(1), make(0), make(0)],
-        [Ok(0), Ok(1), full, Ok(2), full]
-    );
+    assert_eq!([make(2), make(2), make(1), make(0), make(0)], [Ok(0), Ok(1), full, Ok(2), full]);
     let found = gpu(&world);
     let instance = found.gi(gi).unwrap();
     assert_eq!(found.ci_profile(instance, 5), Err(Code::NotSupported));
-    assert_eq!(
-        found.ci_profile(instance, CI_PROFILE_COUNT),
-        Err(Code::InvalidArgument)
-    );
+    assert_eq!(found.ci_profile(instance, CI_PROFILE_COUNT), Err(Code::InvalidArgument));
     assert_eq!(found.ci_remaining_capacity(instance, 0), Ok(0));
-    let slices: Vec<u32> = found
-        .mig_devices()
-        .map(|device| found.attributes(device).unwrap().ci_slices)
-        .collect();
+    let slices: Vec<u32> =
+        found.mig_devices().map(|device| found.attributes(device).unwrap().ci_slices).collect();
     assert_eq!(slices, [3, 3, 1]);
 }
 
@@ -224,17 +187,9 @@ fn ids_are_used_again_and_uuids_and_serials_are_not() {
         world.destroy_gi(GPU, 2).unwrap();
     }
     assert_eq!(identities.len(), 3);
-    let departed: BTreeSet<String> = gpu(&world)
-        .mig()
-        .unwrap()
-        .departed
-        .iter()
-        .map(|gone| gone.uuid.clone())
-        .collect();
-    assert_eq!(
-        departed,
-        identities.into_iter().map(|(uuid, ..)| uuid).collect()
-    );
+    let departed: BTreeSet<String> =
+        gpu(&world).mig().unwrap().departed.iter().map(|gone| gone.uuid.clone()).collect();
+    assert_eq!(departed, identities.into_iter().map(|(uuid, ..)| uuid).collect());
 }
 
 #[test]
@@ -276,12 +231,9 @@ fn going_back_to_the_mode_in_force_withdraws_the_pending_change() {
 
 #[test]
 fn instances_survive_nothing_and_the_mode_survives_reload_and_reboot_on_ampere_only() {
-    for (board, kept) in [
-        ("A100_40GB", true),
-        ("A30_24GB", true),
-        ("H100_80GB_SXM", false),
-        ("B200_180GB", false),
-    ] {
+    for (board, kept) in
+        [("A100_40GB", true), ("A30_24GB", true), ("H100_80GB_SXM", false), ("B200_180GB", false)]
+    {
         for reboots in [false, true] {
             let mut world = divided(board);
             let id = gpu(&world).profiles.first().unwrap().id;
@@ -322,16 +274,10 @@ fn a_lost_gpu_answers_nothing_until_it_is_reset_or_the_machine_restarts() {
     let mut world = divided("H100_80GB_SXM");
     world.lose_gpu(GPU).unwrap();
     assert_eq!(world.create_gi(GPU, 19, None), Err(Code::GpuIsLost));
-    assert_eq!(
-        world.set_mig_mode(GPU, MigMode::Disabled),
-        Err(Code::GpuIsLost)
-    );
+    assert_eq!(world.set_mig_mode(GPU, MigMode::Disabled), Err(Code::GpuIsLost));
     assert_eq!(gpu(&world).gi_profile(0), Err(Code::GpuIsLost));
-    let seen: Vec<(EventKind, u64)> = world
-        .events_after(0)
-        .iter()
-        .map(|event| (event.kind, event.data))
-        .collect();
+    let seen: Vec<(EventKind, u64)> =
+        world.events_after(0).iter().map(|event| (event.kind, event.data)).collect();
     assert_eq!(seen, [(EventKind::Xid, 79), (EventKind::GpuUnavailable, 0)]);
     world.reload_driver(None).unwrap();
     assert!(gpu(&world).lost);
@@ -348,10 +294,7 @@ fn events_are_numbered_and_the_oldest_are_forgotten() {
     assert_eq!(world.last_event, 2000);
     assert_eq!(world.events.len(), 1024);
     let newest = world.events_after(1999);
-    assert_eq!(
-        (newest.len(), newest[0].data, newest[0].gi),
-        (1, 1999, Some(1))
-    );
+    assert_eq!((newest.len(), newest[0].data, newest[0].gi), (1, 1999, Some(1)));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl World {
     /// Whether a library with this stamp may still talk to the driver.
     ///
     /// `DRIVER_NOT_LOADED` without a driver, `LIB_RM_VERSION_MISMATCH` when the version changed under the library, and
-    /// `UNINITIALIZED` when the same version was loaded again: the session is gone and must be opened anew.
+    /// `UNINITIALIZED` when the same version was loaded again: the session is gone and must be reopened.
     pub fn link_status(&self, stamp: &DriverStamp) -> Result<(), Code> {
         if !self.driver.loaded {
             return Err(Code::DriverNotLoaded);
@@ -101,10 +101,7 @@ impl World {
 
     /// What a library that is initialised now has to remember.
     pub fn stamp(&self) -> DriverStamp {
-        DriverStamp {
-            version: self.driver.version.clone(),
-            epoch: self.driver.epoch,
-        }
+        DriverStamp { version: self.driver.version.clone(), epoch: self.driver.epoch }
     }
 
     /// The GPU in a slot; `INVALID_ARGUMENT` for a slot that is none.
@@ -195,19 +192,14 @@ impl World {
 
     /// The events after one, oldest first.
     pub fn events_after(&self, sequence: u64) -> &[Event] {
-        let from = self
-            .events
-            .partition_point(|event| event.sequence <= sequence);
+        let from = self.events.partition_point(|event| event.sequence <= sequence);
         self.events.get(from..).unwrap_or_default()
     }
 
     /// Gives each GPU its profile table; to be called after a world was read from a file.
     pub fn attach_tables(&mut self) {
-        let shared: BTreeMap<&String, Arc<Vec<GiProfile>>> = self
-            .tables
-            .iter()
-            .map(|(board, table)| (board, Arc::new(table.clone())))
-            .collect();
+        let shared: BTreeMap<&String, Arc<Vec<GiProfile>>> =
+            self.tables.iter().map(|(board, table)| (board, Arc::new(table.clone()))).collect();
         for gpu in &mut self.gpus {
             gpu.profiles = shared.get(&gpu.board).map(Arc::clone).unwrap_or_default();
         }
@@ -256,9 +248,7 @@ impl World {
 
     fn held(&self, slot: Slot, by: impl Fn(&Process) -> bool) -> bool {
         let uuid = self.gpu(slot).map(|gpu| gpu.uuid.as_str()).ok();
-        self.processes
-            .iter()
-            .any(|process| Some(process.gpu_uuid.as_str()) == uuid && by(process))
+        self.processes.iter().any(|process| Some(process.gpu_uuid.as_str()) == uuid && by(process))
     }
 
     fn slot_where(&self, is: impl Fn(&Gpu) -> bool) -> Option<Slot> {

@@ -84,7 +84,7 @@ fn driver_version(scenario: &Scenario) -> Result<&str, ScenarioError> {
     Err(ScenarioError::Value {
         place: scenario.place(text.referenced),
         key: "driver",
-        reason: format!("{:?} is no version like 580.95.05", text.value),
+        reason: format!("{:?} is not a version such as 580.95.05", text.value),
     })
 }
 
@@ -100,7 +100,7 @@ fn cuda_version(scenario: &Scenario) -> Result<u32, ScenarioError> {
     number.ok_or_else(|| ScenarioError::Value {
         place: scenario.place(text.referenced),
         key: "cuda",
-        reason: format!("{:?} is no version like \"13.0\"", text.value),
+        reason: format!("{:?} is not a version such as \"13.0\"", text.value),
     })
 }
 
@@ -127,19 +127,15 @@ fn add_gpus(
         });
     }
     if !board.profiles.is_empty() {
-        world
-            .tables
-            .insert(board.sku.clone(), board.profiles.clone());
+        world.tables.insert(board.sku.clone(), board.profiles.clone());
     }
     for nth in 0..written.count {
         let gpu = gpu(world, &board, written, usize::try_from(nth).unwrap_or(0));
-        world
-            .gpus
-            .push(gpu.map_err(|(key, reason)| ScenarioError::Value {
-                place: place.clone(),
-                key,
-                reason,
-            })?);
+        world.gpus.push(gpu.map_err(|(key, reason)| ScenarioError::Value {
+            place: place.clone(),
+            key,
+            reason,
+        })?);
         ports.push(board.links);
     }
     Ok(())
@@ -177,7 +173,7 @@ fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), Scenari
             cluster_uuid(&entry.value).ok_or_else(|| ScenarioError::Value {
                 place: scenario.place(entry.referenced),
                 key: "cluster_uuid",
-                reason: format!("{:?} is no UUID", entry.value.cluster_uuid),
+                reason: format!("{:?} is not a UUID", entry.value.cluster_uuid),
             })
         })
         .transpose()?;
@@ -194,10 +190,7 @@ fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), Scenari
                 state: 3,
                 status: 0,
                 cluster_uuid: named.unwrap_or_default(),
-                clique: machine
-                    .fabric
-                    .as_ref()
-                    .map_or(0, |entry| entry.value.clique),
+                clique: machine.fabric.as_ref().map_or(0, |entry| entry.value.clique),
             };
         }
     }
@@ -205,11 +198,7 @@ fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), Scenari
 }
 
 fn cluster_uuid(entry: &FabricEntry) -> Option<[u8; 16]> {
-    let digits: String = entry
-        .cluster_uuid
-        .chars()
-        .filter(|letter| *letter != '-')
-        .collect();
+    let digits: String = entry.cluster_uuid.chars().filter(|letter| *letter != '-').collect();
     let number = u128::from_str_radix(&digits, 16).ok()?;
     (digits.len() == 32).then(|| number.to_be_bytes())
 }
@@ -226,7 +215,7 @@ fn unique(scenario: &Scenario, world: &World) -> Result<(), ScenarioError> {
             ("minor", gpu.minor.to_string()),
         ];
         for (key, value) in keys {
-            let reason = format!("{value} is on two GPUs");
+            let reason = format!("{value} is used by two GPUs");
             if let Some(first) = seen.insert((key, value), gpu.index) {
                 return Err(ScenarioError::Value {
                     place: scenario.place(place),
@@ -256,10 +245,7 @@ fn add_process(
     let process = Process {
         pid: written.pid,
         name: written.name.clone(),
-        gpu_uuid: gpu
-            .ok_or_else(|| refused(ProcessRefusal::NoGpu))?
-            .uuid
-            .clone(),
+        gpu_uuid: gpu.ok_or_else(|| refused(ProcessRefusal::NoGpu))?.uuid.clone(),
         gi: written.gi,
         ci: written.ci,
         memory_mib: written.memory_mib,
@@ -272,9 +258,8 @@ fn add_process(
 
 fn lose(scenario: &Scenario, world: &mut World) {
     let entries = scenario.machine.gpus.iter();
-    let lost: Vec<bool> = entries
-        .flat_map(|entry| (0..entry.value.count).map(|_| entry.value.lost))
-        .collect();
+    let lost: Vec<bool> =
+        entries.flat_map(|entry| (0..entry.value.count).map(|_| entry.value.lost)).collect();
     for (gpu, lost) in world.gpus.iter_mut().zip(lost) {
         gpu.lost = lost;
     }

@@ -26,7 +26,7 @@ pub(super) fn gpu(
     let has_mig = !board.profiles.is_empty();
     let mig_on = entry.mig == Some(MigMode::Enabled);
     if mig_on && !has_mig {
-        return Err(("mig", format!("{} has no MIG", board.sku)));
+        return Err(("mig", format!("{} does not support MIG", board.sku)));
     }
     let uuid = world.fresh_uuid();
     Ok(Gpu {
@@ -48,26 +48,17 @@ pub(super) fn gpu(
         pcie_replays: 0,
         uuid: chosen(entry.uuid.as_ref(), nth).unwrap_or_else(|| format!("GPU-{uuid}")),
         serial: chosen(entry.serial.as_ref(), nth).unwrap_or_else(|| {
-            format!(
-                "{:013}",
-                world.seed.wrapping_add(u64::from(index)) % 10_u64.pow(13)
-            )
+            format!("{:013}", world.seed.wrapping_add(u64::from(index)) % 10_u64.pow(13))
         }),
         index,
         minor: chosen(entry.minor.as_ref(), nth).unwrap_or(index),
         pci: chosen(entry.pci.as_ref(), nth).unwrap_or_else(|| default_address(index)),
         pci_ids: pci_ids(board, entry),
         numa_node: chosen(entry.numa.as_ref(), nth),
-        vbios: entry
-            .vbios
-            .clone()
-            .unwrap_or_else(|| "96.00.99.00.01".to_owned()),
+        vbios: entry.vbios.clone().unwrap_or_else(|| "96.00.99.00.01".to_owned()),
         links: Vec::new(),
         fabric: Fabric::default(),
-        ecc: board.ecc.then_some(EccMode {
-            current: ecc,
-            pending: ecc,
-        }),
+        ecc: board.ecc.then_some(EccMode { current: ecc, pending: ecc }),
         ecc_errors: EccCounters::default(),
         remapped_rows: entry
             .remapped_rows
@@ -80,11 +71,7 @@ pub(super) fn gpu(
             ComputeMode::ExclusiveProcess => 3,
         },
         lost: false,
-        mig: has_mig.then(|| MigState {
-            current: mig_on,
-            pending: mig_on,
-            ..MigState::default()
-        }),
+        mig: has_mig.then(|| MigState { current: mig_on, pending: mig_on, ..MigState::default() }),
         profiles: std::sync::Arc::default(),
     })
 }
@@ -114,7 +101,7 @@ fn compute_capability(
     let parts = text.split_once('.');
     let parsed = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     parsed.ok_or_else(|| {
-        let reason = format!("{text:?} is no capability like \"9.0\"");
+        let reason = format!("{text:?} is not a compute capability such as \"9.0\"");
         ("compute_capability", reason)
     })
 }

@@ -33,17 +33,12 @@ fn add_instance(
     entry: &InstanceEntry,
 ) -> Result<(), (String, InstanceRefusal)> {
     let refused = |reason| (entry.profile.clone(), reason);
-    let gpu = world
-        .gpu(slot)
-        .map_err(|_| refused(InstanceRefusal::NoMig))?;
+    let gpu = world.gpu(slot).map_err(|_| refused(InstanceRefusal::NoMig))?;
     let mig = gpu.mig().map_err(|_| refused(InstanceRefusal::NoMig))?;
     if !mig.current {
         return Err(refused(InstanceRefusal::ModeOff));
     }
-    let found = gpu
-        .profiles
-        .iter()
-        .find(|offered| offered.name == entry.profile);
+    let found = gpu.profiles.iter().find(|offered| offered.name == entry.profile);
     let profile = found.ok_or_else(|| {
         let offered = gpu.profiles.iter().map(|offered| offered.name.clone());
         refused(InstanceRefusal::UnknownProfile(offered.collect()))
@@ -65,19 +60,13 @@ fn add_instance(
     };
     let beside: Vec<String> = mig.instances.iter().map(described).collect();
     let over = wanted.and_then(|wanted| {
-        let other = mig
-            .instances
-            .iter()
-            .find(|gi| gi.placement.overlaps(wanted))?;
+        let other = mig.instances.iter().find(|gi| gi.placement.overlaps(wanted))?;
         Some(described(other))
     });
     let gi = world.create_gi(slot, id, wanted).map_err(|_| {
         refused(over.map_or(InstanceRefusal::Full(beside), InstanceRefusal::Overlaps))
     })?;
-    let wanted = entry
-        .compute
-        .clone()
-        .unwrap_or_else(|| full.into_iter().collect());
+    let wanted = entry.compute.clone().unwrap_or_else(|| full.into_iter().collect());
     let mut beside: Vec<String> = Vec::new();
     for name in wanted {
         let refused = |reason| (format!("{name} in {}", entry.profile), reason);

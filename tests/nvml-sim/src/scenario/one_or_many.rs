@@ -4,10 +4,7 @@ use serde::Deserialize;
 
 /// One value for all GPUs of an entry, or one for each.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected one good value, or a list with one for each GPU"
-)]
+#[serde(untagged, expecting = "expected one valid value, or a list with one value for each GPU")]
 pub(super) enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),

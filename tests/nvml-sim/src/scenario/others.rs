@@ -95,10 +95,7 @@ pub(super) fn others(scenario: &Scenario) -> Result<Others, ScenarioError> {
         let neuron = neuron(&entry.value);
         neuron.map_err(|wrong| refused(entry.referenced, wrong))
     });
-    let mut others = Others {
-        neuron: neuron.transpose()?,
-        ..Others::default()
-    };
+    let mut others = Others { neuron: neuron.transpose()?, ..Others::default() };
     for entry in &machine.amd {
         add_amd(&mut others.amd, &entry.value, seed(&machine.machine))
             .map_err(|wrong| refused(entry.referenced, wrong))?;
@@ -113,27 +110,29 @@ pub(super) fn others(scenario: &Scenario) -> Result<Others, ScenarioError> {
 fn neuron(entry: &NeuronEntry) -> Result<Neuron, (&'static str, String)> {
     let count = entry.count;
     if !(1..=MOST_NEURON).contains(&count) {
-        return Err(("count", format!("1 to {MOST_NEURON} devices, not {count}")));
+        return Err(("count", format!("must be from 1 to {MOST_NEURON}, not {count}")));
     }
     let links = match entry.links {
         NeuronLinks::None => vec![Vec::new(); length(count)],
         NeuronLinks::Ring if count >= 3 => ring(count),
-        NeuronLinks::Ring => return Err(("links", "a ring has three devices at least".to_owned())),
+        NeuronLinks::Ring => {
+            return Err(("links", "a ring requires at least three devices".to_owned()));
+        }
         NeuronLinks::Torus if count == 16 => torus(),
-        NeuronLinks::Torus => return Err(("links", "a torus has 16 devices".to_owned())),
+        NeuronLinks::Torus => return Err(("links", "a torus requires 16 devices".to_owned())),
     };
     if let Some(size) = entry.logical_core {
         if !entry.chip.has_logical_cores() {
-            return Err(("logical_core", "this chip has none".to_owned()));
+            return Err(("logical_core", "this chip does not support it".to_owned()));
         }
         if !(1..=2).contains(&size) {
-            return Err(("logical_core", format!("1 or 2 cores, not {size}")));
+            return Err(("logical_core", format!("must be 1 or 2, not {size}")));
         }
     }
     let each = entry.chip.memory_gib().saturating_mul(1024) / u64::from(entry.chip.cores());
     let used_mib = used(entry.used_mib.as_ref(), count, each)?;
     if let Some(beyond) = entry.unhealthy.keys().find(|number| **number >= count) {
-        return Err(("unhealthy", format!("there is no device {beyond}")));
+        return Err(("unhealthy", format!("device {beyond} does not exist")));
     }
     let unhealthy = |number| entry.unhealthy.get(&number).cloned().unwrap_or_default();
     Ok(Neuron {
@@ -158,11 +157,9 @@ fn used(
     if let Some(values) = written.count().filter(|values| *values != length(count)) {
         return Err(("used_mib", format!("{values} values for {count} devices")));
     }
-    let used: Vec<u64> = (0..length(count))
-        .filter_map(|nth| written.get(nth))
-        .collect();
+    let used: Vec<u64> = (0..length(count)).filter_map(|nth| written.get(nth)).collect();
     match used.iter().find(|used| **used > most) {
-        Some(more) => Err(("used_mib", format!("{more} of {most} MiB"))),
+        Some(more) => Err(("used_mib", format!("{more} MiB exceed the {most} MiB of the device"))),
         None => Ok(used),
     }
 }
@@ -194,31 +191,22 @@ fn add_amd(
     let buses = AMD_BUSES.get(first..).unwrap_or_default();
     let buses = buses.get(..length(entry.count)).ok_or_else(|| {
         let most = AMD_BUSES.len();
-        ("count", format!("a machine has at most {most} of AMD's"))
+        ("count", format!("a machine has at most {most} AMD devices"))
     })?;
     let is_whole = (entry.compute, entry.memory) == (ComputeMode::Spx, MemoryMode::Nps1);
     if !entry.chip.has_partitions() && !is_whole {
-        return Err(("compute", "this chip cannot be divided".to_owned()));
+        return Err(("compute", "this chip cannot be partitioned".to_owned()));
     }
     if !entry.memory.goes_with(entry.compute) {
         let (memory, compute) = (entry.memory.name(), entry.compute.name());
-        return Err(("memory", format!("{memory} does not go with {compute}")));
+        return Err(("memory", format!("{memory} is incompatible with {compute}")));
     }
-    let used_mib = used(
-        entry.used_mib.as_ref(),
-        entry.count,
-        entry.chip.memory_mib(),
-    )?;
+    let used_mib = used(entry.used_mib.as_ref(), entry.count, entry.chip.memory_mib())?;
     let name = seed.wrapping_add(u64::try_from(first).unwrap_or(0)) | 1;
     for (nth, (bus, used_mib)) in (0_u64..).zip(buses.iter().zip(used_mib)) {
         devices.push(AmdDevice {
             chip: entry.chip,
-            pci: PciAddress {
-                domain: 0,
-                bus: *bus,
-                device: 0,
-                function: 0,
-            },
+            pci: PciAddress { domain: 0, bus: *bus, device: 0, function: 0 },
             numa_node: u32::from(*bus >= 0x80),
             unique_id: name.wrapping_add(nth),
             hive: if entry.count > 1 { name } else { 0 },
@@ -238,16 +226,11 @@ fn add_functions(
         let next = u8::try_from(functions.len()).ok();
         let device = next.filter(|device| *device < MOST_FUNCTIONS);
         let device = device.ok_or_else(|| {
-            let reason = format!("a machine has at most {MOST_FUNCTIONS} of these");
+            let reason = format!("a machine has at most {MOST_FUNCTIONS} of these functions");
             ("count", reason)
         })?;
         functions.push(Function {
-            pci: PciAddress {
-                domain: 0,
-                bus: FUNCTIONS_BUS,
-                device,
-                function: 0,
-            },
+            pci: PciAddress { domain: 0, bus: FUNCTIONS_BUS, device, function: 0 },
             vendor: entry.vendor,
             device: entry.device,
             class: entry.class,
@@ -284,19 +267,14 @@ mod tests {
         let text = format!("machine: m\n{text}");
         let scenario = Scenario::parse(Path::new("m.yaml"), &text);
         let world = scenario.and_then(|scenario| scenario.world());
-        world
-            .map(|world| world.others)
-            .map_err(|error| error.to_string())
+        world.map(|world| world.others).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_torus_has_four_neighbours_each_and_a_ring_two() {
         let others = parse("neuron: {chip: trainium2, count: 16, links: torus}").unwrap();
         let links = others.neuron.unwrap().links;
-        assert_eq!(
-            (&links[0], &links[5]),
-            (&vec![12, 3, 4, 1], &vec![1, 4, 9, 6])
-        );
+        assert_eq!((&links[0], &links[5]), (&vec![12, 3, 4, 1], &vec![1, 4, 9, 6]));
         let others = parse("neuron: {chip: inferentia2, count: 12, links: ring}").unwrap();
         assert_eq!(others.neuron.unwrap().links[0], [1, 11]);
     }
@@ -317,23 +295,23 @@ mod tests {
             ("neuron: {chip: trainium1, colour: red}", "m.yaml:2:"),
             (
                 "neuron: {chip: trainium1, count: 65}",
-                "m.yaml:2:9: count: 1 to 64 devices, not 65",
+                "m.yaml:2:9: count: must be from 1 to 64, not 65",
             ),
             (
                 "neuron: {chip: trainium1, count: 0}",
-                "m.yaml:2:9: count: 1 to 64 devices, not 0",
+                "m.yaml:2:9: count: must be from 1 to 64, not 0",
             ),
             (
                 "neuron: {chip: trainium1, links: torus}",
-                "m.yaml:2:9: links: a torus has 16 devices",
+                "m.yaml:2:9: links: a torus requires 16 devices",
             ),
             (
                 "neuron: {chip: trainium1, logical_core: 2}",
-                "m.yaml:2:9: logical_core: this chip has none",
+                "m.yaml:2:9: logical_core: this chip does not support it",
             ),
             (
                 "neuron: {chip: trainium2, used_mib: 12289}",
-                "m.yaml:2:9: used_mib: 12289 of 12288 MiB",
+                "m.yaml:2:9: used_mib: 12289 MiB exceed the 12288 MiB",
             ),
             (
                 "neuron: {chip: trainium2, used_mib: [1, 2]}",
@@ -341,23 +319,23 @@ mod tests {
             ),
             (
                 "neuron: {chip: trainium2, unhealthy: {1: [hbm]}}",
-                "m.yaml:2:9: unhealthy: there is no device 1",
+                "m.yaml:2:9: unhealthy: device 1 does not exist",
             ),
             (
                 "amd: [{chip: mi210, compute: CPX}]",
-                "m.yaml:2:7: compute: this chip cannot be divided",
+                "m.yaml:2:7: compute: this chip cannot be partitioned",
             ),
             (
                 "amd: [{chip: mi300x, memory: NPS4}]",
-                "m.yaml:2:7: memory: NPS4 does not go with SPX",
+                "m.yaml:2:7: memory: NPS4 is incompatible with SPX",
             ),
             (
                 "amd: [{chip: mi300x, count: 9}]",
-                "m.yaml:2:7: count: a machine has at most 8 of AMD's",
+                "m.yaml:2:7: count: a machine has at most 8 AMD devices",
             ),
             (
                 "functions: [{vendor: 1, device: 2, class: 3, count: 33}]",
-                "m.yaml:2:13: count: a machine has at most 32 of these",
+                "m.yaml:2:13: count: a machine has at most 32 of these functions",
             ),
         ] {
             let said = parse(text).unwrap_err();

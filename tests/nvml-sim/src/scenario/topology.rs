@@ -25,12 +25,7 @@ pub(super) fn wire(gpus: &mut [Gpu], ports: &[u32], topology: Topology) {
         let version = version(gpu.architecture);
         gpu.links = peers
             .into_iter()
-            .map(|(remote, remote_pci)| NvLink {
-                active: true,
-                remote,
-                remote_pci,
-                version,
-            })
+            .map(|(remote, remote_pci)| NvLink { active: true, remote, remote_pci, version })
             .collect();
     }
 }
@@ -41,11 +36,7 @@ fn switches(
     ports: u32,
     kind: RemoteKind,
 ) -> Vec<(RemoteKind, PciAddress)> {
-    let count: u8 = if architecture <= Architecture::Ampere {
-        6
-    } else {
-        4
-    };
+    let count: u8 = if architecture <= Architecture::Ampere { 6 } else { 4 };
     (0..count)
         .cycle()
         .zip(0..ports)
@@ -99,10 +90,7 @@ mod tests {
     fn machine(board: &str, count: u32, links: &str) -> World {
         let text =
             format!("machine: m\nlinks: {links}\ngpus:\n- {{board: {board}, count: {count}}}\n");
-        Scenario::parse(Path::new("m"), &text)
-            .unwrap()
-            .world()
-            .unwrap()
+        Scenario::parse(Path::new("m"), &text).unwrap().world().unwrap()
     }
 
     /// How many links lead from each GPU to each other address.
@@ -134,11 +122,7 @@ mod tests {
                 assert_eq!(wires.get(&(*to, *from)), Some(number), "{board} {links}");
             }
             let total: usize = wires.values().sum();
-            assert_eq!(
-                total,
-                each * usize::try_from(count).unwrap(),
-                "{board} {links}"
-            );
+            assert_eq!(total, each * usize::try_from(count).unwrap(), "{board} {links}");
         }
     }
 

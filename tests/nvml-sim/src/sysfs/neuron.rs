@@ -31,24 +31,10 @@ pub(super) fn add(files: &mut Files, neuron: &Neuron, seed: u64) {
         let class = format!("sys/class/neuron_device/neuron{number}");
         files.0.insert(class, Entry::Link(target));
         let serial = seed.wrapping_add(u64::from(number)) | 1 << 63;
-        device(
-            files,
-            neuron,
-            number,
-            &Told {
-                near,
-                used: *used,
-                unhealthy,
-                serial,
-            },
-        );
+        device(files, neuron, number, &Told { near, used: *used, unhealthy, serial });
         let (.., id) = said(neuron.chip);
-        let address = PciAddress {
-            domain: 0,
-            bus: number.saturating_add(0x10),
-            device: 0x1e,
-            function: 0,
-        };
+        let address =
+            PciAddress { domain: 0, bus: number.saturating_add(0x10), device: 0x1e, function: 0 };
         let node = usize::from(number).saturating_mul(2) / count;
         let function = Device {
             vendor: AMAZON,
@@ -84,11 +70,9 @@ fn device(files: &mut Files, neuron: &Neuron, number: u8, told: &Told<'_>) {
     put("info/architecture/arch_type", device_architecture);
     if chip.is_told() {
         put("info/serial_number", &format!("{:016x}", told.serial));
-        for counter in [
-            "mem_ecc_uncorrected",
-            "mem_ecc_repairable_uncorrected",
-            "sram_ecc_uncorrected",
-        ] {
+        for counter in
+            ["mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected"]
+        {
             put(&format!("stats/hardware/{counter}"), "0");
         }
     }
@@ -99,10 +83,7 @@ fn device(files: &mut Files, neuron: &Neuron, number: u8, told: &Told<'_>) {
     for core in 0..chip.cores() {
         let used = told.used.saturating_mul(MIB);
         let core = format!("neuron_core{core}");
-        put(
-            &format!("{core}/info/architecture/arch_type"),
-            core_architecture,
-        );
+        put(&format!("{core}/info/architecture/arch_type"), core_architecture);
         let memory = format!("{core}/stats/memory_usage/device_mem");
         put(&format!("{memory}/total"), &used.to_string());
         put(&format!("{memory}/present"), "0");

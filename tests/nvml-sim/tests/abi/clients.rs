@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote the NVML side of, unchanged: C by `dlopen`, `nvidia-ml-py`, `go-nvml`, `nvml-wrapper`.
+//! Unchanged clients of other authors: C by `dlopen`, `nvidia-ml-py`, `go-nvml`, `nvml-wrapper`.
 //!
 //! The first three print the same text, which is compared whole with `tests/expected`.
 
@@ -41,9 +41,7 @@ fn python_sees_the_same_through_nvidia_ml_py() {
     let client = |machine: &Machine| {
         let mut command = Command::new(&*PYTHON);
         let directory = machine.library();
-        command
-            .arg(&script)
-            .env("LD_LIBRARY_PATH", directory.parent().unwrap());
+        command.arg(&script).env("LD_LIBRARY_PATH", directory.parent().unwrap());
         command
     };
     prints(HGX_A100, "hgx-a100.txt", client);
@@ -71,10 +69,7 @@ fn a_c_program_that_misuses_handles_is_told_so() {
 #[test]
 fn nvml_wrapper_reads_every_fact_it_knows() {
     let machine = Machine::new(HGX_A100);
-    let nvml = Nvml::builder()
-        .lib_path(machine.library().as_os_str())
-        .init()
-        .unwrap();
+    let nvml = Nvml::builder().lib_path(machine.library().as_os_str()).init().unwrap();
     assert_eq!(nvml.sys_driver_version().unwrap(), "580.95.05");
     assert_eq!(nvml.device_count().unwrap(), 8);
     let device = nvml.device_by_index(3).unwrap();
@@ -93,33 +88,18 @@ fn nvml_wrapper_reads_every_fact_it_knows() {
     let other = nvml.device_by_index(0).unwrap();
     let level = device.topology_common_ancestor(other).unwrap();
     assert!(
-        [
-            TopologyLevel::Node,
-            TopologyLevel::System,
-            TopologyLevel::HostBridge
-        ]
-        .contains(&level)
+        [TopologyLevel::Node, TopologyLevel::System, TopologyLevel::HostBridge].contains(&level)
     );
-    let values = device
-        .field_values_for(&[FieldId(230), FieldId(91)])
-        .unwrap();
-    let numbers: Vec<_> = values
-        .into_iter()
-        .map(|value| value.unwrap().value)
-        .collect();
+    let values = device.field_values_for(&[FieldId(230), FieldId(91)]).unwrap();
+    let numbers: Vec<_> = values.into_iter().map(|value| value.unwrap().value).collect();
     assert_eq!(format!("{numbers:?}"), "[Ok(U32(0)), Ok(U32(12))]");
     assert_eq!(device.set_mig_mode(true).unwrap(), 0);
     assert!(device.mig_mode().unwrap().current == 1);
     assert_eq!(device.mig_device_count().unwrap(), 7);
-    assert!(matches!(
-        device.mig_device_by_index(0),
-        Err(NvmlError::NotFound)
-    ));
+    assert!(matches!(device.mig_device_by_index(0), Err(NvmlError::NotFound)));
     assert_eq!(device.profile_info(2).unwrap().multiprocessor_count, 42);
     let set = nvml.create_event_set().unwrap();
-    let set = device
-        .register_events(EventTypes::CRITICAL_XID_ERROR, set)
-        .unwrap();
+    let set = device.register_events(EventTypes::CRITICAL_XID_ERROR, set).unwrap();
     assert!(matches!(set.wait(20), Err(NvmlError::Timeout)));
 }
 
@@ -128,10 +108,8 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     if let Some(python) = variable("NVML_SIM_PYTHON") {
         return python.into();
     }
-    let home = variable("XDG_CACHE_HOME").map_or_else(
-        || Path::new(&variable("HOME").unwrap()).join(".cache"),
-        PathBuf::from,
-    );
+    let home = variable("XDG_CACHE_HOME")
+        .map_or_else(|| Path::new(&variable("HOME").unwrap()).join(".cache"), PathBuf::from);
     let environment = home.join(format!("octavo/python-nvidia-ml-py-{PYNVML}"));
     if !environment.exists() {
         make_python(&environment);
@@ -139,23 +117,14 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     environment.join("bin/python3")
 });
 
-/// Makes the environment under another name first, so that there is only ever a complete one, whoever else makes it.
+/// Creates the environment under another name first, so that only a complete one is ever visible, also to a parallel run.
 fn make_python(environment: &Path) {
     let draft = environment.with_extension(format!("draft-{}", std::process::id()));
     let mut make = Command::new("python3");
     make.args(["-m", "venv", "--clear"]).arg(&draft);
-    finish(
-        &mut make,
-        "Python 3 with venv (Debian: apt-get install python3-venv)",
-    );
+    finish(&mut make, "Python 3 with venv (Debian: apt-get install python3-venv)");
     let mut install = Command::new(draft.join("bin/python3"));
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     install.arg(format!("nvidia-ml-py=={PYNVML}"));
     finish(
         &mut install,
@@ -182,10 +151,7 @@ static GO_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
     })
 });
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the tests have no other configuration"
-)]
+#[expect(clippy::disallowed_methods, reason = "the tests have no other configuration")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -27,12 +27,7 @@ fn wait(nvml: &Nvml, set: sys::nvmlEventSet_t, ms: u32) -> Result<(u64, u64, u32
         computeInstanceId: 0,
     };
     match call!(nvml, nvmlEventSetWait_v2, set, &raw mut data, ms) {
-        0 => Ok((
-            data.eventType,
-            data.eventData,
-            data.gpuInstanceId,
-            data.computeInstanceId,
-        )),
+        0 => Ok((data.eventType, data.eventData, data.gpuInstanceId, data.computeInstanceId)),
         code => Err(code),
     }
 }
@@ -55,16 +50,8 @@ fn what_another_process_divides_is_an_event_here() {
     let device = nvml.gpu(0);
     assert_eq!(call!(nvml, nvmlDeviceRegisterEvents, device, 0x100, set), 0);
     succeeded(&machine.client(&["apply"]).output().unwrap());
-    assert_eq!(
-        wait(&nvml, set, 1000),
-        Ok((0x100, 0, u32::MAX, u32::MAX)),
-        "the mode"
-    );
-    assert_eq!(
-        wait(&nvml, set, 1000),
-        Ok((0x100, 0, 13, u32::MAX)),
-        "the first instance"
-    );
+    assert_eq!(wait(&nvml, set, 1000), Ok((0x100, 0, u32::MAX, u32::MAX)), "the mode");
+    assert_eq!(wait(&nvml, set, 1000), Ok((0x100, 0, 13, u32::MAX)), "the first instance");
 }
 
 #[test]
@@ -73,10 +60,7 @@ fn a_wait_blocks_until_its_time_is_over() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let set = event_set(&nvml);
-    assert_eq!(
-        call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set), 0);
     let start = Instant::now();
     assert_eq!(wait(&nvml, set, 150), Err(TIMEOUT));
     assert!(start.elapsed() >= Duration::from_millis(150));
@@ -89,10 +73,7 @@ fn a_set_hears_what_came_after_registration_each_thing_once() {
     let nvml = machine.open();
     let set = event_set(&nvml);
     machine.change(|world| world.xid(Slot(0), 13, None));
-    assert_eq!(
-        call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set), 0);
     assert_eq!(wait(&nvml, set, 0), Err(TIMEOUT), "before");
     machine.change(|world| world.xid(Slot(1), 31, None));
     assert_eq!(wait(&nvml, set, 0), Err(TIMEOUT), "another GPU");
@@ -121,10 +102,7 @@ fn a_wait_ends_with_its_session_and_takes_nothing_of_the_next() {
     let nvml = Shared(machine.open());
     let listen = |nvml: &Nvml| {
         let set = event_set(nvml);
-        assert_eq!(
-            call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set),
-            0
-        );
+        assert_eq!(call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set), 0);
         set
     };
     let first = listen(&nvml.0).expose_provenance();
@@ -140,10 +118,7 @@ fn a_wait_ends_with_its_session_and_takes_nothing_of_the_next() {
         let second = listen(&nvml.0);
         machine.change(|world| world.xid(Slot(0), 63, None));
         assert_eq!(old.join().unwrap(), Err(UNINITIALIZED));
-        assert_eq!(
-            wait(&nvml.0, second, 1000),
-            Ok((XID, 63, u32::MAX, u32::MAX))
-        );
+        assert_eq!(wait(&nvml.0, second, 1000), Ok((XID, 63, u32::MAX, u32::MAX)));
     });
 }
 
@@ -152,22 +127,8 @@ fn types_a_gpu_does_not_have_are_refused() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let mut types = 0;
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlDeviceGetSupportedEventTypes,
-            nvml.gpu(0),
-            &raw mut types
-        ),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetSupportedEventTypes, nvml.gpu(0), &raw mut types), 0);
     assert_eq!(types, 0x10b);
-    let refused = call!(
-        nvml,
-        nvmlDeviceRegisterEvents,
-        nvml.gpu(0),
-        0x8000,
-        event_set(&nvml)
-    );
+    let refused = call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), 0x8000, event_set(&nvml));
     assert_eq!(refused, 3);
 }

@@ -30,10 +30,7 @@ fn answers(
     take: impl Fn(&str) -> bool,
 ) -> BTreeMap<u32, Vec<String>> {
     let mut answers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for name in names()
-        .into_iter()
-        .filter(|name| !is_special(name) && take(name))
-    {
+    for name in names().into_iter().filter(|name| !is_special(name) && take(name)) {
         // SAFETY: all exported functions but the special ones take at most eight integers or pointers and return a code.
         let function = unsafe { library.get::<Any>(name.as_bytes()) }.unwrap();
         // SAFETY: the arguments are null, or point to a buffer that is larger than any struct of the interface.
@@ -58,11 +55,7 @@ fn open(machine: &Machine) -> Library {
 #[test]
 fn every_name_of_the_header_is_exported() {
     let names = names();
-    assert!(
-        names.len() >= 439,
-        "the list of names was cut to {}",
-        names.len()
-    );
+    assert!(names.len() >= 439, "the list of names was cut to {}", names.len());
     assert!(names.is_sorted_by(|one, other| one < other));
     let machine = Machine::without_scenario();
     // SAFETY: the library is ours; loading it runs no code but the loader's.
@@ -84,10 +77,8 @@ fn a_library_of_an_older_driver_lacks_names_and_works_else() {
     assert!(nvml.0.nvmlDeviceGetGpuFabricInfoV.is_err());
     assert!(nvml.0.nvmlDeviceGetMinorNumber.is_err());
     assert_eq!(nvml.count(), Ok(8));
-    let wrapper = nvml_wrapper::Nvml::builder()
-        .lib_path(machine.library().as_os_str())
-        .init()
-        .unwrap();
+    let wrapper =
+        nvml_wrapper::Nvml::builder().lib_path(machine.library().as_os_str()).init().unwrap();
     let device = wrapper.device_by_index(0).unwrap();
     assert!(matches!(
         device.minor_number(),
@@ -129,11 +120,7 @@ fn nulls_are_invalid_arguments() {
         [&INVALID_ARGUMENT, &NOT_SUPPORTED],
         "{answers:#?}"
     );
-    assert!(
-        answers[&INVALID_ARGUMENT].len() > 100,
-        "{}",
-        answers[&INVALID_ARGUMENT].len()
-    );
+    assert!(answers[&INVALID_ARGUMENT].len() > 100, "{}", answers[&INVALID_ARGUMENT].len());
 }
 
 #[test]

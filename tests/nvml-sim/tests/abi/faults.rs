@@ -39,11 +39,7 @@ fn faults_answer_lie_and_delay() {
     );
     let destroy = || call!(nvml, nvmlGpuInstanceDestroy, gi);
     assert_eq!((destroy(), machine.geometry().len()), (19, 1));
-    assert_eq!(
-        (destroy(), machine.geometry().len()),
-        (0, 1),
-        "SUCCESS, and it stays"
-    );
+    assert_eq!((destroy(), machine.geometry().len()), (0, 1), "SUCCESS, and it stays");
     assert_eq!((destroy(), machine.geometry().len()), (0, 0));
     let start = Instant::now();
     assert_eq!(nvml.count(), Ok(1));
@@ -59,13 +55,7 @@ fn a_mode_can_wait_for_a_reset_or_for_ever_though_the_call_succeeds() {
         let mut status = 99;
         let code = call!(nvml, nvmlDeviceSetMigMode, device, mode, &raw mut status);
         let (mut current, mut pending) = (9, 9);
-        let read = call!(
-            nvml,
-            nvmlDeviceGetMigMode,
-            device,
-            &raw mut current,
-            &raw mut pending
-        );
+        let read = call!(nvml, nvmlDeviceGetMigMode, device, &raw mut current, &raw mut pending);
         assert_eq!((code, read), (0, 0));
         (status, current, pending)
     };
@@ -86,46 +76,21 @@ fn destroyed_mig_devices_are_still_listed_if_the_fault_wants_it() {
     nvml.mig_on(device);
     let gi = nvml.create_gi(device, 0).unwrap();
     let mut ci = std::ptr::null_mut();
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlGpuInstanceCreateComputeInstance,
-            gi,
-            4,
-            &raw mut ci
-        ),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlGpuInstanceCreateComputeInstance, gi, 4, &raw mut ci), 0);
     assert_eq!(call!(nvml, nvmlComputeInstanceDestroy, ci), 0);
     let by_index = || {
         let mut mig = std::ptr::null_mut();
-        let code = call!(
-            nvml,
-            nvmlDeviceGetMigDeviceHandleByIndex,
-            device,
-            0,
-            &raw mut mig
-        );
+        let code = call!(nvml, nvmlDeviceGetMigDeviceHandleByIndex, device, 0, &raw mut mig);
         (code, mig)
     };
     assert_eq!(by_index().0, 6);
     machine.faults("[{call: nvmlDeviceGetMigDeviceHandleByIndex, stale_mig_handles: true}]");
     let (code, mig) = by_index();
     let mut uuid = [0; 96];
-    let mut memory = nvml_wrapper_sys::bindings::nvmlMemory_t {
-        total: 0,
-        free: 0,
-        used: 0,
-    };
+    let mut memory = nvml_wrapper_sys::bindings::nvmlMemory_t { total: 0, free: 0, used: 0 };
     assert_eq!(code, 0);
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetUUID, mig, uuid.as_mut_ptr(), 96),
-        0
-    );
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetMemoryInfo, mig, &raw mut memory),
-        2
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetUUID, mig, uuid.as_mut_ptr(), 96), 0);
+    assert_eq!(call!(nvml, nvmlDeviceGetMemoryInfo, mig, &raw mut memory), 2);
 }
 
 #[test]
@@ -184,20 +149,12 @@ fn an_instance_can_land_somewhere_else_than_asked() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test is about real time")]
 fn calls_take_as_long_as_the_scenario_says() {
-    let machine = Machine::new(&format!(
-        "{ONE_H100}latency: {{init_us: 30000, query_us: 5000}}\n"
-    ));
+    let machine = Machine::new(&format!("{ONE_H100}latency: {{init_us: 30000, query_us: 5000}}\n"));
     let start = Instant::now();
     let nvml = machine.open();
     assert!(start.elapsed() >= Duration::from_millis(30));
     let start = Instant::now();
-    assert_eq!(
-        (0..10)
-            .map(|_| nvml.count())
-            .filter(|count| *count == Ok(1))
-            .count(),
-        10
-    );
+    assert_eq!((0..10).map(|_| nvml.count()).filter(|count| *count == Ok(1)).count(), 10);
     assert!(start.elapsed() >= Duration::from_millis(50));
 }
 

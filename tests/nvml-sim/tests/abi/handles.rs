@@ -34,20 +34,9 @@ fn a_handle_is_the_same_for_the_same_device_however_it_is_found() {
     let nvml = machine.open();
     let device = nvml.gpu(2);
     let mut uuid = [0; 96];
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetUUID, device, uuid.as_mut_ptr(), 96),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetUUID, device, uuid.as_mut_ptr(), 96), 0);
     let mut found = std::ptr::null_mut();
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlDeviceGetHandleByUUID,
-            uuid.as_ptr(),
-            &raw mut found
-        ),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetHandleByUUID, uuid.as_ptr(), &raw mut found), 0);
     assert_eq!(found, device);
     let mut tagged = sys::nvmlUUID_t {
         version: version_of::<sys::nvmlUUID_t>(1),
@@ -58,15 +47,7 @@ fn a_handle_is_the_same_for_the_same_device_however_it_is_found() {
     text.copy_from_slice(&uuid[..41]);
     tagged.value.str_ = text;
     let mut found = std::ptr::null_mut();
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlDeviceGetHandleByUUIDV,
-            &raw const tagged,
-            &raw mut found
-        ),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetHandleByUUIDV, &raw const tagged, &raw mut found), 0);
     assert_eq!(found, device);
 }
 
@@ -110,15 +91,9 @@ fn a_lost_gpu_is_one_lost_gpu() {
     let devices = [nvml.gpu(0), nvml.gpu(1)];
     machine.change(|world| world.lose_gpu(Slot(1)));
     assert_eq!(nvml.count(), Ok(8));
-    assert_eq!(
-        devices.map(|device| nvml.minor(device)),
-        [Ok(0), Err(GPU_IS_LOST)]
-    );
+    assert_eq!(devices.map(|device| nvml.minor(device)), [Ok(0), Err(GPU_IS_LOST)]);
     let mut found = std::ptr::null_mut();
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetHandleByIndex_v2, 1, &raw mut found),
-        GPU_IS_LOST
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetHandleByIndex_v2, 1, &raw mut found), GPU_IS_LOST);
 }
 
 #[test]
@@ -167,18 +142,10 @@ fn no_number_of_a_scenario_is_too_large_to_be_answered() {
          - {{pid: 1, gpu: 0, memory_mib: {most}}}\n- {{pid: 2, gpu: 0, memory_mib: {most}}}\n"
     ));
     let nvml = machine.open();
-    let mut memory = sys::nvmlMemory_t {
-        total: 0,
-        free: 0,
-        used: 0,
-    };
+    let mut memory = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
     let code = call!(nvml, nvmlDeviceGetMemoryInfo, nvml.gpu(0), &raw mut memory);
     assert_eq!((code, memory.free), (0, 0));
-    let mut bar = sys::nvmlBAR1Memory_t {
-        bar1Total: 0,
-        bar1Free: 0,
-        bar1Used: 0,
-    };
+    let mut bar = sys::nvmlBAR1Memory_t { bar1Total: 0, bar1Free: 0, bar1Used: 0 };
     let code = call!(nvml, nvmlDeviceGetBAR1MemoryInfo, nvml.gpu(0), &raw mut bar);
     assert_eq!((code, bar.bar1Total), (0, most));
 }
@@ -190,11 +157,7 @@ fn a_replaced_driver_needs_the_library_to_be_loaded_anew() {
     assert!(is_mapped(&machine));
     machine.change(|world| world.reload_driver(Some("590.44.01")));
     assert_eq!(nvml.count(), Err(VERSION_MISMATCH));
-    assert_eq!(
-        nvml.init(),
-        VERSION_MISMATCH,
-        "the library is still the old one"
-    );
+    assert_eq!(nvml.init(), VERSION_MISMATCH, "the library is still the old one");
     assert_eq!(call!(nvml, nvmlShutdown), 0);
     drop(nvml);
     assert!(!is_mapped(&machine), "dlclose left the library mapped");
@@ -250,14 +213,8 @@ fn lists_ask_for_room_and_then_fill_it() {
     assert_eq!(list(2), (INSUFFICIENT_SIZE, 3, vec![0, 0, 0], 0));
     assert_eq!(list(8), (0, 3, vec![100, 101, 102], u32::MAX));
     let mut name = [0; 32];
-    assert_eq!(
-        call!(nvml, nvmlSystemGetProcessName, 101, name.as_mut_ptr(), 32),
-        0
-    );
-    assert_eq!(
-        call!(nvml, nvmlSystemGetProcessName, 7, name.as_mut_ptr(), 32),
-        NOT_FOUND
-    );
+    assert_eq!(call!(nvml, nvmlSystemGetProcessName, 101, name.as_mut_ptr(), 32), 0);
+    assert_eq!(call!(nvml, nvmlSystemGetProcessName, 7, name.as_mut_ptr(), 32), NOT_FOUND);
 }
 
 #[test]
@@ -268,47 +225,19 @@ fn versioned_structs_of_every_version_carry_the_same_profile() {
     // SAFETY: plain numbers and characters, for which zero is a value.
     let mut v2: sys::nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     v2.version = version_of::<sys::nvmlGpuInstanceProfileInfo_v2_t>(2);
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlDeviceGetGpuInstanceProfileInfoByIdV,
-            device,
-            9,
-            &raw mut v2
-        ),
-        0
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoByIdV, device, 9, &raw mut v2), 0);
     // SAFETY: plain numbers and characters, for which zero is a value.
     let mut v3: sys::nvmlGpuInstanceProfileInfo_v3_t = unsafe { std::mem::zeroed() };
     v3.version = version_of::<sys::nvmlGpuInstanceProfileInfo_v3_t>(3);
     let place = (&raw mut v3).cast();
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 2, place),
-        0
-    );
-    assert_eq!(
-        (v2.id, v2.memorySizeMB, v2.name),
-        (v3.id, v3.memorySizeMB, v3.name)
-    );
+    assert_eq!(call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 2, place), 0);
+    assert_eq!((v2.id, v2.memorySizeMB, v2.name), (v3.id, v3.memorySizeMB, v3.name));
     v3.version = 77;
     let place = (&raw mut v3).cast();
+    assert_eq!(call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 2, place), 25);
+    assert_eq!(call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 5, place), 3, "a hole");
     assert_eq!(
-        call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 2, place),
-        25
-    );
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 5, place),
-        3,
-        "a hole"
-    );
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlDeviceGetGpuInstanceProfileInfoV,
-            device,
-            18,
-            place
-        ),
+        call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoV, device, 18, place),
         2,
         "past the last"
     );

@@ -30,14 +30,8 @@ fn two_processes_see_the_same_gpus() {
     let device = nvml.gpu(0);
     let mut count = 0;
     let mut list = [std::ptr::null_mut(); 8];
-    let code = call!(
-        nvml,
-        nvmlDeviceGetGpuInstances,
-        device,
-        19,
-        list.as_mut_ptr(),
-        &raw mut count
-    );
+    let code =
+        call!(nvml, nvmlDeviceGetGpuInstances, device, 19, list.as_mut_ptr(), &raw mut count);
     assert_eq!((code, count), (0, 7));
     assert_eq!(nvml.create_gi(device, 19), Err(23));
 }
@@ -46,14 +40,9 @@ fn two_processes_see_the_same_gpus() {
 fn killed(when: &str) -> (String, Vec<(u32, u32)>, (String, String)) {
     let machine = Machine::new(ONE_H100);
     drop(machine.open());
-    machine.faults(&format!(
-        "[{{call: nvmlDeviceCreateGpuInstance, nth: 3, abort: {when}}}]"
-    ));
-    let output = machine
-        .client(&["apply"])
-        .env("NVML_SIM_LOG", machine.path("log"))
-        .output()
-        .unwrap();
+    machine.faults(&format!("[{{call: nvmlDeviceCreateGpuInstance, nth: 3, abort: {when}}}]"));
+    let output =
+        machine.client(&["apply"]).env("NVML_SIM_LOG", machine.path("log")).output().unwrap();
     assert_eq!(output.status.signal(), Some(SIGKILL));
     let printed = String::from_utf8(output.stdout).unwrap();
     (printed, machine.geometry(), log(&machine).pop().unwrap())
@@ -64,13 +53,7 @@ fn a_client_killed_before_a_call_leaves_what_was_before() {
     let (printed, geometry, last) = killed("before");
     assert_eq!(printed, "gi 13 at 6\ngi 11 at 4\n");
     assert_eq!(geometry, [(4, 11), (6, 13)]);
-    assert_eq!(
-        last,
-        (
-            "nvmlDeviceCreateGpuInstance".to_owned(),
-            "ABORT_BEFORE".to_owned()
-        )
-    );
+    assert_eq!(last, ("nvmlDeviceCreateGpuInstance".to_owned(), "ABORT_BEFORE".to_owned()));
 }
 
 #[test]
@@ -78,33 +61,19 @@ fn a_client_killed_after_a_call_leaves_what_it_did() {
     let (printed, geometry, last) = killed("after");
     assert_eq!(printed, "gi 13 at 6\ngi 11 at 4\n");
     assert_eq!(geometry, [(4, 11), (5, 12), (6, 13)]);
-    assert_eq!(
-        last,
-        (
-            "nvmlDeviceCreateGpuInstance".to_owned(),
-            "ABORT_AFTER".to_owned()
-        )
-    );
+    assert_eq!(last, ("nvmlDeviceCreateGpuInstance".to_owned(), "ABORT_AFTER".to_owned()));
 }
 
 #[test]
 fn the_log_has_every_call_once() {
     let machine = Machine::new(ONE_H100);
-    let output = machine
-        .client(&["quiet", "3"])
-        .env("NVML_SIM_LOG", machine.path("log"))
-        .output()
-        .unwrap();
+    let output =
+        machine.client(&["quiet", "3"]).env("NVML_SIM_LOG", machine.path("log")).output().unwrap();
     succeeded(&output);
     let log = log(&machine);
     let count = |name: &str| log.iter().filter(|(function, _)| function == name).count();
     assert_eq!(
-        (
-            count("nvmlInit_v2"),
-            count("nvmlDeviceGetUUID"),
-            count("nvmlShutdown"),
-            log.len()
-        ),
+        (count("nvmlInit_v2"), count("nvmlDeviceGetUUID"), count("nvmlShutdown"), log.len()),
         (1, 3, 1, 2 + 3 * 9)
     );
     assert!(log.iter().all(|(_, result)| result == "SUCCESS"));
@@ -113,21 +82,11 @@ fn the_log_has_every_call_once() {
 #[test]
 fn without_a_scenario_there_is_no_driver_and_the_reason_is_said_once() {
     let machine = Machine::without_scenario();
-    let output = machine
-        .client(&["walk"])
-        .stderr(Stdio::piped())
-        .output()
-        .unwrap();
+    let output = machine.client(&["walk"]).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "Init_v2: Driver Not Loaded\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Init_v2: Driver Not Loaded\n");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        errors.starts_with("nvml-sim: cannot make the machine"),
-        "{errors}"
-    );
+    assert!(errors.starts_with("nvml-sim: cannot create the machine"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 

@@ -127,10 +127,7 @@ impl Nvml {
 
     pub(crate) fn gpu(&self, index: u32) -> sys::nvmlDevice_t {
         let mut device = std::ptr::null_mut();
-        assert_eq!(
-            call!(self, nvmlDeviceGetHandleByIndex_v2, index, &raw mut device),
-            0
-        );
+        assert_eq!(call!(self, nvmlDeviceGetHandleByIndex_v2, index, &raw mut device), 0);
         device
     }
 
@@ -162,13 +159,7 @@ impl Nvml {
         profile: u32,
     ) -> Result<sys::nvmlGpuInstance_t, u32> {
         let mut gi = std::ptr::null_mut();
-        match call!(
-            self,
-            nvmlDeviceCreateGpuInstance,
-            device,
-            profile,
-            &raw mut gi
-        ) {
+        match call!(self, nvmlDeviceCreateGpuInstance, device, profile, &raw mut gi) {
             0 => Ok(gi),
             code => Err(code),
         }
@@ -193,9 +184,11 @@ static C_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
     build("walk-c", needs, |program| {
         let source = here().join("clients/c/walk.c");
         let mut compile = Command::new("cc");
-        compile
-            .args(["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"])
-            .args([program.as_os_str(), source.as_os_str(), OsStr::new("-ldl")]);
+        compile.args(["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"]).args([
+            program.as_os_str(),
+            source.as_os_str(),
+            OsStr::new("-ldl"),
+        ]);
         compile
     })
 });
@@ -215,10 +208,7 @@ pub(crate) fn build(name: &str, needs: &str, compile: impl FnOnce(&Path) -> Comm
 pub(crate) fn finish(command: &mut Command, needs: &str) -> String {
     let program = command.get_program().to_owned();
     let output = command.output().unwrap_or_else(|error| {
-        panic!(
-            "{} does not start ({error}); these tests need {needs}",
-            program.display()
-        )
+        panic!("{} does not start ({error}); these tests need {needs}", program.display())
     });
     assert!(
         output.status.success(),
@@ -257,10 +247,7 @@ pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
     })
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test that waits for another process"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }

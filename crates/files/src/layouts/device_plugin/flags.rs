@@ -1,10 +1,9 @@
 //! The `flags` section of NVIDIA's device plugin and GPU Feature Discovery. Layouts use none of them, because the agent
 //! has its own flags.
 
-use super::non_null_value;
 use crate::layouts::error::WarningProblem;
-use crate::layouts::findings::{Findings, MappingShape};
-use crate::layouts::node::{Entry, Node, Value};
+use crate::layouts::findings::{Findings, Mapping, MappingShape};
+use crate::layouts::node::Node;
 use crate::layouts::scalar;
 
 /// Type of a flag's value.
@@ -14,10 +13,10 @@ enum FlagType {
     Text,
     /// Go's `time.Duration`: a text such as `60s`, or a number of nanoseconds.
     Duration,
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// One of these words, or a list of them.
-    Words(&'static [&'static str]),
+    /// One of these words, and their description for messages.
+    Word(&'static [&'static str], &'static str),
+    /// One of these words or a list of them, and their description for messages.
+    Words(&'static [&'static str], &'static str),
 }
 
 /// Key of a flag, type of its value, and the corresponding flag of the agent.
@@ -56,21 +55,27 @@ const PLUGIN: MappingShape = MappingShape {
 
 const GFD: MappingShape = MappingShape {
     what: "flags.gfd",
-    keys: &[
-        "oneshot",
-        "noTimestamp",
-        "sleepInterval",
-        "outputFile",
-        "machineTypeFile",
-    ],
+    keys: &["oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile"],
 };
 
+const MIG_STRATEGY: FlagType =
+    FlagType::Word(&["none", "single", "mixed"], "\"none\", \"single\" or \"mixed\"");
+
+const DISCOVERY_STRATEGY: FlagType =
+    FlagType::Word(&["auto", "nvml", "tegra", "vfio"], "\"auto\", \"nvml\", \"tegra\" or \"vfio\"");
+
+const DEVICE_ID_STRATEGY: FlagType = FlagType::Word(&["uuid", "index"], "\"uuid\" or \"index\"");
+
+const ALLOCATION_POLICY: FlagType =
+    FlagType::Word(&["distributed", "packed"], "\"distributed\" or \"packed\"");
+
+const DEVICE_LIST_STRATEGY: FlagType = FlagType::Words(
+    &["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"],
+    "\"envvar\", \"volume-mounts\", \"cdi-annotations\" or \"cdi-cri\", or a list of these",
+);
+
 const COMMON_FLAGS: &[Flag] = &[
-    (
-        "migStrategy",
-        FlagType::Word(&["none", "single", "mixed"]),
-        Some("--mig-strategy"),
-    ),
+    ("migStrategy", MIG_STRATEGY, Some("--mig-strategy")),
     ("failOnInitError", FlagType::Switch, None),
     ("mpsRoot", FlagType::Text, None),
     ("nvidiaDriverRoot", FlagType::Text, Some("--driver-root")),
@@ -79,35 +84,17 @@ const COMMON_FLAGS: &[Flag] = &[
     ("gdsEnabled", FlagType::Switch, None),
     ("mofedEnabled", FlagType::Switch, None),
     ("useNodeFeatureAPI", FlagType::Switch, Some("--label-sink")),
-    (
-        "deviceDiscoveryStrategy",
-        FlagType::Word(&["auto", "nvml", "tegra", "vfio"]),
-        None,
-    ),
+    ("deviceDiscoveryStrategy", DISCOVERY_STRATEGY, None),
 ];
 
-const DEVICE_LIST_STRATEGIES: &[&str] = &["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"];
-
 const PLUGIN_FLAGS: &[Flag] = &[
-    (
-        "passDeviceSpecs",
-        FlagType::Switch,
-        Some("--device-list device-specs"),
-    ),
-    (
-        "deviceListStrategy",
-        FlagType::Words(DEVICE_LIST_STRATEGIES),
-        Some("--device-list"),
-    ),
-    ("deviceIDStrategy", FlagType::Word(&["uuid", "index"]), None),
+    ("passDeviceSpecs", FlagType::Switch, Some("--device-list device-specs")),
+    ("deviceListStrategy", DEVICE_LIST_STRATEGY, Some("--device-list")),
+    ("deviceIDStrategy", DEVICE_ID_STRATEGY, None),
     ("cdiAnnotationPrefix", FlagType::Text, None),
     ("nvidiaCTKPath", FlagType::Text, None),
     ("containerDriverRoot", FlagType::Text, Some("--driver-root")),
-    (
-        "sharedDevicesAllocationPolicy",
-        FlagType::Word(&["distributed", "packed"]),
-        Some("--allocation"),
-    ),
+    ("sharedDevicesAllocationPolicy", ALLOCATION_POLICY, Some("--allocation")),
 ];
 
 const GFD_FLAGS: &[Flag] = &[
@@ -125,21 +112,20 @@ pub(super) fn is_flag(key: &str) -> bool {
 }
 
 pub(super) fn read(node: &Node, findings: &mut Findings) {
-    let Some(entries) = findings.mapping(node, FLAGS) else {
+    let Some(all) = findings.mapping(node, FLAGS) else {
         return;
     };
-    check_flags(entries, ("flags", COMMON_FLAGS), findings);
+    check_flags(all, COMMON_FLAGS, findings);
     for (key, shape, flags) in [("plugin", PLUGIN, PLUGIN_FLAGS), ("gfd", GFD, GFD_FLAGS)] {
-        if let Some(entries) =
-            non_null_value(entries, key).and_then(|node| findings.mapping(node, shape))
-        {
-            check_flags(entries, (shape.what, flags), findings);
+        let section = all.non_null(key).and_then(|node| findings.mapping(node, shape));
+        if let Some(section) = section {
+            check_flags(section, flags, findings);
         }
     }
 }
 
-fn check_flags(entries: &[Entry], (within, flags): (&str, &[Flag]), findings: &mut Findings) {
-    for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
+fn check_flags(section: Mapping<'_>, flags: &[Flag], findings: &mut Findings) {
+    for entry in section.entries.iter().filter(|entry| !entry.value.is_null()) {
         let Some((key, kind, instead)) = flags.iter().find(|(key, ..)| *key == &*entry.key) else {
             continue;
         };
@@ -147,11 +133,8 @@ fn check_flags(entries: &[Entry], (within, flags): (&str, &[Flag]), findings: &m
             findings.wrong_kind(&entry.value, key, expected);
             continue;
         }
-        let problem = WarningProblem::Flag {
-            key: format!("{within}.{key}"),
-            instead: *instead,
-        };
-        findings.warning(entry.place, problem);
+        let key = format!("{}.{key}", section.what);
+        findings.warning(entry.place, WarningProblem::Flag { key, instead: *instead });
     }
 }
 
@@ -161,28 +144,16 @@ fn expectation_if_invalid(node: &Node, kind: FlagType) -> Option<&'static str> {
         |node: &Node, words: &[&str]| scalar::text(node).is_some_and(|text| words.contains(&text));
     let (is_right, expected) = match kind {
         FlagType::Switch => (scalar::yaml_1_1_boolean(node).is_some(), "true or false"),
-        FlagType::Text => (scalar::text(node).is_some(), "a text"),
+        FlagType::Text => (scalar::text(node).is_some(), "a string"),
         FlagType::Duration => (scalar::is_go_duration(node), "a duration such as 60s"),
-        FlagType::Word(words) => (is_one_of(node, words), expected(words)),
-        FlagType::Words(words) => {
-            let is_right = match &node.value {
-                Value::List(items) => items.iter().all(|item| is_one_of(item, words)),
-                Value::Scalar(_) | Value::Map(_) => is_one_of(node, words),
+        FlagType::Word(words, expected) => (is_one_of(node, words), expected),
+        FlagType::Words(words, expected) => {
+            let is_right = match node.items() {
+                Some(items) => items.iter().all(|item| is_one_of(item, words)),
+                None => is_one_of(node, words),
             };
-            (is_right, expected(words))
+            (is_right, expected)
         }
     };
     (!is_right).then_some(expected)
-}
-
-fn expected(words: &[&str]) -> &'static str {
-    match words {
-        ["none", ..] => "\"none\", \"single\" or \"mixed\"",
-        ["auto", ..] => "\"auto\", \"nvml\", \"tegra\" or \"vfio\"",
-        ["uuid", ..] => "\"uuid\" or \"index\"",
-        ["distributed", ..] => "\"distributed\" or \"packed\"",
-        _ => {
-            "\"envvar\", \"volume-mounts\", \"cdi-annotations\" or \"cdi-cri\", or a list of these"
-        }
-    }
 }

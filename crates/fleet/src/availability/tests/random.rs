@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{GPU, H200, TYPE, counted, node, pod, sights, taint};
+use super::{GPU, H200, TYPE, counted, node, pod, snapshot, taint};
 use crate::cluster::{
     Amounts, ClusterNode, ClusterPod, PODS, Phase, PodRequirements, Readiness, Toleration,
     free_slots,
@@ -58,7 +58,7 @@ proptest! {
             ..PodRequirements::default()
         };
         for node in [a, b] {
-            let all = sights(vec![node.clone()], pods.clone());
+            let all = snapshot(vec![node.clone()], pods.clone());
             let counted = counted(&[], Some(&all));
             let held = all.held().get(node.name.as_str()).cloned().unwrap_or_default();
             let room = free_slots(&one, &node, &held);

@@ -9,38 +9,20 @@ use super::*;
 #[test]
 fn ac_008_wait_time_comes_from_deadlines() {
     let wait = |pods: Vec<ClusterPod>| {
-        let all = sights(vec![node("a", &[(TYPE, H200)], 3)], pods);
+        let all = snapshot(vec![node("a", &[(TYPE, H200)], 3)], pods);
         counted(&[], Some(&all)).rows[0].wait
     };
-    let holds = |name: &str, count, until| ClusterPod {
-        until,
-        ..pod(name, Some("a"), GPU, count)
-    };
+    let holds = |name: &str, count, until| ClusterPod { until, ..pod(name, Some("a"), GPU, count) };
     assert_eq!(wait(vec![holds("x", 2, Some(50))]), Wait::Now);
+    assert_eq!(wait(vec![holds("x", 3, None)]), Wait::Unknown(Unknown::NoDeadline));
     assert_eq!(
-        wait(vec![holds("x", 3, None)]),
-        Wait::Unknown(Unknown::NoDeadline)
-    );
-    assert_eq!(
-        wait(vec![
-            holds("x", 1, Some(900)),
-            holds("y", 1, None),
-            holds("z", 1, Some(300)),
-        ]),
-        Wait::Deadlines {
-            earliest: 300,
-            latest: 900,
-            of: 2,
-            holders: 3
-        }
+        wait(vec![holds("x", 1, Some(900)), holds("y", 1, None), holds("z", 1, Some(300)),]),
+        Wait::Deadlines { earliest: 300, latest: 900, of: 2, holders: 3 }
     );
     let mut cordoned = node("a", &[(TYPE, H200)], 3);
     cordoned.is_cordoned = true;
-    let all = sights(vec![cordoned], vec![holds("x", 3, Some(50))]);
-    assert_eq!(
-        counted(&[], Some(&all)).rows[0].wait,
-        Wait::Unknown(Unknown::NoHolders)
-    );
+    let all = snapshot(vec![cordoned], vec![holds("x", 3, Some(50))]);
+    assert_eq!(counted(&[], Some(&all)).rows[0].wait, Wait::Unknown(Unknown::NoHolders));
 }
 
 /// One node with two devices, observed from second 0.
@@ -53,14 +35,14 @@ struct Watched {
 /// Name, namespace, start and deadline of a pod.
 type Told<'a> = (&'a str, &'a str, i64, Option<i64>);
 
-fn there(pods: &[Told<'_>]) -> Sights {
+fn there(pods: &[Told<'_>]) -> ClusterSnapshot {
     let pods = pods.iter().map(|(name, namespace, began, until)| {
         let mut one = pod(name, Some("a"), GPU, 1);
         (*namespace).clone_into(&mut one.key.namespace);
         (one.started_at, one.until) = (Some(*began), *until);
         one
     });
-    sights(vec![node("a", &[(TYPE, H200)], 2)], pods.collect())
+    snapshot(vec![node("a", &[(TYPE, H200)], 2)], pods.collect())
 }
 
 impl Watched {
@@ -78,10 +60,7 @@ impl Watched {
         for shown in self.holders.observe(&all, now) {
             self.history.record(shown);
         }
-        let past = HoldingTimes {
-            history: &mut self.history,
-            now,
-        };
+        let past = HoldingTimes { history: &mut self.history, now };
         let counted = count(&[], Some(&all), &mut self.names, Some(past));
         counted.rows[0].wait
     }
@@ -105,30 +84,13 @@ fn ac_008_wait_time_is_estimated_from_history() {
     let now = watched.after(30);
     let holders = TWO.map(|(name, team)| (name, team, now - 600, None));
     let wait = watched.look(&holders, now + 60);
-    let Wait::Likely {
-        from,
-        to,
-        samples,
-        since,
-        of,
-        holders,
-    } = wait
-    else {
-        panic!("{wait:?}")
-    };
+    let Wait::Likely { from, to, samples, since, of, holders } = wait else { panic!("{wait:?}") };
     // All last an hour, and these started ten minutes before.
     assert_eq!((from, to), (now + 3000, Some(now + 3000)));
     assert_eq!((samples, since, of, holders), (30, 0, 0, 2));
     let second = "by the second";
     assert!(wait.description().unwrap().contains(second), "{wait:?}");
-    let one = Wait::Likely {
-        from,
-        to: None,
-        samples,
-        since,
-        of,
-        holders,
-    };
+    let one = Wait::Likely { from, to: None, samples, since, of, holders };
     assert!(!one.description().unwrap().contains(second), "{one:?}");
 }
 
@@ -137,14 +99,9 @@ fn ac_008_deadline_limits_the_estimate() {
     let mut watched = Watched::new();
     let now = watched.after(30);
     let wait = |watched: &mut Watched, until| {
-        let holders = [
-            ("x", "team-x", now, Some(until)),
-            ("y", "team-y", now, None),
-        ];
+        let holders = [("x", "team-x", now, Some(until)), ("y", "team-y", now, None)];
         let wait = watched.look(&holders, now + 60);
-        let Wait::Likely { from, to, of, .. } = wait else {
-            panic!("{wait:?}")
-        };
+        let Wait::Likely { from, to, of, .. } = wait else { panic!("{wait:?}") };
         (from, to, of)
     };
     let soon = now + 120;
@@ -158,15 +115,9 @@ fn ac_008_insufficient_history_gives_no_estimate() {
     let mut watched = Watched::new();
     let now = watched.after(19);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
-    let few = Wait::Unknown(Unknown::TooFew {
-        ended: 19,
-        since: 0,
-    });
+    let few = Wait::Unknown(Unknown::TooFew { ended: 19, since: 0 });
     assert_eq!(watched.look(&holders, now + 60), few);
-    assert!(
-        few.description().unwrap().contains("19 have ended"),
-        "{few:?}"
-    );
+    assert!(few.description().unwrap().contains("19 of the"), "{few:?}");
 
     // Two more ends suffice; but nothing is known about holders that have held their units longer.
     watched.look(&[holders[0]], now + 120);
@@ -176,10 +127,7 @@ fn ac_008_insufficient_history_gives_no_estimate() {
     for step in 0..40 {
         watched.look(&held, now + 240 + step * 3000);
     }
-    let longer = Wait::Unknown(Unknown::BeyondObserved {
-        samples: 21,
-        since: 0,
-    });
+    let longer = Wait::Unknown(Unknown::BeyondObserved { samples: 21, since: 0 });
     assert_eq!(watched.look(&held, late + 20_240), longer);
 
     // Another aggregator has observed no end, and does not treat earlier holdings as complete.
@@ -189,10 +137,7 @@ fn ac_008_insufficient_history_gives_no_estimate() {
     let again = ("z", "team-z", late + 60, None);
     assert_eq!(
         anew.look(&[held[0], again], late + 120),
-        Wait::Unknown(Unknown::TooFew {
-            ended: 1,
-            since: late
-        })
+        Wait::Unknown(Unknown::TooFew { ended: 1, since: late })
     );
 }
 
@@ -200,19 +145,13 @@ fn ac_008_insufficient_history_gives_no_estimate() {
 fn pods_of_one_workload_count_once() {
     let mut watched = Watched::new();
     let names: Vec<String> = (0..40).map(|number| format!("worker-{number}")).collect();
-    let gang: Vec<Told<'_>> = names
-        .iter()
-        .map(|name| (name.as_str(), "team", 30, None))
-        .collect();
+    let gang: Vec<Told<'_>> = names.iter().map(|name| (name.as_str(), "team", 30, None)).collect();
     watched.look(&[], 0);
     watched.look(&gang, 50);
     watched.look(&gang[20..], 3000);
     watched.look(&[], 3030);
     let holders = TWO.map(|(name, team)| (name, team, 3030, None));
-    assert_eq!(
-        watched.look(&holders, 3040),
-        Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 })
-    );
+    assert_eq!(watched.look(&holders, 3040), Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 }));
     // They count once however far apart they end, as the pods of an array job do.
     let mut watched = Watched::new();
     let gang = &gang[..24];
@@ -224,21 +163,13 @@ fn pods_of_one_workload_count_once() {
     let holders = TWO.map(|(name, team)| (name, team, 6000, None));
     assert_eq!(
         watched.look(&holders, 6010),
-        Wait::Unknown(Unknown::TooFew {
-            ended: 1,
-            since: 50
-        })
+        Wait::Unknown(Unknown::TooFew { ended: 1, since: 50 })
     );
     // Several pods of one current workload do not end sooner than one of them.
     let mut watched = Watched::new();
     let now = watched.after(30);
-    let alone = watched.look(
-        &[("x", "team-x", now, None), ("y", "team-x", now, None)],
-        now + 60,
-    );
-    let Wait::Likely { from, holders, .. } = alone else {
-        panic!("{alone:?}")
-    };
+    let alone = watched.look(&[("x", "team-x", now, None), ("y", "team-x", now, None)], now + 60);
+    let Wait::Likely { from, holders, .. } = alone else { panic!("{alone:?}") };
     assert_eq!((from, holders), (now + 3600, 2));
 }
 

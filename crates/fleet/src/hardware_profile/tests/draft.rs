@@ -8,9 +8,7 @@ use super::*;
 fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() {
     let catalogue = Catalog::built_in();
     let labelled = |all: &[(&str, &str)], count: u64| {
-        let labels = all
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let labels = all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let node = ClusterNode {
             labels: labels.collect(),
             capacity: Amounts::default().with(GPU, count),
@@ -19,51 +17,31 @@ fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() 
         let held = devices_from_labels(&node, &catalogue);
         held.into_iter()
             .map(|(name, count)| {
-                (
-                    name.map_or_else(|| "unknown".to_owned(), |name| name.to_string()),
-                    count,
-                )
+                (name.map_or_else(|| "unknown".to_owned(), |name| name.to_string()), count)
             })
             .collect::<Vec<_>>()
     };
     let of = |name: &str, count| vec![(name.to_owned(), count)];
+    assert_eq!(labelled(&[("type.octavo.dev/nvidia-t4-16gb", "4")], 0), of(T4, 4));
     assert_eq!(
-        labelled(&[("type.octavo.dev/nvidia-t4-16gb", "4")], 0),
-        of(T4, 4)
-    );
-    assert_eq!(
-        labelled(
-            &[
-                ("type.octavo.dev/nvidia-t4-16gb", "2"),
-                ("type.octavo.dev/unknown", "1")
-            ],
-            3
-        )
-        .len(),
+        labelled(&[("type.octavo.dev/nvidia-t4-16gb", "2"), ("type.octavo.dev/unknown", "1")], 3)
+            .len(),
         2
     );
     assert_eq!(labelled(&[(TYPE_LABEL, T4)], 4), of(T4, 4));
-    for product in [
-        "NVIDIA-H200",
-        "NVIDIA-H200-SHARED",
-        "NVIDIA-H200-MIG-1g.18gb",
-    ] {
-        assert_eq!(
-            labelled(&[("nvidia.com/gpu.product", product)], 8),
-            of(H200, 8),
-            "{product}"
-        );
+    for product in ["NVIDIA-H200", "NVIDIA-H200-SHARED", "NVIDIA-H200-MIG-1g.18gb"] {
+        assert_eq!(labelled(&[("nvidia.com/gpu.product", product)], 8), of(H200, 8), "{product}");
     }
-    assert_eq!(
-        labelled(&[("nvidia.com/gpu.product", "NVIDIA-X9000")], 8),
-        of("unknown", 8)
-    );
+    assert_eq!(labelled(&[("nvidia.com/gpu.product", "NVIDIA-X9000")], 8), of("unknown", 8));
     assert_eq!(labelled(&[], 8), of("unknown", 8));
     assert_eq!(labelled(&[("a", "b")], 0), []);
 }
 
-pub(super) fn drafted(wish: &DraftRequest, sights: &Sights) -> Result<Draft, DraftError> {
-    draft(wish, sights, &types(sights), &Catalog::built_in())
+pub(super) fn drafted(
+    wish: &DraftRequest,
+    snapshot: &ClusterSnapshot,
+) -> Result<Draft, DraftError> {
+    draft(wish, snapshot, &types(snapshot), &Catalog::built_in())
 }
 
 pub(super) fn selection(nodes: &[&str]) -> DraftRequest {
@@ -78,63 +56,36 @@ fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_
     let mut second = node("b", H200);
     second.taints.push(taint("team", "research"));
     second.taints.push(taint("octavo.dev/not-ready", ""));
-    second
-        .taints
-        .push(taint("node-role.kubernetes.io/control-plane", ""));
+    second.taints.push(taint("node-role.kubernetes.io/control-plane", ""));
     second.allocatable = second.allocatable.with(GPU, 4).with("cpu", 63_500);
-    let cluster = sights([node("a", H200), second, node("c", T4)]);
-    let wish = DraftRequest {
-        type_name: Some(H200.parse().unwrap()),
-        ..DraftRequest::default()
-    };
+    let cluster = snapshot([node("a", H200), second, node("c", T4)]);
+    let wish = DraftRequest { type_name: Some(H200.parse().unwrap()), ..DraftRequest::default() };
     let made = drafted(&wish, &cluster).unwrap();
     assert_eq!(made.nodes, ["a", "b"]);
     let profile = &made.profile;
-    assert_eq!(
-        (profile.key.name.as_str(), profile.shown()),
-        (H200, "NVIDIA H200 141GB")
-    );
+    assert_eq!((profile.key.name.as_str(), profile.shown()), (H200, "NVIDIA H200 141GB"));
     let counts: Vec<String> = profile
         .identifiers
         .iter()
         .map(|one| {
-            format!(
-                "{} {} {} {}",
-                one.resource,
-                one.min,
-                one.default,
-                one.max.as_ref().unwrap()
-            )
+            format!("{} {} {} {}", one.resource, one.min, one.default, one.max.as_ref().unwrap())
         })
         .collect();
-    assert_eq!(
-        counts,
-        [
-            "cpu 1 6 64",
-            "memory 1Gi 48Gi 512Gi",
-            "nvidia.com/gpu 1 1 8"
-        ]
-    );
+    assert_eq!(counts, ["cpu 1 6 64", "memory 1Gi 48Gi 512Gi", "nvidia.com/gpu 1 1 8"]);
     let wants = profile.requirements();
-    assert_eq!(
-        wants.selector,
-        BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())])
-    );
-    let tolerated: Vec<(&str, &str)> = wants
-        .tolerations
-        .iter()
-        .map(|one| (one.key.as_str(), one.value.as_str()))
-        .collect();
+    assert_eq!(wants.selector, BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())]));
+    let tolerated: Vec<(&str, &str)> =
+        wants.tolerations.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect();
     assert_eq!(tolerated, [(GPU, "true"), ("team", "research")]);
     let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
     assert_eq!(
         notes,
         [
-            "the taint node-role.kubernetes.io/control-plane:NoSchedule is not tolerated: it keeps work off on purpose"
+            "the taint node-role.kubernetes.io/control-plane:NoSchedule is not tolerated: it keeps workloads away on purpose"
         ]
     );
-    assert_eq!(profile.said.types, [H200.parse().unwrap()]);
-    assert!(profile.said.memory_mib.is_some() && profile.said.architecture.is_some());
+    assert_eq!(profile.annotations.types, [H200.parse().unwrap()]);
+    assert!(profile.annotations.memory_mib.is_some() && profile.annotations.architecture.is_some());
     // The draft has no findings, and all its devices are usable beside system pods.
     let mut open = cluster;
     for node in open.nodes.values_mut().map(Arc::make_mut) {
@@ -150,35 +101,26 @@ fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_
 fn ambiguous_nodes_are_excluded_with_a_note() {
     let mut mixed = node("mixed", "mixed");
     for (name, count) in [(T4, "4"), (H200, "4")] {
-        mixed
-            .labels
-            .insert(format!("type.octavo.dev/{name}"), count.to_owned());
+        mixed.labels.insert(format!("type.octavo.dev/{name}"), count.to_owned());
     }
     let mut odd = node("odd", "unknown");
-    odd.labels
-        .insert("type.octavo.dev/unknown".to_owned(), "8".to_owned());
+    odd.labels.insert("type.octavo.dev/unknown".to_owned(), "8".to_owned());
     let mut unlabelled = node("unlabelled", T4);
     unlabelled.labels =
         BTreeMap::from([("nvidia.com/gpu.product".to_owned(), "Tesla-T4".to_owned())]);
-    let bare = ClusterNode {
-        name: "bare".to_owned(),
-        ..ClusterNode::default()
-    };
-    let cluster = sights([node("a", T4), node("b", T4), mixed, odd, unlabelled, bare]);
-    let made = drafted(
-        &selection(&["a", "mixed", "odd", "unlabelled", "bare", "gone"]),
-        &cluster,
-    )
-    .unwrap();
+    let bare = ClusterNode { name: "bare".to_owned(), ..ClusterNode::default() };
+    let cluster = snapshot([node("a", T4), node("b", T4), mixed, odd, unlabelled, bare]);
+    let made = drafted(&selection(&["a", "mixed", "odd", "unlabelled", "bare", "gone"]), &cluster)
+        .unwrap();
     assert_eq!(made.nodes, ["a"]);
     let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
     let said = [
-        "gone is left out: the cluster has no such node",
-        "bare is left out: it has no accelerator",
-        "mixed is left out: it is mixed (4x nvidia-h200-141gb, 4x nvidia-t4-16gb)",
-        "odd is left out: nobody knows the type",
-        "unlabelled is left out: it lacks the label octavo.dev/type",
-        "one more node has the type nvidia-t4-16gb: the profile reaches it too",
+        "gone is excluded: it does not exist in the cluster",
+        "bare is excluded: it has no accelerator",
+        "mixed is excluded: it is mixed (4x nvidia-h200-141gb, 4x nvidia-t4-16gb)",
+        "odd is excluded: the type of its devices is unknown",
+        "unlabelled is excluded: it lacks the label octavo.dev/type",
+        "one more node has the type nvidia-t4-16gb: the profile also selects it",
     ];
     assert_eq!(notes.len(), said.len(), "{notes:?}");
     for (note, said) in notes.iter().zip(said) {
@@ -186,10 +128,7 @@ fn ambiguous_nodes_are_excluded_with_a_note() {
     }
     // No node is named in the object, which other users can read.
     let shown = format!("{:?}", made.profile);
-    assert!(
-        !shown.contains("mixed") && !shown.contains("\"a\""),
-        "{shown}"
-    );
+    assert!(!shown.contains("mixed") && !shown.contains("\"a\""), "{shown}");
 }
 
 #[test]
@@ -200,26 +139,20 @@ fn infeasible_draft_is_rejected_with_remedy() {
         .with("nvidia.com/mig-3g.71gb", 2)
         .with("example.com/none", 0);
     parts.labels.insert(TYPE_LABEL.to_owned(), H200.to_owned());
-    let cluster = sights([node("a", H200), node("b", T4), parts]);
+    let cluster = snapshot([node("a", H200), node("b", T4), parts]);
     for (wish, said) in [
         (
             selection(&["a", "b"]),
-            "2 types, nvidia-h200-141gb, nvidia-t4-16gb: a profile's selector cannot say",
+            "2 types, nvidia-h200-141gb, nvidia-t4-16gb, but a profile can select only one",
         ),
-        (
-            selection(&["gone"]),
-            "none of these nodes can be used: gone is left out",
-        ),
+        (selection(&["gone"]), "none of these nodes can be used: gone is excluded"),
         (
             selection(&["parts"]),
-            "2 resources, nvidia.com/mig-1g.18gb, nvidia.com/mig-3g.71gb: say which one",
+            "2 resources, nvidia.com/mig-1g.18gb, nvidia.com/mig-3g.71gb: select one",
         ),
         (
-            DraftRequest {
-                resource: Some("amd.com/gpu".to_owned()),
-                ..selection(&["a"])
-            },
-            "none of these nodes gives out amd.com/gpu",
+            DraftRequest { resource: Some("amd.com/gpu".to_owned()), ..selection(&["a"]) },
+            "none of these nodes has the resource amd.com/gpu",
         ),
     ] {
         let refused = drafted(&wish, &cluster).unwrap_err().to_string();
@@ -232,16 +165,9 @@ fn infeasible_draft_is_rejected_with_remedy() {
     let made = drafted(&wish, &cluster).unwrap();
     assert_eq!(made.profile.key.name, "nvidia-h200-141gb-mig-3g-71gb");
     assert_eq!(made.profile.shown(), "NVIDIA H200 141GB (3g.71gb)");
-    let given = made
-        .profile
-        .identifiers
-        .iter()
-        .map(|one| one.resource.as_str());
+    let given = made.profile.identifiers.iter().map(|one| one.resource.as_str());
     // CPU and memory are omitted if the node does not report them.
-    assert_eq!(
-        given.collect::<BTreeSet<_>>(),
-        BTreeSet::from(["nvidia.com/mig-3g.71gb"])
-    );
+    assert_eq!(given.collect::<BTreeSet<_>>(), BTreeSet::from(["nvidia.com/mig-3g.71gb"]));
 }
 
 #[test]
@@ -252,10 +178,7 @@ fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
     assert_eq!(h200.name, "NVIDIA H200 141GB");
     assert_eq!(h200.architecture.as_deref(), Some("Hopper"));
     assert_eq!(h200.compute_capability.as_deref(), Some("9.0"));
-    assert!(
-        h200.memory_mib.is_some_and(|memory| memory > 140_000),
-        "{h200:?}"
-    );
+    assert!(h200.memory_mib.is_some_and(|memory| memory > 140_000), "{h200:?}");
     assert_eq!(h200.memory_bandwidth_gbs, Some(4800.0));
     // Two products have this type, and one is slower.
     assert_eq!(of("nvidia-a100-80gb").memory_bandwidth_gbs, Some(1935.0));
@@ -273,7 +196,7 @@ fn user_counts_and_taints_override_the_draft() {
     research.taints.push(taint("team", "research"));
     let control = "node-role.kubernetes.io/control-plane";
     research.taints.push(taint(control, ""));
-    let cluster = sights([research]);
+    let cluster = snapshot([research]);
     let wish = DraftRequest {
         counts: vec![counts("nvidia.com/gpu:2:2:4"), counts("memory::16Gi:64Gi")],
         tolerate: Some(BTreeSet::from([format!("{control}:NoSchedule")])),
@@ -285,10 +208,7 @@ fn user_counts_and_taints_override_the_draft() {
         format!("{} {} {} {max}", one.resource, one.min, one.default)
     };
     let counts: Vec<String> = made.profile.identifiers.iter().map(shown).collect();
-    assert_eq!(
-        counts,
-        ["cpu 1 6 64", "memory 1Gi 16Gi 64Gi", "nvidia.com/gpu 2 2 4"]
-    );
+    assert_eq!(counts, ["cpu 1 6 64", "memory 1Gi 16Gi 64Gi", "nvidia.com/gpu 2 2 4"]);
     let tolerated = made.profile.requirements().tolerations;
     let tolerated: Vec<&str> = tolerated.iter().map(|one| one.key.as_str()).collect();
     assert_eq!(tolerated, [control]);
@@ -298,63 +218,31 @@ fn user_counts_and_taints_override_the_draft() {
     assert_eq!(
         notes,
         [
-            "the taint nvidia.com/gpu=true:NoSchedule is not tolerated, as was said: nodes with it are not reached",
-            "the taint team=research:NoSchedule is not tolerated, as was said: nodes with it are not reached",
+            "the taint nvidia.com/gpu=true:NoSchedule is not tolerated, as requested: the profile does not match nodes with it",
+            "the taint team=research:NoSchedule is not tolerated, as requested: the profile does not match nodes with it",
         ]
     );
-    let none = DraftRequest {
-        tolerate: Some(BTreeSet::from([NO_TAINT.to_owned()])),
-        ..selection(&["a"])
-    };
+    let none =
+        DraftRequest { tolerate: Some(BTreeSet::from([NO_TAINT.to_owned()])), ..selection(&["a"]) };
     let made = drafted(&none, &cluster).unwrap();
     assert!(made.profile.requirements().tolerations.is_empty());
 }
 
 #[test]
 fn invalid_counts_and_taints_are_rejected_with_position() {
-    let cluster = sights([node("a", H200)]);
+    let cluster = snapshot([node("a", H200)]);
     for (said, at, part, words) in [
-        (
-            &["a.b/c:1:1:1"][..],
-            0,
-            "identifier",
-            "it asks for cpu, memory, nvidia.com/gpu",
-        ),
-        (&["cpu:1:1:1", "cpu:1:1:1"], 1, "identifier", "said twice"),
-        (
-            &["cpu:1::", "nvidia.com/gpu::x:"],
-            1,
-            "default",
-            "\"x\" is not an amount",
-        ),
-        (&["nvidia.com/gpu::500m:"], 0, "default", "given out whole"),
-        (&["nvidia.com/gpu:0::"], 0, "min", "more than nothing"),
-        (
-            &["nvidia.com/gpu:::9"],
-            0,
-            "max",
-            "none of these nodes gives more than 8",
-        ),
+        (&["a.b/c:1:1:1"][..], 0, "identifier", "it requests cpu, memory, nvidia.com/gpu"),
+        (&["cpu:1:1:1", "cpu:1:1:1"], 1, "identifier", "specified twice"),
+        (&["cpu:1::", "nvidia.com/gpu::x:"], 1, "default", "\"x\" is not an amount"),
+        (&["nvidia.com/gpu::500m:"], 0, "default", "only whole devices"),
+        (&["nvidia.com/gpu:0::"], 0, "min", "greater than 0"),
+        (&["nvidia.com/gpu:::9"], 0, "max", "none of these nodes has more than 8"),
         (&["memory::1Ti:"], 0, "default", "more than 512Gi"),
-        (
-            &["nvidia.com/gpu:3:2:4"],
-            0,
-            "default",
-            "2 is less than the least, which is 3",
-        ),
-        (
-            &["nvidia.com/gpu:2::"],
-            0,
-            "min",
-            "1 is less than the least, which is 2",
-        ),
-        (
-            &["nvidia.com/gpu::4:2"],
-            0,
-            "max",
-            "2 is less than what is usual, which is 4",
-        ),
-        (&["cpu:-1::"], 0, "min", "more than nothing"),
+        (&["nvidia.com/gpu:3:2:4"], 0, "default", "2 is less than the minimum, which is 3"),
+        (&["nvidia.com/gpu:2::"], 0, "min", "1 is less than the minimum, which is 2"),
+        (&["nvidia.com/gpu::4:2"], 0, "max", "2 is less than the default, which is 4"),
+        (&["cpu:-1::"], 0, "min", "greater than 0"),
     ] {
         let wish = DraftRequest {
             counts: said.iter().map(|text| counts(text)).collect(),
@@ -363,18 +251,14 @@ fn invalid_counts_and_taints_are_rejected_with_position() {
         let DraftError::Counts(error) = drafted(&wish, &cluster).unwrap_err() else {
             panic!("{said:?}");
         };
-        assert_eq!(
-            (error.at, error.part.word()),
-            (at, part),
-            "{said:?}: {error}"
-        );
+        assert_eq!((error.at, error.part.word()), (at, part), "{said:?}: {error}");
         assert!(error.to_string().contains(words), "{said:?}: {error}");
     }
 }
 
 #[test]
 fn a_taint_that_no_node_has_and_counts_that_are_none_are_refused() {
-    let cluster = sights([node("a", H200)]);
+    let cluster = snapshot([node("a", H200)]);
     let wish = DraftRequest {
         tolerate: Some(BTreeSet::from(["x:NoSchedule".to_owned()])),
         ..selection(&["a"])

@@ -15,11 +15,8 @@ fn any_offer() -> impl Strategy<Value = Offer> {
         "amd-mi300x-192gb",
         "acme-x",
     ]);
-    let shapes = prop::sample::select(vec![
-        Shape::Whole,
-        Shape::Shared,
-        Shape::Mig("1g".to_owned()),
-    ]);
+    let shapes =
+        prop::sample::select(vec![Shape::Whole, Shape::Shared, Shape::Mig("1g".to_owned())]);
     let memory = prop::option::of(1..200_u64);
     let free = prop::option::of(0..9_u32);
     let price = prop::option::of(1..9_u32);
@@ -27,19 +24,14 @@ fn any_offer() -> impl Strategy<Value = Offer> {
         |(name, shape, memory, free, price, most)| Offer {
             name: format!("{name}/{shape:?}/{memory:?}/{free:?}/{price:?}/{most}"),
             memory: memory.map(|gib| Bytes::new(gib * GIB)),
-            free: free.map_or(FreeUnits::Unknown, |free| FreeUnits::Known {
-                total: free.into(),
-                on_one_node: free.min(most),
-            }),
+            free: free.map(|free| FreeUnits { total: free.into(), on_one_node: free.min(most) }),
             price: price.map(|price| crate::price::Price {
-                option: crate::price::PurchaseOption::default(),
+                purchase_option: crate::price::PurchaseOption::default().into(),
                 per_hour: price.to_string().parse().unwrap(),
                 currency: "EUR".parse().unwrap(),
             }),
-            after_change: (most % 3 == 0).then(|| AvailabilityChange {
-                on_one_node: most,
-                how: "by waiting".to_owned(),
-            }),
+            after_change: (most % 3 == 0)
+                .then(|| AvailabilityChange { on_one_node: most, how: "by waiting".to_owned() }),
             shape,
             ..offer(name, 1, most, 0)
         },
@@ -50,11 +42,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     let architectures =
         prop::sample::select(vec![None, Some("ampere"), Some("hopper"), Some("cdna3")]);
     (
-        (
-            prop::option::of(1..9_u32),
-            prop::option::of(1..200_u64),
-            prop::option::of(1..900_u64),
-        ),
+        (prop::option::of(1..9_u32), prop::option::of(1..200_u64), prop::option::of(1..900_u64)),
         (
             architectures,
             prop::sample::select(Interconnect::ALL.to_vec()),
@@ -82,11 +70,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                     Some(name) => request.with_architecture(name).unwrap(),
                     None => request,
                 };
-                if likes {
-                    request.with_preferred("H200").unwrap()
-                } else {
-                    request
-                }
+                if likes { request.with_preferred("H200").unwrap() } else { request }
             },
         )
 }
@@ -109,17 +93,18 @@ proptest! {
         let mut known: Vec<String> = offers.iter().map(|offer| offer.name.clone()).collect();
         known.sort();
         known.dedup();
-        let found = answer(&request, offers);
+        let offers = sorted(offers);
+        let found = answer(&request, offers.clone());
         prop_assert_eq!(found.matches.len() + found.refused.len(), known.len());
         prop_assert!(found.refused.iter().all(|one| !one.why.is_empty()));
         for one in &found.matches {
-            let (offer, count) = (&one.offer, one.count);
+            let (offer, count) = (offers.iter().find(|offer| offer.name == one.name).unwrap(), one.count);
             prop_assert!(count >= 1 && count <= offer.max_per_node);
             prop_assert!(request.count.is_none_or(|asked| asked == count));
             let has = offer.memory.map_or(0, Bytes::get);
             prop_assert!(request.memory_each.is_none_or(|needed| has >= needed.get()));
             prop_assert!(request.memory_total.is_none_or(|needed| has * u64::from(count) >= needed.get()));
-            prop_assert!(request.max_price.is_none_or(|most| one.per_hour.is_some_and(|price| price <= most)));
+            prop_assert!(request.max_price.is_none_or(|most| one.cost.as_ref().is_some_and(|price| price.per_hour <= most)));
             prop_assert!(offer.shape == Shape::Whole || request.isolation != Isolation::Exclusive);
             prop_assert!(offer.shape != Shape::Shared || request.isolation == Isolation::Shared);
             if let Some(asked) = request.compute_capability {
@@ -129,10 +114,10 @@ proptest! {
                 let has = generation(offer.traits.architecture.as_deref().unwrap()).unwrap();
                 prop_assert!(has.line == asked.line && has.step >= asked.step);
             }
-            let free = matches!(offer.free, FreeUnits::Known { on_one_node, .. } if on_one_node >= count);
+            let free = matches!(offer.free, Some(FreeUnits { on_one_node, .. }) if on_one_node >= count);
             prop_assert_eq!(one.standing == OfferAvailability::Free, free);
         }
-        let standings: Vec<OfferAvailability> = found.matches.iter().map(|one| one.standing).collect();
+        let standings: Vec<_> = found.matches.iter().map(|one| one.standing.known().unwrap()).collect();
         prop_assert!(standings.is_sorted());
     }
 }

@@ -17,16 +17,13 @@ fn through(name: &str, offers: Vec<Offer>) -> ProfileOffer {
 
 /// An offer named so that the name criterion contradicts the criterion under test.
 fn named(name: &str, type_name: &str) -> Offer {
-    Offer {
-        name: name.to_owned(),
-        ..offer(type_name, 80, 8, 8)
-    }
+    Offer { name: name.to_owned(), ..offer(type_name, 80, 8, 8) }
 }
 
 fn priced(name: &str, price: &str) -> Offer {
     Offer {
         price: Some(Price {
-            option: PurchaseOption::default(),
+            purchase_option: PurchaseOption::default().into(),
             per_hour: price.parse().unwrap(),
             currency: "USD".parse().unwrap(),
         }),
@@ -35,37 +32,25 @@ fn priced(name: &str, price: &str) -> Offer {
 }
 
 fn free(on_one_node: u32) -> FreeUnits {
-    FreeUnits::Known {
-        total: 8,
-        on_one_node,
-    }
+    FreeUnits { total: 8, on_one_node }
 }
 
-fn standing(name: &str, free: FreeUnits) -> Offer {
-    Offer {
-        free,
-        ..named(name, "nvidia-h200-141gb")
-    }
+fn standing(name: &str, free: impl Into<Option<FreeUnits>>) -> Offer {
+    Offer { free: free.into(), ..named(name, "nvidia-h200-141gb") }
 }
 
 #[test]
 fn each_criterion_breaks_ties_of_the_previous_ones() {
     let later = |name: &str| Offer {
-        free: free(0),
-        after_change: Some(AvailabilityChange {
-            on_one_node: 8,
-            how: String::new(),
-        }),
+        free: Some(free(0)),
+        after_change: Some(AvailabilityChange { on_one_node: 8, how: String::new() }),
         ..named(name, "nvidia-h200-141gb")
     };
     let memory = |name: &str, gib: u64| Offer {
         memory: Some(Bytes::new(gib * GIB)),
         ..named(name, "acme-x-80gb")
     };
-    let shaped = |name: &str, shape: Shape| Offer {
-        shape,
-        ..named(name, "acme-x-80gb")
-    };
+    let shaped = |name: &str, shape: Shape| Offer { shape, ..named(name, "acme-x-80gb") };
     let request = || Request {
         isolation: Isolation::Shared,
         ..needs("80GB")
@@ -74,45 +59,25 @@ fn each_criterion_breaks_ties_of_the_previous_ones() {
             .unwrap()
     };
     let kind = |name: &str| Shape::Mig(name.to_owned());
-    let unknown = || FreeUnits::Unknown;
+    let unknown = || None::<FreeUnits>;
     for (line, first, second) in [
         ("free", standing("z", free(8)), later("a")),
         ("could become", later("z"), standing("a", unknown())),
         ("unknown", standing("z", unknown()), standing("a", free(0))),
-        (
-            "liked best",
-            named("z", "nvidia-a100-80gb"),
-            named("a", "nvidia-h100-80gb"),
-        ),
-        (
-            "liked",
-            named("z", "nvidia-h100-80gb"),
-            named("a", "nvidia-h200-141gb"),
-        ),
-        (
-            "newer",
-            named("z", "nvidia-b200-180gb"),
-            named("a", "nvidia-h200-141gb"),
-        ),
+        ("liked best", named("z", "nvidia-a100-80gb"), named("a", "nvidia-h100-80gb")),
+        ("liked", named("z", "nvidia-h100-80gb"), named("a", "nvidia-h200-141gb")),
+        ("newer", named("z", "nvidia-b200-180gb"), named("a", "nvidia-h200-141gb")),
         ("less memory", memory("z", 80), memory("a", 81)),
         ("cheaper", priced("z", "1"), priced("a", "2")),
         ("has a price", priced("z", "9"), named("a", "acme-x-80gb")),
         ("whole", shaped("z", Shape::Whole), shaped("a", kind("1g"))),
-        (
-            "a part",
-            shaped("z", kind("1g")),
-            shaped("a", Shape::Shared),
-        ),
-        (
-            "the name",
-            named("a", "acme-x-80gb"),
-            named("z", "acme-x-80gb"),
-        ),
+        ("a part", shaped("z", kind("1g")), shaped("a", Shape::Shared)),
+        ("the name", named("a", "acme-x-80gb"), named("z", "acme-x-80gb")),
     ] {
         let expected = [first.name.clone(), second.name.clone()];
         for offers in [vec![first.clone(), second.clone()], vec![second, first]] {
             let found = answer(&request(), offers);
-            let names: Vec<&str> = found.matches.iter().map(|one| &*one.offer.name).collect();
+            let names: Vec<&str> = found.matches.iter().map(|one| &*one.name).collect();
             assert_eq!(names, expected, "{line}");
         }
     }
@@ -120,35 +85,24 @@ fn each_criterion_breaks_ties_of_the_previous_ones() {
 
 #[test]
 fn profiles_rank_first_by_their_least_favorable_type() {
-    let taken = Offer {
-        free: FreeUnits::Known {
-            total: 0,
-            on_one_node: 0,
-        },
-        ..named("x", "acme-x-80gb")
-    };
+    let taken =
+        Offer { free: Some(FreeUnits { total: 0, on_one_node: 0 }), ..named("x", "acme-x-80gb") };
     let found = match_profiles(
         &needs("80GB"),
         vec![named("a", "nvidia-h200-141gb")],
         vec![through("z", vec![taken])],
     );
-    let names = |found: &Answer| -> Vec<String> {
+    let names = |found: &MatchAnswer| -> Vec<String> {
         let all = found.matches.iter();
-        all.map(|one| one.offer.name.clone()).collect()
+        all.map(|one| one.name.clone()).collect()
     };
     assert_eq!(names(&found), ["z", "a"]);
     // A profile that may lead to an A100 ranks no higher than one that always does, even if its name sorts first.
-    let both = vec![
-        named("h", "nvidia-h200-141gb"),
-        named("o", "nvidia-a100-80gb"),
-    ];
+    let both = vec![named("h", "nvidia-h200-141gb"), named("o", "nvidia-a100-80gb")];
     let found = match_profiles(
         &needs("80GB"),
         Vec::new(),
-        vec![
-            through("a", both),
-            through("z", vec![named("h", "nvidia-h200-141gb")]),
-        ],
+        vec![through("a", both), through("z", vec![named("h", "nvidia-h200-141gb")])],
     );
     assert_eq!(names(&found), ["z", "a"]);
 }

@@ -59,8 +59,8 @@ fn remove(path: &Path) {
 fn paths(root: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut open = vec![root.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
             if entry.file_type().unwrap().is_dir() {
                 open.push(entry.path());
@@ -79,25 +79,13 @@ fn says_nothing_new(now: &NeuronDevice, before: &NeuronDevice) -> bool {
     }
     same(now.serial.as_ref(), before.serial.as_ref())
         && same(now.device_name.as_ref(), before.device_name.as_ref())
-        && same(
-            now.core_architecture.as_ref(),
-            before.core_architecture.as_ref(),
-        )
+        && same(now.core_architecture.as_ref(), before.core_architecture.as_ref())
         && same(now.cores.as_ref(), before.cores.as_ref())
         && same(now.connected.as_ref(), before.connected.as_ref())
         && same(now.memory_used.as_ref(), before.memory_used.as_ref())
-        && same(
-            now.errors.memory_uncorrected.as_ref(),
-            before.errors.memory_uncorrected.as_ref(),
-        )
-        && same(
-            now.errors.memory_repairable.as_ref(),
-            before.errors.memory_repairable.as_ref(),
-        )
-        && same(
-            now.errors.sram_uncorrected.as_ref(),
-            before.errors.sram_uncorrected.as_ref(),
-        )
+        && same(now.errors.memory_uncorrected.as_ref(), before.errors.memory_uncorrected.as_ref())
+        && same(now.errors.memory_repairable.as_ref(), before.errors.memory_repairable.as_ref())
+        && same(now.errors.sram_uncorrected.as_ref(), before.errors.sram_uncorrected.as_ref())
         && same(now.unhealthy.as_ref(), before.unhealthy.as_ref())
 }
 
@@ -151,10 +139,7 @@ fn check(now: Option<Neuron>, before: &Neuron, concerned: Option<u32>, place: &s
         }
     }
     let version = &now.driver_version;
-    assert!(
-        version.is_none() || *version == before.driver_version,
-        "{place}"
-    );
+    assert!(version.is_none() || *version == before.driver_version, "{place}");
 }
 
 #[test]

@@ -19,12 +19,9 @@ fn own(ids: &str) -> Option<OverlayProducts> {
         aliases: Vec::new(),
         sources: Vec::new(),
     };
-    let overlay = Overlay {
-        entries: vec![entry],
-        ..Overlay::default()
-    };
-    let catalogue = Catalog::built_in().with_overlay(overlay, "own.yaml");
-    catalogue.ok().map(|all| all.overlay_products().clone())
+    let overlay = Overlay { entries: vec![entry], ..Overlay::default() };
+    let catalog = Catalog::built_in().with_overlay(overlay, "own.yaml");
+    catalog.ok().map(|all| all.overlay_products().clone())
 }
 
 #[test]
@@ -37,9 +34,12 @@ fn custom_id_is_rejected_or_takes_effect() {
         };
         assert_eq!(other.device, None, "{other:?}");
         for class in [0x03_0000, 0x03_0200, 0x12_0000, 0x08_8000] {
-            let tree = Tree::new()
-                .function("0000:01:00.0", class, other.vendor, device)
-                .function("0000:02:00.0", 0x03_0000, other.vendor, 0x7e58);
+            let tree = Tree::new().function("0000:01:00.0", class, other.vendor, device).function(
+                "0000:02:00.0",
+                0x03_0000,
+                other.vendor,
+                0x7e58,
+            );
             let mut bus = Bus::new(Sysfs::new(tree.path().to_owned()), Arc::new(own.clone()));
             let found = bus.scan();
             let found: Vec<u16> = found.iter().map(|function| function.ids.device).collect();

@@ -36,7 +36,7 @@ async fn work_is_followed_by_an_observation() {
     let before = fake.lock().reads_done;
     let version = handle.work(|driver, calls| {
         let read = driver.observe(calls);
-        read.map(|told| told.driver.version.to_string())
+        read.map(|reported| reported.driver.version.to_string())
     });
     assert_eq!(version.await, Ok(Ok("570.1".to_owned())));
     assert_eq!(fake.lock().reads_done, before + 2);
@@ -54,18 +54,16 @@ async fn work_observes_devices_first() {
 #[tokio::test]
 async fn work_fails_without_a_driver() {
     let handle = Fake::default().spawn();
-    let told = handle.work(|_, _| ()).await.unwrap_err();
+    let reported = handle.work(|_, _| ()).await.unwrap_err();
     assert_eq!(
-        told.to_string(),
+        reported.to_string(),
         "there is no NVIDIA driver: no NVML library libfake.so (looked in memory)"
     );
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     fake.lock().reads.push_back(Answer::Fails(MISMATCH));
     handle.observe().await;
-    let lost = DriverUnavailable::Lost {
-        reason: MISMATCH.to_string(),
-    };
+    let lost = DriverUnavailable::Lost { reason: MISMATCH.to_string() };
     assert_eq!(handle.work(|_, _| ()).await, Err(lost));
 }
 
@@ -140,9 +138,9 @@ async fn hanging_call_during_work_is_reported() {
     });
     // A later observation only waits until the call is overdue.
     beginning.await.unwrap();
-    let told = handle.observe().await;
+    let reported = handle.observe().await;
     let expected = stalled("nvmlDeviceCreateGpuInstance", Some(driver("570.1")));
-    assert_eq!(told.nvml, expected);
+    assert_eq!(reported.nvml, expected);
     drop(release);
     assert_eq!(work.await.unwrap(), Ok(()));
     assert_eq!(handle.latest().nvml, ready("570.1"));
@@ -157,14 +155,8 @@ async fn released_driver_is_not_loaded_until_resumed() {
     let released = handle.release().await.unwrap();
     assert_eq!(fake.lock().held, 0);
     assert_eq!(handle.observe().await, before);
-    assert_eq!(
-        handle.release().await.unwrap_err(),
-        DriverUnavailable::Released
-    );
-    assert_eq!(
-        handle.work(|_, _| ()).await,
-        Err(DriverUnavailable::Released)
-    );
+    assert_eq!(handle.release().await.unwrap_err(), DriverUnavailable::Released);
+    assert_eq!(handle.work(|_, _| ()).await, Err(DriverUnavailable::Released));
     assert_eq!(handle.latest(), before);
     let state = || {
         let state = fake.lock();
@@ -173,7 +165,7 @@ async fn released_driver_is_not_loaded_until_resumed() {
     assert_eq!(state(), (1, reads));
 
     let mut hints = handle.changes();
-    released.resume();
+    drop(released);
     hints.changed().await;
     assert_eq!(handle.latest(), before);
     assert_eq!(state(), (2, reads + 1));
@@ -218,10 +210,7 @@ async fn release_timeout_reopens_the_driver() {
     let fake = Fake::with_driver("570.1");
     let (say, handle) = waits_for_events(&fake, DEADLINE).await;
     let mut hints = handle.changes();
-    assert_eq!(
-        handle.release().await.unwrap_err(),
-        DriverUnavailable::ReleaseTimedOut
-    );
+    assert_eq!(handle.release().await.unwrap_err(), DriverUnavailable::ReleaseTimedOut);
     say.send(Ok(EventWait::TimedOut)).unwrap();
     follow(&handle, &mut hints, &ready("570.1")).await;
     assert_eq!(fake.lock().held_at_open, [0, 0]);
@@ -234,8 +223,8 @@ async fn dropped_release_request_resumes_the_driver() {
     let mut hints = handle.changes();
     let mut release = Box::pin(handle.release());
     // Sends the request; an available response is not awaited either.
-    let asked = poll_fn(|context| Poll::Ready(release.as_mut().poll(context)));
-    drop(asked.await);
+    let requested = poll_fn(|context| Poll::Ready(release.as_mut().poll(context)));
+    drop(requested.await);
     drop(release);
     hints.changed().await;
     assert_eq!(handle.work(|_, _| 7).await, Ok(7));

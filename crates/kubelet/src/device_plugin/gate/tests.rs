@@ -60,7 +60,7 @@ fn list_without(
 ) {
     gate.list(&nothing(), |view| {
         let held = HeldIds {
-            allocations: &view.given,
+            allocations: &view.allocations,
             is_complete: view.is_complete,
             inventory: &nothing(),
             withheld,
@@ -94,17 +94,12 @@ fn withheld_device_is_not_allocated_to_other_pods() {
     // whether the first one has ended.
     let by = gate.held();
     gate.record_report(gate.now(), by, false);
-    let mut asked = gate.allocation_count();
-    asked.mark_unchanged();
+    let mut count = gate.allocation_count();
+    count.mark_unchanged();
     assert!(refused(MIGS[0]));
-    assert!(asked.has_changed().unwrap());
+    assert!(count.has_changed().unwrap());
     let listing = Arc::clone(&gate.listing().borrow());
-    assert_eq!(
-        listing.resources[&ResourceName::gpu()]
-            .allocatable()
-            .count(),
-        0
-    );
+    assert_eq!(listing.resources[&ResourceName::gpu()].allocatable().count(), 0);
     assert_eq!(gate.held(), []);
     list(&gate, &offers, &Health::Healthy);
     ask(&gate, &[MIGS[1]]).unwrap();
@@ -120,66 +115,37 @@ async fn invalid_request_is_refused_entirely() {
     let gate = open(&offers(&[GPU], Some(2), true));
     let first = format!("{GPU}::0");
     let second = format!("{GPU}::1");
-    for id in [
-        GPU,
-        MIGS[0],
-        "",
-        "0",
-        &format!("{GPU}::2"),
-        &format!("{GPU}::00x"),
-    ] {
+    for id in [GPU, MIGS[0], "", "0", &format!("{GPU}::2"), &format!("{GPU}::00x")] {
         let refusal = ask(&gate, &[id]).unwrap_err();
-        assert!(
-            matches!(refusal, AllocationError::Unknown { .. }),
-            "{id}: {refusal}"
-        );
+        assert!(matches!(refusal, AllocationError::Unknown { .. }), "{id}: {refusal}");
     }
     let refusal = ask(&gate, &[&first, &second]).unwrap_err();
-    assert!(matches!(
-        refusal,
-        AllocationError::MoreThanOne { count: 2, .. }
-    ));
+    assert!(matches!(refusal, AllocationError::MoreThanOne { count: 2, .. }));
     let two = [vec![first.clone()], vec!["0".to_owned()]];
     gate.allocate(&ResourceName::gpu(), &two).unwrap_err();
     assert_eq!(gate.unreported(), []);
     ask(&gate, &[&first]).unwrap();
     assert_eq!(gate.unreported().len(), 1);
     let reason = "it fell off the bus".to_owned();
-    list(
-        &gate,
-        &offers(&[GPU], Some(2), true),
-        &Health::Unhealthy { reason },
-    );
+    list(&gate, &offers(&[GPU], Some(2), true), &Health::Unhealthy { reason });
     let refusal = ask(&gate, &[&second]).unwrap_err();
-    assert!(
-        refusal.to_string().contains("fell off the bus"),
-        "{refusal}"
-    );
+    assert!(refusal.to_string().contains("fell off the bus"), "{refusal}");
 }
 
 #[tokio::test]
 async fn changed_device_is_blocked_until_list_is_updated() {
-    let asked = offers(&[GPU], None, false);
-    let gate = open(&asked);
+    let offered = offers(&[GPU], None, false);
+    let gate = open(&offered);
     let closed = gate.block(&[pci()]);
     let twice = gate.block(&[pci()]);
-    assert!(matches!(
-        ask(&gate, &[GPU]),
-        Err(AllocationError::Changing { .. })
-    ));
+    assert!(matches!(ask(&gate, &[GPU]), Err(AllocationError::Changing { .. })));
     drop(twice);
-    list(&gate, &asked, &Health::Healthy);
-    assert!(matches!(
-        ask(&gate, &[GPU]),
-        Err(AllocationError::Changing { .. })
-    ));
+    list(&gate, &offered, &Health::Healthy);
+    assert!(matches!(ask(&gate, &[GPU]), Err(AllocationError::Changing { .. })));
     drop(closed);
     // The list was read before the change.
-    assert!(matches!(
-        ask(&gate, &[GPU]),
-        Err(AllocationError::Changing { .. })
-    ));
-    list(&gate, &asked, &Health::Healthy);
+    assert!(matches!(ask(&gate, &[GPU]), Err(AllocationError::Changing { .. })));
+    list(&gate, &offered, &Health::Healthy);
     ask(&gate, &[GPU]).unwrap();
 }
 
@@ -284,11 +250,11 @@ proptest! {
         // Existing partitions by UUID; a UUID is never reused.
         let mut there: Vec<String> = MIGS.map(ToOwned::to_owned).to_vec();
         let mut made = 0;
-        let asked = |there: &[String]| {
+        let offers_of = |there: &[String]| {
             let uuids: Vec<&str> = there.iter().map(String::as_str).collect();
             offers(&uuids, None, false)
         };
-        let gate = open(&asked(&there));
+        let gate = open(&offers_of(&there));
         let (mut given, mut noted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for event in events {
             match event {
@@ -305,8 +271,8 @@ proptest! {
                     noted.remove(nth);
                 },
                 Event::Tell => {
-                    let told = noted.iter().map(|uuid| pod(uuid)).collect();
-                    gate.record_report(gate.now(), told, false);
+                    let report = noted.iter().map(|uuid| pod(uuid)).collect();
+                    gate.record_report(gate.now(), report, false);
                 }
                 Event::Restart => {
                     gate.record_report(gate.now(), Vec::new(), true);
@@ -325,7 +291,7 @@ proptest! {
                     drop(closed);
                     prop_assert!(ask(&gate, &[&uuid]).is_err(), "given out before it was looked at anew");
                 }
-                Event::Look => list(&gate, &asked(&there), &Health::Healthy),
+                Event::Look => list(&gate, &offers_of(&there), &Health::Healthy),
             }
         }
     }

@@ -62,11 +62,11 @@ impl Catalog {
         if !of_type.is_empty() {
             return self.lookup_result(of_type, text);
         }
-        let asked = significant_words(text);
-        if asked.is_empty() {
+        let query = significant_words(text);
+        if query.is_empty() {
             return Lookup::Unknown(Vec::new());
         }
-        let key = asked.concat();
+        let key = query.concat();
         let named = self.skus_named(&key);
         // A family name without a generation matches all generations.
         let family = self.skus_where(|product| {
@@ -75,10 +75,7 @@ impl Catalog {
         if !family.is_empty() {
             return self.lookup_result(family, text);
         }
-        self.lookup_result(
-            self.skus_where(|product| matches_words(&asked, product)),
-            text,
-        )
+        self.lookup_result(self.skus_where(|product| matches_words(&query, product)), text)
     }
 
     /// Finds the product that `text` refers to among the names of one kind.
@@ -106,9 +103,7 @@ impl Catalog {
                 shared.kind.labels().is_empty() && shared.skus.contains(&product.sku)
             });
             product.keys().any(|own| own == key)
-                || shared
-                    .map(|shared| normalized(&shared.text))
-                    .any(|own| own == key)
+                || shared.map(|shared| normalized(&shared.text)).any(|own| own == key)
         })
     }
 
@@ -127,24 +122,19 @@ impl Catalog {
 
     /// Products with similar names: at most a third of the letters differ, or `text` is a part of the name.
     fn similar(&self, text: &str) -> Vec<Sku> {
-        let asked = normalized(text);
-        if asked.is_empty() {
+        let query = normalized(text);
+        if query.is_empty() {
             return Vec::new();
         }
         let mut near: Vec<(usize, &Sku)> = Vec::new();
         for product in &self.products {
             let keys: Vec<String> = product.keys().filter(|key| !key.is_empty()).collect();
-            let alike = similar_names::rank_by_similarity(&asked, keys.iter().map(String::as_str));
-            let nearest = alike
-                .iter()
-                .find(|(distance, key)| *distance <= (key.len() / 3).max(1));
-            let part = || {
-                keys.iter()
-                    .any(|key| asked.len() > 1 && key.contains(&asked))
-            };
+            let alike = similar_names::rank_by_similarity(&query, keys.iter().map(String::as_str));
+            let nearest = alike.iter().find(|(distance, key)| *distance <= (key.len() / 3).max(1));
+            let part = || keys.iter().any(|key| query.len() > 1 && key.contains(&query));
             match nearest {
                 Some((distance, _)) => near.push((*distance, &product.sku)),
-                None if part() => near.push((asked.len(), &product.sku)),
+                None if part() => near.push((query.len(), &product.sku)),
                 None => {}
             }
         }
@@ -177,11 +167,7 @@ impl Product {
 
     /// Words that narrow a model down to this product.
     fn narrowing_words(&self) -> Vec<String> {
-        let form = self.facts.get(&super::Field::FormFactor);
-        let form = match form.map(|fact| &fact.value) {
-            Some(super::Value::Text(text)) => text.as_str(),
-            Some(_) | None => "",
-        };
+        let form = self.text(super::Field::FormFactor).unwrap_or_default();
         [self.sku.as_str(), self.type_name.as_str(), &self.name, form]
             .into_iter()
             .flat_map(significant_words)
@@ -189,8 +175,8 @@ impl Product {
     }
 }
 
-/// Returns `true` if `asked` contains all words of the model and no word that does not apply to the product.
-fn matches_words(asked: &[String], product: &Product) -> bool {
+/// Returns `true` if `query` contains all words of the model and no word that does not apply to the product.
+fn matches_words(query: &[String], product: &Product) -> bool {
     let model = product.model_words();
     let narrowing = product.narrowing_words();
     let is_true = |word: &String| {
@@ -200,10 +186,8 @@ fn matches_words(asked: &[String], product: &Product) -> bool {
             || (word == "sxm" && narrowing.iter().any(|own| own.starts_with("sxm")))
     };
     !model.is_empty()
-        && model.iter().all(|word| asked.contains(word))
-        && asked
-            .iter()
-            .all(|word| model.contains(word) || is_true(word))
+        && model.iter().all(|word| query.contains(word))
+        && query.iter().all(|word| model.contains(word) || is_true(word))
 }
 
 /// Returns `true` if a model is a generation of the named family: `trainium2` is one of `trainium`.

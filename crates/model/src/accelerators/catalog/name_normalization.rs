@@ -28,15 +28,11 @@ const INSIGNIFICANT_WORDS: &[&str] = &[
 pub(super) fn significant_words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let mut words: Vec<String> = Vec::new();
-    let raw: Vec<&str> = lower
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .collect();
+    let raw: Vec<&str> =
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     // `-MIG-1g.10gb` names a partition of the product before it.
     let end = raw.iter().skip(1).position(|word| *word == "mig");
-    let raw = raw
-        .get(..end.map_or(raw.len(), |at| at + 1))
-        .unwrap_or_default();
+    let raw = raw.get(..end.map_or(raw.len(), |at| at + 1)).unwrap_or_default();
     for (number, word) in raw.iter().enumerate() {
         let is_last = number + 1 == raw.len();
         if INSIGNIFICANT_WORDS.contains(word) || (is_last && number > 0 && *word == "shared") {

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use self::checks::{contradictions, invalid_keys};
 use super::super::facts::PciPattern;
-use super::super::product_names::RESERVED_TYPE_NAMES;
+use super::super::product_names::{RESERVED_TYPE_NAMES, format_skus};
 use super::name_normalization::normalized;
 use super::{Alias, AliasKind, Catalog, Fact, Field, Lookup, Product, Value};
 use crate::id::{Sku, TypeName};
@@ -65,7 +65,7 @@ pub struct OverlayError {
 #[non_exhaustive]
 pub enum OverlayProblem {
     /// A new product lacks a mandatory key.
-    #[error("{sku} is not in the catalogue; a new product needs {key:?}")]
+    #[error("{sku} is not in the catalog; a new product needs {key:?}")]
     MissingKey {
         /// Catalog id of the product.
         sku: Sku,
@@ -73,9 +73,7 @@ pub enum OverlayProblem {
         key: &'static str,
     },
     /// An immutable property of a known product is overridden.
-    #[error(
-        "{sku} is in the catalogue, and its {key} cannot be changed; add names with \"aliases\""
-    )]
+    #[error("{sku} is in the catalog, and its {key} cannot be changed; add names with \"aliases\"")]
     ImmutableKey {
         /// Catalog id of the product.
         sku: Sku,
@@ -83,19 +81,19 @@ pub enum OverlayProblem {
         key: &'static str,
     },
     /// A source key is not defined.
-    #[error("there is no source {key:?}; add it to \"sources\" with a citation")]
+    #[error("source {key:?} is not defined; add it to \"sources\" with a citation")]
     UnknownSource {
         /// Undefined key.
         key: String,
     },
     /// A source key exists already.
-    #[error("the catalogue has a source {key:?} already; take another key")]
+    #[error("the catalog already has a source {key:?}; use another key")]
     DuplicateSource {
         /// Duplicate key.
         key: String,
     },
     /// A product occurs twice in one file.
-    #[error("{sku} is there twice, first at {first}")]
+    #[error("{sku} is listed twice, first at {first}")]
     DuplicateProduct {
         /// Catalog id of the product.
         sku: Sku,
@@ -103,20 +101,20 @@ pub enum OverlayProblem {
         first: SourcePosition,
     },
     /// A name has no significant words.
-    #[error("{text:?} names nothing: makers, blanks and signs do not count")]
+    #[error("{text:?} is not a name: vendors, spaces and punctuation are ignored")]
     EmptyName {
         /// Rejected name.
         text: String,
     },
     /// A name is reserved for labels without a single type.
-    #[error("{text:?} cannot name a product: labels say it where there is none")]
+    #[error("{text:?} cannot name a product: labels use this word for nodes without a single type")]
     ReservedName {
         /// Reserved word.
         text: String,
     },
     /// A fact contradicts the built-in catalog.
     #[error(
-        "the catalogue says {known} for {key} of {sku}; what is built in can be added to, and not changed"
+        "the catalog has {known} for {key} of {sku}; facts of the built-in catalog cannot be changed, only added"
     )]
     ContradictsFact {
         /// Catalog id of the product.
@@ -128,14 +126,17 @@ pub enum OverlayProblem {
     },
     /// PCI ids are malformed.
     #[error(
-        "{text:?} is not vendor:device, or vendor:device:subsystem vendor:subsystem device, of four hexadecimal digits each"
+        "{text:?} is not vendor:device, or vendor:device:subsystem vendor:subsystem device, with four hexadecimal \
+         digits each"
     )]
     InvalidPciId {
         /// Rejected text.
         text: String,
     },
     /// PCI ids belong to a device that is known not to be an accelerator.
-    #[error("{text} cannot name {sku}: the catalogue knows it to be no accelerator ({what})")]
+    #[error(
+        "{text} cannot identify {sku}: according to the catalog, it is not an accelerator ({what})"
+    )]
     NoAccelerator {
         /// Rejected ids.
         text: String,
@@ -145,7 +146,7 @@ pub enum OverlayProblem {
         what: &'static str,
     },
     /// A name or PCI id belongs to another product.
-    #[error("{text:?} cannot name {sku}: it is a name of {}", format_skus(.taken))]
+    #[error("{text:?} cannot identify {sku}: it already identifies {}", format_skus(.taken))]
     NameInUse {
         /// Rejected name.
         text: String,
@@ -185,10 +186,7 @@ impl Catalog {
                 MapEntry::Occupied(taken) => {
                     let key = taken.key().clone();
                     let problem = OverlayProblem::DuplicateSource { key };
-                    errors.push(OverlayError {
-                        place: start,
-                        problem,
-                    });
+                    errors.push(OverlayError { place: start, problem });
                 }
             }
         }
@@ -197,21 +195,14 @@ impl Catalog {
             if let Some(first) = seen.get(&entry.sku).copied() {
                 let sku = entry.sku;
                 let problem = OverlayProblem::DuplicateProduct { sku, first };
-                errors.push(OverlayError {
-                    place: entry.place,
-                    problem,
-                });
+                errors.push(OverlayError { place: entry.place, problem });
                 continue;
             }
             seen.insert(entry.sku.clone(), entry.place);
             self.apply_entry(&entry, file, &mut errors);
         }
         errors.sort_by_key(OverlayError::place);
-        if errors.is_empty() {
-            Ok(self)
-        } else {
-            Err(errors)
-        }
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
     }
 
     fn apply_entry(&mut self, entry: &OverlayEntry, file: &str, errors: &mut Vec<OverlayError>) {
@@ -228,25 +219,19 @@ impl Catalog {
         let mut sources: Vec<String> = entry.sources.iter().map(|(_, key)| key.clone()).collect();
         if sources.is_empty() {
             sources.push(file.to_owned());
-            let said = "this file, which names no source";
-            self.sources
-                .entry(file.to_owned())
-                .or_insert_with(|| said.to_owned());
+            let note = "this file, which cites no source";
+            self.sources.entry(file.to_owned()).or_insert_with(|| note.to_owned());
         }
         let Some(product) = known.or_else(|| Product::new(entry)) else {
             return;
         };
         let product = product.with_entry(entry, &sources);
         self.own.add(entry.identified_product(&product));
-        self.products
-            .insert(at.unwrap_or(self.products.len()), product);
+        self.products.insert(at.unwrap_or(self.products.len()), product);
     }
 
     fn unknown_sources(&self, entry: &OverlayEntry) -> Vec<(SourcePosition, OverlayProblem)> {
-        let unknown = entry
-            .sources
-            .iter()
-            .filter(|(_, key)| !self.sources.contains_key(key));
+        let unknown = entry.sources.iter().filter(|(_, key)| !self.sources.contains_key(key));
         unknown
             .map(|(place, key)| (*place, OverlayProblem::UnknownSource { key: key.clone() }))
             .collect()
@@ -316,11 +301,8 @@ impl Product {
                 MapEntry::Occupied(mut known) => known.get_mut().extend(value, sources),
             }
         }
-        let alias = |text: &str, kind| Alias {
-            text: text.to_owned(),
-            kind,
-            sources: sources.to_vec(),
-        };
+        let alias =
+            |text: &str, kind| Alias { text: text.to_owned(), kind, sources: sources.to_vec() };
         let ids = entry.patterns().filter(|(_, id)| id.subsystem.is_none());
         let ids = ids.map(|(text, _)| alias(&text.to_ascii_lowercase(), AliasKind::Pci));
         let names = entry.aliases.iter();
@@ -353,11 +335,7 @@ impl Fact {
         };
         let has =
             |known: &[String], text: &str| known.iter().any(|one| one.eq_ignore_ascii_case(text));
-        let new: Vec<String> = more
-            .iter()
-            .filter(|text| !has(known, text))
-            .cloned()
-            .collect();
+        let new: Vec<String> = more.iter().filter(|text| !has(known, text)).cloned().collect();
         if new.is_empty() {
             return;
         }
@@ -368,11 +346,6 @@ impl Fact {
             }
         }
     }
-}
-
-fn format_skus(skus: &[Sku]) -> String {
-    let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
-    names.join(", ")
 }
 
 #[cfg(test)]

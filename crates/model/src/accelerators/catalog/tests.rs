@@ -35,22 +35,18 @@ fn includes(lookup: &Lookup, sku: &Sku) -> bool {
 
 #[test]
 fn every_alias_resolves_to_one_product_and_back() {
-    let catalogue = Catalog::built_in();
+    let catalog = Catalog::built_in();
     let mut seen = 0;
-    for product in catalogue.products() {
+    for product in catalog.products() {
         for alias in &product.aliases {
-            let own = catalogue.lookup_as(alias.kind, &alias.text);
+            let own = catalog.lookup_as(alias.kind, &alias.text);
             assert_eq!(own, Lookup::Found(product.sku.clone()), "{alias:?}");
             let label = alias.kind.labels().first();
             if let Some(label) = label {
                 let text = format!("{label}={}", alias.text);
-                assert_eq!(
-                    catalogue.lookup(&text),
-                    Lookup::Found(product.sku.clone()),
-                    "{text}"
-                );
+                assert_eq!(catalog.lookup(&text), Lookup::Found(product.sku.clone()), "{text}");
             }
-            let plain = catalogue.lookup(&alias.text);
+            let plain = catalog.lookup(&alias.text);
             assert!(includes(&plain, &product.sku), "{alias:?}: {plain:?}");
             seen += 1;
         }
@@ -60,11 +56,11 @@ fn every_alias_resolves_to_one_product_and_back() {
 
 #[test]
 fn only_known_aliases_need_their_kind() {
-    let catalogue = Catalog::built_in();
+    let catalog = Catalog::built_in();
     let mut open: Vec<String> = Vec::new();
-    for product in catalogue.products() {
+    for product in catalog.products() {
         for alias in &product.aliases {
-            if catalogue.lookup(&alias.text) != Lookup::Found(product.sku.clone()) {
+            if catalog.lookup(&alias.text) != Lookup::Found(product.sku.clone()) {
                 open.push(format!("{} {}", alias.kind, alias.text));
             }
         }
@@ -97,10 +93,10 @@ fn only_known_aliases_need_their_kind() {
 
 #[test]
 fn shared_alias_matches_all_its_products() {
-    let catalogue = Catalog::built_in();
-    assert!(catalogue.shared().len() > 8);
-    for shared in catalogue.shared() {
-        let found = catalogue.lookup_as(shared.kind, &shared.text);
+    let catalog = Catalog::built_in();
+    assert!(catalog.shared().len() > 8);
+    for shared in catalog.shared() {
+        let found = catalog.lookup_as(shared.kind, &shared.text);
         let Lookup::Ambiguous(skus) = found else {
             panic!("{shared:?}: {found:?}");
         };
@@ -111,36 +107,33 @@ fn shared_alias_matches_all_its_products() {
 
 #[test]
 fn ids_are_found_types_and_names_at_least_among_others() {
-    let catalogue = Catalog::built_in();
-    for product in catalogue.products() {
+    let catalog = Catalog::built_in();
+    for product in catalog.products() {
         let sku = &product.sku;
-        assert_eq!(catalogue.lookup(sku.as_str()), Lookup::Found(sku.clone()));
-        let of_type = catalogue.lookup(product.type_name.as_str());
+        assert_eq!(catalog.lookup(sku.as_str()), Lookup::Found(sku.clone()));
+        let of_type = catalog.lookup(product.type_name.as_str());
         assert!(includes(&of_type, sku), "{sku}: {of_type:?}");
-        let alone = catalogue
-            .products()
-            .iter()
-            .filter(|other| other.type_name == product.type_name)
-            .count()
-            == 1;
+        let alone =
+            catalog.products().iter().filter(|other| other.type_name == product.type_name).count()
+                == 1;
         assert_eq!(alone, of_type == Lookup::Found(sku.clone()), "{sku}");
-        let named = catalogue.lookup(&product.name);
+        let named = catalog.lookup(&product.name);
         assert!(includes(&named, sku), "{sku}: {named:?}");
     }
 }
 
 #[test]
 fn every_fact_name_and_price_has_a_source_that_is_cited() {
-    let catalogue = Catalog::built_in();
+    let catalog = Catalog::built_in();
     let cited = |keys: &[String], what: &str| {
         assert!(!keys.is_empty(), "{what}");
         for key in keys {
-            let citation = catalogue.source(key);
+            let citation = catalog.source(key);
             assert!(citation.is_some_and(|text| text.len() > 10), "{what} {key}");
         }
     };
     let (mut facts, mut prices) = (0, 0);
-    for product in catalogue.products() {
+    for product in catalog.products() {
         for (field, fact) in &product.facts {
             cited(&fact.sources, &format!("{} {field:?}", product.sku));
             facts += 1;
@@ -150,20 +143,12 @@ fn every_fact_name_and_price_has_a_source_that_is_cited() {
         }
         for offer in &product.offers {
             cited(&offer.sources, &offer.instance);
-            assert_eq!(
-                offer.usd_per_hour.is_some(),
-                offer.region.is_some(),
-                "{offer:?}"
-            );
+            assert_eq!(offer.usd_per_hour.is_some(), offer.region.is_some(), "{offer:?}");
             prices += usize::from(offer.usd_per_hour.is_some());
         }
-        assert!(
-            product.facts.contains_key(&Field::PciIds),
-            "{}",
-            product.sku
-        );
+        assert!(product.facts.contains_key(&Field::PciIds), "{}", product.sku);
     }
-    for shared in catalogue.shared() {
+    for shared in catalog.shared() {
         cited(&shared.sources, &shared.text);
     }
     assert!(facts > 700 && prices > 80, "{facts} {prices}");
@@ -171,15 +156,12 @@ fn every_fact_name_and_price_has_a_source_that_is_cited() {
 
 #[test]
 fn label_aliases_are_valid_label_values() {
-    let catalogue = Catalog::built_in();
-    let aliases = catalogue.products().iter().flat_map(|one| &one.aliases);
-    let texts = aliases
-        .filter(|alias| !alias.kind.labels().is_empty())
-        .map(|alias| &alias.text);
-    let shared = catalogue.shared().iter();
-    let shared = shared
-        .filter(|shared| !shared.kind.labels().is_empty())
-        .map(|shared| &shared.text);
+    let catalog = Catalog::built_in();
+    let aliases = catalog.products().iter().flat_map(|one| &one.aliases);
+    let texts = aliases.filter(|alias| !alias.kind.labels().is_empty()).map(|alias| &alias.text);
+    let shared = catalog.shared().iter();
+    let shared =
+        shared.filter(|shared| !shared.kind.labels().is_empty()).map(|shared| &shared.text);
     for text in texts.chain(shared) {
         assert!(text.parse::<LabelValue>().is_ok(), "{text}");
     }
@@ -207,10 +189,7 @@ fn lookup_ignores_case_blanks_hyphens_and_vendors() {
     for (text, sku) in [
         ("Tesla T4", "nvidia-t4"),
         ("t4", "nvidia-t4"),
-        (
-            "karpenter.k8s.aws/instance-gpu-name=h200",
-            "nvidia-h200-sxm5-141gb",
-        ),
+        ("karpenter.k8s.aws/instance-gpu-name=h200", "nvidia-h200-sxm5-141gb"),
         ("H200 SXM", "nvidia-h200-sxm5-141gb"),
         ("H100 NVL", "nvidia-h100-nvl-94gb"),
         ("NVIDIA H100 80GB HBM3", "nvidia-h100-sxm5-80gb"),
@@ -279,13 +258,7 @@ fn unknown_name_is_not_guessed() {
         let first = skus.first().map_or("", Sku::as_str);
         assert!(first.starts_with(near), "{text}: {skus:?}");
     }
-    for text in [
-        "",
-        "NVIDIA",
-        "gpu",
-        "-",
-        "karpenter.k8s.aws/instance-gpu-name=",
-    ] {
+    for text in ["", "NVIDIA", "gpu", "-", "karpenter.k8s.aws/instance-gpu-name="] {
         assert_eq!(lookup(text), Lookup::Unknown(Vec::new()), "{text:?}");
     }
     assert_eq!(lookup(&"h100".repeat(1000)), Lookup::Unknown(Vec::new()));
@@ -294,8 +267,8 @@ fn unknown_name_is_not_guessed() {
 proptest! {
     #[test]
     fn any_text_has_an_answer_with_products_of_the_catalogue(text in ".{0,60}") {
-        let catalogue = Catalog::built_in();
-        let skus = match catalogue.lookup(&text) {
+        let catalog = Catalog::built_in();
+        let skus = match catalog.lookup(&text) {
             Lookup::Found(sku) => vec![sku],
             Lookup::Ambiguous(skus) => {
                 prop_assert!(skus.len() > 1);
@@ -303,15 +276,15 @@ proptest! {
             }
             Lookup::Unknown(near) => near,
         };
-        prop_assert!(skus.iter().all(|sku| catalogue.product(sku).is_some()));
+        prop_assert!(skus.iter().all(|sku| catalog.product(sku).is_some()));
     }
 
     #[test]
     fn a_mangled_name_of_a_product_still_means_it(at in any::<proptest::sample::Index>(), upper in any::<bool>()) {
-        let catalogue = Catalog::built_in();
-        let product = at.get(catalogue.products());
+        let catalog = Catalog::built_in();
+        let product = at.get(catalog.products());
         let name = product.sku.as_str().replace('-', " ");
         let name = if upper { name.to_uppercase() } else { name };
-        prop_assert!(includes(&catalogue.lookup(&name), &product.sku), "{}", name);
+        prop_assert!(includes(&catalog.lookup(&name), &product.sku), "{}", name);
     }
 }

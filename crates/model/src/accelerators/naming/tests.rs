@@ -1,7 +1,8 @@
 //! Tests of manual type overrides and of an administrator's products.
 
 use super::*;
-use crate::accelerators::{Overlay, OverlayEntry};
+
+use crate::accelerators::{Overlay, OverlayEntry, Value};
 use crate::id::PciAddress;
 use crate::inventory::{Machine, NvmlState, PciIds};
 use crate::quantity::Mebibytes;
@@ -19,34 +20,20 @@ fn device(slot: u8, vendor: u16, id: u16) -> Device {
 }
 
 fn inventory(devices: Vec<Device>) -> Inventory {
-    Inventory {
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        neuron: None,
-        devices,
-    }
+    Inventory { machine: Machine::default(), nvml: NvmlState::Loading, neuron: None, devices }
 }
 
 /// Resulting types of the devices, and the description of the effect.
 fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, OverrideEffect) {
     let given = Arc::new(TypeOverride::new(text, &Catalog::built_in()));
-    let naming = TypeSources {
-        overlay_products: Arc::default(),
-        type_override: Some(Arc::clone(&given)),
-    };
+    let naming =
+        TypeSources { overlay_products: Arc::default(), type_override: Some(Arc::clone(&given)) };
     let mut inventory = inventory(devices);
     naming.apply(&mut inventory);
-    let told = given.told(&inventory);
+    let told = given.effect(&inventory);
     let names = inventory.devices.iter().map(|device| {
-        let hand = if device.identity.is_manual() {
-            " by hand"
-        } else {
-            ""
-        };
-        let sku = device
-            .identity
-            .sku()
-            .map_or_else(String::new, |sku| format!(" [{sku}]"));
+        let hand = if device.identity.is_manual() { " by hand" } else { "" };
+        let sku = device.identity.sku().map_or_else(String::new, |sku| format!(" [{sku}]"));
         format!("{}{sku}{hand}", device.identity)
     });
     (names.collect(), told)
@@ -72,8 +59,7 @@ fn override_applies_to_unidentified_devices_only() {
     );
     assert_eq!(
         told.text,
-        "octavo.dev/type-override=hall-7.Special: 2 devices are called hall-7-special by hand; the catalogue does not have it, and \
-         has nothing like it"
+        "octavo.dev/type-override=hall-7.Special: 2 devices are manually set to type hall-7-special; the catalog does not list this type, and lists no similar name"
     );
     assert!(!told.needs_attention);
 }
@@ -82,29 +68,16 @@ fn override_applies_to_unidentified_devices_only() {
 fn catalog_override_sets_facts_and_matches_vendor() {
     let unknown = device(1, 0x10de, 0xfffe);
     // Label values cannot contain colons.
-    for text in [
-        "nvidia-b300",
-        "B300",
-        "NVIDIA-B300-SXM6-AC",
-        "10de-3182",
-        "nvidia-b300-288gb",
-    ] {
+    for text in ["nvidia-b300", "B300", "NVIDIA-B300-SXM6-AC", "10de-3182", "nvidia-b300-288gb"] {
         let (names, told) = named(text, vec![unknown.clone()]);
         assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand"], "{text}");
         assert!(!told.needs_attention, "{told:?}");
     }
     let (names, told) = named("nvidia-b300", vec![unknown, stranger(2)]);
-    assert_eq!(
-        names,
-        [
-            "nvidia-b300-288gb [nvidia-b300] by hand",
-            "GPU - type unknown"
-        ]
-    );
+    assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand", "GPU - type unknown"]);
     assert_eq!(
         told.text,
-        "octavo.dev/type-override=nvidia-b300: 1 device is called nvidia-b300-288gb by hand; 1 device stays unknown, for that is a \
-         product of nvidia, which did not make it"
+        "octavo.dev/type-override=nvidia-b300: 1 device is manually set to type nvidia-b300-288gb; 1 device stays unknown, because the type is a product of nvidia, which did not make it"
     );
     assert!(told.needs_attention);
 }
@@ -112,16 +85,11 @@ fn catalog_override_sets_facts_and_matches_vendor() {
 #[test]
 fn override_sets_and_resets_chip_family() {
     let given = |text| Some(Arc::new(TypeOverride::new(text, &Catalog::built_in())));
-    let mut naming = TypeSources {
-        overlay_products: Arc::default(),
-        type_override: given("intel-gaudi3"),
-    };
+    let mut naming =
+        TypeSources { overlay_products: Arc::default(), type_override: given("intel-gaudi3") };
     let mut all = inventory(vec![device(1, 0x1da3, 0x7777)]);
     naming.apply(&mut all);
-    assert_eq!(
-        all.devices[0].architecture,
-        Some(Architecture::new("Gaudi 3"))
-    );
+    assert_eq!(all.devices[0].architecture, Some(Architecture::new("Gaudi 3")));
     naming.type_override = given("other");
     naming.apply(&mut all);
     assert_eq!(all.devices[0].architecture, None);
@@ -138,15 +106,12 @@ fn shared_type_is_accepted_ambiguous_name_is_rejected() {
     assert_eq!(names, ["nvidia-h200-141gb by hand"]);
     for (text, several) in [
         ("H200", "nvidia-h200-sxm5-141gb, nvidia-h200-nvl-141gb"),
-        (
-            "RTX-PRO-5000",
-            "nvidia-rtx-pro-5000-48gb, nvidia-rtx-pro-5000-72gb",
-        ),
+        ("RTX-PRO-5000", "nvidia-rtx-pro-5000-48gb, nvidia-rtx-pro-5000-72gb"),
     ] {
         let (names, told) = named(text, vec![unknown()]);
         assert_eq!(names, ["GPU - type unknown"]);
         let expected = format!(
-            "octavo.dev/type-override={text} may mean any of {several}: none is chosen; name one by its SKU, or by its type"
+            "octavo.dev/type-override={text} has no effect: it is ambiguous and matches {several}; use the SKU or the type of one of them"
         );
         assert_eq!((told.text, told.needs_attention), (expected, true));
     }
@@ -155,28 +120,22 @@ fn shared_type_is_accepted_ambiguous_name_is_rejected() {
 #[test]
 fn rejected_override_states_the_reason() {
     for (text, expected) in [
-        ("", " is empty, and names nothing"),
-        (
-            "mixed",
-            "mixed names nothing: the word stands for the lack of one type",
-        ),
-        (
-            "Unknown",
-            "Unknown names nothing: the word stands for the lack of one type",
-        ),
+        ("", " is empty and has no effect"),
+        ("mixed", "mixed has no effect: the word is reserved for nodes without a single type"),
+        ("Unknown", "Unknown has no effect: the word is reserved for nodes without a single type"),
         (
             "a/b",
-            "a/b names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+            "a/b has no effect: a type consists of at most 63 letters, digits and inner hyphens",
         ),
         (
             "h 7",
-            "h 7 names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+            "h 7 has no effect: a type consists of at most 63 letters, digits and inner hyphens",
         ),
     ] {
         let (names, told) = named(text, vec![stranger(1)]);
         assert_eq!(names, ["GPU - type unknown"]);
         let expected = match text {
-            "" => "octavo.dev/type-override= is empty, and names nothing".to_owned(),
+            "" => "octavo.dev/type-override= is empty and has no effect".to_owned(),
             _ => format!("octavo.dev/type-override={expected}"),
         };
         assert_eq!((told.text, told.needs_attention), (expected, true));
@@ -185,19 +144,13 @@ fn rejected_override_states_the_reason() {
     assert_eq!(named(&long, vec![stranger(1)]).0, ["GPU - type unknown"]);
     let (_, told) = named("acme", vec![device(1, 0x10de, 0x2330)]);
     assert!(told.text.ends_with(
-        "=acme names nothing: the type of every device here is known, and stays what it is"
+        "=acme has no effect: the type of every device on this node is known and does not change"
     ));
     assert!(told.needs_attention);
     let (_, told) = named("acme", Vec::new());
-    assert!(
-        told.text
-            .ends_with("names nothing: this node has no accelerator")
-    );
+    assert!(told.text.ends_with("has no effect: this node has no accelerator"));
     let (_, told) = named("intel-gaudi33", vec![stranger(1)]);
-    assert!(
-        told.text.contains("has names like it: intel-gaudi3"),
-        "{told:?}"
-    );
+    assert!(told.text.contains("lists similar names: intel-gaudi3"), "{told:?}");
 }
 
 fn own() -> Catalog {
@@ -210,11 +163,7 @@ fn own() -> Catalog {
         name: Some((place, name.to_owned())),
         notes: None,
         facts: vec![
-            (
-                place,
-                Field::PciIds,
-                Value::List(ids.iter().map(|id| (*id).to_owned()).collect()),
-            ),
+            (place, Field::PciIds, Value::List(ids.iter().map(|id| (*id).to_owned()).collect())),
             (place, Field::MemoryGb, Value::Number(size)),
             (place, Field::Architecture, Value::Text("One".to_owned())),
         ],
@@ -228,24 +177,19 @@ fn own() -> Catalog {
         ],
         ..Overlay::default()
     };
-    Catalog::built_in()
-        .with_overlay(overlay, "own.yaml")
-        .unwrap()
+    Catalog::built_in().with_overlay(overlay, "own.yaml").unwrap()
 }
 
 #[test]
 fn overlay_product_is_identified_by_ids_memory_and_name() {
-    let catalogue = own();
+    let catalog = own();
     let naming = TypeSources {
-        overlay_products: Arc::new(catalogue.overlay_products().clone()),
-        type_override: Some(Arc::new(TypeOverride::new("acme-x2", &catalogue))),
+        overlay_products: Arc::new(catalog.overlay_products().clone()),
+        type_override: Some(Arc::new(TypeOverride::new("acme-x2", &catalog))),
     };
     let name = |mut device: Device| {
         naming.name(&mut device);
-        let family = device
-            .architecture
-            .as_ref()
-            .map(|one| one.as_str().to_owned());
+        let family = device.architecture.as_ref().map(|one| one.as_str().to_owned());
         (device.identity, family)
     };
     let known = |sku: &str| Identity::Known {
@@ -272,9 +216,5 @@ fn overlay_product_is_identified_by_ids_memory_and_name() {
     assert_eq!(name(driven).0, known("acme-x1"));
     let listed = device(1, 0x1acc, 0x0001).pci_ids;
     assert!(naming.overlay_products.contains_pci_ids(listed));
-    assert!(
-        !naming
-            .overlay_products
-            .contains_pci_ids(device(1, 0x1acc, 0x0009).pci_ids)
-    );
+    assert!(!naming.overlay_products.contains_pci_ids(device(1, 0x1acc, 0x0009).pci_ids));
 }

@@ -1,5 +1,7 @@
 //! Health state of Neuron devices, and the issues behind it.
 
+use strum::IntoStaticStr;
+
 use super::{DriverLayout, Neuron, NeuronDevice};
 use crate::inventory::{Condition, Device, Inventory, Issue, Severity, Vendor};
 
@@ -7,11 +9,13 @@ use crate::inventory::{Condition, Device, Inventory, Issue, Severity, Vendor};
 const DRIVER: &str = "neuron";
 
 /// Health state of a Neuron device, ordered by severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum NeuronState {
     /// The driver counts errors, and there are none.
     Ok,
     /// The chip or its driver reports no health data, which must not count as healthy.
+    #[strum(serialize = "untold")]
     Unknown,
     /// Some data could not be read.
     Partial,
@@ -24,13 +28,7 @@ pub enum NeuronState {
 impl NeuronState {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "untold",
-            Self::Partial => "partial",
-            Self::Errors => "errors",
-            Self::Failing => "failing",
-        }
+        self.into()
     }
 
     /// Severity; `None` if the device is healthy or its health is unknown.
@@ -47,11 +45,7 @@ impl NeuronDevice {
     /// Health state of the device.
     pub fn state(&self) -> NeuronState {
         let counts = self.counts();
-        if self
-            .unhealthy
-            .as_ref()
-            .is_some_and(|parts| !parts.is_empty())
-        {
+        if self.unhealthy.as_ref().is_some_and(|parts| !parts.is_empty()) {
             NeuronState::Failing
         } else if counts.iter().any(|(count, _)| count.is_some_and(|n| n > 0)) {
             NeuronState::Errors
@@ -67,7 +61,7 @@ impl NeuronDevice {
     /// Issues of the device, which [`state`](Self::state) summarizes.
     pub fn issues(&self) -> Vec<Issue> {
         let unhealthy = self.unhealthy.iter().flatten().map(|part| Issue {
-            text: format!("its driver says that it is unhealthy: {part}"),
+            text: format!("its driver reports it as unhealthy: {part}"),
             gravity: Severity::Critical,
         });
         let errors = self.counts().into_iter().filter_map(|(count, what)| {
@@ -87,18 +81,9 @@ impl NeuronDevice {
     fn counts(&self) -> [(Option<u64>, &'static str); 3] {
         let errors = &self.errors;
         [
-            (
-                errors.memory_uncorrected,
-                "uncorrected errors of device memory",
-            ),
-            (
-                errors.memory_repairable,
-                "uncorrected errors of device memory that a repair may mend",
-            ),
-            (
-                errors.sram_uncorrected,
-                "uncorrected errors of on-chip memory",
-            ),
+            (errors.memory_uncorrected, "uncorrected errors of device memory"),
+            (errors.memory_repairable, "repairable uncorrected errors of device memory"),
+            (errors.sram_uncorrected, "uncorrected errors of on-chip memory"),
         ]
     }
 }
@@ -111,8 +96,8 @@ impl Neuron {
     pub fn issues(&self) -> Vec<Issue> {
         let layout = (self.driver_layout == DriverLayout::Unknown).then(|| Issue {
             text:
-                "this driver has its files elsewhere than releases up to 2.30: what was found by its name is \
-                 shown, and nothing else is known"
+                "the files of this driver are not where releases up to 2.30 have them: only values that were found \
+                 by file name are shown"
                     .to_owned(),
             gravity: Severity::Warning,
         });
@@ -134,10 +119,7 @@ impl Inventory {
     /// Returns `true` if a PCI function is bound to the Neuron driver, which reports its devices itself.
     pub fn is_reported_by_neuron(&self, device: &Device) -> bool {
         let held = |driver: &Option<String>| driver.as_deref() == Some(DRIVER);
-        let tells = self
-            .neuron
-            .as_ref()
-            .is_some_and(|neuron| !neuron.devices.is_empty());
+        let tells = self.neuron.as_ref().is_some_and(|neuron| !neuron.devices.is_empty());
         device.vendor == Vendor::Aws
             && tells
             && matches!(&device.condition, Condition::PciOnly { kernel_driver } if held(kernel_driver))
@@ -152,10 +134,7 @@ mod tests {
     use crate::inventory::{LogicalCores, LogicalSource, NeuronErrors, ReadProblem};
 
     fn errors(count: u64) -> NeuronErrors {
-        NeuronErrors {
-            memory_uncorrected: Some(count),
-            ..NeuronErrors::default()
-        }
+        NeuronErrors { memory_uncorrected: Some(count), ..NeuronErrors::default() }
     }
 
     fn problem() -> ReadProblem {
@@ -183,7 +162,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "its driver says that it is unhealthy: hbm",
+                "its driver reports it as unhealthy: hbm",
                 "uncorrected errors of device memory since the driver was loaded: 3",
                 "core_count: Permission denied (os error 13)",
             ]
@@ -200,15 +179,9 @@ mod tests {
             devices: Vec::new(),
             problems: Vec::new(),
         };
-        let device = |cores| NeuronDevice {
-            cores,
-            ..NeuronDevice::default()
-        };
+        let device = |cores| NeuronDevice { cores, ..NeuronDevice::default() };
         assert_eq!(neuron.logical_cores(&device(Some(8))), None);
-        neuron.logical = Some(LogicalCores {
-            size: 2,
-            source: LogicalSource::Default,
-        });
+        neuron.logical = Some(LogicalCores { size: 2, source: LogicalSource::Default });
         assert_eq!(neuron.logical_cores(&device(Some(8))), Some(4));
         assert_eq!(neuron.logical_cores(&device(Some(3))), None);
         assert_eq!(neuron.logical_cores(&device(None)), None);

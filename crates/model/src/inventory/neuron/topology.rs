@@ -68,8 +68,7 @@ impl Neuron {
 
 fn is_mutual(links: &Links) -> bool {
     links.iter().all(|(here, near)| {
-        near.iter()
-            .all(|there| links.get(there).is_some_and(|back| back.contains(here)))
+        near.iter().all(|there| links.get(there).is_some_and(|back| back.contains(here)))
     })
 }
 
@@ -181,13 +180,7 @@ mod tests {
         assert_eq!(topology_of(&[Some(&[1]), Some(&[])]), None);
         assert_eq!(topology_of(&[Some(&[7])]), None);
         assert_eq!(topology_of(&[]), None);
-        assert_eq!(
-            topology_of(&[Some(&[]), Some(&[])]),
-            Some(Topology::Unlinked)
-        );
-        assert_eq!(
-            topology_of(&[Some(&[1]), Some(&[0])]),
-            Some(Topology::Other { groups: 1 })
-        );
+        assert_eq!(topology_of(&[Some(&[]), Some(&[])]), Some(Topology::Unlinked));
+        assert_eq!(topology_of(&[Some(&[1]), Some(&[0])]), Some(Topology::Other { groups: 1 }));
     }
 }

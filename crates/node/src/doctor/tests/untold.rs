@@ -15,18 +15,11 @@ use super::*;
 use crate::labels::{Options, compile};
 
 fn problem(what: &str, error: &str) -> ReadProblem {
-    ReadProblem {
-        source: what.to_owned(),
-        error: error.to_owned(),
-    }
+    ReadProblem { source: what.to_owned(), error: error.to_owned() }
 }
 
 fn neuron(logical: Option<LogicalCores>) -> Neuron {
-    let device = |number| NeuronDevice {
-        number,
-        cores: Some(8),
-        ..NeuronDevice::default()
-    };
+    let device = |number| NeuronDevice { number, cores: Some(8), ..NeuronDevice::default() };
     Neuron {
         driver_version: Some("2.27.1.0".to_owned()),
         driver_layout: DriverLayout::Known,
@@ -42,41 +35,26 @@ fn hanging_hardware_is_not_absent() {
     use Check::{Accelerators, NvidiaLibrary};
     let stalled = |call: &str| {
         let mut node = Node::new(Vec::new());
-        node.inventory.nvml = NvmlState::Stalled {
-            call: call.to_owned(),
-            driver: None,
-        };
+        node.inventory.nvml = NvmlState::Stalled { call: call.to_owned(), driver: None };
         node
     };
     let bus = stalled(NvmlState::READING_SYS);
-    bus.says(
-        Accelerators,
-        Verdict::Failing,
-        "reading /sys does not return",
-    );
+    bus.says(Accelerators, CheckResult::Failing, "reading /sys does not return");
     let remedy = bus.gravest(Accelerators).remedy.unwrap();
     assert!(!remedy.contains("xid"), "{remedy}");
-    bus.says(NvidiaLibrary, Verdict::NotApplicable, "no NVIDIA device");
+    bus.says(NvidiaLibrary, CheckResult::NotApplicable, "no usable NVIDIA device");
     let library = stalled("nvmlInit_v2");
-    library.says(
-        Accelerators,
-        Verdict::Failing,
-        "nvmlInit_v2 does not return",
-    );
-    library.says(
-        NvidiaLibrary,
-        Verdict::Failing,
-        "nvmlInit_v2 does not return",
-    );
+    library.says(Accelerators, CheckResult::Failing, "nvmlInit_v2 does not return");
+    library.says(NvidiaLibrary, CheckResult::Failing, "nvmlInit_v2 does not return");
     let mut node = Node::new(Vec::new());
     node.inventory.nvml = NvmlState::Loading;
-    node.says(Accelerators, Verdict::Unknown, "initialised");
+    node.says(Accelerators, CheckResult::Unknown, "initializing");
     // Nothing is known about a machine that could not be read; a recording is complete as of its time.
     let mut node = Node::new(Vec::new());
-    node.traces = Err("cannot read /sys: it takes longer than 5 s".to_owned());
-    node.says(Accelerators, Verdict::Unknown, "longer than 5 s");
+    node.traces = Err("cannot read /sys: no result after 5 s".to_owned());
+    node.says(Accelerators, CheckResult::Unknown, "no result after 5 s");
     node.is_recorded = true;
-    node.says(Accelerators, Verdict::NotApplicable, "the recording has");
+    node.says(Accelerators, CheckResult::NotApplicable, "the recording contains");
 }
 
 #[test]
@@ -88,8 +66,8 @@ fn unreadable_module_is_not_a_missing_driver() {
     }
     node.says(
         Check::NvidiaDriver,
-        Verdict::Unknown,
-        "cannot look at /sys/module/nvidia: Permission denied",
+        CheckResult::Unknown,
+        "cannot inspect /sys/module/nvidia: Permission denied",
     );
 }
 
@@ -105,31 +83,13 @@ fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() 
     };
     let check = Check::Allocatable;
     for (size, source, offered, verdict, said) in [
-        (
-            2,
-            Default,
-            16,
-            Verdict::Ok,
-            "16 of physical cores there: each is a logical one",
-        ),
-        (
-            2,
-            Default,
-            8,
-            Verdict::Ok,
-            "8 of logical cores there by the chip's default",
-        ),
-        (2, Default, 4, Verdict::Failing, "16 of physical ones"),
-        (1, Default, 16, Verdict::Ok, "16 of logical cores there"),
-        (1, Default, 8, Verdict::Failing, "16 of logical cores there"),
-        (2, File, 8, Verdict::Ok, "8 of logical cores there"),
-        (
-            2,
-            File,
-            16,
-            Verdict::Failing,
-            "16 offered, 8 of logical cores there",
-        ),
+        (2, Default, 16, CheckResult::Ok, "16 physical cores present: each is one logical core"),
+        (2, Default, 8, CheckResult::Ok, "8 logical cores present with the chip's default"),
+        (2, Default, 4, CheckResult::Failing, "16 physical cores"),
+        (1, Default, 16, CheckResult::Ok, "16 logical cores present"),
+        (1, Default, 8, CheckResult::Failing, "16 logical cores present"),
+        (2, File, 8, CheckResult::Ok, "8 logical cores present"),
+        (2, File, 16, CheckResult::Failing, "16 offered, 8 logical cores present"),
     ] {
         node(size, source, offered).says(check, verdict, said);
     }
@@ -139,10 +99,7 @@ fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() 
 fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
     let device = NeuronDevice {
         unhealthy: Some(vec!["hbm".to_owned()]),
-        errors: NeuronErrors {
-            memory_uncorrected: Some(3),
-            ..NeuronErrors::default()
-        },
+        errors: NeuronErrors { memory_uncorrected: Some(3), ..NeuronErrors::default() },
         problems: vec![problem("core_count", "cannot be: \"banana\"")],
         ..NeuronDevice::default()
     };
@@ -160,10 +117,7 @@ fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
     let refused = "Permission denied (os error 13)";
     assert!(remedy(refused, Some((2, 27))).contains("before 2.28"));
     let later = remedy(refused, Some((2, 28)));
-    assert!(
-        later.contains("as root") && !later.contains("2.28"),
-        "{later}"
-    );
+    assert!(later.contains("as root") && !later.contains("2.28"), "{later}");
     let garbage = remedy("cannot be: \"banana\"", Some((2, 27)));
     assert!(!garbage.contains("root"), "{garbage}");
 }
@@ -172,16 +126,10 @@ fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
 fn driver_wide_problem_is_reported_once() {
     let mut node = trainium(2, Some("neuron"));
     let problems = vec![
-        problem(
-            Neuron::COUNT_MISMATCH,
-            "the driver has 2, and 3 are on the PCI bus",
-        ),
+        problem(Neuron::COUNT_MISMATCH, "the driver has 2, and 3 are on the PCI bus"),
         problem("logical_nc_config", "it is no regular file"),
     ];
-    node.inventory.neuron = Some(Neuron {
-        problems,
-        ..neuron(None)
-    });
+    node.inventory.neuron = Some(Neuron { problems, ..neuron(None) });
     let found = node.examine().into_iter();
     let found = found.filter(|one| one.check == Check::NeuronDevices && one.remedy.is_some());
     let said: Vec<String> = found.map(|one| one.evidence).collect();
@@ -192,9 +140,7 @@ fn driver_wide_problem_is_reported_once() {
 fn failing_device_remedy_matches_vendor() {
     let remedy = |ids| {
         let mut device = on_bus(ids, 0, None);
-        device.condition = Condition::Failing {
-            reason: "it does not answer".to_owned(),
-        };
+        device.condition = Condition::Failing { reason: "it does not answer".to_owned() };
         let found = Node::new(vec![device]).gravest(Check::DeviceHealth);
         found.remedy.unwrap()
     };
@@ -219,13 +165,8 @@ fn own() -> Catalog {
         aliases: Vec::new(),
         sources: Vec::new(),
     };
-    let overlay = Overlay {
-        entries: vec![entry],
-        ..Overlay::default()
-    };
-    Catalog::built_in()
-        .with_overlay(overlay, "own.yaml")
-        .unwrap()
+    let overlay = Overlay { entries: vec![entry], ..Overlay::default() };
+    Catalog::built_in().with_overlay(overlay, "own.yaml").unwrap()
 }
 
 /// A node with the labels that an agent writes after a manual type override of unidentified devices. `is_node`:
@@ -243,10 +184,7 @@ fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
     naming.apply(&mut named);
     let written = compile(&named, &Options::default(), None).labels;
     let mut written: Vec<(&str, &str)> = written.iter().collect();
-    assert!(
-        written.contains(&("octavo.dev/type-source", "manual")),
-        "{written:?}"
-    );
+    assert!(written.contains(&("octavo.dev/type-source", "manual")), "{written:?}");
     if is_node {
         written.push((TYPE_OVERRIDE, given));
     }
@@ -268,30 +206,17 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
             ("nvidia-h100-sxm5-80gb", vec![nvidias(), known()]),
             ("acme-x1", vec![stranger()]),
         ] {
-            labelled(given, devices, is_node).says(
-                check,
-                Verdict::Ok,
-                "says what the hardware does",
-            );
+            labelled(given, devices, is_node).says(check, CheckResult::Ok, "matches the hardware");
         }
     }
     // Differences that do not result from the override are still reported.
     let mut node = labelled("acme-x9", vec![stranger()], false);
-    node.inventory
-        .devices
-        .push(on_bus((0x1234, 0xabcd), 1, None));
-    node.says(
-        check,
-        Verdict::Warning,
-        "octavo.dev/count=1, +octavo.dev/count=2",
-    );
+    node.inventory.devices.push(on_bus((0x1234, 0xabcd), 1, None));
+    node.says(check, CheckResult::Warning, "octavo.dev/count=1, +octavo.dev/count=2");
     let remedy = |node: &Node| node.gravest(check).remedy.unwrap();
-    assert!(remedy(&node).contains("see that it runs"));
-    node.layout = Ok(Some(LayoutProgress {
-        is_agent: true,
-        ..LayoutProgress::default()
-    }));
-    assert!(!remedy(&node).contains("see that it runs"));
+    assert!(remedy(&node).contains("Check that it runs"));
+    node.layout = Ok(Some(LayoutProgress { is_agent: true, ..LayoutProgress::default() }));
+    assert!(!remedy(&node).contains("Check that it runs"));
 }
 
 #[test]
@@ -299,19 +224,17 @@ fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
     let node = |files: &[&str]| {
         let mut device = on_bus(MI300X, 0, Some("amdgpu"));
         device.amd = Some(Amd::default());
-        let mut node = Node::new(vec![device])
-            .module("amdgpu", "6.12.12")
-            .files(files);
+        let mut node = Node::new(vec![device]).module("amdgpu", "6.12.12").files(files);
         if let Ok(traces) = &mut node.traces {
             traces.kfd_error = Some("Permission denied (os error 13)".to_owned());
         }
         node
     };
-    let said = "/sys/class/kfd cannot be read: Permission denied";
-    for (files, verdict) in [(&[][..], Verdict::Failing), (&["kfd"], Verdict::Warning)] {
+    let said = "/sys/class/kfd: Permission denied";
+    for (files, verdict) in [(&[][..], CheckResult::Failing), (&["kfd"], CheckResult::Warning)] {
         let node = node(files);
         node.says(Check::AmdDeviceFiles, verdict, said);
         let remedy = node.gravest(Check::AmdDeviceFiles).remedy.unwrap();
-        assert!(remedy.contains("run this as root"), "{remedy}");
+        assert!(remedy.contains("run this command as root"), "{remedy}");
     }
 }

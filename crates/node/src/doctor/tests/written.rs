@@ -9,10 +9,7 @@ const HOST: (&str, &str) = ("kubernetes.io/hostname", "n");
 #[test]
 fn stale_amd_labels_are_reported() {
     let mode = |current: &str| {
-        Some(PartitioningMode {
-            current: current.to_owned(),
-            available: Vec::new(),
-        })
+        Some(PartitioningMode { current: current.to_owned(), available: Vec::new() })
     };
     let node = |labels: &[(&str, &str)]| {
         let mut device = on_bus(MI300X, 0, Some("amdgpu"));
@@ -25,25 +22,21 @@ fn stale_amd_labels_are_reported() {
         Node::new(vec![device]).labels(labels)
     };
     let check = Check::VendorLabels;
-    node(&[HOST]).says(check, Verdict::NotApplicable, "node.json has no label");
+    node(&[HOST]).says(check, CheckResult::NotApplicable, "node.json has no label");
     node(&[
         ("amd.com/gpu.compute-memory-partition", "cpx_nps4"),
         ("amd.com/gpu.device-id", "74A1"),
         ("amd.com/gpu.family", "AI"),
     ])
-    .says(
-        check,
-        Verdict::Ok,
-        "node.json: 2 labels agree with the hardware",
-    );
+    .says(check, CheckResult::Ok, "node.json: 2 labels match the hardware");
     let stale = node(&[
         ("amd.com/gpu.compute-memory-partition", "spx_nps1"),
         ("amd.com/gpu.driver-version", "6.10.5"),
     ]);
     stale.says(
         check,
-        Verdict::Warning,
-        "amd.com/gpu.compute-memory-partition=spx_nps1, and it is cpx_nps4, amd.com/gpu.driver-version=6.10.5, and it is 6.12.12",
+        CheckResult::Warning,
+        "amd.com/gpu.compute-memory-partition=spx_nps1, but the hardware has cpx_nps4, amd.com/gpu.driver-version=6.10.5, but the hardware has 6.12.12",
     );
 }
 
@@ -65,26 +58,19 @@ fn stale_nvidia_labels_are_reported() {
         ("nvidia.com/gpu.deploy.driver", "true"),
         ("nvidia.com/mig.capable", "true"),
     ];
-    node(&right).says(check, Verdict::Ok, "3 labels agree");
+    node(&right).says(check, CheckResult::Ok, "3 labels match");
     node(&[("nvidia.com/gpu.count", "2")]).says(
         check,
-        Verdict::Warning,
-        "nvidia.com/gpu.count=2, and it is 1",
+        CheckResult::Warning,
+        "nvidia.com/gpu.count=2, but the hardware has 1",
     );
-    node(&[
-        ("nvidia.com/mig.strategy", "mixed"),
-        ("nvidia.com/mig-1g.5gb.count", "7"),
-    ])
-    .says(
+    node(&[("nvidia.com/mig.strategy", "mixed"), ("nvidia.com/mig-1g.5gb.count", "7")]).says(
         check,
-        Verdict::Warning,
-        "nvidia.com/mig-1g.5gb.count=7, and there is no such partition",
+        CheckResult::Warning,
+        "nvidia.com/mig-1g.5gb.count=7, but there is no such partition",
     );
     // With several models the labels describe an arbitrary one.
-    let mut mixed = node(&[
-        ("nvidia.com/gpu.count", "5"),
-        ("nvidia.com/cuda.driver.major", "550"),
-    ]);
+    let mut mixed = node(&[("nvidia.com/gpu.count", "5"), ("nvidia.com/cuda.driver.major", "550")]);
     let mut other = answering(gpu(), OTHER_GPU);
     other.product_name = Some("Tesla T4".to_owned());
     mixed.inventory.devices.push(other);
@@ -98,7 +84,7 @@ fn a_machine_type_with_more_devices_than_are_there_is_told() {
     let check = Check::VendorLabels;
     let count = "karpenter.k8s.aws/instance-accelerator-count";
     let node = |written| trainium(2, None).labels(&[HOST, (count, written)]);
-    node("2").says(check, Verdict::Ok, "1 label agrees");
-    node("16").says(check, Verdict::Warning, "=16, and it is 2");
-    node("0").says(check, Verdict::NotApplicable, "no label");
+    node("2").says(check, CheckResult::Ok, "1 label matches");
+    node("16").says(check, CheckResult::Warning, "=16, but the hardware has 2");
+    node("0").says(check, CheckResult::NotApplicable, "no label");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::catalog::InstanceResources;
 use octavo_model::id::MigUuid;
-use octavo_model::inventory::{ComputeInstance, GpuInstance};
+use octavo_model::inventory::{ComputeInstance, GpuInstance, Mig};
 use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
@@ -34,8 +34,8 @@ struct ProfileGroup<'a> {
 
 impl ProfileGroup<'_> {
     fn sharing(&self, offers: Option<&Offers>, name: &ResourceName) -> Sharing {
-        let told = self.uuids.iter().filter_map(|uuid| *uuid);
-        Sharing::from_offers(offers, name, told.map(MigUuid::as_str))
+        let uuids = self.uuids.iter().filter_map(|uuid| *uuid);
+        Sharing::from_offers(offers, name, uuids.map(MigUuid::as_str))
     }
 }
 
@@ -46,25 +46,16 @@ pub(super) fn add_single(draft: &mut LabelsBuilder, gpus: &[Gpu], offers: Option
     if !are_all_reported(gpus) {
         // These keys already describe whole GPUs. Whether MIG devices replace them is unknown.
         for name in ["product", "count", "replicas", "memory", "sharing-strategy"] {
-            draft.omit(
-                &format!("nvidia.com/gpu.{name}"),
-                Omission::PartitionsUnknown,
-            );
+            draft.omit(&format!("nvidia.com/gpu.{name}"), Omission::PartitionsUnknown);
         }
         return;
     }
-    let partitioned: Vec<&Gpu> = gpus
-        .iter()
-        .filter(|gpu| gpu.device.mig.is_enabled())
-        .collect();
+    let partitioned: Vec<&Gpu> = gpus.iter().filter(|gpu| gpu.device.mig.is_enabled()).collect();
     let Some(first) = partitioned.first() else {
         return;
     };
     let (groups, nameless) = groups(gpus);
-    let reason = if partitioned
-        .iter()
-        .any(|gpu| compute_instances(gpu).next().is_none())
-    {
+    let reason = if partitioned.iter().any(|gpu| compute_instances(gpu).next().is_none()) {
         Some(InvalidMig::EmptyGpu)
     } else if partitioned.len() < gpus.len() {
         Some(InvalidMig::MixedMigModes)
@@ -128,11 +119,7 @@ fn add_group(
     (profile, group): (&str, &ProfileGroup),
     sharing: Sharing,
 ) {
-    let MigDevice {
-        model,
-        memory,
-        resources,
-    } = group.first;
+    let MigDevice { model, memory, resources } = group.first;
     draft.put_parts(
         &format!("{resource}.product"),
         model,
@@ -174,16 +161,14 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, ProfileGroup<'a>>, usize) {
                 nameless += 1;
                 continue;
             };
-            let group = groups
-                .entry(key_spelling(&name))
-                .or_insert_with(|| ProfileGroup {
-                    first: MigDevice {
-                        model: gpu.model,
-                        memory: compute.memory,
-                        resources: compute.resources,
-                    },
-                    uuids: Vec::new(),
-                });
+            let group = groups.entry(key_spelling(&name)).or_insert_with(|| ProfileGroup {
+                first: MigDevice {
+                    model: gpu.model,
+                    memory: compute.memory,
+                    resources: compute.resources,
+                },
+                uuids: Vec::new(),
+            });
             group.uuids.push(compute.uuid.as_ref());
         }
     }
@@ -194,14 +179,8 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, ProfileGroup<'a>>, usize) {
 fn compute_instances<'a>(
     gpu: &Gpu<'a>,
 ) -> impl Iterator<Item = (&'a GpuInstance, &'a ComputeInstance)> {
-    let state = gpu.device.mig.state();
-    let enabled = state.filter(|_| gpu.device.mig.is_enabled());
-    enabled.into_iter().flat_map(|state| {
-        state.gpu_instances.iter().flat_map(move |instance| {
-            let each = instance.compute_instances.iter();
-            each.map(move |compute| (instance, compute))
-        })
-    })
+    let mig = Some(&gpu.device.mig).filter(|mig| mig.is_enabled());
+    mig.into_iter().flat_map(Mig::compute_instances)
 }
 
 /// Spells a profile name for keys and values: `1g.10gb+me` becomes `1g.10gb.me`; `1g.24gb-me` is unchanged.

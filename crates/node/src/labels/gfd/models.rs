@@ -32,10 +32,7 @@ enum AssumedMode {
 
 impl<'a> Model<'a> {
     fn all(&self) -> impl Iterator<Item = &Gpu<'a>> {
-        self.whole
-            .iter()
-            .chain(&self.partitioned)
-            .chain(&self.mode_unknown)
+        self.whole.iter().chain(&self.partitioned).chain(&self.mode_unknown)
     }
 
     /// Returns an attribute of the model's representative: the last whole GPU, or else the last one. If the
@@ -46,11 +43,9 @@ impl<'a> Model<'a> {
     ) -> Option<T> {
         let certain = self.whole.last().or_else(|| self.partitioned.last());
         let first = certain.or_else(|| self.mode_unknown.first())?;
-        let said = what(first.device);
-        let agreed = || self.all().all(|gpu| what(gpu.device) == said);
-        (self.mode_unknown.is_empty() || agreed())
-            .then_some(said)
-            .flatten()
+        let value = what(first.device);
+        let agreed = || self.all().all(|gpu| what(gpu.device) == value);
+        (self.mode_unknown.is_empty() || agreed()).then_some(value).flatten()
     }
 
     fn count(&self) -> usize {
@@ -87,12 +82,7 @@ pub(super) fn add(draft: &mut LabelsBuilder, gpus: &[Gpu], offers: Option<&Offer
     }
     let rank = |name: &str, model: &Model, assume| {
         let whole = model.has_whole(assume);
-        (
-            whole,
-            model.memory(),
-            model.count(),
-            Reverse(name.to_owned()),
-        )
+        (whole, model.memory(), model.count(), Reverse(name.to_owned()))
     };
     // Worst case: the model's own GPUs of unknown mode are partitioned, and those of all other models are whole.
     let winner = models.iter().find(|(name, model)| {
@@ -119,10 +109,7 @@ pub(super) fn add(draft: &mut LabelsBuilder, gpus: &[Gpu], offers: Option<&Offer
 
 fn add_model(draft: &mut LabelsBuilder, name: &str, model: &Model, offers: Option<&Offers>) {
     // As in the original, only whole GPUs determine sharing.
-    let whole = model
-        .whole
-        .iter()
-        .filter_map(|gpu| gpu.device.uuid.as_ref());
+    let whole = model.whole.iter().filter_map(|gpu| gpu.device.uuid.as_ref());
     let whole = whole.map(GpuUuid::as_str);
     let sharing = Sharing::from_offers(offers, &ResourceName::gpu(), whole);
     draft.put_parts("nvidia.com/gpu.product", name, sharing.suffix());
@@ -146,10 +133,7 @@ fn add_model(draft: &mut LabelsBuilder, name: &str, model: &Model, offers: Optio
             draft.put("nvidia.com/gpu.compute.major", &capability.major);
             draft.put("nvidia.com/gpu.compute.minor", &capability.minor);
         }
-        None => draft.omit(
-            "nvidia.com/gpu.compute.*",
-            Omission::ComputeCapabilityUnknown,
-        ),
+        None => draft.omit("nvidia.com/gpu.compute.*", Omission::ComputeCapabilityUnknown),
     }
 }
 
@@ -198,11 +182,7 @@ mod tests {
             (13, 0, "rubin"),
             (14, 0, "undefined"),
         ] {
-            assert_eq!(
-                family(ComputeCapability { major, minor }),
-                expected,
-                "{major}.{minor}"
-            );
+            assert_eq!(family(ComputeCapability { major, minor }), expected, "{major}.{minor}");
         }
     }
 }

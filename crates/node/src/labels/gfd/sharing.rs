@@ -24,11 +24,8 @@ pub(super) struct Sharing {
 
 impl Sharing {
     /// Units that are not shared.
-    pub(super) const EXCLUSIVE: Self = Self {
-        replicas: Some(1),
-        is_shared: false,
-        keeps_name: false,
-    };
+    pub(super) const EXCLUSIVE: Self =
+        Self { replicas: Some(1), is_shared: false, keeps_name: false };
 
     /// Determines the sharing of the units with these UUIDs, whose resource name is `name` unless renamed.
     pub(super) fn from_offers<'u>(
@@ -74,11 +71,7 @@ impl Sharing {
 
     /// Adds `sharing-strategy` of a resource.
     pub(super) fn put_strategy(self, draft: &mut LabelsBuilder, resource: &str) {
-        let strategy = if self.is_shared {
-            "time-slicing"
-        } else {
-            "none"
-        };
+        let strategy = if self.is_shared { "time-slicing" } else { "none" };
         draft.put(&format!("{resource}.sharing-strategy"), strategy);
     }
 }

@@ -13,9 +13,7 @@ use super::*;
 fn functions(count: u8, id: u16) -> Vec<Device> {
     let bound = |bus| {
         let mut device = on_bus(bus, 0x1d0f, id);
-        device.condition = Condition::PciOnly {
-            kernel_driver: Some("neuron".to_owned()),
-        };
+        device.condition = Condition::PciOnly { kernel_driver: Some("neuron".to_owned()) };
         device
     };
     (1..=count).map(bound).collect()
@@ -89,7 +87,7 @@ fn default_logical_core_size_is_noted_and_unknown_size_is_omitted() {
     assert_eq!(
         notes_without_links(&node),
         [
-            "octavo.dev/neuron-logical-*: no setting of the node was found for how large a logical core is, and 2 is the chip's default"
+            "octavo.dev/neuron-logical-*: the node does not set the size of a logical core; the chip's default is 2"
         ]
     );
     let node = trn2(None);
@@ -97,8 +95,8 @@ fn default_logical_core_size_is_noted_and_unknown_size_is_omitted() {
     assert_eq!(
         notes_without_links(&node),
         [
-            "octavo.dev/neuron-logical-core-size is left out: nobody tells how large a logical core is",
-            "octavo.dev/neuron-logical-cores is left out: nobody tells how large a logical core is",
+            "octavo.dev/neuron-logical-core-size is omitted: the size of a logical core is unknown",
+            "octavo.dev/neuron-logical-cores is omitted: the size of a logical core is unknown",
         ]
     );
 }
@@ -115,19 +113,14 @@ fn unreported_core_count_omits_both_sums() {
     assert_eq!(
         notes_without_links(&node),
         [
-            "octavo.dev/neuron-driver is left out: the driver does not tell its version",
-            "octavo.dev/neuron-cores is left out: a Neuron device does not tell its cores",
-            "octavo.dev/neuron-logical-cores is left out: a Neuron device does not tell its cores",
-            "octavo.dev/neuron-memory-mib is left out: the catalogue does not know a device by its driver's name for it",
-            "octavo.dev/memory-mib is left out: no device that answers tells its memory",
+            "octavo.dev/neuron-driver is omitted: the driver does not report its version",
+            "octavo.dev/neuron-cores is omitted: a Neuron device does not report its cores",
+            "octavo.dev/neuron-logical-cores is omitted: a Neuron device does not report its cores",
+            "octavo.dev/neuron-memory-mib is omitted: the catalog does not list a device under the name that its driver reports",
+            "octavo.dev/memory-mib is omitted: no responding device reports its memory",
         ]
     );
-    for key in [
-        "neuron-cores",
-        "neuron-logical-cores",
-        "driver",
-        "memory-mib",
-    ] {
+    for key in ["neuron-cores", "neuron-logical-cores", "driver", "memory-mib"] {
         assert_eq!(compiled.labels.get(&format!("octavo.dev/{key}")), None);
     }
 }
@@ -137,7 +130,7 @@ fn missing_neuron_driver_is_noted_and_idle_one_has_zero_devices() {
     let node = driverless(functions(1, 0x7264));
     assert!(
         notes_without_links(&node)
-            .contains(&"octavo.dev/neuron-* is left out: the driver does not answer".to_owned())
+            .contains(&"octavo.dev/neuron-* is omitted: the driver does not respond".to_owned())
     );
     let mut node = driverless(functions(1, 0x7264));
     node.neuron = Some(neuron(0, "", 0, None));
@@ -153,10 +146,7 @@ fn missing_neuron_driver_is_noted_and_idle_one_has_zero_devices() {
 /// An MI300X with 192 GiB in these modes.
 fn mi300x(bus: u8, compute: &str, memory: &str) -> Device {
     let mode = |current: &str| {
-        Some(PartitioningMode {
-            current: current.to_owned(),
-            available: Vec::new(),
-        })
+        Some(PartitioningMode { current: current.to_owned(), available: Vec::new() })
     };
     let mut device = on_bus(bus, 0x1002, 0x74a1);
     device.condition = Condition::Working;
@@ -226,10 +216,7 @@ fn neuron_links_yield_kind_and_domain_and_unreported_ones_are_omitted() {
     let found = |node: &Inventory| {
         let labels = compile(node, &Options::default(), None).labels;
         let of = |key: &str| labels.get(key).map(str::to_owned);
-        (
-            of("octavo.dev/interconnect"),
-            of("octavo.dev/interconnect-domain"),
-        )
+        (of("octavo.dev/interconnect"), of("octavo.dev/interconnect-domain"))
     };
     let some = |kind: &str, size: &str| (Some(kind.to_owned()), Some(size.to_owned()));
     let ring: [&[u32]; 4] = [&[1, 3], &[0, 2], &[1, 3], &[2, 0]];
@@ -258,10 +245,7 @@ fn driver_label_prefers_nvidia_and_else_requires_a_single_driver() {
         labels.get("octavo.dev/driver").map(str::to_owned)
     };
     let amd = |bus| mi300x(bus, "SPX", "NPS1");
-    assert_eq!(
-        driver(&driverless(vec![amd(1)])).as_deref(),
-        Some("6.12.12")
-    );
+    assert_eq!(driver(&driverless(vec![amd(1)])).as_deref(), Some("6.12.12"));
     let with_nvidia = machine(vec![amd(1), gpu(2, &T4)]);
     assert_eq!(driver(&with_nvidia).as_deref(), Some("570.133.20"));
     assert_eq!(driver(&driverless(vec![amd(1), gpu(2, &T4)])), None);
@@ -270,7 +254,7 @@ fn driver_label_prefers_nvidia_and_else_requires_a_single_driver() {
     assert_eq!(driver(&both), None);
     assert!(
         notes_without_links(&both).contains(
-            &"octavo.dev/driver is left out: the devices have several drivers".to_owned()
+            &"octavo.dev/driver is omitted: the devices have different drivers".to_owned()
         )
     );
     let labels = compile(&both, &Options::default(), None).labels;
@@ -289,25 +273,14 @@ fn driver_label_prefers_nvidia_and_else_requires_a_single_driver() {
 #[test]
 fn node_with_four_vendors_is_labeled_completely() {
     let mut node = machine(
-        [
-            vec![gpu(1, &T4), partitioned(2, &A100_80, &["7g.80gb"])],
-            vec![mi300x(3, "SPX", "NPS1")],
-        ]
-        .concat(),
+        [vec![gpu(1, &T4), partitioned(2, &A100_80, &["7g.80gb"])], vec![mi300x(3, "SPX", "NPS1")]]
+            .concat(),
     );
     let mut chip = functions(1, 0x7264);
     chip[0].pci = super::machines::at(4);
     node.devices.extend(chip);
-    node.neuron = Some(neuron(
-        1,
-        "Inferentia2",
-        2,
-        Some((1, LogicalSource::Default)),
-    ));
-    let options = Options {
-        nvidia: Publication::Withhold,
-        ..Options::default()
-    };
+    node.neuron = Some(neuron(1, "Inferentia2", 2, Some((1, LogicalSource::Default))));
+    let options = Options { nvidia: Publication::Withhold, ..Options::default() };
     check(
         &node,
         &options,

@@ -20,22 +20,16 @@ fn long_product_name_is_truncated_and_noted() {
         assert_eq!(
             notes(&max_q, &options(strategy)),
             [format!(
-                "{key}: \"NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition-MIG-1g.24gb\" cannot be a label's value and became {product}"
+                "{key}: \"NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition-MIG-1g.24gb\" is not a valid label value and was changed to {product}"
             )]
         );
     }
     let empty = machine(vec![partitioned(1, &MAX_Q, &[])]);
     assert_eq!(
-        compile(&empty, &options(MigStrategy::Single), None)
-            .labels
-            .get("nvidia.com/gpu.product"),
+        compile(&empty, &options(MigStrategy::Single), None).labels.get("nvidia.com/gpu.product"),
         Some("NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workst-3b0955aa-MIG-INVALID")
     );
-    let server = machine(vec![partitioned(
-        1,
-        &SERVER,
-        &["1g.24gb-me", "1g.24gb+me.all"],
-    )]);
+    let server = machine(vec![partitioned(1, &SERVER, &["1g.24gb-me", "1g.24gb+me.all"])]);
     let labels = compile(&server, &options(MigStrategy::Mixed), None).labels;
     for (key, value) in [
         (
@@ -56,12 +50,7 @@ fn model_is_chosen_by_memory_then_count_then_name() {
     let product = |node: &Inventory| -> Vec<String> {
         let labels = compile(node, &Options::default(), None).labels;
         ["product", "count", "memory", "replicas"]
-            .map(|key| {
-                labels
-                    .get(&format!("nvidia.com/gpu.{key}"))
-                    .unwrap()
-                    .to_owned()
-            })
+            .map(|key| labels.get(&format!("nvidia.com/gpu.{key}")).unwrap().to_owned())
             .to_vec()
     };
     let two = machine(vec![gpu(1, &A100_40), gpu(2, &A100_40), gpu(3, &A100_80)]);
@@ -73,10 +62,7 @@ fn model_is_chosen_by_memory_then_count_then_name() {
         ]
     );
     let cards = machine(vec![gpu(1, &L40S), gpu(2, &A100_80)]);
-    assert_eq!(
-        product(&cards),
-        ["NVIDIA-A100-SXM4-80GB", "1", "81920", "1"]
-    );
+    assert_eq!(product(&cards), ["NVIDIA-A100-SXM4-80GB", "1", "81920", "1"]);
     // As in the original: if only one model has whole GPUs, the keys describe it.
     let whole = machine(vec![gpu(1, &L40S), partitioned(2, &A100_80, &["7g.80gb"])]);
     assert_eq!(product(&whole), ["NVIDIA-L40S", "1", "46068", "1"]);
@@ -87,19 +73,13 @@ fn model_is_chosen_by_memory_then_count_then_name() {
     };
     let server = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition";
     assert_eq!(rtx(&[&MAX_Q, &SERVER, &SERVER]), server);
-    assert_eq!(
-        rtx(&[&SERVER, &MAX_Q]),
-        "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition"
-    );
+    assert_eq!(rtx(&[&SERVER, &MAX_Q]), "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition");
 }
 
 #[test]
 fn two_part_driver_version_has_empty_revision() {
     let mut node = machine(vec![gpu(1, &T4)]);
-    node.nvml = NvmlState::Ready(Driver {
-        version: "470.82".parse().unwrap(),
-        cuda: None,
-    });
+    node.nvml = NvmlState::Ready(Driver { version: "470.82".parse().unwrap(), cuda: None });
     let compiled = compile(&node, &Options::default(), None);
     let cuda: Vec<String> = compiled
         .labels
@@ -122,7 +102,7 @@ fn two_part_driver_version_has_empty_revision() {
     assert_eq!(
         notes(&node, &Options::default()),
         [
-            "nvidia.com/cuda.runtime-version.* is left out: the driver does not tell its CUDA version"
+            "nvidia.com/cuda.runtime-version.* is omitted: the driver does not report its CUDA version"
         ]
     );
 }
@@ -132,14 +112,8 @@ fn machine_type_is_sanitized_or_truncated() {
     for (name, expected) in [
         (None, "unknown"),
         (Some(" PowerEdge  R750xa\n"), "PowerEdge-R750xa"),
-        (
-            Some("ThinkSystem (SR670) V2/7Z22"),
-            "ThinkSystem-SR670-V27Z22",
-        ),
-        (
-            Some("To Be Filled By O.E.M."),
-            "To-Be-Filled-By-O.E.M-b6498781",
-        ),
+        (Some("ThinkSystem (SR670) V2/7Z22"), "ThinkSystem-SR670-V27Z22"),
+        (Some("To Be Filled By O.E.M."), "To-Be-Filled-By-O.E.M-b6498781"),
         (Some("®"), ""),
     ] {
         let mut node = machine(vec![gpu(1, &T4)]);
@@ -157,27 +131,16 @@ fn options_switch_keys_on_and_off() {
         labels.iter().map(|(key, _)| key.to_owned()).collect()
     };
     let usual = keys(&Options::default());
-    let stamped = Options {
-        timestamp: Some(1_724_632_719),
-        ..Options::default()
-    };
+    let stamped = Options { timestamp: Some(1_724_632_719), ..Options::default() };
     assert_eq!(
-        compile(&node, &stamped, None)
-            .labels
-            .get("nvidia.com/gfd.timestamp"),
+        compile(&node, &stamped, None).labels.get("nvidia.com/gfd.timestamp"),
         Some("1724632719")
     );
     assert!(!usual.iter().any(|key| key.contains("timestamp")));
-    let nameless = keys(&Options {
-        machine_type: Publication::Withhold,
-        ..Options::default()
-    });
+    let nameless = keys(&Options { machine_type: Publication::Withhold, ..Options::default() });
     assert_eq!(nameless.len(), usual.len() - 1);
     assert!(!nameless.contains(&"nvidia.com/gpu.machine".to_owned()));
-    let ours = keys(&Options {
-        nvidia: Publication::Withhold,
-        ..Options::default()
-    });
+    let ours = keys(&Options { nvidia: Publication::Withhold, ..Options::default() });
     let kept = usual.iter().filter(|key| !key.starts_with("nvidia.com/"));
     assert_eq!(ours, kept.cloned().collect::<Vec<_>>());
 }
@@ -212,14 +175,8 @@ fn mode_clique_and_virtual_gpus() {
         driver_branch: "r550_40".to_owned(),
     });
     assert_eq!(value(&node, "vgpu.present").as_deref(), Some("true"));
-    assert_eq!(
-        value(&node, "vgpu.host-driver-version").as_deref(),
-        Some("550.54.16")
-    );
-    assert_eq!(
-        value(&node, "vgpu.host-driver-branch").as_deref(),
-        Some("r550_40")
-    );
+    assert_eq!(value(&node, "vgpu.host-driver-version").as_deref(), Some("550.54.16"));
+    assert_eq!(value(&node, "vgpu.host-driver-branch").as_deref(), Some("r550_40"));
 }
 
 #[test]
@@ -229,12 +186,7 @@ fn unreported_attribute_omits_only_its_own_keys() {
     gb10.compute_capability = None;
     let node = machine(vec![gb10]);
     let labels = compile(&node, &Options::default(), None).labels;
-    for key in [
-        "gpu.memory",
-        "gpu.family",
-        "gpu.compute.major",
-        "gpu.compute.minor",
-    ] {
+    for key in ["gpu.memory", "gpu.family", "gpu.compute.major", "gpu.compute.minor"] {
         assert_eq!(labels.get(&format!("nvidia.com/{key}")), None, "{key}");
     }
     assert_eq!(labels.get("nvidia.com/gpu.count"), Some("1"));

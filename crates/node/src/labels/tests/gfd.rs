@@ -50,17 +50,10 @@ nvidia.com/mig.strategy=single
 #[track_caller]
 fn check_nvidia(inventory: &Inventory, options: &Options, blocks: &[&str]) {
     let text = compile(inventory, options, None).labels.to_string();
-    let ours: Vec<&str> = text
-        .lines()
-        .filter(|line| line.contains("octavo.dev/"))
-        .collect();
+    let ours: Vec<&str> = text.lines().filter(|line| line.contains("octavo.dev/")).collect();
     let ours = ours.join("\n");
     let shared = DRIVER_570.replace("octavo.dev/driver=570.133.20", "");
-    let blocks: Vec<&str> = blocks
-        .iter()
-        .copied()
-        .chain([ours.as_str(), &shared])
-        .collect();
+    let blocks: Vec<&str> = blocks.iter().copied().chain([ours.as_str(), &shared]).collect();
     check(inventory, options, &blocks);
 }
 
@@ -73,11 +66,7 @@ fn eight_whole_gpus_differ_only_in_the_strategy_label() {
         (MigStrategy::Single, "nvidia.com/mig.strategy=single"),
         (MigStrategy::Mixed, "nvidia.com/mig.strategy=mixed"),
     ] {
-        check(
-            &node,
-            &options(strategy),
-            &[DRIVER_570, NODE, OUR_A100, GPU_A100, whole, name],
-        );
+        check(&node, &options(strategy), &[DRIVER_570, NODE, OUR_A100, GPU_A100, whole, name]);
         assert_eq!(notes(&node, &options(strategy)), [""; 0]);
     }
 }
@@ -104,18 +93,10 @@ fn single_strategy_presents_equal_partitions_as_gpus() {
         nvidia.com/gpu.slices.gi=1
         nvidia.com/mig.strategy=single
         octavo.dev/sharing=mig";
-    check(
-        &node,
-        &options(MigStrategy::Single),
-        &[DRIVER_570, NODE, OUR_A100, partitions],
-    );
+    check(&node, &options(MigStrategy::Single), &[DRIVER_570, NODE, OUR_A100, partitions]);
 
     let whole = "nvidia.com/gpu.replicas=0\noctavo.dev/sharing=mig";
-    check(
-        &node,
-        &options(MigStrategy::None),
-        &[DRIVER_570, NODE, OUR_A100, GPU_A100, whole],
-    );
+    check(&node, &options(MigStrategy::None), &[DRIVER_570, NODE, OUR_A100, GPU_A100, whole]);
 }
 
 #[test]
@@ -123,19 +104,12 @@ fn single_strategy_is_invalid_with_different_partitions() {
     let single = options(MigStrategy::Single);
     let mig = "octavo.dev/sharing=mig";
     for (profiles, reason) in [
-        (
-            &["3g.40gb", "2g.20gb"][..],
-            "there is more than one profile",
-        ),
+        (&["3g.40gb", "2g.20gb"][..], "the partitions have more than one profile"),
         (&[][..], "a GPU in MIG mode has no partition"),
     ] {
         let node = machine(hgx(|bus| partitioned(bus, &A100_80, profiles)));
-        check(
-            &node,
-            &single,
-            &[DRIVER_570, NODE, OUR_A100, INVALID_A100, mig],
-        );
-        let expected = format!("nvidia.com/gpu.product says MIG-INVALID: {reason}");
+        check(&node, &single, &[DRIVER_570, NODE, OUR_A100, INVALID_A100, mig]);
+        let expected = format!("nvidia.com/gpu.product is MIG-INVALID: {reason}");
         assert_eq!(notes(&node, &single), [expected]);
     }
     let node = machine(hgx(|bus| match bus {
@@ -143,14 +117,10 @@ fn single_strategy_is_invalid_with_different_partitions() {
         _ => gpu(bus, &A100_80),
     }));
     let mixed = "octavo.dev/sharing=mixed";
-    check(
-        &node,
-        &single,
-        &[DRIVER_570, NODE, OUR_A100, INVALID_A100, mixed],
-    );
+    check(&node, &single, &[DRIVER_570, NODE, OUR_A100, INVALID_A100, mixed]);
     assert_eq!(
         notes(&node, &single),
-        ["nvidia.com/gpu.product says MIG-INVALID: some GPUs are in MIG mode and some are not"]
+        ["nvidia.com/gpu.product is MIG-INVALID: some GPUs are in MIG mode and some are not"]
     );
 }
 
@@ -201,11 +171,7 @@ fn mixed_strategy_has_keys_for_each_profile() {
         nvidia.com/mig-3g.40gb.slices.gi=3
         nvidia.com/mig.strategy=mixed
         octavo.dev/sharing=mig";
-    check(
-        &node,
-        &options(MigStrategy::Mixed),
-        &[DRIVER_570, NODE, OUR_A100, GPU_A100, partitions],
-    );
+    check(&node, &options(MigStrategy::Mixed), &[DRIVER_570, NODE, OUR_A100, GPU_A100, partitions]);
 }
 
 #[test]
@@ -232,11 +198,7 @@ fn mixed_strategy_ignores_empty_gpus_and_describes_whole_ones() {
         nvidia.com/mig-1c.3g.40gb.slices.gi=3
         nvidia.com/mig.strategy=mixed
         octavo.dev/sharing=mixed";
-    check(
-        &node,
-        &options(MigStrategy::Mixed),
-        &[DRIVER_570, NODE, OUR_A100, GPU_A100, partitions],
-    );
+    check(&node, &options(MigStrategy::Mixed), &[DRIVER_570, NODE, OUR_A100, GPU_A100, partitions]);
 }
 
 #[test]

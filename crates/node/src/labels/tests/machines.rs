@@ -63,13 +63,8 @@ pub(super) fn at(bus: u8) -> PciAddress {
 
 /// A device as the PCI bus shows it.
 pub(super) fn on_bus(bus: u8, vendor: u16, device: u16) -> Device {
-    let ids = PciIds {
-        vendor,
-        device,
-        subsystem_vendor: 0,
-        subsystem_device: 0,
-        class: Some(0x03_0200),
-    };
+    let ids =
+        PciIds { vendor, device, subsystem_vendor: 0, subsystem_device: 0, class: Some(0x03_0200) };
     let mut device = Device::new(at(bus), ids);
     device.identity = accelerators::identify(ids, None, None);
     device.architecture = accelerators::architecture(ids);
@@ -83,15 +78,10 @@ pub(super) fn gpu(bus: u8, board: &Board) -> Device {
     device.product_name = Some(board.name.to_owned());
     device.memory = Some(Mebibytes::new(board.memory));
     device.architecture = Some(Architecture::new(board.family));
-    device.compute_capability = Some(ComputeCapability {
-        major: board.capability.0,
-        minor: board.capability.1,
-    });
-    device.identity = accelerators::identify(
-        device.pci_ids,
-        device.product_name.as_deref(),
-        device.memory,
-    );
+    device.compute_capability =
+        Some(ComputeCapability { major: board.capability.0, minor: board.capability.1 });
+    device.identity =
+        accelerators::identify(device.pci_ids, device.product_name.as_deref(), device.memory);
     device.mig = Mig::NotCapable;
     if !board.profiles.is_empty() {
         device.mig = Mig::Capable(MigState {
@@ -145,11 +135,8 @@ pub(super) fn partitioned(bus: u8, board: &Board, profiles: &[&str]) -> Device {
     };
     state.current = MigMode::Enabled;
     state.pending = MigMode::Enabled;
-    state.gpu_instances = profiles
-        .iter()
-        .zip(1..)
-        .map(|(name, id)| instance(&state.catalog, name, id))
-        .collect();
+    state.gpu_instances =
+        profiles.iter().zip(1..).map(|(name, id)| instance(&state.catalog, name, id)).collect();
     device
 }
 
@@ -186,10 +173,7 @@ pub(super) fn hgx(make: impl Fn(u8) -> Device) -> Vec<Device> {
     let switched = |bus| {
         let mut device: Device = make(bus);
         device.links = (0..6_u8)
-            .map(|n| NvLink {
-                link: u32::from(n),
-                remote: LinkRemote::Switch(at(0xa0 + n)),
-            })
+            .map(|n| NvLink { link: u32::from(n), remote: LinkRemote::Switch(at(0xa0 + n)) })
             .collect();
         device
     };
@@ -217,9 +201,7 @@ pub(super) fn machine(devices: Vec<Device>) -> Inventory {
 pub(super) fn driverless(devices: Vec<Device>) -> Inventory {
     Inventory {
         neuron: None,
-        nvml: NvmlState::Absent {
-            reason: "no libnvidia-ml.so.1".to_owned(),
-        },
+        nvml: NvmlState::Absent { reason: "no libnvidia-ml.so.1".to_owned() },
         ..machine(devices)
     }
 }

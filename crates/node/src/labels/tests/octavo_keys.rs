@@ -1,24 +1,20 @@
 //! Octavo's own keys, complete sets.
 
 use octavo_model::inventory::{Condition, Identity, NvmlState};
+use octavo_model::reason::Reason;
+use octavo_model::reported::Reported;
 use octavo_planner::reconcile::{ApplyState, NodeLayoutStatus};
 
 use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
 use super::*;
 
 fn octavo_only() -> Options {
-    Options {
-        nvidia: Publication::Withhold,
-        ..Options::default()
-    }
+    Options { nvidia: Publication::Withhold, ..Options::default() }
 }
 
 #[test]
 fn node_without_accelerators_has_no_labels() {
-    let options = Options {
-        timestamp: Some(1),
-        ..Options::default()
-    };
+    let options = Options { timestamp: Some(1), ..Options::default() };
     for node in [machine(vec![]), driverless(vec![])] {
         assert_eq!(compile(&node, &options, None), CompiledLabels::default());
     }
@@ -59,13 +55,13 @@ fn without_driver_only_pci_types_and_counts_are_labeled() {
     assert_eq!(
         notes(&node, &Options::default()),
         [
-            "octavo.dev/memory-mib is left out: no device that answers tells its memory",
-            "octavo.dev/interconnect is left out: how the devices are linked is not known",
-            "octavo.dev/mig-capable is left out: no device answers",
-            "octavo.dev/sharing is left out: no device answers",
-            "octavo.dev/driver is left out: the driver does not answer",
-            "0000:01:00.0 is not in nvidia.com/*: its driver does not speak for it",
-            "0000:02:00.0 is not in nvidia.com/*: its driver does not speak for it",
+            "octavo.dev/memory-mib is omitted: no responding device reports its memory",
+            "octavo.dev/interconnect is omitted: the links between the devices are unknown",
+            "octavo.dev/mig-capable is omitted: no device responds",
+            "octavo.dev/sharing is omitted: no device responds",
+            "octavo.dev/driver is omitted: the driver does not respond",
+            "0000:01:00.0 is not counted in nvidia.com/*: its driver does not report it",
+            "0000:02:00.0 is not counted in nvidia.com/*: its driver does not report it",
         ]
     );
 }
@@ -76,16 +72,12 @@ fn failing_device_is_counted_but_not_in_domain_or_nvidia_count() {
     let whole = compile(&node, &Options::default(), None).labels;
     let failed = &mut node.devices[2];
     *failed = on_bus(3, 0x10de, 0x20b2);
-    failed.condition = Condition::Failing {
-        reason: "GPU is lost".to_owned(),
-    };
+    failed.condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     let compiled = compile(&node, &Options::default(), None);
     let before = whole.iter().collect();
     let after = compiled.labels.iter().collect();
-    let changes: Vec<String> = diff(&before, &after, Publication::Publish)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let changes: Vec<String> =
+        diff(&before, &after, Publication::Publish).iter().map(ToString::to_string).collect();
     assert_eq!(
         changes,
         [
@@ -135,14 +127,9 @@ fn unidentified_device_is_counted_as_unknown() {
 fn manual_type_is_marked_and_passthrough_is_counted_separately() {
     let mut named = driverless(vec![on_bus(1, 0x1acc, 0x0001), on_bus(2, 0x1acc, 0x0001)]);
     for device in &mut named.devices {
-        device.identity = Identity::Manual {
-            type_name: "acme-x1".parse().unwrap(),
-            sku: None,
-        };
+        device.identity = Identity::Manual { type_name: "acme-x1".parse().unwrap(), sku: None };
     }
-    named.devices[1].condition = Condition::PciOnly {
-        kernel_driver: Some("vfio-pci".to_owned()),
-    };
+    named.devices[1].condition = Condition::PciOnly { kernel_driver: Some("vfio-pci".to_owned()) };
     check(
         &named,
         &Options::default(),
@@ -201,43 +188,35 @@ fn two_skus_of_one_type_are_homogeneous_without_a_sku() {
 #[test]
 fn layout_state_label_has_four_values() {
     let label = |status: &NodeLayoutStatus, node: &Inventory| {
-        let options = Options {
-            layout: LayoutState::from_status(status),
-            ..Options::default()
-        };
+        let options = Options { layout: LayoutState::from_status(status), ..Options::default() };
         let labels = compile(node, &options, None).labels;
         let mut all = labels.iter();
-        all.find(|(key, _)| *key == "octavo.dev/layout-state")
-            .map(|(_, value)| value.to_owned())
+        all.find(|(key, _)| *key == "octavo.dev/layout-state").map(|(_, value)| value.to_owned())
     };
     let node = machine(vec![gpu(1, &A100_80)]);
-    let stands = |state| NodeLayoutStatus {
+    let stands = |state: Option<Reason>| NodeLayoutStatus {
         layout: Some("serving".to_owned()),
-        state,
+        state: state.map(Reported::from),
         ..NodeLayoutStatus::default()
     };
-    for word in ApplyState::WORDS {
-        let expected = match word {
+    for reason in ApplyState::REASONS {
+        let expected = match reason.as_str() {
             "applied" => "applied",
             "pending" | "applying" | "yielded" => "pending",
             "blocked" | "needs-reset" | "drifted" => "blocked",
             _ => "failed",
         };
-        let status = stands(Some(word));
-        assert_eq!(label(&status, &node).as_deref(), Some(expected), "{word}");
+        let status = stands(Some(reason));
+        assert_eq!(label(&status, &node).as_deref(), Some(expected), "{reason}");
     }
     // Before the first observation, and with a layout that does not apply to this node.
     assert_eq!(label(&stands(None), &node), None);
-    let nonsense = NodeLayoutStatus {
-        notice: Some("there is no such layout".to_owned()),
-        ..stands(None)
-    };
+    let nonsense =
+        NodeLayoutStatus { notice: Some("there is no such layout".to_owned()), ..stands(None) };
     assert_eq!(label(&nonsense, &node).as_deref(), Some("failed"));
     // Without a layout, finishing the change to an older layout has no label; neither has a node without devices.
-    let left = NodeLayoutStatus {
-        state: Some("applying"),
-        ..NodeLayoutStatus::default()
-    };
+    let left =
+        NodeLayoutStatus { state: Some(Reason::Applying.into()), ..NodeLayoutStatus::default() };
     assert_eq!(label(&left, &node), None);
-    assert_eq!(label(&stands(Some("applied")), &machine(Vec::new())), None);
+    assert_eq!(label(&stands(Some(Reason::Applied)), &machine(Vec::new())), None);
 }

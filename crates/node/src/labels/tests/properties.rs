@@ -15,13 +15,7 @@ use super::*;
 
 /// Devices of all kinds and conditions, including names and memory sizes that no driver reports.
 fn device(bus: u8) -> impl Strategy<Value = Device> {
-    let board = prop_oneof![
-        Just(&A100_40),
-        Just(&A100_80),
-        Just(&H100),
-        Just(&L40S),
-        Just(&T4)
-    ];
+    let board = prop_oneof![Just(&A100_40), Just(&A100_80), Just(&H100), Just(&L40S), Just(&T4)];
     let a100 = proptest::sample::subsequence(
         vec!["1g.10gb", "1g.10gb+me", "2g.20gb", "1c.3g.40gb"],
         0..=4,
@@ -64,12 +58,7 @@ fn amd_device(bus: u8, texts: Vec<String>) -> Device {
     };
     let mut device = on_bus(bus, 0x1002, 0x74a1);
     device.condition = Condition::Working;
-    device.amd = Some(Amd {
-        driver_version,
-        compute: mode(),
-        memory: mode(),
-        ..Amd::default()
-    });
+    device.amd = Some(Amd { driver_version, compute: mode(), memory: mode(), ..Amd::default() });
     device
 }
 
@@ -91,11 +80,7 @@ fn neuron() -> impl Strategy<Value = Neuron> {
             ultraserver: std::collections::BTreeMap::new(),
             logical: logical.map(|(size, is_file)| LogicalCores {
                 size,
-                source: if is_file {
-                    LogicalSource::File
-                } else {
-                    LogicalSource::Default
-                },
+                source: if is_file { LogicalSource::File } else { LogicalSource::Default },
             }),
             devices,
             problems: Vec::new(),
@@ -117,18 +102,11 @@ fn odd(mut device: Device, oddity: Oddity) -> Device {
         Oddity::None => {}
         Oddity::Name(name) => device.product_name = Some(name),
         Oddity::Memory(memory) => device.memory = memory.map(Mebibytes::new),
-        Oddity::Failing => {
-            device.condition = Condition::Failing {
-                reason: "lost".to_owned(),
-            }
-        }
+        Oddity::Failing => device.condition = Condition::Failing { reason: "lost".to_owned() },
         Oddity::Linked(remote, cluster_uuid) => {
             let remote = LinkRemote::Device(super::machines::at(remote));
             device.links.push(NvLink { link: 0, remote });
-            device.fabric = Some(Fabric {
-                cluster_uuid,
-                clique_id: 1,
-            });
+            device.fabric = Some(Fabric { cluster_uuid, clique_id: 1 });
         }
     }
     device
@@ -139,11 +117,7 @@ fn node() -> impl Strategy<Value = Inventory> {
     let named = proptest::option::of(".{0,90}");
     let neuron = proptest::option::of(neuron());
     (devices, named, any::<bool>(), neuron).prop_map(|(devices, product_name, ready, neuron)| {
-        let mut node = if ready {
-            machine(devices)
-        } else {
-            driverless(devices)
-        };
+        let mut node = if ready { machine(devices) } else { driverless(devices) };
         node.machine.product_name = product_name;
         node.neuron = neuron;
         node
@@ -151,11 +125,8 @@ fn node() -> impl Strategy<Value = Inventory> {
 }
 
 fn any_options() -> impl Strategy<Value = Options> {
-    let strategy = prop_oneof![
-        Just(MigStrategy::None),
-        Just(MigStrategy::Single),
-        Just(MigStrategy::Mixed)
-    ];
+    let strategy =
+        prop_oneof![Just(MigStrategy::None), Just(MigStrategy::Single), Just(MigStrategy::Mixed)];
     (strategy, proptest::option::of(any::<i64>())).prop_map(|(mig_strategy, timestamp)| Options {
         mig_strategy,
         timestamp,

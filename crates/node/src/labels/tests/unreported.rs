@@ -22,7 +22,7 @@ fn with_partial_geometry(mut device: Device) -> Device {
 /// The keys omitted from `node` because MIG devices are unknown, without the end of each note.
 fn omitted_keys(node: &Inventory, strategy: MigStrategy) -> Vec<String> {
     let found = notes(node, &options(strategy));
-    let end = " is left out: the driver does not tell the partitions";
+    let end = " is omitted: the driver does not report the partitions";
     let about = found.iter().filter_map(|note| note.strip_suffix(end));
     about.map(str::to_owned).collect()
 }
@@ -38,15 +38,9 @@ const SINGLE: [&str; 5] = [
 
 #[test]
 fn gpu_with_unknown_mode_is_neither_whole_nor_partitioned() {
-    let node = machine(vec![
-        with_unknown_mode(gpu(1, &A100_80)),
-        with_unknown_mode(gpu(2, &A100_80)),
-    ]);
-    let common = [
-        &OWN[..],
-        &["nvidia.com/mig.capable", "nvidia.com/gpu.replicas"],
-    ]
-    .concat();
+    let node =
+        machine(vec![with_unknown_mode(gpu(1, &A100_80)), with_unknown_mode(gpu(2, &A100_80))]);
+    let common = [&OWN[..], &["nvidia.com/mig.capable", "nvidia.com/gpu.replicas"]].concat();
     assert_eq!(omitted_keys(&node, MigStrategy::None), common);
     let mixed = [&common[..], &["nvidia.com/mig-*"]].concat();
     assert_eq!(omitted_keys(&node, MigStrategy::Mixed), mixed);
@@ -63,10 +57,7 @@ fn gpu_with_unknown_mode_is_neither_whole_nor_partitioned() {
 #[test]
 fn one_known_capable_gpu_makes_the_node_capable() {
     let node = machine(vec![gpu(1, &A100_80), with_unknown_mode(gpu(2, &A100_80))]);
-    assert_eq!(
-        omitted_keys(&node, MigStrategy::None),
-        ["octavo.dev/sharing"]
-    );
+    assert_eq!(omitted_keys(&node, MigStrategy::None), ["octavo.dev/sharing"]);
     let labels = compile(&node, &Options::default(), None).labels;
     for (key, value) in [
         ("octavo.dev/mig-capable", "true"),
@@ -86,19 +77,12 @@ fn partially_reported_partitions_are_not_counted() {
     ]);
     assert_eq!(omitted_keys(&node, MigStrategy::None), [""; 0]);
     assert_eq!(omitted_keys(&node, MigStrategy::Single), SINGLE);
-    assert_eq!(
-        omitted_keys(&node, MigStrategy::Mixed),
-        ["nvidia.com/mig-*"]
-    );
+    assert_eq!(omitted_keys(&node, MigStrategy::Mixed), ["nvidia.com/mig-*"]);
     for strategy in [MigStrategy::None, MigStrategy::Mixed] {
         let labels = compile(&node, &options(strategy), None).labels;
         assert_eq!(labels.get("octavo.dev/sharing"), Some("mig"));
         assert_eq!(labels.get("nvidia.com/gpu.replicas"), Some("0"));
-        assert!(
-            labels
-                .iter()
-                .all(|(key, _)| !key.starts_with("nvidia.com/mig-"))
-        );
+        assert!(labels.iter().all(|(key, _)| !key.starts_with("nvidia.com/mig-")));
     }
 }
 
@@ -110,18 +94,9 @@ fn model_is_described_only_if_it_wins_in_either_mode() {
     };
     let big = Some("NVIDIA-A100-SXM4-80GB".to_owned());
     // Whole, it would win by memory; partitioned, the other model wins.
-    assert_eq!(
-        product(vec![gpu(1, &L40S), with_unknown_mode(gpu(2, &A100_80))]),
-        None
-    );
-    assert_eq!(
-        product(vec![with_unknown_mode(gpu(1, &L40S)), gpu(2, &A100_80)]),
-        big
-    );
-    let both = vec![
-        with_unknown_mode(gpu(1, &A100_40)),
-        with_unknown_mode(gpu(2, &A100_80)),
-    ];
+    assert_eq!(product(vec![gpu(1, &L40S), with_unknown_mode(gpu(2, &A100_80))]), None);
+    assert_eq!(product(vec![with_unknown_mode(gpu(1, &L40S)), gpu(2, &A100_80)]), big);
+    let both = vec![with_unknown_mode(gpu(1, &A100_40)), with_unknown_mode(gpu(2, &A100_80))];
     assert_eq!(
         omitted_keys(&machine(both.clone()), MigStrategy::None).last(),
         Some(&"nvidia.com/gpu.*".to_owned())
@@ -133,12 +108,7 @@ fn model_is_described_only_if_it_wins_in_either_mode() {
 fn all_possible_representatives_must_agree() {
     let mut small = with_unknown_mode(gpu(2, &T4));
     small.memory = Some(octavo_model::quantity::Mebibytes::new(8_192));
-    let labels = compile(
-        &machine(vec![gpu(1, &T4), small]),
-        &Options::default(),
-        None,
-    )
-    .labels;
+    let labels = compile(&machine(vec![gpu(1, &T4), small]), &Options::default(), None).labels;
     assert_eq!(labels.get("nvidia.com/gpu.memory"), None);
     assert_eq!(labels.get("nvidia.com/gpu.family"), Some("turing"));
 }

@@ -36,10 +36,8 @@ pub(super) fn choose(
     count: usize,
     inventory: &Inventory,
 ) -> Option<Vec<ShareId>> {
-    let rows: Vec<&CandidateUnit<'_>> = rows
-        .iter()
-        .filter(|row| row.must > 0 || !row.free.is_empty())
-        .collect();
+    let rows: Vec<&CandidateUnit<'_>> =
+        rows.iter().filter(|row| row.must > 0 || !row.free.is_empty()).collect();
     let is_whole =
         |row: &&CandidateUnit<'_>| row.unit.partition.is_none() && row.unit.replicas.is_none();
     if rows.len() > MAX_DEVICES || !rows.iter().all(is_whole) {
@@ -72,10 +70,8 @@ impl Search {
             .filter(|device| device.condition == Condition::Working)
             .map(|device| (device.pci, device))
             .collect();
-        let devices: Vec<Option<&Device>> = rows
-            .iter()
-            .map(|row| devices.get(&row.unit.pci).copied())
-            .collect();
+        let devices: Vec<Option<&Device>> =
+            rows.iter().map(|row| devices.get(&row.unit.pci).copied()).collect();
         let which = |is: &dyn Fn(usize) -> bool| {
             let nodes = (0..rows.len()).filter(|node| is(*node));
             nodes.fold(0_u64, |set, node| set | (1 << node))
@@ -152,11 +148,7 @@ impl Search {
 
     fn gain(&self, set: u64, node: usize) -> (bool, usize, usize, usize) {
         let all = set | self.must;
-        let with = |linked: &[u64]| {
-            linked
-                .get(node)
-                .map_or(0, |others| count_ones(others & all))
-        };
+        let with = |linked: &[u64]| linked.get(node).map_or(0, |others| count_ones(others & all));
         let first = self.links.first().map_or(0, |(_, linked)| with(linked));
         let links = self.links.iter().map(|(more, linked)| more * with(linked));
         let works = self.lost & (1 << node) == 0;
@@ -166,15 +158,8 @@ impl Search {
     fn score(&self, set: u64) -> Score {
         let all = set | self.must;
         let rest = self.free & !set & !self.lost;
-        let linked = |set| {
-            self.links
-                .first()
-                .map_or(0, |(_, linked)| pairs(linked, set))
-        };
-        let links = self
-            .links
-            .iter()
-            .map(|(more, linked)| more * pairs(linked, all));
+        let linked = |set| self.links.first().map_or(0, |(_, linked)| pairs(linked, set));
+        let links = self.links.iter().map(|(more, linked)| more * pairs(linked, all));
         (
             Reverse((set & self.lost).count_ones()),
             linked(all),

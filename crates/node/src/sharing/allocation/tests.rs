@@ -26,11 +26,7 @@ struct Node {
 impl Node {
     /// Whole devices, each on the NUMA node that `numa` returns.
     fn new(count: usize, numa: impl Fn(usize) -> u32) -> Self {
-        let device = |number| Device {
-            pci: pci(number),
-            numa_node: Some(numa(number)),
-            ..gpu()
-        };
+        let device = |number| Device { pci: pci(number), numa_node: Some(numa(number)), ..gpu() };
         let unit = |number| Unit {
             uuid: uuid("GPU", number, 0),
             pci: pci(number),
@@ -58,10 +54,7 @@ impl Node {
     fn linked(mut self, pairs: &[(usize, usize, usize)]) -> Self {
         for (a, b, count) in pairs {
             for (from, to) in [(*a, *b), (*b, *a)] {
-                let link = |_| NvLink {
-                    link: 0,
-                    remote: LinkRemote::Device(pci(to)),
-                };
+                let link = |_| NvLink { link: 0, remote: LinkRemote::Device(pci(to)) };
                 let links = (0..*count).map(link);
                 self.inventory.devices[from].links.extend(links);
             }
@@ -71,10 +64,7 @@ impl Node {
 
     fn switched(mut self) -> Self {
         for device in &mut self.inventory.devices {
-            let link = |link| NvLink {
-                link,
-                remote: LinkRemote::Switch(pci(200)),
-            };
+            let link = |link| NvLink { link, remote: LinkRemote::Switch(pci(200)) };
             device.links = (0..18).map(link).collect();
         }
         self
@@ -109,9 +99,8 @@ impl Node {
     }
 
     fn lost(mut self, number: usize) -> Self {
-        self.inventory.devices[number].condition = Condition::Failing {
-            reason: "GPU is lost (15)".to_owned(),
-        };
+        self.inventory.devices[number].condition =
+            Condition::Failing { reason: "GPU is lost (15)".to_owned() };
         self.inventory.devices[number].links.clear();
         self
     }
@@ -140,12 +129,7 @@ impl Node {
 
     /// The device of an id.
     fn device(&self, id: &ShareId) -> usize {
-        let unit = self
-            .offer
-            .units
-            .iter()
-            .find(|unit| is_of(id, unit))
-            .unwrap();
+        let unit = self.offer.units.iter().find(|unit| is_of(id, unit)).unwrap();
         (0..256).find(|number| pci(*number) == unit.pci).unwrap()
     }
 
@@ -153,11 +137,7 @@ impl Node {
     fn spread(&self, taken: &[ShareId], size: usize, policy: AllocationPolicy) -> Vec<usize> {
         let mut available = self.all();
         available.retain(|id| !taken.contains(id));
-        let question = AllocationRequest {
-            available,
-            must_include: Vec::new(),
-            size,
-        };
+        let question = AllocationRequest { available, must_include: Vec::new(), size };
         let chosen = self.prefer(&question, policy);
         chosen.iter().map(|id| self.device(id)).collect()
     }
@@ -221,14 +201,7 @@ fn unlinked_devices_prefer_one_numa_node() {
 #[test]
 fn two_links_are_better_than_one() {
     // A square with two strong sides, like half of a DGX-1.
-    let square = [
-        (0, 1, 1),
-        (0, 2, 1),
-        (0, 3, 2),
-        (1, 2, 2),
-        (1, 3, 1),
-        (2, 3, 1),
-    ];
+    let square = [(0, 1, 1), (0, 2, 1), (0, 3, 2), (1, 2, 2), (1, 3, 1), (2, 3, 1)];
     let node = Node::new(4, |_| 0).linked(&square);
     assert_eq!(node.whole(&[0, 1, 2, 3], &[], 2), [0, 3]);
     assert_eq!(node.whole(&[0, 1, 2], &[], 2), [1, 2]);
@@ -291,16 +264,10 @@ fn partitions_are_spread_over_their_devices() {
 fn odd_requests_still_get_preference() {
     let node = four_two_one();
     let known = ShareId::whole(&uuid("GPU", 1, 0));
-    let strange = [
-        ShareId::whole(&uuid("GPU", 99, 0)),
-        ShareId::replica(&uuid("GPU", 1, 0), 0),
-    ];
+    let strange = [ShareId::whole(&uuid("GPU", 99, 0)), ShareId::replica(&uuid("GPU", 1, 0), 0)];
     let ask = |available: &[ShareId], must: &[ShareId], size| {
-        let question = AllocationRequest {
-            available: available.to_vec(),
-            must_include: must.to_vec(),
-            size,
-        };
+        let question =
+            AllocationRequest { available: available.to_vec(), must_include: must.to_vec(), size };
         node.prefer(&question, AllocationPolicy::Spread)
     };
     assert_eq!(ask(&[], &[], 3), []);
@@ -311,15 +278,9 @@ fn odd_requests_still_get_preference() {
     assert_eq!(ask(&mixed, &[], 1), std::slice::from_ref(&known));
     assert_eq!(ask(&[], &strange, 1).len(), 2, "all that has to be");
     assert_eq!(ask(&mixed, &[two.clone(), two.clone()], 2), [two, known]);
-    let nothing = Offer {
-        units: Vec::new(),
-        ..node.offer.clone()
-    };
-    let question = AllocationRequest {
-        available: mixed.to_vec(),
-        must_include: Vec::new(),
-        size: 2,
-    };
+    let nothing = Offer { units: Vec::new(), ..node.offer.clone() };
+    let question =
+        AllocationRequest { available: mixed.to_vec(), must_include: Vec::new(), size: 2 };
     let chosen = preferred_ids(&question, AllocationPolicy::Pack, &nothing, &node.inventory);
     assert_eq!(chosen.len(), 2);
 }

@@ -78,13 +78,8 @@ pub struct Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            resource,
-            wanted,
-            offered,
-            ..
-        } = self;
-        write!(f, "{resource}: {wanted} asked, {offered} offered")
+        let Self { resource, wanted, offered, .. } = self;
+        write!(f, "{resource}: {wanted} requested, {offered} advertised")
     }
 }
 
@@ -94,7 +89,7 @@ pub fn mismatches(
     wanted: &BTreeMap<String, u64>,
     (offered, there): (&BTreeMap<String, u64>, &BTreeMap<String, u64>),
 ) -> Vec<Mismatch> {
-    let of = |all: &BTreeMap<String, u64>, name: &String| all.get(name).copied().unwrap_or(0);
+    let count = |all: &BTreeMap<String, u64>, name: &String| all.get(name).copied().unwrap_or(0);
     let surplus = offered.iter().filter(|(name, count)| {
         **count > 0 && is_plugin_resource(name) && !wanted.contains_key(*name)
     });
@@ -102,9 +97,9 @@ pub fn mismatches(
     let mut all: Vec<Mismatch> = names
         .map(|name| Mismatch {
             resource: name.clone(),
-            wanted: of(wanted, name),
-            offered: of(offered, name),
-            capacity: of(there, name).max(of(offered, name)),
+            wanted: count(wanted, name),
+            offered: count(offered, name),
+            capacity: count(there, name).max(count(offered, name)),
         })
         .filter(|one| one.wanted != one.offered)
         .collect();

@@ -43,12 +43,7 @@ fn evidence() -> Evidence {
 }
 
 fn gpus(offered: u64, there: u64) -> Mismatch {
-    Mismatch {
-        resource: "nvidia.com/gpu".to_owned(),
-        wanted: 8,
-        offered,
-        capacity: there,
-    }
+    Mismatch { resource: "nvidia.com/gpu".to_owned(), wanted: 8, offered, capacity: there }
 }
 
 fn found(evidence: &Evidence, mismatches: &[Mismatch]) -> Vec<Finding> {
@@ -69,16 +64,8 @@ fn causes(evidence: &Evidence) -> Vec<FindingCause> {
 
 #[test]
 fn the_config_map_is_missing_has_no_such_key_or_says_something_else() {
-    let with = |config_map| {
-        causes(&Evidence {
-            config_map,
-            ..evidence()
-        })
-    };
-    assert_eq!(
-        with(LookupResult::Missing),
-        [FindingCause::ConfigMapMissing]
-    );
+    let with = |config_map| causes(&Evidence { config_map, ..evidence() });
+    assert_eq!(with(LookupResult::Missing), [FindingCause::ConfigMapMissing]);
     assert_eq!(with(map("other", "text")), [FindingCause::KeyMissing]);
     assert_eq!(with(map(KEY, "other")), [FindingCause::KeyDiffers]);
 }
@@ -86,43 +73,22 @@ fn the_config_map_is_missing_has_no_such_key_or_says_something_else() {
 #[test]
 fn unreferenced_config_map_and_missing_config_manager_are_found() {
     let with = |plugins: Vec<PluginDaemonSet>| {
-        causes(&Evidence {
-            plugins: LookupResult::Present(plugins),
-            ..evidence()
-        })
+        causes(&Evidence { plugins: LookupResult::Present(plugins), ..evidence() })
     };
-    let unreferenced = PluginDaemonSet {
-        config_maps: ["other".to_owned()].into(),
-        ..plugin()
-    };
-    assert_eq!(
-        with(vec![unreferenced.clone()]),
-        [FindingCause::NotReferenced]
-    );
-    let unfollowed = PluginDaemonSet {
-        has_config_manager: false,
-        ..plugin()
-    };
+    let unreferenced = PluginDaemonSet { config_maps: ["other".to_owned()].into(), ..plugin() };
+    assert_eq!(with(vec![unreferenced.clone()]), [FindingCause::NotReferenced]);
+    let unfollowed = PluginDaemonSet { has_config_manager: false, ..plugin() };
     assert_eq!(with(vec![unfollowed]), [FindingCause::ConfigManagerMissing]);
     // One of two plugins is sufficient.
-    assert_eq!(
-        with(vec![unreferenced, plugin()]),
-        [FindingCause::NotReloaded]
-    );
-    let strategy = PluginDaemonSet {
-        mig_strategy: Some("single".to_owned()),
-        ..plugin()
-    };
+    assert_eq!(with(vec![unreferenced, plugin()]), [FindingCause::NotReloaded]);
+    let strategy = PluginDaemonSet { mig_strategy: Some("single".to_owned()), ..plugin() };
     assert_eq!(with(vec![strategy]), [FindingCause::MigStrategyMismatch]);
 }
 
 #[test]
 fn the_plugin_does_not_run_here_or_two_do() {
     let with = |pods: Vec<PluginPod>| {
-        causes(&Evidence {
-            pods: LookupResult::Present(pods),
-            ..evidence()
-        })
+        causes(&Evidence { pods: LookupResult::Present(pods), ..evidence() })
     };
     assert_eq!(with(Vec::new()), [FindingCause::PluginNotRunning]);
     let ill = PluginPod {
@@ -130,15 +96,9 @@ fn the_plugin_does_not_run_here_or_two_do() {
         ..pod()
     };
     assert_eq!(with(vec![ill]), [FindingCause::PluginNotRunning]);
-    let young = PluginPod {
-        running_for: None,
-        ..pod()
-    };
+    let young = PluginPod { running_for: None, ..pod() };
     assert_eq!(with(vec![young]), [FindingCause::PluginNotRunning]);
-    let second = PluginPod {
-        daemon_set: "second".to_owned(),
-        ..pod()
-    };
+    let second = PluginPod { daemon_set: "second".to_owned(), ..pod() };
     assert_eq!(with(vec![pod(), second]), [FindingCause::DuplicateResource]);
 }
 
@@ -156,15 +116,10 @@ fn missing_daemon_set_is_no_device_plugin() {
 fn unoffered_capacity_is_unhealthy_if_plugin_runs() {
     let of = |evidence: &Evidence| {
         let all = found(evidence, &[gpus(0, 8)]);
-        all.into_iter()
-            .map(|one| one.cause)
-            .collect::<Vec<FindingCause>>()
+        all.into_iter().map(|one| one.cause).collect::<Vec<FindingCause>>()
     };
     assert_eq!(of(&evidence()), [FindingCause::NoneHealthy]);
-    let down = Evidence {
-        pods: LookupResult::Present(Vec::new()),
-        ..evidence()
-    };
+    let down = Evidence { pods: LookupResult::Present(Vec::new()), ..evidence() };
     assert_eq!(of(&down), [FindingCause::PluginNotRunning]);
 }
 
@@ -179,11 +134,7 @@ fn partitions_under_other_names_are_mig_strategy_mismatch() {
     let all = found(&evidence(), &[gpus(0, 0), parts]);
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, FindingCause::MigStrategyMismatch);
-    assert!(
-        all[0].proof.contains("offers 7 of nvidia.com/mig-1g.10gb"),
-        "{}",
-        all[0]
-    );
+    assert!(all[0].proof.contains("advertises 7 of nvidia.com/mig-1g.10gb"), "{}", all[0]);
 }
 
 #[test]
@@ -193,7 +144,7 @@ fn partly_unhealthy_gpus_are_not_a_missing_reload() {
     assert_eq!(all[0].cause, FindingCause::SomeUnhealthy);
     let said = all[0].to_string();
     assert!(
-        said.starts_with("2 of 8 of nvidia.com/gpu are not healthy to the plugin. Its log"),
+        said.starts_with("The plugin reports 2 of 8 of nvidia.com/gpu as unhealthy. Its log"),
         "{said}"
     );
     // If the Node has fewer than requested, the plugin uses a different configuration.
@@ -207,21 +158,11 @@ fn correct_setup_with_mismatch_is_not_reloaded() {
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, FindingCause::NotReloaded);
     let said = all[0].to_string();
-    for part in [
-        KEY,
-        "pod plugin-x runs, and",
-        "nvidia.com/gpu: 8 asked, 2 offered",
-    ] {
+    for part in [KEY, "pod plugin-x is running, but", "nvidia.com/gpu: 8 requested, 2 advertised"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let older = PluginPod {
-        running_for: Some(Duration::from_hours(4)),
-        ..pod()
-    };
-    let later = Evidence {
-        pods: LookupResult::Present(vec![older]),
-        ..evidence()
-    };
+    let older = PluginPod { running_for: Some(Duration::from_hours(4)), ..pod() };
+    let later = Evidence { pods: LookupResult::Present(vec![older]), ..evidence() };
     assert_eq!(found(&later, &[gpus(2, 2)]), all);
 }
 
@@ -244,7 +185,9 @@ fn missing_evidence_is_reported_and_proves_nothing() {
             FindingCause::NotReloaded
         ]
     );
-    assert!(said(&all).contains("ConfigMap gpu-operator/plugin-config: the API server says 403"));
+    assert!(
+        summarize(&all).contains("ConfigMap gpu-operator/plugin-config: the API server says 403")
+    );
 }
 
 #[test]
@@ -261,21 +204,13 @@ fn missing_and_surplus_resources_are_mismatches() {
     };
     assert!(differs(&[("nvidia.com/gpu", 8), ("nvidia.com/gpu.shared", 0)], &[]).is_empty());
     assert!(
-        differs(
-            &[
-                ("nvidia.com/gpu", 8),
-                ("rdma/hca", 3),
-                ("nvidia.com/gds", 1)
-            ],
-            &[]
-        )
-        .is_empty()
+        differs(&[("nvidia.com/gpu", 8), ("rdma/hca", 3), ("nvidia.com/gds", 1)], &[]).is_empty()
     );
     assert_eq!(
         differs(&[("nvidia.com/gpu.shared", 8)], &[("nvidia.com/gpu", 2)]),
         [
-            "nvidia.com/gpu: 8 asked, 0 offered",
-            "nvidia.com/gpu.shared: 0 asked, 8 offered"
+            "nvidia.com/gpu: 8 requested, 0 advertised",
+            "nvidia.com/gpu.shared: 0 requested, 8 advertised"
         ]
     );
 }

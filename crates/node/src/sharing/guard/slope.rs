@@ -27,10 +27,7 @@ impl GrowthRate {
     pub(super) fn add(&mut self, now: Duration, used: Mebibytes) {
         self.0.push_back((now, used.get()));
         while self.0.len() > MAX_READINGS
-            || self
-                .0
-                .front()
-                .is_some_and(|(at, _)| now.saturating_sub(*at) > WINDOW)
+            || self.0.front().is_some_and(|(at, _)| now.saturating_sub(*at) > WINDOW)
         {
             self.0.pop_front();
         }
@@ -49,9 +46,8 @@ impl GrowthRate {
             (x, difference(*used, first.1))
         });
         let count = f64::from(u32::try_from(self.0.len()).ok()?);
-        let (x_sum, y_sum) = points
-            .clone()
-            .fold((0.0, 0.0), |(x_sum, y_sum), (x, y)| (x_sum + x, y_sum + y));
+        let (x_sum, y_sum) =
+            points.clone().fold((0.0, 0.0), |(x_sum, y_sum), (x, y)| (x_sum + x, y_sum + y));
         let (x_mean, y_mean) = (x_sum / count, y_sum / count);
         let (xx, xy, yy) = points.fold((0.0, 0.0, 0.0), |(xx, xy, yy), (x, y)| {
             let (x, y) = (x - x_mean, y - y_mean);

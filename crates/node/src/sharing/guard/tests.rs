@@ -4,7 +4,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::resource::ShareId;
 
 use super::*;
-use crate::node::rate_limit::{BURST, MAX_MESSAGE_BYTES};
+use crate::node_object::rate_limit::{BURST, MAX_MESSAGE_BYTES};
 
 const GIB: u64 = 1024;
 
@@ -26,11 +26,8 @@ fn usage(tenants: &[Tenant]) -> Usage {
     tenants.sort_by_key(|tenant| std::cmp::Reverse(tenant.memory));
     let used = tenants.iter().filter_map(|tenant| tenant.memory);
     let used = Mebibytes::new(used.map(Mebibytes::get).sum());
-    let memory = Some(MemoryUse {
-        total: Mebibytes::new(80 * GIB),
-        used,
-        reserved: Mebibytes::new(0),
-    });
+    let memory =
+        Some(MemoryUse { total: Mebibytes::new(80 * GIB), used, reserved: Mebibytes::new(0) });
     Usage {
         devices: vec![DeviceUsage {
             pci: PciAddress::new(0, 7, 0, 0).unwrap(),
@@ -39,7 +36,8 @@ fn usage(tenants: &[Tenant]) -> Usage {
             utilization: None,
             units: vec![UnitUsage {
                 uuid: "GPU-a".to_owned(),
-                partition: None,
+                gpu_instance: None,
+                compute_instance: None,
                 profile: None,
                 resource: None,
                 replicas: Some(3),
@@ -73,17 +71,11 @@ fn tenant_over_share_is_reported_once_and_again_when_within() {
     );
     assert_eq!(
         alarms[0].pods,
-        [PodRef {
-            namespace: "n".to_owned(),
-            name: "a".to_owned(),
-            uid: "uid-a".to_owned(),
-        }]
+        [PodId { namespace: "n".to_owned(), name: "a".to_owned(), uid: "uid-a".to_owned() }]
     );
     let marks = |usage: &Usage| {
         let tenants = usage.devices[0].units[0].tenants.iter();
-        tenants
-            .map(|tenant| tenant.is_over_share)
-            .collect::<Vec<_>>()
+        tenants.map(|tenant| tenant.is_over_share).collect::<Vec<_>>()
     };
     assert_eq!(marks(&usage), [true, false]);
     // Slightly below the share is not within it yet.
@@ -103,12 +95,7 @@ fn share_scales_with_replicas_and_is_absent_without_allocation() {
     stranger.ids.clear();
     let (alarms, usage) = at(&mut guard, 0, &[both, stranger]);
     assert!(alarms.is_empty(), "{alarms:?}");
-    assert!(
-        usage.devices[0].units[0]
-            .tenants
-            .iter()
-            .all(|one| !one.is_over_share)
-    );
+    assert!(usage.devices[0].units[0].tenants.iter().all(|one| !one.is_over_share));
 }
 
 #[test]
@@ -127,9 +114,7 @@ fn identical_alarm_is_suppressed_for_five_minutes() {
 #[test]
 fn simultaneous_alarms_are_limited_by_budget() {
     let mut guard = Guard::default();
-    let all: Vec<Tenant> = (0..400)
-        .map(|number| tenant(&format!("p{number}"), 27 * GIB))
-        .collect();
+    let all: Vec<Tenant> = (0..400).map(|number| tenant(&format!("p{number}"), 27 * GIB)).collect();
     let (alarms, usage) = at(&mut guard, 0, &all);
     assert_eq!(alarms.len(), usize::try_from(BURST).unwrap());
     let marked = usage.devices[0].units[0].tenants.iter();
@@ -152,9 +137,7 @@ fn exhaustion_is_reported_for_each_device() {
     let places = |alarms: Vec<Alarm>| -> Vec<String> {
         let rooms = alarms.into_iter();
         let rooms = rooms.filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
-        rooms
-            .map(|alarm| alarm.message[..40].to_owned())
-            .collect::<Vec<_>>()
+        rooms.map(|alarm| alarm.message[..40].to_owned()).collect::<Vec<_>>()
     };
     let first = places(guard.check(Duration::ZERO, &mut both.clone()));
     let on_first = both.devices[0].units[0].clone();
@@ -169,10 +152,7 @@ fn exhaustion_is_reported_for_each_device() {
 fn unknown_usage_keeps_reported_state() {
     let mut guard = Guard::default();
     let greedy = tenant("a", 31 * GIB);
-    let unseen = Tenant {
-        memory: None,
-        ..greedy.clone()
-    };
+    let unseen = Tenant { memory: None, ..greedy.clone() };
     assert_eq!(at(&mut guard, 0, std::slice::from_ref(&greedy)).0.len(), 1);
     let (alarms, usage) = at(&mut guard, 10, &[unseen]);
     assert!(alarms.is_empty(), "{alarms:?}");
@@ -186,23 +166,19 @@ fn nearly_exhausted_alarm_names_all_tenants_largest_first() {
     let mut guard = Guard::default();
     let most = [tenant("a", 20 * GIB), tenant("b", 59 * GIB + 100)];
     let (alarms, _) = at(&mut guard, 0, &most);
-    let full: Vec<&Alarm> = alarms
-        .iter()
-        .filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted)
-        .collect();
+    let full: Vec<&Alarm> =
+        alarms.iter().filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted).collect();
     assert_eq!(full.len(), 1);
     assert_eq!(
         full[0].message,
-        "0.9 GiB of 80.0 GiB are left of GPU 3, shared by 3: n/b (main) 59.0 GiB, n/a (main) 20.0 GiB"
+        "0.9 GiB of 80.0 GiB free on GPU 3, shared by 3: n/b (main) 59.0 GiB, n/a (main) 20.0 GiB"
     );
     assert_eq!(full[0].pods.len(), 2);
     // The condition ends only when twice as much is free; then it can be reported again.
     for (seconds, used, told) in [(400, 59, 0), (800, 57, 0), (1200, 60, 1)] {
         let tenants = [tenant("a", 20 * GIB), tenant("b", used * GIB)];
         let (alarms, usage) = at(&mut guard, seconds, &tenants);
-        let full = alarms
-            .iter()
-            .filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
+        let full = alarms.iter().filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
         assert_eq!(full.count(), told, "{seconds}");
         // The mark is removed when the condition ends, not when usage crosses the limit.
         let is_marked = usage.devices[0].units[0].is_nearly_exhausted;
@@ -230,24 +206,20 @@ fn compute_instances_of_one_gpu_instance_raise_one_alarm() {
     let mut second = device.units[0].clone();
     second.uuid = "GPU-b".to_owned();
     // The same pod holds both units, with different containers.
-    second.tenants = vec![Tenant {
-        container: Some("side".to_owned()),
-        ..tenant("a", 28 * GIB)
-    }];
+    second.tenants = vec![Tenant { container: Some("side".to_owned()), ..tenant("a", 28 * GIB) }];
     for (unit, ci) in [(&mut device.units[0], 0), (&mut second, 1)] {
-        unit.partition = Some((1, ci));
+        unit.gpu_instance = Some(1);
+        unit.compute_instance = Some(ci);
         (unit.replicas, unit.fair_share) = (None, None);
-        unit.memory = unit.memory.map(|memory| MemoryUse {
-            used: Mebibytes::new(79 * GIB + 500),
-            ..memory
-        });
+        unit.memory =
+            unit.memory.map(|memory| MemoryUse { used: Mebibytes::new(79 * GIB + 500), ..memory });
     }
     device.units.push(second);
     let alarms = guard.check(Duration::ZERO, &mut usage);
     assert_eq!(alarms.len(), 1, "{alarms:?}");
     assert_eq!(
         alarms[0].message,
-        "0.5 GiB of 80.0 GiB are left of GPU instance 1 of GPU 3, shared by 2: n/a (main) 50.0 GiB, n/a (side) 28.0 GiB, n/b \
+        "0.5 GiB of 80.0 GiB free on GPU instance 1 of GPU 3, shared by 2: n/a (main) 50.0 GiB, n/a (side) 28.0 GiB, n/b \
          (main) 1.0 GiB"
     );
     let pods = alarms[0].pods.iter().map(|pod| pod.name.as_str());
@@ -269,10 +241,7 @@ fn unshared_unit_raises_no_exhaustion_alarm() {
 #[test]
 fn small_partition_uses_five_percent_threshold() {
     let of = |total| {
-        low_memory_threshold(MemoryUse {
-            total: Mebibytes::new(total),
-            ..MemoryUse::default()
-        })
+        low_memory_threshold(MemoryUse { total: Mebibytes::new(total), ..MemoryUse::default() })
     };
     assert_eq!(of(4864), 243);
     assert_eq!(of(20 * GIB), 1024);
@@ -297,11 +266,7 @@ fn exhaustion_is_estimated_for_steady_growth_within_an_hour() {
     assert_eq!(run(11, 10, &|look| 40 * GIB - look * 10), None, "it falls");
     assert_eq!(run(11, 10, &|_| GIB), None, "it stands");
     assert_eq!(run(11, 10, &|look| GIB + look), None, "hours away");
-    assert_eq!(
-        run(11, 10, &|look| if look < 5 { GIB } else { 60 * GIB }),
-        None,
-        "a step"
-    );
+    assert_eq!(run(11, 10, &|look| if look < 5 { GIB } else { 60 * GIB }), None, "a step");
 }
 
 #[test]

@@ -10,9 +10,9 @@ use std::time::Duration;
 use octavo_model::sharing_status::HandOff;
 
 use crate::mig_strategy::MigStrategy;
-use crate::node::View;
-use crate::node::node_diff::{PluginLabel, SHARING_FIELD_MANAGER};
-use crate::node::operands::{self, PLUGIN_CONFIG_LABEL};
+use crate::node_object::ObservedNode;
+use crate::node_object::node_diff::{PluginLabel, SHARING_FIELD_MANAGER};
+use crate::node_object::operands::{self, PLUGIN_CONFIG_LABEL};
 use crate::sharing::diagnosis::{
     ConfigMap, DiagnosisInput, Evidence, Finding, LookupResult, Mismatch, diagnose, foreign_label,
     is_plugin_resource, mismatches, no_device_plugin,
@@ -37,7 +37,7 @@ pub struct RolloutInput<'a> {
     /// The MIG strategy.
     pub strategy: MigStrategy,
     /// The observed Node.
-    pub view: &'a View,
+    pub view: &'a ObservedNode,
     /// Namespace and name of the `ConfigMap`: `gpu-operator/plugin-config`.
     pub config_map: &'a str,
     /// The API server's answers about the `ConfigMap` and the plugin.
@@ -83,7 +83,7 @@ pub enum RolloutState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutStep {
     /// State of the rollout.
-    pub standing: RolloutState,
+    pub state: RolloutState,
     /// The desired label of the Node.
     pub label: PluginLabel,
     /// Queries to send.
@@ -120,14 +120,13 @@ impl Rollout {
         facts: &RolloutInput<'_>,
     ) -> RolloutStep {
         if self.key != facts.desired.key {
-            *self = Self {
-                key: facts.desired.key.clone(),
-                ..Self::default()
-            };
+            *self = Self { key: facts.desired.key.clone(), ..Self::default() };
         }
-        let said = facts.view.labels.get(PLUGIN_CONFIG_LABEL);
-        let is_said = said == Some(&self.key);
-        if let Some((value, owner)) = said.filter(|_| !is_said).zip(foreign_owner(facts.view)) {
+        let selected_key = facts.view.labels.get(PLUGIN_CONFIG_LABEL);
+        let is_selected = selected_key == Some(&self.key);
+        if let Some((value, owner)) =
+            selected_key.filter(|_| !is_selected).zip(foreign_owner(facts.view))
+        {
             self.phase = None;
             return step(
                 RolloutState::Refused(foreign_label(value, owner)),
@@ -140,7 +139,7 @@ impl Rollout {
         // A label that already names the key was set by an earlier agent, which did the waiting.
         let phase = match self.phase {
             Some(phase @ Phase::Labeled { .. }) => phase,
-            _ if is_said => Phase::Labeled { since: now },
+            _ if is_selected => Phase::Labeled { since: now },
             Some(phase) => phase,
             None => Phase::Waiting { since: now },
         };
@@ -174,9 +173,7 @@ impl Rollout {
             }
             (Phase::Waiting { .. }, Some(ago)) => {
                 let rest = limits.settle.saturating_sub(ago);
-                Phase::Settling {
-                    until: now.saturating_add(rest),
-                }
+                Phase::Settling { until: now.saturating_add(rest) }
             }
             (Phase::Settling { .. }, None) => Phase::Waiting { since: now },
             (Phase::Settling { until }, Some(_)) if now >= until => Phase::Labeled { since: now },
@@ -195,7 +192,7 @@ impl Rollout {
             let found = vec![no_device_plugin()];
             return step(RolloutState::Failed(found), PluginLabel::Unchanged);
         }
-        let words = "it waits for NVIDIA's device plugin to be seen on this node".to_owned();
+        let words = "waiting for NVIDIA's device plugin on this node".to_owned();
         RolloutStep {
             again: Some(limits.deadline.saturating_sub(waited)),
             ..step(RolloutState::Pending(words), PluginLabel::Unchanged)
@@ -213,38 +210,26 @@ impl Rollout {
         let key = Some(self.key.clone());
         if waited < limits.deadline {
             let words = format!(
-                "it waits for ConfigMap {} to have the key {}",
+                "waiting for ConfigMap {} to contain the key {}",
                 facts.config_map, self.key
             );
             return RolloutStep {
-                orders: ApiQueries {
-                    key,
-                    investigate: false,
-                },
+                orders: ApiQueries { key, investigate: false },
                 again: Some(limits.deadline.saturating_sub(waited)),
                 ..step(RolloutState::Pending(words), PluginLabel::Unchanged)
             };
         }
-        let standing = self.diagnosed_state(differences(facts), false, facts);
+        let state = self.diagnosed_state(differences(facts), false, facts);
         RolloutStep {
-            orders: ApiQueries {
-                key,
-                investigate: true,
-            },
-            ..step(standing, PluginLabel::Unchanged)
+            orders: ApiQueries { key, investigate: true },
+            ..step(state, PluginLabel::Unchanged)
         }
     }
 
     fn settling(&self, now: Duration, until: Duration) -> RolloutStep {
-        let words = format!(
-            "it waits for kubelet to bring the key {} to the plugin",
-            self.key
-        );
+        let words = format!("waiting for the kubelet to pass the key {} to the plugin", self.key);
         RolloutStep {
-            orders: ApiQueries {
-                key: Some(self.key.clone()),
-                investigate: false,
-            },
+            orders: ApiQueries { key: Some(self.key.clone()), investigate: false },
             again: Some(until.saturating_sub(now)),
             ..step(RolloutState::Pending(words), PluginLabel::Unchanged)
         }
@@ -258,8 +243,8 @@ impl Rollout {
     ) -> RolloutStep {
         let label = PluginLabel::Set(self.key.clone());
         let differs = differences(facts);
-        let is_said = facts.view.labels.get(PLUGIN_CONFIG_LABEL) == Some(&self.key);
-        if differs.is_empty() && is_said {
+        let is_selected = facts.view.labels.get(PLUGIN_CONFIG_LABEL) == Some(&self.key);
+        if differs.is_empty() && is_selected {
             // A later deviation starts a new wait.
             self.phase = Some(Phase::Labeled { since: now });
             self.found = None;
@@ -267,20 +252,19 @@ impl Rollout {
         }
         let waited = now.saturating_sub(since);
         if waited < limits.deadline {
-            let words =
-                format!("the label {PLUGIN_CONFIG_LABEL} says it; the Node does not offer it yet");
+            let words = format!(
+                "the label {PLUGIN_CONFIG_LABEL} is set; the Node does not advertise the requested \
+                 resources yet"
+            );
             return RolloutStep {
                 again: Some(limits.deadline.saturating_sub(waited)),
                 ..step(RolloutState::Pending(words), label)
             };
         }
-        let standing = self.diagnosed_state(differs, true, facts);
+        let state = self.diagnosed_state(differs, true, facts);
         RolloutStep {
-            orders: ApiQueries {
-                key: Some(self.key.clone()),
-                investigate: true,
-            },
-            ..step(standing, label)
+            orders: ApiQueries { key: Some(self.key.clone()), investigate: true },
+            ..step(state, label)
         }
     }
 
@@ -291,9 +275,11 @@ impl Rollout {
         is_labelled: bool,
         facts: &RolloutInput<'_>,
     ) -> RolloutState {
-        let heard = facts.answers;
-        let Some(evidence) = heard.evidence.clone().filter(|_| heard.key == self.key) else {
-            return RolloutState::Pending("it takes long, and is being looked into".to_owned());
+        let answers = facts.answers;
+        let Some(evidence) = answers.evidence.clone().filter(|_| answers.key == self.key) else {
+            return RolloutState::Pending(
+                "it takes longer than expected; Octavo is determining the cause".to_owned(),
+            );
         };
         if let Some((known, by, found)) = &self.found
             && *known == differs
@@ -320,17 +306,17 @@ fn differences(facts: &RolloutInput<'_>) -> Vec<Mismatch> {
 }
 
 /// The other writer that owns the label.
-fn foreign_owner(view: &View) -> Option<&str> {
+fn foreign_owner(view: &ObservedNode) -> Option<&str> {
     let owners = view.owners.labels.get(PLUGIN_CONFIG_LABEL);
     if owners.is_some_and(|all| all.contains(SHARING_FIELD_MANAGER)) {
         return None;
     }
     let first = owners.and_then(|all| all.first());
-    Some(first.map_or("somebody", String::as_str))
+    Some(first.map_or("an unknown writer", String::as_str))
 }
 
 /// Returns whether the Node shows signs of NVIDIA's plugin.
-pub fn is_plugin_present(view: &View) -> bool {
+pub fn is_plugin_present(view: &ObservedNode) -> bool {
     let deploys = view.labels.get(operands::PLUGIN_LABEL);
     let offers = |(name, count): (&String, &u64)| *count > 0 && is_plugin_resource(name);
     deploys.is_some_and(|value| value == operands::RUNNING || value == operands::PAUSED)
@@ -339,13 +325,8 @@ pub fn is_plugin_present(view: &View) -> bool {
         || view.allocatable.iter().any(offers)
 }
 
-fn step(standing: RolloutState, label: PluginLabel) -> RolloutStep {
-    RolloutStep {
-        standing,
-        label,
-        orders: ApiQueries::default(),
-        again: None,
-    }
+fn step(state: RolloutState, label: PluginLabel) -> RolloutStep {
+    RolloutStep { state, label, orders: ApiQueries::default(), again: None }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use octavo_model::backoff::Backoff;
 use octavo_model::inventory::{Condition, Device, RecoveryAction};
 use octavo_model::xid::Xid;
 
@@ -26,8 +27,6 @@ const MAX_DURATION: Duration = Duration::from_hours(1);
 pub(super) const RECURRENCE_WINDOW: Duration = Duration::from_hours(2);
 /// Maximum number of faults of one device that are recorded by partition: more than there are partitions.
 const MAX_FAULTS: usize = 64;
-/// Caps the exponent: beyond this, every duration is [`MAX_DURATION`].
-const MAX_DOUBLINGS: u32 = 12;
 
 /// Result of reading a device.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +43,7 @@ pub(super) enum DeviceObservation<'a> {
 /// Recorded faults of one device.
 #[derive(Debug, Default)]
 pub(super) struct DeviceHealth {
-    troubles: BTreeMap<FaultKey, Fault>,
+    faults: BTreeMap<FaultKey, Fault>,
     /// Start of the current period without a fault.
     clean_since: Option<Duration>,
     gone_since: Option<Duration>,
@@ -104,44 +103,44 @@ impl DeviceHealth {
         };
         let part = xid.gpu_instance.map(|gi| (gi, xid.compute_instance));
         let mut key = FaultKey { cause, part };
-        if self.troubles.len() >= MAX_FAULTS && !self.troubles.contains_key(&key) {
+        if self.faults.len() >= MAX_FAULTS && !self.faults.contains_key(&key) {
             key.part = None;
         }
         let number = xid.number;
         let what = match meaning {
-            "" => format!("it reported Xid {number}, which nobody knows"),
-            meaning => format!("it reported Xid {number}, {meaning}"),
+            "" => format!("it reported the unknown Xid {number}"),
+            meaning => format!("it reported Xid {number} ({meaning})"),
         };
-        self.trouble(key).record(now, what);
+        self.fault(key).record(now, what);
     }
 
     /// Records a reading. Faults end only here.
-    pub(super) fn observe(&mut self, now: Duration, sight: DeviceObservation<'_>) {
-        let shown = shown_faults(sight);
-        for (key, trouble) in &mut self.troubles {
-            trouble.is_shown = shown.iter().any(|(cause, _)| *cause == key.cause);
+    pub(super) fn observe(&mut self, now: Duration, observation: DeviceObservation<'_>) {
+        let shown = shown_faults(observation);
+        for (key, fault) in &mut self.faults {
+            fault.is_shown = shown.iter().any(|(cause, _)| *cause == key.cause);
         }
         let is_clean = shown.is_empty();
         let is_down = shown.iter().any(|(cause, _)| cause.is_ended_by_reset());
         for (cause, what) in shown {
-            let trouble = self.trouble(FaultKey { cause, part: None });
-            trouble.record(now, what);
-            trouble.is_shown = true;
+            let fault = self.fault(FaultKey { cause, part: None });
+            fault.record(now, what);
+            fault.is_shown = true;
         }
         let mut was_reset = false;
-        if let DeviceObservation::Device(device) = sight
+        if let DeviceObservation::Device(device) = observation
             && is_clean
         {
             was_reset = self.count_errors(now, device);
-            let wish = device.health.recovery_action;
-            self.reports_recovery_action = wish.is_some();
+            let action = device.health.recovery_action;
+            self.reports_recovery_action = action.is_some();
         }
-        for trouble in self.troubles.values_mut() {
-            trouble.note_reset(now, is_down, was_reset && trouble.last < now);
+        for fault in self.faults.values_mut() {
+            fault.note_reset(now, is_down, was_reset && fault.last < now);
         }
         let since = is_clean.then(|| self.clean_since.unwrap_or(now));
         self.clean_since = since;
-        let is_gone = matches!(sight, DeviceObservation::Gone);
+        let is_gone = matches!(observation, DeviceObservation::Gone);
         self.gone_since = is_gone.then(|| self.gone_since.unwrap_or(now));
         self.end(now);
     }
@@ -156,48 +155,42 @@ impl DeviceHealth {
         };
         self.uncorrected = Some(after);
         if after > before {
-            let what = "it had memory errors that cannot be corrected".to_owned();
-            let key = FaultKey {
-                cause: FaultCause::Memory,
-                part: None,
-            };
-            self.trouble(key).record(now, what);
+            let what = "it had uncorrectable memory errors".to_owned();
+            let key = FaultKey { cause: FaultCause::Memory, part: None };
+            self.fault(key).record(now, what);
         }
         after < before
     }
 
     fn end(&mut self, now: Duration) {
-        let (clean, tells_wishes) = (self.clean_since, self.reports_recovery_action);
-        for (key, trouble) in &mut self.troubles {
-            if trouble
-                .due(*key, clean, tells_wishes)
-                .is_some_and(|due| due <= now)
-            {
-                trouble.over = Some(now);
+        let (clean, reports_action) = (self.clean_since, self.reports_recovery_action);
+        for (key, fault) in &mut self.faults {
+            if fault.due(*key, clean, reports_action).is_some_and(|due| due <= now) {
+                fault.over = Some(now);
             }
         }
-        self.troubles.retain(|_, trouble| {
-            let over = trouble.over;
+        self.faults.retain(|_, fault| {
+            let over = fault.over;
             over.is_none_or(|over| now.saturating_sub(over) < RECURRENCE_WINDOW)
         });
     }
 
-    fn trouble(&mut self, key: FaultKey) -> &mut Fault {
-        self.troubles.entry(key).or_default()
+    fn fault(&mut self, key: FaultKey) -> &mut Fault {
+        self.faults.entry(key).or_default()
     }
 
     /// The time at which the next fault ends, if no event intervenes.
     pub(super) fn next_end(&self) -> Option<Duration> {
-        let troubles = self.troubles.iter();
-        let due = troubles.filter_map(|(key, trouble)| {
-            trouble.due(*key, self.clean_since, self.reports_recovery_action)
+        let faults = self.faults.iter();
+        let due = faults.filter_map(|(key, fault)| {
+            fault.due(*key, self.clean_since, self.reports_recovery_action)
         });
         due.min()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.troubles.len()
+        self.faults.len()
     }
 
     /// Time for which the device has been absent.
@@ -207,66 +200,56 @@ impl DeviceHealth {
 
     /// The reason why `unit` of this device is unhealthy, and the condition of its recovery.
     pub(super) fn reason(&self, unit: &Unit) -> Option<String> {
-        let mut troubles = self.troubles.iter();
-        let (key, trouble) =
-            troubles.find(|(key, trouble)| trouble.over.is_none() && key.affects(unit))?;
-        let what = &trouble.what;
-        let back = trouble.recovery_condition(*key, self.reports_recovery_action);
+        let mut faults = self.faults.iter();
+        let (key, fault) = faults.find(|(key, fault)| fault.over.is_none() && key.affects(unit))?;
+        let what = &fault.what;
+        let back = fault.recovery_condition(*key, self.reports_recovery_action);
         Some(format!("{what}; {back}"))
     }
 }
 
 /// The faults that a reading shows.
-fn shown_faults(sight: DeviceObservation<'_>) -> Vec<(FaultCause, String)> {
-    let device = match sight {
+fn shown_faults(observation: DeviceObservation<'_>) -> Vec<(FaultCause, String)> {
+    let device = match observation {
         DeviceObservation::Device(device) => device,
         DeviceObservation::Gone => {
-            return vec![(FaultCause::Away, "it is not there any more".to_owned())];
+            return vec![(FaultCause::Away, "it is no longer present".to_owned())];
         }
         DeviceObservation::NoDriver(reason) => {
-            return vec![(
-                FaultCause::NoDriver,
-                format!("there is no driver: {reason}"),
-            )];
+            return vec![(FaultCause::NoDriver, format!("there is no driver: {reason}"))];
         }
         DeviceObservation::Silent(why) => {
-            return vec![(FaultCause::Silent, format!("NVML does not answer: {why}"))];
+            return vec![(FaultCause::Silent, format!("NVML does not respond: {why}"))];
         }
     };
     match &device.condition {
         Condition::Working => {}
         Condition::Failing { reason } => {
-            return vec![(
-                FaultCause::Away,
-                format!("the driver cannot read it: {reason}"),
-            )];
+            return vec![(FaultCause::Away, format!("the driver cannot read it: {reason}"))];
         }
         Condition::PciOnly { .. } => {
-            return vec![(
-                FaultCause::Away,
-                "the driver does not speak for it".to_owned(),
-            )];
+            return vec![(FaultCause::Away, "the driver does not report it".to_owned())];
         }
     }
     let mut shown = Vec::new();
-    let wish = match device.health.recovery_action {
+    let action = match device.health.recovery_action {
         None | Some(RecoveryAction::None) => None,
         Some(RecoveryAction::ResetGpu) => Some("a reset".to_owned()),
-        Some(RecoveryAction::RebootNode) => Some("the machine to be restarted".to_owned()),
-        Some(RecoveryAction::DrainP2p) => Some("traffic between devices to end".to_owned()),
-        Some(RecoveryAction::DrainAndReset) => Some("it to be drained and reset".to_owned()),
+        Some(RecoveryAction::RebootNode) => Some("a restart of the machine".to_owned()),
+        Some(RecoveryAction::DrainP2p) => Some("a drain of the traffic between devices".to_owned()),
+        Some(RecoveryAction::DrainAndReset) => Some("a drain and a reset".to_owned()),
         Some(RecoveryAction::Other(number)) => Some(format!("recovery action {number}")),
     };
-    if let Some(wish) = wish {
-        shown.push((FaultCause::Recovery, format!("the driver wants {wish}")));
+    if let Some(action) = action {
+        shown.push((FaultCause::Recovery, format!("the driver requests {action}")));
     }
     if let Some(rows) = device.health.remapped_rows {
         if rows.failed {
-            let what = "a row of its memory could not be remapped, and it is to be replaced";
+            let what = "a row of its memory could not be remapped, and it must be replaced";
             shown.push((FaultCause::RowsFailed, what.to_owned()));
         }
         if rows.pending {
-            let what = "rows of its memory are remapped by the next reset";
+            let what = "rows of its memory will be remapped by the next reset";
             shown.push((FaultCause::RowsPending, what.to_owned()));
         }
     }
@@ -287,10 +270,7 @@ impl FaultKey {
 impl FaultCause {
     /// Returns whether a device that no longer shows the cause was reset, reloaded or recovered.
     const fn is_ended_by_reset(self) -> bool {
-        matches!(
-            self,
-            Self::NoDriver | Self::Away | Self::Recovery | Self::RowsPending
-        )
+        matches!(self, Self::NoDriver | Self::Away | Self::Recovery | Self::RowsPending)
     }
 
     const fn asks_for_reset(self) -> bool {
@@ -303,11 +283,7 @@ impl Fault {
     fn record(&mut self, now: Duration, what: String) {
         if let Some(over) = self.over.take() {
             let is_back = now.saturating_sub(over) < RECURRENCE_WINDOW;
-            self.returns = if is_back {
-                self.returns.saturating_add(1)
-            } else {
-                0
-            };
+            self.returns = if is_back { self.returns.saturating_add(1) } else { 0 };
         }
         self.what = what;
         self.last = now;
@@ -328,13 +304,13 @@ impl Fault {
     }
 
     /// Time from the last sign of the fault to its end.
-    fn wait(&self, key: FaultKey, tells_wishes: bool) -> Duration {
+    fn wait(&self, key: FaultKey, reports_recovery_action: bool) -> Duration {
         let is_driver = matches!(key.cause, FaultCause::NoDriver | FaultCause::Silent);
         let first = if is_driver {
             DRIVER_SETTLE_TIME
         } else if !key.cause.asks_for_reset() || self.was_reset {
             QUIET_PERIOD
-        } else if tells_wishes {
+        } else if reports_recovery_action {
             RESET_TIMEOUT
         } else {
             RESET_TIMEOUT_UNREPORTED
@@ -342,44 +318,53 @@ impl Fault {
         self.with_backoff(first)
     }
 
-    fn with_backoff(&self, time: Duration) -> Duration {
-        let times = 1_u32 << self.returns.min(MAX_DOUBLINGS);
-        time.saturating_mul(times).min(MAX_DURATION)
+    fn with_backoff(&self, initial: Duration) -> Duration {
+        let max = MAX_DURATION;
+        Backoff { initial, max }.delay(self.returns)
     }
 
     /// The time at which the fault ends, if no event intervenes; `None` if it is over or still shown.
-    fn due(&self, key: FaultKey, clean: Option<Duration>, tells_wishes: bool) -> Option<Duration> {
+    fn due(
+        &self,
+        key: FaultKey,
+        clean: Option<Duration>,
+        reports_recovery_action: bool,
+    ) -> Option<Duration> {
         if self.over.is_some() || self.is_shown {
             return None;
         }
         let since = self.last.max(clean?);
-        Some(since.saturating_add(self.wait(key, tells_wishes)))
+        Some(since.saturating_add(self.wait(key, reports_recovery_action)))
     }
 
-    fn recovery_condition(&self, key: FaultKey, tells_wishes: bool) -> String {
-        let wait = format_duration(self.wait(key, tells_wishes));
+    fn recovery_condition(&self, key: FaultKey, reports_recovery_action: bool) -> String {
+        let wait = format_duration(self.wait(key, reports_recovery_action));
         match key.cause {
-            FaultCause::NoDriver => format!("it is fit {wait} after there is one"),
-            FaultCause::Silent => format!("it is fit {wait} after NVML answers"),
-            FaultCause::Away => format!("it is fit after it has answered for {wait}"),
+            FaultCause::NoDriver => {
+                format!("it becomes healthy {wait} after a driver is available")
+            }
+            FaultCause::Silent => format!("it becomes healthy {wait} after NVML responds"),
+            FaultCause::Away => format!("it becomes healthy after it has responded for {wait}"),
             FaultCause::RowsFailed | FaultCause::Recovery | FaultCause::RowsPending => {
-                format!("it is fit {wait} after the driver says otherwise")
+                format!("it becomes healthy {wait} after the driver no longer reports this")
             }
             FaultCause::Reset | FaultCause::Machine if !self.was_reset => {
                 let first = format_duration(self.with_backoff(QUIET_PERIOD));
                 let what = if key.cause == FaultCause::Reset {
                     "a reset"
                 } else {
-                    "the machine was restarted"
+                    "a restart of the machine"
                 };
-                format!("it is fit {first} after {what}, or after {wait} without another")
+                format!(
+                    "it becomes healthy {first} after {what}, or after {wait} without another such error"
+                )
             }
             FaultCause::Reset
             | FaultCause::Machine
             | FaultCause::Memory
             | FaultCause::Unknown
             | FaultCause::Passing => {
-                format!("it is fit after {wait} without another")
+                format!("it becomes healthy after {wait} without another such error")
             }
         }
     }

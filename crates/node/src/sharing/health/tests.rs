@@ -16,23 +16,15 @@ fn pci(number: u8) -> PciAddress {
 }
 
 fn ready() -> NvmlState {
-    NvmlState::Ready(Driver {
-        version: "580.95.05".parse().unwrap(),
-        cuda: None,
-    })
+    NvmlState::Ready(Driver { version: "580.95.05".parse().unwrap(), cuda: None })
 }
 
 fn stalled() -> NvmlState {
-    NvmlState::Stalled {
-        call: "nvmlDeviceGetMigMode".to_owned(),
-        driver: None,
-    }
+    NvmlState::Stalled { call: "nvmlDeviceGetMigMode".to_owned(), driver: None }
 }
 
 fn lost() -> NvmlState {
-    NvmlState::Lost {
-        reason: "gone".to_owned(),
-    }
+    NvmlState::Lost { reason: "gone".to_owned() }
 }
 
 type Change = fn(&mut Node);
@@ -45,10 +37,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let device = |number| Device {
-            pci: pci(number),
-            ..gpu()
-        };
+        let device = |number| Device { pci: pci(number), ..gpu() };
         let mut node = Self {
             inventory: Inventory {
                 neuron: None,
@@ -63,8 +52,7 @@ impl Node {
     }
 
     fn look(&mut self, now: u64, xids: &[Xid]) {
-        self.monitor
-            .record_inventory(Duration::from_secs(now), &self.inventory, xids);
+        self.monitor.record_inventory(Duration::from_secs(now), &self.inventory, xids);
     }
 
     fn device(&mut self, number: usize) -> &mut Device {
@@ -72,9 +60,8 @@ impl Node {
     }
 
     fn lose(&mut self, number: usize) {
-        self.device(number).condition = Condition::Failing {
-            reason: "GPU is lost (15)".to_owned(),
-        };
+        self.device(number).condition =
+            Condition::Failing { reason: "GPU is lost (15)".to_owned() };
     }
 
     fn wish(&mut self, number: usize, action: RecoveryAction) {
@@ -125,11 +112,8 @@ fn whole(number: u8) -> Unit {
 }
 
 fn part(number: u8, gpu_instance: u32, compute_instance: u32) -> Unit {
-    let partition = Partition {
-        gpu_instance,
-        compute_instance,
-        profile: "1g.10gb".parse().unwrap(),
-    };
+    let partition =
+        Partition { gpu_instance, compute_instance, profile: "1g.10gb".parse().unwrap() };
     Unit {
         uuid: format!("MIG-{number}-{gpu_instance}-{compute_instance}"),
         partition: Some(partition),
@@ -138,20 +122,11 @@ fn part(number: u8, gpu_instance: u32, compute_instance: u32) -> Unit {
 }
 
 fn xid(device: u8, number: u64) -> Xid {
-    Xid {
-        pci: pci(device),
-        gpu_instance: None,
-        compute_instance: None,
-        number,
-    }
+    Xid { pci: pci(device), gpu_instance: None, compute_instance: None, number }
 }
 
 fn confined(device: u8, number: u64, gi: u32, ci: Option<u32>) -> Xid {
-    Xid {
-        gpu_instance: Some(gi),
-        compute_instance: ci,
-        ..xid(device, number)
-    }
+    Xid { gpu_instance: Some(gi), compute_instance: ci, ..xid(device, number) }
 }
 
 #[test]
@@ -167,10 +142,7 @@ fn application_xid_does_not_affect_device_health() {
 fn device_fault_affects_all_its_units_only() {
     let mut node = Node::new();
     node.look(1, &[xid(1, 95)]);
-    let replicas = Unit {
-        replicas: Some(4),
-        ..whole(1)
-    };
+    let replicas = Unit { replicas: Some(4), ..whole(1) };
     for unit in [whole(1), replicas, part(1, 3, 0), part(1, 7, 1)] {
         assert!(!node.is_fit(&unit), "{unit:?}");
     }
@@ -198,7 +170,7 @@ fn restart_application_xid_ends_after_quiet_minute_and_reading() {
     node.look(40, &[xid(0, 94)]);
     assert_eq!(
         node.reason(&whole(0)),
-        "it reported Xid 94, a memory error that one program had; it is fit after 60 s without another"
+        "it reported Xid 94 (a memory error contained in one application); it becomes healthy after 60 s without another such error"
     );
     assert_eq!(node.monitor.again(), Some(Duration::from_secs(100)));
     node.look(99, &[]);
@@ -211,10 +183,7 @@ fn restart_application_xid_ends_after_quiet_minute_and_reading() {
 fn unknown_xid_starts_observation() {
     let mut node = Node::new();
     node.look(10, &[xid(0, 999)]);
-    assert!(
-        node.reason(&whole(0))
-            .contains("Xid 999, which nobody knows")
-    );
+    assert!(node.reason(&whole(0)).contains("the unknown Xid 999"));
     node.look(70, &[]);
     assert_eq!(node.fit(), [true; 3]);
 }
@@ -227,16 +196,8 @@ fn observed_reset_restores_health_after_a_minute() {
             |node| node.wish(0, RecoveryAction::ResetGpu),
             |node| node.wish(0, RecoveryAction::None),
         ),
-        (
-            "absence",
-            |node| node.lose(0),
-            |node| node.device(0).condition = Condition::Working,
-        ),
-        (
-            "driver",
-            |node| node.inventory.nvml = lost(),
-            |node| node.inventory.nvml = ready(),
-        ),
+        ("absence", |node| node.lose(0), |node| node.device(0).condition = Condition::Working),
+        ("driver", |node| node.inventory.nvml = lost(), |node| node.inventory.nvml = ready()),
         (
             "counter",
             |node| node.device(0).health.uncorrected_errors = Some(2),
@@ -280,32 +241,26 @@ fn unhealthy_reason_contains_recovery_condition() {
     node.look(10, &[xid(0, 79)]);
     assert_eq!(
         node.reason(&whole(0)),
-        "it reported Xid 79, it has fallen off the bus; it is fit 60 s after the machine was restarted, or after 30 min without another"
+        "it reported Xid 79 (the GPU has fallen off the bus); it becomes healthy 60 s after a restart of the machine, or after 30 min without another such error"
     );
     node.lose(0);
     node.look(11, &[]);
     assert_eq!(
         node.reason(&whole(0)),
-        "the driver cannot read it: GPU is lost (15); it is fit after it has answered for 60 s"
+        "the driver cannot read it: GPU is lost (15); it becomes healthy after it has responded for 60 s"
     );
     let mut node = Node::new();
     node.wish(1, RecoveryAction::DrainAndReset);
     node.look(1, &[]);
     assert_eq!(
         node.reason(&whole(1)),
-        "the driver wants it to be drained and reset; it is fit 60 s after the driver says otherwise"
+        "the driver requests a drain and a reset; it becomes healthy 60 s after the driver no longer reports this"
     );
 }
 
 #[test]
 fn pending_or_failed_row_remapping_is_unhealthy() {
-    let rows = |pending, failed| {
-        Some(RemappedRows {
-            pending,
-            failed,
-            ..RemappedRows::default()
-        })
-    };
+    let rows = |pending, failed| Some(RemappedRows { pending, failed, ..RemappedRows::default() });
     let mut node = Node::new();
     node.device(0).health.remapped_rows = rows(true, false);
     node.device(1).health.remapped_rows = rows(false, true);
@@ -351,7 +306,7 @@ fn removed_device_is_unhealthy_and_eventually_forgotten() {
     node.look(10, &[]);
     assert_eq!(node.fit(), [true, true, false]);
     node.look(10 + 2 * HOUR, &[]);
-    assert_eq!(node.monitor.patients.len(), 2);
+    assert_eq!(node.monitor.devices.len(), 2);
     assert_eq!(node.fit(), [true, true, false]);
     node.inventory.devices.push(taken);
     node.look(20 + 2 * HOUR, &[]);

@@ -51,7 +51,7 @@ pub enum IgnoredXids {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IgnoredXidsError {
     /// The entry is not a number.
-    #[error("entry {place} of the list, {text:?}, is no number of an Xid")]
+    #[error("entry {place} of the list, {text:?}, is not an Xid number")]
     NotANumber {
         /// Position in the list, from 1.
         place: usize,
@@ -59,7 +59,7 @@ pub enum IgnoredXidsError {
         text: String,
     },
     /// `all` is combined with other entries.
-    #[error("entry {place} of the list is `{ALL}`, which stands alone")]
+    #[error("entry {place} of the list is `{ALL}`, which must be the only entry")]
     AllAmongOthers {
         /// Position in the list, from 1.
         place: usize,
@@ -81,13 +81,11 @@ impl XidTable {
     }
 
     /// The class of a number, and a short description; empty for an unknown number.
-    pub fn look_up(&self, number: u64) -> (XidClass, &'static str) {
+    pub fn classify(&self, number: u64) -> (XidClass, &'static str) {
         if self.ignored.has(number) {
-            return (XidClass::Application, "not looked at");
+            return (XidClass::Application, "ignored");
         }
-        let row = XID_CLASSES
-            .iter()
-            .find(|(numbers, ..)| numbers.contains(&number));
+        let row = XID_CLASSES.iter().find(|(numbers, ..)| numbers.contains(&number));
         row.map_or((XidClass::Unknown, ""), |(_, class, what)| (*class, *what))
     }
 }
@@ -119,10 +117,9 @@ impl FromStr for IgnoredXids {
             .map(|(entry, place)| match entry.parse() {
                 Ok(number) if entry.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
                 _ if entry == ALL => Err(IgnoredXidsError::AllAmongOthers { place }),
-                Ok(_) | Err(_) => Err(IgnoredXidsError::NotANumber {
-                    place,
-                    text: entry.to_owned(),
-                }),
+                Ok(_) | Err(_) => {
+                    Err(IgnoredXidsError::NotANumber { place, text: entry.to_owned() })
+                }
             })
             .collect();
         numbers.map(Self::Numbers)
@@ -133,131 +130,63 @@ impl FromStr for IgnoredXids {
 const XID_CLASSES: &[(&[u64], XidClass, &str)] = &[
     // Ignored by NVIDIA's device plugin. Since driver R570 the catalog requires a reset after 109; the driver's
     // recovery action, which is read, then requires it too.
-    (
-        &[13],
-        XidClass::Application,
-        "a fault of a program's kernel",
-    ),
-    (&[31], XidClass::Application, "a program's page fault"),
-    (&[43], XidClass::Application, "a program was stopped"),
-    (&[45], XidClass::Application, "a program's work was removed"),
-    (&[68], XidClass::Application, "a fault of a video decoder"),
-    (
-        &[109],
-        XidClass::Application,
-        "a context switch took too long",
-    ),
+    (&[13], XidClass::Application, "a fault of an application's kernel"),
+    (&[31], XidClass::Application, "a page fault of an application"),
+    (&[43], XidClass::Application, "an application was terminated"),
+    (&[45], XidClass::Application, "channels of an application were removed"),
+    (&[68], XidClass::Application, "a video decoder fault"),
+    (&[109], XidClass::Application, "a context switch timed out"),
     // IGNORE.
-    (&[14], XidClass::Notice, "an error that somebody made up"),
-    (
-        &[37, 38, 44, 66, 67],
-        XidClass::Notice,
-        "noted by the driver",
-    ),
-    (&[92, 93, 121, 141], XidClass::Notice, "noted by the driver"),
+    (&[14], XidClass::Notice, "an injected error"),
+    (&[37, 38, 44, 66, 67], XidClass::Notice, "a driver notice"),
+    (&[92, 93, 121, 141], XidClass::Notice, "a driver notice"),
     (&[106, 107], XidClass::Notice, "a test message"),
-    (
-        &[108, 137],
-        XidClass::Notice,
-        "a program's fault over NVLink",
-    ),
+    (&[108, 137], XidClass::Notice, "a fault of an application over NVLink"),
     // The device itself reports the consequences of these two: pending rows, and the recovery action.
-    (&[63], XidClass::Notice, "a row of memory is remapped"),
+    (&[63], XidClass::Notice, "a memory row was remapped"),
     (&[154], XidClass::Notice, "the recovery action changed"),
     (&[157, 160, 161], XidClass::Notice, "a resource is retired"),
     (&[162, 163, 164, 165], XidClass::Notice, "power smoothing"),
     // RESTART_APP.
-    (
-        &[8],
-        XidClass::RestartApplication,
-        "a program's work did not end",
-    ),
-    (
-        &[11, 25, 32, 69, 80],
-        XidClass::RestartApplication,
-        "corrupted commands",
-    ),
-    (
-        &[39, 40, 41],
-        XidClass::RestartApplication,
-        "a fault of a copy engine",
-    ),
-    (
-        &[70, 71, 72, 75, 76],
-        XidClass::RestartApplication,
-        "a fault of a copy engine",
-    ),
-    (
-        &[77, 85],
-        XidClass::RestartApplication,
-        "a fault of a copy engine",
-    ),
+    (&[8], XidClass::RestartApplication, "the work of an application did not finish"),
+    (&[11, 25, 32, 69, 80], XidClass::RestartApplication, "corrupted commands"),
+    (&[39, 40, 41], XidClass::RestartApplication, "a copy engine fault"),
+    (&[70, 71, 72, 75, 76], XidClass::RestartApplication, "a copy engine fault"),
+    (&[77, 85], XidClass::RestartApplication, "a copy engine fault"),
     (
         &[126, 127, 128, 129, 130, 131, 132, 133, 134, 135],
         XidClass::RestartApplication,
-        "a fault of a copy engine",
+        "a copy engine fault",
     ),
-    (
-        &[60, 82, 83, 84, 86, 88, 89],
-        XidClass::RestartApplication,
-        "a fault of a video engine",
-    ),
+    (&[60, 82, 83, 84, 86, 88, 89], XidClass::RestartApplication, "a video engine fault"),
     (
         &[96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 139],
         XidClass::RestartApplication,
-        "a fault of a video engine",
+        "a video engine fault",
     ),
     // The action for an NVLink fault is in registers that the event does not contain. A device also reports one when
     // the device at the other end was lost, which must not make its neighbors unhealthy. If a reset is needed, the
     // recovery action requests it.
-    (
-        &[74, 144, 145, 146, 147, 148, 149, 150],
-        XidClass::RestartApplication,
-        "a fault of NVLink",
-    ),
-    (
-        &[94],
-        XidClass::RestartApplication,
-        "a memory error that one program had",
-    ),
+    (&[74, 144, 145, 146, 147, 148, 149, 150], XidClass::RestartApplication, "an NVLink fault"),
+    (&[94], XidClass::RestartApplication, "a memory error contained in one application"),
     // RESET_GPU. The catalog requires a reset after 48 alone, and a drain and a reset after 48 with 63 or 64; 171 and
     // 172 are details of a 48.
-    (&[46], XidClass::Reset, "it stopped processing"),
-    (
-        &[48, 171, 172],
-        XidClass::Reset,
-        "a memory error that cannot be corrected",
-    ),
-    (&[62], XidClass::Reset, "its micro-controller halted"),
-    (
-        &[64],
-        XidClass::Reset,
-        "a row of memory could not be remapped",
-    ),
-    (
-        &[95],
-        XidClass::Reset,
-        "a memory error that is not contained",
-    ),
+    (&[46], XidClass::Reset, "the GPU stopped processing"),
+    (&[48, 171, 172], XidClass::Reset, "an uncorrectable memory error"),
+    (&[62], XidClass::Reset, "its microcontroller halted"),
+    (&[64], XidClass::Reset, "a memory row could not be remapped"),
+    (&[95], XidClass::Reset, "an uncontained memory error"),
     (&[110], XidClass::Reset, "a security fault"),
-    (
-        &[119, 120],
-        XidClass::Reset,
-        "its system processor does not answer",
-    ),
+    (&[119, 120], XidClass::Reset, "its system processor does not respond"),
     (&[136, 155], XidClass::Reset, "a link did not come up"),
-    (
-        &[140],
-        XidClass::Reset,
-        "a memory error that could not be recovered",
-    ),
-    (&[143], XidClass::Reset, "it did not start"),
+    (&[140], XidClass::Reset, "an unrecoverable memory error"),
+    (&[143], XidClass::Reset, "the GPU did not start"),
     (&[156], XidClass::Reset, "a resource is retired"),
-    (&[158], XidClass::Reset, "it took too long"),
+    (&[158], XidClass::Reset, "a timeout"),
     // RESTART_BM, CHECK_MECHANICALS, RESTART_VM.
-    (&[79], XidClass::Machine, "it has fallen off the bus"),
+    (&[79], XidClass::Machine, "the GPU has fallen off the bus"),
     (&[54], XidClass::Machine, "its power is not connected"),
-    (&[151], XidClass::Machine, "a fault of its keys"),
+    (&[151], XidClass::Machine, "a key fault"),
 ];
 
 #[cfg(test)]
@@ -275,16 +204,13 @@ mod tests {
     #[test]
     fn xids_ignored_by_nvidia_plugin_are_harmless() {
         for number in [13, 31, 43, 45, 68, 109] {
-            assert!(
-                XidTable::default().look_up(number).0.is_harmless(),
-                "{number}"
-            );
+            assert!(XidTable::default().classify(number).0.is_harmless(), "{number}");
         }
     }
 
     #[test]
     fn xid_classes_match_catalog() {
-        let class = |number| XidTable::default().look_up(number).0;
+        let class = |number| XidTable::default().classify(number).0;
         assert_eq!(class(63), XidClass::Notice);
         assert_eq!(class(94), XidClass::RestartApplication);
         assert_eq!(class(95), XidClass::Reset);
@@ -298,11 +224,11 @@ mod tests {
     fn ignored_xids_are_harmless() {
         let without = |text: &str| XidTable::default().ignoring(text.parse().unwrap());
         let table = without("95, 119");
-        assert!(table.look_up(95).0.is_harmless());
-        assert!(table.look_up(119).0.is_harmless());
-        assert_eq!(table.look_up(79).0, XidClass::Machine);
+        assert!(table.classify(95).0.is_harmless());
+        assert!(table.classify(119).0.is_harmless());
+        assert_eq!(table.classify(79).0, XidClass::Machine);
         for number in [0, 79, 95, 999, u64::MAX] {
-            assert!(without("all").look_up(number).0.is_harmless(), "{number}");
+            assert!(without("all").classify(number).0.is_harmless(), "{number}");
         }
     }
 
@@ -320,15 +246,9 @@ mod tests {
             ("xids", 1, "xids"),
         ] {
             let text_of = entry.to_owned();
-            let expected = IgnoredXidsError::NotANumber {
-                place,
-                text: text_of,
-            };
+            let expected = IgnoredXidsError::NotANumber { place, text: text_of };
             assert_eq!(read(text), expected, "{text:?}");
         }
-        assert_eq!(
-            read("79,48,all"),
-            IgnoredXidsError::AllAmongOthers { place: 3 }
-        );
+        assert_eq!(read("79,48,all"), IgnoredXidsError::AllAmongOthers { place: 3 });
     }
 }

@@ -44,7 +44,7 @@ impl PodAttribution {
 }
 
 impl<'a> PodNames<'a> {
-    pub(super) fn of(&self, uid: &str) -> Option<PodName<'a>> {
+    pub(super) fn name(&self, uid: &str) -> Option<PodName<'a>> {
         self.by_uid.get(uid).copied()
     }
 
@@ -60,14 +60,13 @@ impl<'a> PodNames<'a> {
     /// Reports UIDs that could not be assigned although possible pods exist.
     pub(super) fn unresolved(&self) -> impl Iterator<Item = String> {
         self.open.iter().map(|(uid, pods)| {
-            let named = pods.iter().take(MAX_NAMED_PODS);
-            let mut said: Vec<String> = named
-                .map(|(namespace, pod)| format!("{namespace}/{pod}"))
-                .collect();
+            let first = pods.iter().take(MAX_NAMED_PODS);
+            let mut names: Vec<String> =
+                first.map(|(namespace, pod)| format!("{namespace}/{pod}")).collect();
             if let Some(surplus) = pods.len().checked_sub(MAX_NAMED_PODS).filter(|n| *n > 0) {
-                said.push(format!("and {surplus} more"));
+                names.push(format!("and {surplus} more"));
             }
-            format!("which of {} has UID {uid} is not known", said.join(", "))
+            format!("it is unknown which of {} has UID {uid}", names.join(", "))
         })
     }
 
@@ -81,21 +80,21 @@ impl<'a> PodNames<'a> {
 /// must hold an allocation on each of them; if only one such pod is left, it is assigned, and excluded for the other
 /// UIDs. A UID whose only possible pod is also the only one of another UID stays unknown, as does the other.
 pub(super) fn identify<'a>(
-    scene: &UsageInput<'a>,
+    input: &UsageInput<'a>,
     spots: &[Vec<AllocationSite<'a>>],
 ) -> PodNames<'a> {
     let mut names = PodNames::default();
-    for one in scene.given {
+    for one in input.allocations {
         if let Some(uid) = &one.uid {
             names.assign(uid, pod(&one.device));
         }
     }
-    for spot in spots.iter().flatten() {
-        let all = spot.places.keys().copied();
+    for site in spots.iter().flatten() {
+        let all = site.places.keys().copied();
         let unknown = all.filter(|name| !names.by_name.contains_key(name));
         let holders: BTreeSet<PodName<'_>> = unknown.collect();
-        for pid in spot.processes.keys() {
-            if let Some(ProcessOrigin::Pod { uid, .. }) = scene.kin.origin(*pid)
+        for pid in site.processes.keys() {
+            if let Some(ProcessOrigin::Pod { uid, .. }) = input.attribution.origin(*pid)
                 && !names.by_uid.contains_key(uid.as_str())
             {
                 let open = names.open.entry(uid);
@@ -104,7 +103,7 @@ pub(super) fn identify<'a>(
             }
         }
     }
-    while scene.is_current && narrow(&mut names) {}
+    while input.is_current && narrow(&mut names) {}
     names.open.retain(|_, choices| !choices.is_empty());
     names
 }

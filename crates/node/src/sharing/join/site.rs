@@ -40,10 +40,10 @@ pub(super) struct Holder<'a> {
 /// Allocations by the UUID in the id.
 pub(super) type AllocationsByUuid<'a> = BTreeMap<&'a str, Vec<&'a Allocation>>;
 
-pub(super) fn by_uuid(given: &[Allocation]) -> AllocationsByUuid<'_> {
+pub(super) fn by_uuid(allocations: &[Allocation]) -> AllocationsByUuid<'_> {
     let mut found = AllocationsByUuid::new();
-    for one in given {
-        let uuid = uuid_of(&one.device.device_id);
+    for one in allocations {
+        let uuid = ShareId::uuid_part(&one.device.device_id);
         found.entry(uuid).or_default().push(one);
     }
     found
@@ -52,7 +52,7 @@ pub(super) fn by_uuid(given: &[Allocation]) -> AllocationsByUuid<'_> {
 /// The whole device, or its partitions.
 pub(super) fn sites<'a>(
     reading: &Reading,
-    given: &AllocationsByUuid<'a>,
+    allocations: &AllocationsByUuid<'a>,
 ) -> Vec<AllocationSite<'a>> {
     let gpu = reading.uuid.as_ref().map(ToString::to_string);
     if !reading.is_partitioned {
@@ -63,7 +63,7 @@ pub(super) fn sites<'a>(
             processes: processes(reading, |_| true),
             ..AllocationSite::default()
         };
-        return vec![whole.with_holders(given, None)];
+        return vec![whole.with_holders(allocations, None)];
     }
     let of_instance = |gi: u32| {
         let all = reading.partitions.iter();
@@ -88,7 +88,7 @@ pub(super) fn sites<'a>(
                 processes,
                 ..AllocationSite::default()
             };
-            part.with_holders(given, older.as_deref())
+            part.with_holders(allocations, older.as_deref())
         })
         .collect()
 }
@@ -107,16 +107,11 @@ fn processes(
     found
 }
 
-/// UUID in an id, without the number of a replica.
-pub(super) fn uuid_of(id: &str) -> &str {
-    id.split_once("::").map_or(id, |(uuid, _)| uuid)
-}
-
 impl<'a> AllocationSite<'a> {
     /// Adds the holders, by the UUID or by the name that older drivers have for it.
-    fn with_holders(mut self, given: &AllocationsByUuid<'a>, older: Option<&str>) -> Self {
+    fn with_holders(mut self, allocations: &AllocationsByUuid<'a>, older: Option<&str>) -> Self {
         let names = [Some(self.uuid.as_str()), older];
-        let all = names.iter().flatten().filter_map(|name| given.get(name));
+        let all = names.iter().flatten().filter_map(|name| allocations.get(name));
         let all: Vec<&'a Allocation> = all.flatten().copied().collect();
         for one in all {
             self.add_holder(one);

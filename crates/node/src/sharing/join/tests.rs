@@ -64,21 +64,13 @@ fn divided(used: [u64; 2], processes: &[Process]) -> Reading {
     };
     Reading {
         is_partitioned: true,
-        partitions: PARTS
-            .iter()
-            .zip([(1, 0), (1, 1), (2, 0)])
-            .map(part)
-            .collect(),
+        partitions: PARTS.iter().zip([(1, 0), (1, 1), (2, 0)]).map(part).collect(),
         ..whole(used[0] + used[1], processes)
     }
 }
 
 fn within(pid: u32, place: (u32, Option<u32>), memory: u64) -> Process {
-    Process {
-        gpu_instance: Some(place.0),
-        compute_instance: place.1,
-        ..process(pid, memory)
-    }
+    Process { gpu_instance: Some(place.0), compute_instance: place.1, ..process(pid, memory) }
 }
 
 fn given(pod: &str, container: &str, id: &str) -> Allocation {
@@ -95,10 +87,7 @@ fn given(pod: &str, container: &str, id: &str) -> Allocation {
 }
 
 fn known(pod: &str, id: &str) -> Allocation {
-    Allocation {
-        uid: Some(format!("uid-{pod}")),
-        ..given(pod, "main", id)
-    }
+    Allocation { uid: Some(format!("uid-{pod}")), ..given(pod, "main", id) }
 }
 
 fn replica(number: u32) -> String {
@@ -106,10 +95,7 @@ fn replica(number: u32) -> String {
 }
 
 fn of(uid: &str) -> ProcessOrigin {
-    ProcessOrigin::Pod {
-        uid: uid.to_owned(),
-        container: Some("c".to_owned()),
-    }
+    ProcessOrigin::Pod { uid: uid.to_owned(), container: Some("c".to_owned()) }
 }
 
 fn seen(all: &[(u32, ProcessOrigin)]) -> PodAttribution {
@@ -140,9 +126,9 @@ fn look(reading: &Reading, given: &[Allocation], kin: &PodAttribution) -> Usage 
     join(&UsageInput {
         readings: std::slice::from_ref(reading),
         offers: &offers,
-        given,
+        allocations: given,
         is_current: true,
-        kin,
+        attribution: kin,
     })
 }
 
@@ -158,31 +144,20 @@ fn tenants(usage: &Usage, unit: usize) -> Vec<(String, usize, Option<u64>)> {
 }
 
 fn rest(usage: &Usage, unit: usize) -> Option<u64> {
-    usage.devices[0].units[unit]
-        .unattributed
-        .map(Mebibytes::get)
+    usage.devices[0].units[unit].unattributed.map(Mebibytes::get)
 }
 
 #[track_caller]
 fn are(usage: &Usage, unit: usize, expected: &[(&str, usize, Option<u64>)]) {
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|(who, ids, memory)| ((*who).to_owned(), *ids, *memory))
-        .collect();
+    let expected: Vec<_> =
+        expected.iter().map(|(who, ids, memory)| ((*who).to_owned(), *ids, *memory)).collect();
     assert_eq!(tenants(usage, unit), expected, "{usage:#?}");
 }
 
 #[test]
 fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
-    let reading = whole(
-        10_000,
-        &[process(1, 3000), process(2, 5000), process(3, 1000)],
-    );
-    let pods = [
-        known("a", &replica(0)),
-        known("b", &replica(1)),
-        known("b", &replica(2)),
-    ];
+    let reading = whole(10_000, &[process(1, 3000), process(2, 5000), process(3, 1000)]);
+    let pods = [known("a", &replica(0)), known("b", &replica(1)), known("b", &replica(2))];
     let kin = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b"))]);
     let usage = look(&reading, &pods, &kin);
     are(&usage, 0, &[("b", 2, Some(6000)), ("a", 1, Some(3000))]);
@@ -198,11 +173,7 @@ fn a_process_that_computes_and_draws_counts_once() {
     let mut drawing = process(1, 700);
     drawing.kind = ProcessKind::Graphics;
     let reading = whole(1000, &[process(1, 700), drawing]);
-    let usage = look(
-        &reading,
-        &[known("a", &replica(0))],
-        &seen(&[(1, of("uid-a"))]),
-    );
+    let usage = look(&reading, &[known("a", &replica(0))], &seen(&[(1, of("uid-a"))]));
     are(&usage, 0, &[("a", 1, Some(700))]);
     assert_eq!(rest(&usage, 0), Some(300));
 }
@@ -210,24 +181,13 @@ fn a_process_that_computes_and_draws_counts_once() {
 #[test]
 fn hidden_processes_are_attributed_to_sole_holder_only() {
     let reading = whole(1000, &[process(1, 600), process(2, 300)]);
-    let alone = look(
-        &reading,
-        &[given("a", "main", GPU)],
-        &PodAttribution::Hidden,
-    );
+    let alone = look(&reading, &[given("a", "main", GPU)], &PodAttribution::Hidden);
     are(&alone, 0, &[("a", 1, Some(900))]);
     assert_eq!(rest(&alone, 0), Some(100));
     // On a shared unit, a process left by another pod is not attributed to the last one.
-    let last = look(
-        &reading,
-        &[given("a", "main", &replica(0))],
-        &PodAttribution::Hidden,
-    );
+    let last = look(&reading, &[given("a", "main", &replica(0))], &PodAttribution::Hidden);
     are(&last, 0, &[("a", 1, None)]);
-    let pods = [
-        given("a", "main", &replica(0)),
-        given("b", "main", &replica(1)),
-    ];
+    let pods = [given("a", "main", &replica(0)), given("b", "main", &replica(1))];
     let both = look(&reading, &pods, &PodAttribution::Hidden);
     are(&both, 0, &[("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&both, 0), Some(1000));
@@ -240,21 +200,9 @@ fn changes_between_sources_give_consistent_usage() {
     let reading = whole(1000, &[process(1, 100), process(2, 200), process(3, 300)]);
     // 1 has ended, b has no process yet, 2 belongs to a pod that is no longer listed, 3 to no pod.
     let pods = [known("b", &replica(0))];
-    let kin = seen(&[
-        (1, ProcessOrigin::Gone),
-        (2, of("uid-gone")),
-        (3, ProcessOrigin::NoPod),
-    ]);
+    let kin = seen(&[(1, ProcessOrigin::Gone), (2, of("uid-gone")), (3, ProcessOrigin::NoPod)]);
     let usage = look(&reading, &pods, &kin);
-    are(
-        &usage,
-        0,
-        &[
-            ("[3]", 0, Some(300)),
-            ("uid-gone", 0, Some(200)),
-            ("b", 1, Some(0)),
-        ],
-    );
+    are(&usage, 0, &[("[3]", 0, Some(300)), ("uid-gone", 0, Some(200)), ("b", 1, Some(0))]);
     assert_eq!(rest(&usage, 0), Some(500));
 }
 
@@ -283,25 +231,13 @@ fn partitions_share_memory_of_gpu_instance() {
         ],
     );
     let older = format!("MIG-{GPU}/1/1");
-    let pods = [
-        known("a", PARTS[0]),
-        known("b", &older),
-        known("c", PARTS[2]),
-    ];
-    let kin = seen(&[
-        (1, of("uid-a")),
-        (2, of("uid-b")),
-        (3, of("uid-b")),
-        (4, of("uid-c")),
-    ]);
+    let pods = [known("a", PARTS[0]), known("b", &older), known("c", PARTS[2])];
+    let kin = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b")), (4, of("uid-c"))]);
     let usage = look(&reading, &pods, &kin);
     are(&usage, 0, &[("a", 1, Some(1000))]);
     are(&usage, 1, &[("b", 1, Some(400))]);
     are(&usage, 2, &[("c", 1, Some(600))]);
     // A process without a compute instance is not attributed to either of the two that share the instance.
-    assert_eq!(
-        [0, 1, 2].map(|unit| rest(&usage, unit)),
-        [600, 600, 100].map(Some)
-    );
+    assert_eq!([0, 1, 2].map(|unit| rest(&usage, unit)), [600, 600, 100].map(Some));
     assert_eq!(usage.devices[0].unattributed(), Some(Mebibytes::new(700)));
 }

@@ -10,42 +10,45 @@ use super::name;
 use super::site::{AllocationSite, PodName};
 
 /// Returns whether the usage of an allocated unit is unknown because its processes are not visible.
-fn is_usage_hidden(spot: &AllocationSite<'_>, kin: &PodAttribution) -> bool {
-    let is_hidden = !matches!(kin, PodAttribution::Inspected(_));
-    is_hidden && spot.has_process_list && !spot.holders.is_empty() && !is_usage_known(spot, kin)
+fn is_usage_hidden(site: &AllocationSite<'_>, attribution: &PodAttribution) -> bool {
+    let is_hidden = !matches!(attribution, PodAttribution::Inspected(_));
+    is_hidden
+        && site.has_process_list
+        && !site.holders.is_empty()
+        && !is_usage_known(site, attribution)
 }
 
 /// Processes of the unit that were not inspected and may belong to any pod.
 fn uninspected<'a>(
-    spot: &'a AllocationSite<'_>,
-    kin: &'a PodAttribution,
+    site: &'a AllocationSite<'_>,
+    attribution: &'a PodAttribution,
 ) -> impl Iterator<Item = u32> + 'a {
-    let all = spot.processes.keys().copied();
-    all.filter(|pid| kin.origin(*pid) == Some(&ProcessOrigin::Unknown))
+    let all = site.processes.keys().copied();
+    all.filter(|pid| attribution.origin(*pid) == Some(&ProcessOrigin::Unknown))
 }
 
 /// Returns whether the processes of the unit and their pods are known.
-pub(super) fn is_usage_known(spot: &AllocationSite<'_>, kin: &PodAttribution) -> bool {
-    let is_unused = spot.memory.is_some_and(|memory| memory.used.get() == 0);
-    if is_unused && spot.processes.is_empty() {
+pub(super) fn is_usage_known(site: &AllocationSite<'_>, attribution: &PodAttribution) -> bool {
+    let is_unused = site.memory.is_some_and(|memory| memory.used.get() == 0);
+    if is_unused && site.processes.is_empty() {
         return true;
     }
-    spot.has_process_list
-        && match kin {
-            PodAttribution::Inspected(_) => uninspected(spot, kin).next().is_none(),
+    site.has_process_list
+        && match attribution {
+            PodAttribution::Inspected(_) => uninspected(site, attribution).next().is_none(),
             PodAttribution::OtherNamespace => false,
             // An empty list may mean that the driver reports no process to this program.
-            PodAttribution::Hidden => spot.sole_holder().is_some() && !spot.processes.is_empty(),
+            PodAttribution::Hidden => site.sole_holder().is_some() && !site.processes.is_empty(),
         }
 }
 
 /// Pods that may own a process of the unit that is not attributed.
 pub(super) fn pods_with_unattributed<'a>(
-    spot: &AllocationSite<'_>,
-    kin: &PodAttribution,
+    site: &AllocationSite<'_>,
+    attribution: &PodAttribution,
     names: &PodNames<'a>,
 ) -> BTreeSet<PodName<'a>> {
-    let origins = spot.processes.keys().filter_map(|pid| kin.origin(*pid));
+    let origins = site.processes.keys().filter_map(|pid| attribution.origin(*pid));
     let uids = origins.filter_map(|origin| match origin {
         ProcessOrigin::Pod { uid, .. } => Some(uid),
         ProcessOrigin::NoPod | ProcessOrigin::Gone | ProcessOrigin::Unknown => None,
@@ -57,16 +60,16 @@ pub(super) fn pods_with_unattributed<'a>(
 pub(super) fn report_uninspected(
     reading: &Reading,
     spots: &[AllocationSite<'_>],
-    kin: &PodAttribution,
+    attribution: &PodAttribution,
 ) -> Option<String> {
-    let mut all = spots.iter().flat_map(|spot| uninspected(spot, kin));
+    let mut all = spots.iter().flat_map(|site| uninspected(site, attribution));
     let first = all.next()?;
     let more = match all.count() {
         0 => String::new(),
         surplus => format!(" and {surplus} more"),
     };
     Some(format!(
-        "{}: how much memory which pod uses is not known: process {first}{more} could not be looked at",
+        "{}: memory usage by pod is unknown: process {first}{more} could not be inspected",
         name(reading)
     ))
 }
@@ -74,14 +77,15 @@ pub(super) fn report_uninspected(
 /// Reports devices whose usage by pod is unknown because processes are not visible.
 pub(super) fn report_hidden<'a>(
     devices: impl Iterator<Item = (&'a Reading, &'a Vec<AllocationSite<'a>>)>,
-    kin: &PodAttribution,
+    attribution: &PodAttribution,
 ) -> Option<String> {
-    let dark = devices.filter(|(_, spots)| spots.iter().any(|spot| is_usage_hidden(spot, kin)));
+    let dark =
+        devices.filter(|(_, spots)| spots.iter().any(|site| is_usage_hidden(site, attribution)));
     let dark: Vec<String> = dark.map(|(reading, _)| name(reading)).collect();
     (!dark.is_empty()).then(|| {
         format!(
-            "{}: how much memory which pod uses is not known: the driver or the kernel does not show this program the processes \
-             of other pods (the agent's pod needs hostPID)",
+            "{}: memory usage by pod is unknown: the driver or the kernel hides the processes of other pods from \
+             this program (the agent's pod needs hostPID)",
             dark.join(", ")
         )
     })

@@ -5,10 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const GPUS: [&str; 2] = [
-    "GPU-5fd4087b-86f3-7a43-b711-4771313afc50",
-    "GPU-5fd4087b-86f3-7a43-b711-4771313afc51",
-];
+const GPUS: [&str; 2] =
+    ["GPU-5fd4087b-86f3-7a43-b711-4771313afc50", "GPU-5fd4087b-86f3-7a43-b711-4771313afc51"];
 
 fn unit(gpu: usize, replicas: Option<u32>) -> Unit {
     Unit {
@@ -24,11 +22,7 @@ fn unit(gpu: usize, replicas: Option<u32>) -> Unit {
 
 fn offers(name: &ResourceName, units: Vec<Unit>) -> Offers {
     Offers {
-        resources: vec![Offer {
-            name: name.clone(),
-            fail_requests_greater_than_one: false,
-            units,
-        }],
+        resources: vec![Offer { name: name.clone(), fail_requests_greater_than_one: false, units }],
     }
 }
 
@@ -88,12 +82,7 @@ fn list_on(
     given: &[DeviceAllocation],
     before: &Listing,
 ) -> Listing {
-    let held = HeldIds {
-        allocations: given,
-        is_complete: true,
-        inventory,
-        withheld: &none(),
-    };
+    let held = HeldIds { allocations: given, is_complete: true, inventory, withheld: &none() };
     reconcile_listing(asked, held, before, |_| Health::Healthy)
 }
 
@@ -112,18 +101,15 @@ fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
     let three = [replica(0), replica(1), replica(3)];
     let listing = list(&gpu(Some(2)), &held(&three), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), three);
-    let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
+    let kept: Vec<&ShareId> = listing.retained.iter().map(|kept| &kept.id).collect();
     assert_eq!(kept, [&replica(3)]);
     // One of the two that may stay is released: the third stays, and nothing new is listed.
     let two = [replica(1), replica(3)];
     let listing = list(&gpu(Some(2)), &held(&two), &listing);
     assert_eq!(ids(&listing, &ResourceName::gpu()), two);
     let listing = list(&gpu(Some(2)), &[], &listing);
-    assert_eq!(
-        ids(&listing, &ResourceName::gpu()),
-        [replica(0), replica(1)]
-    );
-    assert_eq!(listing.kept, []);
+    assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(0), replica(1)]);
+    assert_eq!(listing.retained, []);
 }
 
 #[test]
@@ -136,16 +122,9 @@ fn growing_keeps_what_is_held_and_adds_the_lowest_free() {
 #[test]
 fn unit_is_never_listed_whole_and_in_replicas() {
     let whole = ShareId::whole(GPUS[0]);
-    let listing = list(
-        &gpu(Some(4)),
-        &held(std::slice::from_ref(&whole)),
-        &Listing::default(),
-    );
-    assert_eq!(
-        ids(&listing, &ResourceName::gpu()),
-        std::slice::from_ref(&whole)
-    );
-    assert_eq!(listing.kept.len(), 1);
+    let listing = list(&gpu(Some(4)), &held(std::slice::from_ref(&whole)), &Listing::default());
+    assert_eq!(ids(&listing, &ResourceName::gpu()), std::slice::from_ref(&whole));
+    assert_eq!(listing.retained.len(), 1);
     let listing = list(&gpu(None), &held(&[replica(2)]), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(2)]);
     let listing = list(&gpu(None), &[], &listing);
@@ -166,12 +145,8 @@ fn renamed_resource_keeps_held_ids_under_old_name_within_total() {
 
 #[test]
 fn unknown_holders_freeze_listing() {
-    let unknown = HeldIds {
-        allocations: &[],
-        is_complete: false,
-        inventory: &node(&[]),
-        withheld: &none(),
-    };
+    let unknown =
+        HeldIds { allocations: &[], is_complete: false, inventory: &node(&[]), withheld: &none() };
     let healthy = |_: &Unit| Health::Healthy;
     let first = reconcile_listing(&gpu(Some(4)), unknown, &Listing::default(), healthy);
     assert_eq!(ids(&first, &ResourceName::gpu()), []);
@@ -191,14 +166,10 @@ fn held_ids_of_withdrawn_unit_stay_listed() {
     for inventory in [node(&[0]), node(&[])] {
         let listing = list_on(&inventory, &Offers::default(), &held(&two), &before);
         assert_eq!(ids(&listing, &ResourceName::gpu()), two);
-        let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
+        let kept: Vec<&ShareId> = listing.retained.iter().map(|kept| &kept.id).collect();
         assert_eq!(kept, [&replica(0), &replica(2)]);
         // The unit itself stays too: responses to containers are built from it.
-        assert!(
-            listing.resources[&ResourceName::gpu()]
-                .unit(&two[0])
-                .is_some()
-        );
+        assert!(listing.resources[&ResourceName::gpu()].unit(&two[0]).is_some());
         let listing = list_on(&inventory, &Offers::default(), &[], &listing);
         assert_eq!(listing, Listing::default());
     }
@@ -210,7 +181,7 @@ fn held_ids_without_offer_are_listed_after_restart() {
     let nothing = Offers::default();
     let listing = list_on(&node(&[0]), &nothing, &held(&whole), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), whole);
-    assert_eq!(listing.kept.len(), 1);
+    assert_eq!(listing.retained.len(), 1);
 }
 
 #[test]
@@ -232,10 +203,7 @@ fn unoffered_unit_stays_listed_while_holders_are_unknown_if_present() {
 fn ids_of_absent_units_are_not_listed() {
     let gone = ShareId::whole(GPUS[1]);
     let listing = list(&gpu(None), &held(&[gone]), &Listing::default());
-    assert_eq!(
-        ids(&listing, &ResourceName::gpu()),
-        [ShareId::whole(GPUS[0])]
-    );
+    assert_eq!(ids(&listing, &ResourceName::gpu()), [ShareId::whole(GPUS[0])]);
 }
 
 /// An event of a node.
@@ -366,6 +334,6 @@ proptest! {
             .map(|name| (name.clone(), ids(&listing, name)))
             .collect();
         prop_assert_eq!(now, whole);
-        prop_assert_eq!(listing.kept, vec![]);
+        prop_assert_eq!(listing.retained, vec![]);
     }
 }

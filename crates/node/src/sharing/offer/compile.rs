@@ -32,8 +32,7 @@ pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) 
     let resources = named.into_iter().map(|(name, all)| {
         name::warn_conflicts(&name, &all, &mut warnings);
         let fails = |one: &name::NamedUnit<'_>| {
-            one.share
-                .is_some_and(|share| share.fail_requests_greater_than_one)
+            one.share.is_some_and(|share| share.fail_requests_greater_than_one)
         };
         Offer {
             fail_requests_greater_than_one: all.iter().any(fails),

@@ -30,24 +30,23 @@ pub(super) fn warn_conflicts(name: &ResourceName, all: &[NamedUnit<'_>], warning
     if kinds.len() > 1 {
         let kinds: Vec<String> = kinds.into_iter().collect();
         warnings.add(format!(
-            "{name} is {}, and a pod cannot choose among them; let them have names of their own",
+            "{name} consists of {}, and a pod cannot choose among them; use a separate name for each",
             kinds.join(" and ")
         ));
     }
     let shared = all.iter().filter_map(|one| one.share);
-    let strict = shared
-        .clone()
-        .filter(|share| share.fail_requests_greater_than_one);
+    let strict = shared.clone().filter(|share| share.fail_requests_greater_than_one);
     let (shared, strict) = (shared.count(), strict.count());
     if shared > 0 && shared < all.len() {
         warnings.add(format!(
-            "{name} is shared in {shared} of {} units, and a pod cannot choose among them; rename what is shared",
+            "{name} is shared in {shared} of {} units, and a pod cannot choose among them; rename the shared units",
             all.len()
         ));
     }
     if strict > 0 && strict < shared {
         warnings.add(format!(
-            "{name}: failRequestsGreaterThanOne is said of {strict} of {shared} units that are shared; it counts for all of them"
+            "{name}: failRequestsGreaterThanOne is set for {strict} of {shared} shared units; it applies to all of \
+             them"
         ));
     }
     for one in all {
@@ -64,11 +63,7 @@ fn kind(named: &NamedUnit<'_>) -> String {
 
 /// Warns if the memory of all replicas exceeds that of the unit.
 fn warn_memory_exceeded(named: &NamedUnit<'_>, warnings: &mut Warnings) {
-    let Candidate {
-        unit,
-        display_name: called,
-        ..
-    } = named.candidate;
+    let Candidate { unit, display_name: called, .. } = named.candidate;
     let Some((share, has)) = named.share.zip(unit.memory) else {
         return;
     };
@@ -77,10 +72,8 @@ fn warn_memory_exceeded(named: &NamedUnit<'_>, warnings: &mut Warnings) {
     };
     let all = u64::from(share.replicas).saturating_mul(each.get());
     if all > has.get() {
-        let what = format!(
-            "{} replicas of {each} are {all} MiB, and it has {has}",
-            share.replicas
-        );
+        let what =
+            format!("{} replicas of {each} need {all} MiB, but it has {has}", share.replicas);
         warnings.add_for(called, &what);
     }
 }

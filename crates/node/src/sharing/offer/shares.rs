@@ -22,10 +22,7 @@ impl<'a> Shares<'a> {
             let sharing = target.time_slicing.as_ref()?;
             Some((target.pci, sharing.shares.as_slice()))
         });
-        Self {
-            by_device: by_device.collect(),
-            candidates,
-        }
+        Self { by_device: by_device.collect(), candidates }
     }
 
     /// The share that applies to a unit: the most specific, else the first.
@@ -42,8 +39,8 @@ impl<'a> Shares<'a> {
     }
 
     fn requested(&self, candidate: &Candidate) -> &'a [Share] {
-        let asked = self.by_device.get(&candidate.unit.pci);
-        asked.copied().unwrap_or_default()
+        let requested = self.by_device.get(&candidate.unit.pci);
+        requested.copied().unwrap_or_default()
     }
 
     fn applies_to(&self, share: &Share, candidate: &Candidate) -> bool {
@@ -127,20 +124,18 @@ impl<'a> Shares<'a> {
             return warnings.add(no_such_resource(&share.of));
         }
         match &share.of {
-            ShareTarget::Resource {
-                which: UnitSelector::First(count),
-                ..
-            } if named.len() < usize::try_from(*count).unwrap_or(usize::MAX) => {
-                let (of, has) = (&share.of, named.len());
-                warnings.add(format!("{of} shall be shared, and there are {has}"));
+            ShareTarget::Resource { which: UnitSelector::First(count), .. }
+                if named.len() < usize::try_from(*count).unwrap_or(usize::MAX) =>
+            {
+                let (target, has) = (&share.of, named.len());
+                warnings.add(format!("the layout shares {target}, but only {has} exist"));
             }
-            ShareTarget::Resource {
-                which: UnitSelector::Listed(items),
-                name,
-            } => {
+            ShareTarget::Resource { which: UnitSelector::Listed(items), name } => {
                 for item in items {
                     if !named.iter().any(|one| matches_item(item, one)) {
-                        warnings.add(format!("{item} shall be shared, and is no {name} here"));
+                        warnings.add(format!(
+                            "the layout shares {item}, which is not a {name} on this node"
+                        ));
                     }
                 }
             }
@@ -149,13 +144,13 @@ impl<'a> Shares<'a> {
     }
 }
 
-fn no_such_resource(of: &ShareTarget) -> String {
-    format!("{of} shall be shared, and nothing is given out as that here")
+fn no_such_resource(target: &ShareTarget) -> String {
+    format!("the layout shares {target}, but this node has no such resource")
 }
 
 /// Specificity of a share.
-fn specificity(of: &ShareTarget) -> u8 {
-    match of {
+fn specificity(target: &ShareTarget) -> u8 {
+    match target {
         ShareTarget::AllUnits => 0,
         ShareTarget::Profile(_) => 1,
         ShareTarget::Resource { which, .. } => match which {

@@ -40,11 +40,8 @@ pub(super) fn candidates(
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.pci);
     devices.retain(|device| device.vendor == Vendor::Nvidia);
-    let working: Vec<&Device> = devices
-        .iter()
-        .filter(|device| can_be_offered(device, warnings))
-        .copied()
-        .collect();
+    let working: Vec<&Device> =
+        devices.iter().filter(|device| can_be_offered(device, warnings)).copied().collect();
     let mut found = Vec::new();
     let mut parts = PartitionCandidates::default();
     for device in &working {
@@ -65,7 +62,7 @@ pub(super) fn candidates(
     found.retain(|one| {
         let is_new = seen.insert(one.unit.uuid.clone());
         if !is_new {
-            let why = "not given out: another has the same UUID";
+            let why = "not advertised: another device has the same UUID";
             warnings.add_for(&one.display_name, why);
         }
         is_new
@@ -91,14 +88,7 @@ pub fn find(inventory: &Inventory, uuid: &str) -> Option<Unit> {
 
 /// The compute instances of a device with their GPU instances, in the order of the driver's ids.
 fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
-    let instances = device.mig.state().into_iter();
-    let mut all: Vec<(&GpuInstance, &ComputeInstance)> = instances
-        .flat_map(|state| &state.gpu_instances)
-        .flat_map(|instance| {
-            let each = instance.compute_instances.iter();
-            each.map(move |compute| (instance, compute))
-        })
-        .collect();
+    let mut all: Vec<_> = device.mig.compute_instances().collect();
     all.sort_by_key(|(instance, compute)| (instance.id, compute.id));
     all
 }
@@ -106,13 +96,13 @@ fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
 /// Returns whether enough is known about the device to offer it.
 fn can_be_offered(device: &Device, warnings: &mut Warnings) -> bool {
     let why = match (&device.condition, &device.mig, &device.uuid) {
-        (Condition::Failing { reason }, ..) => format!("not given out: it fails: {reason}"),
-        (Condition::PciOnly { .. }, ..) => "not given out: no driver speaks for it".to_owned(),
+        (Condition::Failing { reason }, ..) => format!("not advertised: it is failing: {reason}"),
+        (Condition::PciOnly { .. }, ..) => "not advertised: no driver reports it".to_owned(),
         (Condition::Working, Mig::Unknown, _) => {
-            "not given out: the driver does not tell whether MIG mode is on".to_owned()
+            "not advertised: the driver does not report whether MIG mode is on".to_owned()
         }
         (Condition::Working, mig, None) if !mig.is_enabled() => {
-            "not given out: the driver does not tell its UUID".to_owned()
+            "not advertised: the driver does not report its UUID".to_owned()
         }
         (Condition::Working, ..) => return true,
     };
@@ -152,22 +142,18 @@ impl PartitionCandidates {
     fn add(&mut self, device: &Device, strategy: MigStrategy, warnings: &mut Warnings) {
         let called = display_name(device);
         if strategy == MigStrategy::None {
-            let why = "its partitions are given out only with --mig-strategy single or mixed";
+            let why = "its partitions are advertised only with --mig-strategy single or mixed";
             warnings.unoffered.insert(device.pci);
             return warnings.add_for(&called, why);
         }
         if !device.mig.is_fully_known() {
-            let why =
-                "the driver does not tell all of its partitions; only what it tells is given out";
+            let why = "the driver does not report all of its partitions; only the reported ones are advertised";
             warnings.add_for(&called, why);
         }
         let all = instances(device);
         if all.is_empty() {
             self.has_empty = true;
-            warnings.add_for(
-                &called,
-                "MIG mode is on, and there is no partition to give out",
-            );
+            warnings.add_for(&called, "MIG mode is on, but there is no partition to advertise");
         }
         for (ordinal, one) in (0..).zip(all) {
             let found = partition(device, one, (ordinal, strategy));
@@ -175,7 +161,10 @@ impl PartitionCandidates {
                 self.has_nameless = true;
                 let (instance, compute) = (one.0.id, one.1.id);
                 let who = format!("gi {instance}/{compute} of {called}");
-                warnings.add_for(&who, "not given out: the driver does not tell what it is");
+                warnings.add_for(
+                    &who,
+                    "not advertised: the driver does not report its UUID or profile",
+                );
             }
             self.found.extend(found);
         }
@@ -207,7 +196,7 @@ impl PartitionCandidates {
         for (pci, called) in &self.devices {
             warnings.unoffered.insert(*pci);
             let why = format!(
-                "partitions are not given out, because --mig-strategy single does not fit: {reason}"
+                "partitions are not advertised, because --mig-strategy single is not possible: {reason}"
             );
             warnings.add_for(called, &why);
         }
@@ -226,17 +215,8 @@ fn partition(
         MigStrategy::Mixed => ResourceName::mig(&profile),
         MigStrategy::None | MigStrategy::Single => ResourceName::gpu(),
     };
-    let called = format!(
-        "{profile} {}/{} of {}",
-        instance.id,
-        compute.id,
-        display_name(device)
-    );
-    let partition = Partition {
-        gpu_instance: instance.id,
-        compute_instance: compute.id,
-        profile,
-    };
+    let called = format!("{profile} {}/{} of {}", instance.id, compute.id, display_name(device));
+    let partition = Partition { gpu_instance: instance.id, compute_instance: compute.id, profile };
     Some(Candidate {
         unit: unit(device, uuid.as_str(), Some(partition), compute.memory),
         name,

@@ -17,7 +17,7 @@ impl Warnings {
     /// Adds a warning about one of several subjects that may have the same problem.
     pub(super) fn add_for(&mut self, who: &str, what: &str) {
         let mut all = self.all.iter_mut();
-        let same = all.find(|(known, said)| said == what && !known.is_empty());
+        let same = all.find(|(known, text)| text == what && !known.is_empty());
         match same {
             Some((known, _)) if known.iter().any(|one| one == who) => {}
             Some((known, _)) => known.push(who.to_owned()),
@@ -27,11 +27,7 @@ impl Warnings {
 
     /// Adds a warning without a subject.
     pub(super) fn add(&mut self, what: String) {
-        if !self
-            .all
-            .iter()
-            .any(|(who, said)| who.is_empty() && *said == what)
-        {
+        if !self.all.iter().any(|(who, text)| who.is_empty() && *text == what) {
             self.all.push((Vec::new(), what));
         }
     }
@@ -39,11 +35,7 @@ impl Warnings {
     /// Formats the warnings as sentences.
     pub(super) fn into_messages(self) -> Vec<String> {
         let sentences = self.all.into_iter().map(|(who, what)| {
-            if who.is_empty() {
-                what
-            } else {
-                format!("{}: {what}", who.join(", "))
-            }
+            if who.is_empty() { what } else { format!("{}: {what}", who.join(", ")) }
         });
         sentences.collect()
     }

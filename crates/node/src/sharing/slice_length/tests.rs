@@ -29,11 +29,7 @@ struct Node {
 impl Node {
     fn new(asked: &[Option<TimeSlice>]) -> Self {
         let numbers = (1..).take(asked.len());
-        let device = |number| Device {
-            pci: pci(number),
-            uuid: Some(uuid(number)),
-            ..gpu()
-        };
+        let device = |number| Device { pci: pci(number), uuid: Some(uuid(number)), ..gpu() };
         let mut node = Self {
             inventory: Inventory {
                 neuron: None,
@@ -92,16 +88,11 @@ impl Node {
 }
 
 fn ready() -> NvmlState {
-    NvmlState::Ready(Driver {
-        version: "580.95.05".parse().unwrap(),
-        cuda: None,
-    })
+    NvmlState::Ready(Driver { version: "580.95.05".parse().unwrap(), cuda: None })
 }
 
 fn lost() -> NvmlState {
-    NvmlState::Lost {
-        reason: "gone".to_owned(),
-    }
+    NvmlState::Lost { reason: "gone".to_owned() }
 }
 
 #[test]
@@ -160,11 +151,7 @@ fn slice_length_is_set_again_after_possible_reset() {
             |node| node.inventory.nvml = lost(),
             |node| node.inventory.nvml = ready(),
         ),
-        (
-            "it was changed",
-            |node| _ = node.unsteady.insert(pci(1)),
-            |node| node.unsteady.clear(),
-        ),
+        ("it was changed", |node| _ = node.unsteady.insert(pci(1)), |node| node.unsteady.clear()),
         (
             "it did not answer",
             |node| {
@@ -173,11 +160,7 @@ fn slice_length_is_set_again_after_possible_reset() {
             },
             |node| node.inventory.devices[0].condition = Condition::Working,
         ),
-        (
-            "it is another one",
-            |node| node.inventory.devices[0].uuid = Some(uuid(9)),
-            |_| {},
-        ),
+        ("it is another one", |node| node.inventory.devices[0].uuid = Some(uuid(9)), |_| {}),
     ];
     for (what, happens, is_over) in table {
         let mut node = Node::new(&[Some(Short)]);
@@ -201,10 +184,8 @@ fn device_change_during_command_requires_another_one_but_stalled_driver_does_not
     assert_eq!(node.look(2), None);
     node.slices.done(Duration::from_secs(3), Ok(()));
     assert_eq!(node.settle(4), [(pci(1), 1)]);
-    node.inventory.nvml = NvmlState::Stalled {
-        call: "nvmlDeviceGetMigMode".to_owned(),
-        driver: None,
-    };
+    node.inventory.nvml =
+        NvmlState::Stalled { call: "nvmlDeviceGetMigMode".to_owned(), driver: None };
     assert_eq!(node.settle(5), []);
     node.inventory.nvml = ready();
     assert_eq!(node.settle(6), []);
@@ -241,11 +222,7 @@ fn failure_is_reported_and_retried_with_backoff_or_immediately_after_new_request
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
     let unmet: Vec<UnmetSliceLength<'_>> = node.slices.unmet().collect();
-    let told = UnmetSliceLength {
-        pci: pci(1),
-        length: Some(Short),
-        reason: Some("not supported"),
-    };
+    let told = UnmetSliceLength { pci: pci(1), length: Some(Short), reason: Some("not supported") };
     assert_eq!(unmet, [told]);
     node.ask(&[Some(Long), Some(Short)]);
     assert_eq!(node.settle(now + 1), [(pci(1), 3)]);

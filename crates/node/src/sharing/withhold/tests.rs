@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use octavo_model::reported::Reported;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{DeviceTarget, Targets};
 use proptest::prelude::*;
@@ -30,31 +31,22 @@ fn mig(number: u8) -> MigTarget {
     }
 }
 
-fn device(bus: u8, state: &'static str, waits_for_holders: bool) -> DeviceStatus {
-    DeviceStatus {
-        pci: pci(bus),
-        name: format!("GPU {bus}"),
-        state,
-        message: String::new(),
-        is_held: false,
-        holders: Vec::new(),
+fn device(bus: u8, state: &'static str, waits_for_holders: bool) -> DeviceLayoutStatus {
+    DeviceLayoutStatus {
         waits_for_holders,
-        progress: None,
+        ..DeviceLayoutStatus::new(pci(bus), format!("GPU {bus}"), Reported::parse(state))
     }
 }
 
 /// Each device with its target.
-fn status(devices: Vec<(DeviceStatus, MigTarget)>) -> NodeLayoutStatus {
-    let target = |(device, mig): &(DeviceStatus, MigTarget)| DeviceTarget {
+fn status(devices: Vec<(DeviceLayoutStatus, MigTarget)>) -> NodeLayoutStatus {
+    let target = |(device, mig): &(DeviceLayoutStatus, MigTarget)| DeviceTarget {
         pci: device.pci,
         rule: SourcePosition::default(),
         mig: Some(mig.clone()),
         time_slicing: None,
     };
-    let targets = Targets {
-        devices: devices.iter().map(target).collect(),
-        unverified: Vec::new(),
-    };
+    let targets = Targets { devices: devices.iter().map(target).collect(), unverified: Vec::new() };
     NodeLayoutStatus {
         layout: Some("night".to_owned()),
         targets: Some(Arc::new(targets)),
@@ -179,13 +171,7 @@ const STATES: [(&str, bool); 8] = [
 fn found() -> impl Strategy<Value = (u64, Found)> {
     // Mostly blocked, or no device would ever be due.
     let state = prop_oneof![8 => 0_usize..4, 1 => 4_usize..8];
-    let one = || {
-        (
-            state.clone(),
-            prop::bool::weighted(0.1),
-            prop::bool::weighted(0.05),
-        )
-    };
+    let one = || (state.clone(), prop::bool::weighted(0.1), prop::bool::weighted(0.05));
     let one = move || one().prop_map(|(state, other, drained)| (state, u8::from(other), drained));
     (0_u64..120, [one(), one()])
 }

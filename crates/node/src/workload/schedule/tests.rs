@@ -18,10 +18,7 @@ fn place(name: &str) -> PodKey {
 }
 
 fn claim(kind: &str, uid: Option<&str>) -> AllocationClaim {
-    let marks = [
-        (TYPE_ANNOTATION, kind.to_owned()),
-        (SHARING_ANNOTATION, "exclusive".to_owned()),
-    ];
+    let marks = [(TYPE_ANNOTATION, kind.to_owned()), (SHARING_ANNOTATION, "exclusive".to_owned())];
     AllocationClaim {
         uids: uid.map(str::to_owned).into_iter().collect(),
         annotations: PodAnnotations(marks.into()),
@@ -34,11 +31,7 @@ fn claims(pods: &[&str]) -> Claims {
 }
 
 fn pod(on: &str) -> Pod {
-    Pod {
-        uid: "1234-5".to_owned(),
-        node: Some(on.to_owned()),
-        ..Pod::default()
-    }
+    Pod { uid: "1234-5".to_owned(), node: Some(on.to_owned()), ..Pod::default() }
 }
 
 fn look(ledger: &mut AnnotationSchedule, now: Duration) -> PodOnNode {
@@ -82,10 +75,7 @@ fn pod_is_patched_once_and_rechecked_later() {
     ledger.update(at(602), &node("n"), [(place("p"), claim("b", None))].into());
     let key = look(&mut ledger, at(602));
     let patch = ledger.record_pod(at(602), &key, Some(&after)).unwrap();
-    assert_eq!(
-        patch.changes,
-        [(TYPE_ANNOTATION, Some("b".to_owned()))].into()
-    );
+    assert_eq!(patch.changes, [(TYPE_ANNOTATION, Some("b".to_owned()))].into());
     ledger.update(at(603), &node("n"), Claims::new());
     assert!(ledger.is_empty());
     assert_eq!(ledger.next(at(603)), NextAction::Nothing);
@@ -94,10 +84,7 @@ fn pod_is_patched_once_and_rechecked_later() {
 #[test]
 fn other_pod_of_same_name_is_not_patched() {
     let elsewhere = pod("m");
-    let unbound = Pod {
-        node: None,
-        ..pod("n")
-    };
+    let unbound = Pod { node: None, ..pod("n") };
     for (uid, found) in [
         (None, None),
         (None, Some(elsewhere)),
@@ -108,11 +95,7 @@ fn other_pod_of_same_name_is_not_patched() {
         let claims = [(place("p"), claim("a", uid))].into();
         ledger.update(at(0), &node("n"), claims);
         let key = look(&mut ledger, at(0));
-        assert_eq!(
-            ledger.record_pod(at(0), &key, found.as_ref()),
-            None,
-            "{found:?}"
-        );
+        assert_eq!(ledger.record_pod(at(0), &key, found.as_ref()), None, "{found:?}");
         // It may appear a moment later, and is not requested continuously.
         assert_eq!(ledger.next(at(0)), NextAction::Wait(at(1)));
         let key = look(&mut ledger, at(1));
@@ -131,10 +114,7 @@ fn a_pod_that_has_ended_is_not_written() {
     let mut ledger = AnnotationSchedule::default();
     ledger.update(at(0), &node("n"), claims(&["p"]));
     let key = look(&mut ledger, at(0));
-    let ended = Pod {
-        has_ended: true,
-        ..pod("n")
-    };
+    let ended = Pod { has_ended: true, ..pod("n") };
     assert_eq!(ledger.record_pod(at(0), &key, Some(&ended)), None);
 }
 

@@ -1,7 +1,6 @@
 //! Worst-case time or speed and cost over all types of a profile.
 
-use octavo_documents::estimates::{CostRangeJson, EstimateRow, IntervalJson};
-use octavo_fleet::estimate::{Interval, format};
+use octavo_fleet::estimate::{CostRange, EstimateRow, Interval, format};
 use octavo_fleet::price::Amount;
 
 /// Seconds per day.
@@ -21,13 +20,11 @@ impl ServiceLimits {
         let number = |text: &str| -> Result<f64, String> {
             let number = text.parse::<f64>().ok();
             let number = number.filter(|number| number.is_finite() && *number > 0.0);
-            number.ok_or_else(|| format!("{text:?} is no number greater than 0"))
+            number.ok_or_else(|| format!("invalid number {text:?}: must be greater than 0"))
         };
         let limit = (!limit.is_empty()).then(|| number(limit)).transpose()?;
         let budget = (!budget.is_empty()).then(|| budget.parse::<Amount>());
-        let budget = budget
-            .transpose()
-            .map_err(|error| format!("cost at most: {error}"))?;
+        let budget = budget.transpose().map_err(|error| format!("maximum cost: {error}"))?;
         Ok(Self { limit, budget })
     }
 
@@ -40,12 +37,10 @@ impl ServiceLimits {
         let mut misses = Vec::new();
         if let Some((limit, worst)) = self.limit.zip(figure) {
             let (low, high, what) = match worst {
-                WorstCase::Seconds(time) => (time.low, time.high, format!("{limit} days")),
-                WorstCase::Speed(speed) => (
-                    1.0 / speed.high,
-                    1.0 / speed.low,
-                    format!("{limit} tokens/s"),
-                ),
+                WorstCase::Seconds(time) => (time.low(), time.high(), format!("{limit} days")),
+                WorstCase::Speed(speed) => {
+                    (1.0 / speed.high(), 1.0 / speed.low(), format!("{limit} tokens/s"))
+                }
             };
             let limit = match worst {
                 WorstCase::Seconds(_) => limit * DAY,
@@ -58,14 +53,14 @@ impl ServiceLimits {
             if low > limit {
                 misses.push(format!("{slower} {what}"));
             } else if high > limit {
-                misses.push(format!("may be {slower} {what}"));
+                misses.push(format!("possibly {slower} {what}"));
             }
         }
         if let Some((budget, (low, high))) = self.budget.zip(cost) {
             if low > budget {
                 misses.push(format!("costs more than {budget}"));
             } else if high > budget {
-                misses.push(format!("may cost more than {budget}"));
+                misses.push(format!("possibly costs more than {budget}"));
             }
         }
         misses
@@ -76,86 +71,71 @@ impl ServiceLimits {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorstCase {
     /// Training time in seconds.
-    Seconds(IntervalJson),
+    Seconds(Interval),
     /// Tokens per second.
-    Speed(IntervalJson),
+    Speed(Interval),
 }
 
 impl WorstCase {
     /// Covers all rows; `None` if a row has no estimate.
     pub(super) fn of(rows: &[&EstimateRow]) -> Option<Self> {
-        let span = |all: Vec<Option<IntervalJson>>| -> Option<IntervalJson> {
-            let all: Option<Vec<IntervalJson>> = all.into_iter().collect();
-            all?.into_iter().reduce(|one, other| IntervalJson {
-                low: one.low.min(other.low),
-                high: one.high.max(other.high),
-            })
+        let span = |all: Vec<Option<Interval>>| -> Option<Interval> {
+            let all: Option<Vec<Interval>> = all.into_iter().collect();
+            all?.into_iter().reduce(Interval::union)
         };
         let seconds = span(rows.iter().map(|row| row.seconds).collect());
         let speed = || span(rows.iter().map(|row| row.tokens_per_second).collect());
-        seconds
-            .map(Self::Seconds)
-            .or_else(|| speed().map(Self::Speed))
+        seconds.map(Self::Seconds).or_else(|| speed().map(Self::Speed))
     }
 
     /// Formats the interval.
-    pub(super) fn words(self) -> Option<String> {
-        let interval = |told: IntervalJson| Interval::new(told.low, told.high).ok();
+    pub(super) fn words(self) -> String {
         match self {
-            Self::Seconds(time) => interval(time).map(format::time),
-            Self::Speed(speed) => interval(speed).map(format::format_speed),
+            Self::Seconds(time) => format::time(time),
+            Self::Speed(speed) => format::format_speed(speed),
         }
     }
 
     /// Worst-case seconds of the training or per token.
     pub(super) fn time(self) -> f64 {
         match self {
-            Self::Seconds(time) => time.high,
-            Self::Speed(speed) => 1.0 / speed.low,
+            Self::Seconds(time) => time.high(),
+            Self::Speed(speed) => 1.0 / speed.low(),
         }
     }
 }
 
 /// Cost range over all types; `None` if a row has no cost.
-pub(super) fn cost(rows: &[&EstimateRow]) -> Option<(CostRangeJson, (Amount, Amount))> {
-    let all: Option<Vec<&CostRangeJson>> = rows.iter().map(|row| row.cost.as_ref()).collect();
-    let all = all?;
-    let mut range = (*all.first()?).clone();
-    let amounts = |one: &CostRangeJson| Some((one.low.parse().ok()?, one.high.parse().ok()?));
-    let mut span: (Amount, Amount) = amounts(&range)?;
+pub(super) fn cost(rows: &[&EstimateRow]) -> Option<CostRange> {
+    let all: Option<Vec<&CostRange>> = rows.iter().map(|row| row.cost.as_ref()).collect();
+    let mut all = all?.into_iter();
+    let mut range = all.next()?.clone();
     for one in all {
-        let (low, high) = amounts(one)?;
-        if low < span.0 {
-            span.0 = low;
-            range.low.clone_from(&one.low);
-        }
-        if high > span.1 {
-            span.1 = high;
-            range.high.clone_from(&one.high);
-        }
+        range.low = range.low.min(one.low);
+        range.high = range.high.max(one.high);
     }
-    Some((range, span))
+    Some(range)
 }
 
 #[cfg(test)]
 mod tests {
+    use octavo_fleet::estimate::{CostUnit, DeviceGroup};
+    use octavo_fleet::price::PurchaseOption;
+
     use super::*;
 
     fn row(seconds: Option<(f64, f64)>, cost: Option<(&str, &str)>) -> EstimateRow {
+        let devices = DeviceGroup { type_name: "a".parse().unwrap(), count: 1 };
         EstimateRow {
-            type_name: "a".to_owned(),
-            count: 1,
-            seconds: seconds.map(|(low, high)| IntervalJson { low, high }),
-            tokens_per_second: None,
-            interpolated: false,
-            cost: cost.map(|(low, high)| CostRangeJson {
-                low: low.to_owned(),
-                high: high.to_owned(),
-                currency: "USD".to_owned(),
-                per: "run".to_owned(),
-                purchase_option: "on-demand".to_owned(),
+            seconds: seconds.map(|(low, high)| Interval::new(low, high).unwrap()),
+            cost: cost.map(|(low, high)| CostRange {
+                low: low.parse().unwrap(),
+                high: high.parse().unwrap(),
+                currency: "USD".parse().unwrap(),
+                per: CostUnit::Run.into(),
+                purchase_option: PurchaseOption::OnDemand.into(),
             }),
-            why_not: None,
+            ..EstimateRow::new(&devices)
         }
     }
 
@@ -166,13 +146,12 @@ mod tests {
             row(Some((1.5, 9.0)), Some(("2.50", "4"))),
         );
         let worst = WorstCase::of(&[&fast, &slow]).unwrap();
-        assert_eq!(worst.words().unwrap(), "1.0 to 9.0 s");
+        assert_eq!(worst.words(), "1.0 to 9.0 s");
         assert!((worst.time() - 9.0).abs() < 1e-9);
-        let (range, (low, high)) = cost(&[&fast, &slow]).unwrap();
-        assert_eq!((range.low.as_str(), range.high.as_str()), ("2.50", "10.5"));
+        let range = cost(&[&fast, &slow]).unwrap();
         assert_eq!(
-            (low, high),
-            ("2.5".parse().unwrap(), "10.50".parse().unwrap())
+            (range.low.to_string(), range.high.to_string()),
+            ("2.50".to_owned(), "10.5".to_owned())
         );
         let none = row(None, None);
         assert!(WorstCase::of(&[&fast, &none]).is_none() && cost(&[&fast, &none]).is_none());
@@ -182,12 +161,8 @@ mod tests {
     #[test]
     fn missed_and_possibly_missed_limits_are_described() {
         let limits = ServiceLimits::of("2", "10").unwrap();
-        let day = |low: f64, high: f64| {
-            WorstCase::Seconds(IntervalJson {
-                low: low * DAY,
-                high: high * DAY,
-            })
-        };
+        let day =
+            |low: f64, high: f64| WorstCase::Seconds(Interval::new(low * DAY, high * DAY).unwrap());
         let cost = |low: &str, high: &str| Some((low.parse().unwrap(), high.parse().unwrap()));
         assert_eq!(
             limits.misses(Some(&day(3.0, 4.0)), cost("11", "12")),
@@ -195,25 +170,13 @@ mod tests {
         );
         assert_eq!(
             limits.misses(Some(&day(1.0, 4.0)), cost("1", "12")),
-            ["may be longer than 2 days", "may cost more than 10"]
+            ["possibly longer than 2 days", "possibly costs more than 10"]
         );
-        assert_eq!(
-            limits.misses(Some(&day(1.0, 2.0)), cost("1", "10")),
-            Vec::<String>::new()
-        );
-        let speed = WorstCase::Speed(IntervalJson {
-            low: 1.0,
-            high: 3.0,
-        });
-        assert_eq!(
-            limits.misses(Some(&speed), None),
-            ["may be slower than 2 tokens/s"]
-        );
+        assert_eq!(limits.misses(Some(&day(1.0, 2.0)), cost("1", "10")), Vec::<String>::new());
+        let speed = WorstCase::Speed(Interval::new(1.0, 3.0).unwrap());
+        assert_eq!(limits.misses(Some(&speed), None), ["possibly slower than 2 tokens/s"]);
         for (limit, budget) in [("soon", ""), ("-1", ""), ("inf", ""), ("", "much")] {
-            assert!(
-                ServiceLimits::of(limit, budget).is_err(),
-                "{limit} {budget}"
-            );
+            assert!(ServiceLimits::of(limit, budget).is_err(), "{limit} {budget}");
         }
     }
 }

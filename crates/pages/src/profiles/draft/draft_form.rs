@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::extract::Query;
 use axum::http::Uri;
-use octavo_documents::hardware_profiles::create_request::{CountsJson, MAX_NODES, ProfileOrder};
+use octavo_fleet::hardware_profile::create_request::{MAX_NODES, ProfileOrder};
 use octavo_fleet::hardware_profile::{
     Count, CountField, CountOverride, Draft, DraftRequest, Identifier, NO_TAINT, Scheduling,
 };
 
-use crate::address::quoted;
-use crate::format::printable;
+use crate::address::{query_pairs, quoted};
+use crate::badges::printable;
 use crate::plan::capitalize;
 
 /// Maximum length of a command. Linux passes at most 128 KiB in one argument of a program (`MAX_ARG_STRLEN`).
@@ -38,21 +37,20 @@ pub(super) struct DraftForm {
 impl DraftForm {
     /// Parses the query of an address.
     pub(super) fn parse_address(uri: &Uri) -> Result<Self, String> {
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| "The address is not encoded as addresses are.".to_owned())?;
-        Self::parse_pairs(pairs.0)
+        let pairs = query_pairs(uri);
+        Self::parse_pairs(pairs.ok_or("The address has an invalid encoding.")?)
     }
 
     /// Parses form fields.
     pub(super) fn parse_pairs(pairs: Vec<(String, String)>) -> Result<Self, String> {
-        let mut asked = Self::default();
+        let mut form = Self::default();
         for (name, value) in pairs {
             let value = value.trim().to_owned();
             if !value.is_empty() {
-                asked.take(&name, value)?;
+                form.take(&name, value)?;
             }
         }
-        Ok(asked)
+        Ok(form)
     }
 
     fn take(&mut self, name: &str, value: String) -> Result<(), String> {
@@ -62,7 +60,7 @@ impl DraftForm {
                 self.nodes.extend(value.split(',').map(str::to_owned));
                 // Everything parsed is rendered again, each name several times.
                 if self.nodes.len() > MAX_NODES {
-                    return Err(format!("There are more than {MAX_NODES} nodes."));
+                    return Err(format!("Select at most {MAX_NODES} nodes."));
                 }
             }
             "name" => self.name = value,
@@ -91,7 +89,7 @@ impl DraftForm {
 
     /// Parses fields such as `min:nvidia.com/gpu`.
     fn count(&mut self, name: &str, value: String) -> Result<(), String> {
-        let unknown = || format!("Nothing here is called {:?}.", printable(name));
+        let unknown = || format!("Unknown parameter {:?}.", printable(name));
         let (part, resource) = name.split_once(':').ok_or_else(unknown)?;
         let entry = self.counts.entry(resource.to_owned());
         let counts = entry.or_insert_with(|| CountOverride {
@@ -117,16 +115,8 @@ impl DraftForm {
             name: given(&self.name),
             namespace: given(&self.namespace),
             display_name: given(&self.display_name),
-            counts: self
-                .counts
-                .values()
-                .cloned()
-                .map(CountsJson::from)
-                .collect(),
-            tolerations: self
-                .tolerate
-                .as_ref()
-                .map(|all| all.iter().cloned().collect()),
+            counts: self.counts.values().cloned().collect(),
+            tolerations: self.tolerate.as_ref().map(|all| all.iter().cloned().collect()),
             reason: given(&self.reason),
             replace: self.replace,
         }
@@ -135,16 +125,14 @@ impl DraftForm {
     /// Converts the fields to the wish that the draft is created from. The error is a message for the user.
     pub(super) fn wish(&self) -> Result<DraftRequest, String> {
         if self.nodes.is_empty() && self.type_name.is_empty() {
-            return Err(
-                "No node was selected: tick the boxes of some nodes in the list.".to_owned(),
-            );
+            return Err("No nodes are selected. Select nodes in the list of nodes.".to_owned());
         }
         let wish = self.to_request().draft_request();
         wish.map_err(|error| {
             let problem = capitalize(&error.problem);
             match error.field {
-                "reason" => format!("The reason cannot be taken: {}.", error.problem),
-                "displayName" => format!("What people are shown cannot be so: {}.", error.problem),
+                "reason" => format!("Invalid reason: {}.", error.problem),
+                "displayName" => format!("Invalid display name: {}.", error.problem),
                 _ => format!("{problem}."),
             }
         })
@@ -153,9 +141,9 @@ impl DraftForm {
     /// Fills empty fields from the draft, and drops counts and taints that are equal to the draft's own.
     pub(super) fn prefill(&mut self, drafted: &Draft) {
         let profile = &drafted.profile;
-        let or = |said: &mut String, drafted: &str| {
-            if said.is_empty() {
-                drafted.clone_into(said);
+        let or = |entered: &mut String, drafted: &str| {
+            if entered.is_empty() {
+                drafted.clone_into(entered);
             }
         };
         or(&mut self.name, &profile.key.name);
@@ -163,22 +151,23 @@ impl DraftForm {
         or(&mut self.display_name, profile.shown());
         for one in &profile.identifiers {
             if let Some(counts) = self.counts.get_mut(&one.resource) {
-                let said = |said: &mut Option<String>, drafted: &str| {
-                    *said = said.take().filter(|text| text != drafted);
+                let drop_default = |entered: &mut Option<String>, drafted: &str| {
+                    *entered = entered.take().filter(|text| text != drafted);
                 };
-                said(&mut counts.min, &one.min.text);
-                said(&mut counts.default, &one.default.text);
-                said(&mut counts.max, text(one.max.as_ref()));
+                drop_default(&mut counts.min, &one.min.text);
+                drop_default(&mut counts.default, &one.default.text);
+                drop_default(&mut counts.max, text(one.max.as_ref()));
             }
         }
         self.counts.retain(|_, counts| {
             counts.min.is_some() || counts.default.is_some() || counts.max.is_some()
         });
         let own = tolerated(drafted);
-        let said = self.tolerate.take();
-        self.tolerate = said.filter(|said| {
-            let said: BTreeSet<&String> = said.iter().filter(|one| *one != NO_TAINT).collect();
-            said != own.iter().collect()
+        let entered = self.tolerate.take();
+        self.tolerate = entered.filter(|entered| {
+            let entered: BTreeSet<&String> =
+                entered.iter().filter(|one| *one != NO_TAINT).collect();
+            entered != own.iter().collect()
         });
     }
 
@@ -188,11 +177,7 @@ impl DraftForm {
         let tolerate = self.tolerate.as_ref().map(|all| {
             let mut named = all.iter().filter(|one| *one != NO_TAINT).cloned();
             let named = joined(&mut named);
-            if named.is_empty() {
-                NO_TAINT.to_owned()
-            } else {
-                named
-            }
+            if named.is_empty() { NO_TAINT.to_owned() } else { named }
         });
         let all = [
             ("nodes", joined(&mut self.nodes.iter().cloned())),
@@ -201,10 +186,7 @@ impl DraftForm {
             ("name", self.name.clone()),
             ("namespace", self.namespace.clone()),
             ("displayName", self.display_name.clone()),
-            (
-                "counts",
-                joined(&mut self.counts.values().map(ToString::to_string)),
-            ),
+            ("counts", joined(&mut self.counts.values().map(ToString::to_string))),
             ("tolerate", tolerate.unwrap_or_default()),
         ];
         let given = all.into_iter();
@@ -242,11 +224,7 @@ impl DraftForm {
         let replace = self.replace.then(|| " --replace".to_owned());
         let flags: String = flags.chain(reason).chain(replace).collect();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:".contains(c);
-        let server = if origin.chars().all(is_plain) {
-            origin.to_owned()
-        } else {
-            quoted(origin)
-        };
+        let server = if origin.chars().all(is_plain) { origin.to_owned() } else { quoted(origin) };
         self.or_too_long(format!("octavo profiles create --server {server}{flags}"))
     }
 
@@ -257,29 +235,26 @@ impl DraftForm {
         }
         let nodes = self.nodes.len();
         format!(
-            "# a command with {nodes} nodes is too long for a shell: copy the object above, or select a type instead of nodes"
+            "# a command with {nodes} nodes is too long for a shell: copy the manifest above, or select a type instead of nodes"
         )
     }
 
     /// Value of a count field: the user's, or the draft's.
     pub(super) fn count_value(&self, one: &Identifier, part: CountField) -> String {
-        let said = self.counts.get(&one.resource);
-        let (said, drafted) = match part {
-            CountField::Min => (
-                said.and_then(|said| said.min.as_ref()),
-                one.min.text.as_str(),
-            ),
-            CountField::Default => (
-                said.and_then(|said| said.default.as_ref()),
-                one.default.text.as_str(),
-            ),
-            CountField::Max => (
-                said.and_then(|said| said.max.as_ref()),
-                text(one.max.as_ref()),
-            ),
+        let entered = self.counts.get(&one.resource);
+        let (entered, drafted) = match part {
+            CountField::Min => {
+                (entered.and_then(|entered| entered.min.as_ref()), one.min.text.as_str())
+            }
+            CountField::Default => {
+                (entered.and_then(|entered| entered.default.as_ref()), one.default.text.as_str())
+            }
+            CountField::Max => {
+                (entered.and_then(|entered| entered.max.as_ref()), text(one.max.as_ref()))
+            }
             CountField::Resource => (None, one.resource.as_str()),
         };
-        said.map_or_else(|| drafted.to_owned(), Clone::clone)
+        entered.map_or_else(|| drafted.to_owned(), Clone::clone)
     }
 }
 
@@ -305,14 +280,14 @@ pub(super) fn tolerated(draft: &Draft) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str) -> Result<DraftForm, String> {
+    fn form(uri: &str) -> Result<DraftForm, String> {
         DraftForm::parse_address(&uri.parse().unwrap())
     }
 
     #[test]
     fn check_boxes_and_api_parameters_are_equivalent_for_nodes() {
-        let boxes = asked("/profiles/new?node=b&node=a&name=&displayName=Big%20one").unwrap();
-        let list = asked("/profiles/new?nodes=a,b&displayName=Big%20one").unwrap();
+        let boxes = form("/profiles/new?node=b&node=a&name=&displayName=Big%20one").unwrap();
+        let list = form("/profiles/new?nodes=a,b&displayName=Big%20one").unwrap();
         assert_eq!(boxes.pairs(), list.pairs());
         assert_eq!(
             boxes.curl_command("https://octavo.example"),
@@ -323,48 +298,44 @@ mod tests {
 
     #[test]
     fn fields_and_api_parameters_are_equivalent_for_counts_and_taints() {
-        let fields = asked(
+        let fields = form(
             "/profiles/new?node=a&default:memory=16Gi&max:cpu=8&tolerate=none&tolerate=a:NoSchedule",
         )
         .unwrap();
-        let list =
-            asked("/profiles/new?nodes=a&counts=cpu:::8,memory::16Gi:&tolerate=a:NoSchedule")
-                .unwrap();
+        let list = form("/profiles/new?nodes=a&counts=cpu:::8,memory::16Gi:&tolerate=a:NoSchedule")
+            .unwrap();
         assert_eq!(fields.pairs(), list.pairs());
         assert_eq!(
             fields.octavo_command("https://octavo.example"),
             "octavo profiles create --server https://octavo.example --from-nodes a --counts 'cpu:::8,memory::16Gi:' --tolerate 'a:NoSchedule'"
         );
-        let none = asked("/profiles/new?node=a&tolerate=none").unwrap();
+        let none = form("/profiles/new?node=a&tolerate=none").unwrap();
         assert!(none.pairs().contains(&("tolerate", "none".to_owned())));
         assert_eq!(none.wish().unwrap().tolerate, Some(BTreeSet::new()));
     }
 
     #[test]
     fn command_is_quoted_for_a_shell() {
-        let asked =
-            asked("/profiles/new?node=a&displayName=it%27s%20%24(rm)&reason=a%20b&replace=yes")
+        let form =
+            form("/profiles/new?node=a&displayName=it%27s%20%24(rm)&reason=a%20b&replace=yes")
                 .unwrap();
         assert_eq!(
-            asked.octavo_command("https://octavo.example"),
+            form.octavo_command("https://octavo.example"),
             r"octavo profiles create --server https://octavo.example --from-nodes a --display-name 'it'\''s $(rm)' --reason 'a b' --replace"
         );
     }
 
     #[test]
     fn every_part_of_a_command_is_quoted_the_server_too() {
-        let asked = asked("/profiles/new?node=a").unwrap();
+        let form = form("/profiles/new?node=a").unwrap();
         let origin = "https://octavo.example/$(rm)";
-        let apply = asked.curl_command(origin);
+        let apply = form.curl_command(origin);
         assert!(
             apply.contains(" 'https://octavo.example/$(rm)/api/v1/profile-draft' | "),
             "{apply}"
         );
-        let command = asked.octavo_command(origin);
-        assert!(
-            command.contains(" --server 'https://octavo.example/$(rm)' "),
-            "{command}"
-        );
+        let command = form.octavo_command(origin);
+        assert!(command.contains(" --server 'https://octavo.example/$(rm)' "), "{command}");
     }
 
     #[test]
@@ -380,34 +351,26 @@ mod tests {
         }
         let many = of(1300);
         for command in [many.curl_command(origin), many.octavo_command(origin)] {
-            assert!(
-                command.starts_with("# a command with 1300 nodes is too long"),
-                "{command}"
-            );
+            assert!(command.starts_with("# a command with 1300 nodes is too long"), "{command}");
         }
     }
 
     #[test]
     fn invalid_fields_are_refused_with_a_reason() {
-        let why = |uri: &str| {
-            asked(uri)
-                .and_then(|asked| asked.wish().map(|_| ()))
-                .unwrap_err()
-        };
-        assert_eq!(
-            why("/profiles/new?colour=red"),
-            "Nothing here is called \"colour\"."
+        let why = |uri: &str| form(uri).and_then(|form| form.wish().map(|_| ())).unwrap_err();
+        assert_eq!(why("/profiles/new?colour=red"), "Unknown parameter \"colour\".");
+        assert!(why("/profiles/new?node=a&least:cpu=1").starts_with("Unknown parameter"));
+        assert!(why("/profiles/new?node=a&counts=cpu").contains("is not RESOURCE:MIN"));
+        assert!(why("/profiles/new").starts_with("No nodes are selected"));
+        assert!(
+            why("/profiles/new?node=a&name=A%20b").starts_with("\"A b\" is not an object name")
         );
-        assert!(why("/profiles/new?node=a&least:cpu=1").starts_with("Nothing here is called"));
-        assert!(why("/profiles/new?node=a&counts=cpu").contains("is not RESOURCE:LEAST"));
-        assert!(why("/profiles/new").starts_with("No node was selected"));
-        assert!(why("/profiles/new?node=a&name=A%20b").starts_with("\"A b\" cannot be a name"));
-        assert!(why("/profiles/new?node=a&type=%3Cb%3E").starts_with("\"<b>\" is no type"));
+        assert!(why("/profiles/new?node=a&type=%3Cb%3E").starts_with("\"<b>\" is not a type"));
         let nodes: Vec<String> = (0..=5000).map(|at| format!("n{at}")).collect();
         let many = format!("/profiles/new?nodes={}", nodes.join(","));
-        assert_eq!(why(&many), "There are more than 5000 nodes.");
+        assert_eq!(why(&many), "Select at most 5000 nodes.");
         // No name is retained for rendering.
-        assert!(asked(&many).is_err());
+        assert!(form(&many).is_err());
         let each = nodes.into_iter().map(|node| ("node".to_owned(), node));
         assert!(DraftForm::parse_pairs(each.collect()).is_err());
     }

@@ -3,7 +3,7 @@
 use octavo_fleet::hardware_profile::{CountField, Draft, Identifier};
 
 use super::draft_form::{DraftForm, tolerated};
-use crate::format::printable;
+use crate::badges::printable;
 
 /// Fields of a resource's counts.
 #[derive(Debug)]
@@ -32,18 +32,15 @@ pub(super) struct TaintCheckbox {
 impl CountFields {
     pub(super) fn of(
         one: &Identifier,
-        asked: &DraftForm,
+        form: &DraftForm,
         wrong: Option<&(String, CountField)>,
     ) -> Self {
-        let parts = [
-            (CountField::Min, "Least"),
-            (CountField::Default, "Usual"),
-            (CountField::Max, "Most"),
-        ];
+        let parts =
+            [(CountField::Min, "Min"), (CountField::Default, "Default"), (CountField::Max, "Max")];
         let field = |(part, label): (CountField, &str)| Field {
             name: format!("{}:{}", part.word(), one.resource),
             label: format!("{label} {}", printable(&one.display_name)),
-            value: asked.count_value(one, part),
+            value: form.count_value(one, part),
             wrong: wrong.is_some_and(|(resource, at)| *resource == one.resource && *at == part),
         };
         Self {
@@ -55,9 +52,9 @@ impl CountFields {
 }
 
 impl TaintCheckbox {
-    pub(super) fn all(plain: &Draft, asked: &DraftForm) -> Vec<Self> {
+    pub(super) fn all(plain: &Draft, form: &DraftForm) -> Vec<Self> {
         let own = tolerated(plain);
-        let chosen = asked.tolerate.as_ref().unwrap_or(&own);
+        let chosen = form.tolerate.as_ref().unwrap_or(&own);
         let texts = plain.taints.iter().map(ToString::to_string);
         let one = |(number, text): (usize, String)| Self {
             id: format!("taint-{number}"),

@@ -1,18 +1,18 @@
 //! Outcome of validating or creating a profile, as text.
 
 use axum::http::StatusCode;
-use octavo_access::access::error;
 use octavo_access::creation::{CREATION_DISABLED, CreateError, CreateRequest};
-use octavo_documents::hardware_profiles::object;
+use octavo_access::guard::error;
 use octavo_fleet::hardware_profile::Draft;
+use octavo_fleet::hardware_profile::object::object;
 use octavo_kube::hardware_profiles::{
     Applied, DryRun, ErrorCategory, Existing, Outcome, WriteError, key,
 };
 use octavo_toolkit::error::chain;
 
 use super::{DraftForm, PageReader};
-use crate::address::encoded;
-use crate::format::printable;
+use crate::address::profile_path;
+use crate::badges::printable;
 use crate::plan::capitalize;
 
 /// Outcome as shown on the page.
@@ -30,36 +30,32 @@ pub(super) struct CreationOutcome {
 
 /// Validates or creates the profile, as requested.
 pub(super) async fn run_action(
-    asked: &DraftForm,
+    form: &DraftForm,
     draft: &Draft,
     reader: &PageReader,
 ) -> CreationOutcome {
-    let dry = match asked.action.as_str() {
+    let dry = match form.action.as_str() {
         "create" => DryRun::No,
         // An unknown action is treated as a dry run.
         _ => DryRun::Server,
     };
-    let Some(maker) = &reader.maker else {
+    let Some(creator) = &reader.creator else {
         return refusal(
             StatusCode::FORBIDDEN,
-            &format!("Nothing is made here: {CREATION_DISABLED}"),
+            &format!("the aggregator does not create profiles: {CREATION_DISABLED}"),
         );
     };
-    let reason = match asked.to_request().reason() {
+    let reason = match form.to_request().reason() {
         Ok(reason) => reason,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.problem),
     };
     let order = CreateRequest {
         object: object(&draft.profile),
         reason,
-        existing: if asked.replace {
-            Existing::Replace
-        } else {
-            Existing::Keep
-        },
+        existing: if form.replace { Existing::Replace } else { Existing::Keep },
         dry_run: dry,
     };
-    match maker.create(&reader.who, order).await {
+    match creator.create(&reader.who, order).await {
         Ok(made) => success(&made, dry),
         Err(why) => failure(&why, dry),
     }
@@ -69,26 +65,23 @@ fn success(made: &Applied, dry: DryRun) -> CreationOutcome {
     let key = key(&made.object);
     let name = printable(&key.to_string());
     let (title, text) = match (dry, made.outcome) {
-        (_, Outcome::Unchanged) => (
-            "It is there already",
-            format!("{name} is just like this: nothing was written."),
-        ),
+        (_, Outcome::Unchanged) => {
+            ("No changes", format!("{name} exists and is identical. Nothing was written."))
+        }
         (DryRun::Server, Outcome::Created) => (
-            "It could be made",
-            format!("The API server has nothing against {name}. Nothing was made yet."),
+            "Dry run succeeded",
+            format!("The API server would create {name}. Nothing was created yet."),
         ),
         (DryRun::Server, Outcome::Replaced) => (
-            "It could be replaced",
-            format!("The API server has nothing against the new {name}. Nothing was changed yet."),
+            "Dry run succeeded",
+            format!("The API server would replace {name}. Nothing was changed yet."),
         ),
-        (DryRun::No, Outcome::Created) => (
-            "It is made",
-            format!("{name} is in the cluster: people can pick it now."),
-        ),
-        (DryRun::No, Outcome::Replaced) => (
-            "It is replaced",
-            format!("{name} is in the cluster as it stands here."),
-        ),
+        (DryRun::No, Outcome::Created) => {
+            ("Profile created", format!("{name} was created. Users can select it now."))
+        }
+        (DryRun::No, Outcome::Replaced) => {
+            ("Profile replaced", format!("{name} was replaced with this version."))
+        }
     };
     let is_there = dry == DryRun::No || made.outcome == Outcome::Unchanged;
     CreationOutcome {
@@ -97,10 +90,7 @@ fn success(made: &Applied, dry: DryRun) -> CreationOutcome {
         title,
         text,
         differences: made.differences.join("\n"),
-        href: is_there.then(|| {
-            let (namespace, name) = (encoded(&key.namespace), encoded(&key.name));
-            format!("/profiles/{namespace}/{name}")
-        }),
+        href: is_there.then(|| profile_path(&key.namespace, &key.name)),
     }
 }
 
@@ -108,7 +98,7 @@ fn refusal(status: StatusCode, why: &str) -> CreationOutcome {
     CreationOutcome {
         status,
         icon: "bad",
-        title: "Nothing was made",
+        title: "Profile not created",
         text: format!("{}.", capitalize(&printable(why))),
         differences: String::new(),
         href: None,
@@ -137,17 +127,11 @@ fn failure(why: &CreateError, dry: DryRun) -> CreationOutcome {
             ErrorCategory::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         },
     };
-    let CreateError::Write(WriteError::Taken {
-        key,
-        by,
-        ours,
-        differences,
-    }) = why
-    else {
+    let CreateError::Write(WriteError::Taken { key, by, ours, differences }) = why else {
         let refusal = refusal(status, &chain(why));
         return if why.may_have_succeeded(dry) {
             CreationOutcome {
-                title: "It is not known whether it was made",
+                title: "Unknown outcome: the profile may have been created",
                 ..refusal
             }
         } else {
@@ -155,16 +139,13 @@ fn failure(why: &CreateError, dry: DryRun) -> CreationOutcome {
         };
     };
     let then = if *ours {
-        "have it put in the place of that one, or give it another name"
+        "replace it, or choose another name"
     } else {
-        "that one is left alone: give this one another name"
+        "it is not replaced; choose another name"
     };
     CreationOutcome {
         differences: differences.join("\n"),
-        ..refusal(
-            status,
-            &format!("there is a profile {key} already, made by {by}; {then}"),
-        )
+        ..refusal(status, &format!("profile {key} already exists, created by {by}; {then}"))
     }
 }
 
@@ -181,12 +162,12 @@ mod tests {
         for unknown in [&late, &CreateError::Panicked] {
             assert_eq!(
                 title(unknown, DryRun::No),
-                "It is not known whether it was made"
+                "Unknown outcome: the profile may have been created"
             );
-            assert_eq!(title(unknown, DryRun::Server), "Nothing was made");
+            assert_eq!(title(unknown, DryRun::Server), "Profile not created");
         }
         for known in [CreateError::Busy, CreateError::Write(WriteError::NoKind)] {
-            assert_eq!(title(&known, DryRun::No), "Nothing was made");
+            assert_eq!(title(&known, DryRun::No), "Profile not created");
         }
     }
 }

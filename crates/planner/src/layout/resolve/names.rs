@@ -4,6 +4,7 @@ use octavo_model::catalog::GpuInstanceProfile;
 use octavo_model::inventory::{Inventory, MigState};
 use octavo_model::profile::ProfileName;
 
+use super::split::compute_name;
 use crate::layout::error::DeviceRef;
 
 /// A successful lookup.
@@ -23,23 +24,20 @@ pub(super) enum LookupError {
     Unknown(Vec<String>),
 }
 
-/// Returns the GPU instance profile that `asked` denotes on this device, ignoring the compute part. If several profiles
+/// Returns the GPU instance profile that `requested` denotes on this device, ignoring the compute part. If several profiles
 /// have exactly that name, returns the only one of them that existing instances use.
 pub(super) fn look_up<'a>(
     state: &'a MigState,
-    asked: &ProfileName,
+    requested: &ProfileName,
 ) -> Result<ProfileMatch<'a>, LookupError> {
     let catalog = &state.catalog;
-    let whole = asked.gpu_instance();
-    for (exact, is_meant) in [
-        (true, is_same as fn(&ProfileName, &ProfileName) -> bool),
-        (false, is_nearly_equal),
-    ] {
+    let whole = requested.gpu_instance();
+    for (exact, matches_name) in
+        [(true, is_same as fn(&ProfileName, &ProfileName) -> bool), (false, is_nearly_equal)]
+    {
         let all = catalog.profiles().iter();
-        let meant: Vec<_> = all
-            .filter(|profile| is_meant(&whole, &profile.name))
-            .collect();
-        match meant.as_slice() {
+        let matches: Vec<_> = all.filter(|profile| matches_name(&whole, &profile.name)).collect();
+        match matches.as_slice() {
             [] => {}
             [profile] => return Ok(ProfileMatch { profile, exact }),
             several if exact => {
@@ -63,16 +61,14 @@ pub(super) fn look_up<'a>(
     Err(LookupError::Unknown(names(&offers)))
 }
 
-/// Returns `asked`, including its compute part, as the device spells it.
-pub(super) fn device_spelling(profile: &GpuInstanceProfile, asked: &ProfileName) -> String {
-    let compute = u32::from(asked.compute_slices());
-    let own = profile.name.with_compute_slices(compute);
-    own.unwrap_or_else(|| profile.name.clone()).to_string()
+/// Returns `requested`, including its compute part, as the device spells it.
+pub(super) fn device_spelling(profile: &GpuInstanceProfile, requested: &ProfileName) -> String {
+    compute_name(profile, u32::from(requested.compute_slices()))
 }
 
 /// Returns the devices of the node that offer a profile of exactly this name.
-pub(super) fn devices_offering(inventory: &Inventory, asked: &ProfileName) -> Vec<DeviceRef> {
-    let whole = asked.gpu_instance();
+pub(super) fn devices_offering(inventory: &Inventory, requested: &ProfileName) -> Vec<DeviceRef> {
+    let whole = requested.gpu_instance();
     let offering = inventory.devices.iter().filter(|device| {
         device.mig.state().is_some_and(|state| {
             let mut profiles = state.catalog.profiles().iter();
@@ -82,29 +78,29 @@ pub(super) fn devices_offering(inventory: &Inventory, asked: &ProfileName) -> Ve
     offering.map(DeviceRef::from_device).collect()
 }
 
-fn is_same(asked: &ProfileName, own: &ProfileName) -> bool {
-    asked == own
+fn is_same(requested: &ProfileName, own: &ProfileName) -> bool {
+    requested == own
 }
 
 /// Returns true if the names differ only by the driver's rounding of memory: by one gigabyte that is at most a tenth of
 /// the memory, or by at most a fiftieth. Drivers calculate the number from reported memory, which varies:
 /// NVIDIA/mig-parted issue 31 (3g.39gb for 3g.40gb). One gigabyte is too much for small profiles: 1g.5gb is A100's and
 /// 1g.6gb is A30's.
-fn is_nearly_equal(asked: &ProfileName, own: &ProfileName) -> bool {
-    let off = u32::from(asked.memory_gb().abs_diff(own.memory_gb()));
+fn is_nearly_equal(requested: &ProfileName, own: &ProfileName) -> bool {
+    let off = u32::from(requested.memory_gb().abs_diff(own.memory_gb()));
     let memory = u32::from(own.memory_gb());
     let rounded =
         (off <= 1 && off.saturating_mul(10) <= memory) || off.saturating_mul(50) <= memory;
-    asked.gpu_slices() == own.gpu_slices() && asked.same_attributes(own) && rounded
+    requested.gpu_slices() == own.gpu_slices() && requested.same_attributes(own) && rounded
 }
 
 /// Returns the distance between two names for sorting: slices weigh more than attributes, and attributes more than
 /// memory.
-fn distance(asked: &ProfileName, own: &ProfileName) -> (u8, bool, u16) {
+fn distance(requested: &ProfileName, own: &ProfileName) -> (u8, bool, u16) {
     (
-        asked.gpu_slices().abs_diff(own.gpu_slices()),
-        !asked.same_attributes(own),
-        asked.memory_gb().abs_diff(own.memory_gb()),
+        requested.gpu_slices().abs_diff(own.gpu_slices()),
+        !requested.same_attributes(own),
+        requested.memory_gb().abs_diff(own.memory_gb()),
     )
 }
 

@@ -29,38 +29,36 @@ pub(super) fn select_devices<'a>(
 ) -> Vec<SelectedDevice<'a>> {
     let all = pairs(layout, inventory, report);
     report_empty_rules(layout, dialect, (inventory, &all), report);
-    let mut counting: Vec<SelectedDevice<'a>> = Vec::new();
-    for chosen in all {
-        let same = |other: &&mut SelectedDevice<'a>| other.device.pci == chosen.device.pci;
-        let Some(other) = counting.iter_mut().find(same) else {
-            counting.push(chosen);
+    let mut result: Vec<SelectedDevice<'a>> = Vec::new();
+    for selected in all {
+        let same = |other: &&mut SelectedDevice<'a>| other.device.pci == selected.device.pci;
+        let Some(other) = result.iter_mut().find(same) else {
+            result.push(selected);
             continue;
         };
-        if chosen.unreadable_reason().is_some() && other.unreadable_reason().is_some() {
+        if selected.unreadable_reason().is_some() && other.unreadable_reason().is_some() {
             // With unreadable state, it is also unknown which of the two rules selects the device.
             continue;
         }
         match dialect {
             Dialect::Octavo | Dialect::DevicePlugin => {
-                let reason = RuleErrorKind::Conflict {
-                    other_rule: other.number,
-                    other: other.rule.place,
-                };
-                report.error(chosen, chosen.rule.place, reason);
+                let reason =
+                    RuleErrorKind::Conflict { other_rule: other.number, other: other.rule.place };
+                report.error(selected, selected.rule.place, reason);
             }
             Dialect::MigParted => {
-                if !is_same_request(other.rule, chosen.rule) {
-                    let surprise = RuleWarningKind::Overrides {
+                if !is_same_request(other.rule, selected.rule) {
+                    let kind = RuleWarningKind::Overrides {
                         other_rule: other.number,
                         other: other.rule.place,
                     };
-                    report.warning(chosen, chosen.rule.place, surprise);
+                    report.warning(selected, selected.rule.place, kind);
                 }
-                *other = chosen;
+                *other = selected;
             }
         }
     }
-    counting
+    result
 }
 
 /// Returns every pair of a device and a rule that selects it, ordered by rule.
@@ -71,34 +69,28 @@ fn pairs<'a>(
 ) -> Vec<SelectedDevice<'a>> {
     let mut all = Vec::new();
     for is_rest in [false, true] {
-        let taken: Vec<_> = all
-            .iter()
-            .map(|chosen: &SelectedDevice<'a>| chosen.device.pci)
-            .collect();
+        let taken: Vec<_> =
+            all.iter().map(|selected: &SelectedDevice<'a>| selected.device.pci).collect();
         let rules = layout.rules.iter().zip(1..);
         for (rule, number) in rules.filter(|(rule, _)| (rule.devices == Selector::Rest) == is_rest)
         {
             for device in &inventory.devices {
-                let chosen = SelectedDevice {
-                    device,
-                    rule,
-                    number,
-                };
+                let selected = SelectedDevice { device, rule, number };
                 if is_rest && taken.contains(&device.pci) {
                     continue;
                 }
                 match match_rule(rule, device, inventory) {
-                    Selection::Yes => all.push(chosen),
+                    Selection::Yes => all.push(selected),
                     Selection::No => {}
                     Selection::Passthrough => {
-                        report.warning(chosen, rule.place, RuleWarningKind::Passthrough);
+                        report.warning(selected, rule.place, RuleWarningKind::Passthrough);
                     }
                 }
             }
         }
     }
     // The sort is stable, so the devices of a rule keep their order.
-    all.sort_by_key(|chosen| chosen.number);
+    all.sort_by_key(|selected| selected.number);
     all
 }
 
@@ -114,10 +106,10 @@ fn report_empty_rules(
             continue;
         }
         let missing = missing_indices(&rule.devices, inventory);
-        let selects = all.iter().any(|chosen| chosen.number == number);
+        let selects = all.iter().any(|selected| selected.number == number);
         if !missing.is_empty() {
             let reason = RuleErrorKind::NoSuchIndex {
-                missing: format_ranges(&missing),
+                missing: missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
                 has: describe_devices(inventory),
             };
             report.layout_error(rule.place, Some(number), reason);
@@ -132,42 +124,28 @@ fn report_empty_rules(
         }
     }
     if all.is_empty() && report.errors.is_empty() {
-        let reason = RuleErrorKind::NoDeviceSelected {
-            has: describe_devices(inventory),
-        };
+        let reason = RuleErrorKind::NoDeviceSelected { has: describe_devices(inventory) };
         report.layout_error(layout.place, None, reason);
     }
 }
 
 fn has_device_filter(rule: &Rule) -> bool {
-    matches!(
-        &rule.devices,
-        Selector::Matching(Criteria {
-            device_filter: Some(_),
-            ..
-        })
-    )
+    rule.devices.criteria().is_some_and(|criteria| criteria.device_filter.is_some())
 }
 
 /// Returns true if the rule's device filter matches no device of this node. In mig-parted's dialect one file serves
 /// many models.
 fn is_for_other_models(rule: &Rule, inventory: &Inventory) -> bool {
-    match &rule.devices {
-        Selector::All | Selector::Rest => false,
-        Selector::Matching(criteria) => criteria.device_filter.as_ref().is_some_and(|filters| {
-            let mut devices = inventory.devices.iter();
-            !devices.any(|device| filters.iter().any(|filter| passes_filter(*filter, device)))
-        }),
-    }
+    let filters = rule.devices.criteria().and_then(|criteria| criteria.device_filter.as_ref());
+    filters.is_some_and(|filters| {
+        let mut devices = inventory.devices.iter();
+        !devices.any(|device| filters.iter().any(|filter| passes_filter(*filter, device)))
+    })
 }
 
 /// Returns the ranges with missing indices. Does not iterate over ranges, which may be wide.
 fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange> {
-    let Selector::Matching(Criteria {
-        index: Some(ranges),
-        ..
-    }) = selector
-    else {
+    let Selector::Matching(Criteria { index: Some(ranges), .. }) = selector else {
         return Vec::new();
     };
     let devices = inventory.devices.iter();
@@ -186,29 +164,22 @@ fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange
 /// Matches a rule against a device. A device with unreadable state is selected by every rule that might mean it.
 fn match_rule(rule: &Rule, device: &Device, inventory: &Inventory) -> Selection {
     let passed_through = device.condition.is_passthrough();
-    let mut explicit = false;
-    let mut about_capability = false;
-    if let Selector::Matching(criteria) = &rule.devices {
-        if !meets_criteria(criteria, device, inventory) {
-            return Selection::No;
-        }
-        explicit = criteria.is_explicit();
-        about_capability = criteria.mig_capable.is_some();
-        match (criteria.mig_capable, Capability::from_device(device)) {
-            (Some(true), Capability::No) | (Some(false), Capability::Yes(_)) => {
-                return Selection::No;
-            }
-            (Some(_), Capability::Unknown(_)) if passed_through => return Selection::Passthrough,
-            (Some(_), Capability::Unknown(_))
-            | (None, _)
-            | (Some(true), Capability::Yes(_))
-            | (Some(false), Capability::No) => {}
-        }
+    let criteria = rule.devices.criteria();
+    if criteria.is_some_and(|criteria| !meets_criteria(criteria, device, inventory)) {
+        return Selection::No;
     }
-    if explicit && !about_capability {
+    let capability = Capability::from_device(device);
+    let mig_capable = criteria.and_then(|criteria| criteria.mig_capable);
+    match (mig_capable, &capability) {
+        (Some(true), Capability::No) | (Some(false), Capability::Yes(_)) => return Selection::No,
+        (Some(_), Capability::Unknown(_)) if passed_through => return Selection::Passthrough,
+        (Some(_) | None, _) => {}
+    }
+    let explicit = rule.devices.is_explicit();
+    if explicit && mig_capable.is_none() {
         return Selection::Yes;
     }
-    match (&rule.mig, Capability::from_device(device)) {
+    match (&rule.mig, capability) {
         (Some(MigSpec::Enabled(_)), Capability::No) if !explicit => Selection::No,
         (Some(_), Capability::Unknown(_)) if passed_through => Selection::Passthrough,
         (None | Some(_), _) => Selection::Yes,
@@ -240,9 +211,7 @@ fn meets_criteria(criteria: &Criteria, device: &Device, inventory: &Inventory) -
         && criteria
             .memory_at_least
             .is_none_or(|least| device.memory.map_or(is_failing, |memory| memory >= least))
-        && any(criteria.device_filter.as_ref(), |filter| {
-            passes_filter(*filter, device)
-        })
+        && any(criteria.device_filter.as_ref(), |filter| passes_filter(*filter, device))
 }
 
 fn passes_filter(filter: DeviceFilter, device: &Device) -> bool {
@@ -262,10 +231,8 @@ fn is_same_request(one: &Rule, other: &Rule) -> bool {
         (None, None) | (Some(MigSpec::Disabled), Some(MigSpec::Disabled)) => true,
         (Some(MigSpec::Enabled(one)), Some(MigSpec::Enabled(other))) => {
             let sorted = |counts: &[ProfileCount]| {
-                let mut all: Vec<_> = counts
-                    .iter()
-                    .map(|count| (count.profile.clone(), count.count))
-                    .collect();
+                let mut all: Vec<_> =
+                    counts.iter().map(|count| (count.profile.clone(), count.count)).collect();
                 all.sort();
                 all
             };
@@ -278,30 +245,21 @@ fn is_same_request(one: &Rule, other: &Rule) -> bool {
 
 fn describe_selector(rule: &Rule) -> String {
     let selector = rule.devices.to_string();
-    let explicit = match &rule.devices {
-        Selector::All | Selector::Rest => false,
-        Selector::Matching(criteria) => criteria.is_explicit(),
-    };
     match &rule.mig {
-        Some(MigSpec::Enabled(_)) if !explicit => {
+        Some(MigSpec::Enabled(_)) if !rule.devices.is_explicit() => {
             format!("{selector} (of those that can be partitioned)")
         }
         None | Some(MigSpec::Disabled | MigSpec::Enabled(_)) => selector,
     }
 }
 
-fn format_ranges(ranges: &[IndexRange]) -> String {
-    let words: Vec<String> = ranges.iter().map(IndexRange::to_string).collect();
-    words.join(", ")
-}
-
 /// Describes the devices of the node for error messages.
 fn describe_devices(inventory: &Inventory) -> String {
     const SHOWN: usize = 8;
-    let trouble = inventory.nvml.trouble();
+    let error = inventory.nvml.trouble();
     if inventory.devices.is_empty() {
-        return match trouble {
-            Some(trouble) => format!("no accelerator: {trouble}"),
+        return match error {
+            Some(error) => format!("no accelerator: {error}"),
             None => "no accelerator".to_owned(),
         };
     }
@@ -327,7 +285,7 @@ fn describe_devices(inventory: &Inventory) -> String {
     if more > 0 {
         all.push(format!("and {more} more kinds"));
     }
-    all.extend(trouble.filter(|_| inventory.is_nvml_relevant()));
+    all.extend(error.filter(|_| inventory.is_nvml_relevant()));
     all.join("; ")
 }
 
@@ -337,8 +295,6 @@ fn describe_kind(device: &Device) -> String {
         Capability::No => ", cannot be partitioned",
         Capability::Unknown(_) => ", state cannot be read",
     };
-    let memory = device
-        .memory
-        .map_or_else(String::new, |memory| format!(", {memory}"));
+    let memory = device.memory.map_or_else(String::new, |memory| format!(", {memory}"));
     format!("{}{memory}{can}", device.identity)
 }

@@ -4,8 +4,9 @@ use octavo_model::catalog::GpuInstanceProfile;
 use octavo_model::profile::ProfileName;
 use octavo_model::source_position::SourcePosition;
 
+use super::split::impossible_split;
 use super::{Capability, Diagnostics, ResolveContext};
-use crate::layout::error::{RuleErrorKind, RuleWarningKind};
+use crate::layout::error::RuleWarningKind;
 use crate::layout::{MigTarget, ShareTarget, TimeSlicing};
 use crate::split;
 
@@ -14,12 +15,12 @@ impl<'a> ResolveContext<'a> {
     /// device that cannot be partitioned or that reports no profiles.
     pub(super) fn time_slicing(
         self,
-        wish: &TimeSlicing,
+        spec: &TimeSlicing,
         mig: Option<&MigTarget>,
         report: &mut Diagnostics<'_>,
     ) -> Option<TimeSlicing> {
-        let mut sharing = wish.clone();
-        let Capability::Yes(state) = Capability::from_device(self.chosen.device) else {
+        let mut sharing = spec.clone();
+        let Capability::Yes(state) = Capability::from_device(self.selected.device) else {
             return Some(sharing);
         };
         if state.catalog.profiles().is_empty() {
@@ -33,10 +34,9 @@ impl<'a> ResolveContext<'a> {
             match self.own_profile((share.place, profile), report) {
                 Some((own, known)) => {
                     if !contains_partition(mig, known, &own) {
-                        let surprise = RuleWarningKind::SharedProfileMissing {
-                            profile: own.to_string(),
-                        };
-                        report.warning(self.chosen, share.place, surprise);
+                        let kind =
+                            RuleWarningKind::SharedProfileMissing { profile: own.to_string() };
+                        report.warning(self.selected, share.place, kind);
                     }
                     *profile = own;
                 }
@@ -48,27 +48,20 @@ impl<'a> ResolveContext<'a> {
 
     fn own_profile(
         self,
-        (place, asked): (SourcePosition, &ProfileName),
+        (place, requested): (SourcePosition, &ProfileName),
         report: &mut Diagnostics<'_>,
     ) -> Option<(ProfileName, &'a GpuInstanceProfile)> {
-        let Capability::Yes(state) = Capability::from_device(self.chosen.device) else {
+        let Capability::Yes(state) = Capability::from_device(self.selected.device) else {
             return None;
         };
-        let known = self.look_up((state, place), asked, report)?;
-        let size = u32::from(asked.compute_slices());
-        let legal = split::compute_sizes(known);
+        let known = self.look_up((state, place), requested, report)?;
+        let size = u32::from(requested.compute_slices());
         let named = |size: u32| known.name.with_compute_slices(size);
-        match named(size).filter(|_| asked.compute_slices() == asked.gpu_slices()) {
+        match named(size).filter(|_| requested.compute_slices() == requested.gpu_slices()) {
             Some(whole) => Some((whole, known)),
-            None if legal.contains(&size) => Some((named(size)?, known)),
+            None if split::compute_sizes(known).contains(&size) => Some((named(size)?, known)),
             None => {
-                let legal = legal.into_iter().filter_map(named);
-                let reason = RuleErrorKind::ComputeSplit {
-                    asked: asked.to_string(),
-                    whole: known.name.to_string(),
-                    legal: legal.map(|name| name.to_string()).collect(),
-                };
-                report.error(self.chosen, place, reason);
+                report.error(self.selected, place, impossible_split(known, requested));
                 None
             }
         }
@@ -85,9 +78,9 @@ fn contains_partition(
     match mig {
         None => true,
         Some(MigTarget::Disabled) => false,
-        Some(MigTarget::Enabled(instances)) => instances
-            .iter()
-            .any(|one| one.profile_id == known.id && one.compute.contains(&size)),
+        Some(MigTarget::Enabled(instances)) => {
+            instances.iter().any(|one| one.profile_id == known.id && one.compute.contains(&size))
+        }
     }
 }
 
@@ -112,10 +105,7 @@ mod tests {
     }
 
     fn rule_of(mig: Option<&[(&str, u32)]>, profiles: &[&str]) -> Rule {
-        Rule {
-            time_slicing: Some(shared(profiles)),
-            ..rule(Selector::All, mig.map(mig_spec))
-        }
+        Rule { time_slicing: Some(shared(profiles)), ..rule(Selector::All, mig.map(mig_spec)) }
     }
 
     #[test]
@@ -134,7 +124,7 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "layout \"test\", rule 1: GPU 0 (0000:01:00.0): 3g.70gb is called 3g.71gb here; taken as that"
+                "layout \"test\", rule 1: GPU 0 (0000:01:00.0): 3g.70gb is read as 3g.71gb, the name on this device"
             ]
         );
     }
@@ -144,13 +134,13 @@ mod tests {
         let node = node([A100_80.gpu(0)]);
         let errors =
             resolve_octavo([rule_of(None, &["2g.10gb", "3c.4g.40gb"])], &node).unwrap_err();
-        let told: Vec<String> = errors
-            .iter()
-            .map(|error| format!("{} {error}", error.place()))
-            .collect();
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].starts_with("7:1 ") && told[0].contains("does not offer 2g.10gb"));
-        assert!(told[1].starts_with("7:2 ") && told[1].contains("3c.4g.40gb cannot be had"));
+        let messages: Vec<String> =
+            errors.iter().map(|error| format!("{} {error}", error.place)).collect();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].starts_with("7:1 ") && messages[0].contains("does not offer 2g.10gb"));
+        assert!(
+            messages[1].starts_with("7:2 ") && messages[1].contains("3c.4g.40gb is not available")
+        );
     }
 
     #[test]
@@ -159,11 +149,7 @@ mod tests {
         let made: &[(&str, u32)] = &[("3g.40gb", 1), ("2c.3g.40gb", 1)];
         let shared = ["3g.40gb", "2c.3g.40gb", "1c.3g.40gb", "1g.10gb"];
         let resolved = resolve_octavo([rule_of(Some(made), &shared)], &node).unwrap();
-        let warnings: Vec<u32> = resolved
-            .warnings
-            .iter()
-            .map(|one| one.place().column)
-            .collect();
+        let warnings: Vec<u32> = resolved.warnings.iter().map(|one| one.place.column).collect();
         assert_eq!(warnings, [3, 4]);
     }
 }

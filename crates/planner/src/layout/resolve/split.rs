@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use octavo_model::catalog::{GpuInstanceProfile, ProfileCatalog};
+use octavo_model::profile::ProfileName;
 use octavo_model::source_position::SourcePosition;
 
 use super::ResolvedProfile;
@@ -30,9 +31,7 @@ pub(super) fn instances(
     let mut groups: BTreeMap<u32, ProfileRequest<'_>> = BTreeMap::new();
     for entry in entries {
         let ResolvedProfile { count, profile } = entry;
-        let group = groups
-            .entry(profile.id)
-            .or_insert_with(|| ProfileRequest::of(profile));
+        let group = groups.entry(profile.id).or_insert_with(|| ProfileRequest::new(profile));
         group.place = count.place;
         if let Err(reason) = group.add(entry) {
             wrong.push((count.place, reason));
@@ -48,31 +47,42 @@ pub(super) fn instances(
     (made, wrong)
 }
 
+/// Returns the error of a compute instance profile that GPU instances of `profile` do not offer.
+pub(super) fn impossible_split(
+    profile: &GpuInstanceProfile,
+    requested: &ProfileName,
+) -> RuleErrorKind {
+    let legal = split::compute_sizes(profile).into_iter();
+    RuleErrorKind::ComputeSplit {
+        requested: requested.to_string(),
+        whole: profile.name.to_string(),
+        legal: legal
+            .filter_map(|size| Some(profile.name.with_compute_slices(size)?.to_string()))
+            .collect(),
+    }
+}
+
+/// Returns the name of a compute instance with `size` slices in a GPU instance of `profile`.
+pub(super) fn compute_name(profile: &GpuInstanceProfile, size: u32) -> String {
+    let name = profile.name.with_compute_slices(size);
+    name.unwrap_or_else(|| profile.name.clone()).to_string()
+}
+
 impl<'a> ProfileRequest<'a> {
-    fn of(profile: &'a GpuInstanceProfile) -> Self {
-        Self {
-            profile,
-            place: SourcePosition::default(),
-            whole: 0,
-            parts: BTreeMap::new(),
-        }
+    fn new(profile: &'a GpuInstanceProfile) -> Self {
+        Self { profile, place: SourcePosition::default(), whole: 0, parts: BTreeMap::new() }
     }
 
     fn add(&mut self, entry: &ResolvedProfile<'_>) -> Result<(), RuleErrorKind> {
-        let asked = &entry.count.profile;
+        let requested = &entry.count.profile;
         let count = u64::from(entry.count.count);
-        if asked.compute_slices() == asked.gpu_slices() {
+        if requested.compute_slices() == requested.gpu_slices() {
             self.whole = self.whole.saturating_add(count);
             return Ok(());
         }
-        let size = u32::from(asked.compute_slices());
-        let legal = split::compute_sizes(self.profile);
-        if !legal.contains(&size) {
-            return Err(RuleErrorKind::ComputeSplit {
-                asked: asked.to_string(),
-                whole: self.profile.name.to_string(),
-                legal: legal.iter().map(|size| self.name(*size)).collect(),
-            });
+        let size = u32::from(requested.compute_slices());
+        if !split::compute_sizes(self.profile).contains(&size) {
+            return Err(impossible_split(self.profile, requested));
         }
         let sum = self.parts.entry(size).or_default();
         *sum = sum.saturating_add(count);
@@ -84,7 +94,7 @@ impl<'a> ProfileRequest<'a> {
         if self.whole > most {
             return Err(RuleErrorKind::TooMany {
                 profile: self.profile.name.to_string(),
-                asked: self.whole,
+                requested: self.whole,
                 most,
             });
         }
@@ -92,20 +102,18 @@ impl<'a> ProfileRequest<'a> {
             let most = most.saturating_mul(u64::from(split::max_instances(self.profile, *size)));
             if *count > most {
                 return Err(RuleErrorKind::TooMany {
-                    profile: self.name(*size),
-                    asked: *count,
+                    profile: compute_name(self.profile, *size),
+                    requested: *count,
                     most,
                 });
             }
         }
         let mut splits = self.pack();
-        let all = u64::try_from(splits.len())
-            .unwrap_or(u64::MAX)
-            .saturating_add(self.whole);
+        let all = u64::try_from(splits.len()).unwrap_or(u64::MAX).saturating_add(self.whole);
         if all > most {
             return Err(RuleErrorKind::TooManyGpuInstances {
                 profile: self.profile.name.to_string(),
-                asked: all,
+                requested: all,
                 most,
             });
         }
@@ -124,23 +132,17 @@ impl<'a> ProfileRequest<'a> {
         let mut splits: Vec<Vec<u32>> = Vec::new();
         for (size, count) in self.parts.iter().rev() {
             for _ in 0..*count {
-                let room = splits.iter_mut().find_map(|known| {
+                let split_with_room = splits.iter_mut().find_map(|known| {
                     let mut wider = known.clone();
                     wider.push(*size);
                     split::is_possible(self.profile, &wider).then_some((known, wider))
                 });
-                match room {
+                match split_with_room {
                     Some((known, wider)) => *known = wider,
                     None => splits.push(vec![*size]),
                 }
             }
         }
         splits
-    }
-
-    fn name(&self, size: u32) -> String {
-        let name = self.profile.name.with_compute_slices(size);
-        name.unwrap_or_else(|| self.profile.name.clone())
-            .to_string()
     }
 }

@@ -32,10 +32,7 @@ fn shown(instance: &InstanceTarget) -> String {
 
 #[track_caller]
 fn exactly(board: Board, counts: &[(&str, u32)], expected: &str) {
-    assert_eq!(
-        resolve_counts(board, counts),
-        (expected.to_owned(), Vec::new())
-    );
+    assert_eq!(resolve_counts(board, counts), (expected.to_owned(), Vec::new()));
 }
 
 #[track_caller]
@@ -57,11 +54,7 @@ fn profile_name_resolves_per_board() {
     exactly(A30, &[("2g.12gb", 1), ("1g.6gb", 2)], "5[2] 14[1] 14[1]");
     exactly(A100_80, &[("1g.10gb", 2)], "19[1] 19[1]");
     exactly(A100_40, &[("1g.10gb", 2)], "15[1] 15[1]");
-    exactly(
-        RTX_PRO_6000,
-        &[("1g.24gb-me", 1), ("1g.24gb+me.all", 1)],
-        "65[1] 67[1]",
-    );
+    exactly(RTX_PRO_6000, &[("1g.24gb-me", 1), ("1g.24gb+me.all", 1)], "65[1] 67[1]");
 }
 
 #[test]
@@ -72,45 +65,25 @@ fn explicit_full_compute_part_is_the_whole_gpu_instance() {
 
 #[test]
 fn rounded_memory_matches_with_a_warning() {
-    for (board, asked, id, own) in [
-        (
-            A100_80,
-            "3g.39gb",
-            "9[3]",
-            "3g.39gb is called 3g.40gb here; taken as that",
-        ),
-        (
-            H100,
-            "7g.79gb",
-            "0[7]",
-            "7g.79gb is called 7g.80gb here; taken as that",
-        ),
-        (
-            A100_40,
-            "3g.21gb",
-            "9[3]",
-            "3g.21gb is called 3g.20gb here; taken as that",
-        ),
+    for (board, requested, id, own) in [
+        (A100_80, "3g.39gb", "9[3]", "3g.39gb is read as 3g.40gb, the name on this device"),
+        (H100, "7g.79gb", "0[7]", "7g.79gb is read as 7g.80gb, the name on this device"),
+        (A100_40, "3g.21gb", "9[3]", "3g.21gb is read as 3g.20gb, the name on this device"),
         (
             A100_80,
             "1g.11gb+me",
             "20[1]",
-            "1g.11gb+me is called 1g.10gb+me here; taken as that",
+            "1g.11gb+me is read as 1g.10gb+me, the name on this device",
         ),
-        (
-            H200,
-            "7g.143gb",
-            "0[7]",
-            "7g.143gb is called 7g.141gb here; taken as that",
-        ),
+        (H200, "7g.143gb", "0[7]", "7g.143gb is read as 7g.141gb, the name on this device"),
         (
             A100_80,
             "1c.3g.39gb",
             "9[1]",
-            "1c.3g.39gb is called 1c.3g.40gb here; taken as that",
+            "1c.3g.39gb is read as 1c.3g.40gb, the name on this device",
         ),
     ] {
-        with_warning(board, &[(asked, 1)], id, own);
+        with_warning(board, &[(requested, 1)], id, own);
     }
 }
 
@@ -131,10 +104,7 @@ fn small_profiles_are_not_rounded_into_each_other() {
 #[test]
 fn attributes_are_never_rounded() {
     let (found, _) = resolve_counts(A100_80, &[("1g.10gb+gfx", 1)]);
-    assert!(
-        found.contains("does not offer 1g.10gb+gfx; it offers 1g.10gb, "),
-        "{found}"
-    );
+    assert!(found.contains("does not offer 1g.10gb+gfx; it offers 1g.10gb, "), "{found}");
     let (found, _) = resolve_counts(A100_80, &[("3g.39gb+me", 1)]);
     assert!(found.contains("does not offer 3g.39gb+me"), "{found}");
 }
@@ -150,10 +120,7 @@ fn compute_instances_of_one_profile_share_gpu_instances() {
         (&[("3g.20gb", 1), ("1c.3g.20gb", 1)], "9[1] 9[3]"),
         (&[("4c.7g.40gb", 1), ("3c.7g.40gb", 1)], "0[4,3]"),
         (&[("2c.7g.40gb", 3), ("1c.7g.40gb", 1)], "0[2,2,2,1]"),
-        (
-            &[("1c.4g.20gb", 2), ("2c.4g.20gb", 1), ("1g.5gb", 3)],
-            "5[2,1,1] 19[1] 19[1] 19[1]",
-        ),
+        (&[("1c.4g.20gb", 2), ("2c.4g.20gb", 1), ("1g.5gb", 3)], "5[2,1,1] 19[1] 19[1] 19[1]"),
     ] {
         exactly(A100_40, counts, expected);
     }
@@ -164,57 +131,41 @@ fn gpu_instance_is_split_only_into_valid_sizes() {
     fails(
         A100_40,
         &[("3c.4g.20gb", 1)],
-        "3c.4g.20gb cannot be had: a GPU instance 4g.20gb is split into 1c.4g.20gb, 2c.4g.20gb, 4g.20gb",
+        "3c.4g.20gb is not available: a GPU instance 4g.20gb can be split into 1c.4g.20gb, 2c.4g.20gb, 4g.20gb",
     );
     fails(
         A100_40,
         &[("5c.7g.40gb", 1)],
-        "5c.7g.40gb cannot be had: a GPU instance 7g.40gb is split into 1c.7g.40gb, 2c.7g.40gb, 3c.7g.40gb, 4c.7g.40gb, 7g.40gb",
+        "5c.7g.40gb is not available: a GPU instance 7g.40gb can be split into 1c.7g.40gb, 2c.7g.40gb, 3c.7g.40gb, 4c.7g.40gb, 7g.40gb",
     );
 }
 
 #[test]
 fn counts_beyond_an_empty_device_are_rejected() {
     for (board, counts, reason) in [
-        (
-            H100,
-            ("3g.40gb", 3),
-            "3g.40gb: 3 asked, at most 2 fit when it is empty",
-        ),
+        (H100, ("3g.40gb", 3), "3g.40gb: 3 requested, but at most 2 fit on an empty device"),
         (
             H100,
             ("1g.10gb", u32::MAX),
-            "1g.10gb: 4294967295 asked, at most 7 fit when it is empty",
+            "1g.10gb: 4294967295 requested, but at most 7 fit on an empty device",
         ),
         (
             H100,
             ("1c.3g.40gb", u32::MAX),
-            "1c.3g.40gb: 4294967295 asked, at most 6 fit when it is empty",
+            "1c.3g.40gb: 4294967295 requested, but at most 6 fit on an empty device",
         ),
-        (
-            H100,
-            ("1g.10gb+me", 2),
-            "1g.10gb+me: 2 asked, at most 1 fit when it is empty",
-        ),
-        (
-            H100,
-            ("1g.20gb", 5),
-            "1g.20gb: 5 asked, at most 4 fit when it is empty",
-        ),
-        (
-            A30,
-            ("1g.6gb", 5),
-            "1g.6gb: 5 asked, at most 4 fit when it is empty",
-        ),
+        (H100, ("1g.10gb+me", 2), "1g.10gb+me: 2 requested, but at most 1 fit on an empty device"),
+        (H100, ("1g.20gb", 5), "1g.20gb: 5 requested, but at most 4 fit on an empty device"),
+        (A30, ("1g.6gb", 5), "1g.6gb: 5 requested, but at most 4 fit on an empty device"),
         (
             RTX_PRO_6000,
             ("1g.24gb+me.all", 2),
-            "1g.24gb+me.all: 2 asked, at most 1 fit when it is empty",
+            "1g.24gb+me.all: 2 requested, but at most 1 fit on an empty device",
         ),
         (
             RTX_PRO_6000,
             ("2g.48gb-me", 3),
-            "2g.48gb-me: 3 asked, at most 2 fit when it is empty",
+            "2g.48gb-me: 3 requested, but at most 2 fit on an empty device",
         ),
     ] {
         fails(board, &[counts], reason);
@@ -222,7 +173,7 @@ fn counts_beyond_an_empty_device_are_rejected() {
     fails(
         H100,
         &[("2c.3g.40gb", 2), ("3g.40gb", 1)],
-        "the compute instances in 3g.40gb take 3 GPU instances, at most 2 fit when it is empty",
+        "the compute instances in 3g.40gb need 3 GPU instances, but at most 2 fit on an empty device",
     );
 }
 
@@ -230,7 +181,7 @@ fn counts_beyond_an_empty_device_are_rejected() {
 fn counts_of_two_spellings_are_added() {
     let (found, _) = resolve_counts(H100, &[("3g.40gb", 1), ("3g.39gb", 2)]);
     assert!(
-        found.ends_with("3g.40gb: 3 asked, at most 2 fit when it is empty"),
+        found.ends_with("3g.40gb: 3 requested, but at most 2 fit on an empty device"),
         "{found}"
     );
 }
@@ -240,10 +191,8 @@ fn all_errors_are_returned_with_their_position() {
     let node = node([A100_40.gpu(0), A100_40.gpu(1)]);
     let counts = [("9g.999gb", 1), ("1g.5gb", 1), ("3g.20gb", 3)];
     let errors = resolve_octavo([partition(Selector::All, &counts)], &node).unwrap_err();
-    let places: Vec<(SourcePosition, usize)> = errors
-        .iter()
-        .map(|error| (error.place(), error.devices.len()))
-        .collect();
+    let places: Vec<(SourcePosition, usize)> =
+        errors.iter().map(|error| (error.place, error.devices.len())).collect();
     let at = |column| SourcePosition { line: 9, column };
     assert_eq!(places, [(at(1), 2), (at(3), 2)]);
 }

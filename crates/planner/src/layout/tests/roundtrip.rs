@@ -24,11 +24,7 @@ fn unplaced(counts: &[(&str, u32)]) -> MigSpec {
 #[test]
 fn generated_layouts_resolve_without_warnings() {
     let boards = || (0..).zip(ALL_BOARDS);
-    let mixed = node(
-        boards()
-            .map(|(index, board)| board.gpu(index))
-            .chain([t4(6)]),
-    );
+    let mixed = node(boards().map(|(index, board)| board.gpu(index)).chain([t4(6)]));
     let single = boards().map(|(_, board)| node([board.gpu(0), board.gpu(1), t4(2)]));
     for node in single.chain([mixed]) {
         for dialect in DIALECTS {
@@ -57,22 +53,15 @@ fn generated_names_and_counts_match_mig_parted() {
     ];
     assert_eq!(names, expected);
     assert_eq!(layouts[2].rules[0].mig, Some(unplaced(&[("1g.6gb", 4)])));
-    assert_eq!(
-        layouts[7].rules[0].mig,
-        Some(unplaced(&[("1g.6gb", 2), ("2g.12gb", 1)]))
-    );
+    assert_eq!(layouts[7].rules[0].mig, Some(unplaced(&[("1g.6gb", 2), ("2g.12gb", 1)])));
     assert_eq!(generate(&node([t4(0)]), Dialect::Octavo).layouts, []);
 }
 
 #[test]
 fn exported_layout_reproduces_the_node() {
     let parts: &[(u32, u32, &[u32])] = &[(9, 0, &[2, 1]), (14, 4, &[2]), (19, 6, &[1])];
-    let node = node([
-        A100_80.with(0, parts),
-        H100.with(1, parts),
-        A30.with(2, &[(5, 0, &[2])]),
-        t4(3),
-    ]);
+    let node =
+        node([A100_80.with(0, parts), H100.with(1, parts), A30.with(2, &[(5, 0, &[2])]), t4(3)]);
     for dialect in DIALECTS {
         let layout = export(&node, "current", dialect).unwrap();
         let resolved = resolve(&layout, dialect, &node).unwrap();
@@ -138,10 +127,7 @@ fn duplicate_profile_name_exports_the_one_in_use() {
     let empty = twin(&[]);
     let wanted = resolve_octavo([partition(Selector::All, &[("1g.10gb", 1)])], &empty);
     let error = wanted.unwrap_err()[0].to_string();
-    assert!(
-        error.contains("2 profiles named 1g.10gb (ids 19, 77)"),
-        "{error}"
-    );
+    assert!(error.contains("2 profiles named 1g.10gb (ids 19, 77)"), "{error}");
     assert!(error.contains("`nvidia-smi mig -cgi 19`"), "{error}");
     for layout in generate(&has, Dialect::MigParted).layouts {
         assert_eq!(layout.rules.len(), 1, "{layout:?}");
@@ -152,10 +138,7 @@ fn duplicate_profile_name_exports_the_one_in_use() {
 fn inexpressible_state_is_not_exported() {
     let orphan = node([A100_80.with(0, &[(9, 0, &[])])]);
     let error = export(&orphan, "current", Dialect::Octavo).unwrap_err();
-    assert!(
-        matches!(error, ExportError::NoComputeInstance { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ExportError::NoComputeInstance { .. }), "{error}");
     let apart = node([A100_80.with(0, &[(9, 0, &[1]), (9, 4, &[1])])]);
     let error = export(&apart, "current", Dialect::Octavo).unwrap_err();
     assert!(matches!(error, ExportError::NotExact(_)), "{error}");
@@ -176,25 +159,22 @@ fn differences_have_names_and_counts() {
         all.iter().map(ToString::to_string).collect()
     };
     let expected = [
-        "GPU 0 (0000:01:00.0): 1 x 3g.40gb split into 2c, 1c too many",
-        "GPU 0 (0000:01:00.0): 1 x 3g.40gb missing",
-        "GPU 0 (0000:01:00.0): 1 x 1g.10gb without a compute instance too many",
-        "GPU 0 (0000:01:00.0): 2 x 1g.10gb missing",
+        "GPU 0 (0000:01:00.0): unexpected: 1 x 3g.40gb, split into 2c, 1c",
+        "GPU 0 (0000:01:00.0): missing: 1 x 3g.40gb",
+        "GPU 0 (0000:01:00.0): unexpected: 1 x 1g.10gb without a compute instance",
+        "GPU 0 (0000:01:00.0): missing: 2 x 1g.10gb",
     ];
     assert_eq!(differences(&resolved), expected);
     resolved.targets.devices[0].mig = None;
     assert_eq!(differences(&resolved), [""; 0]);
     resolved = resolve_octavo(
-        [
-            partition(Selector::Rest, &[]),
-            partition(index(&[(0, 0)]), &wanted),
-        ],
+        [partition(Selector::Rest, &[]), partition(index(&[(0, 0)]), &wanted)],
         &node,
     )
     .unwrap();
     resolved.targets.devices[1].mig = Some(MigTarget::Disabled);
     assert_eq!(
         differences(&resolved)[4..],
-        ["GPU 1 (0000:02:00.0): MIG mode is on and shall be off"]
+        ["GPU 1 (0000:02:00.0): MIG mode is on but must be off"]
     );
 }

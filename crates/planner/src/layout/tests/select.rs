@@ -33,11 +33,7 @@ pub(super) fn matching(criteria: Criteria) -> Selector {
 
 fn filter(device: u16, subsystem: Option<(u16, u16)>) -> Selector {
     matching(Criteria {
-        device_filter: Some(vec![DeviceFilter {
-            device,
-            vendor: 0x10de,
-            subsystem,
-        }]),
+        device_filter: Some(vec![DeviceFilter { device, vendor: 0x10de, subsystem }]),
         ..Criteria::default()
     })
 }
@@ -61,11 +57,7 @@ fn selects(rules: impl IntoIterator<Item = Rule>, node: &Inventory, indices: &[u
 
 #[track_caller]
 pub(super) fn check_errors(errors: Result<ResolvedLayout, Vec<RuleError>>, expected: &[&str]) {
-    let errors: Vec<String> = errors
-        .unwrap_err()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let errors: Vec<String> = errors.unwrap_err().iter().map(ToString::to_string).collect();
     assert_eq!(errors, expected);
 }
 
@@ -94,11 +86,7 @@ fn mixed() -> Inventory {
 
 #[test]
 fn partitioning_all_skips_incapable_devices() {
-    selects(
-        [partition(Selector::All, &[("1g.10gb", 1)])],
-        &mixed(),
-        &[0, 1],
-    );
+    selects([partition(Selector::All, &[("1g.10gb", 1)])], &mixed(), &[0, 1]);
     selects([off(Selector::All)], &mixed(), &[0, 1]);
     selects([sliced(Selector::All)], &mixed(), &[0, 1, 2, 3]);
 }
@@ -108,56 +96,34 @@ fn rest_selects_unselected_devices_in_any_position() {
     let a100 = || partition(index(&[(0, 0)]), &[("1g.10gb", 1)]);
     selects([sliced(Selector::Rest), a100()], &mixed(), &[0, 1, 2, 3]);
     let resolved = resolve_octavo([off(Selector::Rest), a100()], &mixed()).unwrap();
-    let found: Vec<_> = resolved
-        .targets
-        .devices
-        .iter()
-        .map(|device| device.rule.line)
-        .collect();
+    let found: Vec<_> = resolved.targets.devices.iter().map(|device| device.rule.line).collect();
     assert_eq!(found, [2, 1]);
     let resolved = resolve_octavo([sliced(Selector::All), off(Selector::Rest)], &mixed()).unwrap();
     assert_eq!(
         resolved.warnings[0].to_string(),
-        "layout \"test\", rule 2: the rest is nothing: other rules select every device"
+        "layout \"test\", rule 2: `rest` matches no device: other rules select every device"
     );
 }
 
 #[test]
 fn all_criteria_must_be_met() {
     let by = |criteria| [sliced(matching(criteria))];
-    let capable = |is| Criteria {
-        mig_capable: Some(is),
-        ..Criteria::default()
-    };
-    let least = |memory| Criteria {
-        memory_at_least: Some(Mebibytes::new(memory)),
-        ..Criteria::default()
-    };
+    let capable = |is| Criteria { mig_capable: Some(is), ..Criteria::default() };
+    let least =
+        |memory| Criteria { memory_at_least: Some(Mebibytes::new(memory)), ..Criteria::default() };
     selects(by(capable(true)), &mixed(), &[0, 1]);
     selects(by(capable(false)), &mixed(), &[2, 3]);
     selects(by(least(15_360)), &mixed(), &[0, 1, 2]);
     selects(by(least(81_560)), &mixed(), &[0]);
-    let names = vec![
-        "nvidia-t4-16gb".parse().unwrap(),
-        "nvidia-h100-80gb".parse().unwrap(),
-    ];
-    let typed = Criteria {
-        type_name: Some(names),
-        ..Criteria::default()
-    };
+    let names = vec!["nvidia-t4-16gb".parse().unwrap(), "nvidia-h100-80gb".parse().unwrap()];
+    let typed = Criteria { type_name: Some(names), ..Criteria::default() };
     selects(by(typed.clone()), &mixed(), &[1, 2]);
     selects(
-        by(Criteria {
-            memory_at_least: Some(Mebibytes::new(20_000)),
-            ..typed
-        }),
+        by(Criteria { memory_at_least: Some(Mebibytes::new(20_000)), ..typed }),
         &mixed(),
         &[1],
     );
-    let pci = Criteria {
-        pci: Some(vec![bus(4), bus(9)]),
-        ..Criteria::default()
-    };
+    let pci = Criteria { pci: Some(vec![bus(4), bus(9)]), ..Criteria::default() };
     selects(by(pci), &mixed(), &[3]);
 }
 
@@ -169,8 +135,7 @@ fn index_is_nvml_index_and_must_exist() {
         check_errors(
             resolve(&rules, dialect, &node([t4(0), A30.gpu(1)])),
             &[
-                "layout \"test\", rule 1: there is no GPU with the index 2-4294967295; this node has \
-               GPU 0: nvidia-t4-16gb, 15360 MiB, cannot be partitioned; \
+                "layout \"test\", rule 1: no GPU has the index 2-4294967295; this node has GPU 0: nvidia-t4-16gb, 15360 MiB, cannot be partitioned; \
                GPU 1: nvidia-a30-24gb, 24576 MiB",
             ],
         );
@@ -184,20 +149,15 @@ fn empty_rule_error_lists_existing_devices() {
         ..Criteria::default()
     };
     check_errors(
-        resolve_octavo(
-            [off(matching(typed)), sliced(Selector::All)],
-            &node([A30.gpu(0)]),
-        ),
+        resolve_octavo([off(matching(typed)), sliced(Selector::All)], &node([A30.gpu(0)])),
         &[
-            "layout \"test\", rule 1: it selects type nvidia-b200-180gb, which is nothing here; this node has \
-           GPU 0: nvidia-a30-24gb, 24576 MiB",
+            "layout \"test\", rule 1: it selects type nvidia-b200-180gb, which matches no device; this node has GPU 0: nvidia-a30-24gb, 24576 MiB",
         ],
     );
     check_errors(
         resolve_octavo([partition(Selector::All, &[])], &node([])),
         &[
-            "layout \"test\", rule 1: it selects all (of those that can be partitioned), which is nothing here; \
-           this node has no accelerator",
+            "layout \"test\", rule 1: it selects all (of those that can be partitioned), which matches no device; this node has no accelerator",
         ],
     );
 }
@@ -207,8 +167,7 @@ fn explicit_incapable_device_is_an_error() {
     check_errors(
         resolve_octavo([partition(index(&[(0, 2)]), &[("1g.10gb", 1)])], &mixed()),
         &[
-            "layout \"test\", rule 1: GPU 2 (0000:03:00.0): it cannot be partitioned; use `devices: all`, \
-           which leaves such devices out, or name others",
+            "layout \"test\", rule 1: GPU 2 (0000:03:00.0): it cannot be partitioned; use `devices: all`, which skips such devices, or select other devices",
         ],
     );
     selects([off(index(&[(0, 2)]))], &mixed(), &[0, 1]);
@@ -219,20 +178,14 @@ fn overlapping_rules_conflict_in_octavo_dialect() {
     check_errors(
         resolve_octavo([off(Selector::All), sliced(index(&[(1, 1)]))], &mixed()),
         &[
-            "layout \"test\", rule 2: GPU 1 (0000:02:00.0): rule 1 (1:5) selects it as well; let each device \
-           be selected by one rule",
+            "layout \"test\", rule 2: GPU 1 (0000:02:00.0): rule 1 (1:5) also selects it; each device must be selected by only one rule",
         ],
     );
 }
 
 #[test]
 fn last_overlapping_rule_wins_in_mig_parted_dialect() {
-    let rules = || {
-        [
-            off(Selector::All),
-            partition(index(&[(1, 1)]), &[("7g.80gb", 1)]),
-        ]
-    };
+    let rules = || [off(Selector::All), partition(index(&[(1, 1)]), &[("7g.80gb", 1)])];
     let resolved = mig_parted(rules(), &mixed()).unwrap();
     assert_eq!(resolved.targets.devices[0].mig, Some(MigTarget::Disabled));
     assert!(
@@ -242,8 +195,7 @@ fn last_overlapping_rule_wins_in_mig_parted_dialect() {
     assert_eq!(
         warnings,
         [
-            "layout \"test\", rule 2: GPU 1 (0000:02:00.0): overrides rule 1 (1:5), which \
-                           selects it too: the last rule counts"
+            "layout \"test\", rule 2: GPU 1 (0000:02:00.0): overrides rule 1 (1:5), which also selects it: the last rule takes precedence"
         ]
     );
     let same = mig_parted([off(Selector::All), off(Selector::All)], &mixed()).unwrap();
@@ -256,13 +208,9 @@ fn device_filter_checks_subsystem_only_if_given() {
     assert_eq!(on(filter(0x20b2, None)), Ok(vec![bus(1)]));
     assert_eq!(on(filter(0x20b2, Some((0x1463, 0x10de)))), Ok(vec![bus(1)]));
     check_errors(
-        mig_parted(
-            [off(filter(0x20b2, Some((0x1464, 0x10de))))],
-            &node([A30.gpu(0)]),
-        ),
+        mig_parted([off(filter(0x20b2, Some((0x1464, 0x10de))))], &node([A30.gpu(0)])),
         &[
-            "layout \"test\": none of its rules selects a device of this node, which has \
-           GPU 0: nvidia-a30-24gb, 24576 MiB",
+            "layout \"test\": none of its rules selects a device of this node; this node has GPU 0: nvidia-a30-24gb, 24576 MiB",
         ],
     );
 }
@@ -294,8 +242,7 @@ fn error_names_devices_that_offer_the_profile() {
         resolve_octavo([partition(Selector::All, &[("2g.12gb", 1)])], &node),
         &[
             "layout \"test\", rule 1: GPU 0 (0000:01:00.0): it does not offer 2g.12gb; it offers 2g.20gb, \
-           1g.10gb, 1g.20gb, 3g.40gb, 1g.10gb+me, 4g.40gb, 7g.80gb (GPU 1 (0000:02:00.0) offers it; use a \
-           rule of its own)",
+           1g.10gb, 1g.20gb, 3g.40gb, 1g.10gb+me, 4g.40gb, 7g.80gb (GPU 1 (0000:02:00.0) offers it; use a separate rule for this device)",
         ],
     );
 }
@@ -303,22 +250,15 @@ fn error_names_devices_that_offer_the_profile() {
 #[test]
 fn missing_profiles_are_an_error_only_if_requested() {
     let mut silent = A100_80.gpu(0);
-    let Mig::Capable(state) = &mut silent.mig else {
-        panic!()
-    };
+    let Mig::Capable(state) = &mut silent.mig else { panic!() };
     state.catalog = ProfileCatalog::default();
     state.current = MigMode::Disabled;
     let node = node([silent]);
     selects([partition(Selector::All, &[])], &node, &[0]);
     check_errors(
-        resolve_octavo(
-            [partition(Selector::All, &[("1g.10gb", 1), ("2g.20gb", 1)])],
-            &node,
-        ),
+        resolve_octavo([partition(Selector::All, &[("1g.10gb", 1), ("2g.20gb", 1)])], &node),
         &[
-            "layout \"test\", rule 1: GPU 0 (0000:01:00.0): the driver does not tell which profiles it offers \
-           while MIG mode is off, as drivers of branch 535 do; enable MIG mode first with an empty `mig: {}`, \
-           or update the driver",
+            "layout \"test\", rule 1: GPU 0 (0000:01:00.0): the driver does not report its profiles while MIG mode is off, as is the case for branch 535; enable MIG mode first with an empty `mig: {}`, or update the driver",
         ],
     );
 }

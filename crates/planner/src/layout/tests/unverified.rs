@@ -67,16 +67,10 @@ fn unidentified_device_does_not_affect_other_rules() {
         })
     };
     let lost = "GPU-0a0a0a0a-0000-0000-0000-000000000001";
-    let least = matching(Criteria {
-        memory_at_least: Some(Mebibytes::new(40_000)),
-        ..Criteria::default()
-    });
+    let least =
+        matching(Criteria { memory_at_least: Some(Mebibytes::new(40_000)), ..Criteria::default() });
     for (rules, covered, unread) in [
-        (
-            vec![off(index(&[(0, 0)])), off(index(&[(1, 1)]))],
-            vec![2],
-            vec![1],
-        ),
+        (vec![off(index(&[(0, 0)])), off(index(&[(1, 1)]))], vec![2], vec![1]),
         (vec![off(index(&[(0, 3)]))], vec![2, 4], vec![1, 3]),
         (vec![off(index(&[(2, 3)]))], vec![4], vec![3]),
         (vec![off(index(&[(1, 1)]))], vec![2], vec![]),
@@ -94,7 +88,7 @@ fn unidentified_device_does_not_affect_other_rules() {
     check_errors(
         resolve_octavo([off(index(&[(4, 4)]))], &node),
         &[
-            "layout \"test\", rule 1: there is no GPU with the index 4; this node has GPU 0000:01:00.0,0000:03:00.0: \
+            "layout \"test\", rule 1: no GPU has the index 4; this node has GPU 0000:01:00.0,0000:03:00.0: \
            nvidia-a100-80gb, state cannot be read; GPU 1: nvidia-a100-80gb, 81920 MiB; GPU 3: nvidia-a30-24gb, 24576 MiB",
         ],
     );
@@ -102,12 +96,7 @@ fn unidentified_device_does_not_affect_other_rules() {
 
 #[test]
 fn capability_rules_do_not_conflict_on_unreadable_device() {
-    let by = |capable| {
-        matching(Criteria {
-            mig_capable: Some(capable),
-            ..Criteria::default()
-        })
-    };
+    let by = |capable| matching(Criteria { mig_capable: Some(capable), ..Criteria::default() });
     let rules = || [off(by(true)), sliced(by(false))];
     let resolved = resolve_octavo(rules(), &node([A100_80.gpu(0), failing(1), t4(2)])).unwrap();
     assert_eq!(buses(&resolved), [bus(1), bus(3)]);
@@ -117,15 +106,10 @@ fn capability_rules_do_not_conflict_on_unreadable_device() {
 #[test]
 fn passthrough_device_is_skipped() {
     let mut passed = failing(1);
-    passed.condition = Condition::PciOnly {
-        kernel_driver: Some("vfio-pci".to_owned()),
-    };
+    passed.condition = Condition::PciOnly { kernel_driver: Some("vfio-pci".to_owned()) };
     let node = node([A100_80.gpu(0), passed]);
     let resolved = resolve_octavo([off(Selector::All)], &node).unwrap();
-    assert_eq!(
-        (buses(&resolved), unverified(&resolved)),
-        (vec![bus(1)], vec![])
-    );
+    assert_eq!((buses(&resolved), unverified(&resolved)), (vec![bus(1)], vec![]));
     assert_eq!(
         resolved.warnings[0].to_string(),
         "layout \"test\", rule 1: GPU 1 (0000:02:00.0): not selected: it is passed through to virtual machines"

@@ -3,8 +3,7 @@
 use octavo_model::holder::{Holder, HolderDetails, Pod};
 use octavo_model::inventory::ProcessKind;
 
-/// Formats a holder: `pod team-a/train-0 (container main): pid 4711, python train.py`. Callers with access to a
-/// calendar may append the start time.
+/// Formats a holder without its start time: `pod team-a/train-0 (container main): pid 4711, python train.py`.
 pub fn holder(who: &HolderDetails) -> String {
     let pid = who.pid.map(|pid| format!("pid {pid}"));
     let kind = who.kind.map(|kind| match kind {
@@ -12,14 +11,11 @@ pub fn holder(who: &HolderDetails) -> String {
         ProcessKind::Graphics => "graphics",
     });
     let kind = kind.filter(|_| who.command.is_none()).map(str::to_owned);
-    let told: Vec<String> = [pid, who.command.clone(), kind]
-        .into_iter()
-        .flatten()
-        .collect();
-    let process = told.join(", ");
+    let parts: Vec<String> = [pid, who.command.clone(), kind].into_iter().flatten().collect();
+    let process = parts.join(", ");
     match (&who.pod, process.is_empty()) {
         (None, false) => process,
-        (None, true) => "somebody".to_owned(),
+        (None, true) => "an unknown process".to_owned(),
         (Some(pod), true) => pod_name(pod),
         (Some(pod), false) => format!("{}: {process}", pod_name(pod)),
     }
@@ -27,9 +23,9 @@ pub fn holder(who: &HolderDetails) -> String {
 
 /// Formats holders without duplicates, in the given order, joined by `; `.
 pub fn holders(all: &[Holder]) -> String {
-    let mut said: Vec<String> = all.iter().map(|one| holder(&one.details)).collect();
-    said.dedup();
-    said.join("; ")
+    let mut texts: Vec<String> = all.iter().map(|one| holder(&one.details)).collect();
+    texts.dedup();
+    texts.join("; ")
 }
 
 fn pod_name(pod: &Pod) -> String {
@@ -57,10 +53,7 @@ mod tests {
             ..HolderDetails::default()
         };
         assert_eq!(holder(&who), "pid 4711, compute");
-        let who = HolderDetails {
-            command: Some("python train.py".to_owned()),
-            ..who
-        };
+        let who = HolderDetails { command: Some("python train.py".to_owned()), ..who };
         assert_eq!(holder(&who), "pid 4711, python train.py");
         let pod = Pod {
             namespace: Some("team-a".to_owned()),
@@ -68,23 +61,11 @@ mod tests {
             container: Some("main".to_owned()),
             uid: Some("u".to_owned()),
         };
-        let who = HolderDetails {
-            pod: Some(pod),
-            ..who
-        };
-        assert_eq!(
-            holder(&who),
-            "pod team-a/train-0 (container main): pid 4711, python train.py"
-        );
-        let pod = Pod {
-            uid: Some("1f".to_owned()),
-            ..Pod::default()
-        };
-        let who = HolderDetails {
-            pod: Some(pod),
-            ..HolderDetails::default()
-        };
+        let who = HolderDetails { pod: Some(pod), ..who };
+        assert_eq!(holder(&who), "pod team-a/train-0 (container main): pid 4711, python train.py");
+        let pod = Pod { uid: Some("1f".to_owned()), ..Pod::default() };
+        let who = HolderDetails { pod: Some(pod), ..HolderDetails::default() };
         assert_eq!(holder(&who), "pod with uid 1f");
-        assert_eq!(holder(&HolderDetails::default()), "somebody");
+        assert_eq!(holder(&HolderDetails::default()), "an unknown process");
     }
 }

@@ -11,40 +11,37 @@ impl PlanFormatter<'_> {
             HardwareRule::NoSuchProfile { profile_id } => {
                 format!("this GPU does not offer {}", self.profile(*profile_id))
             }
-            HardwareRule::TooMany {
-                profile_id,
-                asked,
-                most,
-            } => format!(
-                "{asked}x {} is asked for, and there can be {most} at most",
+            HardwareRule::TooMany { profile_id, requested, most } => format!(
+                "{requested}x {} is requested, but at most {most} fit",
                 self.profile(*profile_id)
             ),
-            HardwareRule::GpuSlices { asked, most } => {
-                format!("the instances have {asked} GPU slices together, and the GPU has {most}")
+            HardwareRule::GpuSlices { requested, most } => {
+                format!(
+                    "the instances need {requested} GPU slices in total, but the GPU has {most}"
+                )
             }
-            HardwareRule::MemorySlices { asked, most } => {
-                format!("the instances have {asked} memory slices together, and the GPU has {most}")
+            HardwareRule::MemorySlices { requested, most } => {
+                format!(
+                    "the instances need {requested} memory slices in total, but the GPU has {most}"
+                )
             }
             HardwareRule::Exclusive { profile_id, other } if profile_id == other => format!(
-                "{} needs engines of which there is one set: there can be only one",
+                "{} needs engines that the GPU has only once: only one such instance is possible",
                 self.profile(*profile_id)
             ),
             HardwareRule::Exclusive { profile_id, other } => format!(
-                "{} and {} need the same engines, of which there is one set",
+                "{} and {} need the same engines, which the GPU has only once",
                 self.profile(*profile_id),
                 self.profile(*other)
             ),
-            HardwareRule::NoArrangement => "there are slices enough, but the places where these \
-                 profiles may lie cannot be arranged side by side"
-                .to_owned(),
-            HardwareRule::ComputeSplit {
-                profile_id,
-                compute,
-            } => format!(
-                "{} cannot be split {}",
-                self.profile(*profile_id),
-                super::split(compute)
-            ),
+            HardwareRule::NoArrangement => {
+                "there are enough slices, but the possible placements of these profiles \
+             overlap"
+                    .to_owned()
+            }
+            HardwareRule::ComputeSplit { profile_id, compute } => {
+                format!("{} cannot be split {}", self.profile(*profile_id), super::split(compute))
+            }
         }
     }
 
@@ -53,13 +50,12 @@ impl PlanFormatter<'_> {
         let rule = self.rule(&infeasible.rule);
         match self.alternatives(infeasible).as_slice() {
             [] => rule,
-            some => format!("{rule}; what would fit: {}", some.join(", or ")),
+            some => format!("{rule}; would fit: {}", some.join(", or ")),
         }
     }
 
     /// Returns the alternatives, closest first: `1x 3g.40gb, 2x 2g.20gb`.
     pub fn alternatives(&self, infeasible: &Infeasible) -> Vec<String> {
-        let offers = infeasible.alternatives.iter();
-        offers.map(|offer| self.list(&offer.instances)).collect()
+        infeasible.alternatives.iter().map(|instances| self.list(instances)).collect()
     }
 }

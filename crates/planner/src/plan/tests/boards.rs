@@ -15,7 +15,7 @@ use octavo_model::inventory::{
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
 use octavo_model::source_position::SourcePosition;
 
-use super::super::{NodePlan, PlanInput, Policy, RefusedPlacement, Verdict, plan};
+use super::super::{DevicePlanResult, NodePlan, PlanInput, Policy, RefusedPlacement, plan};
 use crate::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
 
 /// Profile id, name, index, GPU slices, maximum count, size of a placement, placement starts.
@@ -67,13 +67,7 @@ fn profile(row: &Row) -> GpuInstanceProfile {
             compute_slices: slices,
             ..InstanceResources::default()
         },
-        placements: starts
-            .iter()
-            .map(|start| Placement {
-                start: *start,
-                size,
-            })
-            .collect(),
+        placements: starts.iter().map(|start| Placement { start: *start, size }).collect(),
         compute_profiles: splits
             .map(|part| ComputeInstanceProfile {
                 id: part,
@@ -175,7 +169,7 @@ pub(super) fn planned(
     holders: &[Holder],
     policy: Policy,
     refused: &BTreeSet<RefusedPlacement>,
-) -> Verdict {
+) -> DevicePlanResult {
     let inventory = node(vec![device.clone()]);
     let targets = targets(device, mig);
     let NodePlan { mut devices } = plan(&PlanInput {
@@ -189,6 +183,6 @@ pub(super) fn planned(
 }
 
 /// The verdict without holders and refusals, under the default policy.
-pub(super) fn simply(device: &Device, mig: MigTarget) -> Verdict {
+pub(super) fn simply(device: &Device, mig: MigTarget) -> DevicePlanResult {
     planned(device, mig, &[], Policy::default(), &BTreeSet::new())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::inventory::Device;
 
-use super::super::{DeviceChange, Verdict};
+use super::super::{DeviceChange, DevicePlanResult};
 use super::boards::{A30, A100, RTX_PRO, Row, device, instance, row, simply, state, whole};
 use super::oracle::{Best, Oracle, State, multiset};
 
@@ -22,28 +22,24 @@ pub(super) fn with(rows: &'static [Row], there: &State) -> Device {
     device
 }
 
-fn found(there: &State, verdict: &Verdict, room: usize) -> Best {
+fn found(there: &State, verdict: &DevicePlanResult, room: usize) -> Best {
     match verdict {
-        Verdict::Unchanged => Best {
-            destroyed: 0,
-            created: 0,
-            room,
-            after: there.clone(),
-        },
-        Verdict::Change(change) => Best {
+        DevicePlanResult::Unchanged => {
+            Best { destroyed: 0, created: 0, room, after: there.clone() }
+        }
+        DevicePlanResult::Change(change) => Best {
             destroyed: change.summary().destroyed,
             created: change.summary().created,
             room: usize::try_from(change.room).unwrap(),
             after: after(change),
         },
-        Verdict::Blocked(_) | Verdict::Infeasible(_) => panic!("{verdict:?}"),
+        DevicePlanResult::Blocked(_) | DevicePlanResult::Infeasible(_) => panic!("{verdict:?}"),
     }
 }
 
 pub(super) fn after(change: &DeviceChange) -> State {
     let all = change.after.iter();
-    all.map(|one| (one.placement.start, one.placement.size, one.profile_id))
-        .collect()
+    all.map(|one| (one.placement.start, one.placement.size, one.profile_id)).collect()
 }
 
 /// Totals of a comparison, calculated independently by the oracle and the planner.
@@ -84,7 +80,7 @@ fn compare(rows: &'static [Row], among: &[u32], step: usize) -> Totals {
             let verdict = simply(&device, whole(rows, wanted));
             let found = found(there, &verdict, best.room);
             assert_eq!(found, best, "{there:?} -> {wanted:?}");
-            assert_eq!(verdict == Verdict::Unchanged, *wanted == has);
+            assert_eq!(verdict == DevicePlanResult::Unchanged, *wanted == has);
             if *wanted != has {
                 let kept = best.destroyed == 0;
                 let grows = contains(wanted, &has);

@@ -8,7 +8,7 @@ use octavo_model::quantity::Mebibytes;
 
 use super::super::cache::PlanCache;
 use super::super::{
-    Cause, Feasibility, NodePlan, PlanInput, Policy, Verdict, device, feasible, plan,
+    Cause, DevicePlanResult, Feasibility, NodePlan, PlanInput, Policy, device, feasible, plan,
 };
 use super::boards::{device as board, instance, node, state, targets};
 use crate::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
@@ -27,10 +27,7 @@ fn hostile() -> Device {
             ..InstanceResources::default()
         },
         placements: (0..8)
-            .map(|at| Placement {
-                start: (id * 7 + at * 8 + 1) % 61,
-                size: 2,
-            })
+            .map(|at| Placement { start: (id * 7 + at * 8 + 1) % 61, size: 2 })
             .collect(),
         compute_profiles: Vec::new(),
     });
@@ -41,11 +38,7 @@ fn hostile() -> Device {
 
 fn wanted(count: u32) -> Vec<InstanceTarget> {
     (0..count)
-        .map(|profile_id| InstanceTarget {
-            profile_id,
-            compute: vec![1],
-            placement: None,
-        })
+        .map(|profile_id| InstanceTarget { profile_id, compute: vec![1], placement: None })
         .collect()
 }
 
@@ -54,10 +47,7 @@ fn planned(devices: Vec<Device>, target: &MigTarget) -> NodePlan {
         mig: Some(target.clone()),
         ..targets(device, MigTarget::Disabled).devices.remove(0)
     });
-    let targets = Targets {
-        devices: list.collect(),
-        ..Targets::default()
-    };
+    let targets = Targets { devices: list.collect(), ..Targets::default() };
     plan(&PlanInput {
         inventory: &node(devices),
         targets: &targets,
@@ -72,7 +62,7 @@ fn table_with_too_many_arrangements_is_reported() {
     for count in [20, 30, 31] {
         let instances = wanted(count);
         let verdict = planned(vec![hostile()], &MigTarget::Enabled(instances.clone()));
-        let Verdict::Blocked(blocked) = &verdict.devices[0].verdict else {
+        let DevicePlanResult::Blocked(blocked) = &verdict.devices[0].verdict else {
             panic!("{verdict:?}");
         };
         assert!(
@@ -99,7 +89,7 @@ fn overlapping_partitions_are_an_invalid_state() {
     let row = (0, "1g.5gb", 0, 1, 1, 2, &[0][..]);
     state(&mut device).gpu_instances = (0..1000).map(|id| instance(id, &row, 1, &[1])).collect();
     let verdict = planned(vec![device], &MigTarget::Enabled(wanted(1)));
-    assert!(matches!(&verdict.devices[0].verdict, Verdict::Blocked(_)));
+    assert!(matches!(&verdict.devices[0].verdict, DevicePlanResult::Blocked(_)));
 }
 
 #[test]
@@ -127,7 +117,7 @@ fn sixteen_equal_devices_cost_little_more_than_one() {
         let mut memo = PlanCache::new();
         for one in &devices {
             let verdict = device::verdict(&question, one.pci, &target, &mut memo);
-            assert!(matches!(verdict, Verdict::Change(_)), "{verdict:?}");
+            assert!(matches!(verdict, DevicePlanResult::Change(_)), "{verdict:?}");
         }
         memo.work.used()
     };

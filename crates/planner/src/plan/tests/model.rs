@@ -49,10 +49,7 @@ impl Model {
         let mut planned = BTreeMap::new();
         for step in &change.steps {
             match step {
-                Step::DestroyComputeInstance {
-                    gpu_instance,
-                    compute_instance,
-                } => {
+                Step::DestroyComputeInstance { gpu_instance, compute_instance } => {
                     let computes = &mut self.made.get_mut(gpu_instance).unwrap().computes;
                     assert!(computes.remove(compute_instance).is_some());
                 }
@@ -60,18 +57,11 @@ impl Model {
                     let gone = self.made.remove(gpu_instance).unwrap();
                     assert!(gone.computes.is_empty(), "a compute instance is left");
                 }
-                Step::CreateGpuInstance {
-                    instance,
-                    profile_id,
-                    placement,
-                } => {
+                Step::CreateGpuInstance { instance, profile_id, placement } => {
                     let id = self.create(*profile_id, *placement)?;
                     assert!(planned.insert(*instance, id).is_none());
                 }
-                Step::CreateComputeInstance {
-                    gpu_instance,
-                    slices,
-                } => {
+                Step::CreateComputeInstance { gpu_instance, slices } => {
                     let id = match gpu_instance {
                         InstanceRef::Existing(id) => id,
                         InstanceRef::Planned(at) => &planned[at],
@@ -94,11 +84,7 @@ impl Model {
             assert!(apart, "{placement:?} overlaps {other:?}");
         }
         self.next += 1;
-        let made = Made {
-            profile,
-            placement,
-            computes: BTreeMap::new(),
-        };
+        let made = Made { profile, placement, computes: BTreeMap::new() };
         self.made.insert(self.next, made);
         Ok(self.next)
     }
@@ -116,21 +102,20 @@ impl Model {
     pub(super) fn instances(&self) -> Vec<GpuInstance> {
         let all = self.made.iter().map(|(id, made)| {
             let row = self.rows.iter().find(|row| row.0 == made.profile).unwrap();
-            let mut told = instance(*id, row, made.placement.start, &[]);
+            let mut reported = instance(*id, row, made.placement.start, &[]);
             let parts: Vec<u32> = made.computes.values().copied().collect();
             let ids = made.computes.keys();
-            told.compute_instances = instance(*id, row, 0, &parts).compute_instances;
-            for (part, id) in told.compute_instances.iter_mut().zip(ids) {
+            reported.compute_instances = instance(*id, row, 0, &parts).compute_instances;
+            for (part, id) in reported.compute_instances.iter_mut().zip(ids) {
                 part.id = *id;
             }
-            told
+            reported
         });
         all.collect()
     }
 
     pub(super) fn state(&self) -> State {
         let all = self.made.values();
-        all.map(|made| (made.placement.start, made.placement.size, made.profile))
-            .collect()
+        all.map(|made| (made.placement.start, made.placement.size, made.profile)).collect()
     }
 }

@@ -36,10 +36,7 @@ impl Oracle {
                 }
             }
         }
-        Self {
-            rows,
-            states: states.into_iter().collect(),
-        }
+        Self { rows, states: states.into_iter().collect() }
     }
 
     pub(super) fn multisets(&self) -> BTreeSet<Vec<u32>> {
@@ -84,10 +81,7 @@ fn grown(rows: &[Row], state: &State, row: &Row) -> Vec<State> {
         let mut wider = state.clone();
         (wider.insert((*start, row.5, row.0)), wider)
     });
-    wider
-        .filter(|(new, wider)| *new && legal(rows, wider))
-        .map(|(_, wider)| wider)
-        .collect()
+    wider.filter(|(new, wider)| *new && legal(rows, wider)).map(|(_, wider)| wider).collect()
 }
 
 fn legal(rows: &[Row], state: &State) -> bool {

@@ -6,7 +6,7 @@ use octavo_model::holder::{Holder, HolderDetails};
 use octavo_model::inventory::{Device, MigState};
 use proptest::prelude::*;
 
-use super::super::{Cause, DeviceChange, Policy, RefusedPlacement, Step, Verdict};
+use super::super::{Cause, DeviceChange, DevicePlanResult, Policy, RefusedPlacement, Step};
 use super::boards::{A100, RTX_PRO, Row, instance, planned, row, simply, state, whole};
 use super::exhaustive::{after, with};
 use super::model::Model;
@@ -30,11 +30,7 @@ fn space(rows: &'static [Row], among: &[u32]) -> Space {
         let same = ways.entry(multiset(state)).or_default();
         same.push((state.clone(), oracle.room(state)));
     }
-    Space {
-        rows,
-        oracle,
-        ways: ways.into_iter().collect(),
-    }
+    Space { rows, oracle, ways: ways.into_iter().collect() }
 }
 
 fn there(device: &mut Device) -> &MigState {
@@ -72,19 +68,15 @@ fn check_pins(space: &Space, from: usize, to: usize, mask: u8) {
         &refused,
     );
     match (Oracle::best(from, ways.iter(), &pins), verdict) {
-        (Some(best), Verdict::Unchanged) => assert_eq!(best.after, *from),
-        (Some(best), Verdict::Change(change)) => {
+        (Some(best), DevicePlanResult::Unchanged) => assert_eq!(best.after, *from),
+        (Some(best), DevicePlanResult::Change(change)) => {
             assert_eq!(after(&change), best.after);
             let goes = |step: &Step| matches!(step, Step::DestroyGpuInstance { gpu_instance, .. } if pinned.contains_key(gpu_instance));
             assert!(!change.steps.iter().any(goes), "{change:?}");
             run(space.rows, device, wanted, &change);
         }
-        (None, Verdict::Blocked(blocked)) => {
-            let named: State = blocked
-                .causes
-                .iter()
-                .map(|cause| in_use(cause, &pinned))
-                .collect();
+        (None, DevicePlanResult::Blocked(blocked)) => {
+            let named: State = blocked.causes.iter().map(|cause| in_use(cause, &pinned)).collect();
             let gone = |to: &State| -> State { pins.difference(to).copied().collect() };
             let least = ways.iter().map(|(to, _)| gone(to).len()).min();
             assert_eq!(Some(blocked.causes.len()), least);
@@ -110,15 +102,12 @@ fn run(rows: &'static [Row], mut device: Device, wanted: &[u32], change: &Device
     model.run(change).unwrap();
     assert_eq!(model.state(), after(change));
     state(&mut device).gpu_instances = model.instances();
-    assert_eq!(simply(&device, whole(rows, wanted)), Verdict::Unchanged);
+    assert_eq!(simply(&device, whole(rows, wanted)), DevicePlanResult::Unchanged);
 }
 
 #[test]
 fn instances_in_use_are_never_destroyed_and_the_plan_is_optimal() {
-    let boards = [
-        space(A100, &[19, 20, 15, 14, 9, 5, 0]),
-        space(RTX_PRO, &[14, 21, 67, 5, 0]),
-    ];
+    let boards = [space(A100, &[19, 20, 15, 14, 9, 5, 0]), space(RTX_PRO, &[14, 21, 67, 5, 0])];
     let given = (0..2_usize, any::<usize>(), any::<usize>(), any::<u8>());
     proptest!(ProptestConfig::with_cases(600), |((board, from, to, mask) in given)| {
         check_pins(&boards[board], from, to, mask);
@@ -141,16 +130,16 @@ fn defective_board_gets_a_feasible_plan_or_is_blocked() {
         for _ in 0..=14 {
             let verdict = planned(&device, whole(A100, wanted), &[], Policy::default(), &refused);
             let change = match verdict {
-                Verdict::Change(change) => change,
-                Verdict::Unchanged => {
+                DevicePlanResult::Change(change) => change,
+                DevicePlanResult::Unchanged => {
                     prop_assert!(possible);
                     return Ok(());
                 }
-                Verdict::Blocked(blocked) => {
+                DevicePlanResult::Blocked(blocked) => {
                     prop_assert!(!possible && blocked.causes == [Cause::HardwareRefused]);
                     return Ok(());
                 }
-                Verdict::Infeasible(_) => panic!("{wanted:?} fits"),
+                DevicePlanResult::Infeasible(_) => panic!("{wanted:?} fits"),
             };
             let mut model = Model::new(A100, &there(&mut device).gpu_instances);
             model.defects.clone_from(&defects);
@@ -167,9 +156,9 @@ fn defective_board_gets_a_feasible_plan_or_is_blocked() {
 /// Partitions destroyed, GPU instances destroyed, partitions created, GPU instances created.
 type Counts = (usize, usize, usize, usize);
 
-fn counts(verdict: &Verdict) -> Counts {
+fn counts(verdict: &DevicePlanResult) -> Counts {
     let Some(change) = verdict.change() else {
-        assert_eq!(*verdict, Verdict::Unchanged);
+        assert_eq!(*verdict, DevicePlanResult::Unchanged);
         return (0, 0, 0, 0);
     };
     let of = |kind: fn(&Step) -> bool| change.steps.iter().filter(|step| kind(step)).count();
@@ -192,16 +181,10 @@ fn least(from: &[Split], to: &State, wanted: &[InstanceTarget]) -> Counts {
     };
     let rest: State = to.iter().skip(1).copied().collect();
     let mut best: Option<Counts> = None;
-    for (at, target) in wanted
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.profile_id == profile)
-    {
+    for (at, target) in wanted.iter().enumerate().filter(|(_, one)| one.profile_id == profile) {
         let mut others = wanted.to_vec();
         others.remove(at);
-        let kept = from
-            .iter()
-            .position(|one| (one.0, one.1) == (start, profile));
+        let kept = from.iter().position(|one| (one.0, one.1) == (start, profile));
         let mut left = from.to_vec();
         let mut missing = target.compute.clone();
         let mut own = (0, 0, 0, 1);
@@ -215,12 +198,7 @@ fn least(from: &[Split], to: &State, wanted: &[InstanceTarget]) -> Counts {
             }
         }
         let below = least(&left, &rest, &others);
-        let sum = (
-            own.0 + below.0,
-            below.1,
-            missing.len() + below.2,
-            own.3 + below.3,
-        );
+        let sum = (own.0 + below.0, below.1, missing.len() + below.2, own.3 + below.3);
         best = Some(best.map_or(sum, |known| known.min(sum)));
     }
     best.unwrap()
@@ -266,12 +244,12 @@ fn splits_destroy_the_fewest_partitions() {
         let verdict = simply(&device, MigTarget::Enabled(targets.clone()));
         let oracle = ways.iter().map(|(to, _)| least(&splits, to, &targets)).min();
         prop_assert_eq!(Some(counts(&verdict)), oracle);
-        if let Verdict::Change(change) = verdict {
+        if let DevicePlanResult::Change(change) = verdict {
             let mut model = Model::new(A100, &there(&mut device).gpu_instances);
             model.run(&change).unwrap();
             state(&mut device).gpu_instances = model.instances();
             let again = simply(&device, MigTarget::Enabled(targets));
-            prop_assert_eq!(again, Verdict::Unchanged);
+            prop_assert_eq!(again, DevicePlanResult::Unchanged);
         }
     });
 }

@@ -15,10 +15,10 @@ use octavo_model::inventory::{
 use octavo_model::source_position::SourcePosition;
 
 use crate::layout::tests_support::{A100_40, node};
-use crate::layout::{DeviceTarget, MigTarget, standing};
+use crate::layout::{DeviceTarget, MigTarget, current_target};
 use crate::plan::Policy;
 use crate::reconcile::{
-    Answer, ChangeOutcome, ChangeRequest, DeviceUsers, Limits, NextAction, Transaction,
+    ActionResult, ChangeOutcome, ChangeRequest, DeviceUsers, Limits, NextAction, Transaction,
 };
 
 /// A fault injected once, at the call with a given number.
@@ -129,7 +129,7 @@ impl Hardware {
                 mig: Some(target),
                 time_slicing: None,
             },
-            previous: standing(state_of(&self.device)),
+            previous: current_target(state_of(&self.device)),
             resumed: false,
             holders: Vec::new(),
             policy: Policy::default(),
@@ -146,7 +146,7 @@ impl Hardware {
         let limits = job.limits;
         let mut transaction = Transaction::new(job).unwrap();
         let mut now = Duration::ZERO;
-        let mut answer = Answer::Start;
+        let mut answer = ActionResult::Start;
         for _ in 0..10_000 {
             let action = transaction.next(now, answer);
             now += Duration::from_millis(10);
@@ -155,15 +155,15 @@ impl Hardware {
                 NextAction::End(ending) => return Some(ending),
                 NextAction::Wait(wait) => {
                     now += wait;
-                    Answer::Waited
+                    ActionResult::Waited
                 }
-                NextAction::FindUsers => Answer::UsersFound(self.look()),
-                NextAction::Read => Answer::Read(Ok(Box::new(self.read()))),
+                NextAction::FindUsers => ActionResult::UsersFound(self.look()),
+                NextAction::Read => ActionResult::Read(Ok(Box::new(self.read()))),
                 NextAction::Call(call) => {
                     if kill_after == Some(self.calls.len()) {
                         return None;
                     }
-                    Answer::Called(self.call(call))
+                    ActionResult::Called(self.call(call))
                 }
             };
         }
@@ -195,10 +195,7 @@ impl Hardware {
         if self.trouble(Fault::UsersUnknown) {
             return Err("nobody tells".to_owned());
         }
-        Ok(DeviceUsers {
-            processes: self.device.processes.clone(),
-            holders: self.holders.clone(),
-        })
+        Ok(DeviceUsers { processes: self.device.processes.clone(), holders: self.holders.clone() })
     }
 
     fn last_usable(&self) -> Option<(u32, u32)> {
@@ -209,21 +206,14 @@ impl Hardware {
     /// Returns whether this fault is due at the next call; consumes it.
     fn trouble(&mut self, which: Fault) -> bool {
         let now = self.calls.len();
-        let due = self
-            .troubles
-            .iter()
-            .position(|(at, trouble)| *at == now && *trouble == which);
+        let due = self.troubles.iter().position(|(at, trouble)| *at == now && *trouble == which);
         due.map(|at| self.troubles.remove(at)).is_some()
     }
 
     fn call(&mut self, call: DriverCall) -> Result<CallResult, CallFailure> {
         if self.trouble(Fault::Foreign) {
-            let used: BTreeSet<u32> = self
-                .device
-                .processes
-                .iter()
-                .filter_map(|process| process.gpu_instance)
-                .collect();
+            let used: BTreeSet<u32> =
+                self.device.processes.iter().filter_map(|process| process.gpu_instance).collect();
             let state = self.state();
             if let Some(at) = state
                 .gpu_instances
@@ -237,10 +227,7 @@ impl Hardware {
         let due = self.troubles.iter().position(|(at, _)| *at == now);
         let trouble = due.map(|at| self.troubles.remove(at).1);
         self.calls.push(call);
-        let failure = |kind| CallFailure {
-            kind,
-            what: format!("{call:?}: {kind:?}"),
-        };
+        let failure = |kind| CallFailure { kind, what: format!("{call:?}: {kind:?}") };
         match trouble {
             Some(Fault::Fails(kind)) => return Err(failure(kind)),
             Some(Fault::FailsLate(kind)) => {
@@ -262,10 +249,7 @@ impl Hardware {
                 if let DriverCall::CreateGpuInstance { profile_id, .. } = call
                     && let Some(placement) = self.free(profile_id)
                 {
-                    return self.execute(DriverCall::CreateGpuInstance {
-                        profile_id,
-                        placement,
-                    });
+                    return self.execute(DriverCall::CreateGpuInstance { profile_id, placement });
                 }
             }
             Some(Fault::UserAppears | Fault::Foreign | Fault::UsersUnknown) | None => {}
@@ -290,25 +274,19 @@ impl Hardware {
 
     fn execute(&mut self, call: DriverCall) -> Result<CallResult, CallFailure> {
         let done = match call {
-            DriverCall::DestroyComputeInstance {
-                gpu_instance,
-                compute_instance,
-            } => self.destroy_compute(call, gpu_instance, compute_instance),
+            DriverCall::DestroyComputeInstance { gpu_instance, compute_instance } => {
+                self.destroy_compute(call, gpu_instance, compute_instance)
+            }
             DriverCall::DestroyGpuInstance { gpu_instance } => self.destroy(call, gpu_instance),
-            DriverCall::CreateGpuInstance {
-                profile_id,
-                placement,
-            } => self.create(profile_id, placement),
-            DriverCall::CreateComputeInstance {
-                gpu_instance,
-                slices,
-            } => self.create_compute(gpu_instance, slices),
+            DriverCall::CreateGpuInstance { profile_id, placement } => {
+                self.create(profile_id, placement)
+            }
+            DriverCall::CreateComputeInstance { gpu_instance, slices } => {
+                self.create_compute(gpu_instance, slices)
+            }
             DriverCall::SetMigMode { to } => Ok(self.set_mode(to)),
         };
-        done.map_err(|kind| CallFailure {
-            kind,
-            what: format!("{call:?}: {kind:?}"),
-        })
+        done.map_err(|kind| CallFailure { kind, what: format!("{call:?}: {kind:?}") })
     }
 
     /// Records an invariant violation if a call destroys an instance that is in use.
@@ -333,9 +311,7 @@ impl Hardware {
         ci: u32,
     ) -> Result<CallResult, FailureKind> {
         self.check_unused(call, gi, Some(ci));
-        self.find(gi)?
-            .compute_instances
-            .retain(|part| part.id != ci);
+        self.find(gi)?.compute_instances.retain(|part| part.id != ci);
         Ok(CallResult::Completed)
     }
 
@@ -381,11 +357,7 @@ impl Hardware {
         if state.current == to {
             return CallResult::Completed;
         }
-        let why = if clients {
-            "in use (19)"
-        } else {
-            "reset required (16)"
-        };
+        let why = if clients { "in use (19)" } else { "reset required (16)" };
         CallResult::Pending(why.to_owned())
     }
 }

@@ -19,11 +19,7 @@ fn wants(ids: &[u32]) -> MigTarget {
     };
     let mut all: Vec<InstanceTarget> = ids
         .iter()
-        .map(|id| InstanceTarget {
-            profile_id: *id,
-            compute: vec![slices(*id)],
-            placement: None,
-        })
+        .map(|id| InstanceTarget { profile_id: *id, compute: vec![slices(*id)], placement: None })
         .collect();
     all.sort();
     MigTarget::Enabled(all)

@@ -7,6 +7,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
     Condition, Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
 };
+use octavo_model::reason::Reason;
 use octavo_model::source_position::SourcePosition;
 
 use super::hardware::Hardware;
@@ -16,7 +17,9 @@ use crate::layout::{DeviceTarget, MigTarget, Targets, UnverifiedDevice};
 use crate::plan::Policy;
 use crate::plan::messages::PlanFormatter;
 use crate::reconcile::node::HOLDER_QUERY_INTERVAL;
-use crate::reconcile::{ApplyState, ChangeOutcome, Decision, DriftPolicy, NodeReconciler, View};
+use crate::reconcile::{
+    ApplyState, ChangeOutcome, Decision, DriftPolicy, NodeReconciler, ReconcileInput,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,7 +28,7 @@ struct Case {
     targets: Targets,
     drift: DriftPolicy,
     unfinished: BTreeSet<PciAddress>,
-    untold: Option<&'static str>,
+    unreported: Option<&'static str>,
     node: NodeReconciler,
 }
 
@@ -55,7 +58,7 @@ impl Case {
             },
             drift: DriftPolicy::Repair,
             unfinished: BTreeSet::new(),
-            untold: None,
+            unreported: None,
             node: NodeReconciler::default(),
         }
     }
@@ -64,11 +67,11 @@ impl Case {
         let policy = Policy::default();
         self.node.reconcile(
             now,
-            &View {
+            &ReconcileInput {
                 inventory: &self.inventory,
                 targets: &self.targets,
                 holders: &[],
-                holders_unknown: self.untold,
+                holders_unknown: self.unreported,
                 policy: &policy,
                 drift: self.drift,
                 unfinished: &self.unfinished,
@@ -108,40 +111,28 @@ fn device_at_target_is_applied_and_unchanged() {
 fn i4_infeasible_device_prevents_all_changes() {
     let mut case = Case::new(vec![A100_40.gpu(0), t4(1)], vec![wants(&[9]), wants(&[9])]);
     assert_eq!(case.look(SECOND), Decision::default());
-    let states: Vec<&str> = case
-        .node
-        .states()
-        .map(|(_, state)| state.as_str())
-        .collect();
+    let states: Vec<&str> = case.node.states().map(|(_, state)| state.reason().as_str()).collect();
     assert_eq!(states, ["pending", "infeasible"]);
-    assert_eq!(case.node.worst().unwrap().as_str(), "infeasible");
+    assert_eq!(case.node.worst().unwrap().reason(), Reason::Infeasible);
 }
 
 #[test]
 fn unknown_holders_block_destroying_but_not_creating() {
     let full = A100_40.with(0, &[(9, 0, &[3])]);
-    let mut case = Case::new(
-        vec![full, A100_40.with(1, &[])],
-        vec![wants(&[0]), wants(&[9])],
-    );
-    case.untold = Some("kubelet was started just now");
+    let mut case = Case::new(vec![full, A100_40.with(1, &[])], vec![wants(&[0]), wants(&[9])]);
+    case.unreported = Some("kubelet was started just now");
     let decision = case.look(SECOND);
     assert_eq!(decision.change, [at(1)]);
     assert_eq!(decision.again, Some(SECOND + HOLDER_QUERY_INTERVAL));
-    let message = case
-        .state()
-        .message(&PlanFormatter::new(&case.inventory, at(0)));
-    assert_eq!(case.state().as_str(), "blocked");
-    assert!(
-        message.contains("kubelet was started just now"),
-        "{message}"
-    );
+    let message = case.state().message(&PlanFormatter::new(&case.inventory, at(0)));
+    assert_eq!(case.state().reason(), Reason::Blocked);
+    assert!(message.contains("kubelet was started just now"), "{message}");
     case.ended(SECOND, at(1), ChangeOutcome::Applied);
     // While holders are unknown, no attempt is made, so no backoff is due afterwards.
     for second in 2..60 {
         assert_eq!(case.look(SECOND * second).change, [at(1)]);
     }
-    case.untold = None;
+    case.unreported = None;
     assert_eq!(case.look(SECOND * 60).change, [at(0), at(1)]);
 }
 
@@ -150,7 +141,7 @@ fn device_in_use_does_not_block_others() {
     let busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
     let mut case = Case::new(vec![busy, A100_40.gpu(1)], vec![wants(&[0]), wants(&[0])]);
     assert_eq!(case.look(SECOND).change, [at(1)]);
-    assert_eq!(case.state().as_str(), "blocked");
+    assert_eq!(case.state().reason(), Reason::Blocked);
     // No event reports that a holder is gone; the next reconciliation finds out.
     case.inventory.devices[0].processes.clear();
     assert_eq!(case.look(SECOND * 2).change, [at(0), at(1)]);
@@ -158,9 +149,7 @@ fn device_in_use_does_not_block_others() {
 
 #[test]
 fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
-    let failed = || ChangeOutcome::RolledBack {
-        reason: "no".to_owned(),
-    };
+    let failed = || ChangeOutcome::RolledBack { reason: "no".to_owned() };
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     let mut now = SECOND;
     for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
@@ -168,16 +157,12 @@ fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
         case.node.change_started(at(0));
         assert_eq!(case.state(), &ApplyState::Applying);
         case.ended(now, at(0), failed());
-        assert_eq!(case.state().as_str(), "rolled-back");
+        assert_eq!(case.state().reason(), Reason::RolledBack);
         let soon = case.look(now + SECOND / 2);
         assert!(soon.change.is_empty());
         let again = now + SECOND * wait;
         assert_eq!(soon.again, Some(again));
-        assert_eq!(
-            case.state().as_str(),
-            "rolled-back",
-            "it goes on saying why"
-        );
+        assert_eq!(case.state().reason(), Reason::RolledBack, "it goes on saying why");
         now = again;
     }
     // The end of a process or a manual change justifies another attempt.
@@ -210,10 +195,7 @@ fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
 
 #[test]
 fn drift_is_repaired_or_reported_by_policy() {
-    for (drift, change) in [
-        (DriftPolicy::Repair, vec![at(0)]),
-        (DriftPolicy::Report, vec![]),
-    ] {
+    for (drift, change) in [(DriftPolicy::Repair, vec![at(0)]), (DriftPolicy::Report, vec![])] {
         let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
         case.drift = drift;
         assert_eq!(case.look(SECOND), Decision::default());
@@ -233,7 +215,7 @@ fn drift_in_use_is_reported_under_both_policies() {
     assert_eq!(case.look(SECOND), Decision::default());
     case.inventory.devices[0] = Hardware::new(&[(0, 0, &[7])]).used_by(1, 0).device;
     assert_eq!(case.look(SECOND * 2), Decision::default());
-    assert_eq!(case.state().as_str(), "blocked");
+    assert_eq!(case.state().reason(), Reason::Blocked);
 }
 
 #[test]
@@ -267,15 +249,13 @@ fn i2_device_without_target_is_forgotten() {
 fn device_lost_during_change_is_failed_with_cause() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     assert_eq!(case.look(SECOND).change, [at(0)]);
-    let failed = ChangeOutcome::Failed {
-        reason: "driver not loaded (9)".to_owned(),
-        rollback: None,
-    };
+    let failed =
+        ChangeOutcome::Failed { reason: "driver not loaded (9)".to_owned(), rollback: None };
     case.ended(SECOND, at(0), failed.clone());
     case.inventory.devices.clear();
     let policy = Policy::default();
     let (nothing, absent) = (BTreeSet::new(), BTreeSet::from([at(0)]));
-    let view = View {
+    let view = ReconcileInput {
         inventory: &case.inventory,
         targets: &case.targets,
         holders: &[],
@@ -290,21 +270,18 @@ fn device_lost_during_change_is_failed_with_cause() {
     // A new process knows that the change is unfinished, but not why.
     let mut node = NodeReconciler::default();
     node.reconcile(SECOND, &view);
-    assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
+    assert_eq!(node.worst().map(ApplyState::reason), Some(Reason::Failed));
 }
 
 #[test]
 fn i3_blocked_interrupted_change_is_rolled_back() {
     let hardware = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]).used_by(1, 0);
     let job = hardware.job(wants(&[5, 14]));
-    let targets = Targets {
-        devices: vec![job.target.clone()],
-        ..Targets::default()
-    };
+    let targets = Targets { devices: vec![job.target.clone()], ..Targets::default() };
     let policy = Policy::default();
     let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
     let nothing_absent = BTreeSet::new();
-    let view = |unfinished| View {
+    let view = |unfinished| ReconcileInput {
         inventory: &job.inventory,
         targets: &targets,
         holders: &[],
@@ -318,17 +295,10 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     let decision = node.reconcile(Duration::ZERO, &view(&nothing));
     assert!(decision.change.is_empty(), "it has what it had");
     let blocked = node.worst().cloned();
-    assert!(
-        matches!(blocked, Some(ApplyState::Blocked { .. })),
-        "{blocked:?}"
-    );
+    assert!(matches!(blocked, Some(ApplyState::Blocked { .. })), "{blocked:?}");
     let decision = node.reconcile(Duration::ZERO, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
-    assert_eq!(
-        decision.finish,
-        [job.target.pci],
-        "as it was begun, or back"
-    );
+    assert_eq!(decision.finish, [job.target.pci], "as it was begun, or back");
     // If the rollback failed too, it is retried, but not immediately.
     let failed = ChangeOutcome::Failed {
         reason: "it is in use".to_owned(),
@@ -340,7 +310,7 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     assert!(decision.change.is_empty());
     let again = decision.again.unwrap();
     assert!(again > Duration::ZERO);
-    assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
+    assert_eq!(node.worst().map(ApplyState::reason), Some(Reason::Failed));
     let decision = node.reconcile(again, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
 }
@@ -383,15 +353,12 @@ fn lost_selected_device_is_failed_and_others_are_changed() {
     assert_eq!(case.look(SECOND).change, [here]);
     case.becomes(&[(0, 0, &[7])]);
     assert!(case.look(SECOND).change.is_empty());
-    let states: Vec<(PciAddress, &str)> = case
-        .node
-        .states()
-        .map(|(pci, state)| (pci, state.as_str()))
-        .collect();
+    let states: Vec<(PciAddress, &str)> =
+        case.node.states().map(|(pci, state)| (pci, state.reason().as_str())).collect();
     assert_eq!(states, [(here, "applied"), (lost, "failed")]);
-    assert_eq!(case.node.worst().map(ApplyState::as_str), Some("failed"));
+    assert_eq!(case.node.worst().map(ApplyState::reason), Some(Reason::Failed));
     // The driver responds again, but the device's state is not known yet.
     case.inventory.devices[1].condition = Condition::Working;
     case.look(SECOND);
-    assert_eq!(case.node.worst().map(ApplyState::as_str), Some("blocked"));
+    assert_eq!(case.node.worst().map(ApplyState::reason), Some(Reason::Blocked));
 }

@@ -4,20 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use octavo_model::inventory::{Completeness, Condition, Driver, Inventory, MigMode, NvmlState};
+use octavo_model::reason::Reason;
 
 use crate::layout::tests_support::node;
-use crate::layout::{Targets, standing};
+use crate::layout::{Targets, current_target};
 use crate::plan::Policy;
 use crate::reconcile::tests::hardware::Hardware;
 use crate::reconcile::tests::wants;
-use crate::reconcile::{ApplyRecordEntry, ApplyState, DriftPolicy, NodeReconciler, View};
+use crate::reconcile::{ApplyRecordEntry, ApplyState, DriftPolicy, NodeReconciler, ReconcileInput};
 
 fn inventory(hardware: &Hardware) -> Inventory {
     Inventory {
-        nvml: NvmlState::Ready(Driver {
-            version: "570.133.20".parse().unwrap(),
-            cuda: None,
-        }),
+        nvml: NvmlState::Ready(Driver { version: "570.133.20".parse().unwrap(), cuda: None }),
         ..node(vec![hardware.device.clone()])
     }
 }
@@ -28,7 +26,7 @@ fn entry(hardware: &mut Hardware) -> ApplyRecordEntry {
         uuid: None,
         plan: "p".to_owned(),
         layout: "l".to_owned(),
-        previous: standing(hardware.state()),
+        previous: current_target(hardware.state()),
         target: wants(&[5]),
     }
 }
@@ -57,21 +55,14 @@ fn i3_partial_change_or_unknown_state_keeps_entry() {
     partial.state().geometry = Completeness::Partial;
     assert!(!entry.is_at_previous(&inventory(&partial)));
     let mut failing = Hardware::new(&[(19, 0, &[1])]);
-    failing.device.condition = Condition::Failing {
-        reason: "GPU is lost".to_owned(),
-    };
+    failing.device.condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     assert!(!entry.is_at_previous(&inventory(&failing)));
     let lost = Inventory {
-        nvml: NvmlState::Lost {
-            reason: "unloaded".to_owned(),
-        },
+        nvml: NvmlState::Lost { reason: "unloaded".to_owned() },
         ..inventory(&hardware)
     };
     assert!(!entry.is_at_previous(&lost));
-    let unknown = ApplyRecordEntry {
-        previous: None,
-        ..entry
-    };
+    let unknown = ApplyRecordEntry { previous: None, ..entry };
     assert!(!unknown.is_at_previous(&inventory(&hardware)));
 }
 
@@ -91,7 +82,7 @@ fn i2_device_lost_during_change_is_failed_even_if_unselected() {
     let hardware = Hardware::new(&[]);
     let (inventory, targets, policy) = (node(vec![]), Targets::default(), Policy::default());
     let (absent, nothing) = (BTreeSet::from([hardware.device.pci]), BTreeSet::new());
-    let view = View {
+    let view = ReconcileInput {
         inventory: &inventory,
         targets: &targets,
         holders: &[],
@@ -104,12 +95,9 @@ fn i2_device_lost_during_change_is_failed_even_if_unselected() {
     let mut node = NodeReconciler::default();
     for _ in 0..2 {
         node.reconcile(Duration::ZERO, &view);
-        assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
+        assert_eq!(node.worst().map(ApplyState::reason), Some(Reason::Failed));
     }
-    let view = View {
-        absent: &nothing,
-        ..view
-    };
+    let view = ReconcileInput { absent: &nothing, ..view };
     node.reconcile(Duration::ZERO, &view);
     assert_eq!(node.worst(), None, "the journal no longer has it");
 }
@@ -118,14 +106,11 @@ fn i2_device_lost_during_change_is_failed_even_if_unselected() {
 fn i3_interrupted_change_resumes_even_if_holders_are_unknown() {
     let hardware = Hardware::new(&[(9, 0, &[3])]);
     let job = hardware.job(wants(&[0]));
-    let targets = Targets {
-        devices: vec![job.target.clone()],
-        ..Targets::default()
-    };
+    let targets = Targets { devices: vec![job.target.clone()], ..Targets::default() };
     let (begun, nothing) = (BTreeSet::from([job.target.pci]), BTreeSet::new());
     let policy = Policy::default();
     for (unfinished, change) in [(&begun, vec![job.target.pci]), (&nothing, vec![])] {
-        let view = View {
+        let view = ReconcileInput {
             inventory: &job.inventory,
             targets: &targets,
             holders: &[],

@@ -21,11 +21,7 @@ fn full_fleet_evicts_the_longest_stale_disconnected_node() {
     world.pass(5000);
     world.connect(&mut second).unwrap();
     let refusal = world.connect(&mut Agent::new("z", 1)).unwrap_err();
-    assert_eq!(
-        refusal.label(),
-        "too_many_nodes",
-        "the others are connected"
-    );
+    assert_eq!(refusal.label(), "too_many_nodes", "the others are connected");
     // A connection that has been silent for too long does not count.
     world.pass(30_001);
     let heartbeat = new.sender.heartbeat().unwrap();
@@ -34,7 +30,7 @@ fn full_fleet_evicts_the_longest_stale_disconnected_node() {
     world.hear(&second, &heartbeat).unwrap();
     world.store.sweep(world.now);
     synced_agent(&mut world, "z");
-    assert!(world.node(third.identity.node.as_str()).is_none());
+    assert!(world.node(&third.name).is_none());
     world.store.sweep(world.now);
     let mut registry = Registry::default();
     world.store.stats.register(&mut registry);

@@ -54,11 +54,7 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
         let parts = known.clone();
         let connected = agent.speaker.is_some();
         let heard = world.now;
-        connected.then_some(ModelNode {
-            parts,
-            connected,
-            heard,
-        })
+        connected.then_some(ModelNode { parts, connected, heard })
     };
     match *event {
         Event::Connect(at) => {
@@ -94,7 +90,7 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
         Event::Vanish(at) => agents[at].drop_connection(),
         Event::Restart(at) => {
             let now = world.now.as_millis() + 1;
-            let name = agents[at].identity.node.to_string();
+            let name = agents[at].name.clone();
             let parts = latest(&agents[at]);
             agents[at] = Agent::new(&name, now);
             assert_eq!(agents[at].sender.set_status(parts), None);

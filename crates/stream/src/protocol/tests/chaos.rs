@@ -1,11 +1,12 @@
 //! Several agents that claim one node, one aggregator, and a network that loses, repeats, reorders and interrupts.
 //!
-//! In every run, the aggregator accepts only statuses that the accepted agent really had, in their order. Once the
-//! network works again, one live agent and a few heartbeats suffice for both sides to have the same status.
+//! In every run, the aggregator accepts only statuses that the accepted agent really had, in their order until another
+//! run replaces it. Once the network works again, one live agent and a few heartbeats suffice for both sides to have the
+//! same status.
 
 mod event;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -35,28 +36,21 @@ struct World {
     lines: Vec<Line>,
     receiver: Option<Receiver>,
     /// The connection that was welcomed last.
-    heard: Option<usize>,
+    connected: Option<usize>,
     /// The sequence numbers of the accepted statuses, by agent.
-    taken: BTreeMap<usize, Vec<u64>>,
+    taken: BTreeMap<usize, BTreeSet<u64>>,
+    /// The sequence number accepted last, by agent, since another run was replaced.
+    last_taken: BTreeMap<usize, u64>,
 }
 
 impl World {
     fn start(&mut self, epoch: u64) {
-        let run = Run {
-            epoch,
-            boot_id: format!("boot {}", self.agents.len()),
-        };
-        let mut sender = Sender::new(run.clone());
+        let run = Run { epoch, boot_id: format!("boot {}", self.agents.len()) };
+        let mut sender = Sender::new(identity(), run.clone());
         // An agent connects only after its first observation.
         let latest = status(0);
         assert_eq!(sender.set_status(latest.clone()), None);
-        self.agents.push(Agent {
-            sender,
-            run,
-            latest,
-            sent: BTreeMap::new(),
-            line: None,
-        });
+        self.agents.push(Agent { sender, run, latest, sent: BTreeMap::new(), line: None });
     }
 
     /// Sends a message of an agent. It must contain the agent's status, with an increasing sequence number.
@@ -95,10 +89,7 @@ impl World {
     fn connect(&mut self, agent: usize) {
         self.disconnect(agent);
         self.agents[agent].line = Some(self.lines.len());
-        self.lines.push(Line {
-            agent,
-            ..Line::default()
-        });
+        self.lines.push(Line { agent, ..Line::default() });
         let greeting = self.agents[agent].sender.connected();
         self.say(agent, Some(greeting));
     }
@@ -118,7 +109,7 @@ impl World {
         let answer = match message {
             FromAgent::Hello(hello) => self.greet(line, &hello, alive),
             // Not greeted, rejected, or superseded by another connection.
-            _ if self.heard != Some(line) => return,
+            _ if self.connected != Some(line) => return,
             FromAgent::Snapshot { .. } | FromAgent::Delta { .. } | FromAgent::Heartbeat { .. } => {
                 self.tell(agent, message)
             }
@@ -132,7 +123,7 @@ impl World {
         let Some(receiver) = &mut self.receiver else {
             let (receiver, answer) = Receiver::new(hello);
             self.receiver = Some(receiver);
-            self.heard = Some(line);
+            self.connected = Some(line);
             return answer;
         };
         let before = receiver.parts().clone();
@@ -143,7 +134,10 @@ impl World {
             Greeting::Welcome(answer) => {
                 assert!(!alive || hello.run == known || hello.run.epoch > known.epoch);
                 assert_eq!(receiver.run(), &hello.run);
-                self.heard = Some(line);
+                self.connected = Some(line);
+                if hello.run != known {
+                    self.last_taken.clear();
+                }
                 answer
             }
             Greeting::Refused(answer) => {
@@ -165,37 +159,26 @@ impl World {
             FromAgent::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
             FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
         };
-        assert_eq!(
-            receiver.parts(),
-            &before,
-            "nothing is known before it is taken"
-        );
+        assert_eq!(receiver.parts(), &before, "nothing is known before it is taken");
         let answer = match offer {
             StatusOffer::Status(status) => {
                 let answer = receiver.take(status);
                 let AggregatorMessage::Ack { seq } = answer else {
                     panic!("{answer:?} to a status that was taken");
                 };
-                let taken = self.taken.entry(agent).or_default();
-                taken.push(seq);
-                assert!(taken.is_sorted(), "{taken:?}");
+                self.taken.entry(agent).or_default().insert(seq);
+                let last = self.last_taken.insert(agent, seq);
+                assert!(last.is_none_or(|last| last <= seq), "{seq} after {last:?}");
                 answer
             }
             StatusOffer::Confirmed(answer) => {
-                assert!(
-                    matches!(answer, AggregatorMessage::Ack { .. }),
-                    "{answer:?}"
-                );
+                assert!(matches!(answer, AggregatorMessage::Ack { .. }), "{answer:?}");
                 answer
             }
             StatusOffer::Nothing(answer) => answer,
         };
         if let AggregatorMessage::Ack { seq } = answer {
-            assert_eq!(
-                sent.get(&seq),
-                Some(receiver.parts()),
-                "what is acknowledged is known"
-            );
+            assert_eq!(sent.get(&seq), Some(receiver.parts()), "what is acknowledged is known");
         }
         answer
     }
@@ -203,18 +186,15 @@ impl World {
     fn hear(&mut self, line: usize, message: &AggregatorMessage) {
         let agent = self.lines[line].agent;
         if self.agents[agent].line == Some(line) {
-            let said = self.agents[agent].sender.handle_message(message);
-            self.say(agent, said);
+            let message = self.agents[agent].sender.handle_message(message);
+            self.say(agent, message);
         }
         let it = &self.agents[agent];
         if it.sender.is_in_sync() {
             let (last, parts) = it.sent.last_key_value().unwrap();
             assert_eq!(parts, &it.latest);
             let taken = self.taken.get(&agent);
-            assert!(
-                taken.is_some_and(|taken| taken.contains(last)),
-                "{last} of {taken:?}"
-            );
+            assert!(taken.is_some_and(|taken| taken.contains(last)), "{last} of {taken:?}");
         }
     }
 
@@ -225,21 +205,21 @@ impl World {
             Event::Observe(agent, number) => {
                 let agent = one(agent, self.agents.len());
                 self.agents[agent].latest = status(number);
-                let said = self.agents[agent].sender.set_status(status(number));
-                self.say(agent, said);
+                let message = self.agents[agent].sender.set_status(status(number));
+                self.say(agent, message);
             }
             Event::Connect(agent) => self.connect(one(agent, self.agents.len())),
             Event::Disconnect(agent) => self.disconnect(one(agent, self.agents.len())),
             Event::Heartbeat(agent) => {
                 let agent = one(agent, self.agents.len());
-                let said = self.agents[agent].sender.heartbeat();
-                self.say(agent, said);
+                let message = self.agents[agent].sender.heartbeat();
+                self.say(agent, message);
             }
             Event::Up(line, message, fate, alive) => self.up(line, message, fate, alive),
             Event::Down(line, message, fate) => self.down(line, message, fate),
             Event::Restart => {
                 self.receiver = None;
-                self.heard = None;
+                self.connected = None;
                 for agent in 0..self.agents.len() {
                     self.disconnect(agent);
                 }
@@ -308,8 +288,8 @@ impl World {
                 return heartbeats;
             }
             assert!(heartbeats < 3, "they do not come together");
-            let said = self.agents[agent].sender.heartbeat();
-            self.say(agent, said);
+            let message = self.agents[agent].sender.heartbeat();
+            self.say(agent, message);
         }
         unreachable!()
     }

@@ -1,7 +1,6 @@
 //! The parts `sharing` and `usage`: round trips, and rejection of invalid input from a peer with its location.
 
-use octavo_fleet::fleet::{MAX_ITEMS, told};
-use octavo_model::holder::DeviceAllocation;
+use octavo_fleet::summary::{MAX_ITEMS, usage_for_report};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::resource::{ResourceName, ShareId};
@@ -34,45 +33,31 @@ fn resource() -> impl Strategy<Value = ResourceStatus> {
         health: reason.map_or(Health::Healthy, |reason| Health::Unhealthy { reason }),
     });
     (any::<u64>(), of(any::<u64>()), vec(unit, 0..4)).prop_map(|(wanted, allocatable, units)| {
-        ResourceStatus {
-            name: ResourceName::gpu(),
-            wanted,
-            allocatable,
-            units,
-        }
+        ResourceStatus { name: ResourceName::gpu(), wanted, allocatable, units }
     })
 }
 
-fn kept() -> impl Strategy<Value = RetainedId> {
+fn retained_id() -> impl Strategy<Value = RetainedId> {
     (id(), word(), word(), word(), word()).prop_map(|(id, namespace, pod, container, resource)| {
-        RetainedId {
-            by: DeviceAllocation {
-                namespace,
-                pod,
-                container,
-                resource,
-                device_id: id.to_string(),
-            },
-            id,
-        }
+        RetainedId { id, namespace, pod, container, resource }
     })
 }
 
-fn report() -> impl Strategy<Value = SharingReport> {
-    let lists = (vec(resource(), 0..3), vec(kept(), 0..3));
-    let told = (of((word(), word())), of(word()));
-    let texts = (word(), word(), of(word()), told);
-    (texts, lists).prop_map(
-        |((mode, state, message, (hand_off, named)), (resources, kept))| SharingReport {
-            mode,
-            state,
+fn report() -> impl Strategy<Value = SharingStatus> {
+    let lists = (vec(resource(), 0..3), vec(retained_id(), 0..3));
+    let plugin = (of((word(), word())), of(word()));
+    let texts = (word(), word(), of(word()), plugin);
+    (texts, lists).prop_map(|((mode, state, message, (hand_off, named)), (resources, retained))| {
+        SharingStatus {
+            mode: Reported::parse(&mode),
+            state: Reported::parse(&state),
             message,
             resources,
-            retained: kept,
+            retained,
             hand_off: hand_off.map(|(key, config)| HandOff { key, config }),
             named,
-        },
-    )
+        }
+    })
 }
 
 fn memory() -> impl Strategy<Value = MemoryUse> {
@@ -87,38 +72,31 @@ fn tenant() -> impl Strategy<Value = Tenant> {
     let names = (of(word()), of(word()), of(word()), of(word()));
     let figures = (of(0..99_999_u64), of(0..=100_u8), any::<bool>());
     (names, figures, vec(id(), 0..3), vec(any::<u32>(), 0..3)).prop_map(
-        |(names, figures, ids, processes)| Tenant {
-            namespace: names.0,
-            pod: names.1,
-            uid: names.2,
-            container: names.3,
-            ids,
-            memory: figures.0.map(Mebibytes::new),
-            utilization: figures.1.map(Percent),
-            processes,
-            is_over_share: figures.2,
+        |(names, figures, ids, processes)| {
+            let tenant = Tenant {
+                namespace: names.0,
+                pod: names.1,
+                container: names.3,
+                ids,
+                memory: figures.0.map(Mebibytes::new),
+                utilization: figures.1.map(Percent),
+                processes,
+                is_over_share: figures.2,
+                ..Tenant::default()
+            };
+            tenant.with_uid(names.2)
         },
     )
 }
 
 fn unit() -> impl Strategy<Value = UnitUsage> {
     let what = (word(), of((any::<u32>(), any::<u32>())), of(word()));
-    let shares = (
-        of(0..9_u32),
-        of(0..9_999_u64),
-        of(0..9_999_u64),
-        of(any::<u64>()),
-    );
-    (
-        what,
-        shares,
-        of(memory()),
-        vec(tenant(), 0..4),
-        any::<(bool, bool)>(),
-    )
-        .prop_map(|(what, shares, memory, tenants, is)| UnitUsage {
+    let shares = (of(0..9_u32), of(0..9_999_u64), of(0..9_999_u64), of(any::<u64>()));
+    (what, shares, of(memory()), vec(tenant(), 0..4), any::<(bool, bool)>()).prop_map(
+        |(what, shares, memory, tenants, is)| UnitUsage {
             uuid: what.0,
-            partition: what.1,
+            gpu_instance: what.1.map(|(gpu_instance, _)| gpu_instance),
+            compute_instance: what.1.map(|(_, compute_instance)| compute_instance),
             profile: what.2,
             resource: is.0.then(ResourceName::gpu),
             replicas: shares.0,
@@ -128,19 +106,20 @@ fn unit() -> impl Strategy<Value = UnitUsage> {
             unattributed: shares.2.map(Mebibytes::new),
             exhausted_in: shares.3,
             is_nearly_exhausted: is.1,
-        })
+        },
+    )
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
     let device = (word(), of(memory()), of(0..=100_u8), vec(unit(), 0..3));
     let devices = vec(device, 0..3).prop_map(|devices| {
         let devices = devices.into_iter().enumerate();
-        let device = |(number, told): (usize, (String, _, Option<u8>, _))| DeviceUsage {
+        let device = |(number, fields): (usize, (String, _, Option<u8>, _))| DeviceUsage {
             pci: PciAddress::new(0, u8::try_from(number).unwrap(), 0, 0).unwrap(),
-            name: told.0,
-            memory: told.1,
-            utilization: told.2.map(Percent),
-            units: told.3,
+            name: fields.0,
+            memory: fields.1,
+            utilization: fields.2.map(Percent),
+            units: fields.3,
         };
         devices.map(device).collect()
     });
@@ -170,8 +149,8 @@ proptest! {
     fn bounded_usage_is_always_decodable_and_bounding_is_idempotent(
         usage in usage(), most in 0..9_usize,
     ) {
-        let once = told(&usage, most);
-        prop_assert_eq!(&told(&once, usize::MAX), &once);
+        let once = usage_for_report(&usage, most);
+        prop_assert_eq!(&usage_for_report(&once, usize::MAX), &once);
         let (_, content) = encode_usage(&once);
         prop_assert_eq!(decode_usage(&content).unwrap(), once);
     }
@@ -194,14 +173,12 @@ proptest! {
 fn refused(key: &str, message: &impl Message) -> String {
     let content = Content::new(message.encode_to_vec());
     let error = decode(&parts([(key.parse().unwrap(), content)])).unwrap_err();
-    format!("{}: {}", error.place(), error.problem())
+    format!("{}: {}", error.field, error.problem)
 }
 
 fn of_a_tenant(tenant: v1::Tenant) -> v1::Usage {
-    let unit = v1::UnitUsage {
-        tenants: vec![v1::Tenant::default(), tenant],
-        ..v1::UnitUsage::default()
-    };
+    let unit =
+        v1::UnitUsage { tenants: vec![v1::Tenant::default(), tenant], ..v1::UnitUsage::default() };
     of_a_unit(unit)
 }
 
@@ -223,38 +200,26 @@ fn i12_invalid_usage_is_rejected_with_its_field() {
     let long = "x".repeat(300);
     let cases = [
         (
-            tenant(v1::Tenant {
-                utilization: Some(101),
-                ..v1::Tenant::default()
-            }),
-            format!("{place}.utilization: 101 is more than 100"),
+            tenant(v1::Tenant { utilization: Some(101), ..v1::Tenant::default() }),
+            format!("{place}.utilization: 101 is more than the maximum of 100"),
         ),
         (
-            tenant(v1::Tenant {
-                ids: vec!["GPU-1".to_owned()],
-                ..v1::Tenant::default()
-            }),
+            tenant(v1::Tenant { ids: vec!["GPU-1".to_owned()], ..v1::Tenant::default() }),
             format!(
                 "{place}.ids: \"GPU-1\" is not an id like GPU-<uuid>, MIG-<uuid> or GPU-<uuid>::2"
             ),
         ),
         (
-            tenant(v1::Tenant {
-                pod: Some(long),
-                ..v1::Tenant::default()
-            }),
-            format!("{place}.pod: 300 bytes are too long for what stands there"),
+            tenant(v1::Tenant { pod: Some(long), ..v1::Tenant::default() }),
+            format!("{place}.pod: 300 bytes are too long for this field"),
         ),
         (
-            tenant(v1::Tenant {
-                processes: vec![7; 1000],
-                ..v1::Tenant::default()
-            }),
-            format!("{place}.processes: 1000 are more than 256"),
+            tenant(v1::Tenant { processes: vec![7; 1000], ..v1::Tenant::default() }),
+            format!("{place}.processes: 1000 is more than the maximum of 256"),
         ),
     ];
-    for (said, expected) in cases {
-        assert_eq!(said, expected);
+    for (message, expected) in cases {
+        assert_eq!(message, expected);
     }
 }
 
@@ -265,10 +230,7 @@ fn i12_invalid_unit_usage_is_rejected_with_its_field() {
         (
             refused(
                 "usage",
-                &of_a_unit(v1::UnitUsage {
-                    compute_instance: Some(0),
-                    ..v1::UnitUsage::default()
-                }),
+                &of_a_unit(v1::UnitUsage { compute_instance: Some(0), ..v1::UnitUsage::default() }),
             ),
             "devices[0].units[0].gpu_instance: it is missing".to_owned(),
         ),
@@ -280,7 +242,7 @@ fn i12_invalid_unit_usage_is_rejected_with_its_field() {
                     ..v1::UnitUsage::default()
                 }),
             ),
-            "devices[0].units[0].resource: \"amd.com/gpu\" does not begin with nvidia.com/"
+            "devices[0].units[0].resource: \"amd.com/gpu\" does not start with nvidia.com/"
                 .to_owned(),
         ),
         (
@@ -291,47 +253,36 @@ fn i12_invalid_unit_usage_is_rejected_with_its_field() {
                     ..v1::UnitUsage::default()
                 }),
             ),
-            "devices[0].units[0].tenants: 257 are more than 256".to_owned(),
+            "devices[0].units[0].tenants: 257 is more than the maximum of 256".to_owned(),
         ),
         (
-            refused(
-                "usage",
-                &v1::Usage {
-                    devices: Vec::new(),
-                    missing: vec![long; 400],
-                },
-            ),
-            ": 121200 bytes are too long for what stands there".to_owned(),
+            refused("usage", &v1::Usage { devices: Vec::new(), missing: vec![long; 400] }),
+            ": 121200 bytes are too long for this field".to_owned(),
         ),
     ];
-    for (said, expected) in cases {
-        assert_eq!(said, expected);
+    for (message, expected) in cases {
+        assert_eq!(message, expected);
     }
 }
 
 #[test]
 fn i12_invalid_sharing_is_rejected_with_its_field() {
     let sharing = |sharing: v1::Sharing| refused("sharing", &sharing);
-    let said = sharing(v1::Sharing {
+    let message = sharing(v1::Sharing {
         plugin_config_key: Some("a100".to_owned()),
         ..v1::Sharing::default()
     });
-    assert_eq!(said, "plugin_config: it is missing");
-    let said = sharing(v1::Sharing {
+    assert_eq!(message, "plugin_config: it is missing");
+    let message = sharing(v1::Sharing {
         plugin_config: Some("version: v1".to_owned()),
         ..v1::Sharing::default()
     });
-    assert_eq!(said, "plugin_config_key: it is missing");
-    let said = sharing(v1::Sharing {
-        kept: vec![v1::KeptShare::default()],
-        ..v1::Sharing::default()
-    });
-    assert!(said.starts_with("kept[0].id: \"\" is not an id"), "{said}");
-    let unit = v1::SharedUnit {
-        unhealthy: Some("x".repeat(5000)),
-        ..v1::SharedUnit::default()
-    };
-    let said = sharing(v1::Sharing {
+    assert_eq!(message, "plugin_config_key: it is missing");
+    let message =
+        sharing(v1::Sharing { kept: vec![v1::KeptShare::default()], ..v1::Sharing::default() });
+    assert!(message.starts_with("kept[0].id: \"\" is not an id"), "{message}");
+    let unit = v1::SharedUnit { unhealthy: Some("x".repeat(5000)), ..v1::SharedUnit::default() };
+    let message = sharing(v1::Sharing {
         resources: vec![v1::SharedResource {
             name: "nvidia.com/gpu".to_owned(),
             units: vec![unit],
@@ -339,13 +290,10 @@ fn i12_invalid_sharing_is_rejected_with_its_field() {
         }],
         ..v1::Sharing::default()
     });
-    assert_eq!(
-        said,
-        "resources[0].units[0].unhealthy: 5000 bytes are too long for what stands there"
-    );
-    let said = sharing(v1::Sharing {
+    assert_eq!(message, "resources[0].units[0].unhealthy: 5000 bytes are too long for this field");
+    let message = sharing(v1::Sharing {
         resources: vec![v1::SharedResource::default(); 65],
         ..v1::Sharing::default()
     });
-    assert_eq!(said, "resources: 65 are more than 64");
+    assert_eq!(message, "resources: 65 is more than the maximum of 64");
 }

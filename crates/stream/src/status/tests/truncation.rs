@@ -6,10 +6,8 @@ use super::*;
 fn driver_texts_are_truncated() {
     let status = edited(|device| {
         device.product_name = Some("é".repeat(100_000));
-        device.problems = vec![v1::Problem {
-            what: "x".repeat(100_000),
-            error: "y".repeat(100_000),
-        }];
+        device.problems =
+            vec![v1::Problem { what: "x".repeat(100_000), error: "y".repeat(100_000) }];
     });
     let device = status.unwrap().inventory.devices.remove(0);
     assert_eq!(device.product_name, Some("é".repeat(MAX_WORD_BYTES / 2)));
@@ -22,11 +20,7 @@ fn i12_more_done_steps_than_total_is_rejected() {
     let layout = |done: u32| v1::Layout {
         devices: vec![v1::LayoutDevice {
             pci: "0000:07:00.0".to_owned(),
-            progress: Some(v1::LayoutProgress {
-                done,
-                steps: 3,
-                ..v1::LayoutProgress::default()
-            }),
+            progress: Some(v1::LayoutProgress { done, steps: 3, ..v1::LayoutProgress::default() }),
             ..v1::LayoutDevice::default()
         }],
         ..v1::Layout::default()
@@ -35,6 +29,6 @@ fn i12_more_done_steps_than_total_is_rejected() {
     let read = |done: u32| decode(&with(&parts, "layout", content(&layout(done))));
     assert!(read(3).is_ok());
     let error = read(5).unwrap_err();
-    let place = (error.key().as_str(), error.place());
+    let place = (error.part.as_str(), error.field.as_str());
     assert_eq!(place, ("layout", "devices[0].progress.done"));
 }

@@ -19,7 +19,10 @@ struct ContainerUsage {
     over: Option<bool>,
 }
 
-pub(super) fn containers(sheet: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
+pub(super) fn containers(
+    writer: &mut FamilyWriter<'_, '_>,
+    devices: &[DeviceUsage],
+) -> fmt::Result {
     let mut all: Vec<(&DeviceUsage, &UnitUsage, &Tenant)> = devices
         .iter()
         .flat_map(|device| device.units.iter().map(move |unit| (device, unit)))
@@ -35,53 +38,41 @@ pub(super) fn containers(sheet: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsag
         let names = if at < MAX_CONTAINER_SERIES {
             // A pod of which only the UID is known is identified by it.
             let pod = tenant.pod.as_ref().or(tenant.uid.as_ref()).cloned();
-            (
-                text(&tenant.namespace),
-                pod.unwrap_or_default(),
-                text(&tenant.container),
-            )
+            (text(&tenant.namespace), pod.unwrap_or_default(), text(&tenant.container))
         } else {
             (String::new(), OTHERS.to_owned(), String::new())
         };
-        labels.extend([
-            ("namespace", names.0),
-            ("pod", names.1),
-            ("container", names.2),
-        ]);
+        labels.extend([("namespace", names.0), ("pod", names.1), ("container", names.2)]);
         found.entry(labels).or_default().add(unit, tenant);
     }
-    let of = |value: fn(&ContainerUsage) -> Option<f64>| -> Samples {
+    let samples = |value: fn(&ContainerUsage) -> Option<f64>| -> Samples {
         let all = found.iter();
-        all.filter_map(|(labels, one)| Some((labels.clone(), value(one)?)))
-            .collect()
+        all.filter_map(|(labels, one)| Some((labels.clone(), value(one)?))).collect()
     };
-    sheet.gauge(
+    writer.gauge(
         (
             "container_allocated",
-            "How many a container was given of a device or partition: of one that is not shared, 1",
+            "Number of replicas of a device or partition allocated to a container; 1 if it is not shared",
         ),
-        of(|one| one.allocated),
+        samples(|one| one.allocated),
     )?;
-    sheet.gauge(
+    writer.gauge(
         (
             "container_memory_used_bytes",
-            "Device memory that a container's processes use",
+            "Device memory used by the processes of a container, in bytes",
         ),
-        of(|one| one.memory.map(|memory| bytes(Mebibytes::new(memory)))),
+        samples(|one| one.memory.map(|memory| bytes(Mebibytes::new(memory)))),
     )?;
-    sheet.gauge(
+    writer.gauge(
         (
             "container_utilization_ratio",
-            "For which part of the time a container's processes ran on a device",
+            "Share of time in which processes of a container ran on a device, from 0 to 1",
         ),
-        of(|one| {
-            one.utilization
-                .map(|sum| ratio(Percent::saturating_from(sum)))
-        }),
+        samples(|one| one.utilization.map(|sum| ratio(Percent::saturating_from(sum)))),
     )?;
-    sheet.gauge(
-        ("container_memory_over_share", "Whether a container uses more than its share of a device or partition that others have too"),
-        of(|one| one.over.map(flag)),
+    writer.gauge(
+        ("container_memory_over_share", "Whether a container uses more than its share of the memory of a shared device or partition (1) or not (0)"),
+        samples(|one| one.over.map(flag)),
     )
 }
 

@@ -15,43 +15,37 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 use crate::sharing::Observation;
 
 /// Records the devices' condition and the Xids that they report.
-pub(super) fn observe_health(monitor: &mut HealthMonitor, scene: &Observation<'_>) {
-    if scene.is_read {
-        monitor.record_inventory(scene.now, scene.inventory, scene.xids);
+pub(super) fn observe_health(monitor: &mut HealthMonitor, observation: &Observation<'_>) {
+    if observation.is_read {
+        monitor.record_inventory(observation.now, observation.inventory, observation.xids);
     } else {
-        monitor.record_errors(scene.now, scene.xids);
+        monitor.record_errors(observation.now, observation.xids);
     }
+}
+
+/// Returns whether the target's device is in one of these states.
+fn has_state(target: &DeviceTarget, status: &NodeLayoutStatus, expected: &[Reason]) -> bool {
+    let mut devices = status.devices.iter();
+    let device = devices.find(|device| device.pci == target.pci);
+    device.is_some_and(|device| expected.iter().any(|reason| device.state == *reason))
 }
 
 /// Returns whether the partitioning of the target's device is as desired; true if no partitioning is requested.
 pub(super) fn is_in_force(target: &DeviceTarget, status: &NodeLayoutStatus) -> bool {
-    let mut devices = status.devices.iter();
-    let device = devices.find(|device| device.pci == target.pci);
-    target.mig.is_none() || device.is_some_and(|device| Reason::Applied.is(device.state))
+    target.mig.is_none() || has_state(target, status, &[Reason::Applied])
 }
 
 /// Returns whether the device's change has ended in a state that does not resolve by itself.
 pub(super) fn has_failed(target: &DeviceTarget, status: &NodeLayoutStatus) -> bool {
-    let mut devices = status.devices.iter();
-    let device = devices.find(|device| device.pci == target.pci);
-    device.is_some_and(|device| {
-        let ends = [
-            Reason::Failed,
-            Reason::RolledBack,
-            Reason::Infeasible,
-            Reason::NeedsReset,
-        ];
-        ends.iter().any(|reason| reason.is(device.state))
-    })
+    let ends = [Reason::Failed, Reason::RolledBack, Reason::Infeasible, Reason::NeedsReset];
+    has_state(target, status, &ends)
 }
 
 /// Returns whether the device's change is blocked, such as by pods that run for weeks. Units allocated meanwhile block
 /// the change like the current holders: it scans again once the gate is closed, and never destroys an allocated
 /// instance (I1).
 pub(super) fn is_blocked(target: &DeviceTarget, status: &NodeLayoutStatus) -> bool {
-    let mut devices = status.devices.iter();
-    let device = devices.find(|device| device.pci == target.pci);
-    device.is_some_and(|device| Reason::Blocked.is(device.state))
+    has_state(target, status, &[Reason::Blocked])
 }
 
 pub(super) fn leave_out(offers: &mut Offers, devices: &BTreeSet<PciAddress>) {
@@ -68,14 +62,14 @@ pub(super) fn unresponsive_reason(
     is_held: bool,
 ) -> Option<String> {
     if !matches!(inventory.nvml, NvmlState::Ready(_)) {
-        return Some("the driver does not answer".to_owned());
+        return Some("the driver does not respond".to_owned());
     }
     let device = inventory.devices.iter().find(|device| device.pci == pci);
     match device.map(|device| &device.condition) {
         Some(Condition::Working) => None,
         Some(Condition::Failing { reason }) => Some(reason.clone()),
-        Some(Condition::PciOnly { .. }) => Some("its driver does not speak for it".to_owned()),
-        None => is_held.then(|| "it is gone from the bus".to_owned()),
+        Some(Condition::PciOnly { .. }) => Some("its driver does not manage it".to_owned()),
+        None => is_held.then(|| "it is no longer on the PCI bus".to_owned()),
     }
 }
 
@@ -83,9 +77,7 @@ pub(super) fn unresponsive_reason(
 pub(super) fn orphan_health(inventory: &Inventory, unit: &Unit, monitor: &HealthMonitor) -> Health {
     match offer::find(inventory, &unit.uuid) {
         Some(_) => monitor.health(unit),
-        None => Health::Unhealthy {
-            reason: "the driver does not tell of it any more".to_owned(),
-        },
+        None => Health::Unhealthy { reason: "the driver no longer lists it".to_owned() },
     }
 }
 

@@ -5,8 +5,7 @@
 //! replaces another one does not inherit its sharing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use octavo_engine::durable;
 use octavo_files::layouts;
@@ -18,7 +17,7 @@ use octavo_planner::layout::{
     DeviceTarget, Dialect, Layout, Layouts, Rule, Selector, Targets, TimeSlicing,
 };
 use octavo_planner::reconcile::NodeLayoutStatus;
-use octavo_toolkit::files;
+use octavo_toolkit::files::{self, ReadError};
 use tracing::warn;
 
 use super::super::Observation;
@@ -45,26 +44,26 @@ pub(super) struct DesiredSharing {
 pub(super) struct PreviousSharing {
     current: BTreeMap<PciAddress, Option<TimeSlicing>>,
     /// The state directory; `None` without one.
-    folder: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
     /// The same by UUID, including that of an earlier agent; `None` while another agent may own the state directory.
     stored: Option<BTreeMap<String, TimeSlicing>>,
 }
 
 impl PreviousSharing {
     /// Creates the record. The file of an earlier agent is read once this process owns the directory.
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        Self {
-            current: BTreeMap::new(),
-            folder,
-            stored: None,
-        }
+    pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
+        Self { current: BTreeMap::new(), state_dir, stored: None }
     }
 
     /// Returns the desired sharing. Devices whose partitioning is not as desired keep their previous sharing, because
     /// both are one change. After a start only the stored record knows it, and it counts if the change cannot proceed
     /// by itself: units allocated now would block a change that is about to begin. No units of any other such device
     /// are newly offered before their change is made or has failed.
-    pub(super) fn desired(&mut self, scene: Observation<'_>, is_ours: bool) -> DesiredSharing {
+    pub(super) fn desired(
+        &mut self,
+        observation: Observation<'_>,
+        is_ours: bool,
+    ) -> DesiredSharing {
         let mut all = DesiredSharing {
             targets: Targets::default(),
             waiting: Vec::new(),
@@ -73,15 +72,15 @@ impl PreviousSharing {
         if is_ours && self.stored.is_none() {
             self.stored = Some(self.read());
         }
-        let status = scene.status;
-        let asked = status.and_then(|status| status.targets.as_deref());
-        let Some((status, asked)) = status.zip(asked) else {
+        let status = observation.status;
+        let targets = status.and_then(|status| status.targets.as_deref());
+        let Some((status, targets)) = status.zip(targets) else {
             if status.is_some_and(is_unusable) {
-                all.targets = self.stored_targets(scene.inventory);
+                all.targets = self.stored_targets(observation.inventory);
             }
             return all;
         };
-        all.targets = asked.clone();
+        all.targets = targets.clone();
         for target in &mut all.targets.devices {
             if is_in_force(target, status) {
                 self.current.insert(target.pci, target.time_slicing.clone());
@@ -90,9 +89,9 @@ impl PreviousSharing {
             let has_ended = has_failed(target, status);
             if !self.current.contains_key(&target.pci)
                 && (has_ended || is_blocked(target, status))
-                && let Some(kept) = self.stored_sharing(scene.inventory, target.pci)
+                && let Some(stored) = self.stored_sharing(observation.inventory, target.pci)
             {
-                self.current.insert(target.pci, Some(kept));
+                self.current.insert(target.pci, Some(stored));
             }
             let had = self.current.get(&target.pci).cloned();
             if had.is_none() && !has_ended {
@@ -101,7 +100,7 @@ impl PreviousSharing {
             target.time_slicing = had.flatten();
             all.waiting.push(target.pci);
         }
-        self.store(scene.inventory);
+        self.store(observation.inventory);
         all
     }
 
@@ -115,10 +114,7 @@ impl PreviousSharing {
                 time_slicing: Some(self.stored_sharing(inventory, device.pci)?),
             })
         });
-        Targets {
-            devices: devices.collect(),
-            ..Targets::default()
-        }
+        Targets { devices: devices.collect(), ..Targets::default() }
     }
 
     fn stored_sharing(&self, inventory: &Inventory, pci: PciAddress) -> Option<TimeSlicing> {
@@ -127,14 +123,16 @@ impl PreviousSharing {
 
     /// Stores changes.
     fn store(&mut self, inventory: &Inventory) {
-        let Some(kept) = &mut self.stored else { return };
-        let mut now = kept.clone();
+        let Some(stored) = &mut self.stored else {
+            return;
+        };
+        let mut now = stored.clone();
         for (pci, had) in &self.current {
             if let Some(uuid) = uuid(inventory, *pci) {
                 now.insert(uuid, plain(had.as_ref()));
             }
         }
-        if now == *kept {
+        if now == *stored {
             return;
         }
         // Cards that were removed are dropped from the record when there is something to write.
@@ -143,18 +141,16 @@ impl PreviousSharing {
             devices.any(|device| device.uuid.as_ref().is_some_and(|one| one.as_str() == uuid))
         };
         now.retain(|uuid, _| is_there(uuid));
-        *kept = now;
+        *stored = now;
         if let Err(reason) = self.write() {
             // The previous content is outdated. Removing it may fail as well if nothing can be written.
             let _or_it_is_old = self.path().map(|path| durable::remove(&path));
-            warn!(
-                "how devices are shared is not kept for an agent that is started later: {reason}"
-            );
+            warn!(error = %reason, "cannot store the sharing state for the next agent");
         }
     }
 
     fn write(&self) -> Result<(), String> {
-        let (Some(folder), Some(kept)) = (&self.folder, &self.stored) else {
+        let (Some(dir), Some(stored)) = (&self.state_dir, &self.stored) else {
             return Ok(());
         };
         let layout = |(uuid, sharing): (&String, &TimeSlicing)| Layout {
@@ -167,18 +163,16 @@ impl PreviousSharing {
                 time_slicing: Some(sharing.clone()),
             }],
         };
-        let all = Layouts {
-            dialect: Dialect::Octavo,
-            layouts: kept.iter().map(layout).collect(),
-        };
+        let all =
+            Layouts { dialect: Dialect::Octavo, layouts: stored.iter().map(layout).collect() };
         let text = layouts::write(&all, Dialect::Octavo).map_err(|error| error.to_string())?;
-        let (path, draft) = (folder.join(FILE_NAME), folder.join(DRAFT_NAME));
+        let (path, draft) = (dir.join(FILE_NAME), dir.join(DRAFT_NAME));
         durable::replace(&path, &draft, text.as_bytes(), MODE)
             .map_err(|error| format!("{error}: {}", error.source))
     }
 
     fn path(&self) -> Option<PathBuf> {
-        Some(self.folder.as_ref()?.join(FILE_NAME))
+        Some(self.state_dir.as_ref()?.join(FILE_NAME))
     }
 
     /// Reads the record of an earlier agent; empty if it cannot be read.
@@ -186,11 +180,11 @@ impl PreviousSharing {
         let Some(path) = self.path() else {
             return BTreeMap::new();
         };
-        let text = match text(&path) {
+        let text = match files::text(&path, MAX_FILE_BYTES) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
+            Err(ReadError::Missing(_)) => return BTreeMap::new(),
             Err(error) => {
-                warn!("cannot read {}: {error}", path.display());
+                warn!(path = %path.display(), %error, "cannot read the stored sharing state");
                 return BTreeMap::new();
             }
         };
@@ -206,7 +200,7 @@ impl PreviousSharing {
             Err(errors) => {
                 let first = errors.first().map(ToString::to_string);
                 let first = first.unwrap_or_default();
-                warn!("{} is not what was written there: {first}", path.display());
+                warn!(path = %path.display(), error = %first, "cannot parse the stored sharing state");
                 BTreeMap::new()
             }
         }
@@ -216,12 +210,8 @@ impl PreviousSharing {
 /// Returns whether the selected layout could not be resolved since this agent started, for example because the layouts
 /// file is invalid.
 pub(super) fn is_unusable(status: &NodeLayoutStatus) -> bool {
-    let is_failed = status.state.is_some_and(|state| Reason::Failed.is(state));
+    let is_failed = status.state == Some(Reason::Failed.into());
     status.layout.is_some() && status.targets.is_none() && is_failed
-}
-
-fn text(path: &Path) -> io::Result<String> {
-    Ok(files::text(path, MAX_FILE_BYTES)?)
 }
 
 fn uuid(inventory: &Inventory, pci: PciAddress) -> Option<String> {
@@ -234,11 +224,9 @@ fn uuid(inventory: &Inventory, pci: PciAddress) -> Option<String> {
 fn plain(had: Option<&TimeSlicing>) -> TimeSlicing {
     match had {
         Some(had) if had.is_sharing() => had.clone().without_positions(),
-        Some(_) | None => TimeSlicing {
-            place: SourcePosition::default(),
-            shares: Vec::new(),
-            slice: None,
-        },
+        Some(_) | None => {
+            TimeSlicing { place: SourcePosition::default(), shares: Vec::new(), slice: None }
+        }
     }
 }
 
@@ -289,12 +277,12 @@ mod tests {
 
     #[test]
     fn stored_sharing_is_matched_by_uuid_not_by_address() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut past = PreviousSharing::new(Some(folder.path().to_owned()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut past = PreviousSharing::new(Some(directory.path().to_owned()));
         past.stored = Some(past.read());
         past.current = [(pci(1), Some(by(3))), (pci(2), None)].into();
         past.store(&inventory(&[A, B]));
-        let mut next = PreviousSharing::new(Some(folder.path().to_owned()));
+        let mut next = PreviousSharing::new(Some(directory.path().to_owned()));
         next.stored = Some(next.read());
         let there = inventory(&[B, A]);
         assert_eq!(next.stored_sharing(&there, pci(2)), Some(by(3)));
@@ -305,9 +293,9 @@ mod tests {
 
     #[test]
     fn i12_invalid_file_is_ignored_and_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE_NAME), "layouts: [").unwrap();
-        let mut past = PreviousSharing::new(Some(folder.path().to_owned()));
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(FILE_NAME), "layouts: [").unwrap();
+        let mut past = PreviousSharing::new(Some(directory.path().to_owned()));
         assert_eq!(past.read(), BTreeMap::new());
         past.stored = Some(BTreeMap::new());
         past.current = [(pci(1), Some(by(2)))].into();
@@ -317,13 +305,13 @@ mod tests {
 
     #[test]
     fn failed_write_removes_the_outdated_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut past = PreviousSharing::new(Some(folder.path().to_owned()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut past = PreviousSharing::new(Some(directory.path().to_owned()));
         past.stored = Some(BTreeMap::new());
         past.current = [(pci(1), Some(by(2)))].into();
         past.store(&inventory(&[A]));
         // Fails like a full disk, and unlike a mode also for root.
-        fs::create_dir(folder.path().join(DRAFT_NAME)).unwrap();
+        fs::create_dir(directory.path().join(DRAFT_NAME)).unwrap();
         past.current = [(pci(1), Some(by(4)))].into();
         past.store(&inventory(&[A]));
         assert_eq!(past.read(), BTreeMap::new());

@@ -8,7 +8,7 @@ use octavo_model::inventory::{Condition, Device, Inventory, Mig, Vendor};
 use octavo_model::reason::Reason;
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::{
-    Health, ResourceStatus, SharingMode, SharingStatus, UnitStatus,
+    DeviceProvider, Health, ResourceStatus, SharingStatus, UnitStatus,
 };
 use octavo_node::sharing::listing::{ListedId, ListedResource, Listing};
 use octavo_node::sharing::slice_length::SliceLengths;
@@ -23,11 +23,11 @@ const MAX_NAMED_PODS: usize = 5;
 /// Everything that the status is computed from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StatusInputs<'a> {
-    pub(super) scene: Observation<'a>,
+    pub(super) observation: Observation<'a>,
     pub(super) offers: &'a Offers,
     pub(super) listing: &'a Listing,
     pub(super) report: &'a DevicePluginReport,
-    pub(super) told: &'a KubeletReport,
+    pub(super) kubelet: &'a KubeletReport,
     /// Devices whose partitioning is not as desired.
     pub(super) waiting: &'a [PciAddress],
     /// The subset of `waiting` whose units are not newly offered.
@@ -52,19 +52,11 @@ pub(super) struct SharingFault {
 
 impl SharingFault {
     fn pending(message: String) -> Self {
-        Self {
-            is_external: false,
-            reason: Reason::SharingPending,
-            message,
-        }
+        Self { is_external: false, reason: Reason::SharingPending, message }
     }
 
     fn external(reason: Reason, message: String) -> Self {
-        Self {
-            is_external: true,
-            reason,
-            message,
-        }
+        Self { is_external: true, reason, message }
     }
 }
 
@@ -77,31 +69,29 @@ pub(super) fn time_slice_fault(
     let mut refused: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for unmet in slices.unmet() {
         let device = PlanFormatter::new(inventory, unmet.pci).device(unmet.pci);
-        let length = unmet
-            .length
-            .map_or("as the driver has them", |one| one.as_str());
+        let length = unmet.length.map_or("the driver's default", |one| one.as_str());
         match unmet.reason {
             Some(reason) => refused.entry((length, reason)).or_default().push(device),
             None => pending.push(device),
         }
     }
-    let said = |((length, reason), devices): ((&str, &str), Vec<String>)| {
+    let describe = |((length, reason), devices): ((&str, &str), Vec<String>)| {
         format!(
-            "turns of {} cannot be made {length}: {reason}",
+            "cannot set the time-slice duration of {} to {length}: {reason}",
             devices.join(", ")
         )
     };
-    let refused: Vec<String> = refused.into_iter().map(said).collect();
+    let refused: Vec<String> = refused.into_iter().map(describe).collect();
     if !refused.is_empty() {
         let message = format!(
-            "{}; all is given out nevertheless, and it is tried again within 10 minutes: see to the program of --nvidia-smi, or \
-             take `slice` out of the layout",
+            "{}; the devices are allocated nevertheless, and the duration is retried within 10 minutes: check the program of \
+             --nvidia-smi, or remove `slice` from the layout",
             refused.join("; ")
         );
         return Some(SharingFault::external(Reason::SharingRefused, message));
     }
     (!pending.is_empty()).then(|| {
-        let message = format!("the length of turns is being set: {}", pending.join(", "));
+        let message = format!("the time-slice duration is being set: {}", pending.join(", "));
         SharingFault::external(Reason::SharingPending, message)
     })
 }
@@ -114,18 +104,24 @@ fn cannot_be_read(device: &Device) -> bool {
     }
 }
 
+/// Returns the devices as users know them; `None` if there are none.
+fn device_names<'a>(
+    inventory: &Inventory,
+    devices: impl IntoIterator<Item = &'a PciAddress>,
+) -> Option<String> {
+    let names = devices.into_iter().map(|pci| PlanFormatter::new(inventory, *pci).device(*pci));
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// Returns the fault of devices that cannot be allocated because they fail. The warnings contain the reason for each.
 pub(super) fn failing(inventory: &Inventory) -> Option<SharingFault> {
     let devices = inventory.devices.iter();
     let failing =
         devices.filter(|device| device.vendor == Vendor::Nvidia && cannot_be_read(device));
-    let names: Vec<String> = failing
-        .map(|device| PlanFormatter::new(inventory, device.pci).device(device.pci))
-        .collect();
-    (!names.is_empty()).then(|| {
-        let message = format!("failing and not allocated: {}", names.join(", "));
-        SharingFault::external(Reason::SharingNotInForce, message)
-    })
+    let names = device_names(inventory, failing.map(|device| &device.pci))?;
+    let message = format!("failing devices are not allocated: {names}");
+    Some(SharingFault::external(Reason::SharingNotInForce, message))
 }
 
 /// Returns the fault of devices that are not offered because the MIG strategy does not fit.
@@ -133,26 +129,19 @@ pub(super) fn unoffered(
     inventory: &Inventory,
     devices: &BTreeSet<PciAddress>,
 ) -> Option<SharingFault> {
-    let words = |pci: &PciAddress| PlanFormatter::new(inventory, *pci).device(*pci);
-    let all: Vec<String> = devices.iter().map(words).collect();
-    (!all.is_empty()).then(|| {
-        let message = format!(
-            "nothing of these devices is offered to pods, because --mig-strategy does not fit: {}; set it to mixed (of the chart, \
-             agent.migStrategy)",
-            all.join(", ")
-        );
-        SharingFault::external(Reason::SharingNotInForce, message)
-    })
+    let names = device_names(inventory, devices)?;
+    let message = format!(
+        "these devices are not advertised, because --mig-strategy does not fit: {names}; set it to mixed (chart: \
+         agent.migStrategy)"
+    );
+    Some(SharingFault::external(Reason::SharingNotInForce, message))
 }
 
 impl StatusInputs<'_> {
     /// Returns the most important fault.
     pub(super) fn fault(&self) -> Option<SharingFault> {
-        if let Some(rival) = self
-            .report
-            .resources
-            .values()
-            .find_map(|one| one.competing_plugin.clone())
+        if let Some(rival) =
+            self.report.resources.values().find_map(|one| one.competing_plugin.clone())
         {
             return Some(SharingFault::external(Reason::DevicePluginConflict, rival));
         }
@@ -162,13 +151,13 @@ impl StatusInputs<'_> {
         if !self.is_decided {
             return Some(SharingFault::pending(self.undecided()));
         }
-        if let Some(trouble) = &self.told.trouble {
+        if let Some(error) = &self.kubelet.error {
             let what = if self.listing.places().next().is_some() {
-                "nothing that was listed is taken away, as it is not known who has it"
+                "advertised devices are not removed, because their allocations are unknown"
             } else {
-                "nothing is listed yet, as it is not known who has what"
+                "no device is advertised yet, because the allocations are unknown"
             };
-            return Some(SharingFault::pending(format!("{what}: {trouble}")));
+            return Some(SharingFault::pending(format!("{what}: {error}")));
         }
         let mut listed = self.listing.resources.iter();
         listed
@@ -180,24 +169,20 @@ impl StatusInputs<'_> {
     }
 
     fn undecided(&self) -> String {
-        let message = "it is not known yet which layout counts: only what pods have is listed";
-        match self.scene.status.and_then(|status| status.notice.as_ref()) {
+        let message = "only allocated devices are advertised until the desired layout is known";
+        match self.observation.status.and_then(|status| status.notice.as_ref()) {
             Some(notice) => format!("{message}: {notice}"),
             None => message.to_owned(),
         }
     }
 
     fn unknown(&self) -> Option<SharingFault> {
-        let words = |pci: &PciAddress| PlanFormatter::new(self.scene.inventory, *pci).device(*pci);
-        let all: Vec<String> = self.unknown.iter().map(words).collect();
-        (!all.is_empty()).then(|| {
-            let message = format!(
-                "only what pods have is listed until its partitioning is what it should be, as it is not known how it was shared \
-                 before this agent was started: {}",
-                all.join(", ")
-            );
-            SharingFault::external(Reason::SharingPending, message)
-        })
+        let names = device_names(self.observation.inventory, self.unknown)?;
+        let message = format!(
+            "only allocated partitions and replicas are advertised until the layout is applied, because the sharing before the start of \
+             this agent is unknown: {names}"
+        );
+        Some(SharingFault::external(Reason::SharingPending, message))
     }
 
     /// Returns what kubelet or the Node does not know of a resource yet.
@@ -206,89 +191,76 @@ impl StatusInputs<'_> {
         name: &ResourceName,
         listed: &ListedResource,
     ) -> Option<SharingFault> {
-        let standing = self.report.resources.get(name);
-        if let Some(trouble) = standing.and_then(|standing| standing.trouble.clone()) {
-            return Some(SharingFault::pending(trouble));
+        let resource = self.report.resources.get(name);
+        if let Some(error) = resource.and_then(|resource| resource.error.clone()) {
+            return Some(SharingFault::pending(error));
         }
-        if !standing.is_some_and(|standing| standing.is_registered) {
-            let message = format!("kubelet does not know of {name} yet");
+        if !resource.is_some_and(|status| status.is_registered) {
+            let message = format!("{name} is not registered with the kubelet yet");
             return Some(SharingFault::pending(message));
         }
-        let fit: BTreeSet<String> = listed.allocatable().map(ToString::to_string).collect();
-        let is_known = match &self.told.allocatable {
-            Some(all) => all
-                .get(name.as_str())
-                .map_or(fit.is_empty(), |known| *known == fit),
-            None => standing.is_some_and(|standing| standing.is_list_read),
+        let allocatable: BTreeSet<String> = listed.allocatable().map(ToString::to_string).collect();
+        let is_known = match &self.kubelet.allocatable {
+            Some(all) => {
+                all.get(name.as_str()).map_or(allocatable.is_empty(), |known| *known == allocatable)
+            }
+            None => resource.is_some_and(|status| status.is_list_read),
         };
         if !is_known {
-            let known = self.told.allocatable.as_ref();
+            let known = self.kubelet.allocatable.as_ref();
             let known = known.and_then(|all| all.get(name.as_str()));
             let known = known.map_or(0, BTreeSet::len);
-            let message = format!("kubelet knows {known} of {} {name}", fit.len());
+            let message = format!("the kubelet lists {known} of {} {name}", allocatable.len());
             return Some(SharingFault::pending(message));
         }
         let offered = self.offered(name)?;
-        let count = u64::try_from(fit.len()).unwrap_or(u64::MAX);
+        let count = u64::try_from(allocatable.len()).unwrap_or(u64::MAX);
         (offered != count).then(|| {
             SharingFault::pending(format!(
-                "the Node offers {offered} of {count} {name}, which kubelet knows"
+                "the Node advertises {offered} of the {count} {name} that the kubelet lists"
             ))
         })
     }
 
     fn held(&self) -> Option<SharingFault> {
-        if self.listing.kept.is_empty() {
+        if self.listing.retained.is_empty() {
             return None;
         }
-        let all = self.listing.kept.iter();
+        let all = self.listing.retained.iter();
         let mut all: Vec<String> = all
-            .map(|kept| {
-                let by = &kept.by;
-                let who = match by.namespace.as_str() {
-                    "" => by.pod.clone(),
-                    namespace => format!("{namespace}/{} (container {})", by.pod, by.container),
+            .map(|retained| {
+                let who = match retained.namespace.as_str() {
+                    "" => retained.pod.clone(),
+                    namespace => {
+                        format!("{namespace}/{} (container {})", retained.pod, retained.container)
+                    }
                 };
-                format!("{} {} by {who}", by.resource, kept.id)
+                format!("{} {} by {who}", retained.resource, retained.id)
             })
             .collect();
         let more = all.len().saturating_sub(MAX_NAMED_PODS);
         all.truncate(MAX_NAMED_PODS);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        let message = format!("kept until it is released: {}{more}", all.join("; "));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = format!("retained until released: {}{more}", all.join("; "));
         Some(SharingFault::external(Reason::SharingHeld, message))
     }
 
     fn withheld(&self) -> Option<SharingFault> {
-        let words = |pci: &PciAddress| PlanFormatter::new(self.scene.inventory, *pci).device(*pci);
-        let all: Vec<String> = self.listing.withheld.iter().map(words).collect();
-        (!all.is_empty()).then(|| {
-            let message = format!(
-                "idle partitions and replicas are withheld from allocation until the layout is applied: {}",
-                all.join(", ")
-            );
-            SharingFault::external(Reason::SharingHeld, message)
-        })
+        let names = device_names(self.observation.inventory, &self.listing.withheld)?;
+        let message = format!(
+            "idle partitions and replicas are withheld from allocation until the layout is applied: {names}"
+        );
+        Some(SharingFault::external(Reason::SharingHeld, message))
     }
 
     fn unpartitioned(&self) -> Option<SharingFault> {
-        let words = |pci: &PciAddress| PlanFormatter::new(self.scene.inventory, *pci).device(*pci);
-        let all: Vec<String> = self.waiting.iter().map(words).collect();
-        (!all.is_empty()).then(|| {
-            let message = format!(
-                "shared as before until its partitioning is what it should be: {}",
-                all.join(", ")
-            );
-            SharingFault::external(Reason::SharingPending, message)
-        })
+        let names = device_names(self.observation.inventory, self.waiting)?;
+        let message = format!("the previous sharing stays until the layout is applied: {names}");
+        Some(SharingFault::external(Reason::SharingPending, message))
     }
 
     fn offered(&self, name: &ResourceName) -> Option<u64> {
-        let view = self.scene.view?;
+        let view = self.observation.view?;
         Some(view.allocatable.get(name.as_str()).copied().unwrap_or(0))
     }
 
@@ -307,13 +279,12 @@ impl StatusInputs<'_> {
         let warnings = self.warnings.iter().cloned();
         let all: Vec<String> = message.into_iter().chain(more).chain(warnings).collect();
         SharingStatus {
-            mode: SharingMode::Embedded,
-            state: reason.as_str(),
+            mode: DeviceProvider::Embedded.into(),
+            state: reason.into(),
             message: (!all.is_empty()).then(|| all.join("; ")),
             resources: self.resources(),
-            retained: self.listing.kept.clone(),
-            hand_off: None,
-            named: None,
+            retained: self.listing.retained.clone(),
+            ..SharingStatus::default()
         }
     }
 
@@ -350,12 +321,12 @@ impl StatusInputs<'_> {
     /// known.
     fn unlisted_health(&self) -> Health {
         let why = if self.is_decided {
-            "it is not known who has what"
+            "the allocations are unknown"
         } else {
-            "it is not known yet which layout counts"
+            "the desired layout is unknown"
         };
         Health::Unhealthy {
-            reason: format!("it is not listed to kubelet yet, as {why}"),
+            reason: format!("it is not advertised to the kubelet yet, because {why}"),
         }
     }
 }
@@ -401,11 +372,9 @@ mod tests {
             nvml: NvmlState::Loading,
             devices: Vec::new(),
         };
-        let offers = Offers {
-            resources: vec![offer()],
-        };
-        let sight = StatusInputs {
-            scene: Observation {
+        let offers = Offers { resources: vec![offer()] };
+        let inputs = StatusInputs {
+            observation: Observation {
                 now: Duration::ZERO,
                 inventory: &inventory,
                 is_read: true,
@@ -417,7 +386,7 @@ mod tests {
             offers: &offers,
             listing,
             report: &DevicePluginReport::default(),
-            told: &KubeletReport::default(),
+            kubelet: &KubeletReport::default(),
             waiting: &[],
             unknown: &BTreeSet::new(),
             warnings: &[],
@@ -425,18 +394,18 @@ mod tests {
             beside: [None; 3],
             is_decided,
         };
-        sight.resources()[0].units[0].health.clone()
+        inputs.resources()[0].units[0].health.clone()
     }
 
     #[test]
     fn unlisted_unit_is_unhealthy_with_a_reason() {
-        let said = |is_decided| match health(is_decided, &Listing::default()) {
+        let message = |is_decided| match health(is_decided, &Listing::default()) {
             Health::Unhealthy { reason } => reason,
             Health::Healthy => panic!("nobody can be given it"),
         };
-        let listed_not = "it is not listed to kubelet yet, as it is not known ";
-        assert_eq!(said(true), format!("{listed_not}who has what"));
-        assert_eq!(said(false), format!("{listed_not}yet which layout counts"));
+        let listed_not = "it is not advertised to the kubelet yet, because the ";
+        assert_eq!(message(true), format!("{listed_not}allocations are unknown"));
+        assert_eq!(message(false), format!("{listed_not}desired layout is unknown"));
     }
 
     #[test]
@@ -447,10 +416,8 @@ mod tests {
                 health: Health::Healthy,
                 is_withheld,
             };
-            let listed = ListedResource {
-                offer: offer(),
-                items: (0..).zip(withheld).map(item).collect(),
-            };
+            let listed =
+                ListedResource { offer: offer(), items: (0..).zip(withheld).map(item).collect() };
             Listing {
                 resources: BTreeMap::from([(ResourceName::gpu(), listed)]),
                 withheld: BTreeSet::from([pci()]),

@@ -7,17 +7,13 @@ use super::*;
 use crate::sharing::machine::{HostDevices, HostPaths};
 
 /// A backend without any desired offer yet.
-fn giver() -> EmbeddedBackend {
+fn backend() -> EmbeddedBackend {
     let nowhere = PathBuf::from("/nowhere");
-    let places = HostPaths {
-        proc: nowhere.clone(),
-        dev: nowhere.clone(),
-        cdi: nowhere.clone(),
-    };
-    let answer = DeviceResponder::new([], Box::new(HostDevices::new(places)));
+    let places = HostPaths { proc: nowhere.clone(), dev: nowhere.clone(), cdi: nowhere.clone() };
+    let responder = DeviceResponder::new([], Box::new(HostDevices::new(places)));
     let (_, report) = watch::channel(Arc::default());
-    let (_, told) = watch::channel(Arc::default());
-    let rules = EmbeddedSettings {
+    let (_, kubelet_report) = watch::channel(Arc::default());
+    let settings = EmbeddedSettings {
         strategy: MigStrategy::None,
         deadline: Duration::from_mins(3),
         withhold_after: None,
@@ -26,7 +22,7 @@ fn giver() -> EmbeddedBackend {
         nvidia_smi: nowhere,
         state: None,
     };
-    EmbeddedBackend::new((Arc::default(), Arc::new(answer)), report, told, rules)
+    EmbeddedBackend::new((Arc::default(), Arc::new(responder)), report, kubelet_report, settings)
 }
 
 /// An offer of `gpus` with `replicas` each.
@@ -51,10 +47,10 @@ fn offers(gpus: &[&str], replicas: u32) -> Offers {
 
 #[test]
 fn wait_starts_when_the_current_desired_offer_is_first_pending() {
-    let mut giver = giver();
+    let mut backend = backend();
     let mut waited = |waits, wanted: &Offers, now| {
         let now = Duration::from_secs(now);
-        giver.pending_for(waits, wanted, now).as_secs()
+        backend.pending_for(waits, wanted, now).as_secs()
     };
     let by_four = offers(&["GPU-a", "GPU-b"], 4);
     assert_eq!(waited(true, &by_four, 10), 0);

@@ -26,20 +26,16 @@ pub(super) struct TimeSliceSetter {
 impl TimeSliceSetter {
     /// Creates a setter that runs `program`, an absolute path.
     pub(super) fn new(program: PathBuf) -> Self {
-        Self {
-            program,
-            slices: SliceLengths::default(),
-            running: None,
-        }
+        Self { program, slices: SliceLengths::default(), running: None }
     }
 
     /// Always collects a call that has ended: until then [`TimeSliceSetter::changed`] is immediately ready again. Then starts
     /// the call that is due, if the desired time slices are known.
-    pub(super) fn step(&mut self, now: Duration, scene: Option<SliceInput<'_>>) {
+    pub(super) fn step(&mut self, now: Duration, input: Option<SliceInput<'_>>) {
         self.collect_result(now);
-        if let Some(order) = scene.and_then(|scene| self.slices.reconcile(now, scene)) {
-            let (answer, task) = self.start(&order);
-            self.running = Some((order, answer, task));
+        if let Some(order) = input.and_then(|input| self.slices.reconcile(now, input)) {
+            let (result, task) = self.start(&order);
+            self.running = Some((order, result, task));
         }
     }
 
@@ -51,38 +47,34 @@ impl TimeSliceSetter {
     /// Waits until a call has ended. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         match &mut self.running {
-            Some((_, answer, _)) => {
-                let _or_it_ended_without_an_answer = answer.changed().await;
+            Some((_, result, _)) => {
+                let _or_it_ended_without_an_answer = result.changed().await;
             }
             None => pending().await,
         }
     }
 
     fn collect_result(&mut self, now: Duration) {
-        let Some((order, answer, _)) = &self.running else {
+        let Some((order, result, _)) = &self.running else {
             return;
         };
-        let is_over = answer.has_changed().is_err();
-        let said = answer.borrow().clone();
-        let outcome = match said {
+        let is_over = result.has_changed().is_err();
+        let result = result.borrow().clone();
+        let outcome = match result {
             Some(outcome) => outcome,
-            None if is_over => Err("it ended without a word".to_owned()),
+            None if is_over => Err("the task ended without a result".to_owned()),
             None => return,
         };
         if outcome.is_ok() {
-            let words = order.length.map_or("default", |length| length.as_str());
-            info!(
-                "turns of {} ({}) are set: {words}",
-                order.pci,
-                order.uuid.as_str()
-            );
+            let duration = order.length.map_or("default", |length| length.as_str());
+            info!(device = %order.pci, uuid = %order.uuid.as_str(), %duration, "time-slice duration set");
         }
         self.slices.done(now, outcome);
         self.running = None;
     }
 
     fn start(&self, order: &SetSliceLength) -> (watch::Receiver<CallResult>, JoinSet<()>) {
-        let (say, answer) = watch::channel(None);
+        let (say, result) = watch::channel(None);
         let program = self.program.clone();
         let arguments = [
             "compute-policy".to_owned(),
@@ -96,7 +88,7 @@ impl TimeSliceSetter {
             let done = program::run(&program, arguments, Stdio::null()).await;
             say.send_replace(Some(done));
         });
-        (answer, task)
+        (result, task)
     }
 }
 

@@ -8,19 +8,16 @@ use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
 use octavo_node::sharing::offer::{Offer, Unit};
 use octavo_planner::layout::UnverifiedDevice;
-use octavo_planner::reconcile::DeviceStatus;
+use octavo_planner::reconcile::DeviceLayoutStatus;
 
 use super::*;
 
 const KEY: &str = "octavo-a-12345678";
 
-fn giver() -> HandOffBackend {
+fn backend() -> HandOffBackend {
     let terms = HandOffSettings {
         config_map: Some("ns/name".to_owned()),
-        limits: Limits {
-            deadline: Duration::from_mins(3),
-            settle: Duration::from_mins(2),
-        },
+        limits: Limits { deadline: Duration::from_mins(3), settle: Duration::from_mins(2) },
         strategy: MigStrategy::None,
         is_certain: true,
     };
@@ -28,14 +25,11 @@ fn giver() -> HandOffBackend {
 }
 
 /// A Node with this label, and this capacity of `nvidia.com/gpu`.
-fn node(label: &str, capacity: u64) -> View {
-    let mut view = View::default();
-    view.labels
-        .insert(PLUGIN_CONFIG_LABEL.to_owned(), label.to_owned());
+fn node(label: &str, capacity: u64) -> ObservedNode {
+    let mut view = ObservedNode::default();
+    view.labels.insert(PLUGIN_CONFIG_LABEL.to_owned(), label.to_owned());
     let owners = [SHARING_FIELD_MANAGER.to_owned()].into();
-    view.owners
-        .labels
-        .insert(PLUGIN_CONFIG_LABEL.to_owned(), owners);
+    view.owners.labels.insert(PLUGIN_CONFIG_LABEL.to_owned(), owners);
     view.capacity.insert("nvidia.com/gpu".to_owned(), capacity);
     view
 }
@@ -59,14 +53,14 @@ fn offers() -> Offers {
     }
 }
 
-fn look(giver: &mut HandOffBackend, view: Option<&View>) -> SharingOutcome {
+fn reconcile(backend: &mut HandOffBackend, view: Option<&ObservedNode>) -> SharingOutcome {
     let inventory = Inventory {
         neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),
     };
-    giver.reconcile(Observation {
+    backend.reconcile(Observation {
         is_read: true,
         now: Duration::ZERO,
         inventory: &inventory,
@@ -79,67 +73,59 @@ fn look(giver: &mut HandOffBackend, view: Option<&View>) -> SharingOutcome {
 
 #[test]
 fn labeled_key_stays_configured_without_other_information() {
-    let mut giver = giver();
-    assert_eq!(look(&mut giver, None).status, None);
+    let mut backend = backend();
+    assert_eq!(reconcile(&mut backend, None).status, None);
     let view = node(KEY, 4);
     // Also while the API server is unreachable.
     for seen in [Some(&view), None] {
-        let outcome = look(&mut giver, seen);
+        let outcome = reconcile(&mut backend, seen);
         let status = outcome.status.unwrap();
         assert_eq!(outcome.plugin_label, PluginLabel::Unchanged);
-        assert_eq!(
-            (status.named.as_deref(), status.hand_off),
-            (Some(KEY), None)
-        );
-        assert_eq!(status.state, Reason::SharingPending.as_str());
+        assert_eq!((status.named.as_deref(), status.hand_off), (Some(KEY), None));
+        assert_eq!(status.state, Reason::SharingPending);
     }
     let mut theirs = node("mine", 4);
     let owners = theirs.owners.labels.values_mut();
     owners.for_each(|all| *all = ["kubectl".to_owned()].into());
-    assert_eq!(look(&mut giver, Some(&theirs)).status, None);
+    assert_eq!(reconcile(&mut backend, Some(&theirs)).status, None);
 }
 
 #[test]
 fn verified_offers_count_until_label_or_capacity_changes() {
     let verified = || {
-        let mut giver = giver();
-        let mut outcome = SharingOutcome {
-            current_offers: Some(offers()),
-            ..SharingOutcome::default()
-        };
-        giver.update_verified(&mut outcome, Some(&node(KEY, 4)));
-        giver
+        let mut backend = backend();
+        let mut outcome =
+            SharingOutcome { current_offers: Some(offers()), ..SharingOutcome::default() };
+        backend.update_verified(&mut outcome, Some(&node(KEY, 4)));
+        backend
     };
-    let mut kept = verified();
-    assert_eq!(look(&mut kept, None).current_offers, Some(offers()));
+    let mut retained = verified();
+    assert_eq!(reconcile(&mut retained, None).current_offers, Some(offers()));
     let mut ill = node(KEY, 4);
     ill.allocatable.insert("nvidia.com/gpu".to_owned(), 0);
-    assert_eq!(look(&mut kept, Some(&ill)).current_offers, Some(offers()));
+    assert_eq!(reconcile(&mut retained, Some(&ill)).current_offers, Some(offers()));
     for other in [node("octavo-b-12345678", 4), node(KEY, 1)] {
-        let mut giver = verified();
-        assert_eq!(look(&mut giver, Some(&other)).current_offers, None);
+        let mut backend = verified();
+        assert_eq!(reconcile(&mut backend, Some(&other)).current_offers, None);
         // It does not come back by itself.
-        assert_eq!(look(&mut giver, Some(&node(KEY, 4))).current_offers, None);
+        assert_eq!(reconcile(&mut backend, Some(&node(KEY, 4))).current_offers, None);
     }
 }
 
 #[test]
 fn failed_or_blocked_layout_is_not_reported_as_pending() {
-    let said = |reason: Reason| {
-        let status = NodeLayoutStatus {
-            state: Some(reason.as_str()),
-            ..NodeLayoutStatus::default()
-        };
+    let message = |reason: Reason| {
+        let status = NodeLayoutStatus { state: Some(reason.into()), ..NodeLayoutStatus::default() };
         before(&status, &Targets::default())
     };
-    assert_eq!(said(Reason::Applied), None);
+    assert_eq!(message(Reason::Applied), None);
     for moving in [Reason::Pending, Reason::Applying] {
-        assert!(said(moving).unwrap().contains("waits for the layout"));
+        assert!(message(moving).unwrap().contains("waiting for the partitions"));
     }
     for stuck in [Reason::Failed, Reason::Blocked, Reason::RolledBack] {
-        let said = said(stuck).unwrap();
+        let message = message(stuck).unwrap();
         let state = format!("whose state is {}", stuck.as_str());
-        assert!(said.contains(&state) && !said.contains("waits"), "{said}");
+        assert!(message.contains(&state) && !message.contains("waits"), "{message}");
     }
 }
 
@@ -160,26 +146,17 @@ fn unreadable_device_does_not_block_other_offers() {
             mig: None,
             time_slicing: None,
         };
-        let device = |(pci, reason): &(&str, Reason)| DeviceStatus {
-            pci: pci.parse().unwrap(),
-            name: String::new(),
-            state: reason.as_str(),
-            message: String::new(),
-            is_held: false,
-            holders: Vec::new(),
-            waits_for_holders: false,
-            progress: None,
+        let device = |(pci, reason): &(&str, Reason)| {
+            DeviceLayoutStatus::new(pci.parse().unwrap(), String::new(), (*reason).into())
         };
-        let asked = Targets {
-            devices: devices.iter().map(target).collect(),
-            ..lost.clone()
-        };
+        let targets_with_lost =
+            Targets { devices: devices.iter().map(target).collect(), ..lost.clone() };
         let status = NodeLayoutStatus {
-            state: Some(Reason::Failed.as_str()),
+            state: Some(Reason::Failed.into()),
             devices: devices.iter().map(device).collect(),
             ..NodeLayoutStatus::default()
         };
-        before(&status, &asked)
+        before(&status, &targets_with_lost)
     };
     assert_eq!(with(&[("0000:2b:00.0", Reason::Applied)]), None);
     let blocked = with(&[("0000:2b:00.0", Reason::Blocked)]).unwrap();

@@ -6,10 +6,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use octavo_fleet::credential::Token;
-use octavo_stream::messages::{Identity, ReceivedMessage, encode_to_agent, parse_from_agent};
+use octavo_stream::messages::{encode_to_agent, parse_from_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_server::{Fleet, FleetServer};
-use octavo_stream::protocol::{AggregatorMessage, Hello};
+use octavo_stream::protocol::{AggregatorMessage, FromAgent, Hello, Identity};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,10 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::uplink::dial::{ConnectError, Connector, tuned};
 
 pub(super) fn identity() -> Identity {
-    Identity {
-        node: "node-7".parse().unwrap(),
-        agent_version: "0.1.0".to_owned(),
-    }
+    Identity { node: "node-7".parse().unwrap(), agent_version: "0.1.0".to_owned() }
 }
 
 /// Receiver of the streams.
@@ -50,10 +47,7 @@ pub(super) struct Peer {
 impl FakeAggregator {
     pub(super) fn new() -> (Self, Service) {
         let (sender, peers) = mpsc::unbounded_channel();
-        let service = Service {
-            peers: sender,
-            closed: None,
-        };
+        let service = Service { peers: sender, closed: None };
         (Self { peers }, service)
     }
 
@@ -64,7 +58,7 @@ impl FakeAggregator {
 }
 
 impl Peer {
-    pub(super) async fn hears(&mut self) -> ReceivedMessage {
+    pub(super) async fn hears(&mut self) -> FromAgent {
         let message = self.from.message().await.unwrap();
         parse_from_agent(message.expect("the agent ended the stream")).unwrap()
     }
@@ -72,14 +66,10 @@ impl Peer {
     /// Receives the greeting and checks that it is from the node of [`identity`].
     pub(super) async fn greeting(&mut self) -> Hello {
         let incoming = self.hears().await;
-        let ReceivedMessage::Hello {
-            identity: who,
-            hello,
-        } = incoming
-        else {
+        let FromAgent::Hello(hello) = incoming else {
             panic!("{incoming:?} is no greeting");
         };
-        assert_eq!(who, identity());
+        assert_eq!(hello.identity, identity());
         hello
     }
 
@@ -107,10 +97,7 @@ impl Peer {
         match self.from.message().await {
             Ok(Some(message)) => {
                 let incoming = parse_from_agent(message).unwrap();
-                assert!(
-                    matches!(incoming, ReceivedMessage::Heartbeat { .. }),
-                    "{incoming:?}"
-                );
+                assert!(matches!(incoming, FromAgent::Heartbeat { .. }), "{incoming:?}");
                 false
             }
             Ok(None) | Err(_) => true,
@@ -132,9 +119,7 @@ impl Fleet for Service {
         let shown = shown.map(|value| value.to_str().unwrap().to_owned());
         let from = request.into_inner();
         let peer = Peer { shown, from, to };
-        self.peers
-            .send(peer)
-            .map_err(|_| Status::unavailable("the test is over"))?;
+        self.peers.send(peer).map_err(|_| Status::unavailable("the test is over"))?;
         match &self.closed {
             Some(status) => Err(status.clone()),
             None => Ok(Response::new(ReceiverStream::new(answers))),
@@ -152,10 +137,7 @@ impl Fleet for Service {
 impl Service {
     /// Makes the service reject every stream, which the test still receives.
     pub(super) fn closed(self, status: Status) -> Self {
-        Self {
-            closed: Some(status),
-            ..self
-        }
+        Self { closed: Some(status), ..self }
     }
 
     /// Serves one connection until it ends.

@@ -88,14 +88,11 @@ fn uplink(url: &str, security: Security) -> UplinkSettings {
 }
 
 fn by(ca: &Path, server: &str) -> Security {
-    Security::Tls {
-        ca: ca.to_owned(),
-        server: server.to_owned().try_into().unwrap(),
-    }
+    Security::Tls { ca: ca.to_owned(), server: server.to_owned().try_into().unwrap() }
 }
 
-fn file(folder: &TempDir, content: &str) -> PathBuf {
-    let path = folder.path().join("ca.crt");
+fn file(directory: &TempDir, content: &str) -> PathBuf {
+    let path = directory.path().join("ca.crt");
     fs::write(&path, content).unwrap();
     path
 }
@@ -111,18 +108,18 @@ async fn only_aggregators_with_a_trusted_certificate_are_used() {
     let (good, other) = (TestCa::new("good"), TestCa::new("other"));
     let port = serve_tls(good.server("aggregator.octavo"), service).await;
     let url = format!("https://127.0.0.1:{port}");
-    let folder = tempfile::tempdir().unwrap();
-    let ca = file(&folder, &other.pem());
+    let directory = tempfile::tempdir().unwrap();
+    let ca = file(&directory, &other.pem());
     let trusted = aggregator(&url, by(&ca, "aggregator.octavo"));
 
-    let said = refusal(&trusted).await;
-    assert!(said.contains("UnknownIssuer"), "{said}");
+    let message = refusal(&trusted).await;
+    assert!(message.contains("UnknownIssuer"), "{message}");
     // The next attempt uses the replaced file.
     fs::write(&ca, other.pem() + &good.pem()).unwrap();
     assert!(trusted.dial().await.is_ok());
     // Trusted, but for another name.
-    let said = refusal(&aggregator(&url, by(&ca, "another.octavo"))).await;
-    assert!(said.contains("not valid for name"), "{said}");
+    let message = refusal(&aggregator(&url, by(&ca, "another.octavo"))).await;
+    assert!(message.contains("not valid for name"), "{message}");
 
     let (mut outbox, uplink) = Uplink::new(trusted, identity(), this_one(), HEARTBEAT);
     put(&mut outbox, "one");
@@ -137,14 +134,14 @@ async fn only_aggregators_with_a_trusted_certificate_are_used() {
 
 #[tokio::test]
 async fn i12_a_file_without_certificates_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let ca = file(&folder, "nothing\n");
+    let directory = tempfile::tempdir().unwrap();
+    let ca = file(&directory, "nothing\n");
     let aggregator = aggregator("https://127.0.0.1:1", by(&ca, "a"));
-    let said = refusal(&aggregator).await;
-    assert!(said.contains("ca.crt: there is none in it"), "{said}");
+    let message = refusal(&aggregator).await;
+    assert!(message.contains("ca.crt: the file contains no certificate"), "{message}");
     fs::remove_file(&ca).unwrap();
-    let said = refusal(&aggregator).await;
-    assert!(said.contains("ca.crt: No such file"), "{said}");
+    let message = refusal(&aggregator).await;
+    assert!(message.contains("ca.crt: No such file"), "{message}");
 }
 
 #[tokio::test]
@@ -178,10 +175,7 @@ async fn restarted_aggregator_is_reconnected() {
     let (mut receiver, answer) = Receiver::new(&hello);
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
-    assert!(
-        matches!(incoming, ReceivedMessage::Snapshot { seq: 2, .. }),
-        "{incoming:?}"
-    );
+    assert!(matches!(incoming, FromAgent::Snapshot { seq: 2, .. }), "{incoming:?}");
     assert_eq!(known(&receiver), "one");
     second_life.abort();
 }
@@ -197,8 +191,8 @@ async fn token_file_is_read_for_each_connection() {
             tokio::spawn(service.clone().serve(tcp));
         }
     });
-    let folder = tempfile::tempdir().unwrap();
-    let token = file(&folder, "head.first.sign\n");
+    let directory = tempfile::tempdir().unwrap();
+    let token = file(&directory, "head.first.sign\n");
     let dial = shows_token(&url, &token);
     let (mut outbox, uplink) = Uplink::new(dial, identity(), this_one(), HEARTBEAT);
     put(&mut outbox, "one");
@@ -214,8 +208,8 @@ async fn token_file_is_read_for_each_connection() {
 
 #[tokio::test]
 async fn i12_unusable_token_is_reported_without_its_content() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = file(&folder, "");
+    let directory = tempfile::tempdir().unwrap();
+    let token = file(&directory, "");
     let dial = shows_token("http://127.0.0.1:1", &token);
     let long = "a.b.".to_owned() + &"c".repeat(100_000);
     let tables: [(&[u8], &str); 5] = [
@@ -225,12 +219,12 @@ async fn i12_unusable_token_is_reported_without_its_content() {
         (b"a.b.c\xff", "three parts"),
         (long.as_bytes(), "more than 16384 bytes"),
     ];
-    for (content, said) in tables {
+    for (content, message) in tables {
         fs::write(&token, content).unwrap();
         let error = dial.token().unwrap_err();
         let line = chain(&error);
         let named = format!("cannot use the token in {}: ", token.display());
-        assert!(line.starts_with(&named) && line.contains(said), "{line}");
+        assert!(line.starts_with(&named) && line.contains(message), "{line}");
         assert!(!format!("{error:?}").contains("PRIVATE"), "{error:?}");
     }
     fs::remove_file(&token).unwrap();
@@ -240,19 +234,15 @@ async fn i12_unusable_token_is_reported_without_its_content() {
 
 #[tokio::test]
 async fn fifo_as_token_or_ca_file_is_rejected_without_blocking() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
-    let line = chain(
-        &shows_token("http://127.0.0.1:1", &pipe)
-            .token()
-            .unwrap_err(),
-    );
+    let line = chain(&shows_token("http://127.0.0.1:1", &pipe).token().unwrap_err());
     let named = format!("cannot use the token in {}: ", pipe.display());
-    assert_eq!(line, format!("{named}it is no regular file"));
+    assert_eq!(line, format!("{named}it is not a regular file"));
     let line = refusal(&aggregator("https://127.0.0.1:1", by(&pipe, "a.octavo"))).await;
     let named = format!("cannot read the certificates in {}: ", pipe.display());
-    assert_eq!(line, format!("{named}it is no regular file"));
+    assert_eq!(line, format!("{named}it is not a regular file"));
 }
 
 fn shows_token(url: &str, file: &Path) -> Aggregator {

@@ -19,10 +19,7 @@ async fn openapi_documents_refusals_exactly_for_guarded_paths() {
                 let answer = &operation["responses"][status];
                 let body = &answer["content"]["application/problem+json"]["schema"]["$ref"];
                 if asks {
-                    assert_eq!(
-                        *body, "#/components/schemas/Problem",
-                        "{method} {path} {status}"
-                    );
+                    assert_eq!(*body, "#/components/schemas/Problem", "{method} {path} {status}");
                 } else if status != "503" {
                     assert!(answer.is_null(), "{method} {path} {status}");
                 }

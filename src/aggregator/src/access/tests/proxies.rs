@@ -45,8 +45,5 @@ async fn forwarded_identity_requires_a_trusted_proxy() {
     assert_eq!(asks(elsewhere(), &[token]).await, 200);
     // Without trusted proxies, forwarded names are ignored and only the token counts.
     assert_eq!(asks(TrustedIdentitySources::default(), &[ada]).await, 401);
-    assert_eq!(
-        asks(TrustedIdentitySources::default(), &[bob, token]).await,
-        200
-    );
+    assert_eq!(asks(TrustedIdentitySources::default(), &[bob, token]).await, 200);
 }

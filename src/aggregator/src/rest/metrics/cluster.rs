@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use octavo_kube::cluster::Followed;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use super::{gauge, gauges};
 
 /// Registers the metrics with `registry`, which must have no prefix.
 pub fn register(registry: &mut Registry, followed: watch::Receiver<Arc<Followed>>) {
@@ -29,47 +29,40 @@ impl Collector for ClusterMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let followed = Arc::clone(&self.followed.borrow());
         let is_followed = i64::from(followed.trouble.is_none());
-        let help = "Whether the cluster's nodes and pods are followed now: 1, or 0";
-        let metric =
-            encoder.encode_descriptor("octavo_cluster_followed", help, None, MetricType::Gauge)?;
-        ConstGauge::new(is_followed).encode(metric)?;
-        if let Some(heard) = followed.current_at {
-            age(&mut encoder, heard)?;
+        let help = "Whether the nodes and pods of the cluster are being watched: 1 or 0";
+        gauge(&mut encoder, "octavo_cluster_followed", help, is_followed)?;
+        if let Some(current_at) = followed.current_at {
+            age(&mut encoder, current_at)?;
         }
         objects(&mut encoder, &followed)
     }
 }
 
 /// Absent until everything was read once, because there is no age before.
-fn age(encoder: &mut DescriptorEncoder<'_>, heard: Instant) -> fmt::Result {
-    let age = Instant::now().saturating_duration_since(heard);
+fn age(encoder: &mut DescriptorEncoder<'_>, current_at: Instant) -> fmt::Result {
+    let age = Instant::now().saturating_duration_since(current_at);
     let help =
-        "How long ago what is known of the cluster's nodes and pods was last known to be all";
-    let name = "octavo_cluster_age_seconds";
-    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    ConstGauge::new(age.as_secs_f64()).encode(metric)
+        "Seconds since the data about the cluster's nodes and pods was last known to be complete";
+    gauge(encoder, "octavo_cluster_age_seconds", help, age.as_secs_f64())
 }
 
 fn objects(encoder: &mut DescriptorEncoder<'_>, followed: &Followed) -> fmt::Result {
-    let count = |count: usize| ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
-    let help = "Nodes and pods of the cluster that are known; pods that have ended are not";
-    let name = "octavo_cluster_objects";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    let sights = &followed.sights;
-    for (kind, number) in [("node", sights.nodes.len()), ("pod", sights.pods.len())] {
-        count(number).encode(metric.encode_family(&[("kind", kind)])?)?;
-    }
-    let help = "Nodes and pods of the cluster of which something could not be understood";
-    let name = "octavo_cluster_odd_objects";
-    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    count(followed.invalid_objects).encode(metric)
+    let help = "Known nodes and pods of the cluster, without completed pods";
+    let snapshot = &followed.sights;
+    let counts = [("node", snapshot.nodes.len()), ("pod", snapshot.pods.len())];
+    let counts =
+        counts.map(|(kind, count)| ([("kind", kind)], u64::try_from(count).unwrap_or(u64::MAX)));
+    gauges(encoder, "octavo_cluster_objects", help, counts)?;
+    let help = "Nodes and pods of the cluster with at least one field that could not be parsed";
+    let count = i64::try_from(followed.invalid_objects).unwrap_or(i64::MAX);
+    gauge(encoder, "octavo_cluster_odd_objects", help, count)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use octavo_fleet::cluster::{ClusterNode, Sights};
+    use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot};
     use prometheus_client::encoding::text::encode;
 
     use super::*;
@@ -85,7 +78,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn cluster_metrics_are_exported_and_documented() {
-        let sights = Sights::new([ClusterNode::default()], []);
+        let sights = ClusterSnapshot::new([ClusterNode::default()], []);
         let followed = Followed {
             sights: Arc::new(sights),
             current_at: Some(Instant::now()),
@@ -103,10 +96,10 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        let page = include_str!("../../../../../docs/metrics.md");
+        let page = include_str!("../../../../../docs/reference/metrics.md");
         for told in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, _) = told.split_once(' ').unwrap();
-            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+            assert!(page.contains(&format!("\n### `{name}`\n")), "{name}");
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use octavo_documents::agent_socket::{Answer, MAX_LINE_BYTES, NodeLayoutStatus, Request, line};
+use octavo_engine::agent_socket::{Answer, MAX_LINE_BYTES, Request, line};
 use octavo_engine::store;
 use octavo_model::driver_traces::Observed;
 use octavo_node::doctor::{LayoutDevice, LayoutProgress};
+use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_toolkit::error::chain;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -16,39 +17,36 @@ use crate::apply;
 use crate::settings::doctor::DoctorSettings;
 
 pub(super) async fn layout(settings: &DoctorSettings) -> Observed<Option<LayoutProgress>> {
-    let folder = &settings.state_dir;
-    let asked = timeout(SOURCE_TIMEOUT, of_agent(folder)).await;
-    let asked = asked.unwrap_or_else(|_| {
+    let state_dir = &settings.state_dir;
+    let result = timeout(SOURCE_TIMEOUT, of_agent(state_dir)).await;
+    let result = result.unwrap_or_else(|_| {
         Err(format!(
-            "the agent does not say within {} s where the node stands ({})",
+            "the agent did not report its status within {} s ({})",
             SOURCE_TIMEOUT.as_secs(),
-            folder.display()
+            state_dir.display()
         ))
     });
-    match asked {
+    match result {
         Ok(None) => {}
-        told => return told,
+        result => return result,
     }
     let in_pod = settings.in_pod();
-    let folder = folder.to_owned();
-    look(folder.display().to_string(), move || left(&folder, in_pod)).await
+    let state_dir = state_dir.to_owned();
+    look(state_dir.display().to_string(), move || left(&state_dir, in_pod)).await
 }
 
 /// Requests the status from the agent; `None` if none listens.
-async fn of_agent(folder: &Path) -> Observed<Option<LayoutProgress>> {
-    let agent = apply::connect(folder)
-        .await
-        .map_err(|error| chain(&error))?;
+async fn of_agent(state_dir: &Path) -> Observed<Option<LayoutProgress>> {
+    let agent = apply::connect(state_dir).await.map_err(|error| chain(&error))?;
     let Some(agent) = agent else { return Ok(None) };
     let status = ask(agent).await;
-    let status =
-        status.map_err(|why| format!("the agent does not say where the node stands: {why}"))?;
+    let status = status.map_err(|why| format!("the agent did not report its status: {why}"))?;
     Ok(Some(agent_progress(status)))
 }
 
 async fn ask(mut agent: UnixStream) -> Observed<NodeLayoutStatus> {
-    let asked = agent.write_all(line(&Request::Watch {}).as_bytes()).await;
-    asked.map_err(|error| error.to_string())?;
+    let result = agent.write_all(line(&Request::Watch {}).as_bytes()).await;
+    result.map_err(|error| error.to_string())?;
     let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     let mut text = String::new();
     let mut agent = BufReader::new(agent.take(limit));
@@ -57,7 +55,7 @@ async fn ask(mut agent: UnixStream) -> Observed<NodeLayoutStatus> {
     match serde_json::from_str(&text) {
         Ok(Answer::Status(status)) => Ok(*status),
         Ok(Answer::Refused { reason }) => Err(reason),
-        Ok(Answer::Accepted { .. } | Answer::Usage(_)) => Err("it says something else".to_owned()),
+        Ok(Answer::Accepted { .. } | Answer::Usage(_)) => Err("unexpected response".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -78,22 +76,19 @@ fn agent_progress(status: NodeLayoutStatus) -> LayoutProgress {
     }
 }
 
-fn left(folder: &Path, in_pod: bool) -> Observed<Option<LayoutProgress>> {
-    let failed = |error| format!("cannot look at {}: {error}", folder.display());
-    if !folder.try_exists().map_err(failed)? {
+fn left(state_dir: &Path, in_pod: bool) -> Observed<Option<LayoutProgress>> {
+    let failed = |error| format!("cannot inspect {}: {error}", state_dir.display());
+    if !state_dir.try_exists().map_err(failed)? {
         if in_pod {
-            return Err(format!("{} is not mounted in this pod", folder.display()));
+            return Err(format!("{} is not mounted in this pod", state_dir.display()));
         }
         return Ok(None);
     }
-    let journal = store::interrupted(folder).notices();
-    let mut attempts = store::history(folder).map_err(|error| chain(&error))?;
+    let journal = store::interrupted(state_dir).notices();
+    let mut attempts = store::history(state_dir).map_err(|error| chain(&error))?;
     let Some(last) = attempts.pop() else {
         let is_begun = !journal.is_empty();
-        let begun = LayoutProgress {
-            journal,
-            ..LayoutProgress::default()
-        };
+        let begun = LayoutProgress { journal, ..LayoutProgress::default() };
         return Ok(is_begun.then_some(begun));
     };
     let devices = last.devices.into_iter().map(|device| LayoutDevice {

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::cluster::Api;
-use crate::cluster::agent::{KEPT, Rig};
-use crate::patience::until;
+use crate::cluster::agent::{NODE_WRITTEN, Rig};
 use crate::pod_resources::Kubelet;
 use crate::process::Program;
+use crate::time_limits::until;
 
 const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
@@ -26,11 +26,7 @@ impl Site {
         // Something that makes pods again, and that no controller of the cluster takes for its own.
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": namespace}});
         api.create(&owner);
-        Self {
-            kubelet: Kubelet::start(&rig.machine),
-            rig,
-            namespace,
-        }
+        Self { kubelet: Kubelet::start(&rig.machine), rig, namespace }
     }
 
     /// A pod that runs on the node and that something would make again.
@@ -78,14 +74,7 @@ impl Site {
         }));
         let budget = format!("pdb/{pod}");
         let counted = "--for=jsonpath={.status.currentHealthy}=1";
-        let wait = [
-            "wait",
-            "-n",
-            &self.namespace,
-            &budget,
-            counted,
-            "--timeout=100s",
-        ];
+        let wait = ["wait", "-n", &self.namespace, &budget, counted, "--timeout=100s"];
         self.rig.api.kubectl(&wait);
     }
 
@@ -94,22 +83,15 @@ impl Site {
         serde_json::from_str(&self.rig.api.kubectl(&arguments)).unwrap()
     }
 
-    /// Whether nobody told the pod to end.
+    /// Whether the pod was not asked to terminate.
     pub(super) fn stays(&self, pod: &str) -> bool {
         self.get("pod", pod)["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// As kubelet does when a pod that was told to end has.
+    /// As kubelet does when a terminating pod has ended.
     pub(super) fn end(&self, pod: &str) {
-        let arguments = [
-            "delete",
-            "pod",
-            pod,
-            "-n",
-            &self.namespace,
-            "--force",
-            "--grace-period=0",
-        ];
+        let arguments =
+            ["delete", "pod", pod, "-n", &self.namespace, "--force", "--grace-period=0"];
         self.rig.api.kubectl(&arguments);
         self.kubelet.ended(pod);
     }
@@ -129,7 +111,7 @@ impl Site {
         let read = || {
             let tainted = self.is_tainted();
             if tainted != wanted {
-                agent.says(KEPT);
+                agent.says(NODE_WRITTEN);
             }
             tainted
         };
@@ -148,7 +130,7 @@ impl Site {
             let status = self.rig.get()["metadata"]["annotations"]["octavo.dev/status"].clone();
             let status: Value = serde_json::from_str(status.as_str().unwrap_or("null")).unwrap();
             if status[field] != *wanted {
-                agent.says(KEPT);
+                agent.says(NODE_WRITTEN);
             }
             status
         };
@@ -163,12 +145,12 @@ impl Site {
     pub(super) fn evictions(&self) -> Vec<(String, u64)> {
         let before = format!("/api/v1/namespaces/{}/pods/", self.namespace);
         let events = self.rig.api.audit();
-        let asked = events.iter().filter_map(|event| {
+        let requested = events.iter().filter_map(|event| {
             let uri = event["requestURI"].as_str()?.strip_prefix(&before)?;
             let (pod, _) = uri.split_once("/eviction")?;
             Some((pod.to_owned(), event["responseStatus"]["code"].as_u64()?))
         });
-        asked.collect()
+        requested.collect()
     }
 }
 
@@ -189,24 +171,12 @@ impl Site {
                 },
             },
         }));
-        let wait = [
-            "wait",
-            "-n",
-            &self.namespace,
-            "pod",
-            "--selector=app=monitor",
-        ];
+        let wait = ["wait", "-n", &self.namespace, "pod", "--selector=app=monitor"];
         let api = self.rig.api;
         api.kubectl(&[&wait[..], &["--for=create", "--timeout=100s"]].concat());
         let on = format!("--for=jsonpath={{.spec.nodeName}}={}", self.rig.name());
         api.kubectl(&[&wait[..], &[&on, "--timeout=100s"]].concat());
-        let pods = [
-            "get",
-            "pod",
-            "-n",
-            &self.namespace,
-            "--selector=app=monitor",
-        ];
+        let pods = ["get", "pod", "-n", &self.namespace, "--selector=app=monitor"];
         let name = ["-o", "jsonpath={.items[0].metadata.name}"];
         api.kubectl(&[&pods[..], &name[..]].concat())
     }

@@ -18,10 +18,7 @@ impl TryFrom<RawRule> for Rule {
         if raw.nth == Some(0) {
             return Err(RuleError::ZerothCall(raw.call));
         }
-        if raw
-            .slow_factor
-            .is_some_and(|factor| !(factor.is_finite() && factor > 0.0))
-        {
+        if raw.slow_factor.is_some_and(|factor| !(factor.is_finite() && factor > 0.0)) {
             return Err(RuleError::SlowFactor(raw.call));
         }
         let set = |flag: bool, action: Action| flag.then_some(action);
@@ -31,9 +28,7 @@ impl TryFrom<RawRule> for Rule {
             raw.delay_ms.map(Duration::from_millis).map(Action::Delay),
             raw.slow_factor.map(Action::Slow),
             raw.abort.map(Action::Abort),
-            raw.in_use_ms
-                .map(Duration::from_millis)
-                .map(Action::InUseFor),
+            raw.in_use_ms.map(Duration::from_millis).map(Action::InUseFor),
             raw.index_order.map(Action::IndexOrder),
             raw.activation.map(Action::Activation),
             set(raw.lie, Action::Lie),
@@ -46,10 +41,7 @@ impl TryFrom<RawRule> for Rule {
         .collect();
         let found = actions.len();
         let (Some(action), 1) = (actions.pop(), found) else {
-            return Err(RuleError::Actions {
-                call: raw.call,
-                found,
-            });
+            return Err(RuleError::Actions { call: raw.call, found });
         };
         Ok(Self {
             id: raw.id,
@@ -72,9 +64,7 @@ impl From<Rule> for RawRule {
         let mut raw = Self {
             id: rule.id,
             call: rule.call,
-            gpu: rule
-                .gpu
-                .map(|gpu| gpu.parse().map_or(GpuName::Uuid(gpu), GpuName::Index)),
+            gpu: rule.gpu.map(|gpu| gpu.parse().map_or(GpuName::Uuid(gpu), GpuName::Index)),
             nth: Some(rule.nth),
             times: rule.times,
             count: rule.count,

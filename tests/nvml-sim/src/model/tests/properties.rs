@@ -10,7 +10,7 @@ use super::{GPU, divided, gpu, modes, process};
 use crate::board;
 use crate::scenario::Scenario;
 
-/// One thing a client or the owner may do. Numbers are taken modulo what there is.
+/// One action of a client or the owner. Numbers are taken modulo the number of objects.
 #[derive(Debug, Clone)]
 enum Step {
     CreateGi(usize, Option<usize>),
@@ -47,20 +47,11 @@ fn pick<T: Clone>(items: &[T], nth: usize) -> Option<T> {
 }
 
 fn devices(world: &World) -> Vec<(u32, u32)> {
-    gpu(world)
-        .mig_devices()
-        .map(|device| (device.gi.id, device.ci.id))
-        .collect()
+    gpu(world).mig_devices().map(|device| (device.gi.id, device.ci.id)).collect()
 }
 
 fn instance_ids(world: &World) -> Vec<u32> {
-    gpu(world)
-        .mig()
-        .unwrap()
-        .instances
-        .iter()
-        .map(|gi| gi.id)
-        .collect()
+    gpu(world).mig().unwrap().instances.iter().map(|gi| gi.id).collect()
 }
 
 /// Does a step; what is refused changes nothing. Answers what the refusal was, if it was one.
@@ -132,10 +123,7 @@ fn check(world: &World) {
             assert!(!gi.placement.overlaps(other.placement));
             assert_ne!(gi.id, other.id);
         }
-        let same = instances
-            .iter()
-            .filter(|other| other.profile_id == gi.profile_id)
-            .count();
+        let same = instances.iter().filter(|other| other.profile_id == gi.profile_id).count();
         assert!(same <= usize::try_from(profile.max_count).unwrap());
         let mut taken = 0;
         for (nth, ci) in gi.compute.iter().enumerate() {
@@ -148,18 +136,12 @@ fn check(world: &World) {
         assert!(taken <= profile.slices);
     }
     assert!(slices <= gpu.total_slices());
-    let uuids: BTreeSet<&str> = gpu
-        .mig_devices()
-        .map(|device| device.ci.uuid.as_str())
-        .collect();
+    let uuids: BTreeSet<&str> = gpu.mig_devices().map(|device| device.ci.uuid.as_str()).collect();
     assert_eq!(uuids.len(), gpu.mig_devices().count());
     assert!(devices(world).is_sorted());
     assert!(devices(world).len() <= usize::try_from(gpu.max_mig_devices()).unwrap());
     for process in &world.processes {
-        assert!(
-            process.gi.is_none_or(|gi| gpu.gi(gi).is_some()),
-            "what is held is there"
-        );
+        assert!(process.gi.is_none_or(|gi| gpu.gi(gi).is_some()), "what is held is there");
     }
 }
 

@@ -12,10 +12,7 @@ impl Catalog {
         entry: &OverlayEntry,
     ) -> Vec<(SourcePosition, OverlayProblem)> {
         let mut wrong = Vec::new();
-        for (place, _, value) in entry
-            .facts
-            .iter()
-            .filter(|(_, field, _)| *field == Field::PciIds)
+        for (place, _, value) in entry.facts.iter().filter(|(_, field, _)| *field == Field::PciIds)
         {
             let Value::List(texts) = value else { continue };
             for text in texts {

@@ -14,19 +14,12 @@ impl OverlayEntry {
         let sold = size(Field::MemoryGb).map(|size| (size, MemoryUnit::Gigabytes));
         let sold =
             sold.or_else(|| size(Field::MemoryGib).map(|size| (size, MemoryUnit::Gibibytes)));
-        let architecture = match product.facts.get(&Field::Architecture) {
-            Some(fact) => match &fact.value {
-                Value::Text(text) => Some(text.clone()),
-                Value::Number(_) | Value::List(_) => None,
-            },
-            None => None,
-        };
         let names = self.name.iter().chain(&self.aliases);
         OverlayProduct {
             sku: product.sku.clone(),
             type_name: product.type_name.clone(),
             vendor: product.vendor.parse().ok(),
-            architecture,
+            architecture: product.text(Field::Architecture).map(str::to_owned),
             memory: sold.map(|(size, unit)| MarketedMemory { size, unit }),
             visible_memory_mib: size(Field::MemoryMib),
             patterns: self.patterns().map(|(_, pattern)| pattern).collect(),
@@ -36,13 +29,10 @@ impl OverlayEntry {
 
     /// PCI ids of this entry, each with its text; invalid ones are omitted.
     pub(super) fn patterns(&self) -> impl Iterator<Item = (&str, PciPattern)> {
-        let lists = self
-            .facts
-            .iter()
-            .filter_map(|(_, field, value)| match value {
-                Value::List(texts) if *field == Field::PciIds => Some(texts),
-                Value::List(_) | Value::Number(_) | Value::Text(_) => None,
-            });
+        let lists = self.facts.iter().filter_map(|(_, field, value)| match value {
+            Value::List(texts) if *field == Field::PciIds => Some(texts),
+            Value::List(_) | Value::Number(_) | Value::Text(_) => None,
+        });
         let texts = lists.flatten();
         texts.filter_map(|text| Some((text.as_str(), PciPattern::parse(text)?)))
     }

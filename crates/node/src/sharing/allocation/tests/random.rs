@@ -22,25 +22,11 @@ fn nodes() -> impl Strategy<Value = Node> {
     (1_usize..17, any::<bool>(), links, given, 1_usize..9).prop_map(
         |(count, is_switched, links, (replicas, parts), per_numa)| {
             let node = Node::new(count, |number| u32::try_from(number / per_numa).unwrap());
-            let links: Vec<_> = links
-                .into_iter()
-                .filter(|(a, b, _)| a != b && *a < count && *b < count)
-                .collect();
-            let node = if is_switched {
-                node.switched()
-            } else {
-                node.linked(&links)
-            };
-            let node = if parts.is_empty() {
-                node
-            } else {
-                node.parted(&parts)
-            };
-            if replicas == 0 {
-                node
-            } else {
-                node.shared(replicas)
-            }
+            let links: Vec<_> =
+                links.into_iter().filter(|(a, b, _)| a != b && *a < count && *b < count).collect();
+            let node = if is_switched { node.switched() } else { node.linked(&links) };
+            let node = if parts.is_empty() { node } else { node.parted(&parts) };
+            if replicas == 0 { node } else { node.shared(replicas) }
         },
     )
 }
@@ -51,20 +37,14 @@ fn cases() -> impl Strategy<Value = Case> {
     (nodes(), marks, 0_usize..20, policy).prop_map(|(node, marks, size, policy)| {
         let marked = |wanted: fn(u8) -> bool| -> Vec<ShareId> {
             let all = node.all().into_iter().zip(&marks);
-            all.filter(|(_, mark)| wanted(**mark))
-                .map(|(id, _)| id)
-                .collect()
+            all.filter(|(_, mark)| wanted(**mark)).map(|(id, _)| id).collect()
         };
         let question = AllocationRequest {
             available: marked(|mark| mark > 2),
             must_include: marked(|mark| mark > 6).into_iter().take(3).collect(),
             size,
         };
-        Case {
-            node,
-            question,
-            policy,
-        }
+        Case { node, question, policy }
     })
 }
 

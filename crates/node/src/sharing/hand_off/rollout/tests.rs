@@ -2,13 +2,10 @@
 
 use super::*;
 
-const LIMITS: Limits = Limits {
-    deadline: Duration::from_mins(3),
-    settle: Duration::from_mins(2),
-};
+const LIMITS: Limits = Limits { deadline: Duration::from_mins(3), settle: Duration::from_mins(2) };
 
 struct World {
-    view: View,
+    view: ObservedNode,
     heard: ApiAnswers,
     wish: HandOff,
     course: Rollout,
@@ -21,15 +18,9 @@ fn at(seconds: u64) -> Duration {
 impl World {
     fn new() -> Self {
         Self {
-            view: View::default(),
-            heard: ApiAnswers {
-                key: "k".to_owned(),
-                ..ApiAnswers::default()
-            },
-            wish: HandOff {
-                key: "k".to_owned(),
-                config: "text".to_owned(),
-            },
+            view: ObservedNode::default(),
+            heard: ApiAnswers { key: "k".to_owned(), ..ApiAnswers::default() },
+            wish: HandOff { key: "k".to_owned(), config: "text".to_owned() },
             course: Rollout::default(),
         }
     }
@@ -61,16 +52,12 @@ impl World {
 
     fn label(&mut self, value: &str, owner: &str) {
         let labels = &mut self.view.owners.labels;
-        self.view
-            .labels
-            .insert(PLUGIN_CONFIG_LABEL.to_owned(), value.to_owned());
+        self.view.labels.insert(PLUGIN_CONFIG_LABEL.to_owned(), value.to_owned());
         labels.insert(PLUGIN_CONFIG_LABEL.to_owned(), [owner.to_owned()].into());
     }
 
     fn offer(&mut self, count: u64) {
-        self.view
-            .allocatable
-            .insert("nvidia.com/gpu".to_owned(), count);
+        self.view.allocatable.insert("nvidia.com/gpu".to_owned(), count);
     }
 }
 
@@ -83,27 +70,21 @@ fn rollout_waits_for_key_kubelet_label_and_node() {
     let mut world = World::new();
     let first = world.look(0);
     assert!(
-        matches!(&first.standing, RolloutState::Pending(why) if why.contains("ConfigMap ns/name"))
+        matches!(&first.state, RolloutState::Pending(why) if why.contains("ConfigMap ns/name"))
     );
-    assert_eq!(
-        (first.label, first.orders.key.as_deref()),
-        (PluginLabel::Unchanged, Some("k"))
-    );
+    assert_eq!((first.label, first.orders.key.as_deref()), (PluginLabel::Unchanged, Some("k")));
     world.map("text", Some(5));
     let second = world.look(10);
-    assert!(matches!(&second.standing, RolloutState::Pending(why) if why.contains("kubelet")));
-    assert_eq!(
-        (second.label, second.again),
-        (PluginLabel::Unchanged, Some(at(115)))
-    );
+    assert!(matches!(&second.state, RolloutState::Pending(why) if why.contains("kubelet")));
+    assert_eq!((second.label, second.again), (PluginLabel::Unchanged, Some(at(115))));
     let third = world.look(125);
     assert_eq!(third.label, is());
-    assert!(matches!(third.standing, RolloutState::Pending(_)));
+    assert!(matches!(third.state, RolloutState::Pending(_)));
     world.label("k", SHARING_FIELD_MANAGER);
     world.offer(8);
     let last = world.look(130);
     assert_eq!(
-        (last.standing, last.label, last.orders),
+        (last.state, last.label, last.orders),
         (RolloutState::Applied, is(), ApiQueries::default())
     );
 }
@@ -134,7 +115,7 @@ fn existing_label_of_earlier_agent_is_applied_immediately() {
     world.label("k", SHARING_FIELD_MANAGER);
     world.offer(8);
     let step = world.look(0);
-    assert_eq!((step.standing, step.label), (RolloutState::Applied, is()));
+    assert_eq!((step.state, step.label), (RolloutState::Applied, is()));
 }
 
 #[test]
@@ -143,15 +124,8 @@ fn foreign_label_is_preserved_and_reported() {
     world.map("text", Some(3600));
     world.label("theirs", "kubectl-label");
     let step = world.look(0);
-    let RolloutState::Refused(finding) = step.standing else {
-        panic!("{:?}", step.standing)
-    };
-    assert!(
-        finding
-            .proof
-            .contains("says theirs, and kubectl-label writes it"),
-        "{finding}"
-    );
+    let RolloutState::Refused(finding) = step.state else { panic!("{:?}", step.state) };
+    assert!(finding.proof.contains("is theirs and is managed by kubectl-label"), "{finding}");
     assert_eq!(step.label, PluginLabel::Unchanged);
     world.view.labels.clear();
     world.view.owners.labels.clear();
@@ -159,7 +133,7 @@ fn foreign_label_is_preserved_and_reported() {
     // An identical value written by another owner is not a conflict.
     world.label("k", "kubectl-label");
     world.offer(8);
-    assert_eq!(world.look(2).standing, RolloutState::Applied);
+    assert_eq!(world.look(2).state, RolloutState::Applied);
 }
 
 #[test]
@@ -171,27 +145,21 @@ fn diagnosis_is_reported_after_deadline_until_fixed() {
     world.offer(2);
     assert!(!world.look(179).orders.investigate);
     let late = world.look(180);
-    assert!(late.orders.investigate && matches!(late.standing, RolloutState::Pending(_)));
+    assert!(late.orders.investigate && matches!(late.state, RolloutState::Pending(_)));
     world.heard.evidence = Some(Evidence {
         config_map: LookupResult::Missing,
         plugins: LookupResult::Present(Vec::new()),
         pods: LookupResult::Present(Vec::new()),
     });
-    let found = world.look(181).standing;
-    assert!(
-        matches!(&found, RolloutState::Failed(all) if !all.is_empty()),
-        "{found:?}"
-    );
+    let found = world.look(181).state;
+    assert!(matches!(&found, RolloutState::Failed(all) if !all.is_empty()), "{found:?}");
     // An unchanged finding has an unchanged text.
-    assert_eq!(world.look(9000).standing, found);
+    assert_eq!(world.look(9000).state, found);
     world.offer(8);
-    assert_eq!(world.look(9001).standing, RolloutState::Applied);
+    assert_eq!(world.look(9001).state, RolloutState::Applied);
     // When the Node deviates again, the same deadline applies.
     world.offer(0);
-    assert!(matches!(
-        world.look(9002).standing,
-        RolloutState::Pending(_)
-    ));
+    assert!(matches!(world.look(9002).state, RolloutState::Pending(_)));
 }
 
 #[test]
@@ -202,10 +170,7 @@ fn new_configuration_restarts_rollout_and_keeps_label() {
     world.look(0);
     world.wish.key = "other".to_owned();
     let step = world.look(1);
-    assert_eq!(
-        (step.label, step.orders.key.as_deref()),
-        (PluginLabel::Unchanged, Some("other"))
-    );
+    assert_eq!((step.label, step.orders.key.as_deref()), (PluginLabel::Unchanged, Some("other")));
     // Answers about the previous key do not count for the new one.
     world.map("text", Some(3600));
     assert_eq!(world.look(2).label, PluginLabel::Unchanged);
@@ -218,13 +183,12 @@ fn absent_plugin_is_reported_after_deadline() {
     assert_eq!(world.look_as(0, false).label, PluginLabel::Unchanged);
     let step = world.look_as(180, false);
     assert!(
-        matches!(&step.standing, RolloutState::Failed(all) if all[0].proof.contains("offers no nvidia.com/gpu"))
+        matches!(&step.state, RolloutState::Failed(all) if all[0].proof.contains("advertises no nvidia.com/gpu"))
     );
-    for (key, value) in [
-        (operands::PLUGIN_LABEL, "true"),
-        (operands::PLUGIN_LABEL, "paused-for-octavo"),
-    ] {
-        let mut there = View::default();
+    for (key, value) in
+        [(operands::PLUGIN_LABEL, "true"), (operands::PLUGIN_LABEL, "paused-for-octavo")]
+    {
+        let mut there = ObservedNode::default();
         there.labels.insert(key.to_owned(), value.to_owned());
         assert!(is_plugin_present(&there), "{key}={value}");
     }

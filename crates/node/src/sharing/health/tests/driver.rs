@@ -17,7 +17,7 @@ fn stalled_driver_keeps_health_for_two_minutes() {
     assert_eq!(node.fit(), [false; 3]);
     assert_eq!(
         node.reason(&whole(2)),
-        "NVML does not answer: nvmlDeviceGetMigMode does not return; it is fit 10 s after NVML answers"
+        "NVML does not respond: nvmlDeviceGetMigMode does not return; it becomes healthy 10 s after NVML responds"
     );
     assert_eq!(node.monitor.again(), None);
     node.inventory.nvml = ready();
@@ -87,13 +87,7 @@ fn xid_storm_is_one_fault() {
         .map(|number| confined(0, number.into(), number, Some(number % 7)))
         .collect();
     node.look(10, &storm);
-    let kept = |node: &Node| {
-        node.monitor
-            .patients
-            .values()
-            .map(DeviceHealth::len)
-            .sum::<usize>()
-    };
+    let kept = |node: &Node| node.monitor.devices.values().map(DeviceHealth::len).sum::<usize>();
     assert!(kept(&node) <= 80, "{}", kept(&node));
     assert_eq!(node.fit(), [false, true, true]);
     node.settle();
@@ -115,8 +109,7 @@ fn faults_end_only_with_a_new_inventory() {
     let mut node = Node::new();
     node.look(1, &[xid(0, 94)]);
     // Long after its deadline, but without a reading.
-    node.monitor
-        .record_errors(Duration::from_secs(HOUR), &[xid(1, 94)]);
+    node.monitor.record_errors(Duration::from_secs(HOUR), &[xid(1, 94)]);
     assert_eq!(node.fit(), [false, false, true]);
     node.look(HOUR + 1, &[]);
     assert_eq!(node.fit(), [true, false, true]);

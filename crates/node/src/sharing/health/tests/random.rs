@@ -61,14 +61,7 @@ impl Node {
                     Mishap::Works(true) => device.condition = Condition::Working,
                     Mishap::Works(false) => self.lose(*number),
                     Mishap::Wish(action) => {
-                        device.health.recovery_action = action.map(|action| match action {
-                            0 => RecoveryAction::None,
-                            1 => RecoveryAction::ResetGpu,
-                            2 => RecoveryAction::RebootNode,
-                            3 => RecoveryAction::DrainP2p,
-                            4 => RecoveryAction::DrainAndReset,
-                            other => RecoveryAction::Other(other),
-                        });
+                        device.health.recovery_action = action.map(RecoveryAction::from);
                     }
                     Mishap::Rows(pending, failed) => {
                         device.health.remapped_rows = Some(RemappedRows {
@@ -93,12 +86,7 @@ impl Node {
     }
 
     fn healths(&self, number: u8) -> Vec<Health> {
-        let units = [
-            whole(number),
-            part(number, 0, 0),
-            part(number, 1, 1),
-            part(number, 3, 0),
-        ];
+        let units = [whole(number), part(number, 0, 0), part(number, 1, 1), part(number, 3, 0)];
         units.map(|unit| self.monitor.health(&unit)).to_vec()
     }
 }

@@ -22,28 +22,21 @@ fn uid_with_single_possible_pod_is_assigned() {
     let usage = join(&UsageInput {
         readings: &[first, second],
         offers: &shared(2),
-        given: &pods,
+        allocations: &pods,
         is_current: true,
-        kin: &kin,
+        attribution: &kin,
     });
     are(&usage, 0, &[("b", 1, Some(200)), ("a", 1, Some(100))]);
-    assert_eq!(
-        usage.devices[0].units[0].tenants[1].uid.as_deref(),
-        Some("x")
-    );
+    assert_eq!(usage.devices[0].units[0].tenants[1].uid.as_deref(), Some("x"));
     assert_eq!(usage.missing, [""; 0]);
 }
 
 #[test]
 fn uids_are_assigned_by_elimination_in_any_order() {
     // Each GPU except the last is shared with the next pod, so each assigned UID determines its neighbor.
-    let gpus: Vec<String> = (0..6)
-        .map(|number| format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}"))
-        .collect();
-    for uids in [
-        ["u", "v", "w", "x", "y", "z"],
-        ["z", "y", "x", "w", "v", "u"],
-    ] {
+    let gpus: Vec<String> =
+        (0..6).map(|number| format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}")).collect();
+    for uids in [["u", "v", "w", "x", "y", "z"], ["z", "y", "x", "w", "v", "u"]] {
         let mut pods = Vec::new();
         let mut origins = Vec::new();
         let mut readings = Vec::new();
@@ -65,9 +58,9 @@ fn uids_are_assigned_by_elimination_in_any_order() {
         let usage = join(&UsageInput {
             readings: &readings,
             offers: &Offers::default(),
-            given: &pods,
+            allocations: &pods,
             is_current: true,
-            kin: &seen(&origins),
+            attribution: &seen(&origins),
         });
         assert_eq!(usage.missing, [""; 0]);
         let users = usage.devices.iter().map(|device| {
@@ -83,23 +76,18 @@ fn uids_are_assigned_by_elimination_in_any_order() {
 #[test]
 fn ambiguous_uids_are_reported_in_bounded_lines() {
     let processes: Vec<Process> = (0..1000).map(|pid| process(pid, 1)).collect();
-    let pods: Vec<Allocation> = (0..1000)
-        .map(|number| given(&format!("pod-{number}"), "main", &replica(number)))
-        .collect();
-    let origins: Vec<(u32, ProcessOrigin)> = (0..1000)
-        .map(|pid| (pid, of(&format!("uid-{pid:04}"))))
-        .collect();
+    let pods: Vec<Allocation> =
+        (0..1000).map(|number| given(&format!("pod-{number}"), "main", &replica(number))).collect();
+    let origins: Vec<(u32, ProcessOrigin)> =
+        (0..1000).map(|pid| (pid, of(&format!("uid-{pid:04}")))).collect();
     let usage = look(&whole(1000, &processes), &pods, &seen(&origins));
     assert_eq!(
         usage.missing.first().map(String::as_str),
         Some(
-            "which of n/pod-0, n/pod-1, n/pod-10, n/pod-100, and 996 more has UID uid-0000 is not known"
+            "it is unknown which of n/pod-0, n/pod-1, n/pod-10, n/pod-100, and 996 more has UID uid-0000"
         )
     );
-    assert_eq!(
-        usage.missing.last().map(String::as_str),
-        Some("and 984 more")
-    );
+    assert_eq!(usage.missing.last().map(String::as_str), Some("and 984 more"));
     assert!(
         usage.devices[0].units[0]
             .tenants
@@ -111,27 +99,12 @@ fn ambiguous_uids_are_reported_in_bounded_lines() {
 #[test]
 fn ambiguous_pods_have_unknown_usage() {
     let reading = whole(300, &[process(1, 100), process(2, 200)]);
-    let pods = [
-        given("a", "main", &replica(0)),
-        given("b", "main", &replica(1)),
-    ];
+    let pods = [given("a", "main", &replica(0)), given("b", "main", &replica(1))];
     let usage = look(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
-    are(
-        &usage,
-        0,
-        &[
-            ("y", 0, Some(200)),
-            ("x", 0, Some(100)),
-            ("a", 1, None),
-            ("b", 1, None),
-        ],
-    );
+    are(&usage, 0, &[("y", 0, Some(200)), ("x", 0, Some(100)), ("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&usage, 0), Some(0));
     assert_eq!(
         usage.missing,
-        [
-            "which of n/a, n/b has UID x is not known",
-            "which of n/a, n/b has UID y is not known",
-        ]
+        ["it is unknown which of n/a, n/b has UID x", "it is unknown which of n/a, n/b has UID y",]
     );
 }

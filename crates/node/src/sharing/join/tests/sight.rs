@@ -6,10 +6,7 @@ use super::*;
 fn two_containers_of_one_pod_on_one_device_are_one_tenant() {
     let pods = [
         known("a", &replica(0)),
-        Allocation {
-            uid: Some("uid-a".to_owned()),
-            ..given("a", "side", &replica(1))
-        },
+        Allocation { uid: Some("uid-a".to_owned()), ..given("a", "side", &replica(1)) },
         known("b", &replica(2)),
     ];
     let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
@@ -32,8 +29,8 @@ fn unreported_data_is_absent_and_listed_as_missing() {
     assert_eq!(
         usage.missing,
         [
-            "pod n/z was given nvidia.com/gpu 0, and nobody knows what of this node that is",
-            "GPU 0: the driver does not tell its processes",
+            "pod n/z was allocated nvidia.com/gpu 0, which matches no device of this node",
+            "GPU 0: the driver does not report its processes",
         ]
     );
 }
@@ -76,15 +73,9 @@ fn uninspected_process_is_of_unknown_origin() {
     are(&usage, 0, &[("a", 1, None), ("b", 1, None)]);
     assert_eq!(
         usage.missing,
-        [
-            "GPU 0: how much memory which pod uses is not known: process 2 and 1 more could not be looked at"
-        ]
+        ["GPU 0: memory usage by pod is unknown: process 2 and 1 more could not be inspected"]
     );
-    let ended = seen(&[
-        (1, of("uid-a")),
-        (2, ProcessOrigin::Gone),
-        (3, ProcessOrigin::Gone),
-    ]);
+    let ended = seen(&[(1, of("uid-a")), (2, ProcessOrigin::Gone), (3, ProcessOrigin::Gone)]);
     let usage = look(&reading, &pods, &ended);
     are(&usage, 0, &[("a", 1, Some(100)), ("b", 1, Some(0))]);
 }
@@ -95,11 +86,7 @@ fn process_without_allocation_is_separate_tenant() {
     // The pod's own UID is known and differs.
     let reading = whole(300, &[process(1, 300)]);
     let kin = seen(&[(1, of("uid-other"))]);
-    are(
-        &look(&reading, &[known("a", &replica(0))], &kin),
-        0,
-        &stranger,
-    );
+    are(&look(&reading, &[known("a", &replica(0))], &kin), 0, &stranger);
     // The pod's UID is not known, and the process also runs on a device that the pod does not hold.
     let other = Reading {
         pci: PciAddress::new(0, 8, 0, 0).unwrap(),
@@ -110,9 +97,9 @@ fn process_without_allocation_is_separate_tenant() {
     let usage = join(&UsageInput {
         readings: &[reading, other],
         offers: &shared(2),
-        given: &[given("a", "main", &replica(0))],
+        allocations: &[given("a", "main", &replica(0))],
         is_current: true,
-        kin: &seen(&[(1, of("uid-other")), (2, of("uid-other"))]),
+        attribution: &seen(&[(1, of("uid-other")), (2, of("uid-other"))]),
     });
     are(&usage, 0, &stranger);
 }
@@ -125,13 +112,13 @@ fn outdated_allocations_assign_no_uid_by_elimination() {
         join(&UsageInput {
             readings: std::slice::from_ref(&reading),
             offers: &shared(2),
-            given: &pods,
+            allocations: &pods,
             is_current,
-            kin: &seen(&[(1, of("x"))]),
+            attribution: &seen(&[(1, of("x"))]),
         })
     };
     are(&scene(true), 0, &[("a", 1, Some(300))]);
     let before = scene(false);
     are(&before, 0, &[("x", 0, Some(300)), ("a", 1, None)]);
-    assert_eq!(before.missing, ["which of n/a has UID x is not known"]);
+    assert_eq!(before.missing, ["it is unknown which of n/a has UID x"]);
 }

@@ -16,11 +16,8 @@ fn utilization_is_sum_over_processes_capped_at_100_percent() {
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
     let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
     let usage = look(&reading, &pods, &kin);
-    let shares: Vec<_> = usage.devices[0].units[0]
-        .tenants
-        .iter()
-        .map(|tenant| tenant.utilization)
-        .collect();
+    let shares: Vec<_> =
+        usage.devices[0].units[0].tenants.iter().map(|tenant| tenant.utilization).collect();
     assert_eq!(shares, [Some(Percent(100)), None]);
 }
 
@@ -89,9 +86,9 @@ proptest! {
         let usage = join(&UsageInput {
             readings: std::slice::from_ref(&reading),
             offers: &offers,
-            given: &pods,
+            allocations: &pods,
             is_current,
-            kin: &kin,
+            attribution: &kin,
         });
         let device = &usage.devices[0];
         let mut sums: BTreeMap<Option<u32>, (u64, u64, u64)> = BTreeMap::new();
@@ -106,7 +103,7 @@ proptest! {
                 }
             }
             let tenants = unit.tenants.iter().filter_map(|one| one.memory).map(Mebibytes::get);
-            let sum = sums.entry(unit.partition.map(|(gi, _)| gi)).or_default();
+            let sum = sums.entry(unit.gpu_instance).or_default();
             sum.0 += tenants.sum::<u64>();
             sum.1 = unit.unattributed.unwrap().get();
             sum.2 = unit.memory.unwrap().used.get();

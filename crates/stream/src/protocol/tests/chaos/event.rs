@@ -62,9 +62,7 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
 /// Takes a message off the line, according to its fate.
 pub(super) fn pick<T: Clone>(messages: &mut Vec<T>, which: Index, fate: Fate) -> Option<T> {
     // Usually the first: if every message were reordered, no exchange would ever start.
-    let which = which
-        .index(messages.len() * 3)
-        .saturating_sub(messages.len() * 2);
+    let which = which.index(messages.len() * 3).saturating_sub(messages.len() * 2);
     match fate {
         Fate::Arrives | Fate::ArrivesTwice => Some(messages.remove(which)),
         Fate::Lingers => Some(messages[which].clone()),

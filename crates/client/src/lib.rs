@@ -1,0 +1,231 @@
+//! Client of the aggregator's API: one request at a time over HTTP/1.1, with TLS unless the address is plain HTTP.
+//!
+//! ```text
+//! settings.rs address, certificates and token
+//! url.rs      paths and parameters, percent-encoded
+//! error.rs    errors, and advice about each
+//! events.rs   the stream of changes
+//! token.rs    the bearer token
+//! ```
+//!
+//! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know that the
+//! address has moved, and following it would send the token to an unverified place.
+
+mod error;
+mod events;
+mod settings;
+mod token;
+mod url;
+
+use std::error::Error;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
+use hyper::{Request, Response, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use octavo_fleet::problem::Problem;
+use octavo_toolkit::files;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+pub use self::error::{ClientError, RequestError};
+pub use self::events::{EventStream, Events};
+pub use self::settings::ServerSettings;
+pub use self::url::{RequestPath, segment};
+
+/// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile
+/// a quarter.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// Maximum size of a problem document.
+const MAX_PROBLEM_BYTES: usize = 64 << 10;
+
+/// Maximum size of the CA certificates. A system's store is a quarter of a megabyte.
+const MAX_CA_BYTES: u64 = 4 << 20;
+
+const JSON: &str = "application/json";
+
+/// Client of one aggregator. Connections are reused.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    server: String,
+    token: Option<PathBuf>,
+    patience: Duration,
+}
+
+impl Client {
+    /// Reads the certificates and sends no request yet.
+    pub fn new(settings: &ServerSettings) -> Result<Self, ClientError> {
+        let tls = tls(settings).map_err(|source| ClientError::Certificates {
+            place: settings
+                .ca
+                .as_ref()
+                .map_or_else(|| "this system".to_owned(), |path| path.display().to_string()),
+            source,
+        })?;
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        Ok(Self {
+            http: legacy::Client::builder(TokioExecutor::new()).build(connector),
+            server: settings.server.to_string(),
+            token: settings.token_file.clone(),
+            patience: settings.timeout,
+        })
+    }
+
+    /// Requests a document.
+    pub async fn get<T: DeserializeOwned>(&self, target: &RequestPath) -> Result<T, ClientError> {
+        self.document(target, None).await
+    }
+
+    /// Posts a document and returns the answer.
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        target: &RequestPath,
+        question: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let question = serde_json::to_vec(question);
+        let question = question.map_err(ClientError::Serialize)?;
+        self.document(target, Some(question.into())).await
+    }
+
+    async fn document<T: DeserializeOwned>(
+        &self,
+        target: &RequestPath,
+        question: Option<Bytes>,
+    ) -> Result<T, ClientError> {
+        let exchange = async {
+            let response = self.ask(target, JSON, question).await?;
+            let body = read(response.into_body(), MAX_ANSWER_BYTES).await?;
+            serde_json::from_slice(&body).map_err(RequestError::Unreadable)
+        };
+        let answer = timeout(self.patience, exchange).await;
+        let answer = answer.unwrap_or(Err(RequestError::TimedOut(self.patience)));
+        answer.map_err(|source| self.failed(target, source))
+    }
+
+    /// Subscribes to changes; the current state comes first.
+    pub async fn events<E: EventStream>(
+        &self,
+        target: &RequestPath,
+    ) -> Result<Events<E>, ClientError> {
+        let result = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
+        let result = result.unwrap_or(Err(RequestError::TimedOut(self.patience)));
+        let response = result.map_err(|source| self.failed(target, source))?;
+        Ok(Events::new(response.into_body()))
+    }
+
+    /// Adds the requested URL to an error.
+    pub fn failed(&self, target: &RequestPath, source: RequestError) -> ClientError {
+        ClientError::Request { url: target.url(&self.server), source: Box::new(source) }
+    }
+
+    /// Sends a request and returns the answer's head; a problem document becomes an error.
+    async fn ask(
+        &self,
+        target: &RequestPath,
+        accept: &'static str,
+        question: Option<Bytes>,
+    ) -> Result<Response<Incoming>, RequestError> {
+        let uri: Uri = target.url(&self.server).parse().map_err(|_| RequestError::Address)?;
+        let token = self.token.as_deref();
+        let token = token.map(|file| token::authorization(file, &uri));
+        let request = match question {
+            Some(_) => Request::post(uri).header(CONTENT_TYPE, JSON),
+            None => Request::get(uri),
+        };
+        let mut request = request
+            .header(ACCEPT, accept)
+            .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(question.unwrap_or_default()))
+            .map_err(|_| RequestError::Address)?;
+        if let Some(token) = token.transpose()? {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        }
+        let response =
+            self.http.request(request).await.map_err(|error| RequestError::from_hyper(&error))?;
+        let status = response.status();
+        let header = |name| {
+            let value = response.headers().get(name);
+            value.and_then(|value| value.to_str().ok().map(str::to_owned))
+        };
+        let kind = header(CONTENT_TYPE).unwrap_or_default();
+        if status.is_redirection() {
+            return Err(RequestError::Redirected {
+                to: header(LOCATION).unwrap_or_else(|| "nowhere".to_owned()),
+            });
+        }
+        if !status.is_success() {
+            let body = read(response.into_body(), MAX_PROBLEM_BYTES).await;
+            let problem: Option<Problem> =
+                body.ok().and_then(|body| serde_json::from_slice(&body).ok());
+            return Err(problem.map_or(RequestError::Status(status), |problem| {
+                RequestError::Problem(Box::new(problem))
+            }));
+        }
+        if kind.starts_with(accept) {
+            Ok(response)
+        } else {
+            Err(RequestError::UnexpectedMediaType { kind })
+        }
+    }
+}
+
+async fn read(body: Incoming, longest: usize) -> Result<Bytes, RequestError> {
+    let whole = Limited::new(body, longest).collect().await;
+    whole.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            RequestError::TooLong(longest)
+        } else {
+            RequestError::Broken(error)
+        }
+    })
+}
+
+/// Builds the TLS settings, which trust the CAs in the file, or else the system's. Neither is read for plain HTTP.
+fn tls(settings: &ServerSettings) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = match &settings.ca {
+        Some(path) => builder.with_root_certificates(roots(path)?),
+        None if settings.server.is_secure() => builder.with_native_roots()?,
+        None => builder.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, Box<dyn Error + Send + Sync>> {
+    let pem = files::read_bounded(File::open(path)?, MAX_CA_BYTES)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(certificate?)?;
+    }
+    if roots.is_empty() {
+        return Err("no PEM certificate in the file".into());
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! Fleet summaries: devices, nodes and types in numbers.
+//!
+//! Each device counts once, under its current [`Occupancy`], so the counts of a type always add up to its number of
+//! devices. "Free" follows the driver: no process and no partition. Allocations to pods that have not started yet are
+//! not considered here.
+
+mod counts;
+mod device;
+mod group;
+mod instance_use;
+mod layout;
+mod neuron;
+mod node;
+mod node_from_labels;
+mod node_state;
+mod partitions;
+mod report_rate;
+mod sharing;
+mod sharing_mode;
+mod usage;
+mod usage_rank;
+
+pub use counts::{DeviceCounts, TypeCounts};
+pub use device::{DeviceSummary, Occupancy, PartitionCounts};
+pub use group::NodeGroup;
+pub use layout::{LayoutSummary, StepCounts};
+pub use neuron::rounded_for_report;
+pub use node::NodeSummary;
+pub use node_state::NodeState;
+pub use partitions::{PartitionUse, partitions_of};
+pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
+pub use sharing::{SharingSummary, TimeSlicingExtent};
+pub use sharing_mode::Sharing;
+pub use usage::{
+    Alarm, MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms, usage_for_report,
+};
+pub use usage_rank::{UsageRank, rank_memory};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Summaries of Neuron devices, each counted once.
+//!
+//! The bus lists PCI functions and the driver lists device numbers, without a mapping between them. The fleet needs
+//! only counts, so the functions bound to the driver are paired with the driver's devices in order. A bound function
+//! without a device is unusable; a device without a function counts nevertheless.
+
+use octavo_model::accelerators;
+use octavo_model::inventory::{
+    Condition, Device, Inventory, Neuron, NeuronDevice, Severity, Vendor,
+};
+use octavo_model::quantity::Mebibytes;
+
+use super::device::{DeviceSummary, Occupancy, most_severe};
+use super::node_state::NodeState;
+use super::sharing_mode::Sharing;
+
+impl DeviceSummary {
+    /// Summarizes all devices of a node: those on the bus in their order, then those that only the Neuron driver
+    /// reports.
+    pub fn all(inventory: &Inventory) -> Vec<Self> {
+        let neuron = inventory.neuron.as_ref();
+        let mut chips = neuron.iter().flat_map(|neuron| &neuron.devices);
+        let devices = inventory.devices.iter();
+        let mut all: Vec<Self> = devices
+            .map(|device| {
+                let summary = Self::new(device, &inventory.nvml);
+                if !inventory.is_reported_by_neuron(device) {
+                    return summary;
+                }
+                match chips.next() {
+                    Some(chip) => with_driver_data(summary, chip),
+                    None => unlisted(summary, device),
+                }
+            })
+            .collect();
+        // A function whose driver binding is unreadable accounts for one of the remaining devices.
+        let unbound = inventory.devices.iter();
+        let unbound = unbound.filter(|device| {
+            may_be_neuron_device(device) && !inventory.is_reported_by_neuron(device)
+        });
+        all.extend(chips.skip(unbound.count()).map(from_driver_only));
+        all
+    }
+}
+
+fn may_be_neuron_device(device: &Device) -> bool {
+    let of_bus = matches!(device.condition, Condition::PciOnly { .. });
+    device.vendor == Vendor::Aws && of_bus && !device.condition.is_passthrough()
+}
+
+/// Function combined with one of the driver's devices.
+fn with_driver_data(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
+    let of_chip = from_driver_only(chip);
+    DeviceSummary {
+        type_name: function.type_name.or(of_chip.type_name),
+        is_manual_type: function.is_manual_type,
+        ..of_chip
+    }
+}
+
+/// Device that the bus does not show.
+fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
+    let name = chip.device_name.as_deref();
+    let facts = name.and_then(accelerators::neuron_chip);
+    let state = chip.state();
+    let trouble = state
+        .severity()
+        .and_then(|_| most_severe(&format!("Neuron {}", chip.number), chip.issues()));
+    DeviceSummary {
+        type_name: facts.and_then(|facts| facts.type_name.parse().ok()),
+        is_manual_type: false,
+        memory: name.and_then(accelerators::neuron_memory),
+        state: match state.severity() {
+            None => NodeState::Ok,
+            Some(Severity::Note | Severity::Warning) => NodeState::Attention,
+            Some(Severity::Critical) => NodeState::Degraded,
+        },
+        occupancy: match state.severity() {
+            Some(Severity::Critical) => Occupancy::Unavailable,
+            // The driver does not report users of a device.
+            _ => Occupancy::Unknown,
+        },
+        sharing: Some(Sharing::Exclusive),
+        trouble,
+    }
+}
+
+/// Function that is bound to the driver but has no device there.
+fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
+    let text = format!(
+        "{}: bound to the Neuron driver, which lists fewer devices than it is bound to",
+        device.pci
+    );
+    DeviceSummary {
+        state: NodeState::Degraded,
+        occupancy: Occupancy::Unavailable,
+        trouble: Some(text),
+        ..function
+    }
+}
+
+/// `inventory` for reporting, with used memory rounded up to steps, so that small allocations of an idle program do
+/// not cause updates. `None` if it does not contain used memory.
+pub fn rounded_for_report(inventory: &Inventory) -> Option<Inventory> {
+    let is_rounded =
+        inventory.neuron.is_some() || inventory.devices.iter().any(|device| device.amd.is_some());
+    if !is_rounded {
+        return None;
+    }
+    let mut rounded = inventory.clone();
+    for chip in rounded.neuron.iter_mut().flat_map(|neuron: &mut Neuron| &mut neuron.devices) {
+        let name = chip.device_name.as_deref();
+        let all = name.and_then(accelerators::neuron_memory);
+        chip.memory_used = chip.memory_used.map(|used| rounded_up_within(used, all));
+        chip.power_percent = chip.power_percent.map(super::usage::rounded_percent);
+    }
+    for device in &mut rounded.devices {
+        let all = device.memory;
+        if let Some(amd) = &mut device.amd {
+            amd.memory_used = amd.memory_used.map(|used| rounded_up_within(used, all));
+        }
+    }
+    Some(rounded)
+}
+
+/// Rounds up to a step, limited to the total.
+fn rounded_up_within(used: Mebibytes, all: Option<Mebibytes>) -> Mebibytes {
+    let up = super::usage::rounded_memory(used);
+    match all {
+        Some(all) if used <= all => up.min(all),
+        Some(_) | None => up,
+    }
+}

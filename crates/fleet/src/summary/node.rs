@@ -1,0 +1,143 @@
+//! Summary of one node for the fleet.
+
+use octavo_model::inventory::{Neuron, NvmlState};
+use octavo_model::quantity::Mebibytes;
+
+use super::counts::{DeviceCounts, TypeCounts};
+use super::device::{DeviceSummary, Occupancy, truncated};
+use super::layout::LayoutSummary;
+use super::node_state::NodeState;
+use super::sharing::{SharingSummary, TimeSlicingExtent};
+use super::sharing_mode::Sharing;
+
+/// Summary of a node's devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSummary {
+    /// Counts by type, ordered by name.
+    pub types: Vec<TypeCounts>,
+    /// Total memory of the devices whose memory is known.
+    pub memory: Mebibytes,
+    /// Sharing mode of its devices.
+    pub sharing: Sharing,
+    /// State of the node, while it reports.
+    pub state: NodeState,
+    /// Reason for the state, for users; it can contain driver messages.
+    pub reason: Option<String>,
+    /// Layout status; `None` if no layout covers its devices.
+    pub layout: Option<LayoutSummary>,
+    /// Status of device allocation; `None` if not reported.
+    pub allocation: Option<SharingSummary>,
+}
+
+impl NodeSummary {
+    /// Summarizes a node with these devices.
+    pub fn new(devices: &[DeviceSummary], nvml: &NvmlState, layout: Option<LayoutSummary>) -> Self {
+        // The layout does not matter on a node without devices.
+        let missed = layout.as_ref().filter(|_| !devices.is_empty());
+        let (mut state, mut reason) = (state(devices, nvml), reason(devices, nvml));
+        if let Some(layout) = missed.filter(|layout| layout.needs_attention()) {
+            state = state.max(NodeState::Attention);
+            reason = reason.or_else(|| layout.message.clone());
+        }
+        let memory = devices.iter().filter_map(|device| device.memory);
+        let memory = memory.fold(0_u64, |sum, memory| sum.saturating_add(memory.get()));
+        Self {
+            types: TypeCounts::from_devices(devices),
+            memory: Mebibytes::new(memory),
+            sharing: sharing(devices),
+            state,
+            reason,
+            layout,
+            allocation: None,
+        }
+    }
+
+    /// Adds the allocation status that the node reports.
+    #[must_use]
+    pub fn with_sharing(mut self, given: Option<SharingSummary>) -> Self {
+        let missed = given.as_ref().filter(|_| !self.types.is_empty());
+        if let Some(given) = missed.filter(|given| given.needs_attention()) {
+            self.state = self.state.max(NodeState::Attention);
+            self.reason = self.reason.or_else(|| Some(given.why()));
+        }
+        self.sharing = match (self.sharing, given.as_ref().map(|given| given.time_slicing)) {
+            // There is no device that could be shared.
+            (Sharing::None, _) => Sharing::None,
+            (_, Some(TimeSlicingExtent::All)) => Sharing::TimeSlicing,
+            (_, Some(TimeSlicingExtent::Some)) => Sharing::Mixed,
+            (sharing, Some(TimeSlicingExtent::None) | None) => sharing,
+        };
+        self.allocation = given;
+        self
+    }
+
+    /// Adds problems of the Neuron driver that do not concern a single device.
+    #[must_use]
+    pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
+        let problem = neuron.and_then(|neuron| neuron.problems.first());
+        if let Some(problem) = problem {
+            let issue = format!("Neuron: {}: {}", problem.source, problem.error);
+            self.state = self.state.max(NodeState::Attention);
+            self.reason = self.reason.or_else(|| Some(truncated(&issue)));
+        }
+        self
+    }
+
+    /// Counts of all devices.
+    pub fn counts(&self) -> DeviceCounts {
+        let types = self.types.iter().map(|one| one.counts);
+        types.fold(DeviceCounts::default(), DeviceCounts::plus)
+    }
+}
+
+fn sharing(devices: &[DeviceSummary]) -> Sharing {
+    let mut sharing = Sharing::None;
+    for device in devices {
+        // A hanging driver does not change the sharing mode; the node label stays as well.
+        let is_there = !matches!(device.occupancy, Occupancy::Unavailable | Occupancy::Reserved);
+        let Some(one) = device.sharing.filter(|_| is_there) else {
+            continue;
+        };
+        sharing = match sharing {
+            Sharing::None => one,
+            same if same == one => one,
+            Sharing::Exclusive
+            | Sharing::Mig
+            | Sharing::Partitioned
+            | Sharing::TimeSlicing
+            | Sharing::Mixed => Sharing::Mixed,
+        };
+    }
+    sharing
+}
+
+fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
+    let of_devices = devices.iter().map(|device| device.state);
+    let of_devices = of_devices.max().unwrap_or(NodeState::Empty);
+    let of_nvml = match nvml {
+        NvmlState::Stalled { .. } => NodeState::NvmlStalled,
+        NvmlState::Lost { .. } => NodeState::NvmlLost,
+        NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => NodeState::Empty,
+    };
+    of_devices.max(of_nvml)
+}
+
+/// Problem of the driver, otherwise the first issue of the devices in the most severe state and the number of further
+/// devices with issues.
+fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
+    match nvml {
+        NvmlState::Stalled { call, .. } => return Some(format!("{call} does not return")),
+        NvmlState::Lost { reason } => return Some(reason.clone()),
+        NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => {}
+    }
+    let troubled: Vec<_> = devices
+        .iter()
+        .filter_map(|device| Some((device.state, device.trouble.as_deref()?)))
+        .collect();
+    let gravest = troubled.iter().map(|(weight, _)| *weight).max()?;
+    let (_, first) = troubled.iter().find(|(weight, _)| *weight == gravest)?;
+    Some(match troubled.len().saturating_sub(1) {
+        0 => (*first).to_owned(),
+        more => format!("{first} (and {more} more)"),
+    })
+}

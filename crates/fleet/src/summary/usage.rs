@@ -1,0 +1,161 @@
+//! Usage of a node's devices for reporting: rounded and bounded, so that insignificant changes do not cause updates.
+
+use std::collections::BTreeSet;
+
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
+use octavo_model::resource::ShareId;
+use octavo_model::text::truncated_word;
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+
+/// Maximum number of reported devices per node, units per device, and tenants per unit.
+pub const MAX_ITEMS: usize = 256;
+/// Maximum number of ids and of processes per tenant.
+pub const MAX_TENANT_ITEMS: usize = 256;
+/// Maximum number of messages about missing data.
+pub const MAX_MISSING: usize = 64;
+/// Maximum size of a node's usage report in bytes.
+pub const MAX_USAGE_BYTES: usize = 64 * 1024;
+
+/// Memory is rounded up to multiples of this, so that small allocations of an idle process do not cause updates.
+const STEP_MIB: u64 = 64;
+/// Utilization is rounded up to multiples of this percentage.
+const STEP_PERCENT: u8 = 5;
+/// Time to exhaustion is rounded up to multiples of this number of seconds.
+const STEP_SECONDS: u64 = 60;
+/// Maximum number of reported processes per tenant.
+const MAX_PROCESSES: usize = 16;
+
+/// Condition that is reported immediately: UUID of a unit, and its tenant that exceeds the fair share; `None` if the
+/// unit itself is nearly exhausted.
+pub type Alarm = (String, Option<(String, String)>);
+
+/// `usage` for reporting: rounded, and limited to the `most` most relevant tenants per device. Omissions are stated
+/// in `missing`.
+pub fn usage_for_report(usage: &Usage, most: usize) -> Usage {
+    let mut missing: Vec<String> = usage.missing.iter().map(|text| truncated_word(text)).collect();
+    let devices = usage.devices.iter().take(MAX_ITEMS);
+    let devices = devices.map(|device| {
+        let (device, left_out) = device_for_report(device, most);
+        if left_out > 0 {
+            let name = &device.name;
+            missing
+                .push(truncated_word(&format!("{name}: {left_out} more tenants are not listed")));
+        }
+        device
+    });
+    let devices = devices.collect();
+    missing.truncate(MAX_MISSING);
+    Usage { devices, missing }
+}
+
+/// All conditions that are reported immediately.
+pub fn alarms(usage: &Usage) -> BTreeSet<Alarm> {
+    let units = usage.devices.iter().flat_map(|device| &device.units);
+    let mut alarms = BTreeSet::new();
+    for unit in units {
+        if unit.is_nearly_exhausted {
+            alarms.insert((unit.uuid.clone(), None));
+        }
+        for tenant in unit.tenants.iter().filter(|tenant| tenant.is_over_share) {
+            let name = |text: &Option<String>| text.clone().unwrap_or_default();
+            let pod = format!("{}/{}", name(&tenant.namespace), name(&tenant.pod));
+            alarms.insert((unit.uuid.clone(), Some((pod, name(&tenant.container)))));
+        }
+    }
+    alarms
+}
+
+fn device_for_report(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {
+    let units = device.units.iter().take(MAX_ITEMS);
+    let mut ranked: Vec<(&Tenant, (usize, usize))> = Vec::new();
+    for (at, unit) in units.clone().enumerate() {
+        let tenants = unit.tenants.iter().enumerate();
+        ranked.extend(tenants.map(|(number, tenant)| (tenant, (at, number))));
+    }
+    let all = ranked.len();
+    // Tenants over their share come first.
+    ranked.sort_by_key(|(tenant, place)| {
+        let memory = tenant.memory.map(Mebibytes::get).unwrap_or_default();
+        (!tenant.is_over_share, u64::MAX.saturating_sub(memory), *place)
+    });
+    ranked.truncate(most);
+    let retained: BTreeSet<(usize, usize)> = ranked.iter().map(|(_, place)| *place).collect();
+    let reported = DeviceUsage {
+        pci: device.pci,
+        name: truncated_word(&device.name),
+        memory: device.memory.map(memory),
+        utilization: device.utilization.map(percent),
+        units: units
+            .enumerate()
+            .map(|(at, unit)| unit_for_report(unit, |number| retained.contains(&(at, number))))
+            .collect(),
+    };
+    (reported, all.saturating_sub(retained.len()))
+}
+
+fn unit_for_report(unit: &UnitUsage, is_retained: impl Fn(usize) -> bool) -> UnitUsage {
+    let tenants = unit.tenants.iter().enumerate();
+    let tenants = tenants.filter(|(number, _)| is_retained(*number));
+    UnitUsage {
+        uuid: truncated_word(&unit.uuid),
+        gpu_instance: unit.gpu_instance,
+        compute_instance: unit.compute_instance,
+        profile: unit.profile.as_deref().map(truncated_word),
+        resource: unit.resource.clone(),
+        replicas: unit.replicas,
+        fair_share: unit.fair_share,
+        memory: unit.memory.map(memory),
+        tenants: tenants.map(|(_, one)| tenant(one)).take(MAX_ITEMS).collect(),
+        unattributed: unit.unattributed.map(rounded_memory),
+        exhausted_in: unit.exhausted_in.map(|seconds| round_up(seconds, STEP_SECONDS)),
+        is_nearly_exhausted: unit.is_nearly_exhausted,
+    }
+}
+
+/// Only the start of a pod's UID is reported: it distinguishes the pod from earlier ones of the same name, and
+/// replaces the name if that is unknown.
+fn tenant(tenant: &Tenant) -> Tenant {
+    // A reader would reject the whole report because of one invalid id.
+    let is_id = |id: &&ShareId| id.to_string().parse::<ShareId>().is_ok_and(|read| read == **id);
+    Tenant {
+        namespace: tenant.namespace.as_deref().map(truncated_word),
+        pod: tenant.pod.as_deref().map(truncated_word),
+        container: tenant.container.as_deref().map(truncated_word),
+        ids: tenant.ids.iter().filter(is_id).take(MAX_TENANT_ITEMS).cloned().collect(),
+        memory: tenant.memory.map(rounded_memory),
+        utilization: tenant.utilization.map(percent),
+        processes: tenant.processes.iter().take(MAX_PROCESSES).copied().collect(),
+        is_over_share: tenant.is_over_share,
+        ..Tenant::default()
+    }
+    .with_uid(tenant.short_uid())
+}
+
+/// Rounds used memory up, limited to the total.
+fn memory(memory: MemoryUse) -> MemoryUse {
+    MemoryUse {
+        total: memory.total,
+        used: rounded_memory(memory.used).min(memory.total),
+        reserved: memory.reserved,
+    }
+}
+
+/// Rounds memory up to a step.
+pub(super) fn rounded_memory(memory: Mebibytes) -> Mebibytes {
+    Mebibytes::new(round_up(memory.get(), STEP_MIB))
+}
+
+fn round_up(number: u64, step: u64) -> u64 {
+    number.div_ceil(step).saturating_mul(step)
+}
+
+fn percent(percent: Percent) -> Percent {
+    Percent(rounded_percent(percent.0))
+}
+
+/// Rounds a percentage up to a step.
+pub(super) fn rounded_percent(percent: u8) -> u8 {
+    let steps = percent.min(100).div_ceil(STEP_PERCENT);
+    steps.saturating_mul(STEP_PERCENT)
+}

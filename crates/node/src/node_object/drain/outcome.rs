@@ -1,0 +1,143 @@
+//! Outputs of a drain.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use octavo_model::id::PciAddress;
+use strum::IntoStaticStr;
+
+use super::inputs::Scope;
+use super::pod::PodId;
+
+/// Requests for the component that accesses the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodRequests {
+    /// Interval of listing the node's pods; `None` if not needed.
+    pub list: Option<Duration>,
+    /// Pods to evict.
+    pub evict: Vec<PodId>,
+}
+
+/// Desired state and results of a drain.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DrainOutcome {
+    /// True if the Node must have the taint.
+    pub is_tainted: bool,
+    /// Requests for the API server.
+    pub pod_requests: PodRequests,
+    /// True if pods must go before operands are paused.
+    pub waits_for_pods: bool,
+    /// Latest time of the next reconciliation.
+    pub again: Option<Duration>,
+    /// Devices that pods were evicted for, for the current choice of a layout.
+    pub devices: BTreeSet<PciAddress>,
+    /// Events that just happened.
+    pub events: Vec<DrainEvent>,
+    /// Status of the drain; `None` while there is none.
+    pub drain_status: Option<DrainStatus>,
+}
+
+/// Stage of a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Stage {
+    /// Listing the pods that block devices.
+    #[strum(serialize = "looking")]
+    Listing,
+    /// Evicting nothing.
+    Refused,
+    /// Waiting for the taint.
+    Tainting,
+    /// Evicting pods.
+    #[strum(serialize = "emptying")]
+    Evicting,
+    /// The deadline has passed; retried after a backoff.
+    GaveUp,
+    /// The latest attempt did not give up; another one follows after a backoff.
+    Waiting,
+}
+
+impl Stage {
+    /// Returns the stage as written in the annotation.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl DrainStatus {
+    /// Returns the status without processes, which change with every scan.
+    #[must_use]
+    pub fn without_processes(&self) -> Self {
+        let mut steady = self.clone();
+        let comes_and_goes = |who: &BlockerName| matches!(who, BlockerName::Process(_));
+        steady.waits_for.retain(|one| !comes_and_goes(&one.name));
+        steady
+    }
+}
+
+/// Status of a drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainStatus {
+    /// `affected` or `node`.
+    pub policy: &'static str,
+    /// Stage of the drain.
+    pub phase: Stage,
+    /// An error that no pod causes.
+    pub message: Option<String>,
+    /// The remaining blockers.
+    pub waits_for: Vec<Blocker>,
+}
+
+/// A blocker that the drain waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Blocker {
+    /// The blocker.
+    pub name: BlockerName,
+    /// Reason why it still exists.
+    pub reason: String,
+}
+
+/// Name of a blocker.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BlockerName {
+    /// A pod, as `namespace/name`, or by its UID if nothing else is known.
+    Pod(String),
+    /// A process outside any pod.
+    Process(String),
+}
+
+/// Something to report as an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DrainEvent {
+    /// The pods that block these devices will be evicted.
+    Began {
+        /// Scope of the evictions.
+        scope: Scope,
+        /// Names of the devices.
+        devices: Vec<String>,
+        /// The blocking pods.
+        pods: Vec<String>,
+    },
+    /// No blockers remain.
+    Ended,
+    /// The choice of a layout changed.
+    Withdrawn,
+    /// The drain is suspended.
+    Interrupted,
+    /// The deadline has passed.
+    GaveUp {
+        /// Duration of the attempt.
+        after: Duration,
+        /// The backoff before the next attempt.
+        retry: Duration,
+        /// The remaining blockers.
+        waits_for: Vec<Blocker>,
+    },
+    /// No further pods are evicted because of these blockers.
+    Refused {
+        /// The blockers that stay.
+        waits_for: Vec<Blocker>,
+    },
+    /// The agent lacks the permission to list or evict pods.
+    Forbidden,
+}

@@ -1,0 +1,77 @@
+//! Availability, as the page shows it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_fleet::cluster::{Amounts, ClusterPod, ClusterSnapshot, Phase, PodKey, PodRequirements};
+use octavo_fleet::hardware_profile::TYPE_LABEL;
+
+use super::chrome::{Start, browse};
+use super::fixture::Site;
+use super::profiles::{GPU, node};
+
+const H200: &str = "nvidia-h200-141gb";
+
+/// A pod that asks for devices of the type.
+fn pod(name: &str, count: u32, node: Option<&str>) -> ClusterPod {
+    ClusterPod {
+        key: PodKey { namespace: "team".to_owned(), name: name.to_owned() },
+        node: node.map(ToOwned::to_owned),
+        phase: node.map_or(Phase::Pending, |_| Phase::Bound),
+        requirements: PodRequirements {
+            amounts: Amounts::from_quantities([(GPU, count.to_string().parse().unwrap())]),
+            selector: BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())]),
+            ..PodRequirements::default()
+        },
+        until: None,
+        started_at: None,
+    }
+}
+
+/// Two nodes of eight, one of them cordoned; one pod has all of the other, and two wait.
+fn sights() -> ClusterSnapshot {
+    let mut nodes = ["busy", "cordoned"].map(|name| node(name, H200));
+    for node in &mut nodes {
+        node.taints.clear();
+    }
+    nodes[1].is_cordoned = true;
+    let pods = [pod("has", 8, Some("busy")), pod("waits-1", 1, None), pod("waits-4", 4, None)];
+    ClusterSnapshot {
+        nodes: nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect(),
+        pods: pods.into_iter().map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod))).collect(),
+    }
+}
+
+#[tokio::test]
+async fn ac_008_the_page_shows_free_devices_waiting_pods_and_their_certainty() {
+    let site = Site::of_a_cluster();
+    site.follow(sights(), Vec::new());
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/availability").await;
+        page.until(".offer h2", &[&format!("NVIDIA H200 141GB {H200}")]).await;
+        let headline = page.text(".offer .headline").await;
+        assert!(headline.starts_with("0 available "), "{headline}");
+        let offer = page.text(".offer").await;
+        for shown in [
+            "8 requested",
+            "8 unavailable",
+            "5 pending",
+            "16 on 2 nodes",
+            "8 on 1 node: ",
+            "cordoned",
+            "Wait time unknown: ",
+        ] {
+            assert!(offer.contains(shown), "{shown}: {offer}");
+        }
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.assert_clean().await;
+
+        // What ends is free for the next look.
+        let mut later = sights();
+        later.pods.clear();
+        site.follow(later, Vec::new());
+        page.open("/availability").await;
+        page.until_text(".offer .headline", |text| text.starts_with("8 available ")).await;
+    })
+    .await;
+}

@@ -1,0 +1,168 @@
+//! Estimates on the page of a hardware profile: by keyboard, without scripts, and with engines that are away, hang or lie.
+
+use std::time::Duration;
+
+use octavo_files::config_files::prices::PriceFile;
+use serde_json::json;
+
+use super::chrome::{Page, Start, browse};
+use super::fixture::{Site, inventory};
+use super::profiles::{cluster, follow};
+use crate::engine::{Listening, Manner, way};
+
+const ENTER: &str = "\u{e007}";
+const TAB: &str = "\u{e004}";
+const PREMIUM: &str = "/profiles/opendatahub/premium";
+const QUERY: &str =
+    "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16";
+const ROWS: &str = "#estimated tbody tr";
+
+/// The fleet of one node and its two profiles, with an estimate engine.
+async fn asking(url: &str, timeout: Duration) -> Site {
+    let engine = way(url, timeout);
+    let site = Site::viewed(|view| view.with_engine(engine));
+    site.put("h200", &inventory("h200").await);
+    follow(&site);
+    site
+}
+
+async fn focus(page: &Page, id: &str) {
+    let here = format!("return document.activeElement.id === '{id}'");
+    for _ in 0..40 {
+        if page.ask(&here, json!([])).await == true {
+            return;
+        }
+        page.press(TAB).await;
+    }
+    panic!("the keyboard does not reach {id}");
+}
+
+#[tokio::test]
+async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
+    let site = cluster().await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open(PREMIUM).await;
+        page.find("#parameters").await;
+        assert_eq!(page.count("#estimated").await, 0);
+        focus(&page, "parameters").await;
+        page.press("7B").await;
+        focus(&page, "tokens").await;
+        page.press("1T").await;
+        focus(&page, "count").await;
+        page.press("8").await;
+        page.press(ENTER).await;
+        page.until_true("return document.querySelector('#estimated tbody tr td:nth-child(2)')?.innerText === '8'")
+            .await;
+        // 6 x 7e9 x 1e12 operations by 8, of whose dense bf16 peak (989e12 a second as SXM, 836e12 as NVL) 48 % and 20 % are reached.
+        page.until(ROWS, &["nvidia-h200-141gb 8 128 to 362 days interpolated -"])
+            .await;
+        let text = page.text("#estimate").await;
+        assert!(text.contains("Estimate for one workload of this profile. It is not a guarantee"), "{text}");
+        assert!(text.contains("Source: octavo roofline"), "{text}");
+        let command = page.text("#estimated > p:last-child code").await;
+        let flags = "--parameters 7B --tokens 1T --precision bf16 --profile premium --namespace opendatahub --count 8";
+        assert_eq!(
+            command,
+            format!("octavo estimate training {flags} --server {}", site.url)
+        );
+        page.until_address(|address| address.contains("parameters=7B&tokens=1T"))
+            .await;
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_scripts_the_form_shows_costs_and_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prices.yaml");
+    let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h200-141gb, perHour: 4}\n";
+    std::fs::write(&path, text).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
+    let site = Site::viewed(|view| view.with_prices(prices));
+    site.put("h200", &inventory("h200").await);
+    follow(&site);
+    let start = Start { without_scripts: true, ..Start::default() };
+    browse(&site.url, start, async |page| {
+        page.open(QUERY).await;
+        let row = page.text(ROWS).await;
+        // A workload has two devices by default.
+        assert!(row.starts_with("nvidia-h200-141gb 2 "), "{row}");
+        assert!(row.contains(" USD per run"), "{row}");
+        page.click("#estimate .button").await;
+        page.until(ROWS, &[&row]).await;
+        for (query, why) in [
+            ("parameters=seven&tokens=1T", "\"seven\" is not a count such as 7B, 1.5T or 7e9"),
+            ("parameters=7B", "Enter the number of training tokens."),
+            (
+                "parameters=7B&tokens=1T&count=-1",
+                "invalid number of devices \"-1\": enter a number such as 8",
+            ),
+            (
+                "parameters=7&tokens=1T",
+                "workload.parameters must be a number from 1e6 to 1e14, not 7e0",
+            ),
+            ("parameters=7B&tokens=1T&precision=int3", "\"int3\" is not one of bf16, fp16, fp8"),
+        ] {
+            page.open(&format!("{PREMIUM}?workload=training&{query}")).await;
+            page.until("#estimate [role=alert]", &[why]).await;
+            page.until("h1", &["Premium <b>GPU</b>"]).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times() {
+    let lie = json!({
+        "source": "<script>alert(1)</script>",
+        "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}],
+    });
+    let long = Duration::from_mins(1);
+    for (manner, time_limits, why) in [
+        (Manner::Hangs, Duration::from_millis(100), "did not respond within 100ms"),
+        (Manner::Drips, Duration::from_millis(100), "did not respond within 100ms"),
+        (Manner::Says(lie.to_string()), long, "-5 is not a valid time"),
+        (Manner::Says("x".repeat(1 << 20)), long, "more than 256 KiB"),
+    ] {
+        let engine = Listening::new(manner).await;
+        let site = asking(&engine.url, time_limits).await;
+        browse(&site.url, Start::default(), async |page| {
+            page.open(QUERY).await;
+            page.until("h1", &["Premium <b>GPU</b>"]).await;
+            page.until(ROWS, &["nvidia-h200-141gb 2 no estimate -"]).await;
+            let reported = page.text("#estimated .notice").await;
+            assert!(
+                reported.starts_with("No estimate available: the estimate engine "),
+                "{reported}"
+            );
+            // Often enough it is suspended, and that is said instead.
+            assert!(reported.contains(why) || reported.contains("suspended"), "{why}: {reported}");
+            // The rest of the page is whole.
+            page.until("#reached tbody tr", &["nvidia-h200-141gb 1 8 4"]).await;
+            assert_eq!(page.violations().await, Vec::<String>::new());
+            page.assert_clean().await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_engine_says_is_shown_with_its_name_and_never_as_markup() {
+    let says = json!({
+        "source": "bench <b>2026</b>", "assumptions": ["flash <i>attention</i>"],
+        "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": 7200, "high": 9000}}],
+    });
+    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let site = asking(&engine.url, Duration::from_mins(1)).await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open(QUERY).await;
+        page.until(ROWS, &["nvidia-h200-141gb 2 2.0 to 2.5 h -"]).await;
+        let text = page.text("#estimated").await;
+        assert!(text.contains("Source: bench <b>2026</b>"), "{text}");
+        page.click("#assumed summary").await;
+        page.until("#assumed li", &["flash <i>attention</i>"]).await;
+        page.assert_clean().await;
+    })
+    .await;
+}

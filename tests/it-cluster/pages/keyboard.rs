@@ -1,0 +1,43 @@
+//! The pages by keyboard alone.
+
+use super::chrome::{Start, browse};
+use super::fixture::{MACHINES, Site};
+
+const ENTER: &str = "\u{e007}";
+const TAB: &str = "\u{e004}";
+const ESCAPE: &str = "\u{e00c}";
+const DOWN: &str = "\u{e015}";
+
+#[tokio::test]
+async fn the_list_is_filtered_walked_and_opened_by_keyboard() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        let focus = |id: &str| format!("return document.activeElement.id === '{id}'");
+        page.open("/").await;
+        page.until("#main tbody th", &MACHINES).await;
+        page.press(TAB).await;
+        page.until_true("return document.activeElement.className === 'skip'").await;
+        page.press("/").await;
+        page.until_true(&focus("search")).await;
+        page.press("a100").await;
+        page.until("#main tbody th", &["hgx-a100", "mixed-l40s-a100"]).await;
+        page.press(ESCAPE).await;
+        page.press("j").await;
+        page.until_true(&focus("open-hgx-a100")).await;
+        page.press(DOWN).await;
+        page.until_true(&focus("open-mixed-l40s-a100")).await;
+        page.press("k").await;
+        page.until_true(&focus("open-hgx-a100")).await;
+        page.press("?").await;
+        page.until_true("return document.getElementById('keys').open").await;
+        page.press(ESCAPE).await;
+        page.until_true("return !document.getElementById('keys').open").await;
+        page.until_true(&focus("open-hgx-a100")).await;
+        page.press(ENTER).await;
+        page.until("h1", &["hgx-a100"]).await;
+        page.press("j").await;
+        page.until_true("return document.activeElement.innerText === 'GPU 0'").await;
+        page.assert_clean().await;
+    })
+    .await;
+}

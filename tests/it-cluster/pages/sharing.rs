@@ -1,0 +1,254 @@
+//! Allocations and usage of devices, on a node's page.
+
+use octavo_model::inventory::{Device, Inventory};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
+use octavo_model::reason::Reason;
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_model::sharing_status::{
+    DeviceProvider, Health, ResourceStatus, RetainedId, SharingStatus, UnitStatus,
+};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+
+use super::chrome::{Start, browse};
+use super::fixture::{Site, inventory};
+use crate::machine::Machine;
+
+const MEMORY: u64 = 81_920;
+
+fn tenant(pod: &str, ids: Vec<ShareId>, memory: u64) -> Tenant {
+    Tenant {
+        namespace: Some("team-a".to_owned()),
+        pod: Some(pod.to_owned()),
+        container: Some("main".to_owned()),
+        ids,
+        memory: Some(Mebibytes::new(memory)),
+        utilization: Some(Percent(45)),
+        processes: vec![4711],
+        ..Tenant::default()
+    }
+}
+
+fn unit(uuid: &str, total: u64, used: u64) -> UnitUsage {
+    UnitUsage {
+        uuid: uuid.to_owned(),
+        gpu_instance: None,
+        compute_instance: None,
+        profile: None,
+        resource: Some(ResourceName::gpu()),
+        replicas: None,
+        fair_share: None,
+        memory: Some(MemoryUse {
+            total: Mebibytes::new(total),
+            used: Mebibytes::new(used),
+            reserved: Mebibytes::new(640),
+        }),
+        tenants: Vec::new(),
+        unattributed: None,
+        exhausted_in: None,
+        is_nearly_exhausted: false,
+    }
+}
+
+fn device(device: &Device, at: usize, units: Vec<UnitUsage>) -> DeviceUsage {
+    DeviceUsage {
+        pci: device.pci,
+        name: format!("GPU {at}"),
+        memory: None,
+        utilization: Some(Percent(60)),
+        units,
+    }
+}
+
+/// The last device is shared by three, of whom one is greedy; a partition of the first is shared by two.
+fn usage(machine: &Inventory) -> Usage {
+    let last = machine.devices.last().unwrap();
+    let uuid = last.uuid.as_ref().unwrap().as_str();
+    let share = |number| ShareId::replica(uuid, number);
+    let shared = UnitUsage {
+        replicas: Some(3),
+        fair_share: Some(Mebibytes::new(MEMORY / 3)),
+        tenants: vec![
+            Tenant { is_over_share: true, ..tenant("greedy-notebook", vec![share(2)], 47_104) },
+            tenant("steady-notebook", vec![share(0)], 20_480),
+        ],
+        unattributed: Some(Mebibytes::new(512)),
+        exhausted_in: Some(300),
+        is_nearly_exhausted: true,
+        ..unit(uuid, MEMORY, 80_800)
+    };
+    let first = &machine.devices[0];
+    let instances = &first.mig.state().unwrap().gpu_instances;
+    let (instance, compute) =
+        instances.iter().find_map(|one| Some((one, one.compute_instances.first()?))).unwrap();
+    let uuid = compute.uuid.as_ref().unwrap().as_str();
+    let partition = UnitUsage {
+        gpu_instance: Some(instance.id),
+        compute_instance: Some(compute.id),
+        profile: Some("3g.40gb".to_owned()),
+        replicas: Some(2),
+        fair_share: Some(Mebibytes::new(20_000)),
+        tenants: vec![tenant("batch-7", vec![ShareId::replica(uuid, 1)], 10_240)],
+        ..unit(uuid, 40_192, 10_240)
+    };
+    let at = machine.devices.len() - 1;
+    Usage {
+        devices: vec![device(first, 0, vec![partition]), device(last, at, vec![shared])],
+        missing: vec![
+            "processes are not attributed to pods: the agent does not see them".to_owned(),
+        ],
+    }
+}
+
+fn report(machine: &Inventory) -> SharingStatus {
+    let last = machine.devices.last().unwrap();
+    let uuid = last.uuid.as_ref().unwrap().as_str();
+    SharingStatus {
+        mode: DeviceProvider::Embedded.into(),
+        state: Reason::SharingHeld.into(),
+        message: Some("1 id stays as it was until its pod ends.".to_owned()),
+        resources: vec![ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 3,
+            allocatable: Some(2),
+            units: vec![UnitStatus {
+                uuid: uuid.to_owned(),
+                replicas: Some(3),
+                health: Health::Unhealthy {
+                    reason: "Xid 79: the GPU has fallen off the bus".to_owned(),
+                },
+            }],
+        }],
+        retained: vec![RetainedId {
+            id: ShareId::replica(uuid, 5),
+            namespace: "team-b".to_owned(),
+            pod: "old".to_owned(),
+            container: "main".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+        }],
+        named: None,
+        hand_off: None,
+    }
+}
+
+const NOTEBOOKS: &str = "machine: notebooks
+machine_type: a2-ultragpu-2g
+gpus:
+- {board: A100_80GB, count: 2}
+processes:
+- {pid: 4711, gpu: 0, memory_mib: 47104}
+- {pid: 4712, gpu: 0, memory_mib: 20480}
+- {pid: 4713, gpu: 1, memory_mib: 14336}
+- {pid: 4714, gpu: 1, memory_mib: 9216}
+- {pid: 4715, gpu: 1, memory_mib: 3072}
+";
+
+/// A node `notebooks` with two GPUs for three each, of whom one is greedy.
+pub(super) async fn give_notebooks(site: &Site) {
+    let machine = Machine::new(NOTEBOOKS);
+    let machine = machine.observe().await;
+    let uuid = |device: &Device| device.uuid.as_ref().unwrap().as_str().to_owned();
+    let uses = [
+        &[("training-by-hand", 47_104, true), ("notebook-anna", 20_480, false)][..],
+        &[
+            ("notebook-ben", 14_336, false),
+            ("notebook-carla", 9_216, false),
+            ("ci-4711", 3_072, false),
+        ],
+    ];
+    let devices = machine.devices.iter().zip(uses).enumerate();
+    let devices = devices.map(|(at, (one, uses))| {
+        let tenants = (0_u32..).zip(uses).map(|(number, (pod, memory, is_over))| Tenant {
+            is_over_share: *is_over,
+            ..tenant(pod, vec![ShareId::replica(&uuid(one), number)], *memory)
+        });
+        let sum: u64 = uses.iter().map(|(_, memory, _)| memory).sum();
+        let shared = UnitUsage {
+            replicas: Some(3),
+            fair_share: Some(Mebibytes::new(MEMORY / 3)),
+            tenants: tenants.collect(),
+            ..unit(&uuid(one), MEMORY, sum)
+        };
+        device(one, at, vec![shared])
+    });
+    let usage = Usage { devices: devices.collect(), missing: Vec::new() };
+    let units = machine.devices.iter().map(|one| UnitStatus {
+        uuid: uuid(one),
+        replicas: Some(3),
+        health: Health::Healthy,
+    });
+    let report = SharingStatus {
+        mode: DeviceProvider::Embedded.into(),
+        state: Reason::SharingInForce.into(),
+        resources: vec![ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 6,
+            allocatable: Some(6),
+            units: units.collect(),
+        }],
+        ..SharingStatus::default()
+    };
+    site.put_sharing("notebooks", &machine, &report, &usage);
+}
+
+/// A node `shared` whose devices several have.
+pub(super) async fn give_shares(site: &Site) {
+    let machine = inventory("hgx-a100").await;
+    site.put_sharing("shared", &machine, &report(&machine), &usage(&machine));
+}
+
+#[tokio::test]
+async fn tenants_of_a_device_and_exceeded_shares_are_shown() {
+    let site = Site::empty();
+    give_shares(&site).await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/shared").await;
+        page.until("#sharing-now h2", &["Allocation to pods sharing-held"]).await;
+        let reported = page.text("#sharing-now p").await;
+        assert_eq!(reported, "Allocated by the built-in device plugin of the agent. 1 id stays as it was until its pod ends.");
+        let resources = page.texts("#sharing-now tbody tr").await;
+        assert_eq!(resources, ["nvidia.com/gpu 1 device or partition, 3 replicas each 3 2"]);
+        let unfit = page.text("#sharing-now .notice").await;
+        assert!(unfit.ends_with("is not allocatable: Xid 79: the GPU has fallen off the bus"), "{unfit}");
+        page.click("#sharing-now summary").await;
+        let item = page.text("#sharing-now li").await;
+        assert!(item.starts_with("team-b/old (main) holds GPU-"), "{item}");
+        let missing = page.text(".missing").await;
+        assert!(missing.contains("the agent does not see them"), "{missing}");
+
+        let whole = page.text(".device:last-child .region").await;
+        assert!(
+            whole.contains("3 replicas, 2 allocated") && whole.contains("greedy-notebook over fair share"),
+            "{whole}"
+        );
+        for (mark, count) in [("taken", 1), ("over", 1), ("left", 1)] {
+            let css = format!(".device:last-child .turns .{mark}");
+            assert_eq!(page.count(&css).await, count, "{mark}");
+        }
+        let rows = page.texts(".device:last-child .users tbody tr").await;
+        assert_eq!(
+            rows,
+            [
+                "team-a/greedy-notebook main whole device, replica 2 46 GiB of 26.6 GiB over fair share 45 %",
+                "team-a/steady-notebook main whole device, replica 0 20 GiB of 26.6 GiB 45 %",
+                "not attributed whole device 512 MiB",
+            ]
+        );
+        let alarms = page.texts(".device:last-child .notice").await;
+        assert_eq!(alarms.len(), 2, "{alarms:?}");
+        assert!(alarms[1].ends_with("is exhausted in about 5 min."), "{alarms:?}");
+        let partition = page.text(".device:first-child .users tbody tr").await;
+        assert!(partition.contains("replica 1 10 GiB of 19.5 GiB 45 %"), "{partition}");
+        assert_eq!(page.count(".device:first-child .turns i").await, 2);
+        // The list shows that the node needs attention, and why.
+        page.open("/").await;
+        page.until("#node-shared .at-state .badge", &["attention"]).await;
+        page.until(
+            "#node-shared .at-state .why",
+            &["sharing-held: 1 id stays as it was until its pod ends."],
+        )
+        .await;
+        page.assert_clean().await;
+    })
+    .await;
+}
