@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use super::kills::{calm, converged};
+use super::kills::{calm, converged, number};
 use super::rig::{Kill, Rig, When};
 use super::tally::{Lcg, Tally};
 use super::world::{changes, in_use};
@@ -59,17 +59,14 @@ impl Recorded {
         rig.reset();
         let whole = rig.run();
         let target = rig.hardware();
-        let all = 1..=u64::try_from(whole.calls.len()).unwrap();
-        let named = all.zip(&whole.calls);
-        let changing: Vec<u64> =
-            named.filter(|(_, name)| changes(name)).map(|(call, _)| call).collect();
-        let kill = |call: u64, when: When| {
-            // On a busy machine the agent may need fewer readings before it gets there, and ends unharmed.
-            let is_killed = (0..5).any(|_| {
-                rig.reset();
-                rig.kill_at(Kill { call, when })
-            });
-            assert!(is_killed, "{}", rig.case.name);
+        let changing: Vec<usize> =
+            (0..whole.calls.len()).filter(|call| changes(&whole.calls[*call])).collect();
+        let kill = |call: usize, when: When| {
+            rig.reset();
+            // The number of readings before a change varies with the load, so the change is found by its name.
+            let name = &whole.calls[call];
+            let earlier = whole.calls[..call].iter().filter(|other| *other == name).count();
+            assert!(rig.kill_at_call(name, number(earlier), when), "{}: {name}", rig.case.name);
             (fs::read(rig.journal()).unwrap(), rig.hardware())
         };
         let (journal, _) = kill(changing[0], When::Before);

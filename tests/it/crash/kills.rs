@@ -113,7 +113,7 @@ pub(super) fn resumed(rig: &Rig, calls: &[String], reach: Reach, lcg: &mut Lcg) 
 }
 
 /// The number of a call, from 1.
-fn number(call: usize) -> u64 {
+pub(super) fn number(call: usize) -> u64 {
     u64::try_from(call).unwrap().saturating_add(1)
 }
 

@@ -145,7 +145,12 @@ impl Rig {
 
     /// Runs it until the call at which it is killed; whether it came so far.
     pub(super) fn kill_at(&self, kill: Kill) -> bool {
-        self.machine.faults(&faults(self.case, Some(kill)));
+        self.kill_at_call("nvml*", kill.call, kill.when)
+    }
+
+    /// Runs it until the nth call of these functions, where it is killed; whether it came so far.
+    pub(super) fn kill_at_call(&self, functions: &str, nth: u64, when: When) -> bool {
+        self.machine.faults(&faults(self.case, Some((functions, nth, when))));
         let output = self.program().finish();
         self.machine.faults(&faults(self.case, None));
         output.status.signal() == Some(KILLED)
@@ -364,15 +369,15 @@ fn scenario(gpus: &str, processes: &str) -> String {
     )
 }
 
-fn faults(case: &Case, kill: Option<Kill>) -> String {
+fn faults(case: &Case, kill: Option<(&str, u64, When)>) -> String {
     let mut rules: Vec<String> = case.faults.iter().map(|&rule| rule.to_owned()).collect();
-    if let Some(Kill { call, when }) = kill {
+    if let Some((functions, nth, when)) = kill {
         let when = match when {
             When::Before => "before",
             When::After => "after",
         };
         rules.push(format!(
-            "{{call: \"nvml*\", nth: {call}, times: 1, count: process, abort: {when}}}"
+            "{{call: \"{functions}\", nth: {nth}, times: 1, count: process, abort: {when}}}"
         ));
     }
     format!("[{}]\n", rules.join(", "))
