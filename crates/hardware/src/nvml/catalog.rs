@@ -185,7 +185,8 @@ fn driver_name(
     raw!(session, nvmlDeviceGetGpuInstanceProfileInfoV, |f| unsafe {
         f(device.0, index, &raw mut info)
     })?;
-    let bytes = info.name.iter().map(|c| c.cast_unsigned());
+    // The characters are signed on x86-64 and unsigned on Arm.
+    let bytes = info.name.iter().flat_map(|character| character.to_ne_bytes());
     let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     let text = String::from_utf8_lossy(&text);
     Ok(text.strip_prefix("MIG ").unwrap_or(&text).to_owned())
