@@ -61,7 +61,6 @@ use self::usage::UsageSettings;
     name = "octavo",
     version,
     after_long_help = include_str!("../help/octavo.txt"),
-    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true
 )]

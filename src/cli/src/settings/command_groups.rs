@@ -31,6 +31,8 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
     ("Other commands", &["layouts", "catalog", "demo", "completion"]),
 ];
 
+const HELP_ABOUT: &str = "Print the help of a command";
+
 /// Lists the subcommands by group. clap has headings for arguments only, so the help template contains the list.
 pub(super) fn group_subcommands(command: Command) -> Command {
     let header = *command.get_styles().get_header();
@@ -47,8 +49,11 @@ pub(super) fn group_subcommands(command: Command) -> Command {
             let _ = writeln!(template, "  {literal}{name:width$}{literal:#}  {about}");
         }
     }
+    // clap adds this command when it parses.
+    let _ = writeln!(template, "  {literal}{:width$}{literal:#}  {HELP_ABOUT}", "help");
     let _ = write!(template, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
-    command.help_template(template)
+    // One `help` is enough: `octavo help layouts check` shows the help of any command.
+    command.mut_subcommands(|one| one.disable_help_subcommand(true)).help_template(template)
 }
 
 #[cfg(test)]
@@ -72,6 +77,22 @@ mod tests {
         for line in help.lines().take_while(|line| *line != "Options:") {
             assert!(line.len() <= 80, "{line}");
         }
+    }
+
+    #[test]
+    fn help_command_prints_the_help_of_any_command() {
+        for (arguments, about) in [
+            (vec!["octavo", "help"], "Manage the accelerators"),
+            (vec!["octavo", "help", "plan"], "Preview the changes that a layout"),
+            (vec!["octavo", "help", "layouts", "check"], "Validate layout files"),
+        ] {
+            let error = octavo_command().try_get_matches_from(&arguments).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{arguments:?}");
+            assert!(error.to_string().starts_with(about), "{error}");
+        }
+        let help = octavo_command().render_help().to_string();
+        assert!(help.contains(&format!("  help          {HELP_ABOUT}\n")), "{help}");
+        assert!(octavo_command().try_get_matches_from(["octavo", "layouts", "help"]).is_err());
     }
 
     /// Returns the help texts below the options of a command and its subcommands.
