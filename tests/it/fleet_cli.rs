@@ -167,6 +167,20 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
     );
     let only = fleet.prints(&["types", "--type=nvidia-a100-80gb", "--no-headers"]);
     assert_eq!(only, "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  0  1\n");
+    for (name, note) in [
+        (
+            "nvidia-h1000-80gb",
+            "no devices of type nvidia-h1000-80gb; did you mean nvidia-h100-80gb?",
+        ),
+        ("nvidia-h2000-141gb", "did you mean nvidia-h200-141gb?"),
+        ("nvidia-l4-24gb", "the fleet has no devices of type nvidia-l4-24gb\n"),
+        ("abacus", "no devices of type abacus; `octavo types` lists the types"),
+    ] {
+        let output = fleet.run(&["types", "--type", name, "--type=nvidia-a100-80gb", "-o", "name"]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert_eq!(output.stdout, b"nvidia-a100-80gb\n", "{name}");
+        assert!(reported(&output.stderr).contains(note), "{}", reported(&output.stderr));
+    }
     let node = fleet.prints(&["node", "a100"]);
     assert!(node.starts_with("Node: a100\nState: ok\nAgent: "), "{node}");
     assert!(node.contains("3g.40gb") && node.contains("gi "), "{node}");

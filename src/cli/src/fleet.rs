@@ -21,6 +21,8 @@ use octavo_client::{Client, RequestPath, segment};
 use octavo_fleet::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::summary::NodeState;
+use octavo_model::accelerators::Catalog;
+use octavo_model::similar_names;
 
 use super::output::render;
 use super::text::{count_noun, first_names, printable};
@@ -65,10 +67,9 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
 pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(&settings.server)?;
     let mut types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
-    let wanted = |name: &str| {
-        let all = &settings.types;
-        all.is_empty() || all.iter().any(|wanted| wanted == name)
-    };
+    let absent = absent(&settings.types, &types.items);
+    let wanted =
+        |name: &str| settings.types.is_empty() || settings.types.iter().any(|one| one == name);
     types.items.retain(|row| wanted(format::type_name(&row.of_all)));
     let printed = settings.output;
     let mut notes = Vec::new();
@@ -93,10 +94,31 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
         types::tables(&types.items, places.as_deref(), printed, colors)
     })?;
     notes.extend(types.starting.iter().map(format::starting));
-    if types.items.is_empty() {
-        notes.push("no matching devices in the fleet".to_owned());
+    if types.items.is_empty() && absent.is_empty() {
+        notes.push("no devices in the fleet".to_owned());
     }
-    Ok(Report::with_notes(output, &notes, Exit::Done))
+    let exit = if absent.is_empty() { Exit::Done } else { Exit::Failed };
+    notes.extend(absent);
+    Ok(Report::with_notes(output, &notes, exit))
+}
+
+/// Returns a note for each wanted type without devices, with the most similar type of the fleet or the catalog.
+fn absent(wanted: &[String], types: &[TypeRow]) -> Vec<String> {
+    let in_fleet: Vec<&str> = types.iter().map(|row| format::type_name(&row.of_all)).collect();
+    let missing = wanted.iter().filter(|name| !in_fleet.contains(&name.as_str()));
+    let catalog = Catalog::built_in();
+    let notes = missing.map(|name| {
+        let products = catalog.products().iter().map(|product| product.type_name.as_str());
+        let note = format!("the fleet has no devices of type {name}");
+        if products.clone().any(|known| known == name) {
+            return note;
+        }
+        match similar_names::closest(name, in_fleet.iter().copied().chain(products)) {
+            Some(similar) => format!("{note}; did you mean {similar}?"),
+            None => format!("{note}; `octavo types` lists the types of the fleet"),
+        }
+    });
+    notes.collect()
 }
 
 /// Runs `octavo availability`.
