@@ -68,6 +68,12 @@ impl Program {
         self.lines.find_line(text)
     }
 
+    /// Waits until it has printed all of these, in any order.
+    #[track_caller]
+    pub(crate) fn says_all(&mut self, texts: &[&str]) {
+        self.lines.find_lines(texts);
+    }
+
     /// Where an agent says that its metrics are.
     pub(crate) fn metrics(&mut self) -> SocketAddr {
         let line = self.says("serving metrics address=");

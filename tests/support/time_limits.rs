@@ -169,26 +169,45 @@ impl Lines {
         Self { lines, printed: Vec::new() }
     }
 
-    /// The next line with `text` in it. The limit is for all lines before it together.
+    /// The next line with `text` in it.
     #[track_caller]
     pub(crate) fn find_line(&mut self, text: &str) -> String {
+        self.find(&format!("{text:?}"), |line| line.contains(text))
+    }
+
+    /// Reads lines until each of `texts` was in one of them, in any order.
+    #[track_caller]
+    pub(crate) fn find_lines(&mut self, texts: &[&str]) {
+        let mut missing = texts.to_vec();
+        self.find(&format!("{texts:?}"), |line| {
+            missing.retain(|text| !line.contains(text));
+            missing.is_empty()
+        });
+    }
+
+    /// The next wanted line. The limit is for all lines before it together.
+    #[track_caller]
+    fn find(&mut self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> String {
         let end = Instant::now() + TIME_LIMIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let why = match self.lines.recv_timeout(left) {
-                Ok(line) if line.contains(text) => {
+                Ok(line) => {
+                    let is_wanted = wanted(&line);
                     self.printed.push(line.clone());
-                    return line;
+                    if is_wanted {
+                        return line;
+                    }
+                    if !left.is_zero() {
+                        continue;
+                    }
+                    format!("within {TIME_LIMIT:?}")
                 }
-                Ok(line) if !left.is_zero() => {
-                    self.printed.push(line);
-                    continue;
-                }
-                Ok(_) | Err(RecvTimeoutError::Timeout) => format!("within {TIME_LIMIT:?}"),
+                Err(RecvTimeoutError::Timeout) => format!("within {TIME_LIMIT:?}"),
                 Err(RecvTimeoutError::Disconnected) => "before it closed its output".to_owned(),
             };
             let printed = self.printed.join("\n");
-            panic!("the program did not print {text:?} {why}; it printed:\n{printed}");
+            panic!("the program did not print {what} {why}; it printed:\n{printed}");
         }
     }
 

@@ -284,8 +284,8 @@ fn a_lost_gpu_is_not_advertised_until_it_is_back_and_others_are_unaffected() {
     let index = u32::try_from(lost).unwrap();
     let slot = rig.node.machine.world().slot_of_index(index).unwrap();
     rig.node.machine.change(|world| world.lose_gpu(slot));
-    // By a look, not only by the Xid: a device that says it fell off the bus and was never seen to be gone is watched for longer.
-    agent.says("failing: ");
+    // Both must be known before the device returns: an Xid that arrives later is a new fault, which lasts longer than this test.
+    agent.says_all(&["failing: ", "xid=79"]);
     rig.kubelet.offers(GPU, &rig.replicas(1 - lost, &[0, 1]));
     let ids = rig.replicas(lost, &[0, 1]);
     let known = rig.kubelet.knows(|known| known.resources[GPU].devices.clone());

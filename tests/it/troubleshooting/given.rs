@@ -54,7 +54,8 @@ fn a_device_with_an_xid_is_not_allocated_until_some_time_after_its_reset() {
     rig.kubelet.offers(GPU, &rig.replicas(1, &[0, 1]));
     // What the driver's way of a reset looks like from here: it is not there for a moment.
     rig.node.machine.change(|world| world.lose_gpu(slot));
-    agent.says("GPU is lost");
+    // An Xid that arrives after the return is a new fault.
+    agent.says_all(&["GPU is lost", "xid=79"]);
     rig.node.machine.change(|world| world.return_gpu(slot));
     let line = agent.says("device-healthy");
     problem.assert_quoted("log", &line);

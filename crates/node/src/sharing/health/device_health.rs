@@ -83,7 +83,7 @@ struct Fault {
     is_shown: bool,
     /// Time of its last sign: shown, reported, or a reset seen afterwards.
     last: Duration,
-    /// True if the device was down or absent since the report.
+    /// True if the device was down or absent at the report or since.
     was_down: bool,
     was_reset: bool,
     /// Number of times it returned soon after it had ended.
@@ -111,7 +111,12 @@ impl DeviceHealth {
             "" => format!("it reported the unknown Xid {number}"),
             meaning => format!("it reported Xid {number} ({meaning})"),
         };
-        self.fault(key).record(now, what);
+        // An error is often reported after the reading that found its device down.
+        let is_down =
+            self.faults.iter().any(|(key, fault)| fault.is_shown && key.cause.is_ended_by_reset());
+        let fault = self.fault(key);
+        fault.record(now, what);
+        fault.was_down = is_down;
     }
 
     /// Records a reading. Faults end only here.

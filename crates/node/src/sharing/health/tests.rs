@@ -287,6 +287,23 @@ fn new_uncorrected_errors_make_device_unhealthy() {
 }
 
 #[test]
+fn error_reported_while_its_device_is_down_ends_like_one_reported_before() {
+    for is_late in [false, true] {
+        let mut node = Node::new();
+        node.lose(1);
+        let error = [xid(1, 79)];
+        node.look(10, if is_late { &[] } else { &error });
+        if is_late {
+            node.monitor.record_errors(Duration::from_secs(11), &error);
+        }
+        node.device(1).condition = Condition::Working;
+        node.look(20, &[]);
+        assert_eq!(node.settle(), Duration::from_secs(80), "{is_late}");
+        assert_eq!(node.fit(), [true; 3], "{is_late}");
+    }
+}
+
+#[test]
 fn lost_gpu_affects_only_itself_and_recovers() {
     let mut node = Node::new();
     node.lose(1);
