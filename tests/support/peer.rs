@@ -17,7 +17,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Builds the program, or takes the one that was built before. A cache outside the tree: it is a minute's work.
+    /// Returns the program from the cache in the user's cache directory, and builds it there if it is missing.
     pub(crate) fn build(&self) -> PathBuf {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.pinned);
         let module = fs::read_to_string(directory.join("go.mod")).unwrap();
@@ -28,13 +28,15 @@ impl Peer {
         );
         let (_, name) = self.package.rsplit_once('/').unwrap();
         let program = cache.join(format!("octavo/{name}-{}", self.version));
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        watch();
+        // Tests that need the same program at the same time wait for one build.
+        let lock = fs::File::create(cache.join(format!("octavo/{name}.lock"))).unwrap();
+        lock.lock().unwrap();
         if program.is_file() {
             return program;
         }
-        fs::create_dir_all(program.parent().unwrap()).unwrap();
-        // Of two tests that build at once the last rename wins, and both programs are whole.
         let draft = tempfile::NamedTempFile::new_in(program.parent().unwrap()).unwrap();
-        watch();
         let output = Command::new("go")
             .args(["build", "-ldflags=-s -w", "-o"])
             .arg(draft.path())
