@@ -15,7 +15,7 @@ render() {
   mkdir -p "$out/$place"
   {
     echo "# Rendered by hack/render.sh from deploy/chart/octavo and values.yaml in this directory. Do not edit."
-    "$tools/helm" template octavo deploy/chart/octavo --namespace octavo-system --values "deploy/$place/values.yaml" "${only[@]}"
+    "$tools/helm" template octavo deploy/chart/octavo --skip-tests --namespace octavo-system --values "deploy/$place/values.yaml" "${only[@]}"
   } >"$out/$place/octavo.yaml"
 }
 

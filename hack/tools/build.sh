@@ -15,6 +15,9 @@ github.com/prometheus-operator/prometheus-operator@v0.93.1 h1:4Juk8v93RdG1DSGD/m
 github.com/prometheus-operator/prometheus-operator@v0.93.1 h1:4Juk8v93RdG1DSGD/mGp+SeQKPmnlLIj2iq3blLZgFY= example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml
 github.com/cert-manager/cert-manager@v1.19.1 h1:Txh8L/nLWTDcb7ZnXuXbTe15BxQnLbLirXmbNk0fGgY= deploy/crds/cert-manager.io_certificates.yaml
 github.com/openshift/api@v0.0.0-20251015095338-264e80a2b6e7 h1:Ot2fbEEPmF3WlPQkyEW/bUCV38GMugH/UmZvxpWceNc= security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml
+github.com/openshift/api@v0.0.0-20251015095338-264e80a2b6e7 h1:Ot2fbEEPmF3WlPQkyEW/bUCV38GMugH/UmZvxpWceNc= route/v1/zz_generated.crd-manifests/routes.crd.yaml
+sigs.k8s.io/gateway-api@v1.4.0 h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ= config/crd/standard/gateway.networking.k8s.io_httproutes.yaml
+sigs.k8s.io/gateway-api@v1.4.0 h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ= config/crd/standard/gateway.networking.k8s.io_backendtlspolicies.yaml
 '
 
 # A field of what `go mod download -json` says of a module, in a folder that has a go.mod for it or none.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Api;
 use crate::manifests::list::{self, List};
+use crate::manifests::privileges::objects;
 use crate::manifests::{chart, compare, deploy, names};
 
 /// Every directory below `deploy` that can be applied.
@@ -37,6 +38,23 @@ fn the_manifests_ask_for_what_is_on_the_list_and_nothing_else() {
     kustomizations(&deploy(), &mut found);
     assert_eq!(found, names(list::FOLDERS), "each kustomization has its list");
     compare(&list, list::FOLDERS, |requested| api.kubectl(&["kustomize", &path(requested.name)]));
+}
+
+#[test]
+fn pods_reach_the_dns_of_openshift_with_the_overlay() {
+    let rendered = Api::shared().kubectl(&["kustomize", &path("overlays/openshift")]);
+    let mut policies = objects(&rendered);
+    policies.retain(|one| one["kind"] == "NetworkPolicy");
+    assert_eq!(policies.len(), 2);
+    for policy in policies {
+        let ports = &policy["spec"]["egress"][0]["ports"];
+        for protocol in ["UDP", "TCP"] {
+            for port in [53, 5353] {
+                let port = json!({"port": port, "protocol": protocol});
+                assert!(ports.as_array().unwrap().contains(&port), "{ports}");
+            }
+        }
+    }
 }
 
 /// The definitions of others' kinds that the chart can make.

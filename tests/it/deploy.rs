@@ -1,5 +1,6 @@
 //! What the chart and the manifests in `deploy` ask for is what is on a list.
 
+mod access;
 mod chart;
 mod cleanup;
 mod documents;

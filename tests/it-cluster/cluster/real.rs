@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::nodes::Nodes;
+use crate::fleet_api::Answer;
 use site::{A100, ACCOUNT, H100, NAMESPACE, NEXT, Site, VERSION, figure, values_with_layouts};
 
 const HALVES: [&str; 2] = ["3g.40gb"; 2];
@@ -28,6 +29,7 @@ async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_noth
     site.reader.follows("get-started/install.md", "install", A100);
     agents_label_their_nodes(&site);
     how_long_pods_take_to_labels(&site);
+    only_readers_with_a_token_see_the_fleet(&site).await;
     site.reader.follows("get-started/install.md", "partition", A100);
     a_label_leads_to_geometry(&site).await;
     thread::scope(|scope| {
@@ -71,6 +73,22 @@ fn agents_label_their_nodes(site: &Site) {
         assert_eq!(ours["octavo.dev/count"], count, "{ours:?}");
         assert_eq!(ours[&format!("type.octavo.dev/{of}")], count, "{ours:?}");
         assert!(!ours.contains_key("octavo.dev/layout-state"), "{ours:?}");
+    }
+}
+
+/// The chart's own test reads the API with a token. Without a token, or without a role, there is nothing to read.
+async fn only_readers_with_a_token_see_the_fleet(site: &Site) {
+    site.reader.follows("get-started/install.md", "test", A100);
+    let mut readers = site.readers();
+    let both = |list: &Answer| list.json()["items"].as_array().is_some_and(|all| all.len() == 2);
+    readers.until("/api/v1/nodes", both).await;
+    let account = "octavo-agent";
+    let other = site.api().kubectl(&["create", "token", account, "-n", NAMESPACE]);
+    readers.headers = format!("Authorization: Bearer {}\r\n", other.trim());
+    assert_eq!(readers.get("/api/v1/nodes").await.status, 403);
+    readers.headers = String::new();
+    for path in ["/", "/api/v1/nodes", "/metrics"] {
+        assert_eq!(readers.get(path).await.status, 401, "{path}");
     }
 }
 

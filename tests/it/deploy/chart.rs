@@ -150,6 +150,25 @@ fn names_that_would_be_too_long_are_refused_and_the_longest_are_taken() {
     assert!(reported.contains("choose a shorter name for the release or the pool"), "{reported}");
 }
 
+/// Places of the schema that accept any key.
+const OPEN: &[&str] = &[
+    "/affinity/nodeAffinity",
+    "/affinity/podAffinity",
+    "/affinity/podAntiAffinity",
+    "/agent/extraEnv/*/valueFrom",
+    "/agent/extraVolumeMounts/*",
+    "/agent/extraVolumes/*",
+    "/aggregator/proxy/env/*/valueFrom",
+    "/global",
+    "/labels",
+    "/peers/*/ipBlock",
+    "/peers/*/namespaceSelector",
+    "/peers/*/podSelector",
+    "/resources/claims/*",
+    "/resources/limits",
+    "/resources/requests",
+];
+
 /// Every value there is, by its place; what is free to hold anything counts as one.
 fn places(at: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
@@ -216,6 +235,38 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
     for line in text.lines() {
         assert!(line.len() <= 140, "{line}");
     }
+}
+
+/// Objects without a list of their keys: Kubernetes defines what is in there, or users choose the keys.
+fn open_objects(at: &str, schema: &Value, found: &mut BTreeSet<String>) {
+    let Some(fields) = schema.as_object() else {
+        return;
+    };
+    if fields.get("type").is_some_and(|kind| kind == "object")
+        && fields.get("additionalProperties") != Some(&Value::Bool(false))
+    {
+        found.insert(at.to_owned());
+    }
+    let nested = ["properties", "$defs"].into_iter().filter_map(|key| fields.get(key)?.as_object());
+    for (key, schema) in nested.flatten() {
+        open_objects(&format!("{at}/{key}"), schema, found);
+    }
+    if let Some(items) = fields.get("items") {
+        open_objects(&format!("{at}/*"), items, found);
+    }
+    for one in ["anyOf", "allOf", "oneOf"].iter().filter_map(|key| fields.get(*key)?.as_array()) {
+        one.iter().for_each(|schema| open_objects(at, schema, found));
+    }
+}
+
+#[test]
+fn the_schema_rejects_unknown_keys_everywhere_but_in_fields_of_kubernetes() {
+    let text = fs::read_to_string(path().join("values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let mut found = BTreeSet::new();
+    open_objects("", &schema, &mut found);
+    let expected: BTreeSet<String> = OPEN.iter().map(|&place| place.to_owned()).collect();
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -10,13 +10,15 @@ fn cleanup(tier: &str, sink: &str, more: &Value) -> (Value, bool) {
     let more = more.as_object().unwrap().clone();
     agent.as_object_mut().unwrap().extend(more);
     let all = chart::render_with(&json!({"tier": tier, "agent": agent}));
-    let of = |kind: &str| all.iter().find(|one| one["kind"] == kind);
-    let set = of("DaemonSet").unwrap();
+    let set = all.iter().find(|one| one["kind"] == "DaemonSet").unwrap();
     // `rollout status` refuses any other type, and nodes must not wait for each other.
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}});
     assert_eq!(set["spec"]["updateStrategy"], strategy);
     let spec = set["spec"]["template"]["spec"].clone();
-    (spec, of("ClusterRoleBinding").is_some())
+    let has_access = all.iter().any(|one| {
+        one["kind"] == "ClusterRoleBinding" && one["metadata"]["name"] == "octavo-agent"
+    });
+    (spec, has_access)
 }
 
 fn names(list: &Value) -> Vec<&str> {

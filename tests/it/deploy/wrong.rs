@@ -125,7 +125,7 @@ const WRONG: &[(&str, &str)] = &[
         "aggregator.createProfiles requires aggregator.followCluster",
     ),
     (
-        "{aggregator: {createProfiles: true, followCluster: true}}",
+        "{aggregator: {createProfiles: true, followCluster: true, httpAuth: none}}",
         "aggregator.createProfiles requires aggregator.httpAuth",
     ),
     (
@@ -134,6 +134,35 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("{aggregator: {trustedProxies: [10.0.0.1]}}", "require aggregator.httpAuth: proxy-header"),
     ("{aggregator: {httpAuth: some}}", "httpAuth"),
+    ("{aggregator: {proxy: {enabled: true}}}", "aggregator.proxy.image: set the image"),
+    (
+        "{aggregator: {httpAuth: none, proxy: {enabled: true, image: 'proxy:1'}}}",
+        "aggregator.proxy requires aggregator.httpAuth",
+    ),
+    (
+        "{aggregator: {proxy: {enabled: true, image: 'proxy:1', port: 8443}}}",
+        "aggregator.proxy.port: the aggregator uses port 8443",
+    ),
+    ("{aggregator: {proxy: {port: 80}}}", "'/aggregator/proxy/port'"),
+    ("{aggregator: {ingress: {enabled: true}}}", "aggregator.ingress.host: set the host name"),
+    (
+        "{aggregator: {ingress: {hosts: [a]}}}",
+        "'/aggregator/ingress': additional properties 'hosts'",
+    ),
+    (
+        "{aggregator: {httpRoute: {enabled: true}}}",
+        "aggregator.httpRoute.parentRefs: set the Gateway",
+    ),
+    (
+        "{aggregator: {httpRoute: {parentRefs: [{gateway: a}]}}}",
+        "'/aggregator/httpRoute/parentRefs/0'",
+    ),
+    (
+        "{aggregator: {route: {enabled: true, termination: reencrypt}}}",
+        "aggregator.route.destinationCACertificate: set the CA",
+    ),
+    ("{aggregator: {route: {termination: edge}}}", "'/aggregator/route/termination'"),
+    ("{networkPolicy: {scrapers: [{}]}}", "'/networkPolicy/scrapers/0'"),
     ("{aggregator: {tls: {generate: false}}}", "aggregator.tls: set secretName"),
     ("{aggregator: {tls: {certManager: {enabled: true}}}}", "issuerRef: set the name of an issuer"),
 ];

@@ -22,23 +22,23 @@ pub(crate) const FOLDERS: &[ManifestRequest] = &[
     requested("options/nodefeature", "nodefeature, nodefeature policy"),
     requested(
         "overlays/openshift",
-        "privileged, agent, reports, authority, policies, access, aggregator, certificate, \
-            runtime, token, reader, applier, layouts, openshift, scc",
+        "privileged, agent, reports, authority, policies, access, aggregator, readers, reviews, \
+            certificate, runtime, token, reader, applier, layouts, openshift, scc",
     ),
     requested(
         "tiers/applier",
-        "privileged, agent, reports, authority, policies, access, aggregator, \
+        "privileged, agent, reports, authority, policies, access, aggregator, readers, reviews, \
             aggregator user, certificate, runtime, token, reader, applier, layouts",
     ),
     requested(
         "tiers/reader",
-        "restricted, agent, reports, authority, policies, access, aggregator, \
+        "restricted, agent, reports, authority, policies, access, aggregator, readers, reviews, \
             aggregator user, certificate, no root, user, runtime, token, reader",
     ),
     requested(
         "tiers/reporter",
-        "restricted, agent, reports, authority, policies, aggregator, aggregator user, \
-            certificate, no root, user",
+        "restricted, agent, reports, authority, policies, aggregator, readers, reviews, \
+            aggregator user, certificate, no root, user",
     ),
 ];
 
@@ -56,29 +56,33 @@ pub(crate) const CHART: &[ManifestRequest] = &[
         "cert-manager",
         "agent, reports, authority of cert-manager, cert-manager, policies, access, \
             aggregator, aggregator user, certificate, no root, user, runtime, token, reader, \
-            readers, monitoring, monitoring by cert-manager, monitoring of readers",
+            readers, reviews, test, test user, test by cert-manager, monitoring, \
+            monitoring by cert-manager, monitoring of readers",
     ),
     ManifestRequest {
         name: "cleanup",
         parts: "agent, reports, authority, policies, access, aggregator, aggregator user, token, \
-            no root, user",
+            no root, user, readers, reviews, test, test user, test by ConfigMap",
         own: "Deployment octavo-aggregator: volume tls.secret.secretName=ours",
     },
     requested(
         "default",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
-            certificate, no root, user, runtime, token, reader",
+            certificate, no root, user, runtime, token, reader, readers, reviews, test, \
+            test user, test by ConfigMap",
     ),
     requested(
         "embedded",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
-            certificate, runtime, token, reader, applier, layouts, embedded, cdi",
+            certificate, runtime, token, reader, applier, layouts, embedded, cdi, readers, \
+            reviews, test, test user, test by ConfigMap",
     ),
     ManifestRequest {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
             nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
-            applier, layouts, readers, monitoring, monitoring by ConfigMap, monitoring of readers, budget",
+            applier, layouts, readers, reviews, test, test user, test by ConfigMap, monitoring, \
+            monitoring by ConfigMap, monitoring of readers, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
             DaemonSet octavo-agent: hostAliases.hostnames=octavo.example.com
@@ -91,23 +95,34 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             Deployment octavo-aggregator: example.com/team=platform
             Deployment octavo-aggregator: imagePullSecrets pull
             Deployment octavo-aggregator: volume files.configMap octavo-aggregator-files
+            Pod octavo-test: hostAliases.hostnames=octavo.example.com
+            Pod octavo-test: hostAliases.ip=192.0.2.1
+            Pod octavo-test: imagePullSecrets pull
             PriorityClass octavo-agent: value=2000
         ",
     },
     requested(
         "neuron",
         "privileged, agent, reports, authority, policies, access, aggregator, aggregator user, \
-            certificate, no root, user, token, reader, neuron",
+            certificate, no root, user, token, reader, neuron, readers, reviews, test, \
+            test user, test by ConfigMap",
+    ),
+    requested(
+        "open",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, certificate, \
+            no root, user, runtime, token, reader, readers, test, test user, \
+            test by ConfigMap, HTTPRoute",
     ),
     requested(
         "openshift",
         "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
-            token, reader, applier, layouts, openshift, scc",
+            token, reader, applier, layouts, openshift, scc, readers, reviews, test, \
+            test by ConfigMap",
     ),
     requested(
         "openshift-reader",
         "agent, reports, authority, policies, access, aggregator, certificate, no root, \
-            runtime, token, reader",
+            runtime, token, reader, readers, reviews, test, test by ConfigMap",
     ),
     requested(
         "pools",
@@ -115,6 +130,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
             certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
             lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
             serving: authority, serving: runtime, serving: token, serving: reader, serving: applier, \
+            readers, reviews, test, test user, test by ConfigMap, \
             serving: embedded, serving: layouts, training: agent, training: reports, training: authority, \
             training: runtime, training: token, training: reader, training: applier, training: layouts",
     ),
@@ -123,6 +139,12 @@ pub(crate) const CHART: &[ManifestRequest] = &[
         parts: "agent, reports, policies, no root, user",
         own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
     },
+    requested(
+        "web",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, certificate, \
+            no root, user, runtime, token, reader, readers, reviews, test, test user, \
+            test by ConfigMap, proxy, HTTPRoute, Ingress and Route",
+    ),
 ];
 
 /// The parts of the list, by name.

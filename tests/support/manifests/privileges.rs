@@ -14,6 +14,7 @@ const POD: &[&str] = &[
     "containers",
     "nodeSelector",
     "priorityClassName",
+    "restartPolicy",
     "terminationGracePeriodSeconds",
     "tolerations",
     "volumes",
@@ -21,6 +22,7 @@ const POD: &[&str] = &[
 /// Of a container.
 const CONTAINER: &[&str] = &[
     "args",
+    "command",
     "env",
     "image",
     "imagePullPolicy",
@@ -56,19 +58,18 @@ pub(crate) fn of(rendered: &str) -> BTreeSet<String> {
         match kind {
             "Role" | "ClusterRole" => rules(&object, &mut say),
             "DaemonSet" | "Deployment" => {
-                let annotations = &object["spec"]["template"]["metadata"]["annotations"];
+                let template = &object["spec"]["template"];
+                let annotations = &template["metadata"]["annotations"];
                 entries(annotations).for_each(|(key, value)| leaves(key, value, &mut say));
-                for (key, value) in entries(&object["spec"]["template"]["spec"]) {
-                    match key {
-                        "containers" => each(value).for_each(|one| container(one, &mut say)),
-                        "volumes" => each(value).for_each(|one| leaves("volume", one, &mut say)),
-                        known if POD.contains(&known) => {}
-                        other => leaves(other, value, &mut say),
-                    }
-                }
+                pod(&template["spec"], &mut say);
             }
-            // What they hold is data, and the last takes away only.
-            "ConfigMap" | "Secret" | "PrometheusRule" | "NetworkPolicy" => {}
+            "Pod" => pod(&object["spec"], &mut say),
+            // What they hold is data, and the last ones take away only.
+            "ConfigMap" | "Secret" | "PrometheusRule" | "NetworkPolicy" | "BackendTLSPolicy" => {}
+            // Their backends are tested with the values.
+            "Ingress" | "HTTPRoute" | "Route" => {
+                say("access from outside of the cluster".to_owned())
+            }
             "ServiceMonitor" => {
                 let endpoints = each(&object["spec"]["endpoints"]).flat_map(entries);
                 endpoints
@@ -115,6 +116,17 @@ fn rules(object: &Value, say: &mut impl FnMut(String)) {
                     say(format!("{verb} {resource} of {group:?} in {place:?}"));
                 }
             }
+        }
+    }
+}
+
+fn pod(spec: &Value, say: &mut impl FnMut(String)) {
+    for (key, value) in entries(spec) {
+        match key {
+            "containers" => each(value).for_each(|one| container(one, say)),
+            "volumes" => each(value).for_each(|one| leaves("volume", one, say)),
+            known if POD.contains(&known) => {}
+            other => leaves(other, value, say),
         }
     }
 }

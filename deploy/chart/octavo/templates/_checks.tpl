@@ -33,11 +33,20 @@
 {{- include "octavo.checkLayouts" . -}}
 {{- $aggregator := include "octavo.aggregatorName" . -}}
 {{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s exceeds 63 characters, the maximum length of a Service name: choose a shorter name for the release" $aggregator) }}{{ end -}}
+{{- $httpAuth := include "octavo.httpAuth" . -}}
 {{- with .Values.aggregator -}}
-  {{- if and .enabled (eq (.httpAuth | default "none") "proxy-header") (not .trustedProxies) }}{{ fail "aggregator.trustedProxies: set the address of the proxy, which aggregator.httpAuth: proxy-header requires" }}{{ end -}}
-  {{- if and (ne (.httpAuth | default "none") "proxy-header") (or .trustedProxies .trustedProxyGroups) }}{{ fail "aggregator.trustedProxies and aggregator.trustedProxyGroups require aggregator.httpAuth: proxy-header" }}{{ end -}}
+  {{- if and .enabled (eq $httpAuth "proxy-header") (not .trustedProxies) }}{{ fail "aggregator.trustedProxies: set the address of the proxy, which aggregator.httpAuth: proxy-header requires" }}{{ end -}}
+  {{- if and (ne $httpAuth "proxy-header") (or .trustedProxies .trustedProxyGroups) }}{{ fail "aggregator.trustedProxies and aggregator.trustedProxyGroups require aggregator.httpAuth: proxy-header" }}{{ end -}}
+  {{- if and .enabled .proxy.enabled -}}
+    {{- if not .proxy.image }}{{ fail "aggregator.proxy.image: set the image of the proxy" }}{{ end -}}
+    {{- if eq $httpAuth "none" }}{{ fail "aggregator.proxy requires aggregator.httpAuth: token-review or proxy-header; otherwise, clients that bypass the proxy could read everything" }}{{ end -}}
+    {{- if has (int .proxy.port) (list 7443 8443) }}{{ fail (printf "aggregator.proxy.port: the aggregator uses port %d" (int .proxy.port)) }}{{ end -}}
+  {{- end -}}
+  {{- if and .enabled .ingress.enabled (not .ingress.host) }}{{ fail "aggregator.ingress.host: set the host name of the Ingress" }}{{ end -}}
+  {{- if and .enabled .httpRoute.enabled (not .httpRoute.parentRefs) }}{{ fail "aggregator.httpRoute.parentRefs: set the Gateway of the HTTPRoute" }}{{ end -}}
+  {{- if and .enabled .route.enabled (eq .route.termination "reencrypt") (not .route.destinationCACertificate) }}{{ fail "aggregator.route.destinationCACertificate: set the CA of the aggregator, which termination: reencrypt requires" }}{{ end -}}
   {{- if and .createProfiles (not .followCluster) }}{{ fail "aggregator.createProfiles requires aggregator.followCluster: profiles are created from the resources of nodes" }}{{ end -}}
-  {{- if and .createProfiles (eq (.httpAuth | default "none") "none") }}{{ fail "aggregator.createProfiles requires aggregator.httpAuth: token-review or proxy-header; otherwise, any client could create hardware profiles" }}{{ end -}}
+  {{- if and .createProfiles (eq $httpAuth "none") }}{{ fail "aggregator.createProfiles requires aggregator.httpAuth: token-review or proxy-header; otherwise, any client could create hardware profiles" }}{{ end -}}
   {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods requires policy.enabled: only the policy restricts the aggregator to three annotations of pods" }}{{ end -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: set secretName, generate or certManager.enabled: tokens are never sent unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: set the name of an issuer" }}{{ end -}}

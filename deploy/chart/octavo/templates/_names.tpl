@@ -9,6 +9,15 @@
 {{/* User name of the agents in admission policies. */}}
 {{- define "octavo.agentUser" -}}system:serviceaccount:{{ .Release.Namespace }}:{{ include "octavo.agentName" . }}{{- end -}}
 
+{{/* ServiceAccount and ClusterRole of readers. */}}
+{{- define "octavo.readerName" -}}{{ include "octavo.prefix" . }}-reader{{- end -}}
+
+{{/* Authentication of HTTP clients. A value that was removed with `null` does not open the aggregator. */}}
+{{- define "octavo.httpAuth" -}}{{ .Values.aggregator.httpAuth | default "token-review" }}{{- end -}}
+
+{{/* Name of the Service port that users reach: that of the proxy, if it is enabled. */}}
+{{- define "octavo.webPort" -}}{{ .Values.aggregator.proxy.enabled | ternary "proxy" "https" }}{{- end -}}
+
 {{- define "octavo.aggregatorHost" -}}{{ include "octavo.aggregatorName" . }}.{{ .Release.Namespace }}.svc{{- end -}}
 
 {{/* Labels of every object. */}}

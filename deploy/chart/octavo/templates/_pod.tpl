@@ -19,6 +19,16 @@ seccompProfile: {type: RuntimeDefault}
     - downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}
 {{- end -}}
 
+{{/* CA certificate of the aggregator in the file ca.crt. */}}
+{{- define "octavo.caVolume" -}}
+- name: ca
+  {{- if .Values.aggregator.tls.certManager.enabled }}
+  secret: {secretName: {{ include "octavo.tlsSecret" . }}, items: [{key: ca.crt, path: ca.crt}]}
+  {{- else }}
+  configMap: {name: {{ include "octavo.aggregatorName" . }}-ca, items: [{key: ca.crt, path: ca.crt}]}
+  {{- end }}
+{{- end -}}
+
 {{/* (dict "root" root "one" one of octavo.agents): affinity of its pods. */}}
 {{- define "octavo.affinity" -}}
 {{- $agent := .one.agent -}}

@@ -180,7 +180,9 @@ async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgr
 
     let chart = path();
     let chart = chart.to_str().unwrap();
-    let switched_on = "--set=aggregator.followCluster=true,aggregator.annotatePods=true";
+    // Readers here have no tokens.
+    let switched_on =
+        "--set=aggregator.followCluster=true,aggregator.annotatePods=true,aggregator.httpAuth=none";
     let install = [chart, "--create-namespace", "--set=tier=reader", switched_on];
     helm(&api, "install", &install);
     let (mut site, _token) = installed(&api, "first");

@@ -37,6 +37,7 @@ impl Reader {
         fs::create_dir(&checkout).unwrap();
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
         symlink(deploy, checkout.join("deploy")).unwrap();
+        fs::write(checkout.join("values.yaml"), user_values()).unwrap();
         let helm = directory.path().join("helm");
         fs::write(&helm, HELM).unwrap();
         fs::set_permissions(&helm, fs::Permissions::from_mode(0o755)).unwrap();
@@ -82,6 +83,13 @@ impl Reader {
     }
 }
 
+/// The file of values that a user creates first.
+fn user_values() -> String {
+    let install = include_str!("../../../../docs/get-started/install.md");
+    let (_, file) = install.split_once("```yaml\n# values.yaml\n").unwrap();
+    file.split_once("```").unwrap().0.to_owned()
+}
+
 /// The code after the mark.
 fn block(page: &str, name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
@@ -93,7 +101,7 @@ fn block(page: &str, name: &str) -> String {
 
 #[test]
 fn every_block_that_is_marked_is_followed_by_the_story() {
-    let story = include_str!("../real.rs");
+    let story = [include_str!("../real.rs"), include_str!("site.rs")].concat();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let mut marks = 0;
     for directory in fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path()) {

@@ -48,9 +48,8 @@ const RUNTIME: &str = r#"
 /// What an installation of a version needs to know of this place.
 pub(super) fn values(version: &str) -> Value {
     json!({
-        "image": {"agent": {"tag": version}, "aggregator": {"tag": version}},
+        "image": {"registry": "", "agent": {"tag": version}, "aggregator": {"tag": version}},
         "agent": {"hostAliases": [{"ip": service::ADDRESS, "hostnames": [NAME]}]},
-        "aggregator": {"tls": {"names": ["localhost"]}},
     })
 }
 
@@ -96,11 +95,13 @@ impl Site {
         let first = machine(A100, "{board: A100_80GB, count: 2}");
         let other = machine(H100, "{board: H100_80GB_SXM, mig: enabled}");
         images(nodes);
-        // GPU Operator makes it, and says where there are GPUs.
-        api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}");
-        api.kubectl(&["label", "node", A100, H100, "nvidia.com/gpu.present=true"]);
         let reader = Reader::new(api);
         reader.knows(&values(VERSION));
+        // There is neither GPU Operator nor Node Feature Discovery.
+        reader.follows("get-started/install.md", "runtime-class", A100);
+        for node in [A100, H100] {
+            reader.follows("get-started/install.md", "label", node);
+        }
         Self {
             nodes,
             machine: first,
@@ -114,14 +115,17 @@ impl Site {
         self.nodes.api()
     }
 
-    /// Readers of the aggregator, who trust what the chart has made.
+    /// Readers of the aggregator, with the authority and the account that the chart creates.
     pub(super) fn readers(&self) -> Readers {
         let trusted = ["configmap", "octavo-aggregator-ca", "-n", NAMESPACE];
         let trusted = self.get(&trusted)["data"]["ca.crt"].as_str().unwrap().to_owned();
         let file = self.api().directory().join("ca.crt");
         fs::write(&file, trusted).unwrap();
         let address = format!("{}:{}", service::ADDRESS, service::HTTPS);
-        Readers::trusting(address.parse().unwrap(), &file)
+        let mut readers = Readers::trusting(address.parse().unwrap(), &file);
+        let token = self.api().kubectl(&["create", "token", "octavo-reader", "-n", NAMESPACE]);
+        readers.headers = format!("Authorization: Bearer {}\r\n", token.trim());
+        readers
     }
 
     /// Whether the nodes are what they were before anything was installed, byte for byte.
