@@ -1,4 +1,4 @@
-# On a fresh machine, `make demo` and `make test` are all that is needed.
+# `make demo` and `make test` work on a fresh machine without further setup.
 
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto

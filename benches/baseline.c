@@ -1,7 +1,8 @@
-/* The least that any NVML client costs: loads the library, initialises it, reads one name per GPU, and waits for events.
+/* A minimal NVML client: loads the library, initializes it, reads the name of each GPU, and waits for events.
  *
- * What the agent costs above this is the agent's own. Usage: baseline LIBRARY; prints "ready" and goes on until it is
- * killed. The wait is the agent's: five seconds at a time, for Xid errors and changes of the MIG configuration. */
+ * Its memory and CPU time are the baseline, which benches/agent.rs subtracts from those of the agent. Usage: baseline LIBRARY.
+ * Prints "ready" and runs until it is killed. It waits like the agent: five seconds at a time, for Xid errors and changes of
+ * the MIG configuration. */
 #include <dlfcn.h>
 #include <stdio.h>
 

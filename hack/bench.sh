@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Measures the programs as they ship (profile dist) and prints tables for docs/performance.md.
 #
-#   hack/bench.sh [SECONDS [AGENTS]]     how long the idle agent is watched (60), and how many agents an aggregator has (10000)
+#   hack/bench.sh [SECONDS [AGENTS]]     duration of the idle measurement (60), and number of agents of the aggregator (10000)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Each agent is a connection, and so a file descriptor on both of its ends.
+# Each agent is a connection, which needs a file descriptor at both ends.
 ulimit -n "$(ulimit -Hn)"
 printf '%s, %s cores, kernel %s, %s\n\n' "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" \
     "$(nproc)" "$(uname -r)" "$(rustc --version)"

@@ -87,7 +87,7 @@ def item_end(code, start):
             block = code[at] == "{"
             at = closing(code, at)
             if block:
-                # `use a::{b};` and `const A: B = B { .. };` go on to their semicolon.
+                # `use a::{b};` and `const A: B = B { .. };` extend to their semicolon.
                 rest = re.match(r"\s*;", code[at:])
                 return at + (rest.end() if rest else 0)
         else:
@@ -261,7 +261,7 @@ class Builds:
         row("agent PSS over the NVML library, 8 x H100", f"{net} MiB", "<= 6 MiB", f"cargo {shlex.join(arguments)}")
 
 
-# Files that stand for an edit.
+# Files whose change represents a typical edit.
 EDITS = {"planner": "crates/planner/src/plan/mod.rs", "page": "crates/pages/src/node.rs"}
 
 

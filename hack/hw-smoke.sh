@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The smoke test for a real GPU machine: reads, compares with nvidia-smi, records. Changes no setting of any GPU.
+# Smoke test for a machine with real GPUs: reads the devices and compares them with nvidia-smi. It never changes a GPU.
 #
 #   hack/hw-smoke.sh [--record NAME] [--out DIR] [-- ARGUMENTS OF octavo ...]
 #
-# Runs `octavo inspect` and `octavo labels` (both only read), compares every device with `nvidia-smi -q`, and prints what
-# agrees and what does not: exit 0 when everything agrees, 1 when something does not, 2 when the test cannot be run.
-# With --record, an anonymised fixture (UUIDs, serials and process ids replaced) goes to DIR/NAME, by default
-# tests/golden/machines/NAME.
+# Runs `octavo inspect` and `octavo labels`, which only read, compares every device with `nvidia-smi -q`, and prints the result of each
+# comparison. Exit code: 0 if all values match, 1 if at least one differs, 2 if the test cannot run.
+# --record writes an anonymized fixture (UUIDs, serial numbers and process IDs replaced) to DIR/NAME; the default of DIR is
+# tests/golden/machines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

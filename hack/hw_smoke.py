@@ -1,4 +1,4 @@
-"""Compares what octavo says of a machine with `nvidia-smi -q`, and makes an anonymised fixture of it.
+"""Compares the output of octavo for a machine with `nvidia-smi -q`, and creates an anonymized fixture.
 
 Called by hw-smoke.sh. Both commands take the folder with nvidia-smi-q.txt, inventory.json and labels.txt.
 Only the standard library is used: this runs on a GPU machine where nothing can be installed.
@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-# What is compared: our key, and the path of headings to the line in `nvidia-smi -q` (a device's block).
+# Compared values: our key, and the path of headings to the line in the device's block of `nvidia-smi -q`.
 DEVICE_FACTS = [
     ("productName", ["Product Name"]),
     ("uuid", ["GPU UUID"]),
@@ -39,7 +39,7 @@ def parse_smi(text):
         name, colon, value = line.strip().partition(" : ")
         name = name.strip()
         if colon:
-            # The first wins: some headings come twice in one block.
+            # Some headings appear twice in a block; the first one counts.
             stack[-1][1].setdefault(name, value.strip())
         else:
             child = stack[-1][1].setdefault(name, {})
@@ -57,7 +57,7 @@ def look_up(tree, path):
 
 
 def normal(value):
-    """Both spellings of one fact as one text: `81559 MiB` and 81559, `Enabled` and true."""
+    """Normalizes both spellings of a value: `81559 MiB` and 81559, `Enabled` and true."""
     if value is None or value in ("N/A", "[N/A]", "Not Supported", "notCapable"):
         return "-"
     if isinstance(value, bool):
@@ -73,7 +73,7 @@ def ours(device, key):
 
 
 def short_pci(address):
-    """NVIDIA's eight-digit domain as the kernel's four-digit one."""
+    """Converts NVIDIA's eight-digit PCI domain to the kernel's four digits."""
     domain, rest = address.split(":", 1)
     return f"{int(domain, 16):04x}:{rest}"
 
@@ -100,7 +100,7 @@ def compare(folder):
 
 
 def anonymise(text):
-    """Replaces UUIDs and serials by counted ones, the same one by the same one, and removes process names and ids."""
+    """Replaces UUIDs and serial numbers by numbered ones, consistently, and removes process names and IDs."""
     seen = {}
 
     def uuid(match):
@@ -115,7 +115,7 @@ def anonymise(text):
 
 def record(folder, target):
     target.mkdir(parents=True, exist_ok=True)
-    # One pass over all, so that one UUID has one stand-in in every file.
+    # One pass over all files, so that a UUID has the same replacement in every file.
     names = ["inventory.json", "labels.txt", "nvidia-smi-q.txt"]
     mark = "\n=== next file ===\n"
     texts = anonymise(mark.join((folder / name).read_text() for name in names)).split(mark)

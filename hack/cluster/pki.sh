@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Creates a certificate authority, the certificates of the components and their kubeconfigs, unless they exist.
-# "pki.sh NODE ADDRESS": a node's too. "pki.sh --renew": replaces everything except the key of service accounts, so tokens stay valid.
+# "pki.sh NODE ADDRESS" also creates those of a node. "pki.sh --renew" replaces everything except the key of service accounts, so tokens
+# stay valid.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 if [ "${1:-}" = --renew ]; then
@@ -15,7 +16,7 @@ cd "$out"
 key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null; }
 if ! [ -e ca.crt ]; then
   key ca.key
-  # A name of its own: of two authorities with one name a client may try the wrong one.
+  # A unique name: if two authorities have the same name, a client can select the wrong one.
   openssl req -x509 -new -key ca.key -subj "/CN=test-cluster-$(openssl rand -hex 4)" -days 3650 -out ca.crt \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# up.sh [NODE-INDEX...]: a cluster that stays until down.sh, with these nodes; none is none.
+# up.sh [NODE-INDEX...]: starts a cluster with these nodes (default: without nodes), which runs until down.sh stops it.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/control-plane.sh"

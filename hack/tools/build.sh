@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# build.sh: prints a folder that has `helm`, `kubeconform`, `schemas/` and `crds/`, and makes it if there is none. Its only line on
+# build.sh: builds a directory with `helm`, `kubeconform`, `schemas/` and `crds/` unless it exists, and prints its path as the only line on
 # standard output.
 #
-# The programs are built of the Go modules that go.mod and go.sum pin. The schemas are strict ones of every kind in the Kubernetes of
-# hack/cluster, and of those kinds of others that our chart can make. It is kept outside the tree under the hash of what it is made of.
+# The programs are built from the Go modules that go.mod and go.sum pin. The schemas are strict. They cover every kind of the Kubernetes
+# in hack/cluster and the kinds of other projects that the chart can create. The directory is cached outside the tree, under the hash of
+# its inputs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 say() { printf '==> %s\n' "$*" >&2; }
@@ -20,12 +21,13 @@ sigs.k8s.io/gateway-api@v1.4.0 h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ= c
 sigs.k8s.io/gateway-api@v1.4.0 h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ= config/crd/standard/gateway.networking.k8s.io_backendtlspolicies.yaml
 '
 
-# A field of what `go mod download -json` says of a module, in a folder that has a go.mod for it or none.
+# module DIRECTORY NAME: prints the output of `go mod download -json` for a module, with the go.mod of DIRECTORY if it has one
 module() {
   local folder=$1 name=$2 said
-  said=$(cd "$folder" && go mod download -json "$name") || fail "the module $name cannot be had: $said"
+  said=$(cd "$folder" && go mod download -json "$name") || fail "cannot download the module $name: $said"
   printf '%s\n' "$said"
 }
+# field NAME: prints a field of this output
 field() { sed -n "s/^\t\"$1\": \"\(.*\)\",\{0,1\}\$/\1/p"; }
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/octavo/tools
@@ -38,7 +40,7 @@ fi
 
 mkdir -p "$cache"
 exec 8>"$cache/lock"
-flock -n 8 || { say "helm and kubeconform are being built by somebody else; waiting for it" && flock 8; }
+flock -n 8 || { say "another process is building helm and kubeconform; waiting for it" && flock 8; }
 if ! [ -x "$cache/$stamp/helm" ]; then
   say "building helm and kubeconform from Go modules into $cache/$stamp: about five minutes on two idle cores, once"
   draft=$(mktemp -d "$cache/draft.XXXXXX")
@@ -48,7 +50,7 @@ if ! [ -x "$cache/$stamp/helm" ]; then
   while read -r name sum path; do
     [ -n "$name" ] || continue
     said=$(module "$draft" "$name")
-    [ "$(field Sum <<<"$said")" = "$sum" ] || fail "$name is not what is pinned: its checksum is $(field Sum <<<"$said")"
+    [ "$(field Sum <<<"$said")" = "$sum" ] || fail "the module $name does not match its pinned checksum $sum: its checksum is $(field Sum <<<"$said")"
     files+=("$(field Dir <<<"$said")/$path")
   done <<<"$definitions"
   mkdir "$draft/schemas" "$draft/crds"

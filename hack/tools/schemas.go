@@ -1,6 +1,6 @@
-// schemas DIR SWAGGER CRDS...: writes into DIR a strict JSON schema of each kind that Kubernetes or one of the CRDs has.
+// schemas DIR SWAGGER CRDS...: writes a strict JSON schema of each kind of Kubernetes and of the CRDs to DIR.
 //
-// Strict: a field that a kind does not have is refused, as an API server that validates does. It knows no CEL rules.
+// Strict means that unknown fields are rejected, as by an API server with strict field validation. CEL rules are not evaluated.
 package main
 
 import (
@@ -17,7 +17,7 @@ type schema = map[string]any
 
 const meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// Kinds that are any JSON at all.
+// Kinds that accept any JSON value.
 var open = []string{".JSON", ".JSONSchemaProps", ".JSONSchemaPropsOrArray", ".JSONSchemaPropsOrBool", ".JSONSchemaPropsOrStringArray"}
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	fmt.Fprintf(os.Stderr, "==> %d schemas\n", written)
 }
 
-// The definitions, strict, and which kinds are served with each.
+// Returns the strict definitions, and the kinds that are served with each of them.
 func ofKubernetes(path string) (schema, map[string][]string) {
 	text, err := os.ReadFile(path)
 	fail(err)
@@ -64,7 +64,7 @@ func ofKubernetes(path string) (schema, map[string][]string) {
 	return swagger.Definitions, kinds
 }
 
-// How many there were.
+// Returns the number of schemas.
 func ofCRDs(path, folder string, definitions schema) int {
 	text, err := os.ReadFile(path)
 	fail(err)
@@ -100,7 +100,7 @@ func ofCRDs(path, folder string, definitions schema) int {
 	return written
 }
 
-// As kubeconform asks for it: its Group is the version for kinds of the core group.
+// Returns the file name that kubeconform expects: for kinds of the core group, its Group is the version.
 func file(kind, group, version any) string {
 	if group == "" {
 		group = version
@@ -108,7 +108,7 @@ func file(kind, group, version any) string {
 	return strings.ToLower(fmt.Sprintf("%v-%v-%v.json", kind, group, version))
 }
 
-// Refuses fields that are not listed, and takes out what is Kubernetes' own way to say a type.
+// Rejects unlisted fields, and removes the extensions with which Kubernetes describes types.
 func tighten(value any) {
 	switch value := value.(type) {
 	case schema:
@@ -147,7 +147,7 @@ func write(folder, name string, body, definitions schema) {
 	fail(os.WriteFile(filepath.Join(folder, name), text, 0o644))
 }
 
-// All definitions that a schema needs.
+// Returns all definitions to which a schema refers.
 func collect(value any, definitions, used schema) {
 	switch value := value.(type) {
 	case schema:

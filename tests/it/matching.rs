@@ -123,7 +123,7 @@ RANK  NAME               COUNT  STATUS  FREE  ON ONE NODE  COST/H
 nvidia-a100-80gb:
   85.8 GB each, 80 GB needed
   2 of 2 free, 2 on one node
-  1 cost 1.85 USD per hour (on-demand)
+  cost for 1: 1.85 USD per hour (on-demand)
   warning: nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which
     not enough are free
   warning: nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is

@@ -142,7 +142,7 @@ async fn a_price_is_that_of_the_book_as_it_is_now_and_without_one_there_is_no_co
     let whys: Vec<String> =
         capped["refused"].as_array().unwrap().iter().map(|one| reported(&one["why"])).collect();
     assert!(
-        whys[0].contains("1 of it cost 3.00 EUR")
+        whys[0].contains("the cost for 1 is 3.00 EUR")
             && whys[1].contains("the price book has no entry for it"),
         "{whys:?}"
     );

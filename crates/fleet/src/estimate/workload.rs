@@ -169,7 +169,7 @@ fn total_tokens(
             within("workload.samples", samples * each, TOKEN_RANGE)
         }
         _ => {
-            let problem = "a training requires either tokens, or samples and tokensPerSample";
+            let problem = "a training run requires either tokens, or samples and tokensPerSample";
             Err(RequestError::new("workload.tokens", problem))
         }
     }

@@ -289,7 +289,7 @@ impl fmt::Display for RejectionReason {
                 write!(f, "needs {needed} or more per device; it has {has}")
             }
             Self::MemoryTotal { needed, has, count } => {
-                write!(f, "needs {needed} or more in total; {count} of it have {has}")
+                write!(f, "needs {needed} or more in total; the total for {count} is {has}")
             }
             Self::Count { needed, most, is_profile_limit: is_reach } => {
                 fmt_count(f, (*needed, *most), *is_reach)
@@ -339,7 +339,7 @@ impl fmt::Display for RejectionReason {
             Self::TooExpensive { ceiling, price, currency, count } => {
                 let [ceiling, price] = [ceiling, price].map(|amount| amount.shown());
                 write!(f, "must cost at most {ceiling} {currency} per hour; ")?;
-                write!(f, "{count} of it cost {price} {currency}")
+                write!(f, "the cost for {count} is {price} {currency}")
             }
         }
     }

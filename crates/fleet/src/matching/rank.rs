@@ -202,7 +202,7 @@ fn reasons(
     if let (Some(all), Some(price)) = (fit.per_hour, &offer.price) {
         let (count, currency, option) = (fit.count, &price.currency, &price.purchase_option);
         let all = all.shown();
-        parts.push(format!("{count} cost {all} {currency} per hour ({option})"));
+        parts.push(format!("cost for {count}: {all} {currency} per hour ({option})"));
     }
     parts
 }

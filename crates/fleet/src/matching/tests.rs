@@ -170,7 +170,7 @@ fn every_requirement_has_its_own_refusal_message() {
         (
             Request { memory_total: Some("2T".parse().unwrap()), count: Some(8), ..base },
             "nvidia-h200-141gb",
-            "needs 2000 GB or more in total; 8 of it have 1202.5 GB",
+            "needs 2000 GB or more in total; the total for 8 is 1202.5 GB",
         ),
     ] {
         assert_eq!(refusal(&ask(request), name), why);
@@ -195,14 +195,16 @@ fn price_decides_only_if_known() {
     ];
     let found = answer(&needs("80GB"), offers.clone());
     assert_eq!(names(&found), ["acme-y-80gb", "acme-x-80gb", "acme-z-80gb"]);
-    assert!(found.matches[0].reasons.contains(&"1 cost 2.99 USD per hour (on-demand)".to_owned()));
+    assert!(
+        found.matches[0].reasons.contains(&"cost for 1: 2.99 USD per hour (on-demand)".to_owned())
+    );
     let request =
         Request { max_price: Some("5.99".parse().unwrap()), count: Some(2), ..needs("80GB") };
     let found = answer(&request, offers);
     assert_eq!(names(&found), ["acme-y-80gb"]);
     assert_eq!(
         refusal(&found, "acme-x-80gb"),
-        "must cost at most 5.99 USD per hour; 2 of it cost 6.00 USD"
+        "must cost at most 5.99 USD per hour; the cost for 2 is 6.00 USD"
     );
 }
 

@@ -108,8 +108,8 @@ pub struct EstimateOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Devices")]
 pub struct EstimateDevices {
-    /// Type of the devices, or another unambiguous name of it; repeat for several. Default without --count: each type
-    /// of the fleet
+    /// Type of the devices, or an unambiguous alias; repeat for several. Default without --count: each type of the
+    /// fleet
     #[arg(
         long = "type",
         value_name = "TYPE",
@@ -119,7 +119,7 @@ pub struct EstimateDevices {
     )]
     pub types: Vec<TypeName>,
 
-    /// Hardware profile whose devices to use
+    /// Hardware profile whose devices are used
     #[arg(long, value_name = "NAME", group = "devices")]
     pub profile: Option<String>,
 

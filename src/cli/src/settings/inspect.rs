@@ -10,7 +10,7 @@ use super::{Headers, headers};
 /// How an inventory is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum InspectFormat {
-    /// Table, and a picture of each GPU's slices
+    /// Table, and a diagram of each GPU's slices
     Table,
     /// Table with more columns
     Wide,

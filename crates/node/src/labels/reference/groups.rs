@@ -46,7 +46,7 @@ pub const GROUPS: &[LabelGroup] = &[
                 "octavo.dev/memory-mib",
                 "143771",
                 "one type and known memory",
-                "memory of one device in MiB; the minimum",
+                "memory of one device in MiB; the minimum if devices differ",
             ),
             label(
                 "octavo.dev/interconnect",
@@ -125,7 +125,7 @@ pub const GROUPS: &[LabelGroup] = &[
                 "octavo.dev/neuron-memory-mib",
                 "98304",
                 "chip in the catalog",
-                "memory of one device in MiB; the minimum",
+                "memory of one device in MiB; the minimum if devices differ",
             ),
         ],
     },
