@@ -179,11 +179,27 @@ async fn what_an_aggregator_may_do(place: &Place) {
         .await;
     let token = place.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
     let plain = place.bearer(token.trim_end()).await;
-    let reviews = json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"]});
     for namespace in ["default", "octavo-system"] {
-        let rules = beyond(&aggregator, &plain, namespace).await;
-        assert_eq!(rules, std::slice::from_ref(&reviews));
+        assert_eq!(beyond(&aggregator, &plain, namespace).await, reviews());
     }
+    // Who shows the token of readers to the API server gets nothing but what the aggregator grants.
+    let token = place.kubectl(&["create", "token", "octavo-reader", "--namespace=octavo-system"]);
+    let reader = place.bearer(token.trim_end()).await;
+    let resources = ["acceleratortypes", "hardwareprofiles", "nodes", "usage"];
+    let read = json!({"verbs": ["get", "list", "watch"], "apiGroups": ["octavo.dev"], "resources": resources});
+    for namespace in ["default", "octavo-system"] {
+        let rules = beyond(&reader, &plain, namespace).await;
+        assert_eq!(rules, std::slice::from_ref(&read));
+    }
+    reader.expects("nodes of the API server", &Ask::get("/api/v1/nodes"), NoRight).await;
+}
+
+/// The rules of an aggregator without options: it reviews tokens, and the access of readers.
+fn reviews() -> [Value; 2] {
+    let groups = [("authentication", "tokenreviews"), ("authorization", "subjectaccessreviews")];
+    groups.map(|(group, resource)| {
+        json!({"verbs": ["create"], "apiGroups": [format!("{group}.k8s.io")], "resources": [resource]})
+    })
 }
 
 async fn with_its_option_the_aggregator_reads_nodes_and_pods(place: &Place) {

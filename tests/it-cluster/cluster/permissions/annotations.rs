@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::place::Verdict::{self, Done, NoRight, Refused};
 use super::place::{Ask, Place, Who};
-use super::{beyond, plain_account};
+use super::{beyond, plain_account, reviews};
 use crate::cluster::pod_types::{A100, report, reported};
 use crate::manifests::chart::{helm_says, path};
 use crate::process::Aggregator;
@@ -190,12 +190,12 @@ fn rights() -> Vec<(&'static str, Ask, Verdict)> {
 
 async fn all_that_roles_allow(place: &Place, aggregator: &Who) {
     let plain = plain_account(place).await;
-    let reviews = json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"]});
     let pods = json!({"verbs": ["get", "patch"], "apiGroups": [""], "resources": ["pods"]});
     let mut rules = beyond(aggregator, &plain, "default").await;
     // The API server tells them in no order of its own.
     rules.sort_by_key(ToString::to_string);
-    assert_eq!(rules, [pods, reviews]);
+    let [tokens, access] = reviews();
+    assert_eq!(rules, [pods, tokens, access]);
 }
 
 /// The annotations and the Lease, by the program as it ships.
