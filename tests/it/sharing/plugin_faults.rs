@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
-use std::time::Duration;
 
 use crate::device_plugin::{GPU, Rig, shared};
 use crate::kubelet::{Pod, Tells};
@@ -345,12 +344,9 @@ fn a_thousand_pods_are_given_a_replica_each_and_no_replica_is_given_twice() {
     let rig = Rig::new(EIGHT);
     let _agent = rig.agent(&shared(128), &[]);
     rig.kubelet.counts(GPU, 1024);
-    let began = tokio::time::Instant::now();
     for number in 0..1000 {
         rig.kubelet.admit(&format!("pod-{number}"), GPU, 1).unwrap();
     }
-    let took = began.elapsed();
-    assert!(took < Duration::from_mins(5), "{took:?}");
     let (ids, pods) = rig.kubelet.knows(|known| {
         let ids: BTreeSet<String> = known.pods.iter().flat_map(|pod| pod.ids.clone()).collect();
         (ids.len(), known.pods.len())
