@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_every_profile_gives_its_name_by_the_naming_rule_of_clients() {
+    fn memory_of_every_profile_gives_its_name_by_client_rule() {
         for sku in skus() {
             let board = Board::find(&sku).unwrap();
             for profile in &board.profiles {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_figure_of_the_file_is_overruled_because_it_contradicts_its_name() {
+    fn only_one_figure_of_the_file_is_overridden() {
         let mut overruled = Vec::new();
         for sku in skus() {
             let board = Board::find(&sku).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_profile_is_whole_and_its_counts_are_possible() {
+    fn every_profile_is_complete_and_its_counts_are_possible() {
         for sku in skus() {
             let board = Board::find(&sku).unwrap();
             let mut ids: Vec<u32> = board.profiles.iter().map(|profile| profile.id).collect();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_double_memory_instance_of_hopper_is_filled_by_compute_profile_seven() {
+    fn double_memory_instance_of_hopper_is_filled_by_compute_profile_7() {
         let board = Board::find("H100_80GB_SXM").unwrap();
         let profile = board.profiles.iter().find(|profile| profile.id == 15).unwrap();
         assert_eq!(profile.full_compute_profile().unwrap().id, 7);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_computed_is_marked() {
+    fn computed_figures_are_marked() {
         let provenance = |sku: &str, id: u32| {
             let board = Board::find(sku).unwrap();
             let found = board.profiles.iter().find(|profile| profile.id == id);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rtx_board_is_cut_in_halves() {
+    fn small_rtx_board_is_split_in_halves() {
         let board = Board::find("rtx-pro-5000-blackwell-48gb").unwrap();
         let one = board.profiles.iter().find(|profile| profile.id == 14).unwrap();
         let places = [Placement { start: 0, size: 6 }, Placement { start: 6, size: 6 }];

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_of_amd_s_are_divided_where_they_can_be_and_their_files_say_so() {
+    fn amd_devices_are_partitioned_where_possible_and_their_files_agree() {
         let directory = tempfile::tempdir().unwrap();
         let scenario = directory.path().join("m.yaml");
         std::fs::write(&scenario, "machine: m\namd: [{chip: mi300x}]\n").unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_divided_reset_and_restarted_from_the_command_line() {
+    fn machine_is_partitioned_reset_and_restarted_from_command_line() {
         let directory = machine();
         let ctl = |line: &[&str]| ctl(directory.path(), line);
         let nothing = Ok(String::new());
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_replaced_only_by_force() {
+    fn existing_machine_is_replaced_only_with_force() {
         let directory = machine();
         let scenario = directory.path().join("m.yaml");
         let scenario = scenario.to_str().unwrap();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_name_changes_one_byte_and_names_that_contain_it_stay() {
+    fn hidden_symbol_changes_one_byte_and_longer_symbols_stay() {
         let names = ["nvmlInit_v2", "nvmlInit", "nvmlInitWithFlags"];
         let mut patched = library(&names);
         hide(&mut patched, &["nvmlInit"]).unwrap();
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_there_is_an_error() {
+    fn missing_symbol_is_an_error() {
         let mut file = library(&["nvmlInit"]);
         let error = hide(&mut file, &["nvmlFoo"]).unwrap_err();
         assert_eq!(error, ElfError::NoSymbol("nvmlFoo".to_owned()));
     }
 
     #[test]
-    fn what_is_no_library_is_refused_however_short_it_is_cut() {
+    fn file_that_is_not_a_library_is_rejected_at_any_length() {
         let whole = library(&["nvmlInit"]);
         for length in 0..whole.len() - 1 {
             let mut cut = whole[..length].to_vec();

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_fall_into_the_classes_their_names_say() {
+    fn functions_are_classified_by_their_names() {
         let classes = [
             ("nvmlInit_v2", CallClass::Init),
             ("nvmlDeviceGetUUID", CallClass::Query),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_machine_without_latencies_is_as_much_slower_than_a_real_one() {
+    fn slow_machine_without_latencies_scales_real_ones() {
         let create = CallClass::CreateGpuInstance;
         let none = Latency::default();
         assert_eq!(none.slowed(create, 1.0), Duration::ZERO);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn no_latency_is_the_default_and_real_has_one_for_each_class() {
+    fn default_has_no_latency_and_real_has_one_per_class() {
         assert_eq!(Latency::default().of(CallClass::Init), Duration::ZERO);
         assert_eq!(Latency::REAL.of(CallClass::CreateGpuInstance), Duration::from_millis(52));
     }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_over_the_files_beside_the_library() {
+    fn environment_takes_precedence_over_files_beside_the_library() {
         finds(Some("/a.yaml"), Some("/s"), (Some("/a.yaml"), "/s"));
         finds(Some("/a.yaml"), None, (Some("/a.yaml"), "/a.yaml.state"));
         finds(None, Some("/s"), (None, "/s"));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_knows_nothing_says_what_to_set() {
+    fn library_without_location_reports_what_to_set() {
         let error = Location::find(None, &Environment::default()).unwrap_err();
         assert_eq!(error, LocationError::Nowhere);
     }

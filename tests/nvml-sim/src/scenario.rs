@@ -231,7 +231,7 @@ gpus:
 ";
 
     #[test]
-    fn the_scenario_of_the_readme_is_what_the_readme_says() {
+    fn readme_scenario_matches_readme() {
         let readme = include_str!("../README.md");
         let (_, rest) = readme.split_once("```yaml\n").unwrap();
         let (text, _) = rest.split_once("```").unwrap();
@@ -248,7 +248,7 @@ gpus:
     }
 
     #[test]
-    fn every_board_can_be_put_into_a_machine_by_its_name() {
+    fn every_board_can_be_added_to_a_machine_by_name() {
         for name in crate::board::Board::names() {
             let world = parse(&format!("machine: m\ngpus: [{{board: {name}}}]"));
             assert_eq!(world.unwrap().gpus.len(), 1, "{name}");
@@ -256,14 +256,14 @@ gpus:
     }
 
     #[test]
-    fn a_machine_needs_a_name_and_nothing_else() {
+    fn machine_needs_only_a_name() {
         let world = parse("machine: cpu-only").unwrap();
         assert_eq!((world.gpus.len(), world.driver.cuda_version), (0, 13000));
         assert_eq!(world.driver.nvml_version, "13.580.95.05");
     }
 
     #[test]
-    fn eight_boards_have_different_identities_and_the_same_ones_each_time() {
+    fn eight_boards_have_distinct_and_reproducible_identities() {
         let text = "
 machine: dgx
 driver: 575.57.08
@@ -290,7 +290,7 @@ gpus:
     }
 
     #[test]
-    fn numbers_may_be_hexadecimal_and_fields_of_a_board_can_be_overridden() {
+    fn numbers_may_be_hexadecimal_and_board_fields_can_be_overridden() {
         let text = "
 machine: m
 gpus:
@@ -307,7 +307,7 @@ gpus:
     }
 
     #[test]
-    fn instances_come_with_the_compute_instance_that_fills_them_unless_told_otherwise() {
+    fn instances_include_their_compute_instance_by_default() {
         let world = parse(&format!(
             "{MIG}
   - {{profile: 3g.40gb, start: 4}}
@@ -333,7 +333,7 @@ processes:
     }
 
     #[test]
-    fn instances_that_overlap_are_refused_with_the_place() {
+    fn overlapping_instances_are_rejected_with_location() {
         refused(
             &format!(
                 "{MIG}  - {{profile: 1g.10gb, start: 5}}\n  - {{profile: 3g.40gb, start: 4}}\n"
@@ -359,7 +359,7 @@ processes:
     }
 
     #[test]
-    fn a_process_on_something_that_is_not_there_says_what_is_missing() {
+    fn process_on_missing_object_reports_what_is_missing() {
         let on = |process: &str, reason: &str| {
             refused(
                 &format!(
@@ -386,7 +386,7 @@ processes:
     }
 
     #[test]
-    fn a_value_that_can_have_several_forms_is_refused_in_the_words_of_the_file() {
+    fn value_with_several_forms_is_rejected_in_words_of_the_file() {
         refused(
             "machine: m\ngpus: [{board: T4, minor: -1}]\n",
             "m.yaml:2:27: expected one valid value, or a list with one value for each GPU",
@@ -402,7 +402,7 @@ processes:
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_with_the_place() {
+    fn unknown_input_is_rejected_with_location() {
         refused("machine: m\ncolour: red\n", "m.yaml:2:1: unknown field");
         refused(
             "machine: m\ngpus:\n- board: H99\n",

@@ -288,7 +288,7 @@ gpus:
     }
 
     #[test]
-    fn a_read_without_a_change_gives_the_same_object() {
+    fn read_without_change_returns_the_same_object() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let before = store.read().unwrap();
@@ -298,7 +298,7 @@ gpus:
     }
 
     #[test]
-    fn a_refused_operation_and_one_that_changes_nothing_write_nothing() {
+    fn rejected_and_empty_operations_write_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let before = fs::read(store.path(STATE)).unwrap();
@@ -312,7 +312,7 @@ gpus:
     }
 
     #[test]
-    fn what_was_written_half_before_a_crash_is_ignored() {
+    fn partial_write_before_crash_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
         let store = Store::open(&location).unwrap();
@@ -328,7 +328,7 @@ gpus:
     }
 
     #[test]
-    fn a_state_that_was_damaged_is_an_error_with_its_path() {
+    fn damaged_state_is_an_error_with_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         fs::write(store.path(STATE), "{\"format\":1,").unwrap();
@@ -341,7 +341,7 @@ gpus:
     }
 
     #[test]
-    fn a_state_of_another_format_is_not_read_as_if_it_were_of_this_one() {
+    fn state_of_another_format_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let text = fs::read_to_string(store.path(STATE)).unwrap();
@@ -351,7 +351,7 @@ gpus:
     }
 
     #[test]
-    fn of_many_that_start_at_once_one_makes_the_machine_and_no_change_is_lost() {
+    fn one_of_many_concurrent_starts_creates_machine_and_no_change_is_lost() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
         let mut ids: Vec<u32> = std::thread::scope(|scope| {
@@ -364,7 +364,7 @@ gpus:
     }
 
     #[test]
-    fn a_machine_that_is_made_again_is_seen_by_those_who_had_it_open() {
+    fn recreated_machine_is_seen_by_open_handles() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
         let store = Store::open(&location).unwrap();
@@ -384,7 +384,7 @@ gpus:
     }
 
     #[test]
-    fn an_empty_directory_without_a_scenario_says_so() {
+    fn empty_directory_without_scenario_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let location = Location { scenario: None, state: directory.path().to_owned() };
         let error = Store::open(&location).unwrap_err();

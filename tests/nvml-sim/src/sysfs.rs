@@ -222,7 +222,7 @@ mod tests {
     use crate::scenario::Scenario;
 
     #[test]
-    fn the_tree_has_each_gpu_and_switch_in_the_form_of_the_kernel() {
+    fn tree_has_each_gpu_and_switch_in_kernel_form() {
         let text = "
 machine: m
 machine_type: DGXA100
@@ -261,7 +261,7 @@ gpus:
     }
 
     #[test]
-    fn the_configuration_space_has_the_ids_of_the_function() {
+    fn configuration_space_has_ids_of_the_function() {
         let text = "machine: m\ngpus: [{board: A100_40GB, pci: '0000:0f:00.0'}]";
         let world = Scenario::parse(Path::new("m"), text).unwrap().world();
         let files = tree(&world.unwrap());
@@ -275,7 +275,7 @@ gpus:
     }
 
     #[test]
-    fn a_tree_is_written_as_it_is_listed() {
+    fn tree_is_written_as_listed() {
         let world = Scenario::parse(Path::new("m"), "machine: m\ngpus: [{board: T4}]");
         let world = world.unwrap().world().unwrap();
         let root = tempfile::tempdir().unwrap();
@@ -293,7 +293,7 @@ gpus:
     }
 
     #[test]
-    fn others_devices_are_where_their_drivers_have_them_and_can_be_written_again() {
+    fn devices_of_other_vendors_are_in_their_driver_paths_and_rewritable() {
         let text = "
 machine: m
 neuron: {chip: trainium2, count: 16, links: torus, logical_core: 1, used_mib: 3, unhealthy: {2: [hbm]}}

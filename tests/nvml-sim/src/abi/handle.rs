@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_keeps_its_parts_and_no_other_number_is_one() {
+    fn handle_round_trips_and_no_other_number_is_valid() {
         let parts = Parts { kind: Kind::GpuInstance, generation: 4095, gpu: 300, serial: 7 };
         assert_eq!(GiHandle::new(parts).parts(4095), Ok(parts));
         assert_eq!(GiHandle::new(parts).parts(1), Err(Code::InvalidArgument), "of another session");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_names_a_handle_by_what_it_is() {
+    fn log_names_handle_by_its_kind() {
         let parts = Parts { kind: Kind::Mig, generation: 1, gpu: 2, serial: 9 };
         let mut text = String::new();
         DeviceHandle::new(parts).write(&mut text).unwrap();

@@ -285,12 +285,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_arguments_do_not_contradict_each_other() {
+    fn arguments_are_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn every_example_of_the_help_is_understood() {
+    fn every_help_example_is_accepted() {
         for line in EXAMPLES.lines().filter_map(|line| line.trim().strip_prefix("nvml-simctl ")) {
             let (before, quoted) = line.split_once('\'').unwrap_or((line, ""));
             let words = before.split_whitespace().map(str::to_owned);

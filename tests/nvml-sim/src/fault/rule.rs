@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_hits_from_the_nth_call_as_often_as_it_says() {
+    fn rule_applies_from_nth_call_for_its_number_of_times() {
         let rules = rules("- {call: nvmlInit_v2, nth: 2, times: 2, return: TIMEOUT}");
         let timeout = Some(Code::Timeout);
         assert_eq!(answers(&rules, "nvmlInit_v2", 5), [None, timeout, timeout, None, None]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_stands_for_many_functions_and_counts_them_together() {
+    fn pattern_matches_many_functions_and_counts_them_together() {
         let rules = rules("- {call: 'nvml*Get*', nth: 2, return: NO_DATA}");
         let (mut process, mut machine) = (Counts::new(), Counts::new());
         let mut decide = |name| rules.decide(&call(name, 0), &mut process, &mut machine).answer;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_a_gpu_leaves_the_others_and_calls_without_one_alone() {
+    fn rule_for_one_gpu_affects_no_other_call() {
         for (gpu, hit) in [("1", true), ("0", false), ("GPU-a", true), ("GPU-b", false)] {
             let rules = rules(&format!("- {{call: '*', gpu: {gpu}, return: UNKNOWN}}"));
             assert_eq!(answers(&rules, "f", 1) == [Some(Code::Unknown)], hit, "{gpu}");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn in_use_for_a_while_begins_with_the_first_call_and_begins_again_after_one_was_let_through() {
+    fn in_use_period_starts_with_first_call_and_restarts_after_success() {
         let rules = rules("- {call: nvmlGpuInstanceDestroy, in_use_ms: 2}");
         let busy = Some(Code::InUse);
         assert_eq!(
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_rules_do_to_one_call_is_put_together() {
+    fn effects_of_several_rules_on_one_call_are_combined() {
         let rules = rules(
             "
 - {call: f, delay_ms: 3}
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_the_machine_counts_in_the_shared_counts() {
+    fn machine_rule_uses_shared_counts() {
         let rules = rules("- {call: f, nth: 2, count: machine, return: UNKNOWN}");
         assert!(rules.counts_on_machine(&call("f", 0)));
         assert!(!rules.counts_on_machine(&call("g", 0)));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_rule_can_be_written_and_read_again() {
+    fn every_kind_of_rule_round_trips() {
         let rules = rules(
             "
 - {call: f, gpu: 3, nth: 4, times: 5, count: machine, return: IN_USE}
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_means_nothing_is_refused() {
+    fn rule_without_effect_is_rejected() {
         for (text, reason) in [
             ("{return: IN_USE}", "a fault requires `call`"),
             ("{call: f}", "the fault for f has 0 actions"),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_take_effect_and_go_while_a_client_runs() {
+    fn rules_are_added_and_removed_while_a_client_runs() {
         let directory = tempfile::tempdir().unwrap();
         let mut faults = Faults::open(directory.path());
         assert_eq!(faults.decide(&call("f")), Verdict::default());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_cleared_and_added_again_counts_from_one() {
+    fn rule_cleared_and_added_again_counts_from_one() {
         for count in ["process", "machine"] {
             let directory = tempfile::tempdir().unwrap();
             let once =
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_stays_goes_on_counting_when_another_is_added() {
+    fn rule_keeps_its_count_when_another_is_added() {
         let directory = tempfile::tempdir().unwrap();
         write_rules(directory.path(), &[rule("{call: f, nth: 2, return: IN_USE}")]).unwrap();
         let mut faults = Faults::open(directory.path());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_changes_at_once_none_is_lost() {
+    fn concurrent_changes_are_not_lost() {
         let directory = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_can_end_when_a_file_appears() {
+    fn hang_can_end_when_a_file_appears() {
         let directory = tempfile::tempdir().unwrap();
         let go = directory.path().join("go");
         let text = format!("{{call: f, hang: {{until_file: {}}}}}", go.display());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_share_the_count_of_the_machine_and_not_their_own() {
+    fn two_processes_share_machine_count_but_not_their_own() {
         let directory = tempfile::tempdir().unwrap();
         let shared = rule("{call: f, nth: 2, times: 1, count: machine, return: IN_USE}");
         let own = rule("{call: g, nth: 2, return: TIMEOUT}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_leaves_the_rules_of_before_in_force_and_says_why() {
+    fn unreadable_file_keeps_previous_rules_and_reports_why() {
         let directory = tempfile::tempdir().unwrap();
         write_rules(directory.path(), &[rule("{call: f, lie: true}")]).unwrap();
         let mut faults = Faults::open(directory.path());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_given_names_that_do_not_change_when_another_goes() {
+    fn rule_names_do_not_change_when_another_rule_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let unnamed = rule("{call: f, lie: true}");
         write_rules(directory.path(), &[unnamed.clone(), unnamed.clone()]).unwrap();

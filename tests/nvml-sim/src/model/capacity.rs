@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_h100_fills_from_the_top_with_the_ids_of_the_capture() {
+    fn h100_fills_from_the_top_with_captured_ids() {
         fills(&[0, 1, 2, 3, 4, 5, 6], 1, 8, &[6, 4, 5, 0, 1, 2, 3], &[13, 11, 12, 7, 8, 9, 10]);
         fills(&[0, 2, 4], 2, 8, &[4, 0, 2], &[5, 3, 4]);
         fills(&[0, 4], 4, 8, &[4, 0], &[2, 1]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_of_four_and_twelve_units_number_by_the_fraction_of_the_board() {
+    fn boards_of_four_and_twelve_units_number_by_fraction_of_board() {
         fills(&[0, 1, 2, 3], 1, 4, &[2, 3, 0, 1], &[5, 6, 3, 4]);
         fills(&[0, 2], 2, 4, &[2, 0], &[2, 1]);
         fills(&[0, 3, 6, 9], 3, 12, &[6, 9, 0, 3], &[5, 6, 3, 4]);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_those_of_the_header_without_a_gap() {
+    fn numbers_equal_those_of_the_header_without_gaps() {
         let numbers: Vec<u32> = Code::ALL.iter().map(|code| code.code()).collect();
         let expected: Vec<u32> = (0..=30).chain([999]).collect();
         assert_eq!(numbers, expected);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_writes_a_code_by_its_name() {
+    fn scenario_writes_code_by_its_name() {
         let code: Code = serde_json::from_str("\"IN_USE\"").unwrap();
         assert_eq!(code, Code::InUse);
     }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_depends_on_seed_and_counter_and_has_the_usual_form() {
+    fn uuid_depends_on_seed_and_counter_and_has_usual_form() {
         let one = uuid(seed("dgx"), 1);
         assert_eq!(one, uuid(seed("dgx"), 1));
         assert_ne!(one, uuid(seed("dgx"), 2));

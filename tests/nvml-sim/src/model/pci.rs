@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_address_is_rejected() {
         for text in ["", "3b", "x:00.0", "0000:3b:20.0", "0000:3b:00.8", "1:2:3:4.0"] {
             assert_eq!(text.parse::<PciAddress>(), Err(PciAddressError(text.to_owned())));
         }

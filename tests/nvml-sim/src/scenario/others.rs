@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torus_has_four_neighbours_each_and_a_ring_two() {
+    fn torus_has_four_neighbors_each_and_ring_two() {
         let others = parse("neuron: {chip: trainium2, count: 16, links: torus}").unwrap();
         let links = others.neuron.unwrap().links;
         assert_eq!((&links[0], &links[5]), (&vec![12, 3, 4, 1], &vec![1, 4, 9, 6]));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn several_equal_devices_of_amd_s_are_one_hive_and_one_alone_is_in_none() {
+    fn equal_amd_devices_form_one_hive_and_single_device_none() {
         let amd = parse("amd: [{chip: mi210, count: 2}, {chip: mi300x}]").unwrap();
         let amd = amd.amd;
         assert_eq!(amd[0].hive, amd[1].hive);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hardware_cannot_be_is_refused_with_the_place() {
+    fn impossible_hardware_is_rejected_with_location() {
         for (text, reason) in [
             ("neuron: {chip: trainium9}", "m.yaml:2:16"),
             ("neuron: {chip: trainium1, colour: red}", "m.yaml:2:"),

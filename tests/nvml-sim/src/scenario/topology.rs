@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_every_wire_between_gpus_agree() {
+    fn both_ends_of_every_gpu_link_agree() {
         for (board, count, links, each) in [
             ("V100", 8, "nvlink-mesh", 6),
             ("V100", 4, "nvlink-mesh", 6),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_switches_are_spread_over_all_of_them() {
+    fn links_to_switches_are_spread_over_all_switches() {
         let world = machine("A100_80GB", 8, "nvswitch");
         let counts: Vec<usize> = wires(&world).into_values().collect();
         assert_eq!(counts, [2; 48]);

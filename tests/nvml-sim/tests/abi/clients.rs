@@ -29,7 +29,7 @@ fn prints(scenario: &str, expected: &str, client: impl Fn(&Machine) -> Command) 
 }
 
 #[test]
-fn a_c_program_walks_divides_and_restores_the_machine() {
+fn c_program_walks_partitions_and_restores_the_machine() {
     let client = |machine: &Machine| machine.client(&["walk"]);
     prints(HGX_A100, "hgx-a100.txt", client);
     prints(ONE_H100, "one-h100.txt", client);
@@ -60,14 +60,14 @@ fn go_sees_the_same_through_go_nvml() {
 }
 
 #[test]
-fn a_c_program_that_misuses_handles_is_told_so() {
+fn c_program_that_misuses_handles_gets_errors() {
     let machine = Machine::new(ONE_H100);
     let output = machine.client(&["misuse"]).output().unwrap();
     assert_eq!(succeeded(&output), "ok\n");
 }
 
 #[test]
-fn nvml_wrapper_reads_every_fact_it_knows() {
+fn nvml_wrapper_reads_every_supported_fact() {
     let machine = Machine::new(HGX_A100);
     let nvml = Nvml::builder().lib_path(machine.library().as_os_str()).init().unwrap();
     assert_eq!(nvml.sys_driver_version().unwrap(), "580.95.05");

@@ -67,7 +67,7 @@ fn every_name_of_the_header_is_exported() {
 }
 
 #[test]
-fn a_library_of_an_older_driver_lacks_names_and_works_else() {
+fn library_of_older_driver_lacks_names_and_otherwise_works() {
     let machine = Machine::new(HGX_A100);
     let mut bytes = std::fs::read(machine.library()).unwrap();
     let newer = ["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMinorNumber"];
@@ -87,7 +87,7 @@ fn a_library_of_an_older_driver_lacks_names_and_works_else() {
 }
 
 #[test]
-fn the_tool_makes_such_a_library_where_no_directory_is_yet() {
+fn tool_creates_library_in_new_directory() {
     let machine = Machine::new(HGX_A100);
     let old = machine.path("old/libnvidia-ml.so.1");
     let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_nvml-simctl"));
@@ -102,7 +102,7 @@ fn the_tool_makes_such_a_library_where_no_directory_is_yet() {
 }
 
 #[test]
-fn before_init_every_function_says_so() {
+fn every_function_fails_before_init() {
     let machine = Machine::new(HGX_A100);
     // SAFETY: the library is ours; loading it runs no code but the loader's.
     let library = unsafe { Library::new(machine.library()) }.unwrap();
@@ -124,7 +124,7 @@ fn nulls_are_invalid_arguments() {
 }
 
 #[test]
-fn a_good_handle_with_nulls_for_the_rest_is_invalid_too() {
+fn valid_handle_with_null_arguments_is_invalid() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(0).expose_provenance();
@@ -147,7 +147,7 @@ fn a_good_handle_with_nulls_for_the_rest_is_invalid_too() {
 }
 
 #[test]
-fn a_bad_handle_is_an_invalid_argument_whatever_else_is_given() {
+fn invalid_handle_is_an_invalid_argument_with_any_other_argument() {
     let machine = Machine::new(HGX_A100);
     let library = open(&machine);
     let mut buffer = vec![0_u64; 1 << 13];

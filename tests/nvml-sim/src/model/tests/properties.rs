@@ -147,7 +147,7 @@ fn check(world: &World) {
 
 proptest! {
     #[test]
-    fn whatever_is_done_instances_never_overlap_and_the_world_stays_sound(
+    fn instances_never_overlap_and_world_stays_consistent(
         board in 0..20_usize,
         steps in proptest::collection::vec(step(), 1..60),
     ) {
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn destroying_everything_gives_back_the_capacity_of_the_start(
+    fn destroying_everything_restores_initial_capacity(
         board in 0..20_usize,
         steps in proptest::collection::vec(step(), 1..40),
     ) {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn a_world_is_the_same_after_it_was_written_and_read(
+    fn world_round_trips_through_json(
         board in 0..20_usize,
         steps in proptest::collection::vec(step(), 1..30),
     ) {
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn a_scenario_with_two_instances_in_one_place_is_refused_with_the_place(
+    fn scenario_with_overlapping_instances_is_rejected_with_location(
         board in 0..20_usize,
         one in 0..40_usize,
         other in 0..40_usize,
