@@ -30,7 +30,7 @@ fn path(kustomization: &str) -> String {
 }
 
 #[test]
-fn the_manifests_ask_for_what_is_on_the_list_and_nothing_else() {
+fn manifests_request_exactly_the_listed_privileges() {
     let api = Api::shared();
     let list = List::read();
     let mut found = BTreeSet::new();
@@ -78,8 +78,7 @@ fn pod(api: &Api, of: &str, namespace: &str) -> Result<(), String> {
 }
 
 #[test]
-fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_restricted_is_enforced()
-{
+fn api_server_accepts_manifests_without_warning_in_restricted_namespaces() {
     let api = Api::fresh();
     api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}");
     let agent = "daemonset/octavo-agent";

@@ -203,7 +203,7 @@ fn run(command: &mut Command) -> String {
 }
 
 #[test]
-fn two_builds_at_once_do_not_disturb_each_other_and_make_the_same_images() {
+fn concurrent_image_builds_are_independent_and_reproducible() {
     let (one, other) = thread::scope(|scope| {
         let one = scope.spawn(Images::build);
         (Images::shared(), one.join().unwrap())
@@ -216,7 +216,7 @@ fn two_builds_at_once_do_not_disturb_each_other_and_make_the_same_images() {
 }
 
 #[test]
-fn an_image_starts_its_program_as_an_unprivileged_user_and_has_labels() {
+fn image_runs_program_as_unprivileged_user_and_has_labels() {
     let images = Images::shared();
     for (name, title) in [
         ("agent", "Partitions, labels and reports the accelerators of its node"),
@@ -245,7 +245,7 @@ fn an_image_starts_its_program_as_an_unprivileged_user_and_has_labels() {
 }
 
 #[test]
-fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs() {
+fn image_contains_only_listed_files_and_our_executables() {
     let images = Images::shared();
     for (name, contents) in IMAGES {
         let image = Image::open(&images.archive(name));
@@ -278,7 +278,7 @@ fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs
 }
 
 #[test]
-fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_the_command_line() {
+fn agent_and_cli_of_image_load_the_mounted_driver() {
     let images = Images::shared();
     let root = Image::open(&images.archive("agent")).root();
     let machine =
@@ -304,7 +304,7 @@ fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_th
 }
 
 #[test]
-fn programs_that_are_not_what_they_should_be_make_no_image_and_are_named() {
+fn wrong_programs_are_named_and_produce_no_image() {
     let binaries = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     let (output, _) = script(binaries.path(), out.path());
@@ -324,7 +324,7 @@ fn programs_that_are_not_what_they_should_be_make_no_image_and_are_named() {
 }
 
 #[test]
-fn what_the_dockerfile_says_of_the_version_is_true() {
+fn dockerfile_version_matches_package_version() {
     let dockerfile = fs::read_to_string(here().join("Dockerfile.agent")).unwrap();
     let line = format!("\nARG VERSION={VERSION}\n");
     assert!(dockerfile.contains(&line), "{line}");

@@ -49,7 +49,7 @@ fn has(labels: &[String], label: &str) -> bool {
 }
 
 #[test]
-fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
+fn i8_labels_survive_and_agent_stops_while_nvml_hangs() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = start(&machine);
     agent.says("labels published");
@@ -77,7 +77,7 @@ fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
 }
 
 #[test]
-fn i8_an_agent_that_looks_once_is_stopped_while_nvml_hangs() {
+fn i8_oneshot_agent_can_be_stopped_while_nvml_hangs() {
     let machine = Machine::new(FOUR_H100);
     machine.faults("- {call: nvmlInit_v2, hang: forever}\n");
     let mut agent = machine.agent(&["--oneshot"]);
@@ -86,7 +86,7 @@ fn i8_an_agent_that_looks_once_is_stopped_while_nvml_hangs() {
 }
 
 #[test]
-fn i8_an_agent_that_starts_while_nvml_hangs_keeps_the_labels_of_the_one_before() {
+fn i8_agent_started_while_nvml_hangs_keeps_previous_labels() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = start(&machine);
     agent.says("labels published");
@@ -105,7 +105,7 @@ fn i8_an_agent_that_starts_while_nvml_hangs_keeps_the_labels_of_the_one_before()
 }
 
 #[test]
-fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restart() {
+fn late_replaced_and_lost_drivers_are_detected_without_restart() {
     let machine = Machine::without_driver(FOUR_H100);
     let mut agent = start(&machine);
     let line = agent.says("nvml: absent");
@@ -137,7 +137,7 @@ fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restar
 }
 
 #[test]
-fn i6_an_event_of_the_hardware_reaches_the_labels_long_before_the_next_poll() {
+fn i6_hardware_event_updates_labels_before_the_next_poll() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = machine.agent(&[
         "--interval=1h",
@@ -165,7 +165,7 @@ fn one_lost_gpu_is_one_failing_device() {
 }
 
 #[test]
-fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
+fn i12_file_that_is_not_nvml_is_named_and_agent_continues() {
     let machine = Machine::without_driver(FOUR_H100);
     fs::write(machine.library(), "not a library").unwrap();
     let output = machine.agent_once(&[]);
@@ -178,7 +178,7 @@ fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
 }
 
 #[test]
-fn i12_a_library_that_is_still_being_copied_is_waited_for() {
+fn i12_partially_copied_library_is_retried() {
     let machine = Machine::new(FOUR_H100);
     let whole = fs::read(machine.library()).unwrap();
     for length in [3000, 200_000, whole.len() - 1] {
@@ -196,7 +196,7 @@ fn i12_a_library_that_is_still_being_copied_is_waited_for() {
 }
 
 #[test]
-fn i12_a_pipe_in_the_place_of_the_library_is_reported_and_does_not_block() {
+fn i12_pipe_in_place_of_library_is_reported_and_does_not_block() {
     let machine = Machine::without_driver(FOUR_H100);
     nix::unistd::mkfifo(&machine.library(), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let output = machine.agent_once(&[]);
@@ -237,7 +237,7 @@ impl Drop for Leased {
 }
 
 #[test]
-fn i8_a_file_of_sysfs_that_does_not_answer_is_a_stall_with_a_name() {
+fn i8_unresponsive_sysfs_file_is_reported_as_named_stall() {
     let machine = Machine::new(FOUR_H100);
     let devices = machine.path().join("sys/bus/pci/devices");
     let device = fs::read_dir(devices).unwrap().next().unwrap().unwrap();

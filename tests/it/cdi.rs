@@ -93,7 +93,7 @@ fn nodes(container: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_them() {
+fn runtime_gives_container_read_write_access_to_files_of_its_units() {
     let directory = tempfile::tempdir().unwrap();
     let text = write_spec(&units(), &files(), None).unwrap();
     fs::write(directory.path().join("octavo.dev-gpu.json"), text).unwrap();
@@ -118,7 +118,7 @@ fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_
 }
 
 #[test]
-fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
+fn runtime_mounts_driver_libraries_as_nvidia_specification_does() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("nvidia.yaml"), NVIDIA).unwrap();
     let driver = DriverEdits::parse(NVIDIA).unwrap();
@@ -136,7 +136,7 @@ fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
 }
 
 #[test]
-fn a_runtime_that_finds_no_such_device_makes_no_container() {
+fn runtime_creates_no_container_for_unknown_device() {
     let directory = tempfile::tempdir().unwrap();
     let text = write_spec(&units()[..1], &files(), None).unwrap();
     fs::write(directory.path().join("octavo.dev-gpu.json"), &text).unwrap();

@@ -95,7 +95,7 @@ fn failure(outcome: Outcome) -> (FailureKind, String) {
 }
 
 #[tokio::test]
-async fn instances_are_created_at_the_requested_placement_and_destroyed() {
+async fn instances_are_created_at_requested_placement_and_destroyed() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let made = with(&handle, 0, |control, calls| {
@@ -147,7 +147,7 @@ async fn instances_are_created_at_the_requested_placement_and_destroyed() {
 }
 
 #[tokio::test]
-async fn gpus_are_changed_at_the_same_time() {
+async fn gpus_are_changed_concurrently() {
     let machine = Machine::new(&format!("{A100S}latency: {{create_gpu_instance_us: 20000}}\n"));
     let handle = machine.spawn();
     let pcis: Vec<_> = handle.observe().await.devices.iter().map(|d| d.pci).collect();
@@ -187,7 +187,7 @@ async fn gpus_are_changed_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_refused_call_says_what_it_calls_for() {
+async fn rejected_call_is_classified() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let cases = [
@@ -227,7 +227,7 @@ async fn placement_chosen_by_the_driver_is_reported() {
 }
 
 #[tokio::test]
-async fn an_instance_is_never_created_at_an_unplanned_placement() {
+async fn instance_is_never_created_at_unplanned_placement() {
     let machine = Machine::new(A100S).without(&[CREATE]);
     let handle = machine.spawn();
     let shown = failure(make_one(&handle, gpu_instance(THREE, 0, 4)).await);
@@ -239,7 +239,7 @@ async fn an_instance_is_never_created_at_an_unplanned_placement() {
 }
 
 #[tokio::test]
-async fn a_split_that_the_driver_does_not_offer_is_refused() {
+async fn compute_instance_size_not_offered_by_driver_is_rejected() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let outcome = with(&handle, 0, |control, calls| {
@@ -257,7 +257,7 @@ async fn a_split_that_the_driver_does_not_offer_is_refused() {
 }
 
 #[tokio::test]
-async fn an_instance_destroyed_meanwhile_is_gone() {
+async fn instance_destroyed_concurrently_is_gone() {
     let machine = Arc::new(Machine::new(A100S));
     let handle = machine.spawn();
     let pci = handle.observe().await.devices[0].pci;
@@ -275,7 +275,7 @@ async fn an_instance_destroyed_meanwhile_is_gone() {
 }
 
 #[tokio::test]
-async fn an_accepted_mode_that_is_not_current_is_pending_with_the_reason() {
+async fn accepted_mode_that_is_not_current_is_pending_with_reason() {
     let machine = Machine::new("machine: mode\ngpus: [{board: A100_80GB}]\n");
     let handle = machine.spawn();
     let enable = mode(MigMode::Enabled);

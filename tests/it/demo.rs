@@ -15,7 +15,7 @@ use crate::time_limits::{Finish, Lines, exit_status, until};
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
 
 #[test]
-fn each_machine_of_the_demo_carries_exactly_its_labels() {
+fn each_demo_machine_has_exactly_its_labels() {
     let mut seen = 0;
     for entry in fs::read_dir(MACHINES).unwrap() {
         let path = entry.unwrap().path();
@@ -39,7 +39,7 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
 }
 
 #[test]
-fn the_demo_sees_its_fleet_and_leaves_nothing() {
+fn demo_discovers_its_fleet_and_leaves_no_files() {
     let place = Place::new();
     let output = place.demo(&["--seconds=5"]).finish();
     let reported = text(&output);
@@ -52,7 +52,7 @@ fn the_demo_sees_its_fleet_and_leaves_nothing() {
 }
 
 #[test]
-fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
+fn demo_shows_container_over_its_share_of_a_gpu() {
     let place = Place::new();
     let mut demo = place.start(&[]);
     let try_this = demo.says(" top");
@@ -75,7 +75,7 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
 }
 
 #[test]
-fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
+fn shared_demo_gpu_is_shown_as_time_sliced_everywhere() {
     let place = Place::new();
     let machines = place.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
@@ -123,7 +123,7 @@ fn is_counted(figures: &str) -> bool {
 }
 
 #[test]
-fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_are() {
+fn amd_devices_of_demo_are_repartitioned_while_it_runs() {
     let place = Place::new();
     let machines = place.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
@@ -152,7 +152,7 @@ fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_
 }
 
 #[test]
-fn an_interrupted_demo_ends_well_and_leaves_nothing() {
+fn interrupted_demo_exits_cleanly_and_leaves_no_files() {
     let place = Place::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut demo = place.start(&[]);
@@ -167,7 +167,7 @@ fn an_interrupted_demo_ends_well_and_leaves_nothing() {
 }
 
 #[test]
-fn a_fleet_that_is_not_as_it_should_be_is_named_and_fails() {
+fn unexpected_demo_fleet_is_named_and_fails() {
     let place = Place::new();
     let machines = place.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
@@ -184,7 +184,7 @@ fn a_fleet_that_is_not_as_it_should_be_is_named_and_fails() {
 }
 
 #[test]
-fn an_agent_that_dies_is_reported_with_the_end_of_its_log() {
+fn agent_that_exits_is_reported_with_end_of_its_log() {
     let place = Place::new();
     let agent = place.programs.join("octavo-agent");
     fs::remove_file(&agent).unwrap();
@@ -202,7 +202,7 @@ fn an_agent_that_dies_is_reported_with_the_end_of_its_log() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_named_with_how_to_get_it() {
+fn missing_program_is_named_with_how_to_get_it() {
     let empty = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["demo", "--programs"])

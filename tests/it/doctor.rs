@@ -88,7 +88,7 @@ fn of_machine(machine: &Machine, more: &[&str]) -> Diagnosis {
 }
 
 #[test]
-fn leftovers_of_mig_are_reported_with_their_devices() {
+fn leftover_mig_instances_are_reported_with_their_devices() {
     let machine = leftovers();
     let kubelet = machine.path().join("none");
     let reported = of_machine(&machine, &["--kubelet-root", kubelet.to_str().unwrap()]);
@@ -108,7 +108,7 @@ fn leftovers_of_mig_are_reported_with_their_devices() {
 }
 
 #[tokio::test]
-async fn what_a_real_kubelets_socket_offers_is_held_against_the_hardware() {
+async fn kubelet_socket_resources_are_compared_with_hardware() {
     let machine = Machine::new("machine: offers\ngpus: [{board: T4, count: 2}]\n");
     let devices = machine.observe().await.devices;
     let uuids: Vec<String> =
@@ -184,14 +184,14 @@ fn document(name: &str) -> String {
 }
 
 #[test]
-fn the_document_of_the_command_line_has_every_check_in_its_order_and_no_other() {
+fn cli_document_lists_every_check_in_order() {
     let text = document("docs/tasks/command-line.md");
     let words: Vec<&str> = Check::ALL.iter().copied().map(Check::as_str).collect();
     assert_eq!(rows(&text), words);
 }
 
 #[test]
-fn the_document_that_is_shown_as_an_example_is_one() {
+fn example_document_is_valid() {
     let text = document("docs/tasks/command-line.md");
     let examples = text.split("```json\n").skip(1);
     let examples = examples.map(|rest| rest.split("\n```").next().unwrap());

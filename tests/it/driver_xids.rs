@@ -126,7 +126,7 @@ fn fit(monitor: &HealthMonitor, offers: &Offers) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_reset() {
+async fn lost_gpu_alone_is_unhealthy_until_a_minute_after_its_reset() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     let inventory = handle.observe().await;
@@ -153,7 +153,7 @@ async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_rese
 
 /// The simulator keeps as many events as a driver might, and drops the oldest of more.
 #[tokio::test]
-async fn a_storm_of_ten_thousand_xids_is_summarized_with_the_last_of_them() {
+async fn ten_thousand_xids_are_summarized_and_the_last_is_included() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     for _ in 0..10 {
@@ -189,7 +189,7 @@ fn idle(machine: &Machine) -> Program {
 }
 
 #[test]
-fn the_agent_hears_an_xid_and_looks_at_once() {
+fn agent_scans_immediately_after_an_xid() {
     let machine = Machine::new(MIG);
     let mut agent = idle(&machine);
     machine.change(|world| world.xid(Slot(0), 79, None));
@@ -205,7 +205,7 @@ fn the_agent_hears_an_xid_and_looks_at_once() {
 }
 
 #[test]
-fn the_agent_bears_a_storm_of_ten_thousand_xids_and_hears_the_last() {
+fn agent_survives_ten_thousand_xids_and_reports_the_last() {
     let machine = Machine::new(H100S);
     let mut agent = idle(&machine);
     // The first fills what has a bound, the second finds it full.

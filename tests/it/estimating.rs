@@ -92,7 +92,7 @@ fn shown(output: &Output) -> (String, String, Option<i32>) {
 }
 
 #[test]
-fn a_training_is_estimated_for_types_and_for_a_profile_with_its_cost_and_its_source() {
+fn training_is_estimated_for_types_and_for_a_profile_with_cost() {
     let advice = Advice::new(&[]);
     let training = ["estimate", "training", "--parameters", "7B", "--tokens", "1T"];
     let on = ["--type", "H100 80GB,a100-40gb", "--count", "64"];
@@ -126,7 +126,7 @@ fn a_training_is_estimated_for_types_and_for_a_profile_with_its_cost_and_its_sou
 }
 
 #[test]
-fn throughput_of_a_model_is_shown_as_a_table_and_as_documents() {
+fn model_throughput_is_shown_as_table_and_documents() {
     let advice = Advice::new(&[]);
     let base = ["estimate", "decoding", "--parameters", "30e9", "--precision", "fp16"];
     let ask = |more: &[&str]| advice.octavo(&[&base[..], more].concat());
@@ -163,7 +163,7 @@ fn throughput_of_a_model_is_shown_as_a_table_and_as_documents() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hangs_leaves_a_table_without_times_within_the_deadline_and_a_code() {
+async fn hanging_engine_leaves_table_without_times_within_deadline() {
     let engine = Listening::new(Manner::Hangs).await;
     let advice = Advice::new(&["--estimate-engine", &engine.url, "--estimate-timeout", "100ms"]);
     let training = ["estimate", "training", "--parameters", "7B", "--tokens", "1T"];
@@ -179,7 +179,7 @@ async fn an_engine_that_hangs_leaves_a_table_without_times_within_the_deadline_a
 }
 
 #[test]
-fn a_count_that_is_none_is_wrong_usage_with_what_would_be_right() {
+fn invalid_count_is_a_usage_error_with_valid_examples() {
     let (_, notes, code) =
         run("http://127.0.0.1:1", &["estimate", "decoding", "--parameters", "seven"]);
     assert_eq!(code, Some(2));
@@ -208,7 +208,7 @@ fn slo(advice: &Advice, file: &Path, more: &[&str]) -> (String, String, Option<i
 }
 
 #[test]
-fn a_model_catalogues_answer_becomes_a_choice_with_copies_prices_and_what_others_miss() {
+fn model_catalog_rows_are_ranked_with_replicas_and_prices() {
     let advice = Advice::new(&[]);
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(CATALOGUE.as_bytes()).unwrap();
@@ -260,7 +260,7 @@ misses objectives:
 }
 
 #[test]
-fn missing_allocation_reports_of_agents_are_reported() {
+fn missing_allocation_reports_from_agents_are_reported() {
     let advice = Advice::new(&[]);
     let (out, notes, code) = advice.octavo(&["usage"]);
     assert_eq!((out.as_str(), code), ("", Some(0)));

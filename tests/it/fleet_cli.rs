@@ -137,7 +137,7 @@ fn without_last(text: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn the_fleet_is_listed_counted_shown_and_filtered() {
+fn fleet_is_listed_counted_shown_and_filtered() {
     let fleet = Fleet::new();
     assert_eq!(
         without_last(&fleet.prints(&["nodes"])),
@@ -191,7 +191,7 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
 }
 
 #[test]
-fn notes_are_printed_below_the_table_that_they_are_about() {
+fn notes_are_printed_below_their_table() {
     let fleet = Fleet::new();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("screen");
@@ -210,7 +210,7 @@ fn notes_are_printed_below_the_table_that_they_are_about() {
 }
 
 #[test]
-fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
+fn watch_prints_each_change_and_exits_cleanly_when_interrupted() {
     let fleet = Fleet::new();
     let mut lines = fleet.watch(&["--no-headers", "--type=nvidia-h100-80gb"]);
     assert_eq!(lines.line(), "h100: ok, 2x nvidia-h100-80gb, 1 of 2 free");
@@ -232,7 +232,7 @@ fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
 }
 
 #[test]
-fn invalid_request_is_reported_in_the_aggregators_words() {
+fn invalid_request_is_reported_in_the_words_of_the_aggregator() {
     let fleet = Fleet::new();
     for (arguments, because) in [
         (&["node", "nobody"][..], "nobody"),
@@ -249,7 +249,7 @@ fn invalid_request_is_reported_in_the_aggregators_words() {
 }
 
 #[test]
-fn an_unknown_authority_points_to_the_flag_that_names_it() {
+fn unknown_authority_error_names_the_ca_flag() {
     let directory = tempfile::tempdir().unwrap();
     let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -292,7 +292,7 @@ fn an_unknown_authority_points_to_the_flag_that_names_it() {
 }
 
 #[test]
-fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
+fn link_named_kubectl_octavo_is_a_kubectl_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = directory.path().join("kubectl-octavo");
     symlink(env!("CARGO_BIN_EXE_octavo"), &plugin).unwrap();
@@ -306,7 +306,7 @@ fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
 }
 
 #[test]
-fn what_is_to_be_had_is_a_line_for_each_type_and_then_its_figures() {
+fn availability_has_one_line_per_type() {
     let fleet = Fleet::new();
     let shown = fleet.prints(&["availability"]);
     let rows: Vec<String> =

@@ -13,7 +13,7 @@ pub(crate) struct Board {
 }
 
 #[test]
-fn every_board_carries_its_labels_in_every_strategy() {
+fn every_board_has_its_labels_in_every_strategy() {
     let boards = boards();
     assert_eq!(boards.len(), 20);
     for board in &boards {

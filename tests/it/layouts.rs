@@ -19,7 +19,7 @@ use crate::golden::golden;
 use table::{Case, Original, Verdict};
 
 #[test]
-fn every_input_of_the_table_gets_its_verdict_and_its_words() {
+fn every_table_input_has_its_verdict_and_message() {
     let mut wrong = Vec::new();
     let mut reported = Vec::new();
     for case in table::cases() {
@@ -34,7 +34,7 @@ fn every_input_of_the_table_gets_its_verdict_and_its_words() {
 }
 
 #[test]
-fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written_and_read_again() {
+fn errors_are_located_in_input_and_accepted_input_round_trips() {
     let machines = checks::machines();
     for case in table::cases() {
         checks::check(&case.input, &machines);
@@ -42,7 +42,7 @@ fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written
 }
 
 #[test]
-fn what_the_pages_show_as_layouts_is_accepted() {
+fn layouts_on_documentation_pages_are_accepted() {
     for page in ["docs/tasks/sharing.md", "docs/reference/layouts.md"] {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
         let blocks = text.split("```yaml\n").skip(1);
@@ -57,7 +57,7 @@ fn what_the_pages_show_as_layouts_is_accepted() {
 }
 
 #[test]
-fn the_table_is_large_and_its_names_are_unique() {
+fn table_is_large_and_its_names_are_unique() {
     let cases = table::cases();
     let theirs = cases.iter().filter(|case| case.dialect == Dialect::MigParted);
     assert!(theirs.count() >= 70);
@@ -68,7 +68,7 @@ fn the_table_is_large_and_its_names_are_unique() {
 
 /// The rule of the whole dialect; that the table tells the truth of the original is `peer_mig_parted`'s to find.
 #[test]
-fn what_mig_parted_refuses_is_refused_and_what_it_accepts_is_accepted_or_the_table_says_why() {
+fn verdicts_agree_with_mig_parted_or_the_table_explains_why() {
     for case in table::cases() {
         let agrees = match (case.original, case.ours) {
             (None, _) => case.dialect != Dialect::MigParted,
@@ -83,7 +83,7 @@ fn what_mig_parted_refuses_is_refused_and_what_it_accepts_is_accepted_or_the_tab
 
 /// A short run of what `make fuzz` does for long.
 #[test]
-fn no_change_of_an_input_makes_the_reader_panic_lose_a_place_or_write_something_else() {
+fn mutated_inputs_cause_no_panic_lost_location_or_changed_output() {
     let mut fuzzer = fuzz::Fuzzer::new(1);
     for _ in 0..2_000 {
         if let Err(input) = fuzzer.step() {

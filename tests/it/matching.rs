@@ -107,7 +107,7 @@ fn reported(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn ac_006_a_fallback_is_warned_of_and_the_exit_code_says_what_it_comes_to() {
+fn ac_006_fallback_is_a_warning_and_exit_code_reports_the_verdict() {
     let directory = tempfile::tempdir().unwrap();
     let book = directory.path().join("prices.yaml");
     fs::write(&book, PRICES).unwrap();
@@ -164,7 +164,7 @@ nvidia-a100-80gb:
 }
 
 #[test]
-fn a_price_book_that_cannot_be_used_is_an_error_with_its_place() {
+fn invalid_price_book_is_an_error_with_its_location() {
     let directory = tempfile::tempdir().unwrap();
     let book = directory.path().join("prices.yaml");
     fs::write(&book, PRICES.replace("1.85", "cheap")).unwrap();

@@ -42,7 +42,7 @@ fn labels(inventory: &Inventory) -> [Labels; 3] {
 }
 
 #[tokio::test]
-async fn a_question_without_an_answer_makes_no_label_wrong() {
+async fn unanswered_query_makes_no_label_wrong() {
     for gpus in MACHINES {
         let machine = Machine::new(&format!("machine: silent\ngpus: [{gpus}]\n"));
         let handle = machine.spawn();

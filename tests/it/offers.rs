@@ -40,7 +40,7 @@ struct Case {
 }
 
 #[test]
-fn every_configuration_gives_the_resources_ids_and_labels_of_the_table() {
+fn every_configuration_yields_resources_ids_and_labels_of_the_table() {
     let cases = cases();
     assert!(cases.len() >= 30, "{}", cases.len());
     let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
@@ -82,7 +82,7 @@ fn every_warning_about_advertised_resources_is_in_the_table() {
 
 proptest! {
     #[test]
-    fn ids_are_unique_and_independent_of_the_order_of_devices(
+    fn ids_are_unique_and_independent_of_device_order(
         wishes in prop::collection::vec(prop::option::of(sharing()), 8),
         machine in select(&["a100", "failing", "mixed", "rtx-pro", "h100x8", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
@@ -104,7 +104,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn configuration_of_nvidias_plugin_means_the_same_as_the_layout(
+    fn configuration_of_nvidia_plugin_is_equivalent_to_layout(
         wish in alike(),
         machine in select(&["a100", "a30", "failing", "mixed", "rtx-pro", "h100x8", "t4", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),

@@ -20,7 +20,7 @@ const PEER: Peer = Peer {
 };
 
 #[test]
-fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_strategy() {
+fn nvidia_feature_discovery_writes_the_same_labels_for_every_board() {
     let peer = PEER.build();
     let mut compared = 0;
     for board in boards() {
@@ -33,7 +33,7 @@ fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_stra
 }
 
 #[test]
-fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_strategy() {
+fn nvidia_feature_discovery_agrees_on_invalid_single_strategy() {
     let peer = PEER.build();
     let a100s = |rest: &str| format!("machine: odd\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n{rest}");
     let empty = a100s("  - {board: A100_80GB, count: 2, mig: enabled}\n");
@@ -52,7 +52,7 @@ fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_s
 
 /// What is shared is said as the original says it of the same configuration, which both read.
 #[test]
-fn nvidias_own_feature_discovery_says_the_same_of_what_is_shared() {
+fn nvidia_feature_discovery_writes_the_same_sharing_labels() {
     let peer = PEER.build();
     let a100s = "machine: shared\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n";
     let whole = format!("{a100s}  - {{board: A100_80GB, count: 2}}\n");

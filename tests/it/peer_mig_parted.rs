@@ -18,7 +18,7 @@ const PEER: Peer = Peer {
 };
 
 #[test]
-fn mig_parted_does_with_every_input_what_the_table_says() {
+fn mig_parted_treats_every_input_as_the_table_states() {
     let requested = PeerProgram::new();
     let mut compared = 0;
     let mut wrong = Vec::new();
@@ -38,7 +38,7 @@ fn mig_parted_does_with_every_input_what_the_table_says() {
 }
 
 #[test]
-fn a_file_for_a_whole_fleet_is_accepted_by_both_in_every_configuration() {
+fn fleet_file_is_accepted_by_both_in_every_configuration() {
     let text = include_str!("../golden/layouts/fleet.yaml");
     let requested = PeerProgram::new();
     let parsed = parse(text).unwrap();

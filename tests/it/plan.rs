@@ -36,7 +36,7 @@ fn in_directory(directory: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn the_machines_that_are_planned_for_are_those_of_their_scenarios() {
+async fn recorded_plan_machines_match_their_scenarios() {
     let directory = Path::new(PLANS).join("machines");
     for path in in_directory(&directory, "yaml") {
         let machine = Machine::new(&fs::read_to_string(&path).unwrap());
@@ -48,12 +48,12 @@ async fn the_machines_that_are_planned_for_are_those_of_their_scenarios() {
 }
 
 #[test]
-fn plans_are_what_was_reviewed() {
+fn plans_match_golden_files() {
     trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/plan/*.trycmd");
 }
 
 #[test]
-fn what_is_shown_fits_eighty_columns_of_ascii() {
+fn plan_output_fits_eighty_columns_of_ascii() {
     for script in in_directory(Path::new(PLANS), "trycmd") {
         let script = fs::read_to_string(script).unwrap();
         let shown = script
@@ -72,7 +72,7 @@ fn what_is_shown_fits_eighty_columns_of_ascii() {
 }
 
 #[test]
-fn colours_say_nothing_that_the_words_do_not() {
+fn colors_add_no_information() {
     let arguments = [
         "plan",
         "a100-40-reshape",
@@ -92,7 +92,7 @@ fn colours_say_nothing_that_the_words_do_not() {
 }
 
 #[test]
-fn both_forms_of_a_plan_are_the_same_document() {
+fn json_and_yaml_plan_are_the_same_document() {
     for machine in in_directory(&Path::new(PLANS).join("machines"), "json") {
         let machine = machine.to_str().unwrap();
         let forms = ["json", "yaml"].map(|format| {
@@ -121,7 +121,7 @@ fn both_forms_of_a_plan_are_the_same_document() {
 }
 
 #[test]
-fn what_a_node_exports_it_has() {
+fn exported_layout_needs_no_change_on_its_node() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
     let file = file.to_str().unwrap();
@@ -162,7 +162,7 @@ pub(crate) fn programs() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_scenario_is_a_machine_as_good_as_its_recording() {
+fn scenario_shows_the_same_as_its_recording() {
     let programs = programs();
     for name in ["a100-40", "rtx"] {
         let shown = ["yaml", "json"].map(|kind| {
@@ -180,7 +180,7 @@ fn a_scenario_is_a_machine_as_good_as_its_recording() {
 }
 
 #[test]
-fn a_scenario_is_simulated_whatever_other_machine_the_environment_names() {
+fn scenario_is_simulated_despite_other_machine_in_environment() {
     let programs = programs();
     let other = Machine::new("machine: other\ngpus: [{board: T4, count: 3}]\n");
     let shown = |state: Option<PathBuf>| {
@@ -202,7 +202,7 @@ fn a_scenario_is_simulated_whatever_other_machine_the_environment_names() {
 }
 
 #[test]
-fn a_document_is_printed_for_a_layout_that_the_hardware_forbids() {
+fn document_is_printed_for_infeasible_layout() {
     let machine = Machine::new("machine: two\ngpus: [{board: A100_40GB}, {board: T4}]\n");
     let layouts = machine.path().join("layouts.yaml");
     for (rules, rule) in [
@@ -241,7 +241,7 @@ fn machine_plan(machine: &Machine, layouts: &Path, format: &str) -> Output {
 }
 
 #[test]
-fn a_scenario_needs_what_simulates_it_and_says_so() {
+fn missing_simulator_is_reported_for_scenario() {
     let programs = programs();
     fs::remove_file(programs.path().join("nvml-simctl")).unwrap();
     let output = Command::new(programs.path().join("octavo"))
@@ -307,7 +307,7 @@ fn planned(machine: &Machine, root: &Path) -> Output {
 }
 
 #[test]
-fn i1_an_open_instance_is_in_use_on_a_live_machine() {
+fn i1_open_instance_is_in_use_on_live_machine() {
     let machine = Machine::new(PARTITIONED);
     let root = processes(&machine, &[2]);
     let output = planned(&machine, &root);
@@ -326,7 +326,7 @@ fn i1_an_open_instance_is_in_use_on_a_live_machine() {
 }
 
 #[test]
-fn i1_unknown_counts_as_in_use_on_a_live_machine() {
+fn i1_unknown_counts_as_in_use_on_live_machine() {
     let machine = Machine::new(PARTITIONED);
     let root = processes(&machine, &[]);
     fs::remove_file(root.join("driver/nvidia-caps/mig-minors")).unwrap();

@@ -15,7 +15,7 @@ const PAGES: [&str; 2] = ["README.md", "docs/get-started/demo.md"];
 const BEGINNING: &str = "```console\n$ ";
 
 #[test]
-fn commands_of_the_first_pages_print_what_the_pages_show() {
+fn commands_on_first_pages_print_what_the_pages_show() {
     let programs = programs();
     for name in PAGES {
         let page = fs::read_to_string(root().join(name)).unwrap();

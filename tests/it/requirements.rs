@@ -74,7 +74,7 @@ fn section<'a>(page: &'a str, row: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn the_page_of_requirements_names_for_each_row_tests_that_are_there() {
+fn requirements_page_names_existing_tests_for_each_row() {
     let page = fs::read_to_string(root().join("docs/contribute/requirements.md")).unwrap();
     let all = all();
     let mut wrong = Vec::new();

@@ -95,7 +95,7 @@ impl Aggregator {
 }
 
 #[tokio::test]
-async fn a_node_is_listed_with_what_its_devices_come_to() {
+async fn node_is_listed_with_device_totals() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/nodes?search=mixed").await;
     assert_eq!(list.status, StatusCode::OK);
@@ -153,7 +153,7 @@ async fn nodes_are_filtered_ordered_and_paged_by_parameters() {
 }
 
 #[tokio::test]
-async fn a_node_is_returned_completely_and_as_inspect_prints_it() {
+async fn node_is_returned_completely_and_as_inspect_prints_it() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let node = aggregator.get("/api/v1/nodes/mixed-1").await.json();
@@ -165,7 +165,7 @@ async fn a_node_is_returned_completely_and_as_inspect_prints_it() {
 }
 
 #[tokio::test]
-async fn types_are_counted_over_all_nodes_and_a_stale_node_s_devices_are_unknown() {
+async fn types_are_counted_and_devices_of_stale_node_are_unknown() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let types = aggregator.get("/api/v1/types").await.json();
     let shown = |types: &Value| {
@@ -251,7 +251,7 @@ async fn every_failure_is_a_problem_document() {
 }
 
 #[tokio::test]
-async fn every_problem_is_explained_in_the_page() {
+async fn every_problem_type_is_documented() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/rest.md"))
             .unwrap();
@@ -268,7 +268,7 @@ async fn every_problem_is_explained_in_the_page() {
 }
 
 #[tokio::test]
-async fn head_answers_as_get_does_without_the_body() {
+async fn head_answers_like_get_without_body() {
     let aggregator = Aggregator::of(&Machines::read().await);
     for path in [
         "/api/v1/nodes",

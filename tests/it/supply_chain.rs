@@ -53,7 +53,7 @@ struct Ban {
 }
 
 #[test]
-fn every_dependency_has_an_allowed_licence_no_ban_and_comes_from_the_registry() {
+fn every_dependency_has_allowed_license_and_comes_from_registry() {
     let deny = deny();
     let mut wrong = Vec::new();
     let packages = packages();
@@ -79,7 +79,7 @@ fn every_dependency_has_an_allowed_licence_no_ban_and_comes_from_the_registry() 
 }
 
 #[test]
-fn what_has_an_exceptional_licence_is_in_no_program() {
+fn dependencies_with_license_exception_are_in_no_program() {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--edges", "normal,build", "--prefix", "none"])
         .args(["--package", "octavo", "--locked"])
@@ -94,7 +94,7 @@ fn what_has_an_exceptional_licence_is_in_no_program() {
 }
 
 #[test]
-fn a_licence_expression_is_allowed_when_one_way_through_it_is() {
+fn license_expression_is_allowed_if_one_alternative_is() {
     let allow = ["MIT".to_owned(), "Apache-2.0".to_owned()];
     for yes in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Zlib) AND Apache-2.0"] {
         assert!(allowed(yes, &allow), "{yes}");

@@ -61,7 +61,7 @@ async fn serve() -> String {
 }
 
 #[tokio::test]
-async fn the_fleets_greediest_come_first_and_are_marked() {
+async fn top_lists_largest_consumers_first_and_marks_excess() {
     let url = serve().await;
     let output = run(&["top", "--server", &url]).await;
     assert_eq!(
@@ -140,7 +140,7 @@ fn here<'a>(directory: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn a_node_tells_who_uses_what_through_its_agents_socket() {
+async fn node_usage_is_read_through_agent_socket() {
     let directory = tempfile::tempdir().unwrap();
     let output = run(&here(directory.path(), &[])).await;
     assert_eq!(output.status.code(), Some(1));
@@ -201,7 +201,7 @@ fn shows(terminal: &mut std::fs::File, wanted: &str) {
 }
 
 #[tokio::test]
-async fn on_a_terminal_it_goes_on_until_q_and_leaves_the_terminal_as_it_was() {
+async fn top_on_terminal_runs_until_q_and_restores_the_terminal() {
     let line_by_line = |slave: &OwnedFd| {
         let now = tcgetattr(slave.as_fd()).unwrap().local_flags;
         now.contains(LocalFlags::ICANON | LocalFlags::ECHO)

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_names_its_pod_under_both_drivers_and_each_quality_of_service() {
+    fn cgroup_names_its_pod_under_both_drivers_and_every_qos_class() {
         let dashed = UID.replace('-', "_");
         tells(&format!("/kubepods/burstable/pod{UID}/{CONTAINER}"), Some(CONTAINER));
         tells(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_names_its_pod_also_to_who_sees_it_from_a_namespace_of_its_own() {
+    fn cgroup_names_its_pod_from_a_private_namespace() {
         let dashed = UID.replace('-', "_");
         for path in [
             format!("/../../pod{UID}/{CONTAINER}"),

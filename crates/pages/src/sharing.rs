@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_holds_a_share_and_runs_no_process_uses_no_memory_of_it() {
+    fn idle_pod_with_a_share_uses_no_memory() {
         let mut unit = unit();
         unit.tenants = vec![tenant("idle", &[0], 0, false), tenant("new", &[1], 0, false)];
         unit.tenants[0].processes = vec![4711];
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_unknown_to_kubelet_is_still_called_a_pod() {
+    fn pod_unknown_to_kubelet_is_labeled_as_pod() {
         let nobody = Tenant { processes: vec![4711], ..Tenant::default() };
         let uid = "7d1c5a3e-1111-2222-3333-444455556666".to_owned();
         let unnamed = nobody.clone().with_uid(Some(uid));

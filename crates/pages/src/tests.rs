@@ -131,7 +131,7 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
 }
 
 #[tokio::test]
-async fn a_node_whose_agent_left_needs_attention_once_the_start_is_over() {
+async fn node_whose_agent_left_needs_attention_after_startup() {
     let (_fleet, view) = view(0);
     let node = |name: &str, (key, value): (&str, &str)| ClusterNode {
         name: name.to_owned(),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_the_transport_has_its_documented_default() {
+    fn all_settings_but_transport_have_documented_defaults() {
         let settings = settings(&["--plaintext", "--http-auth=none"]).unwrap();
         assert_eq!(settings.serving.grpc_listen.to_string(), "0.0.0.0:7443");
         assert_eq!(settings.serving.http_listen.to_string(), "0.0.0.0:8443");

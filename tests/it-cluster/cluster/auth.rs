@@ -28,7 +28,7 @@ gpus:
 ";
 
 #[tokio::test]
-async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
+async fn agent_token_reports_its_own_node_only() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let (a, b) = (cluster.node("auth"), cluster.node("auth"));
@@ -123,7 +123,7 @@ async fn invalid_token_is_rejected_with_the_reason_and_not_stored() {
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
+async fn api_server_outage_keeps_known_agents_and_delays_new_ones() {
     let mut cluster = Api::fresh();
     let (a, b) = (cluster.node("auth"), cluster.node("auth"));
     let place = Place::new(&cluster);

@@ -149,7 +149,7 @@ async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_the_free_devices() {
 }
 
 #[tokio::test]
-async fn ac_003_without_agents_the_types_are_those_that_labels_of_others_tell() {
+async fn ac_003_without_agents_types_come_from_labels_of_other_tools() {
     let api = Api::shared();
     let mut place = Place::new(api, "nvidia-gb200-186gb");
     // As gpu-feature-discovery writes for time-sliced devices.

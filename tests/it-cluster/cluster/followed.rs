@@ -58,8 +58,7 @@ fn allow(api: &Api, namespace: &str) {
 }
 
 #[tokio::test]
-async fn nodes_and_pods_are_watched_and_refused_or_broken_watches_are_reported_until_they_recover()
-{
+async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
     let mut api = Api::fresh();
     let node = api.node("followed");
     let namespace = api.namespace();

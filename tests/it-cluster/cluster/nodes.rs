@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_runs_and_its_log_can_be_read() {
+    fn pod_runs_and_its_log_is_readable() {
         assert_eq!(run("node-2", "echo hello from a pod"), "hello from a pod\n");
     }
 
     #[test]
-    fn a_pod_in_a_network_of_its_own_reaches_the_api_server_with_its_token() {
+    fn pod_with_own_network_reaches_api_server_with_its_token() {
         let script = "
             cd /var/run/secrets/kubernetes.io/serviceaccount
             curl -sS --cacert ca.crt -H \"Authorization: Bearer $(cat token)\" -H 'Content-Type: application/json' \
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn our_images_run_in_pods_under_the_names_that_the_manifests_have() {
+    fn images_run_in_pods_under_names_from_the_manifests() {
         let version = env!("CARGO_PKG_VERSION");
         let images = Images::shared();
         // A user is only in the image: kubelet believes it is not root, and the programs are found by their names.

@@ -42,7 +42,7 @@ async fn expect_all(place: &Place, agent: &Who, rows: Vec<Row>) {
 }
 
 #[tokio::test]
-async fn an_agent_may_do_what_it_needs_on_its_own_node_and_nothing_else() {
+async fn agent_is_authorized_for_its_own_node_only() {
     let place = Place::new().await;
     let agent = place.agent("agent-a").await;
     expect_all(&place, &agent, rows::its_labels()).await;
@@ -219,7 +219,7 @@ async fn with_its_option_the_aggregator_reads_nodes_and_pods(place: &Place) {
 }
 
 #[tokio::test]
-async fn the_policy_refuses_what_a_role_allows() {
+async fn admission_policy_denies_access_that_role_allows() {
     let place = Place::new().await;
     let agent = place.agent("agent-a").await;
     place.start_pod("daemonset/octavo-agent", "early", Some("node-c"));

@@ -216,7 +216,7 @@ async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
 }
 
 #[tokio::test]
-async fn a_recreated_pod_gets_the_type_of_its_new_allocation() {
+async fn recreated_pod_gets_type_of_its_new_allocation() {
     let stage = Stage::new();
     let mut aggregator = stage.aggregator();
     aggregator.says(HOLDS);
@@ -233,7 +233,7 @@ async fn a_recreated_pod_gets_the_type_of_its_new_allocation() {
 }
 
 #[tokio::test]
-async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
+async fn one_of_two_aggregators_writes_and_the_other_takes_over() {
     let stage = Stage::new();
     let mut first = stage.aggregator();
     first.says(HOLDS);
@@ -260,7 +260,7 @@ async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_away_nothing_is_written_and_afterwards_all_is() {
+async fn writes_stop_during_api_server_outage_and_complete_afterwards() {
     let mut stage = Stage::new();
     let mut aggregator = stage.aggregator();
     aggregator.says(HOLDS);

@@ -156,8 +156,7 @@ async fn a_change_of_its_owner_s_is_judged(site: &Site<'_>, namespace: &str) {
 }
 
 #[tokio::test]
-async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a_byte_of_them_changed()
- {
+async fn req_002_profiles_are_discovered_with_their_kind_and_never_modified() {
     let api = Api::fresh();
     let _nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);
@@ -229,7 +228,7 @@ fn old_and_queued(namespace: &str) -> [Value; 3] {
 }
 
 #[tokio::test]
-async fn old_kinds_are_read_in_whichever_version_there_is_and_a_queue_has_to_be_there() {
+async fn old_profile_kinds_are_read_in_any_version_and_queue_must_exist() {
     let api = Api::fresh();
     let _node = node(&api, H200);
     let namespace = api.namespace();

@@ -42,7 +42,7 @@ const ROWS: &[(&str, [u16; 7])] = &[
 ];
 
 #[tokio::test]
-async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_shown_without_nodes() {
+async fn nfr_003_cluster_roles_authorize_each_path_and_types_without_nodes() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;
@@ -129,7 +129,7 @@ async fn shown_without_nodes(place: &Place<'_>, who: &[Readers]) {
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_unavailable_known_readers_continue_and_others_must_retry() {
+async fn known_readers_continue_while_api_server_is_unavailable() {
     let mut cluster = Api::fresh();
     let place = Place::new(&cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;
@@ -152,7 +152,7 @@ async fn while_the_api_server_is_unavailable_known_readers_continue_and_others_m
 }
 
 #[tokio::test]
-async fn only_the_proxy_may_name_the_user_whose_roles_count() {
+async fn only_trusted_proxy_may_set_the_user() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let site = place.site(&["--http-auth=proxy-header", "--trusted-proxy=127.0.0.1"]).await;
@@ -178,7 +178,7 @@ async fn only_the_proxy_may_name_the_user_whose_roles_count() {
 }
 
 #[tokio::test]
-async fn the_command_line_shows_its_token_and_says_what_is_missing() {
+async fn cli_sends_its_token_and_reports_missing_access() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let site = place.site(&["--http-auth=token-review"]).await;

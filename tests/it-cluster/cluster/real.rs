@@ -22,7 +22,7 @@ const SMALL: [&str; 7] = ["1g.10gb"; 7];
 
 /// One story, for each part begins where the one before has ended, and there is one cluster.
 #[tokio::test]
-async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_nothing() {
+async fn fleet_is_installed_partitioned_upgraded_and_uninstalled() {
     let _alone = Nodes::alone().await;
     let site = Site::new();
     site.reader.follows("get-started/install.md", "install", A100);

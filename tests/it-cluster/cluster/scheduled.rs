@@ -46,7 +46,7 @@ impl Drop for Fleet<'_> {
 }
 
 #[tokio::test]
-async fn free_devices_are_exactly_those_that_the_scheduler_binds() {
+async fn free_devices_equal_those_that_scheduler_binds() {
     let api = Api::shared();
     let client = connect(Some(api.kubeconfig()), Program::Aggregator).await.unwrap();
     let eyes = ClusterWatcher::new(client);

@@ -198,7 +198,7 @@ impl Drop for Place {
 }
 
 #[tokio::test]
-async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_they_have() {
+async fn kubelet_allocates_replicas_and_partitions_and_pods_retain_them() {
     let _alone = Nodes::alone().await;
     let place = Place::new();
     place.shows_processes();
@@ -325,7 +325,7 @@ fn runtime(directory: &Path, names: &[String]) -> Value {
 
 /// The containerd of the tests is older than CDI in the kubelet's protocol, so names go to the library that later ones have.
 #[tokio::test]
-async fn a_pod_is_admitted_by_cdi_only_when_a_runtime_would_find_its_devices() {
+async fn cdi_admits_pod_only_if_runtime_can_resolve_its_devices() {
     let _alone = Nodes::alone().await;
     let place = Place::new();
     let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";

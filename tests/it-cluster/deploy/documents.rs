@@ -10,7 +10,7 @@ use crate::manifests::{chart, commands, list};
 use crate::time_limits::Finish;
 
 #[test]
-fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
+fn removal_with_kubectl_leaves_no_permission_behind() {
     let api = Api::fresh();
     for path in ["tiers/applier", "options/drain", "options/follow-cluster", "options/nodefeature"]
     {
@@ -34,7 +34,7 @@ fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
 }
 
 #[test]
-fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
+fn option_applied_with_kubectl_reaches_the_agents() {
     let api = Api::fresh();
     api.kubectl(&["apply", "-k", &super::path("tiers/applier")]);
     let install = include_str!("../../../docs/get-started/install.md");
@@ -76,7 +76,7 @@ fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
 }
 
 #[test]
-fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
+fn kubectl_creates_policies_before_agents_and_helm_after_them() {
     let kinds = |rendered: &str| {
         let all = objects(rendered);
         let place = |kind: &str| all.iter().position(|one| one["kind"] == kind).unwrap();

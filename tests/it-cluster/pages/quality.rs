@@ -25,7 +25,7 @@ async fn give_a_layout(site: &Site) {
 }
 
 #[tokio::test]
-async fn axe_finds_nothing_on_any_page_in_either_theme() {
+async fn axe_reports_no_issue_on_any_page_in_either_theme() {
     let site = Site::of_the_demo().await;
     site.put_stale("stale", &inventory("t4").await);
     site.put("strangers", &inventory("unknown-cards").await);
@@ -73,7 +73,7 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
 }
 
 #[tokio::test]
-async fn a_narrow_page_scrolls_in_one_direction_only() {
+async fn narrow_page_scrolls_in_one_direction_only() {
     let site = cluster().await;
     give_a_layout(&site).await;
     give_shares(&site).await;
@@ -142,7 +142,7 @@ async fn crowded() -> Site {
 const ESTIMATE: &str = "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16&count=64";
 
 #[tokio::test]
-async fn no_text_of_a_row_lies_over_another_on_any_phone() {
+async fn row_text_does_not_overlap_on_any_phone() {
     let site = crowded().await;
     for width in [320, 375, 430] {
         let start = Start { narrow: true, width: Some(width), ..Start::default() };
@@ -163,7 +163,7 @@ async fn no_text_of_a_row_lies_over_another_on_any_phone() {
 }
 
 #[tokio::test]
-async fn columns_of_numbers_do_not_touch_the_column_beside_them() {
+async fn number_columns_do_not_touch_adjacent_columns() {
     let site = crowded().await;
     browse(&site.url, Start::default(), async |page| {
         for path in ["/", "/profiles", ESTIMATE, "/nodes/hgx-a100", "/nodes/shared"] {

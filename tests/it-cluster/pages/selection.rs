@@ -17,7 +17,7 @@ const ENTER: &str = "\u{e007}";
 const SENT: &str = "return [...new FormData(document.getElementById('selection'))].map(one => one.join('=')).sort()";
 
 #[tokio::test]
-async fn what_is_selected_outlives_refreshes_filters_and_a_look_at_a_node() {
+async fn selection_survives_refresh_filter_and_visit_to_a_node() {
     let site = Site::of_the_demo().await;
     browse(&site.url.clone(), Start::default(), async move |page| {
         // High enough that nothing has to be scrolled to.
@@ -103,7 +103,7 @@ async fn nodes_are_selected_by_keyboard_alone() {
 }
 
 #[tokio::test]
-async fn a_group_is_made_and_selected_by_keyboard_and_filter_order_and_selection_stay() {
+async fn group_is_selected_by_keyboard_and_filter_sort_and_selection_stay() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/?sort=-name").await;
@@ -139,7 +139,7 @@ async fn a_group_is_made_and_selected_by_keyboard_and_filter_order_and_selection
 }
 
 #[tokio::test]
-async fn without_scripts_the_boxes_and_the_button_are_a_form() {
+async fn checkboxes_and_button_are_a_form_without_scripts() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -159,7 +159,7 @@ async fn without_scripts_the_boxes_and_the_button_are_a_form() {
 }
 
 #[tokio::test]
-async fn without_scripts_one_of_several_types_is_chosen_by_a_button() {
+async fn one_of_several_types_is_chosen_by_button_without_scripts() {
     let site = cluster().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -190,7 +190,7 @@ fn thousand() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn ac_002_a_profile_is_made_of_a_thousand_nodes_of_long_names() {
+async fn ac_002_profile_is_created_from_a_thousand_nodes_with_long_names() {
     let names = thousand();
     let site = Site::empty();
     let machine = inventory("t4").await;

@@ -198,7 +198,7 @@ pub(super) async fn give_shares(site: &Site) {
 }
 
 #[tokio::test]
-async fn tenants_of_a_device_and_exceeded_shares_are_shown() {
+async fn device_tenants_and_exceeded_shares_are_shown() {
     let site = Site::empty();
     give_shares(&site).await;
     browse(&site.url, Start::default(), async |page| {

@@ -18,7 +18,7 @@ const OTHERS: [&str; 7] =
 const DRAFT: &str = "/profiles/new?node=h200&node=mixed-l40s-a100";
 
 #[tokio::test]
-async fn the_pages_can_be_photographed() {
+async fn screenshots_of_all_pages_can_be_taken() {
     let directory = std::env::var_os("OCTAVO_SCREENSHOTS");
     let site = Site::of_the_demo().await;
     site.put("inference-01", &inventory("t4").await);

@@ -62,7 +62,7 @@ impl Occupied {
 }
 
 #[test]
-fn a_pod_that_nothing_would_make_again_is_named_and_not_evicted() {
+fn pod_without_controller_is_named_and_not_evicted() {
     let problem = Problem::documented("drain_refused");
     let place = Occupied::new(false);
     let _agent = place.rig.start(&["--drain=affected"]);
@@ -71,7 +71,7 @@ fn a_pod_that_nothing_would_make_again_is_named_and_not_evicted() {
 }
 
 #[test]
-fn a_drain_that_a_budget_holds_up_ends_with_the_pods_name() {
+fn drain_blocked_by_disruption_budget_ends_with_pod_name() {
     let problem = Problem::documented("drain_gave_up");
     let place = Occupied::new(true);
     place.protect();

@@ -17,7 +17,7 @@ fn shown(problem: &Problem, stage: &Stage, reason: &str) {
 }
 
 #[test]
-fn replicas_without_a_device_plugin_are_reported_with_what_to_install() {
+fn replicas_without_device_plugin_are_reported_with_remedy() {
     let problem = Problem::documented("replicas_missing");
     let scenery = Scenery { sets: &[], pod: None, gpus: None, ..WELL };
     let (stage, _agent) = play(&scenery, &["--sharing-deadline=1s"]);
@@ -26,7 +26,7 @@ fn replicas_without_a_device_plugin_are_reported_with_what_to_install() {
 }
 
 #[test]
-fn without_the_name_of_the_plugins_config_map_nothing_is_handed_over() {
+fn hand_off_is_refused_without_config_map_name() {
     let problem = Problem::documented("config_map_not_named");
     let stage = Stage::new(TWO);
     let file = stage.rig.machine.layouts(SHARED);
@@ -37,7 +37,7 @@ fn without_the_name_of_the_plugins_config_map_nothing_is_handed_over() {
 }
 
 #[test]
-fn each_step_between_a_layout_and_its_replicas_is_named_where_it_is_missing() {
+fn each_missing_step_between_layout_and_replicas_is_named() {
     let no_key = Scenery { has_key: false, ..WELL };
     let not_referenced = Scenery { sets: &[("plugin", "other", true)], ..WELL };
     let not_followed = Scenery { sets: &[("plugin", MAP, false)], ..WELL };
@@ -60,7 +60,7 @@ fn each_step_between_a_layout_and_its_replicas_is_named_where_it_is_missing() {
 }
 
 #[test]
-fn a_label_of_another_owner_stays_and_its_writer_is_named() {
+fn label_of_another_owner_stays_and_its_writer_is_named() {
     let problem = Problem::documented("replicas_label_taken");
     let stage = Stage::new(TWO);
     stage.make_map();
@@ -71,7 +71,7 @@ fn a_label_of_another_owner_stays_and_its_writer_is_named() {
 }
 
 #[test]
-fn what_nvidias_plugin_cannot_is_refused_before_anything_is_written() {
+fn layout_unsupported_by_nvidia_plugin_is_refused_before_writes() {
     let problem = Problem::documented("replicas_of_two_kinds");
     let stage = Stage::new(TWO);
     let rules =
@@ -82,7 +82,7 @@ fn what_nvidias_plugin_cannot_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_configuration_with_mps_is_refused_at_its_line() {
+fn configuration_with_mps_is_refused_with_its_line() {
     let problem = Problem::documented("mps_refused");
     let directory = tempfile::tempdir().unwrap();
     let text = "version: v1\nsharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 4\n";

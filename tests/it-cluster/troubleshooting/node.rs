@@ -64,7 +64,7 @@ fn agent_with(rig: &Rig<'_>, kubeconfig: &Path) -> Program {
 }
 
 #[test]
-fn a_client_that_blocks_a_change_blocks_the_node_until_it_ends() {
+fn blocking_client_blocks_the_node_until_it_exits() {
     let problem = Problem::documented("pain_01");
     let rig = Rig::new(Api::shared(), operands::WHOLE);
     operands::deploy(&rig);
@@ -82,7 +82,7 @@ fn a_client_that_blocks_a_change_blocks_the_node_until_it_ends() {
 }
 
 #[test]
-fn a_driver_replaced_under_the_agent_is_reported_as_lost_and_as_back() {
+fn replaced_driver_is_reported_as_lost_and_as_back() {
     let problem = Problem::documented("pain_02");
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
@@ -98,7 +98,7 @@ fn a_driver_replaced_under_the_agent_is_reported_as_lost_and_as_back() {
 }
 
 #[test]
-fn the_node_shows_why_a_layout_is_not_applied() {
+fn node_shows_why_layout_is_not_applied() {
     let problem = Problem::documented("pain_06");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.machine.machine.faults("- {call: nvmlGpuInstanceCreateComputeInstance*, return: UNKNOWN}");
@@ -115,7 +115,7 @@ fn the_node_shows_why_a_layout_is_not_applied() {
 }
 
 #[test]
-fn pods_are_not_scheduled_on_a_new_node_until_its_layout_is_applied() {
+fn pods_are_not_scheduled_on_new_node_until_its_layout_is_applied() {
     let problem = Problem::documented("pain_12");
     let rig = Rig::new(Api::shared(), TWO);
     // As kubelet registers a node with --register-with-taints.
@@ -133,7 +133,7 @@ fn pods_are_not_scheduled_on_a_new_node_until_its_layout_is_applied() {
 }
 
 #[test]
-fn after_a_reboot_the_layout_is_made_again_before_pods_come() {
+fn layout_is_reapplied_after_reboot_before_pods_are_scheduled() {
     let problem = Problem::documented("pain_13");
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
@@ -155,7 +155,7 @@ fn after_a_reboot_the_layout_is_made_again_before_pods_come() {
 }
 
 #[test]
-fn a_layout_that_the_hardware_does_not_support_is_infeasible() {
+fn layout_unsupported_by_hardware_is_infeasible() {
     let problem = Problem::documented("infeasible_on_the_node");
     let rig = Rig::new(Api::shared(), "- {board: A100_80GB, mig: enabled}\n");
     let file = rig.machine.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
@@ -167,7 +167,7 @@ fn a_layout_that_the_hardware_does_not_support_is_infeasible() {
 }
 
 #[test]
-fn an_unknown_layout_is_reported_with_the_known_ones() {
+fn unknown_layout_is_reported_with_available_layouts() {
     let problem = Problem::documented("layout_unknown");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=servign"]);
@@ -178,7 +178,7 @@ fn an_unknown_layout_is_reported_with_the_known_ones() {
 }
 
 #[test]
-fn what_a_label_chose_is_changed_by_the_label() {
+fn layout_selected_by_label_is_changed_by_label() {
     let problem = Problem::documented("chosen_by_a_label");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -189,7 +189,7 @@ fn what_a_label_chose_is_changed_by_the_label() {
 }
 
 #[test]
-fn a_node_that_mig_manager_works_on_is_left_to_it() {
+fn node_claimed_by_mig_manager_is_left_alone() {
     let problem = Problem::documented("mig_manager_at_work");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -202,7 +202,7 @@ fn a_node_that_mig_manager_works_on_is_left_to_it() {
 }
 
 #[test]
-fn partitions_that_kubelet_does_not_offer_are_counted_against_those_there_are() {
+fn partitions_not_advertised_by_kubelet_are_counted() {
     let problem = Problem::documented("allocatable_zero");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/mig.config=all-1g.5gb"]);
@@ -216,7 +216,7 @@ fn partitions_that_kubelet_does_not_offer_are_counted_against_those_there_are() 
 }
 
 #[test]
-fn keys_that_others_write_are_left_to_them_and_named() {
+fn keys_of_other_writers_are_kept_and_named() {
     let problem = Problem::documented("keys_left");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.api.kubectl(&[
@@ -233,7 +233,7 @@ fn keys_that_others_write_are_left_to_them_and_named() {
 }
 
 #[test]
-fn two_agents_with_one_node_ask_for_each_other() {
+fn two_agents_on_one_node_report_each_other() {
     let problem = Problem::documented("two_agents_of_a_node");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
@@ -247,7 +247,7 @@ fn two_agents_with_one_node_ask_for_each_other() {
 }
 
 #[test]
-fn unavailable_api_server_is_reported_once_and_its_return_too() {
+fn unavailable_api_server_and_its_return_are_reported_once() {
     let problem = Problem::documented("api_server_away");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let proxy = Proxy::start(rig.api);
@@ -258,7 +258,7 @@ fn unavailable_api_server_is_reported_once_and_its_return_too() {
 }
 
 #[test]
-fn a_token_rejected_by_the_api_server_is_reported() {
+fn token_rejected_by_api_server_is_reported() {
     let problem = Problem::documented("api_token_refused");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let bearer = rig.api.as_bearer("refused");
@@ -266,7 +266,7 @@ fn a_token_rejected_by_the_api_server_is_reported() {
 }
 
 #[test]
-fn an_agent_without_an_account_does_not_start_and_says_what_is_missing() {
+fn agent_without_service_account_reports_what_is_missing() {
     let problem = Problem::documented("no_service_account");
     let node = crate::node::Node::new(TWO);
     let output = node.agent(&["--label-sink=node"]).finish();
@@ -275,7 +275,7 @@ fn an_agent_without_an_account_does_not_start_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_pod_rejected_by_pod_security_is_reported_by_the_daemon_set() {
+fn pod_rejected_by_pod_security_is_reported_by_daemon_set() {
     let problem = Problem::documented("pod_security");
     let api = Api::shared();
     let node = api.node("strict");
@@ -315,7 +315,7 @@ fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
 
 /// The digits that the annotation has of a file of layouts are those that `sha256sum` prints first.
 #[test]
-fn which_file_of_layouts_is_in_use_can_be_compared() {
+fn layout_file_in_use_can_be_verified_by_digest() {
     let rig = Rig::new(Api::shared(), operands::MIG);
     let file = rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
     rig.label(&["octavo.dev/layout=wanted"]);

@@ -73,7 +73,7 @@ fn report() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_server_says_how_many_streams_it_takes() {
+async fn server_announces_its_stream_limit() {
     for (protocol, expected) in [(Protocol::Grpc, 8), (Protocol::Http, 64)] {
         let plan = Plan { protocol, ..Plan::default() };
         let site = plan.start().await;
@@ -93,7 +93,7 @@ async fn a_server_says_how_many_streams_it_takes() {
 }
 
 #[tokio::test]
-async fn streams_that_the_server_is_made_to_reset_end_the_connection() {
+async fn streams_that_force_server_resets_end_the_connection() {
     let site = Plan::default().start().await;
     // More than a window can be.
     let update = frame(WINDOW_UPDATE, 0, &0x7fff_ffff_u32.to_be_bytes());
@@ -145,7 +145,7 @@ fn read(mut bytes: &[u8]) -> (Option<u32>, usize) {
 }
 
 #[tokio::test]
-async fn streams_that_are_opened_only_to_be_reset_end_the_connection() {
+async fn streams_reset_immediately_after_opening_end_the_connection() {
     let site = Plan::default().start().await;
     let cancel = frame(RST_STREAM, 0, &8_u32.to_be_bytes());
     let (code, _) = hurt(&site, cancel).await;

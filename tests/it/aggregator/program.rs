@@ -133,7 +133,7 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
 }
 
 #[test]
-fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
+fn program_requires_explicit_encryption_and_valid_settings() {
     let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).finish();
     let reported = run(&[]);
     assert_eq!(reported.status.code(), Some(2));

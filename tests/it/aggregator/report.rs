@@ -19,7 +19,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn what_an_agent_reports_is_what_readers_see() {
+async fn reported_node_equals_what_readers_receive() {
     let site = Plan::default().start().await;
     let mut line = Line::settled(&site, "n", parts(1)).await;
     assert_eq!(site.node("n").unwrap().parts, parts(1));
@@ -34,7 +34,7 @@ async fn what_an_agent_reports_is_what_readers_see() {
 }
 
 #[tokio::test]
-async fn what_comes_twice_changes_nothing_and_a_gap_asks_for_all() {
+async fn duplicate_change_is_ignored_and_gap_requests_snapshot() {
     let site = Plan::default().start().await;
     let mut line = Line::settled(&site, "n", parts(1)).await;
     let change = delta(2, &parts(1), &parts(2));
@@ -66,7 +66,7 @@ async fn refused_at_first(first: v1::FromAgent, code: Code, text: &str) {
 }
 
 #[tokio::test]
-async fn a_stream_that_begins_wrongly_is_refused_with_the_place() {
+async fn stream_with_invalid_first_message_is_rejected_with_its_field() {
     let wrong = Code::InvalidArgument;
     let heartbeat = encode_from_agent(&FromAgent::Heartbeat { seq: 1, hash: Digest::default() });
     refused_at_first(heartbeat, wrong, "the first message of a stream must be a hello").await;
@@ -79,7 +79,7 @@ async fn a_stream_that_begins_wrongly_is_refused_with_the_place() {
 }
 
 #[tokio::test]
-async fn a_message_that_cannot_be_ends_the_stream_and_changes_nothing() {
+async fn invalid_message_ends_the_stream_and_changes_nothing() {
     let bent = parts(1).apply(&octavo_stream::protocol::Change {
         changed: vec![(
             "device/0000:07:00.0".parse().unwrap(),
@@ -103,7 +103,7 @@ async fn a_message_that_cannot_be_ends_the_stream_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
+async fn many_small_changes_cannot_exceed_the_node_size_limit() {
     let site = Plan::default().start().await;
     let first = big_parts(1, 200 * 1024);
     let mut line = Line::settled(&site, "n", first.clone()).await;
@@ -121,7 +121,7 @@ async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
 }
 
 #[tokio::test]
-async fn a_node_more_than_the_fleet_takes_is_refused() {
+async fn node_beyond_fleet_limit_is_rejected() {
     let fleet = StoreLimits {
         stale_after: Duration::from_hours(1),
         forget_after: Duration::from_hours(1),
@@ -136,7 +136,7 @@ async fn a_node_more_than_the_fleet_takes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_hello_ends_at_its_deadline() {
+async fn stream_without_hello_ends_at_its_deadline() {
     let plan = Plan {
         time_limits: PeerTimeouts { hello: Duration::from_secs(1), ..PeerTimeouts::default() },
         ..Plan::default()
@@ -154,7 +154,7 @@ async fn a_stream_without_a_hello_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn of_two_that_claim_a_node_the_one_that_started_later_speaks() {
+async fn later_of_two_agents_with_one_node_name_is_accepted() {
     let site = Plan::default().start().await;
     let mut older = Line::settled(&site, "n", parts(1)).await;
     let mut newer = Line::open(&mut site.client().await, hello("n", 2)).await.unwrap();
@@ -172,7 +172,7 @@ async fn of_two_that_claim_a_node_the_one_that_started_later_speaks() {
 }
 
 #[tokio::test]
-async fn who_never_reads_its_answers_is_not_read_either_and_then_cut_off() {
+async fn agent_that_reads_no_answers_is_disconnected() {
     let fleet = StoreLimits {
         stale_after: Duration::from_secs(2),
         forget_after: Duration::from_hours(1),
@@ -200,7 +200,7 @@ async fn who_never_reads_its_answers_is_not_read_either_and_then_cut_off() {
 }
 
 #[tokio::test]
-async fn who_floods_without_reading_is_cut_off_at_once() {
+async fn agent_that_floods_without_reading_is_disconnected_immediately() {
     let site = Plan::default().start().await;
     let channel = site.endpoint().initial_stream_window_size(100);
     let mut client = super::FleetClient::new(channel.connect().await.unwrap());
@@ -216,7 +216,7 @@ const INVALID_ARGUMENT: &str = "3";
 const RESOURCE_EXHAUSTED: &str = "8";
 
 #[tokio::test]
-async fn bytes_that_are_no_messages_are_the_sender_s_fault() {
+async fn invalid_message_bytes_are_an_invalid_argument() {
     let site = Plan::default().start().await;
     for (body, code) in [
         // Ten bytes are announced and two come.

@@ -108,7 +108,7 @@ async fn ask(site: &Site, trusted: &CertificateDer<'static>) -> std::io::Result<
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
+async fn connection_over_limit_is_closed_and_capacity_is_released() {
     let plan =
         Plan { limits: Limits { connections: 2, ..Limits::new(Protocol::Http, 2) }, ..web() };
     let site = plan.start().await;
@@ -128,7 +128,7 @@ async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_request_body_that_does_not_come_ends_its_connection() {
+async fn incomplete_request_body_ends_its_connection() {
     let plan = Plan {
         limits: Limits {
             body: Pace { grace: Duration::from_millis(200), deadline: Duration::from_secs(1) },
@@ -156,7 +156,7 @@ async fn a_request_body_that_does_not_come_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_while_every_connection_and_the_reserve_are_taken() {
+async fn probes_are_answered_while_all_connections_are_in_use() {
     let probes = Router::new()
         .route("/healthz", get(async || "alive\n"))
         .fallback(async || axum::http::StatusCode::SERVICE_UNAVAILABLE);
@@ -207,7 +207,7 @@ async fn silent_client_is_disconnected_and_delays_no_other() {
 }
 
 #[tokio::test]
-async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back() {
+async fn agent_connection_without_stream_is_released() {
     let plan = Plan {
         limits: Limits {
             first_request: Duration::from_secs(2),
@@ -235,7 +235,7 @@ async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
+async fn new_certificate_is_used_and_invalid_one_is_ignored() {
     let authority = Authority::new();
     let first = authority.renew();
     let plan = Plan { tls: Some(authority.files()), ..web() };
@@ -261,7 +261,7 @@ async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
+fn invalid_certificate_at_start_is_named() {
     let authority = Authority::new();
     let other = Authority::new();
     let load = |certificate: &str, key: std::path::PathBuf| {
@@ -280,7 +280,7 @@ fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
 }
 
 #[tokio::test]
-async fn plaintext_and_tls_do_not_understand_each_other_and_go_on() {
+async fn plaintext_and_tls_mismatch_fails_and_service_continues() {
     let authority = Authority::new();
     let certificate = authority.renew();
     let encrypted_web = Plan { tls: Some(authority.files()), ..web() };
@@ -298,7 +298,7 @@ async fn plaintext_and_tls_do_not_understand_each_other_and_go_on() {
 }
 
 #[tokio::test]
-async fn a_connection_that_grew_old_is_ended_and_made_again() {
+async fn old_connection_is_closed_and_client_reconnects() {
     let limits = Limits::new(Protocol::Grpc, 10);
     let plan = Plan {
         limits: Limits {

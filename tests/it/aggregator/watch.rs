@@ -32,7 +32,7 @@ async fn watch(site: &Site, nodes: &[&str]) -> Streaming<v1::WatchEvent> {
 }
 
 #[tokio::test]
-async fn a_watcher_gets_all_and_then_what_changes() {
+async fn watcher_receives_snapshot_and_then_changes() {
     let site = Plan::default().start().await;
     let mut a = Line::settled(&site, "a", parts(1)).await;
     let _b = Line::settled(&site, "b", parts(2)).await;
@@ -55,7 +55,7 @@ async fn a_watcher_gets_all_and_then_what_changes() {
 }
 
 #[tokio::test]
-async fn a_watcher_of_some_nodes_gets_only_those() {
+async fn watcher_of_some_nodes_receives_only_those() {
     let site = Plan::default().start().await;
     let mut a = Line::settled(&site, "a", parts(1)).await;
     let mut b = Line::settled(&site, "b", parts(1)).await;
@@ -123,7 +123,7 @@ async fn slow_watcher(site: &Site) -> Streaming<v1::WatchEvent> {
 }
 
 #[tokio::test]
-async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
+async fn slow_watcher_receives_fewer_changes_and_the_latest() {
     const CHANGES: u64 = 40;
     let site = Plan::default().start().await;
     let big = |number| big_parts(number, 20 * 1024);
@@ -149,7 +149,7 @@ async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_is_cut_off() {
+async fn watcher_that_does_not_read_is_disconnected() {
     let plan = Plan {
         time_limits: PeerTimeouts { read: Duration::from_millis(100), ..PeerTimeouts::default() },
         ..Plan::default()
@@ -174,7 +174,7 @@ async fn a_watcher_that_does_not_read_is_cut_off() {
 }
 
 #[tokio::test]
-async fn there_cannot_be_any_number_of_watchers() {
+async fn number_of_watchers_is_limited() {
     let site = Plan::default().start().await;
     let mut open = Vec::new();
     for _ in 0..64 {

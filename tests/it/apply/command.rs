@@ -14,7 +14,7 @@ pub(super) fn reported(output: &std::process::Output, code: i32) -> String {
 }
 
 #[test]
-fn without_an_agent_the_command_applies_once_and_reports_blockers() {
+fn apply_without_agent_applies_once_and_reports_blockers() {
     let node = Node::new(USED);
     let text = reported(&node.octavo(&["apply", "all-2g.10gb"]), 4);
     assert!(text.contains("GPU 0") && text.contains("applied"), "{text}");
@@ -37,7 +37,7 @@ fn without_an_agent_the_command_applies_once_and_reports_blockers() {
 }
 
 #[test]
-fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
+fn node_with_lost_gpu_selected_by_layout_is_not_complete() {
     let two = "- {board: A100_40GB, count: 2, mig: enabled}\n";
     for (rules, lost) in [
         ("[{devices: all, mig: {3g.20gb: 2}}]", 1),
@@ -64,7 +64,7 @@ fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
 }
 
 #[test]
-fn with_wait_the_layout_is_applied_as_soon_as_nothing_blocks_it() {
+fn apply_with_wait_completes_when_blocker_exits() {
     let node = Node::new(USED);
     let waiting = std::thread::scope(|scope| {
         let command = scope.spawn(|| node.octavo(&["apply", "all-2g.10gb", "--wait"]));
@@ -78,7 +78,7 @@ fn with_wait_the_layout_is_applied_as_soon_as_nothing_blocks_it() {
 }
 
 #[test]
-fn with_an_agent_the_agent_does_it_and_keeps_it_until_it_is_forgotten() {
+fn agent_applies_layout_and_retains_it_until_forgotten() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
     agent.says("listening for commands");
@@ -101,7 +101,7 @@ fn with_an_agent_the_agent_does_it_and_keeps_it_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_file_that_comes_with_the_command_is_what_the_agent_goes_by() {
+fn agent_uses_layout_file_sent_with_the_command() {
     let node = Node::new("- {board: A100_40GB, count: 2, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
     agent.says("listening for commands");
@@ -113,7 +113,7 @@ fn a_file_that_comes_with_the_command_is_what_the_agent_goes_by() {
 }
 
 #[test]
-fn i4_a_layout_that_one_gpu_can_never_have_changes_none() {
+fn i4_layout_infeasible_on_one_gpu_changes_none() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: T4}\n");
     let file =
         node.layouts("[{devices: [0], mig: {3g.20gb: 1}}, {devices: [1], mig: {3g.20gb: 1}}]");
@@ -122,7 +122,7 @@ fn i4_a_layout_that_one_gpu_can_never_have_changes_none() {
 }
 
 #[test]
-fn a_checkpoint_brings_everything_back_in_its_place() {
+fn checkpoint_restores_every_placement() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, start: 6}, {profile: 2g.10gb, start: 2}, {profile: 1g.5gb, start: 0}]}\n",
     );

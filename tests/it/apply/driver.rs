@@ -24,7 +24,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn one_wrong_answer_about_a_profile_hides_no_instance() {
+fn wrong_answer_about_profile_hides_no_instance() {
     for code in ["NOT_SUPPORTED", "NO_DATA", "INVALID_ARGUMENT", "TIMEOUT"] {
         // The profiles are asked for in the order of their indices, of which 0 is 1g.5gb.
         for (nth, call) in [
@@ -49,7 +49,7 @@ fn one_wrong_answer_about_a_profile_hides_no_instance() {
 }
 
 #[test]
-fn i5_one_invalid_argument_about_profiles_does_not_make_a_layout_fail_for_ever() {
+fn i5_layout_recovers_from_invalid_argument_about_profiles() {
     let node = Node::new(SEVEN);
     node.machine.faults(
         "- {call: \"nvmlDeviceGetGpuInstanceProfileInfo*\", times: 2, return: INVALID_ARGUMENT}",
@@ -60,7 +60,7 @@ fn i5_one_invalid_argument_about_profiles_does_not_make_a_layout_fail_for_ever()
 }
 
 #[test]
-fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() {
+fn process_without_instance_is_shown_as_in_use() {
     let node = Node::new(SEVEN);
     node.machine.change(|world| {
         let gpu_uuid = world.gpus[0].uuid.clone();
@@ -91,7 +91,7 @@ fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() 
 }
 
 #[test]
-fn a_stalled_or_unusable_driver_is_named_as_the_cause() {
+fn stalled_or_unusable_driver_is_named_as_cause() {
     let node = Node::new(SEVEN);
     // Nothing is on the bus, so that the driver is all that could report a GPU.
     fs::remove_dir_all(node.machine.path().join("sys/bus")).unwrap();
@@ -132,7 +132,7 @@ fn install_endless_library(library: &Path) {
 }
 
 #[test]
-fn i8_a_library_that_never_loads_delays_no_command_and_no_end() {
+fn i8_library_that_never_loads_delays_no_command_or_shutdown() {
     let node = Node::new(SEVEN);
     install_endless_library(&node.machine.library());
     for command in ["inspect", "doctor"] {
@@ -149,7 +149,7 @@ fn i8_a_library_that_never_loads_delays_no_command_and_no_end() {
 }
 
 #[test]
-fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
+fn apply_timeout_holds_during_a_hanging_call() {
     let node = Node::new(SEVEN);
     for call in ["nvmlInit_v2", "nvmlGpuInstanceDestroy"] {
         node.machine.faults(&format!("- {{call: {call}, hang: forever}}"));
@@ -163,7 +163,7 @@ fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
 }
 
 #[test]
-fn i7_a_driver_that_hangs_before_the_first_decision_is_no_success() {
+fn i7_driver_that_hangs_before_first_decision_is_a_failure() {
     let node = Node::new(SEVEN);
     // In the first reading, and in the one of the first round.
     for nth in 2..=3 {
@@ -179,7 +179,7 @@ fn i7_a_driver_that_hangs_before_the_first_decision_is_no_success() {
 }
 
 #[test]
-fn i5_a_reset_that_still_runs_delays_only_changes_and_only_until_the_time_limit() {
+fn i5_running_reset_delays_only_changes_until_timeout() {
     let node = Node::new(SEVEN);
     assert!(node.octavo(&["apply", "all-7g.40gb"]).status.success());
     let lock = fs::File::create(node.state().join("reset.lock")).unwrap();
@@ -195,7 +195,7 @@ fn i5_a_reset_that_still_runs_delays_only_changes_and_only_until_the_time_limit(
 }
 
 #[test]
-fn an_agent_that_looks_once_fails_with_the_layout() {
+fn oneshot_agent_fails_with_its_layout() {
     let node = Node::new(SEVEN);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
     let once = ["--oneshot", "--layouts", &file, "--layout", "another"];
@@ -209,7 +209,7 @@ fn an_agent_that_looks_once_fails_with_the_layout() {
 }
 
 #[test]
-fn the_socket_goes_with_the_agent() {
+fn agent_removes_its_socket_on_exit() {
     let node = Node::new(SEVEN);
     let mut agent = node.start(&["--layout", "all-1g.5gb"]);
     agent.says("listening for commands");
@@ -219,7 +219,7 @@ fn the_socket_goes_with_the_agent() {
 }
 
 #[test]
-fn two_commands_within_a_second_never_share_a_plan_id() {
+fn commands_within_a_second_have_distinct_plan_ids() {
     let node = Node::new(SEVEN);
     for layout in ["all-7g.40gb", "all-1g.5gb", "all-3g.20gb", "all-2g.10gb"] {
         assert!(node.octavo(&["apply", layout]).status.success());

@@ -109,7 +109,7 @@ pub(super) fn reported(output: &Output, code: i32) -> String {
 }
 
 #[test]
-fn i2_a_change_that_never_touched_the_hardware_is_dropped_for_another_layout() {
+fn i2_change_that_never_reached_hardware_is_dropped_for_new_layout() {
     let case = Case::new(USED);
     let before = case.node.geometry(0);
     case.dies("around", "nvmlComputeInstanceDestroy", 1, "before");
@@ -122,7 +122,7 @@ fn i2_a_change_that_never_touched_the_hardware_is_dropped_for_another_layout() {
 }
 
 #[test]
-fn i2_a_device_that_another_target_names_is_untouched_by_a_change_that_never_began() {
+fn i2_unselected_device_is_untouched_by_change_that_never_began() {
     let case = Case::new(TWO);
     let before = case.node.geometry(0);
     case.dies("first", "nvmlComputeInstanceDestroy", 1, "before");
@@ -134,7 +134,7 @@ fn i2_a_device_that_another_target_names_is_untouched_by_a_change_that_never_beg
 }
 
 #[test]
-fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout() {
+fn i3_interrupted_change_is_reported_under_its_own_layout() {
     for json in [false, true] {
         let case = Case::new(TWO);
         case.dies("first", DESTROY, 3, "after");
@@ -183,7 +183,7 @@ fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout()
 }
 
 #[test]
-fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
+fn i3_change_completed_before_process_exit_is_in_history() {
     let case = Case::new(TWO);
     case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
     assert_eq!(names(&case.node.geometry(0)), ["7g.40gb"]);
@@ -194,7 +194,7 @@ fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
 }
 
 #[test]
-fn i2_a_finished_change_is_in_the_history_under_its_own_layout_only() {
+fn i2_finished_change_is_in_history_under_its_own_layout_only() {
     let case = Case::new(TWO);
     case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
     reported(&case.apply("whole", &[]), 0);
@@ -209,7 +209,7 @@ fn i2_a_finished_change_is_in_the_history_under_its_own_layout_only() {
 }
 
 #[test]
-fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
+fn i2_lost_gpu_keeps_its_uuid_in_journal_and_is_reported_once() {
     let case = Case::new(TWO);
     case.dies("first", DESTROY, 3, "after");
     let uuid = case.node.machine.world().gpus[0].uuid.clone();
@@ -223,7 +223,7 @@ fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
 }
 
 #[test]
-fn i2_the_plan_of_a_forbidden_layout_has_interrupted_changes() {
+fn i2_plan_of_infeasible_layout_lists_interrupted_changes() {
     let case = Case::new(TWO);
     case.dies("first", DESTROY, 3, "after");
     case.node.layouts("[{devices: 1, mig: {3g.40gb: 1}}]");
@@ -236,7 +236,7 @@ fn i2_the_plan_of_a_forbidden_layout_has_interrupted_changes() {
 }
 
 #[test]
-fn i3_where_the_new_layout_is_blocked_the_interrupted_one_is_finished_and_reported() {
+fn i3_interrupted_change_is_finished_if_new_layout_is_blocked() {
     let case = Case::new(USED);
     case.dies("around", DESTROY, 3, "after");
     let plan = reported(&case.plan("whole", &[]), 4);
@@ -260,7 +260,7 @@ fn i3_where_the_new_layout_is_blocked_the_interrupted_one_is_finished_and_report
 }
 
 #[test]
-fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_done() {
+fn driver_lost_during_change_is_failed_with_cause_and_completed_steps() {
     let case = Case::new(TWO);
     let path = case.node.machine.path();
     // Nothing but the driver shows the GPUs.
@@ -298,7 +298,7 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
 }
 
 #[test]
-fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journal() {
+fn i3_unresolvable_layout_does_not_prevent_journal_recovery() {
     let case = Case::new(TWO);
     let (none, torn) =
         (case.node.machine.path().join("none.yaml"), case.node.machine.path().join("torn.yaml"));

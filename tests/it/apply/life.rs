@@ -10,7 +10,7 @@ use crate::time_limits::Finish;
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn geometry_that_a_reset_took_is_made_again() {
+fn geometry_lost_by_reset_is_restored() {
     let node = Node::new(TWO);
     let mut agent = node.start(&["--layout", "all-3g.20gb"]);
     agent.says("GPU 1: applied");
@@ -38,7 +38,7 @@ fn foreign_changes_are_reverted_if_unused_or_left_by_policy() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_makes_a_node_failed_until_it_is_back() {
+fn lost_gpu_sets_node_to_failed_until_it_returns() {
     let node = Node::new(TWO);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     let mut agent = node.start(&["--layouts", &file, "--layout", "wanted", "--interval=100ms"]);
@@ -55,7 +55,7 @@ fn a_gpu_that_is_lost_makes_a_node_failed_until_it_is_back() {
 }
 
 #[test]
-fn a_second_agent_waits_until_the_first_is_gone() {
+fn second_agent_waits_until_first_exits() {
     let node = Node::new(TWO);
     let mut first = node.start(&["--layout", "all-3g.20gb"]);
     first.says("GPU 1: applied");
@@ -69,7 +69,7 @@ fn a_second_agent_waits_until_the_first_is_gone() {
 }
 
 #[test]
-fn an_edited_file_of_layouts_is_taken_up_and_a_broken_one_leaves_what_there_was() {
+fn edited_layout_file_is_used_and_invalid_file_keeps_previous_layouts() {
     let node = Node::new(TWO);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     let mut agent = node.start(&["--layouts", &file, "--layout", "wanted", "--interval=100ms"]);
@@ -83,7 +83,7 @@ fn an_edited_file_of_layouts_is_taken_up_and_a_broken_one_leaves_what_there_was(
 }
 
 #[test]
-fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
+fn i8_gpu_with_hanging_call_is_named_and_others_are_applied() {
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n",
     );
@@ -102,7 +102,7 @@ fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
 }
 
 #[test]
-fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
+fn agent_without_layout_changes_nothing_and_takes_no_lock() {
     let node = Node::new("- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
     let output = node.agent(&["--oneshot"]).finish();
     assert!(output.status.success());
@@ -111,7 +111,7 @@ fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
 }
 
 #[test]
-fn a_driver_that_was_replaced_under_the_agent_is_no_end_but_a_new_beginning() {
+fn driver_replaced_under_agent_triggers_reapply() {
     // Of mig-manager, "failed" was the end of it: the pod had to be deleted by hand (gpu-operator #2874).
     let node = Node::new(TWO);
     let mut agent = node.start(&["--layout", "all-3g.20gb", "--interval=100ms"]);
@@ -123,7 +123,7 @@ fn a_driver_that_was_replaced_under_the_agent_is_no_end_but_a_new_beginning() {
 }
 
 #[test]
-fn a_reboot_takes_mode_and_partitions_and_the_next_start_brings_both_back() {
+fn mode_and_partitions_are_restored_at_start_after_reboot() {
     for board in ["H100_80GB_SXM", "A100_80GB"] {
         let node = Node::new(&format!("- {{board: {board}}}\n"));
         node.once("all-3g.40gb");
@@ -138,7 +138,7 @@ fn a_reboot_takes_mode_and_partitions_and_the_next_start_brings_both_back() {
 }
 
 #[test]
-fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
+fn mig_that_could_not_be_disabled_before_reboot_is_disabled_after_it() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
     );
@@ -158,7 +158,7 @@ fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
 }
 
 #[test]
-fn a_node_is_rebooted_only_if_allowed_and_unused_and_once() {
+fn node_is_rebooted_once_and_only_if_allowed_and_unused() {
     let node = Node::new("- {board: A100_40GB}\n");
     node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
     let marks = node.machine.path().join("reboots");

@@ -78,7 +78,7 @@ pub(crate) fn partition(node: &Node, gpu: usize) -> String {
 }
 
 #[tokio::test]
-async fn i1_a_partition_that_a_pod_was_given_stays_and_the_pod_is_named_and_other_gpus_are_done() {
+async fn i1_partition_allocated_to_pod_stays_and_pod_is_named() {
     let node = Arc::new(Node::new(GPUS));
     let held = partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
@@ -95,7 +95,7 @@ async fn i1_a_partition_that_a_pod_was_given_stays_and_the_pod_is_named_and_othe
 }
 
 #[tokio::test]
-async fn i1_an_unknown_device_id_may_be_any_device_and_one_of_another_kind_is_none() {
+async fn i1_unknown_device_id_may_be_any_device_of_its_kind() {
     let node = Arc::new(Node::new(GPUS));
     let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
     let kubelet = listen(&node, given);
@@ -110,7 +110,7 @@ async fn i1_an_unknown_device_id_may_be_any_device_and_one_of_another_kind_is_no
 }
 
 #[tokio::test]
-async fn i1_a_kubelet_that_was_started_just_now_and_names_no_pod_may_have_given_anything() {
+async fn i1_restarted_kubelet_without_pods_may_have_allocated_any_device() {
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), Vec::new());
@@ -123,7 +123,7 @@ async fn i1_a_kubelet_that_was_started_just_now_and_names_no_pod_may_have_given_
 }
 
 #[tokio::test]
-async fn i1_a_kubelet_that_was_started_just_now_may_not_know_all_pods_though_it_names_one() {
+async fn i1_restarted_kubelet_with_one_pod_may_have_allocated_more() {
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
@@ -137,8 +137,7 @@ async fn i1_a_kubelet_that_was_started_just_now_may_not_know_all_pods_though_it_
 }
 
 #[tokio::test]
-async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_lives_or_is_unknown()
- {
+async fn i1_allocation_only_in_checkpoint_counts_unless_its_pod_has_ended() {
     let node = Arc::new(Node::new(GPUS));
     let path = node.machine.path();
     let (directory, proc) = (path.join("device-plugins"), path.join("proc"));
@@ -171,7 +170,7 @@ async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_
 }
 
 #[test]
-fn i1_a_kubelet_that_is_away_may_have_given_anything() {
+fn i1_unavailable_kubelet_may_have_allocated_any_device() {
     let node = Node::new(GPUS);
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let reported = node.once("all-7g.40gb");
@@ -180,7 +179,7 @@ fn i1_a_kubelet_that_is_away_may_have_given_anything() {
 }
 
 #[test]
-fn i1_in_a_pod_a_kubelet_that_is_not_mounted_is_no_kubelet_that_is_not_there() {
+fn i1_kubelet_socket_not_mounted_in_pod_is_not_treated_as_no_kubelet() {
     let node = Node::new(GPUS);
     let in_pod = |arguments: &[&str]| {
         let output = node

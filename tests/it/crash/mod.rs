@@ -102,7 +102,7 @@ fn kill_everywhere(reach: Reach) -> Tally {
 }
 
 #[test]
-fn i3_an_agent_that_is_killed_at_any_call_converges_when_it_starts_again() {
+fn i3_agent_killed_at_any_call_converges_after_restart() {
     let reach = if is_full() { Reach::Every } else { Reach::Some(2) };
     let total = kill_everywhere(reach);
     eprintln!("killed at calls: {total}");
@@ -131,7 +131,7 @@ fn tear(one_of: usize, one_of_others: usize) -> Tally {
 }
 
 #[test]
-fn i3_any_journal_that_a_kill_or_a_lying_disk_leaves_is_converged_from() {
+fn i3_any_journal_left_by_kill_or_faulty_disk_converges() {
     let total = if is_full() { tear(1, 16) } else { tear(101, 331) };
     eprintln!("states of the journal: {total}");
     assert!(total.points() > 50, "the sweep found nothing to do");

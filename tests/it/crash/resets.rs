@@ -39,7 +39,7 @@ fn wait_for(file: &Path) -> String {
 }
 
 #[test]
-fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
+fn i3_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
     let rig = rig();
     install(
         &rig,
@@ -67,7 +67,7 @@ fn is_running(process: &Path) -> bool {
 }
 
 #[test]
-fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created() {
+fn i3_reset_that_outlives_agent_completes_before_instances_are_created() {
     let rig = rig();
     // What a wrapper starts does not end with it. A shell gives its background processes no standard input unless they are given it.
     install(

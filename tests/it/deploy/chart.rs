@@ -15,7 +15,7 @@ use crate::manifests::{deploy, list};
 use crate::time_limits::Finish;
 
 #[test]
-fn manifests_are_what_the_chart_renders() {
+fn manifests_equal_rendered_chart() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/render.sh");
     let directory = tempfile::tempdir().unwrap();
     let rewrite = std::env::var_os("OCTAVO_GOLDEN").is_some_and(|mode| mode == "rewrite");
@@ -36,7 +36,7 @@ fn manifests_are_what_the_chart_renders() {
 }
 
 #[test]
-fn ignored_device_errors_are_configured_for_the_agents_device_plugin() {
+fn ignored_device_errors_reach_the_built_in_device_plugin() {
     let shown = |mode: &str, ignored: Value| {
         let values = serde_json::json!({
             "tier": "applier",
@@ -58,7 +58,7 @@ fn ignored_device_errors_are_configured_for_the_agents_device_plugin() {
 }
 
 #[test]
-fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
+fn strategy_and_withholding_reach_the_built_in_device_plugin() {
     let flags = |tier: &str, agent: Value| {
         let all = render_with(&serde_json::json!({"tier": tier, "agent": agent}));
         let agent = all.iter().find(|one| one["kind"] == "DaemonSet").unwrap();
@@ -81,7 +81,7 @@ fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
 }
 
 #[test]
-fn helm_finds_nothing_to_complain_of() {
+fn helm_lint_reports_no_issue() {
     let chart = path();
     let chart = chart.to_str().unwrap();
     for name in all_values() {
@@ -101,7 +101,7 @@ fn kubeconform(directory: &Path) -> Output {
 }
 
 #[test]
-fn every_object_has_only_fields_that_its_kind_has() {
+fn every_object_has_only_fields_of_its_kind() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         fs::write(directory.path().join(format!("{name}.yaml")), text).unwrap();
@@ -131,7 +131,7 @@ fn every_object_has_only_fields_that_its_kind_has() {
 }
 
 #[test]
-fn names_that_would_be_too_long_are_refused_and_the_longest_are_taken() {
+fn names_over_length_limit_are_rejected_and_longest_are_accepted() {
     let chart = path();
     let pool = ["--set-json", r#"pools=[{"name":"NAME","match":{"key":"pool","values":["a"]}}]"#];
     let render = |release: usize, pool_name: usize| {
@@ -174,7 +174,7 @@ fn yaml(path: &Path) -> Value {
 }
 
 #[test]
-fn every_value_is_documented_is_in_the_schema_and_is_tried() {
+fn every_value_is_documented_in_schema_and_tested() {
     let text = fs::read_to_string(path().join("values.yaml")).unwrap();
     let defaults = yaml(&path().join("values.yaml"));
     let mut all = BTreeSet::new();
@@ -219,7 +219,7 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
 }
 
 #[test]
-fn the_certificate_is_valid_through_a_forwarded_port() {
+fn certificate_is_valid_through_forwarded_port() {
     let made = objects(&render(&values("default")));
     let secret = made
         .iter()

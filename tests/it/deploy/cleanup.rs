@@ -25,7 +25,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
+fn cleanup_reaches_node_for_every_tier_and_label_sink() {
     for (tier, sink, to) in [
         ("reporter", "", "node"),
         ("reporter", "stdout", "node"),
@@ -46,7 +46,7 @@ fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
 }
 
 #[test]
-fn who_takes_away_needs_neither_layouts_nor_driver_nor_root() {
+fn cleanup_needs_no_layouts_driver_or_root() {
     let policy = json!({"updateStrategy": {"type": "OnDelete"}, "drain": {"policy": "node"}});
     let (pod, _) = cleanup("applier", "", &policy);
     assert_eq!(names(&pod["volumes"]), ["aggregator-ca", "aggregator-token", "api"]);

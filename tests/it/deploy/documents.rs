@@ -23,7 +23,7 @@ fn pages() -> [(&'static str, String); 3] {
 }
 
 #[test]
-fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
+fn documented_removal_waits_for_agents_of_all_pools() {
     for (name, text) in pages() {
         let mut looked = 0;
         let lines: Vec<&str> = text.lines().collect();
@@ -44,7 +44,7 @@ fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
 }
 
 #[test]
-fn an_installation_waits_for_its_agents_and_not_for_nodes_that_have_a_label_already() {
+fn documented_installation_waits_for_its_agents() {
     let install = include_str!("../../../docs/get-started/install.md");
     let waits: Vec<Vec<&str>> = commands(install, "kubectl rollout status ").collect();
     let [command] = &waits[..] else { panic!("{waits:?}") };

@@ -25,7 +25,7 @@ fn ports_of(name: &str, values: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn agents_reach_the_configured_port_of_the_aggregator() {
+fn agents_reach_configured_port_of_aggregator() {
     for (address, port) in [
         ("https://octavo.example.com:7443", "7443"),
         ("https://octavo.example.com:7443/", "7443"),
@@ -46,7 +46,7 @@ fn agents_reach_the_configured_port_of_the_aggregator() {
 }
 
 #[test]
-fn agents_reach_the_dns_of_openshift_where_it_listens() {
+fn agents_reach_port_of_openshift_dns() {
     let values = |openshift: bool| json!({"networkPolicy": {"enabled": true}, "openshift": {"enabled": openshift}});
     for protocol in ["TCP", "UDP"] {
         let dns = ("5353".to_owned(), protocol.to_owned());
@@ -56,7 +56,7 @@ fn agents_reach_the_dns_of_openshift_where_it_listens() {
 }
 
 #[test]
-fn the_aggregator_reaches_the_port_of_the_engine_that_estimates() {
+fn aggregator_reaches_port_of_estimation_engine() {
     for (engine, port) in [
         ("http://estimator.ml.svc:8080/estimate", "8080"),
         ("http://estimator.ml.svc/estimate:9", "80"),

@@ -80,7 +80,7 @@ fn pools() -> impl Strategy<Value = Vec<(String, Vec<String>, bool)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
     #[test]
-    fn a_node_is_of_one_daemon_set(
+    fn every_node_matches_at_most_one_daemon_set(
         pools in pools(),
         everywhere in any::<bool>(),
         nodes in proptest::collection::vec(labels(), 64),
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn a_value_is_one_argument_whatever_yaml_would_make_of_it() {
+fn value_is_one_argument_regardless_of_yaml_syntax() {
     let values = json!({
         "tier": "applier",
         "agent": {
@@ -126,7 +126,7 @@ fn a_value_is_one_argument_whatever_yaml_would_make_of_it() {
 }
 
 #[test]
-fn a_pool_is_otherwise_as_its_values_say() {
+fn pool_inherits_values_it_does_not_override() {
     let values: Value =
         serde_saphyr::from_str(&fs::read_to_string(chart::values("pools")).unwrap()).unwrap();
     let all = daemon_sets(&values);

@@ -139,7 +139,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_values_are_refused_with_their_place() {
+fn invalid_values_are_rejected_with_their_location() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
     let chart = path();

@@ -39,7 +39,7 @@ fn await_layout(node: &Node, text: &str) {
 }
 
 #[test]
-fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
+fn doctor_reports_layout_from_agent_and_from_state_after_its_exit() {
     let node = Node::new(TWO);
     let untouched = diagnosis(&node);
     untouched.says("layout", NotApplicable, "no agent or command has changed devices");
@@ -55,7 +55,7 @@ fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
 }
 
 #[test]
-fn a_layout_that_can_never_be_fails_with_the_reason() {
+fn infeasible_layout_fails_with_reason() {
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let layouts = node.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
     let mut agent = node.start(&["--layouts", &layouts, "--layout", "wanted"]);
@@ -67,7 +67,7 @@ fn a_layout_that_can_never_be_fails_with_the_reason() {
 }
 
 #[test]
-fn a_gpu_that_fell_off_the_bus_fails_and_the_other_is_well() {
+fn gpu_off_the_bus_fails_and_the_other_is_healthy() {
     let node = Node::new("- {board: A100_40GB, count: 2}\n");
     let before = diagnosis(&node);
     for finding in before.of_check("device-health") {

@@ -45,7 +45,7 @@ fn stands(reported: &Diagnosis) {
 }
 
 #[test]
-fn a_kubelet_that_hangs_is_waited_for_so_long_and_its_record_still_counts() {
+fn hanging_kubelet_times_out_and_its_checkpoint_still_counts() {
     let node = node();
     // They are held open without an answer.
     let (held, retained) = std::sync::mpsc::channel();
@@ -59,7 +59,7 @@ fn a_kubelet_that_hangs_is_waited_for_so_long_and_its_record_still_counts() {
 }
 
 #[test]
-fn a_kubelet_that_answers_garbage_is_reported_as_invalid() {
+fn garbage_from_kubelet_is_reported_as_invalid() {
     let node = node();
     listens(&node, |mut stream| {
         let mut requested = [0; 24];
@@ -75,7 +75,7 @@ fn a_kubelet_that_answers_garbage_is_reported_as_invalid() {
 }
 
 #[test]
-fn pipes_and_endless_files_in_the_place_of_records_are_unknown_with_the_reason() {
+fn pipes_and_endless_files_in_place_of_checkpoint_are_unknown() {
     let node = node();
     let record = node.at("kubelet/device-plugins/kubelet_internal_checkpoint");
     for endless in [false, true] {
@@ -93,7 +93,7 @@ fn pipes_and_endless_files_in_the_place_of_records_are_unknown_with_the_reason()
 }
 
 #[test]
-fn a_history_that_is_a_pipe_is_unknown_with_the_reason_and_is_not_waited_for() {
+fn history_that_is_a_pipe_is_unknown_and_does_not_block() {
     let at = "sys/bus/pci/devices/0000:17:00.0";
     let node = Planted::new(&format!(
         "{at}/vendor = 0x10de\\n\n{at}/device = 0x2330\\n\n{at}/class = 0x030200\\n\n{at}/driver -> ../../../../bus/pci/drivers/nvidia\n\

@@ -99,7 +99,7 @@ pub(super) fn device_files(planted: &Planted, names: impl IntoIterator<Item = St
 }
 
 #[test]
-fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
+fn f4_each_missing_part_of_neuron_node_is_named_with_remedy() {
     let bare = Planted::new(&inferentia(6, ""));
     let reported = bare.diagnosis();
     reported.says(
@@ -156,7 +156,7 @@ fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
 }
 
 #[test]
-fn f4_a_neuron_module_that_is_built_for_this_kernel_is_to_be_loaded() {
+fn f4_neuron_module_built_for_this_kernel_should_be_loaded() {
     let bare = Planted::new(&inferentia(1, ""));
     let list = "modules/6.1.0/modules.dep";
     bare.plant(&format!(
@@ -171,7 +171,7 @@ fn f4_a_neuron_module_that_is_built_for_this_kernel_is_to_be_loaded() {
 }
 
 #[test]
-fn functions_that_a_virtual_machine_is_given_are_no_failure() {
+fn functions_passed_through_to_virtual_machine_are_no_failure() {
     let reported = Planted::new(&inferentia(2, "vfio-pci")).diagnosis();
     assert_eq!(reported.code, Some(0));
     reported.says("neuron-driver", NotApplicable, "no usable AWS Neuron device");
@@ -182,7 +182,7 @@ fn functions_that_a_virtual_machine_is_given_are_no_failure() {
 }
 
 #[test]
-fn holders_of_a_gpu_are_reported_and_unknown_ones_by_process_id() {
+fn gpu_holders_are_reported_and_unknown_ones_by_process_id() {
     let sys = machine("nouveau");
     let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
     command.arg("--sys-root").arg(sys.path());
@@ -205,7 +205,7 @@ fn holders_of_a_gpu_are_reported_and_unknown_ones_by_process_id() {
 }
 
 #[test]
-fn an_empty_machine_and_a_hidden_bus_are_distinguished() {
+fn empty_machine_and_hidden_bus_are_distinguished() {
     let empty = Planted::new("");
     let reported = empty.diagnosis();
     reported.says("accelerators", NotApplicable, "is an accelerator");
@@ -217,7 +217,7 @@ fn an_empty_machine_and_a_hidden_bus_are_distinguished() {
 }
 
 #[test]
-fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
+fn unmounted_paths_in_pod_are_not_reported_as_missing() {
     let node = Planted::new(&(inferentia(1, "neuron") + &loaded(0..1)));
     let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
     command.arg("--sys-root").arg(node.at("sys"));
@@ -230,7 +230,7 @@ fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
 }
 
 #[test]
-fn labels_written_by_others_earlier_are_compared_with_a_real_driver() {
+fn existing_labels_are_compared_with_driver_observation() {
     let sys = machine("mi210x2");
     let labels = sys.path().join("node");
     let look = |written: &str| {

@@ -87,7 +87,7 @@ fn diagnosis() -> Diagnosis {
 }
 
 #[test]
-fn on_this_machine_inspect_shows_what_is_on_the_bus_and_nothing_else() {
+fn real_machine_inspect_shows_exactly_the_bus_devices() {
     let bus = bus();
     let shown: BTreeMap<String, (u32, u32)> = inspected()
         .devices
@@ -110,7 +110,7 @@ fn on_this_machine_inspect_shows_what_is_on_the_bus_and_nothing_else() {
 }
 
 #[test]
-fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
+fn real_machine_doctor_agrees_with_kernel_about_drivers() {
     let (bus, inventory, reported) = (bus(), inspected(), diagnosis());
     let shown: BTreeSet<String> =
         inventory.devices.iter().map(|device| device.pci.to_string()).collect();
@@ -162,7 +162,7 @@ fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
 }
 
 #[test]
-fn on_this_machine_no_missing_component_is_reported_as_healthy() {
+fn real_machine_reports_no_missing_component_as_healthy() {
     let reported = diagnosis();
     let is_well = |check: &str| reported.of_check(check).iter().any(|one| one.verdict == Fine);
     let is_there = |path: &str| Path::new(path).exists();
@@ -181,7 +181,7 @@ fn on_this_machine_no_missing_component_is_reported_as_healthy() {
 }
 
 #[test]
-fn on_this_machine_the_forms_for_people_and_for_programs_say_the_same() {
+fn real_machine_table_and_document_agree() {
     let reported = diagnosis();
     let table = octavo(&["doctor"]).finish();
     assert_eq!(table.status.code(), reported.code);

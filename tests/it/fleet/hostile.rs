@@ -99,7 +99,7 @@ async fn of_an_unknown_condition() -> (Parts, Parts) {
 }
 
 #[tokio::test]
-async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() {
+async fn i12_message_from_newer_agent_is_read_and_forwarded_completely() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let (known, strange) = of_an_unknown_condition().await;
@@ -159,7 +159,7 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
 }
 
 #[tokio::test]
-async fn of_two_agents_that_claim_a_node_the_later_speaks_and_the_other_says_why_it_does_not() {
+async fn later_of_two_agents_with_one_node_name_wins_and_the_other_reports_why() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let (first, second) = (Machine::new(SINGLE), Machine::new(MIXED));
@@ -254,7 +254,7 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
 }
 
 #[tokio::test]
-async fn i10_two_thousand_hostile_peers_change_nothing_and_leave_nothing_behind() {
+async fn i10_two_thousand_hostile_peers_change_nothing_and_leak_nothing() {
     const TIMES: usize = 200;
     // Many times what an allocator keeps, and less than 4 KiB that each of them left behind.
     const GROWTH_KIB: u64 = 7 * 1024;

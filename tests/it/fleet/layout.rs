@@ -65,7 +65,7 @@ fn label(node: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn an_applied_layout_is_shown_as_applied() {
+async fn applied_layout_is_shown_as_applied() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "first");
@@ -139,7 +139,7 @@ async fn foreign_changes_are_reverted_and_counted() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() {
+async fn device_in_use_blocks_layout_and_blocker_is_shown() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "both");
@@ -189,7 +189,7 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
 }
 
 #[tokio::test]
-async fn a_layout_without_effect_here_is_reported() {
+async fn layout_without_effect_is_reported() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let _agent = partition(&machine, &aggregator, "nosuch");

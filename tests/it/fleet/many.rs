@@ -119,7 +119,7 @@ fn wait(line: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed() {
+async fn two_hundred_agents_reconnect_spread_over_time_with_all_changes() {
     const AGENTS: usize = 200;
     let mut aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
@@ -176,7 +176,7 @@ fn parts(number: u64) -> Parts {
 }
 
 #[tokio::test]
-async fn i10_watchers_that_do_not_read_delay_no_agent_and_receive_the_latest_state_later() {
+async fn i10_watchers_that_do_not_read_delay_no_agent() {
     const AGENTS: usize = 100;
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);

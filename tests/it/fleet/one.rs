@@ -50,7 +50,7 @@ async fn follows(machine: &Machine, api: &Api, _agent: Program) {
 }
 
 #[tokio::test]
-async fn what_is_shown_of_a_node_is_what_its_own_programs_print() {
+async fn aggregator_shows_node_exactly_as_its_own_programs() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(MIXED);
     let agent = machine.report(&aggregator, "mixed", &[]);
@@ -58,7 +58,7 @@ async fn what_is_shown_of_a_node_is_what_its_own_programs_print() {
 }
 
 #[tokio::test]
-async fn the_same_is_shown_over_tls_and_the_wrong_authority_sees_nothing() {
+async fn node_is_shown_over_tls_and_wrong_authority_gets_no_data() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

@@ -14,7 +14,7 @@ use crate::time_limits::{Finish, until_async};
 const REPORTING: &str = "INFO reporting to the aggregator ";
 
 #[tokio::test]
-async fn a_fleet_survives_its_aggregator() {
+async fn fleet_survives_aggregator_restart() {
     let mut aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let machines = [MIXED, SINGLE, SINGLE, SINGLE, SINGLE].map(Machine::new);
@@ -65,7 +65,7 @@ async fn a_fleet_survives_its_aggregator() {
 }
 
 #[tokio::test]
-async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet() {
+async fn restarted_aggregator_marks_partial_fleet_as_starting() {
     let mut aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let machine = Machine::new(SINGLE);

@@ -61,7 +61,7 @@ async fn unknown(api: &Api) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is_forgotten() {
+async fn i9_node_of_killed_agent_becomes_stale_on_time_and_is_forgotten() {
     let bound = Duration::from_secs(4);
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=4s", "--forget-after=4s"]);
     let api = Api::at(aggregator.http);
@@ -95,7 +95,7 @@ async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is
 }
 
 #[tokio::test]
-async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
+async fn i8_hanging_driver_stops_no_heartbeat() {
     let bound = Duration::from_secs(3);
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=3s"]);
     let api = Api::at(aggregator.http);

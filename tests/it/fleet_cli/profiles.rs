@@ -64,7 +64,7 @@ fn watched_profiles_are_sent_when_they_change_and_when_they_are_deleted() {
 }
 
 #[test]
-fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
+fn profile_is_named_with_namespace_as_in_other_commands() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profiles.yaml");
     let profile = |namespace: &str, name: &str| {

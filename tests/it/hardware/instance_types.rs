@@ -59,7 +59,7 @@ fn count(instance: &Value) -> String {
 }
 
 #[test]
-fn the_page_of_instance_types_is_what_the_catalog_says() {
+fn instance_types_page_matches_catalog() {
     let data = include_str!("../../../crates/model/data/accelerators.json");
     let data: Value = serde_json::from_str(data).unwrap();
     let mut page = HEAD.to_owned();

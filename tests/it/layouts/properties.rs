@@ -18,12 +18,12 @@ use super::checks;
 
 proptest! {
     #[test]
-    fn layouts_of_our_dialect_are_written_and_read_as_the_same(layouts in ours()) {
+    fn layouts_in_octavo_dialect_round_trip(layouts in ours()) {
         checks::again(&layouts);
     }
 
     #[test]
-    fn layouts_of_mig_parteds_dialect_are_written_and_read_as_the_same(layouts in theirs()) {
+    fn layouts_in_mig_parted_dialect_round_trip(layouts in theirs()) {
         checks::again(&layouts);
     }
 

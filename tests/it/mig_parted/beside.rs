@@ -172,7 +172,7 @@ fn apply(node: &Node, rules: &str, who: Program) -> Ran {
 }
 
 #[test]
-fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
+fn results_equal_nvidia_mig_parted_where_it_is_correct() {
     for (name, gpus, rules, expect) in ROWS {
         let (theirs, ours) = (Node::new(gpus), Node::new(gpus));
         let before = ours.geometry();
@@ -203,7 +203,7 @@ fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
 }
 
 #[test]
-fn each_reads_what_the_other_exports_and_restores_what_the_other_wrote_down() {
+fn each_program_reads_exports_and_restores_checkpoints_of_the_other() {
     let gpus = "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, compute: [2c.3g.20gb, 1c.3g.20gb]}, {profile: 1g.5gb}]}\n  - {board: A100_40GB}\n";
     let programs: [(Program, Program); 2] =
         [(Node::theirs, Node::ours), (Node::ours, Node::theirs)];
@@ -231,7 +231,7 @@ fn each_reads_what_the_other_exports_and_restores_what_the_other_wrote_down() {
 }
 
 #[test]
-fn what_can_be_typed_wrong_ends_alike() {
+fn usage_errors_exit_as_in_nvidia_mig_parted() {
     let node = Node::new("  - {board: A100_40GB}\n");
     let config = node.file(
         "two.yaml",
@@ -262,7 +262,7 @@ fn what_can_be_typed_wrong_ends_alike() {
 }
 
 #[test]
-fn variables_and_standard_input_do_what_flags_do() {
+fn variables_and_standard_input_act_like_flags() {
     let node = Node::new("  - {board: A100_40GB}\n");
     let text = "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}]\n  b: [{devices: all, mig-enabled: false}]\n";
     let file = node.file("config.yaml", text);
@@ -298,7 +298,7 @@ const EXPORTED: [&str; 5] = [
 ];
 
 #[test]
-fn export_writes_what_nvidias_mig_parted_writes() {
+fn export_equals_output_of_nvidia_mig_parted() {
     for gpus in EXPORTED {
         let node = Node::new(gpus);
         let [theirs, ours] =

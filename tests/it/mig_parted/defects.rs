@@ -14,7 +14,7 @@ fn apply(node: &Node, rules: &str) -> super::node::Ran {
 }
 
 #[test]
-fn pain_3_and_defect_a_an_unknown_profile_is_no_success_and_touches_nothing() {
+fn pain_3_and_defect_a_unknown_profile_fails_and_changes_nothing() {
     let node = Node::new(TWO);
     let before = [node.serials(0), node.serials(1)];
     let hooks = node.file(
@@ -33,7 +33,7 @@ fn pain_3_and_defect_a_an_unknown_profile_is_no_success_and_touches_nothing() {
 }
 
 #[test]
-fn pain_39_and_defect_c_a_gpu_instance_without_a_compute_instance_is_seen_and_goes() {
+fn pain_39_and_defect_c_orphaned_gpu_instance_is_reported_and_removed() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb, compute: []}]}\n",
     );
@@ -44,7 +44,7 @@ fn pain_39_and_defect_c_a_gpu_instance_without_a_compute_instance_is_seen_and_go
 }
 
 #[test]
-fn pain_4_and_defect_e_a_gpu_that_is_right_is_left_alone_and_not_reset_with_another() {
+fn pain_4_and_defect_e_correct_gpu_is_not_reset_with_another() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}\n  - {board: A100_40GB}\n",
     );
@@ -62,7 +62,7 @@ fn pain_4_and_defect_e_a_gpu_that_is_right_is_left_alone_and_not_reset_with_anot
 }
 
 #[test]
-fn pain_5_slices_are_added_and_removed_while_others_run() {
+fn pain_5_slices_are_added_and_removed_beside_running_ones() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb}, {profile: 2g.10gb}]}\nprocesses:\n- {pid: 4711, gpu: 0, gi: 1, ci: 0}\n",
     );
@@ -89,7 +89,7 @@ fn pain_10_blockers_are_reported_with_process_and_command() {
 }
 
 #[test]
-fn pain_17_a_profile_name_with_another_drivers_rounding_is_recognized_and_reported() {
+fn pain_17_profile_name_with_other_rounding_is_recognized() {
     let node = Node::new("  - {board: A100_80GB}\n");
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.39gb: 2}}\n";
     let config = node.config(rules);
@@ -101,7 +101,7 @@ fn pain_17_a_profile_name_with_another_drivers_rounding_is_recognized_and_report
 }
 
 #[test]
-fn pain_18_one_name_for_two_profiles_is_looked_up_on_each_gpu() {
+fn pain_18_one_name_for_two_profiles_is_resolved_per_gpu() {
     let node =
         Node::new("  - {board: A100_40GB, mig: enabled}\n  - {board: A100_80GB, mig: enabled}\n");
     let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 3}}\n";
@@ -119,7 +119,7 @@ fn pain_18_one_name_for_two_profiles_is_looked_up_on_each_gpu() {
 }
 
 #[test]
-fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_missing_gpu_is_reported() {
+fn pain_19_assert_checks_selected_gpus_and_reports_missing_gpu() {
     let node = Node::new(TWO);
     let config = node.config("  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
     node.ours(&["assert", "-f", &config])
@@ -143,7 +143,7 @@ fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_missing_gpu_is_repo
 }
 
 #[test]
-fn pain_20_a_node_with_a_gpu_that_cannot_be_partitioned_has_its_configuration() {
+fn pain_20_node_with_gpu_that_cannot_be_partitioned_is_configured() {
     let node = Node::new("  - {board: T4}\n  - {board: A100_40GB}\n");
     let config = node.config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n");
     node.ours(&["apply", "-f", &config]).ends(0);
@@ -157,7 +157,7 @@ fn pain_20_a_node_with_a_gpu_that_cannot_be_partitioned_has_its_configuration() 
 }
 
 #[test]
-fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
+fn pain_44_plan_shows_changes_before_anything_is_touched() {
     let node = Node::new(TWO);
     let before = node.serials(0);
     let config = node
@@ -170,7 +170,7 @@ fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
 }
 
 #[test]
-fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
+fn mode_only_changes_modes_and_keeps_partitions_where_possible() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n  - {board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
     );
@@ -200,7 +200,7 @@ fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
 }
 
 #[test]
-fn pain_9_mig_mode_of_a_gpu_in_use_is_not_switched_off_and_later_it_is() {
+fn pain_9_mig_mode_of_gpu_in_use_is_disabled_only_when_unused() {
     let node = Node::new(TWO);
     let before = node.serials(1);
     let gi = node.machine.world().gpus[1].mig.as_ref().unwrap().instances[0].id;
@@ -214,7 +214,7 @@ fn pain_9_mig_mode_of_a_gpu_in_use_is_not_switched_off_and_later_it_is() {
 }
 
 #[test]
-fn a_driver_that_lists_profiles_only_with_mig_enabled_is_queried_again() {
+fn driver_that_lists_profiles_only_with_mig_enabled_is_queried_again() {
     let node = Node::with_driver("535.183.01", "  - {board: A100_40GB, count: 2}\n");
     let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
     apply(&node, rules).ends(0);
@@ -225,7 +225,7 @@ fn a_driver_that_lists_profiles_only_with_mig_enabled_is_queried_again() {
 }
 
 #[test]
-fn a_reset_that_is_to_be_skipped_leaves_the_mode_waiting_with_the_exit_codes_of_nvidias() {
+fn skipped_reset_leaves_mode_pending_with_exit_codes_of_mig_parted() {
     for who in [Node::theirs, Node::ours] {
         let node = Node::new(
             "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n",

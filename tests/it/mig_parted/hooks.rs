@@ -28,7 +28,7 @@ fn moments(node: &Node) -> Vec<String> {
 }
 
 #[test]
-fn the_same_hooks_run_in_the_same_order_with_the_same_environment_as_nvidias() {
+fn hooks_run_in_order_and_environment_of_nvidia_mig_parted() {
     for (gpus, verb, flags, expected) in [
         (
             GPU,
@@ -82,7 +82,7 @@ fn with(node: &Node, hooks: &str, flags: &[&str]) -> Ran {
 const EXIT: &str = "  apply-exit: [{command: /bin/touch, args: [ended]}]\n";
 
 #[test]
-fn a_hook_that_fails_ends_the_run_and_shows_what_it_printed_and_the_last_one_runs_all_the_same() {
+fn failing_hook_ends_run_with_its_output_and_exit_hook_still_runs() {
     for moment in ["apply-start", "pre-apply-mode"] {
         let node = Node::new(GPU);
         let failing = format!(
@@ -100,7 +100,7 @@ fn a_hook_that_fails_ends_the_run_and_shows_what_it_printed_and_the_last_one_run
 }
 
 #[test]
-fn a_hook_before_partitions_that_fails_leaves_them_as_they_are() {
+fn failing_hook_before_partitioning_leaves_partitions_unchanged() {
     let node = Node::new("  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
     let before = node.serials(0);
     let failing = format!("  pre-apply-config: [{{command: /bin/false}}]\n{EXIT}");
@@ -110,7 +110,7 @@ fn a_hook_before_partitions_that_fails_leaves_them_as_they_are() {
 }
 
 #[test]
-fn a_last_hook_that_fails_is_no_success_though_the_gpus_have_it() {
+fn failing_exit_hook_fails_the_run_after_the_change() {
     let node = Node::new(GPU);
     let ran = with(&node, "  apply-exit: [{command: /bin/false}]\n", &[]).ends(1);
     assert_eq!(ran.out, "");
@@ -118,7 +118,7 @@ fn a_last_hook_that_fails_is_no_success_though_the_gpus_have_it() {
 }
 
 #[test]
-fn a_hook_that_hangs_is_killed_with_what_it_started() {
+fn hanging_hook_is_killed_with_its_children() {
     let node = Node::new(GPU);
     let hanging =
         format!("  apply-start: [{{command: /bin/sh, args: [-c, 'sleep 600 & wait']}}]\n{EXIT}");
@@ -142,7 +142,7 @@ fn output_of_hooks_is_shown_only_with_debug() {
 }
 
 #[test]
-fn a_hook_that_would_never_run_is_a_mistake_and_nothing_is_touched() {
+fn hook_that_would_never_run_is_an_error_and_nothing_changes() {
     for hooks in ["  pre-aply-mode: []\n", "  apply-exit: [{comand: x}]\n"] {
         let node = Node::new(GPU);
         with(&node, hooks, &[]).ends(1).says("cannot use the hooks in");

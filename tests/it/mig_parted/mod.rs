@@ -15,7 +15,7 @@ use std::os::unix::fs::symlink;
 use node::Node;
 
 #[test]
-fn both_names_of_the_program_are_what_was_reviewed() {
+fn output_under_both_program_names_matches_golden_files() {
     let programs = tempfile::tempdir().unwrap();
     let named = programs.path().join("nvidia-mig-parted");
     symlink(env!("CARGO_BIN_EXE_octavo"), &named).unwrap();

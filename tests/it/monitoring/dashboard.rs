@@ -44,7 +44,7 @@ pub(super) fn filled(query: &str) -> String {
 }
 
 #[test]
-fn it_has_what_grafana_asks_of_a_dashboard() {
+fn dashboard_has_the_fields_that_grafana_requires() {
     let board = board();
     // Source: Grafana, "JSON model" of a dashboard; 41 is the schema of Grafana 12.
     for (key, is_so) in [
@@ -69,7 +69,7 @@ fn it_has_what_grafana_asks_of_a_dashboard() {
 }
 
 #[test]
-fn each_panel_has_a_place_of_its_own_says_what_it_shows_and_asks_the_chosen_source() {
+fn each_panel_has_own_position_description_and_selected_source() {
     let board = board();
     let all = board["panels"].as_array().unwrap();
     let ids: BTreeSet<u64> = all.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
@@ -112,7 +112,7 @@ fn each_panel_has_a_place_of_its_own_says_what_it_shows_and_asks_the_chosen_sour
 }
 
 #[test]
-fn prometheus_can_read_each_of_its_queries() {
+fn prometheus_parses_each_dashboard_query() {
     let mut rules = "groups:\n- name: dashboard\n  rules:\n".to_owned();
     let queries = queries();
     assert!(queries.len() > 20);

@@ -12,7 +12,7 @@ use crate::golden::golden;
 use crate::machine::Machine;
 
 #[test]
-fn the_page_of_reasons_is_what_the_code_says() {
+fn reasons_page_matches_code() {
     golden("../../docs/reference/reasons.md", &reason::page());
 }
 
@@ -46,7 +46,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_file_but_the_one_of_reasons_spells_a_reason() {
+fn reason_strings_are_spelled_in_one_file_only() {
     let mut files = Vec::new();
     for directory in ["src", "crates"] {
         sources(&root().join(directory), &mut files);
@@ -81,7 +81,7 @@ fn no_file_but_the_one_of_reasons_spells_a_reason() {
 }
 
 #[test]
-fn a_turn_is_found_in_the_log_by_its_word_and_in_json_as_a_field() {
+fn reason_is_in_text_log_and_in_json_log_as_a_field() {
     let machine = Machine::without_driver(
         "machine: bare\ndriver: 570.133.20\ngpus: [{board: H100_80GB_SXM}]\n",
     );

@@ -284,7 +284,7 @@ fn shown(text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
+async fn every_metric_and_label_used_by_alerts_and_dashboard_is_exposed() {
     let served = served().await;
     let mut wrong = Vec::new();
     for alert in alerts() {
@@ -307,7 +307,7 @@ async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
 }
 
 #[tokio::test]
-async fn a_query_for_a_missing_series_is_found() {
+async fn query_for_missing_series_is_detected() {
     let served = served().await;
     for (query, shown) in [
         ("max(octavo_nothing)", &[][..]),

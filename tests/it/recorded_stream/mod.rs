@@ -35,7 +35,7 @@ const DOCUMENTS: [(&str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn stream_of_an_old_agent_is_read_as_before() {
+async fn stream_of_old_agent_is_read_as_before() {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stream");
     let mut files: Vec<_> =
         fs::read_dir(recorded).unwrap().map(|file| file.unwrap().path()).collect();

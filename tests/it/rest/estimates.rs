@@ -36,7 +36,7 @@ async fn requested(aggregator: &Aggregator, request: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
+async fn ac_007_built_in_estimate_states_assumptions_and_price_book_costs() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
@@ -75,7 +75,7 @@ async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_p
 }
 
 #[tokio::test]
-async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
+async fn req_004_estimate_of_valid_engine_is_returned_with_its_name() {
     let says = json!({
         "source": "bench 2026.3", "assumptions": ["flash attention"],
         "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 100, "high": 150.5}, "interpolated": true}],
@@ -103,8 +103,7 @@ async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
 }
 
 #[tokio::test]
-async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why()
-{
+async fn req_006_unavailable_or_invalid_engine_yields_reason_without_times() {
     let one = |seconds: &str| {
         format!(
             r#"{{"source": "s", "items": [{{"type": "nvidia-h100-80gb", "count": 8, "seconds": {seconds}}}]}}"#
@@ -145,7 +144,7 @@ async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_t
 }
 
 #[tokio::test]
-async fn an_engine_that_fails_three_times_is_left_alone() {
+async fn engine_is_suspended_after_three_failures() {
     let engine = Listening::new(Manner::Fails(StatusCode::BAD_GATEWAY)).await;
     let aggregator = asking(&engine.url, Duration::from_mins(1));
     let mut reasons = Vec::new();
@@ -189,7 +188,7 @@ async fn samples_are_sent_to_the_estimator_as_tokens_and_an_ignored_batch_is_rep
 }
 
 #[tokio::test]
-async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
+async fn request_that_cannot_be_estimated_is_a_problem_naming_its_field() {
     let aggregator = Aggregator::of(&Machines::default());
     let workload = |text: &str| format!("{{\"workload\": {text}}}");
     for (body, parameter, detail) in [
@@ -232,7 +231,7 @@ async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
 }
 
 #[test]
-fn the_program_itself_answers_without_times_when_its_engine_is_away() {
+fn aggregator_answers_without_times_if_engine_is_unavailable() {
     // Nothing listens on a port that was released.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());

@@ -92,7 +92,7 @@ impl Aggregator {
 }
 
 #[tokio::test]
-async fn a_reader_receives_the_whole_state_and_then_changes() {
+async fn reader_receives_whole_state_and_then_changes() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let mut reader = aggregator.follow("/api/v1/events").await;
@@ -112,7 +112,7 @@ async fn a_reader_receives_the_whole_state_and_then_changes() {
 }
 
 #[tokio::test]
-async fn becoming_stale_is_sent_and_a_confirmation_is_not() {
+async fn becoming_stale_is_sent_and_confirmation_is_not() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
     assert_eq!(reader.next().await.event, "synced");
@@ -125,7 +125,7 @@ async fn becoming_stale_is_sent_and_a_confirmation_is_not() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_skips_what_came_and_went() {
+async fn slow_reader_skips_superseded_changes() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
@@ -142,7 +142,7 @@ async fn a_slow_reader_skips_what_came_and_went() {
 }
 
 #[tokio::test]
-async fn streams_are_bounded_and_a_reader_that_leaves_makes_room() {
+async fn number_of_streams_is_limited_and_departing_reader_frees_one() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::with_streams(&machines, 1);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;

@@ -95,7 +95,7 @@ fn texts(of: &Value) -> String {
 }
 
 #[tokio::test]
-async fn ac_006_profiles_are_ranked_by_what_the_scheduler_would_place() {
+async fn ac_006_profiles_are_ranked_by_what_scheduler_would_place() {
     let (_around, aggregator) = aggregator(&two()).await;
     let answer = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
     assert_eq!(names(&answer), ["1 a/large free", "1 a/small free"]);
@@ -127,7 +127,7 @@ async fn ac_006_profiles_are_ranked_by_what_the_scheduler_would_place() {
 }
 
 #[tokio::test]
-async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
+async fn type_without_profile_is_last_with_command_that_creates_one() {
     let (around, aggregator) = aggregator(&two()[1..]).await;
     let request = json!({"memoryPerDeviceAtLeast": "20GB", "isolation": "mig"});
     let answer = requested(&aggregator, request).await;
@@ -154,7 +154,7 @@ async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
 }
 
 #[tokio::test]
-async fn a_profile_that_reaches_nothing_or_whose_queue_decides_says_so() {
+async fn profile_with_no_nodes_or_with_a_queue_is_reported() {
     let mut queued = profile("a", "queued", TYPE, L4);
     queued["spec"]["scheduling"] = json!({"type": "Queue", "kueue": {"localQueueName": "gpu"}});
     queued["metadata"]["annotations"][TYPE] = json!(L4);
@@ -177,7 +177,7 @@ async fn a_profile_that_reaches_nothing_or_whose_queue_decides_says_so() {
 }
 
 #[tokio::test]
-async fn reader_of_some_types_sees_those_and_profiles_that_reach_no_others() {
+async fn reader_of_some_types_sees_those_and_profiles_limited_to_them() {
     let mut both = profile("a", "both", "kubernetes.io/os", "linux");
     both["spec"]["scheduling"]["node"]["nodeSelector"] = json!({});
     let (_around, aggregator) = aggregator(&[two().remove(0), both, two().remove(1)]).await;
@@ -204,7 +204,7 @@ async fn reader_of_some_types_sees_those_and_profiles_that_reach_no_others() {
 }
 
 #[tokio::test]
-async fn performance_rows_say_what_to_expect_and_a_row_that_cannot_be_is_a_problem() {
+async fn performance_rows_add_expectations_and_invalid_row_is_a_problem() {
     let (_around, aggregator) = aggregator(&two()).await;
     let row = |hardware: &str, speed: Value| json!({"hardware_type": hardware, "hardware_count": 1, "tps_mean": speed});
     let request = |rows: Value| json!({"preferred": ["H200"], "memoryPerDeviceAtLeast": "80GB", "performance": rows});

@@ -25,7 +25,7 @@ fn verdicts(plan: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn plan_of_a_node_equals_its_agents_plan_and_names_blockers() {
+async fn plan_of_node_equals_its_agents_plan_and_names_blockers() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let answer = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb").await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
@@ -51,7 +51,7 @@ async fn plan_of_a_node_equals_its_agents_plan_and_names_blockers() {
 }
 
 #[tokio::test]
-async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name() {
+async fn file_layouts_come_first_and_hide_built_in_layouts_of_same_name() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
     fs::write(&file, LAYOUTS).unwrap();
@@ -88,7 +88,7 @@ async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name(
 }
 
 #[tokio::test]
-async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_is_called_so() {
+async fn invalid_layout_request_is_rejected_and_stale_node_is_marked() {
     let aggregator = Aggregator::of(&Machines::read().await);
     for (path, status, kind, parameter) in [
         ("plan", 400, "invalid-parameter", "layout"),
@@ -118,7 +118,7 @@ async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_
 }
 
 #[test]
-fn a_file_that_is_broken_at_the_start_is_an_error_with_its_places() {
+fn invalid_file_at_start_is_an_error_with_location() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
     let missing = LayoutFile::open(&file).unwrap_err().to_string();

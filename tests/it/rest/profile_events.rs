@@ -23,7 +23,7 @@ fn short(shown: &StreamEvent) -> String {
 }
 
 #[tokio::test]
-async fn profile_stream_sends_all_profiles_then_their_changes_and_availability() {
+async fn profile_stream_sends_profiles_changes_and_availability() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let mut reader = aggregator.follow("/api/v1/profile-events").await;
@@ -98,7 +98,7 @@ async fn short_lived_and_filtered_changes_are_not_sent() {
 }
 
 #[tokio::test]
-async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
+async fn i10_number_of_streams_is_limited_and_invalid_parameters_are_named() {
     let (_around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     for (query, parameter) in [("x=1", "x"), ("changes=some", "changes"), ("type=a&type=b", "type")]

@@ -111,7 +111,7 @@ impl Around {
 }
 
 #[tokio::test]
-async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
+async fn ac_005_profiles_show_purpose_and_availability() {
     let (_around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/hardware-profiles").await.json();
@@ -150,7 +150,7 @@ async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
 }
 
 #[tokio::test]
-async fn req_007_what_has_not_changed_is_not_sent_again() {
+async fn req_007_unchanged_response_is_not_sent_again() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     for path in ["/api/hardware-profiles", "/api/v1/profiles", "/api/v1/profiles/large"] {
@@ -178,7 +178,7 @@ async fn req_007_what_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
+async fn outdated_data_is_marked_and_invalid_file_keeps_previous_profiles() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/v1/profiles").await.json();
@@ -198,7 +198,7 @@ async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
 }
 
 #[tokio::test]
-async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
+async fn profiles_without_cluster_are_listed_without_availability() {
     let (around, _followed) = Around::new();
     let book = HardwareProfileFile::open(&around.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
@@ -214,7 +214,7 @@ async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
 }
 
 #[tokio::test]
-async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
+async fn draft_has_the_object_and_notes_before_creation() {
     let (around, profiles) = Around::new();
     let machines = Machines::read().await;
     let aggregator = Aggregator::with_profiles(&machines, profiles);
@@ -243,7 +243,7 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_draft_is_made_of_more_nodes_than_an_address_can_name() {
+async fn draft_accepts_more_nodes_than_fit_into_a_url() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let label = "x".repeat(60);
@@ -282,8 +282,7 @@ fn many() -> (watch::Receiver<Arc<Followed>>, HardwareProfileFile, TempDir) {
 
 /// How fast that is, is measured: docs/performance.md.
 #[tokio::test]
-async fn nfr_001_a_hundred_clients_at_once_get_the_same_answer_about_a_thousand_nodes_and_two_hundred_profiles()
- {
+async fn nfr_001_hundred_concurrent_clients_get_equal_answers() {
     let (seen, book, _directory) = many();
     let profiles = Profiles::new(None, Some(seen), Some(book));
     let aggregator = Aggregator::with_profiles(&Machines::default(), profiles);

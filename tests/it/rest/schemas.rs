@@ -155,7 +155,7 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_document_is_valid_and_every_answer_is_what_it_says() {
+async fn openapi_document_is_valid_and_every_response_conforms() {
     let (_around, profiles) = super::profiles::Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     super::usage::give(&aggregator, "gpu-1");
@@ -168,7 +168,7 @@ async fn the_document_is_valid_and_every_answer_is_what_it_says() {
 }
 
 #[tokio::test]
-async fn the_document_tells_every_word_a_parameter_can_be() {
+async fn openapi_document_lists_every_parameter_value() {
     let aggregator = Aggregator::of(&Machines::default());
     let document = aggregator.get("/openapi.json").await.json();
     let parameters = document["paths"]["/api/v1/nodes"]["get"]["parameters"].as_array().unwrap();
@@ -202,7 +202,7 @@ async fn the_document_tells_every_word_a_parameter_can_be() {
 }
 
 #[tokio::test]
-async fn metrics_tell_the_fleet_without_a_series_per_node_and_prometheus_finds_no_fault() {
+async fn fleet_metrics_have_no_series_per_node_and_pass_promtool() {
     let aggregator = Aggregator::of(&Machines::read().await);
     aggregator.silence("gpu-2");
     let answer = aggregator.get("/metrics").await;

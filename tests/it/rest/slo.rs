@@ -20,8 +20,7 @@ fn rows() -> Value {
 }
 
 #[tokio::test]
-async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_reported()
- {
+async fn req_001_rows_meeting_objectives_are_joined_to_fleet_types() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n\
@@ -61,7 +60,7 @@ async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_
 }
 
 #[tokio::test]
-async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
+async fn invalid_objectives_and_rows_are_problems_naming_the_field() {
     let aggregator = Aggregator::of(&Machines::default());
     for (objectives, rows, parameter, detail) in [
         (
@@ -111,7 +110,7 @@ async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
 }
 
 #[tokio::test]
-async fn req_003_rows_name_the_hardware_profiles_to_choose_and_how_many_are_available() {
+async fn req_003_rows_name_hardware_profiles_and_availability() {
     let label = "octavo.dev/type";
     let nodes = ["gpu-1", "gpu-2"].map(|name| node(name, &[(label, L4)]));
     let mut disabled = profile("a", "disabled", label, L4);

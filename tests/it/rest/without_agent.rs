@@ -55,7 +55,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn ac_001_nodes_without_agent_are_listed_by_their_labels_and_marked() {
+async fn ac_001_nodes_without_agent_are_listed_by_labels_and_marked() {
     let (aggregator, _around, _) = aggregator().await;
     let list = aggregator.get("/api/v1/nodes").await.json();
     let listed = names(&list);
@@ -98,7 +98,7 @@ async fn ac_001_nodes_without_agent_are_listed_by_their_labels_and_marked() {
 }
 
 #[tokio::test]
-async fn ac_001_filters_order_selector_and_pages_have_nodes_without_agent_too() {
+async fn ac_001_filters_sort_selector_and_pages_include_nodes_without_agent() {
     let (aggregator, _around, _) = aggregator().await;
     for (query, wanted) in [
         (format!("type={A100}"), &["vendor-a100", "vendor-b100"][..]),
@@ -129,7 +129,7 @@ async fn ac_001_filters_order_selector_and_pages_have_nodes_without_agent_too() 
 }
 
 #[tokio::test]
-async fn ac_001_an_agent_that_connects_replaces_the_entry_of_its_node() {
+async fn ac_001_connecting_agent_replaces_the_entry_of_its_node() {
     let (aggregator, around, machines) = aggregator().await;
     let before = aggregator.get("/api/v1/nodes").await.json();
     aggregator.put("vendor-a100", machines.inventory("gpu-1"));
@@ -149,7 +149,7 @@ async fn ac_001_an_agent_that_connects_replaces_the_entry_of_its_node() {
 }
 
 #[tokio::test]
-async fn ac_003_a_profile_of_a_node_without_agent_selects_by_the_label_of_its_vendor() {
+async fn ac_003_profile_of_node_without_agent_selects_by_vendor_label() {
     let (aggregator, _around, _) = aggregator().await;
     for query in ["nodes=vendor-a100".to_owned(), format!("type={A100}")] {
         let draft = aggregator.get(&format!("/api/v1/profile-draft?{query}")).await;
@@ -166,7 +166,7 @@ async fn ac_003_a_profile_of_a_node_without_agent_selects_by_the_label_of_its_ve
 }
 
 #[tokio::test]
-async fn ac_001_event_streams_have_nodes_without_agent_and_what_becomes_of_them() {
+async fn ac_001_event_streams_include_nodes_without_agent_and_changes() {
     let (aggregator, around, machines) = aggregator().await;
     let request = Request::get("/api/v1/events").body(Body::empty()).unwrap();
     let response = aggregator.router.clone().oneshot(request).await.unwrap();
@@ -191,7 +191,7 @@ async fn ac_001_event_streams_have_nodes_without_agent_and_what_becomes_of_them(
 }
 
 #[tokio::test]
-async fn nfr_003_types_of_nodes_without_agent_are_shown_to_users_who_may_see_them() {
+async fn nfr_003_types_of_nodes_without_agent_require_permission() {
     let (aggregator, _around, _) = aggregator().await;
     for (of, wanted) in [(A100, &[A100][..]), ("nvidia-h200-141gb", &[])] {
         let mut request = Request::get("/api/v1/types").body(Body::empty()).unwrap();

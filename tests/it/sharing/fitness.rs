@@ -14,7 +14,7 @@ fn xid(rig: &Rig, gpu: u32, number: u64) {
 }
 
 #[test]
-fn a_device_with_an_ignored_error_is_advertised_and_another_one_is_not() {
+fn device_with_ignored_xid_stays_advertised_and_other_does_not() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(&shared(2), &["--ignore-xid=79,48"]);
     rig.kubelet.counts(GPU, 4);
@@ -35,7 +35,7 @@ fn calls(rig: &Rig) -> usize {
 }
 
 #[test]
-fn pods_that_come_and_go_have_no_device_read() {
+fn pod_changes_trigger_no_device_reading() {
     let rig = Rig::new(TWO);
     let layouts = rig.node.layouts(&shared(4));
     let directory = rig.directory().display().to_string();
@@ -68,7 +68,7 @@ fn pods_that_come_and_go_have_no_device_read() {
 }
 
 #[test]
-fn the_first_list_of_an_agent_that_was_just_started_has_nothing_fit_that_shows_a_fault() {
+fn first_list_of_restarted_agent_excludes_faulty_devices() {
     let rig = Rig::new("- {board: A100_40GB, count: 3}\n");
     let mut first = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 6);

@@ -8,7 +8,7 @@ const SHARED: &str = "nvidia.com/gpu.shared";
 const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 
 #[test]
-fn every_replica_is_offered_and_who_gets_one_sees_its_gpu() {
+fn every_replica_is_advertised_and_allocation_exposes_its_gpu() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(&shared(3), &[]);
     let all = [rig.replicas(0, &[0, 1, 2]), rig.replicas(1, &[0, 1, 2])].concat();
@@ -25,7 +25,7 @@ fn every_replica_is_offered_and_who_gets_one_sees_its_gpu() {
 }
 
 #[test]
-fn advice_is_what_is_free_with_what_must_be_in_it_and_never_an_error() {
+fn preferred_allocation_includes_required_ids_and_never_fails() {
     let rig = Rig::new(TWO);
     let _agent = rig.agent(&shared(3), &[]);
     rig.kubelet.counts(GPU, 6);
@@ -39,7 +39,7 @@ fn advice_is_what_is_free_with_what_must_be_in_it_and_never_an_error() {
 }
 
 #[test]
-fn the_socket_is_for_root_alone_and_those_of_an_agent_before_are_removed() {
+fn socket_is_root_only_and_stale_sockets_are_removed() {
     use std::os::unix::fs::PermissionsExt;
     let rig = Rig::new(TWO);
     let stale = rig.directory().join("octavo-mig-1g.5gb.sock");
@@ -52,7 +52,7 @@ fn the_socket_is_for_root_alone_and_those_of_an_agent_before_are_removed() {
 }
 
 #[test]
-fn of_a_gpu_that_is_shared_less_pods_keep_what_they_have_until_they_end() {
+fn pods_keep_replicas_until_they_end_when_replica_count_is_reduced() {
     let rig = Rig::new("- {board: A100_40GB}\n");
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -75,7 +75,7 @@ fn of_a_gpu_that_is_shared_less_pods_keep_what_they_have_until_they_end() {
 }
 
 #[test]
-fn a_gpu_that_a_pod_has_whole_is_shared_only_when_the_pod_has_ended() {
+fn exclusively_allocated_gpu_is_shared_after_its_pod_ends() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent("[{devices: all, mig: disabled}]", &[]);
     rig.kubelet.counts(GPU, 2);
@@ -90,7 +90,7 @@ fn a_gpu_that_a_pod_has_whole_is_shared_only_when_the_pod_has_ended() {
 }
 
 #[test]
-fn a_renamed_resource_is_empty_until_it_is_unused_and_then_removed() {
+fn renamed_resource_is_empty_until_unused_and_then_removed() {
     let rig = Rig::new("- {board: A100_40GB}\n");
     let _agent = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 2);
@@ -107,7 +107,7 @@ fn a_renamed_resource_is_empty_until_it_is_unused_and_then_removed() {
 }
 
 #[test]
-fn who_asks_for_two_is_refused_where_the_layout_says_so() {
+fn request_for_two_replicas_is_refused_if_layout_requires_it() {
     let rig = Rig::new(TWO);
     let rules = "[{devices: all, timeSlicing: {replicas: 2, failRequestsGreaterThanOne: true}}]";
     let _agent = rig.agent(rules, &[]);

@@ -14,7 +14,7 @@ const EIGHT: &str = "- {board: A100_40GB, count: 8}\n";
 const ONE: &str = "- {board: A100_40GB}\n";
 
 #[test]
-fn a_kubelet_that_is_started_again_sixty_times_in_a_row_has_all_of_them_each_time() {
+fn plugin_reregisters_after_sixty_consecutive_kubelet_restarts() {
     let mut rig = Rig::new(EIGHT);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 32);
@@ -33,7 +33,7 @@ fn a_kubelet_that_is_started_again_sixty_times_in_a_row_has_all_of_them_each_tim
 }
 
 #[test]
-fn sockets_deleted_under_a_running_kubelet_are_recreated() {
+fn sockets_deleted_under_running_kubelet_are_recreated() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -47,7 +47,7 @@ fn sockets_deleted_under_a_running_kubelet_are_recreated() {
 }
 
 #[test]
-fn a_recreated_directory_is_found_again() {
+fn recreated_directory_is_found_again() {
     let mut rig = Rig::new(ONE);
     let _agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -58,7 +58,7 @@ fn a_recreated_directory_is_found_again() {
 }
 
 #[test]
-fn a_read_only_directory_is_reported_and_retried_with_backoff() {
+fn read_only_directory_is_reported_and_retried_with_backoff() {
     let mut rig = Rig::new(ONE);
     let place = rig.directory();
     fs::remove_file(place.join("kubelet.sock")).unwrap();
@@ -77,7 +77,7 @@ fn a_read_only_directory_is_reported_and_retried_with_backoff() {
 }
 
 #[test]
-fn what_kubelet_refuses_is_tried_ever_more_seldom_and_a_version_it_does_not_speak_not_at_all() {
+fn refused_registration_backs_off_and_unsupported_version_is_not_retried() {
     let mut rig = Rig::new(ONE);
     rig.kubelet.behaves(|manners| manners.refuses = Some("not today".to_owned()));
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
@@ -103,7 +103,7 @@ fn what_kubelet_refuses_is_tried_ever_more_seldom_and_a_version_it_does_not_spea
 }
 
 #[test]
-fn a_slow_reader_misses_lists_in_between_and_never_the_last() {
+fn slow_reader_skips_intermediate_lists_but_not_the_latest() {
     let rig = Rig::new(EIGHT);
     let mut agent = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 16);
@@ -147,7 +147,7 @@ fn another_plugin_for_the_resource_is_reported_and_not_replaced() {
 }
 
 #[test]
-fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
+fn devices_stay_advertised_while_kubelet_reports_no_allocations() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
     rig.kubelet.counts(GPU, 4);
@@ -168,7 +168,7 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
 }
 
 #[test]
-fn a_foreign_socket_is_left_to_its_listener_and_a_stale_one_is_replaced() {
+fn foreign_socket_is_kept_and_stale_socket_is_replaced() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -187,7 +187,7 @@ fn a_foreign_socket_is_left_to_its_listener_and_a_stale_one_is_replaced() {
 }
 
 #[test]
-fn a_second_agent_of_a_node_leaves_the_sockets_to_the_first_until_that_ends() {
+fn second_agent_leaves_sockets_to_first_until_it_exits() {
     let rig = Rig::new(ONE);
     let first = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -203,7 +203,7 @@ fn a_second_agent_of_a_node_leaves_the_sockets_to_the_first_until_that_ends() {
 }
 
 #[test]
-fn an_unknown_layout_at_the_start_takes_no_device_away() {
+fn unknown_layout_at_start_withdraws_no_device() {
     let rig = Rig::new(ONE);
     let layouts = rig.node.layouts(&shared(4));
     let directory = rig.directory().display().to_string();
@@ -222,7 +222,7 @@ fn an_unknown_layout_at_the_start_takes_no_device_away() {
 }
 
 #[test]
-fn a_kubelet_that_was_started_just_now_and_knows_no_pod_is_not_believed() {
+fn restarted_kubelet_without_pods_is_not_trusted() {
     let mut rig = Rig::new(ONE);
     rig.kubelet.behaves(|manners| manners.is_young = true);
     rig.kubelet.restart();
@@ -246,7 +246,7 @@ fn nothing_is_advertised_before_kubelet_reports_allocations() {
 }
 
 #[test]
-fn a_kubelet_that_was_just_started_and_knows_no_pod_yet_takes_nothing_from_those_that_run() {
+fn restarted_kubelet_without_pods_withdraws_no_allocated_device() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -266,7 +266,7 @@ fn a_kubelet_that_was_just_started_and_knows_no_pod_yet_takes_nothing_from_those
 }
 
 #[test]
-fn a_kubelet_that_does_not_tell_what_it_would_give_out_is_believed_when_it_has_read_the_list() {
+fn kubelet_without_allocatable_report_is_trusted_after_reading_the_list() {
     let rig = Rig::new(ONE);
     rig.kubelet.behaves(|manners| manners.is_old = true);
     let mut agent = rig.agent(&shared(4), &[]);
@@ -275,7 +275,7 @@ fn a_kubelet_that_does_not_tell_what_it_would_give_out_is_believed_when_it_has_r
 }
 
 #[test]
-fn a_lost_gpu_is_not_advertised_until_it_is_back_and_others_are_unaffected() {
+fn lost_gpu_is_not_advertised_until_it_returns() {
     let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
     let mut agent = rig.agent(&shared(2), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -299,7 +299,7 @@ fn a_lost_gpu_is_not_advertised_until_it_is_back_and_others_are_unaffected() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_in_the_middle_of_many_requests_gives_no_wrong_id() {
+fn gpu_lost_during_many_requests_yields_no_wrong_id() {
     let rig = Rig::new(EIGHT);
     let _agent = rig.agent(&shared(8), &[]);
     rig.kubelet.counts(GPU, 64);
@@ -324,7 +324,7 @@ fn a_gpu_that_is_lost_in_the_middle_of_many_requests_gives_no_wrong_id() {
 }
 
 #[test]
-fn a_storm_of_xids_is_no_storm_of_lists() {
+fn many_xids_cause_few_device_lists() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -341,7 +341,7 @@ fn a_storm_of_xids_is_no_storm_of_lists() {
 }
 
 #[test]
-fn a_thousand_pods_are_given_a_replica_each_and_no_replica_is_given_twice() {
+fn thousand_pods_get_one_distinct_replica_each() {
     let rig = Rig::new(EIGHT);
     let _agent = rig.agent(&shared(128), &[]);
     rig.kubelet.counts(GPU, 1024);

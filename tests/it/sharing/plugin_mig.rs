@@ -22,7 +22,7 @@ pub(super) fn partitions(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn partitions_are_advertised_by_profile_and_changes_without_a_restart() {
+fn partitions_are_advertised_by_profile_and_change_without_restart() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -36,7 +36,7 @@ fn partitions_are_advertised_by_profile_and_changes_without_a_restart() {
 }
 
 #[test]
-fn under_the_strategy_single_partitions_are_gpus_and_replicas_of_them_too() {
+fn single_strategy_advertises_partitions_and_replicas_as_gpus() {
     let rig = Rig::new(ONE);
     let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
     let _agent = rig.agent(rules, &["--mig-strategy=single"]);
@@ -47,7 +47,7 @@ fn under_the_strategy_single_partitions_are_gpus_and_replicas_of_them_too() {
 }
 
 #[test]
-fn partitions_that_pods_have_stay_listed_where_the_strategy_single_does_not_fit_any_more() {
+fn allocated_partitions_stay_listed_when_single_strategy_no_longer_fits() {
     let rig = Rig::new("- {board: A100_40GB, mig: enabled, count: 2}\n");
     let mut agent = rig.agent(HALVES, &["--mig-strategy=single"]);
     rig.kubelet.counts(GPU, 4);
@@ -62,7 +62,7 @@ fn partitions_that_pods_have_stay_listed_where_the_strategy_single_does_not_fit_
 }
 
 #[test]
-fn i1_a_partition_that_a_pod_has_stays_until_it_ends_and_then_its_uuid_is_never_listed_again() {
+fn i1_allocated_partition_stays_until_pod_ends_and_uuid_is_not_reused() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -83,7 +83,7 @@ fn i1_a_partition_that_a_pod_has_stays_until_it_ends_and_then_its_uuid_is_never_
 }
 
 #[test]
-fn i1_a_new_allocation_is_not_destroyed_before_kubelet_reports_it() {
+fn i1_new_allocation_is_not_destroyed_before_kubelet_reports_it() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -99,7 +99,7 @@ fn i1_a_new_allocation_is_not_destroyed_before_kubelet_reports_it() {
 }
 
 #[test]
-fn i1_a_kubelet_that_was_started_again_and_knows_no_pod_yet_loses_no_partition_of_an_idle_pod() {
+fn i1_restarted_kubelet_without_pods_loses_no_partition_of_idle_pod() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -116,7 +116,7 @@ fn i1_a_kubelet_that_was_started_again_and_knows_no_pod_yet_loses_no_partition_o
 }
 
 #[test]
-fn an_agent_that_does_not_know_how_a_device_was_shared_gives_nothing_new_out_before_its_change() {
+fn agent_with_unknown_previous_sharing_allocates_nothing_new() {
     let rig = Rig::new(ONE);
     let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
     let mut agent = rig.agent(rules, &[MIXED]);
@@ -133,7 +133,7 @@ fn an_agent_that_does_not_know_how_a_device_was_shared_gives_nothing_new_out_bef
 }
 
 #[test]
-fn idle_devices_beside_a_blocking_pod_stay_advertised_also_after_a_restart() {
+fn idle_devices_beside_blocking_pod_stay_advertised_after_restart() {
     let rig = Rig::new(ONE);
     let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
     let mut agent = rig.agent(rules, &[MIXED]);
@@ -163,7 +163,7 @@ fn idle_devices_beside_a_blocking_pod_stay_advertised_also_after_a_restart() {
 }
 
 #[test]
-fn a_device_that_waits_for_a_reset_is_advertised_unchanged_also_after_a_restart() {
+fn device_pending_reset_is_advertised_unchanged_after_restart() {
     let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
     rig.node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
     let rules = "[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: disabled}]";
@@ -173,7 +173,7 @@ fn a_device_that_waits_for_a_reset_is_advertised_unchanged_also_after_a_restart(
 }
 
 #[test]
-fn sharing_and_partitioning_are_one_change_and_neither_comes_before_the_other() {
+fn sharing_and_partitioning_change_together() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -191,7 +191,7 @@ fn sharing_and_partitioning_are_one_change_and_neither_comes_before_the_other() 
 }
 
 #[test]
-fn of_requests_and_changes_that_meet_each_request_gets_what_stays_or_nothing() {
+fn request_racing_a_change_gets_a_lasting_device_or_nothing() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -213,7 +213,7 @@ fn of_requests_and_changes_that_meet_each_request_gets_what_stays_or_nothing() {
 }
 
 #[test]
-fn without_a_strategy_partitions_are_offered_under_their_profile() {
+fn partitions_are_advertised_under_their_profile_without_a_strategy() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[]);
     rig.kubelet.counts(HALF, 2);
@@ -221,7 +221,7 @@ fn without_a_strategy_partitions_are_offered_under_their_profile() {
 }
 
 #[test]
-fn partitions_that_the_strategy_leaves_out_are_a_warning() {
+fn partitions_excluded_by_strategy_are_a_warning() {
     for strategy in ["none", "single"] {
         let rig = Rig::new("- {board: A100_40GB, mig: enabled, count: 2}\n");
         let rules = "[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: {1g.5gb: 7}}]";
@@ -232,7 +232,7 @@ fn partitions_that_the_strategy_leaves_out_are_a_warning() {
 }
 
 #[test]
-fn blocked_gpu_is_withheld_after_the_time_and_its_layout_is_applied_though_pods_keep_coming() {
+fn blocked_gpu_is_withheld_and_its_layout_applied_despite_new_pods() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED, "--withhold-after=1s"]);
     rig.kubelet.counts(HALF, 2);
@@ -257,7 +257,7 @@ fn blocked_gpu_is_withheld_after_the_time_and_its_layout_is_applied_though_pods_
 }
 
 #[test]
-fn withheld_gpu_is_offered_again_when_the_choice_is_taken_back() {
+fn withheld_gpu_is_advertised_again_when_the_choice_is_reverted() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED, "--withhold-after=1s"]);
     rig.kubelet.counts(HALF, 2);

@@ -5,7 +5,7 @@ use crate::device_plugin::{GPU, Rig, shared};
 const ONE: &str = "- {board: A100_40GB}\n";
 
 #[test]
-fn a_gpu_that_was_lost_before_the_start_is_a_warning_of_sharing_until_it_is_back() {
+fn gpu_lost_before_start_is_a_sharing_warning_until_it_returns() {
     let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
     let slot = rig.node.machine.world().slot_of_index(1).unwrap();
     rig.node.machine.change(|world| world.lose_gpu(slot));
@@ -19,7 +19,7 @@ fn a_gpu_that_was_lost_before_the_start_is_a_warning_of_sharing_until_it_is_back
 }
 
 #[test]
-fn a_file_of_layouts_that_is_broken_when_the_agent_starts_takes_no_device_away() {
+fn invalid_layout_file_at_agent_start_withdraws_no_device() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);

@@ -36,7 +36,7 @@ fn call(rig: &Rig, gpu: usize, number: u32) -> String {
 }
 
 #[test]
-fn turns_are_as_long_as_the_layout_says_and_as_the_driver_has_them_when_it_says_so_no_more() {
+fn time_slice_durations_follow_layout_and_return_to_driver_default() {
     let rig = Rig::new(TWO);
     install(&rig, "exit 0");
     let mut agent = rig.agent(SHORT, &[]);
@@ -54,7 +54,7 @@ fn turns_are_as_long_as_the_layout_says_and_as_the_driver_has_them_when_it_says_
 }
 
 #[test]
-fn without_nvidia_smi_replicas_are_advertised_and_the_missing_program_is_reported() {
+fn missing_nvidia_smi_is_reported_and_replicas_are_advertised() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(SHORT, &[]);
     let line = agent.says("sharing-refused");
@@ -70,7 +70,7 @@ fn without_nvidia_smi_replicas_are_advertised_and_the_missing_program_is_reporte
 }
 
 #[test]
-fn what_the_program_says_of_a_device_that_cannot_is_passed_on_and_another_one_is_set() {
+fn unsupported_time_slice_of_one_device_is_reported_and_another_is_set() {
     let rig = Rig::new(TWO);
     let uuid = rig.uuid(0);
     let refuses =

@@ -11,7 +11,7 @@ use crate::sockets::age;
 const WHOLE: &str = "- {board: A100_40GB}\n";
 
 #[test]
-fn i1_a_pod_that_kubelet_never_hears_of_again_keeps_its_partition_for_as_long_as_it_lives() {
+fn i1_pod_absent_from_restarted_kubelet_keeps_partition_until_it_ends() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -31,7 +31,7 @@ fn i1_a_pod_that_kubelet_never_hears_of_again_keeps_its_partition_for_as_long_as
 }
 
 #[test]
-fn i1_a_pod_that_has_ended_is_no_holder_though_the_record_of_a_kubelet_that_runs_has_it_still() {
+fn i1_ended_pod_in_kubelet_checkpoint_is_no_holder() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
@@ -46,8 +46,7 @@ fn i1_a_pod_that_has_ended_is_no_holder_though_the_record_of_a_kubelet_that_runs
 }
 
 #[test]
-fn i1_pods_that_a_kubelet_has_yet_to_take_in_are_named_by_its_record_to_an_agent_that_was_just_started()
- {
+fn i1_checkpoint_names_pods_that_restarted_kubelet_does_not_list_yet() {
     let mut rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -69,7 +68,7 @@ fn i1_pods_that_a_kubelet_has_yet_to_take_in_are_named_by_its_record_to_an_agent
 }
 
 #[test]
-fn i1_without_a_record_a_kubelet_that_was_started_just_now_is_not_believed_though_it_names_a_pod() {
+fn i1_restarted_kubelet_without_checkpoint_is_not_trusted() {
     let mut rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -92,7 +91,7 @@ fn i1_without_a_record_a_kubelet_that_was_started_just_now_is_not_believed_thoug
 }
 
 #[test]
-fn i1_a_kubelet_replaced_during_a_query_does_not_free_allocations() {
+fn i1_kubelet_replaced_during_query_does_not_free_allocations() {
     let rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
@@ -113,7 +112,7 @@ fn i1_a_kubelet_replaced_during_a_query_does_not_free_allocations() {
 }
 
 #[test]
-fn i1_a_kubelet_that_was_started_just_now_makes_a_change_wait_once_and_offers_what_it_offered() {
+fn i1_restarted_kubelet_delays_change_once_and_advertisement_stays() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);

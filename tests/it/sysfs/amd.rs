@@ -48,12 +48,12 @@ fn two_bridged_cards_are_one_hive() {
 }
 
 #[test]
-fn a_virtual_function_has_a_type_without_any_name() {
+fn virtual_function_has_type_without_name() {
     reviewed("mi300x-vf", machine("mi300x-vf").path());
 }
 
 #[test]
-fn a_device_that_is_passed_through_is_shown_as_that() {
+fn passed_through_device_is_shown_as_such() {
     reviewed("mi300x-vfio", machine("mi300x-vfio").path());
 }
 
@@ -63,12 +63,12 @@ fn invalid_data_of_one_device_is_reported_for_that_device_only() {
 }
 
 #[test]
-fn whole_devices_have_one_part_each_whatever_drm_nodes_there_are() {
+fn whole_device_has_one_partition_regardless_of_drm_nodes() {
     reviewed("mi300x-spx", planted(&mi300x(&MI300X, SPX)).path());
 }
 
 #[test]
-fn partitioned_devices_are_one_device_each_with_eight_parts() {
+fn partitioned_device_has_eight_partitions() {
     reviewed("mi300x-cpx-nps4", planted(&mi300x(&MI300X, CPX)).path());
 }
 
@@ -84,7 +84,7 @@ fn settings(root: &Path) -> Settings {
 }
 
 #[tokio::test]
-async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
+async fn partitioning_is_seen_by_next_scan_of_same_program() {
     let root = planted(&mi300x(&MI300X, SPX));
     let handle = start(&settings(root.path()));
     let parts = |inventory: &Inventory| -> Vec<(String, usize)> {
@@ -103,7 +103,7 @@ async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_be_read_is_no_number_and_is_named() {
+async fn unreadable_file_yields_no_number_and_is_named() {
     let root = machine("mi210x2");
     let at = root.path().join(DEVICES).join("0000:03:00.0");
     let _spells = [

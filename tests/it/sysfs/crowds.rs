@@ -54,7 +54,7 @@ fn lengthen(directory: &Path, is_meant: impl Fn(&Path) -> bool) -> u64 {
 }
 
 #[test]
-fn of_files_without_end_no_more_is_read_than_such_files_have() {
+fn reads_of_endless_files_are_bounded() {
     let directory = machine();
     let usual = bytes_read(directory.path());
     // What a function is stays readable, so that all the rest of it is read.
@@ -72,7 +72,7 @@ fn of_files_without_end_no_more_is_read_than_such_files_have() {
 }
 
 #[test]
-fn of_a_topology_without_end_the_first_nodes_are_read() {
+fn first_nodes_of_endless_topology_are_read() {
     let directory = machine();
     let nodes = directory.path().join("sys").join(NODES);
     let huge = directory.path().join("huge");
@@ -91,7 +91,7 @@ fn of_a_topology_without_end_the_first_nodes_are_read() {
 }
 
 #[test]
-fn among_thousands_of_names_the_real_devices_are_found() {
+fn real_devices_are_found_among_thousands_of_names() {
     let directory = machine();
     let root = directory.path();
     let clean = observe(root);
@@ -163,7 +163,7 @@ async fn vanishes(directory: &TempDir, path: &str, of: &str) {
 }
 
 #[tokio::test]
-async fn a_folder_that_goes_while_it_is_read_costs_its_device_and_is_read_when_it_is_back() {
+async fn directory_that_vanishes_while_read_affects_its_device_until_it_returns() {
     let directory = machine();
     let functions = "sys/bus/pci/devices";
     for (path, of) in [

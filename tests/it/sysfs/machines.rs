@@ -252,7 +252,7 @@ fn sound_labels(name: &str, labels: &str) {
 }
 
 #[test]
-fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
+fn each_machine_has_its_inventory_labels_and_diagnosis() {
     for (name, made) in MACHINES {
         let site = made();
         give(site.path());
@@ -308,7 +308,7 @@ fn agent(site: &Site, name: &str, aggregator: &Aggregator) -> Program {
 }
 
 #[tokio::test]
-async fn the_agent_reports_each_machine_alike_and_ends_on_sigterm() {
+async fn agent_reports_each_machine_and_exits_on_sigterm() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let running: Vec<(&str, Site, Program)> = MACHINES

@@ -41,7 +41,7 @@ const OWN: &str = "apiVersion: octavo.dev/v1\nkind: Catalogue\naccelerators:\n- 
                    architecture: One\n  pciIds: ['1e52:fff7']\n  aliases: [big one]\n";
 
 #[test]
-fn devices_of_all_vendors_are_identified_by_their_ids_and_unknown_ones_show_theirs() {
+fn devices_of_all_vendors_are_identified_by_ids() {
     let tree = machine("makers");
     let (few, _) = reported(tree.path(), "inspect", &[]);
     for line in few.lines() {
@@ -53,7 +53,7 @@ fn devices_of_all_vendors_are_identified_by_their_ids_and_unknown_ones_show_thei
 }
 
 #[test]
-fn a_previewed_name_applies_to_unknown_devices_and_is_marked_as_preview() {
+fn previewed_name_applies_to_unknown_devices_and_is_marked() {
     let tree = machine("makers");
     let (named, notes) = reported(tree.path(), "inspect", &["--type-override", "acme-x9"]);
     assert!(named.contains("acme-x9 (manual)"), "{named}");
@@ -83,7 +83,7 @@ fn a_previewed_name_applies_to_unknown_devices_and_is_marked_as_preview() {
 }
 
 #[test]
-fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
+fn custom_catalog_recognizes_devices_of_any_pci_class() {
     for class in ["0x120000", "0x088000"] {
         let tree = stranger(class);
         let file = tree.path().join("own.yaml");
@@ -113,7 +113,7 @@ fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
 }
 
 #[test]
-fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
+fn invalid_catalog_ends_every_program_with_its_location() {
     let tree = stranger("0x120000");
     let file = tree.path().join("own.yaml");
     fs::write(&file, OWN.replace("1e52:fff7", "10de:2330")).unwrap();

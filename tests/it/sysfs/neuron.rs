@@ -57,32 +57,32 @@ fn planted(host: &Host) -> tempfile::TempDir {
 }
 
 #[test]
-fn an_inf1_6xlarge_tells_no_serial_numbers_and_no_errors() {
+fn inf1_6xlarge_reports_no_serial_numbers_or_errors() {
     let directory = planted(&host("2.21.37.0", INFERENTIA, chain(4)));
     says(directory.path(), "inf1.6xlarge");
 }
 
 #[test]
-fn an_inf2_48xlarge_has_twelve_devices_in_a_ring() {
+fn inf2_48xlarge_has_twelve_devices_in_a_ring() {
     let directory = planted(&host("2.26.5.0", INFERENTIA2, ring(12)));
     says(directory.path(), "inf2.48xlarge");
 }
 
 #[test]
-fn a_trn1_2xlarge_is_shown_as_it_was_captured() {
+fn trn1_2xlarge_is_shown_as_captured() {
     let directory = tree::machine("trn1.2xlarge");
     says(directory.path(), "trn1.2xlarge");
     golden("sysfs/trn1.2xlarge-wide.txt", &reported(directory.path(), &["-o", "wide"]));
 }
 
 #[test]
-fn a_trn1_32xlarge_has_sixteen_devices_in_a_torus() {
+fn trn1_32xlarge_has_sixteen_devices_in_a_torus() {
     let directory = planted(&host("2.26.5.0", TRAINIUM1, torus(4, 4)));
     says(directory.path(), "trn1.32xlarge");
 }
 
 #[test]
-fn a_trn2_48xlarge_has_half_as_many_logical_cores_unless_it_is_set_otherwise() {
+fn trn2_48xlarge_has_half_as_many_logical_cores_by_default() {
     let directory = planted(&host("2.29.1.0", TRAINIUM2, torus(4, 4)));
     says(directory.path(), "trn2.48xlarge-lnc2");
     tree::plant(directory.path(), &format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
@@ -90,7 +90,7 @@ fn a_trn2_48xlarge_has_half_as_many_logical_cores_unless_it_is_set_otherwise() {
 }
 
 #[test]
-fn an_old_driver_that_keeps_files_for_root_still_has_its_cores_counted() {
+fn cores_are_counted_with_old_driver_that_restricts_files_to_root() {
     let mut old = host("2.27.1.0", TRAINIUM1, torus(4, 4));
     old.links.truncate(2);
     old.arranged = Arranged::Closed;
@@ -98,14 +98,14 @@ fn an_old_driver_that_keeps_files_for_root_still_has_its_cores_counted() {
 }
 
 #[test]
-fn a_driver_with_its_files_elsewhere_is_read_by_their_names() {
+fn driver_with_moved_files_is_read_by_name() {
     let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
     new.arranged = Arranged::Moved;
     says(planted(&new).path(), "driver-2.31-moved");
 }
 
 #[test]
-fn the_errors_of_a_device_are_found_where_only_its_health_has_moved() {
+fn device_errors_are_found_if_only_health_files_have_moved() {
     let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
     new.arranged = Arranged::PartlyMoved;
     let directory = planted(&new);
@@ -122,7 +122,7 @@ fn unreadable_bus_is_not_reported_as_empty() {
 }
 
 #[test]
-fn garbage_in_the_files_of_a_device_is_reported_and_the_other_device_is_read() {
+fn garbage_in_files_of_one_device_is_reported_and_other_is_read() {
     let directory = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
     garble(directory.path());
     // The place of the setting differs from run to run.
@@ -147,7 +147,7 @@ fn garbage_in_the_files_of_a_device_is_reported_and_the_other_device_is_read() {
 }
 
 #[test]
-fn a_lost_device_is_reported_and_a_passed_through_one_is_not() {
+fn lost_device_is_reported_and_passed_through_device_is_not() {
     let mut all = host("2.26.5.0", TRAINIUM1, chain(4)).tree();
     for number in [2, 3] {
         let lost = format!("neuron_device/neuron{number}");
@@ -182,7 +182,7 @@ fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, boo
 }
 
 #[test]
-fn nothing_is_opened_for_writing_and_the_file_that_resets_a_device_is_not_opened_at_all() {
+fn no_file_is_opened_for_writing_and_reset_file_is_never_opened() {
     let directory = tree::machine("trn1.2xlarge");
     let root = directory.path();
     let watched = [

@@ -64,7 +64,7 @@ fn trn2() -> Host {
 }
 
 #[tokio::test]
-async fn sixteen_neuron_devices_are_sixteen_wherever_one_asks_and_none_of_them_lacks_a_driver() {
+async fn sixteen_neuron_devices_are_reported_everywhere_with_their_driver() {
     let mut fleet = NeuronFleet::new(&trn2());
     let node = fleet.api().node("chips", |node| node["types"][0]["devices"]["total"] == 16).await;
     assert_eq!(node["state"], "ok", "{node}");
@@ -98,7 +98,7 @@ async fn sixteen_neuron_devices_are_sixteen_wherever_one_asks_and_none_of_them_l
 }
 
 #[tokio::test]
-async fn the_health_of_a_neuron_device_is_its_nodes_and_what_the_driver_lost_is_missed() {
+async fn neuron_device_health_reaches_node_and_lost_device_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let host =
         Host { driver: "2.30.2.0", chip: INFERENTIA2, arranged: Arranged::Known, links: ring(4) };
@@ -127,7 +127,7 @@ async fn the_health_of_a_neuron_device_is_its_nodes_and_what_the_driver_lost_is_
 }
 
 #[tokio::test]
-async fn what_the_agent_serves_of_neuron_devices_promtool_finds_no_fault_with() {
+async fn neuron_metrics_pass_promtool() {
     let mut fleet = NeuronFleet::new(&trn2());
     let address = fleet.agent.metrics();
     fleet.agent.says("labels published");

@@ -174,7 +174,7 @@ fn sweep(directory: &Path, least: usize) {
 }
 
 #[test]
-fn one_path_that_fails_costs_what_it_says_and_nothing_else() {
+fn one_failing_path_affects_only_its_documented_facts() {
     let directory = machine();
     let before = observe(directory.path());
     assert_eq!(before.devices.len(), 6);
@@ -183,7 +183,7 @@ fn one_path_that_fails_costs_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn one_path_that_fails_costs_no_more_where_files_are_looked_for_by_name() {
+fn one_failing_path_affects_only_its_facts_with_moved_files() {
     let directory = tempfile::tempdir().unwrap();
     let host =
         Host { driver: "2.31.7.0", chip: TRAINIUM1, arranged: Arranged::Moved, links: ring(2) };
@@ -193,7 +193,7 @@ fn one_path_that_fails_costs_no_more_where_files_are_looked_for_by_name() {
 }
 
 #[test]
-fn a_file_without_read_permission_is_reported_by_name() {
+fn file_without_read_permission_is_reported_by_name() {
     let directory = machine();
     let denied = "Permission denied (os error 13)";
     for (file, of) in [

@@ -8,7 +8,7 @@ const TWO: &str =
     "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
 
 #[test]
-fn a_driver_that_comes_late_is_waited_for() {
+fn late_driver_is_retried() {
     let problem = Problem::documented("pain_14");
     let machine = Machine::without_driver("machine: late\ngpus:\n- {board: A100_40GB}\n");
     let mut agent = machine.agent(&["--interval=100ms"]);
@@ -18,7 +18,7 @@ fn a_driver_that_comes_late_is_waited_for() {
 }
 
 #[test]
-fn a_driver_that_hangs_is_named_with_its_call_and_the_agent_lives() {
+fn hanging_driver_is_named_with_its_call_and_agent_continues() {
     let problem = Problem::documented("driver_stalled");
     let node = Node::new(TWO);
     let mut agent = node.start(&["--call-deadline=2s", "--interval=100ms"]);
@@ -30,7 +30,7 @@ fn a_driver_that_hangs_is_named_with_its_call_and_the_agent_lives() {
 }
 
 #[test]
-fn a_gpu_that_fell_off_the_bus_is_one_gpu_and_the_other_gets_its_layout() {
+fn gpu_off_the_bus_is_one_gpu_and_the_other_gets_its_layout() {
     let problem = Problem::documented("gpu_lost");
     let node = Node::new(TWO);
     node.machine
@@ -41,7 +41,7 @@ fn a_gpu_that_fell_off_the_bus_is_one_gpu_and_the_other_gets_its_layout() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_is_shown_with_the_reason_beside_the_others() {
+fn unresponsive_device_is_shown_with_reason_beside_others() {
     let problem = Problem::documented("device_failing");
     let node = Node::new(TWO);
     node.machine.faults("- {call: nvmlDeviceGetMemoryInfo*, gpu: 0, return: UNKNOWN}");
@@ -51,7 +51,7 @@ fn a_device_that_does_not_answer_is_shown_with_the_reason_beside_the_others() {
 }
 
 #[test]
-fn an_unknown_gpu_is_shown_and_counted() {
+fn unknown_gpu_is_shown_and_counted() {
     let problem = Problem::documented("unknown_gpu");
     let node = Node::new("- {board: L40S, pci_device: 0x9999}\n");
     node.machine.change(|world| {

@@ -12,7 +12,7 @@ const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
 const MISTAKE: &str = "[{devices: all, migg: {7g.40gb: 1}}]";
 
 #[test]
-fn an_edited_file_is_taken_up_without_a_restart() {
+fn edited_file_is_used_without_restart() {
     let problem = Problem::documented("pain_07");
     let node = Node::new(ONE);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
@@ -24,7 +24,7 @@ fn an_edited_file_is_taken_up_without_a_restart() {
 }
 
 #[test]
-fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_stays() {
+fn error_in_edited_file_is_located_and_previous_file_stays_in_use() {
     let problem = Problem::documented("file_broken");
     let node = Node::new(ONE);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
@@ -42,7 +42,7 @@ fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_st
 }
 
 #[test]
-fn an_agent_starts_with_a_mistake_in_the_file_and_reads_the_repaired_one() {
+fn agent_starts_with_invalid_file_and_reads_the_repaired_one() {
     let problem = Problem::documented("file_broken_at_the_start");
     let node = Node::new(ONE);
     let file = node.layouts(MISTAKE);
@@ -58,7 +58,7 @@ fn an_agent_starts_with_a_mistake_in_the_file_and_reads_the_repaired_one() {
 }
 
 #[test]
-fn a_second_agent_of_a_machine_waits_for_the_first() {
+fn second_agent_on_machine_waits_for_first() {
     let problem = Problem::documented("two_agents_of_a_machine");
     let node = Node::new(ONE);
     let mut first = node.start(&["--layout=all-3g.20gb"]);
@@ -69,7 +69,7 @@ fn a_second_agent_of_a_machine_waits_for_the_first() {
 }
 
 #[test]
-fn a_state_directory_that_others_may_write_to_is_not_used() {
+fn state_directory_writable_by_others_is_not_used() {
     let problem = Problem::documented("state_directory_open");
     let node = Node::new(ONE);
     fs::create_dir_all(node.state()).unwrap();
@@ -79,7 +79,7 @@ fn a_state_directory_that_others_may_write_to_is_not_used() {
 }
 
 #[test]
-fn without_room_for_the_journal_nothing_is_touched() {
+fn nothing_changes_without_space_for_the_journal() {
     let problem = Problem::documented("journal_not_written");
     let node = Node::new(ONE);
     // A directory where the draft would be written: root cannot write there either, as on a full disk.

@@ -56,7 +56,7 @@ impl Certificates {
 }
 
 #[tokio::test]
-async fn a_node_whose_agent_is_gone_is_stale_and_says_since_when() {
+async fn node_of_stopped_agent_is_stale_with_time() {
     let problem = Problem::documented("node_stale");
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=1s"]);
     let machine = Machine::new(SINGLE);
@@ -71,7 +71,7 @@ async fn a_node_whose_agent_is_gone_is_stale_and_says_since_when() {
 }
 
 #[test]
-fn an_aggregator_that_is_away_is_missed_by_agents_and_by_people() {
+fn unavailable_aggregator_is_reported_by_agents_and_cli() {
     let problem = Problem::documented("aggregator_away");
     let machine = Machine::new(SINGLE);
     // Ports of an address that only this test uses, where nothing listens any more.
@@ -84,7 +84,7 @@ fn an_aggregator_that_is_away_is_missed_by_agents_and_by_people() {
 }
 
 #[test]
-fn a_certificate_of_an_unconfigured_authority_is_not_trusted() {
+fn certificate_of_unconfigured_authority_is_not_trusted() {
     let problem = Problem::documented("certificate_unknown");
     let certificates = Certificates::new();
     let aggregator = certificates.serve();
@@ -102,7 +102,7 @@ fn a_certificate_of_an_unconfigured_authority_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn an_invalid_renewed_certificate_leaves_the_last_one_in_use_and_is_reported() {
+async fn invalid_renewed_certificate_is_reported_and_last_one_stays_in_use() {
     let problem = Problem::documented("certificate_not_renewed");
     let certificates = Certificates::new();
     let mut aggregator = certificates.serve();
@@ -122,7 +122,7 @@ async fn an_invalid_renewed_certificate_leaves_the_last_one_in_use_and_is_report
 }
 
 #[tokio::test]
-async fn no_rule_of_its_own_is_broken_by_an_aggregator_that_runs() {
+async fn running_aggregator_violates_no_invariant() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SINGLE);
     let _agent = machine.report(&aggregator, "n", &["--heartbeat=200ms"]);

@@ -11,7 +11,7 @@ const ONE: &str = "- {board: A100_40GB}\n";
 const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 
 #[test]
-fn a_second_owner_of_the_resource_is_reported_until_it_is_gone() {
+fn second_owner_of_resource_is_reported_until_it_is_gone() {
     let problem = Problem::documented("plugin_conflict");
     let rig = Rig::new(ONE);
     let socket = rig.directory().join("nvidia-gpu.sock");
@@ -24,7 +24,7 @@ fn a_second_owner_of_the_resource_is_reported_until_it_is_gone() {
 }
 
 #[test]
-fn who_has_what_is_to_be_shared_less_is_named_and_keeps_it() {
+fn pod_holding_reduced_replicas_is_named_and_keeps_them() {
     let problem = Problem::documented("sharing_held");
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
@@ -41,7 +41,7 @@ fn who_has_what_is_to_be_shared_less_is_named_and_keeps_it() {
 }
 
 #[test]
-fn a_device_with_an_xid_is_not_allocated_until_some_time_after_its_reset() {
+fn device_with_xid_is_not_allocated_until_some_time_after_reset() {
     let problem = Problem::documented("device_unhealthy");
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(&shared(2), &[]);
@@ -63,7 +63,7 @@ fn a_device_with_an_xid_is_not_allocated_until_some_time_after_its_reset() {
 }
 
 #[test]
-fn a_kubelet_that_was_started_just_now_is_waited_for() {
+fn restarted_kubelet_is_awaited() {
     let problem = Problem::documented("kubelet_young");
     let mut rig = Rig::new(ONE);
     rig.kubelet.behaves(|manners| manners.is_young = true);

@@ -81,7 +81,7 @@ fn success_is_never_reported_for_missing_partitions() {
 }
 
 #[test]
-fn a_change_of_one_gpu_leaves_the_others_alone() {
+fn change_of_one_gpu_leaves_others_unchanged() {
     let problem = Problem::documented("pain_04");
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
@@ -96,7 +96,7 @@ fn a_change_of_one_gpu_leaves_the_others_alone() {
 }
 
 #[test]
-fn partitions_come_and_go_beside_one_that_runs() {
+fn partitions_are_added_and_removed_beside_a_running_one() {
     let problem = Problem::documented("pain_05");
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\n",
@@ -111,7 +111,7 @@ fn partitions_come_and_go_beside_one_that_runs() {
 }
 
 #[test]
-fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
+fn mode_pending_reset_is_reported_with_remedy() {
     let problem = Problem::documented("pain_08");
     let node = Node::new("- {board: A100_40GB}\n");
     node.machine.faults(RESET_REQUIRED);
@@ -130,7 +130,7 @@ fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
 }
 
 #[test]
-fn mig_that_cannot_be_switched_off_now_is_after_a_reboot() {
+fn mig_that_cannot_be_disabled_now_is_disabled_after_reboot() {
     let problem = Problem::documented("pain_09");
     let node = Node::new(SEVEN);
     node.machine.faults(RESET_REQUIRED);
@@ -146,7 +146,7 @@ fn mig_that_cannot_be_switched_off_now_is_after_a_reboot() {
 }
 
 #[test]
-fn what_no_board_of_the_kind_can_have_is_refused_with_the_rule_and_what_would_fit() {
+fn layout_infeasible_on_board_is_refused_with_rule_and_alternative() {
     let problem = Problem::documented("a100_80_infeasible");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
@@ -156,7 +156,7 @@ fn what_no_board_of_the_kind_can_have_is_refused_with_the_rule_and_what_would_fi
 }
 
 #[test]
-fn a_profile_that_the_gpus_do_not_have_is_named_beside_those_they_do() {
+fn unsupported_profile_is_named_with_supported_ones() {
     let problem = Problem::documented("profile_unknown");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
@@ -166,7 +166,7 @@ fn a_profile_that_the_gpus_do_not_have_is_named_beside_those_they_do() {
 }
 
 #[test]
-fn a_rule_that_selects_nothing_lists_the_available_devices() {
+fn rule_that_selects_nothing_lists_available_devices() {
     let problem = Problem::documented("rule_selects_nothing");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: {type: nvidia-h100-80gb}, mig: {3g.40gb: 1}}]");

@@ -47,13 +47,13 @@ async fn is_reported(problem: Problem, rig: Rig) {
 }
 
 #[tokio::test]
-async fn a_container_over_its_share_is_named_and_left_alone() {
+async fn container_over_its_share_is_named_and_not_evicted() {
     let rig = shared(&[("notebook-7", 31), ("notebook-8", 2)]);
     is_reported(Problem::documented("over_share"), rig).await;
 }
 
 #[tokio::test]
-async fn a_full_shared_device_is_reported_with_all_its_tenants() {
+async fn full_shared_device_is_reported_with_all_its_tenants() {
     let rig = shared(&[("notebook-7", 26), ("notebook-8", 25), ("notebook-9", 26)]);
     rig.is_of_no_pod(900);
     rig.runs(900, 0, None, 2048);
@@ -61,14 +61,14 @@ async fn a_full_shared_device_is_reported_with_all_its_tenants() {
 }
 
 #[tokio::test]
-async fn without_the_hosts_processes_missing_data_is_reported() {
+async fn missing_data_is_reported_without_host_processes() {
     let rig = shared(&[("notebook-7", 31), ("notebook-8", 2)]);
     rig.is_in_a_container();
     is_reported(Problem::documented("usage_untold"), rig).await;
 }
 
 #[test]
-fn a_node_whose_agent_does_not_look_says_how_to_have_it_look() {
+fn node_without_usage_scan_reports_how_to_enable_it() {
     let problem = Problem::documented("usage_not_looked_at");
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))

@@ -14,7 +14,7 @@ const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
 
 #[test]
-fn a_blocking_client_is_named() {
+fn blocking_client_is_named() {
     let problem = Problem::documented("pain_10");
     let node = Node::new("- {board: A100_40GB}\n");
     let process = node.machine.path().join("proc/4242");
@@ -44,7 +44,7 @@ fn a_blocking_client_is_named() {
 }
 
 #[test]
-fn a_handle_without_a_visible_holder_is_reported_as_a_leak() {
+fn handle_without_visible_holder_is_reported_as_leak() {
     let problem = Problem::documented("in_use_unseen");
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
@@ -53,7 +53,7 @@ fn a_handle_without_a_visible_holder_is_reported_as_a_leak() {
 }
 
 #[test]
-fn a_driver_that_does_not_tell_its_processes_counts_as_in_use() {
+fn driver_without_process_list_counts_as_in_use() {
     let problem = Problem::documented("in_use_untold");
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlDeviceGetComputeRunningProcesses*, return: NO_PERMISSION}");
@@ -63,7 +63,7 @@ fn a_driver_that_does_not_tell_its_processes_counts_as_in_use() {
 }
 
 #[tokio::test]
-async fn a_blocking_pod_is_named() {
+async fn blocking_pod_is_named() {
     let problem = Problem::documented("in_use_by_a_pod");
     let node = Arc::new(Node::new(pods::GPUS));
     let held = pods::partition(&node, 1);
@@ -74,7 +74,7 @@ async fn a_blocking_pod_is_named() {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_is_away_is_waited_for() {
+async fn unavailable_kubelet_is_awaited() {
     let problem = Problem::documented("pain_11");
     let node = Arc::new(Node::new(pods::GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
@@ -87,7 +87,7 @@ async fn a_kubelet_that_is_away_is_waited_for() {
 }
 
 #[test]
-fn a_kubelet_that_the_pod_cannot_see_is_to_be_mounted() {
+fn kubelet_socket_invisible_to_pod_should_be_mounted() {
     let problem = Problem::documented("kubelet_not_mounted");
     let node = Node::new(SEVEN);
     let output = node

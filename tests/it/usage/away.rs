@@ -46,7 +46,7 @@ async fn last_data_of_a_slow_or_unavailable_kubelet_stays_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn without_the_hosts_processes_pods_are_known_and_missing_data_is_reported() {
+async fn pods_are_known_and_missing_data_is_reported_without_host_processes() {
     let (rig, mut watching) = shared().await;
     rig.hide_processes();
     let seen = watching.until(|seen| !seen.answered.processes).await;
@@ -63,7 +63,7 @@ async fn without_the_hosts_processes_pods_are_known_and_missing_data_is_reported
 }
 
 #[tokio::test]
-async fn in_a_container_of_its_own_it_says_what_pods_have_and_not_that_they_use_nothing() {
+async fn agent_without_host_pid_reports_pods_with_unknown_usage() {
     let (rig, mut watching) = shared().await;
     rig.is_in_a_container();
     let seen = watching.until(|seen| !seen.answered.processes).await;
@@ -74,7 +74,7 @@ async fn in_a_container_of_its_own_it_says_what_pods_have_and_not_that_they_use_
 }
 
 #[tokio::test]
-async fn while_kubelet_is_unavailable_its_newer_checkpoint_names_no_pod() {
+async fn newer_checkpoint_of_unavailable_kubelet_names_no_pod() {
     let (mut rig, mut watching) = shared().await;
     rig.kubelet.stop();
     watching.until(|seen| !seen.answered.kubelet).await;
@@ -94,7 +94,7 @@ async fn while_kubelet_is_unavailable_its_newer_checkpoint_names_no_pod() {
 }
 
 #[tokio::test]
-async fn a_hanging_driver_blocks_nothing_and_its_last_data_stays() {
+async fn hanging_driver_blocks_nothing_and_its_last_data_stays() {
     let (rig, mut watching) = shared().await;
     rig.machine.faults("- {call: nvmlDeviceGetMemoryInfo_v2, hang: forever}");
     let seen = watching.until(|seen| !seen.answered.driver).await;
@@ -108,7 +108,7 @@ async fn a_hanging_driver_blocks_nothing_and_its_last_data_stays() {
 }
 
 #[tokio::test]
-async fn an_older_driver_that_does_not_tell_apart_what_it_keeps_is_read_too() {
+async fn older_driver_without_reserved_memory_is_read() {
     let mut rig = Rig::new("- {board: T4}\n");
     rig.machine = rig.machine.without(&[
         "nvmlDeviceGetMemoryInfo_v2",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::{Groups, Rig, adds_up};
 
 #[tokio::test]
-async fn a_thousand_pods_are_attributed_within_one_poll_interval() {
+async fn thousand_pods_are_attributed_within_one_poll_interval() {
     let rig = Rig::new("- {board: H100_80GB_SXM, count: 8}\n");
     let uuids: Vec<String> = (0..8).map(|at| rig.gpu(at)).collect();
     for number in 0..1000_u32 {

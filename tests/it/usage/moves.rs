@@ -11,7 +11,7 @@ fn replicas(uuid: &str, numbers: &[u32]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
+async fn usage_follows_processes_between_pods_and_always_adds_up() {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
     rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
@@ -91,7 +91,7 @@ async fn partitions_are_reported_by_their_instances() {
 }
 
 #[tokio::test]
-async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are_not() {
+async fn without_checkpoint_only_unambiguous_pod_is_attributed() {
     let rig = Rig::new("- {board: H100_80GB_SXM, count: 2}\n");
     for (pod, gpu, number) in [("a", 0, 0), ("b", 1, 0), ("c", 1, 1)] {
         let ids = replicas(&rig.gpu(gpu), &[number]);
@@ -114,7 +114,7 @@ async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are
 }
 
 #[tokio::test]
-async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
+async fn container_over_its_share_is_marked_until_it_is_not() {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
     rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));

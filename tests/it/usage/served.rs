@@ -67,12 +67,12 @@ pub(crate) async fn complete(dcgm: bool) -> String {
 }
 
 #[tokio::test]
-async fn promtool_finds_no_fault_with_the_usage_metrics() {
+async fn usage_metrics_pass_promtool() {
     promtool::finds_no_fault(&complete(false).await);
 }
 
 #[tokio::test]
-async fn what_is_served_is_true() {
+async fn exposed_usage_metrics_are_correct() {
     let text = text(seen().await, false);
     let gib = |number: u64| number * (1 << 30);
     for line in [
@@ -99,7 +99,7 @@ async fn what_is_served_is_true() {
 }
 
 #[tokio::test]
-async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_other() {
+async fn devices_without_driver_index_are_not_confused() {
     let mut seen = seen().await;
     for reading in &mut seen.readings {
         reading.index = None;
@@ -130,7 +130,7 @@ async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_ot
 }
 
 #[tokio::test]
-async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_twice() {
+async fn dcgm_dashboards_find_their_names_and_labels_and_no_value_twice() {
     let text = text(seen().await, true);
     let dcgm = text.find("# HELP DCGM").unwrap();
     let text = &text[dcgm..];
@@ -164,7 +164,7 @@ async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_tw
 }
 
 #[tokio::test]
-async fn dcgm_memory_that_two_compute_instances_share_is_no_pods() {
+async fn dcgm_memory_shared_by_two_compute_instances_belongs_to_no_pod() {
     let mut seen = seen().await;
     let mut usage = (*seen.usage).clone();
     let units = &mut usage.devices[1].units;
@@ -182,7 +182,7 @@ async fn dcgm_memory_that_two_compute_instances_share_is_no_pods() {
 }
 
 #[tokio::test]
-async fn the_agent_says_who_is_over_the_share_of_a_layout_in_its_log_and_its_metrics() {
+async fn agent_reports_container_over_its_share_in_log_and_metrics() {
     let rig = Rig::new("- {board: H100_80GB_SXM}\n");
     let gpu = rig.gpu(0);
     rig.kubelet.give("a", "nvidia.com/gpu", &[format!("{gpu}::0")]);

@@ -109,7 +109,7 @@ fn permissions(row: &RouteRule) -> Vec<String> {
 }
 
 #[test]
-fn the_document_has_each_path_under_what_it_needs_and_no_other() {
+fn access_document_lists_each_path_under_its_permission() {
     let documented = documented();
     let mut expected: Vec<(String, BTreeSet<String>)> = Vec::new();
     for row in ROUTE_RULES {
@@ -142,7 +142,7 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
 }
 
 #[test]
-fn no_path_is_in_the_table_twice() {
+fn each_path_is_in_the_table_once() {
     for (at, row) in ROUTE_RULES.iter().enumerate() {
         let first =
             ROUTE_RULES.iter().position(|one| (one.path, one.method) == (row.path, row.method));
@@ -188,7 +188,7 @@ fn restricted_types_hide_unidentified_devices() {
 }
 
 #[test]
-fn a_proxy_names_a_user_and_groups_within_bounds() {
+fn forwarded_user_and_groups_are_bounded() {
     let caller = Caller::from_forwarded(" ada ", &["team-a, team-b,,", "team-a"]).unwrap();
     assert_eq!(caller.user, "ada");
     assert_eq!(caller.groups, [AUTHENTICATED_GROUP, "team-a", "team-b"]);

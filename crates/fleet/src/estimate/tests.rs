@@ -34,7 +34,7 @@ fn training_time_uses_dense_peak_and_efficiency() {
 }
 
 #[test]
-fn one_sequence_is_as_fast_as_its_weights_can_be_read() {
+fn single_sequence_is_limited_by_memory_bandwidth() {
     let workload = Workload::decoding(70e9, Precision::Fp8);
     let EstimateValue::TokensPerSecond(speed) =
         roofline(&workload, &devices("nvidia-h200-141gb", 2)).unwrap()
@@ -80,7 +80,7 @@ fn implausible_values_are_rejected_with_field() {
 }
 
 #[test]
-fn a_cost_is_the_price_of_all_devices_for_the_time_and_has_both_ends() {
+fn cost_is_the_price_of_all_devices_for_both_ends_of_the_time() {
     let price = Price {
         per_hour: "1.50".parse().unwrap(),
         currency: "USD".parse().unwrap(),
@@ -99,7 +99,7 @@ fn a_cost_is_the_price_of_all_devices_for_the_time_and_has_both_ends() {
 
 proptest! {
     #[test]
-    fn an_interval_is_finite_positive_and_the_right_way_up_or_refused(low in any::<f64>(), high in any::<f64>()) {
+    fn interval_is_finite_positive_and_ordered_or_rejected(low in any::<f64>(), high in any::<f64>()) {
         match Interval::new(low, high) {
             Ok(interval) => {
                 prop_assert!(interval.low() > 0.0 && interval.low() <= interval.high());
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
+fn human_readable_counts_are_parsed_and_others_rejected() {
     for (text, count) in [
         ("7e9", 7e9),
         ("7B", 7e9),
@@ -154,7 +154,7 @@ fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
 }
 
 #[test]
-fn samples_become_tokens_and_what_cannot_be_is_told_by_its_field() {
+fn samples_are_converted_to_tokens_and_errors_name_the_field() {
     let training = |model: &str, batch, samples, each| {
         let workload = Workload::Training {
             model: Some(model.to_owned()),

@@ -120,7 +120,7 @@ fn free_counts_workloads_that_fit() {
 }
 
 #[test]
-fn a_node_that_takes_nothing_now_is_reached_and_not_free() {
+fn unschedulable_node_is_reached_but_not_free() {
     let mut cordoned = node("a", H200);
     cordoned.is_cordoned = true;
     let mut away = node("b", H200);
@@ -216,7 +216,7 @@ fn each_defect_has_a_finding_and_remedy() {
 }
 
 #[test]
-fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
+fn label_changed_by_sharing_is_found_with_an_alternative() {
     let mut shared = node("a", H200);
     let product = ("nvidia.com/gpu.product", "NVIDIA-H200-SHARED");
     shared.labels.insert(product.0.to_owned(), product.1.to_owned());
@@ -233,7 +233,7 @@ fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
 }
 
 #[test]
-fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
+fn req_011_profile_annotated_for_several_types_may_reach_them() {
     let mut class = selecting("class", "large");
     class.annotations.types = [H200, T4].map(|name| name.parse().unwrap()).to_vec();
     let nodes = [("a", H200), ("b", T4)].map(|(name, of)| {
@@ -245,7 +245,7 @@ fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
 }
 
 #[test]
-fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
+fn ac_011_profile_without_selector_accepts_every_type() {
     let mut generic = profile();
     generic.scheduling = on_nodes(&[], &[GPU]);
     let mut mixed = node("c", "mixed");
@@ -319,7 +319,7 @@ fn queue_must_exist_and_decides_placement() {
 }
 
 #[test]
-fn without_a_cluster_only_what_a_profile_says_itself_is_judged() {
+fn only_the_profile_itself_is_checked_without_a_cluster() {
     let (reach, findings) =
         check_profile(&selecting("nvidia.com/gpu.replicas", "4"), None, &LocalQueues::Unknown);
     assert_eq!(reach, None);

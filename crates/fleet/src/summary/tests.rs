@@ -96,7 +96,7 @@ fn partitioned(count: u32, in_use: u32) -> Occupancy {
 }
 
 #[test]
-fn a_device_counts_as_what_can_be_done_with_it() {
+fn device_occupancy_follows_its_availability() {
     use RecoveryAction::{DrainP2p, Other, RebootNode, ResetGpu};
     let running = || vec![process(7, None, None)];
     for (device, expected) in [

@@ -60,7 +60,7 @@ fn bridged_pairs_are_domains_of_two() {
 }
 
 #[test]
-fn a_cube_mesh_is_one_domain_of_eight_in_which_four_are_all_linked() {
+fn cube_mesh_is_one_domain_of_eight_with_cliques_of_four() {
     // DGX-1 with V100: each half fully linked, and each GPU linked to its counterpart.
     let gpus: Vec<Device> = (0..8_u8)
         .map(|n| {
@@ -74,7 +74,7 @@ fn a_cube_mesh_is_one_domain_of_eight_in_which_four_are_all_linked() {
 }
 
 #[test]
-fn a_link_told_by_one_end_counts_for_both() {
+fn link_reported_by_one_end_counts_for_both() {
     check(&[gpu(1, &to(&[2])), gpu(2, &[])], "nvlink", 2, &[&[1, 2]]);
 }
 
@@ -84,7 +84,7 @@ fn gpus_without_links_are_on_the_bus() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_is_in_no_domain() {
+fn unresponsive_device_is_in_no_domain() {
     let mut gpus: Vec<Device> = (1..=4).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
     gpus[2].condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     check(&gpus, "nvswitch", 3, &[&[1, 2, 4]]);
@@ -167,7 +167,7 @@ fn incomplete_hives_give_no_interconnect() {
 }
 
 #[test]
-fn more_devices_than_bits_are_not_judged() {
+fn more_devices_than_bits_are_not_analyzed() {
     let gpus: Vec<Device> = (0..65).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
     assert_eq!(told(&gpus), None);
     assert_eq!(told(&gpus[..64]).unwrap().1, 64);

@@ -59,7 +59,7 @@ fn told(slices: &Slices<'_>) -> String {
 }
 
 #[test]
-fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
+fn partitioned_device_shows_its_instances_and_each_free_slice() {
     type Case<'a> = (u32, &'a [(u32, u32, u32)], &'a str, usize);
     let cases: [Case<'_>; 9] = [
         (4, &[], "@0 @1 @2 @3", 4),

@@ -236,7 +236,7 @@ fn every_check_has_unique_name_and_runs_on_every_node() {
 }
 
 #[test]
-fn a_node_without_accelerators_has_nothing_that_could_fail() {
+fn node_without_accelerators_has_no_failing_check() {
     let node = Node::new(vec![]);
     let evidence = "no PCI function in /sys/bus/pci/devices is an accelerator";
     node.says(Check::Accelerators, CheckResult::NotApplicable, evidence);
@@ -303,7 +303,7 @@ fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
 }
 
 #[test]
-fn a_driver_for_claims_needs_no_device_plugin() {
+fn dra_driver_needs_no_device_plugin() {
     let mut node = trainium(1, Some("neuron")).module("neuron", "2.26").neuron([0]).kubelet(&[]);
     node.says(Check::DevicePlugin, CheckResult::Failing, "aws.amazon.com/neuron*");
     if let Ok(Some(kubelet)) = &mut node.kubelet {
@@ -317,7 +317,7 @@ fn a_driver_for_claims_needs_no_device_plugin() {
 }
 
 #[test]
-fn inferentia_of_the_first_generation_fails_only_with_a_driver_that_does_not_know_it() {
+fn first_generation_inferentia_fails_only_with_unsupporting_driver() {
     let node = |version| Node::new(vec![on_bus(INFERENTIA, 0, None)]).module("neuron", version);
     node("2.21.37.0").says(Check::NeuronDriver, CheckResult::Ok, "2.21");
     node("2.22.2.0").says(

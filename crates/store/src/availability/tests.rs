@@ -50,7 +50,7 @@ fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watc
 }
 
 #[tokio::test(start_paused = true)]
-async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute_and_a_quiet_one_is_not() {
+async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute() {
     let cluster = sights(8);
     let (counter, says, _fleet) = counter(followed(&cluster, Some(Instant::now())));
     let made = counter.current().await.unwrap();
@@ -195,7 +195,7 @@ async fn many_simultaneous_ends_are_learned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back() {
+async fn no_end_is_observed_while_watch_is_broken_or_clock_is_set_back() {
     /// Correction of this machine's clock, in seconds.
     static SET: AtomicI64 = AtomicI64::new(0);
     let since = 1_700_000_000;
@@ -226,7 +226,7 @@ async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back()
 }
 
 #[tokio::test(start_paused = true)]
-async fn stale_count_is_returned_while_recounting_and_an_expired_one_is_awaited() {
+async fn stale_count_is_returned_while_recounting_and_expired_is_awaited() {
     let now = Some(Instant::now());
     let (counter, says, _fleet) = counter(followed(&sights(8), now));
     let first = counter.current().await.unwrap();

@@ -175,7 +175,7 @@ fn assert_refused(world: &mut World, agent: &Agent, change: &Change, text: &str)
 }
 
 #[test]
-fn a_node_appears_with_its_first_status_and_not_before() {
+fn node_appears_with_its_first_status_and_not_before() {
     let mut world = World::new(9);
     let mut agent = Agent::new("n", 1);
     // The agent answers the resync with an empty status, which is invalid without the part `node`.

@@ -87,7 +87,7 @@ fn new_node_sends_snapshot_then_deltas() {
 }
 
 #[test]
-fn after_a_reconnect_only_what_changed_is_sent() {
+fn only_changes_are_sent_after_a_reconnect() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     sender.disconnected();
     assert_eq!(sender.heartbeat(), None);

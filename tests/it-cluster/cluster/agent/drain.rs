@@ -29,7 +29,7 @@ fn held_up(arguments: &[&str]) -> (Site, Program) {
 }
 
 #[test]
-fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
+fn only_blocking_pods_are_evicted_after_taint_and_cordon_stays() {
     let site = Site::new();
     site.rig.api.kubectl(&["cordon", site.rig.name()]);
     site.pod("notebook-7");
@@ -69,7 +69,7 @@ fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
 }
 
 #[test]
-fn a_blocker_makes_every_evictable_pod_of_the_node_leave() {
+fn node_drain_evicts_every_evictable_pod_if_one_blocks() {
     let site = Site::new();
     site.pod("notebook-7");
     site.pod("other");
@@ -90,7 +90,7 @@ fn a_blocker_makes_every_evictable_pod_of_the_node_leave() {
 }
 
 #[test]
-fn by_default_no_pod_is_evicted_and_no_taint_is_written() {
+fn default_policy_evicts_no_pod_and_writes_no_taint() {
     let site = Site::new();
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
@@ -101,7 +101,7 @@ fn by_default_no_pod_is_evicted_and_no_taint_is_written() {
 }
 
 #[test]
-fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another_choice() {
+fn unsatisfied_disruption_budget_ends_drain_with_pod_name_and_no_taint() {
     let (site, mut agent) = held_up(&["--drain-deadline=3s"]);
     let because =
         format!("pod {}: its PodDisruptionBudget allows no eviction", site.full("notebook-7"));
@@ -129,7 +129,7 @@ fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another
 }
 
 #[test]
-fn a_budget_that_yields_late_lets_the_drain_go_on() {
+fn drain_continues_when_disruption_budget_allows_eviction() {
     let (site, mut agent) = held_up(&[]);
     let waits = json!([{"pod": site.full("notebook-7"), "reason": "its PodDisruptionBudget allows no eviction"}]);
     let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
@@ -142,7 +142,7 @@ fn a_budget_that_yields_late_lets_the_drain_go_on() {
 }
 
 #[test]
-fn a_layout_that_is_withdrawn_in_the_middle_takes_the_taint_along() {
+fn withdrawn_layout_removes_drain_taint() {
     let (site, mut agent) = held_up(&[]);
     site.rig.label(&["octavo.dev/layout-"]);
     site.await_taint(&mut agent, false);
@@ -150,7 +150,7 @@ fn a_layout_that_is_withdrawn_in_the_middle_takes_the_taint_along() {
 }
 
 #[test]
-fn i11_the_taint_of_an_agent_that_was_killed_is_taken_off_by_the_next_one_that_drains_or_not() {
+fn i11_next_agent_removes_drain_taint_of_killed_agent() {
     let (site, mut agent) = held_up(&[]);
     agent.kill();
     assert!(site.is_tainted());
@@ -160,7 +160,7 @@ fn i11_the_taint_of_an_agent_that_was_killed_is_taken_off_by_the_next_one_that_d
 }
 
 #[test]
-fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
+fn i11_cleanup_removes_drain_taint() {
     let (site, mut agent) = held_up(&[]);
     agent.kill();
     assert!(site.is_tainted());
@@ -171,7 +171,7 @@ fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
 }
 
 #[test]
-fn i11_an_agent_terminated_during_a_drain_leaves_no_taint() {
+fn i11_agent_terminated_during_drain_leaves_no_taint() {
     let (site, agent) = held_up(&[]);
     assert!(agent.stop().success());
     assert!(!site.is_tainted());
@@ -179,7 +179,7 @@ fn i11_an_agent_terminated_during_a_drain_leaves_no_taint() {
 }
 
 #[test]
-fn nothing_is_evicted_if_one_blocker_would_stay_and_it_is_named() {
+fn drain_is_refused_and_names_the_blocker_that_cannot_be_evicted() {
     for daemon in [true, false] {
         let site = Site::new();
         site.pod("notebook-7");
@@ -201,7 +201,7 @@ fn nothing_is_evicted_if_one_blocker_would_stay_and_it_is_named() {
 }
 
 #[test]
-fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
+fn missing_permission_to_list_pods_is_reported_with_remedy() {
     let site = Site::new();
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
@@ -232,7 +232,7 @@ async fn requested(site: &Site, id: PodId) -> EvictionResult {
 }
 
 #[tokio::test]
-async fn a_newer_pod_of_the_same_name_is_not_evicted_and_two_budgets_are_reported() {
+async fn recreated_pod_is_not_evicted_and_two_budgets_are_reported() {
     let site = Site::new();
     site.pod("notebook-7");
     let id = |uid: &str| PodId {

@@ -35,7 +35,7 @@ impl Rig<'_> {
 }
 
 #[test]
-fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_is_back() {
+fn api_server_outage_delays_no_hardware_change_and_loses_no_report() {
     let mut api = Api::fresh();
     api.stop();
     let machine = crate::node::Node::new(TWO);
@@ -93,7 +93,7 @@ fn throttled_requests_are_retried_only_as_often_as_needed() {
 }
 
 #[test]
-fn an_expired_watch_is_restarted_without_writes() {
+fn expired_watch_is_restarted_without_writes() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     proxy.fault(Fault { to: To::Watches, code: 410, retry_after: None, times: 3 });
@@ -109,7 +109,7 @@ fn an_expired_watch_is_restarted_without_writes() {
 }
 
 #[test]
-fn an_api_server_that_refuses_everything_is_retried_with_backoff() {
+fn rejected_requests_are_retried_with_backoff() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
@@ -133,7 +133,7 @@ fn an_api_server_that_refuses_everything_is_retried_with_backoff() {
 }
 
 #[test]
-fn an_api_server_that_refuses_from_the_start_is_retried_with_backoff() {
+fn requests_rejected_at_start_are_retried_with_backoff() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     proxy.fault(REFUSES_ALL);
@@ -151,7 +151,7 @@ fn an_api_server_that_refuses_from_the_start_is_retried_with_backoff() {
 }
 
 #[test]
-fn a_token_that_is_refused_is_read_again_until_it_is_a_good_one() {
+fn rejected_token_is_reread_until_accepted() {
     let api = Api::fresh();
     let rig = Rig::new(&api, TWO);
     let token = token(&api, rig.name());
@@ -174,7 +174,7 @@ fn a_token_that_is_refused_is_read_again_until_it_is_a_good_one() {
 }
 
 #[test]
-fn a_new_authority_of_the_api_server_is_trusted_without_a_restart() {
+fn new_api_server_ca_is_trusted_without_restart() {
     let mut api = Api::fresh();
     let machine = crate::node::Node::new(TWO);
     let node = api.node("rotated");
@@ -218,7 +218,7 @@ fn token(api: &Api, node: &str) -> String {
 }
 
 #[test]
-fn a_node_that_is_deleted_and_made_again_is_labelled_again_and_keeps_its_partitions() {
+fn recreated_node_is_labeled_again_and_keeps_its_partitions() {
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     let mut agent = rig.start(&[]);
@@ -234,7 +234,7 @@ fn a_node_that_is_deleted_and_made_again_is_labelled_again_and_keeps_its_partiti
 }
 
 #[test]
-fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
+fn two_agents_with_one_node_name_report_conflict_and_back_off() {
     let rig = Rig::new(Api::shared(), TWO);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
     let mut one = rig.start(&[]);
@@ -302,7 +302,7 @@ pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf
 }
 
 #[test]
-fn a_wall_clock_that_steps_is_no_reason_to_do_anything() {
+fn wall_clock_step_triggers_no_action() {
     let rig = Rig::new(Api::shared(), TWO);
     let mut command = rig.agent(&["--label-sink=node", "--log-level=debug"]);
     let step = clock(&rig, WALL_CLOCK, &mut command);

@@ -28,7 +28,7 @@ fn types(rig: &Rig<'_>) -> Vec<String> {
 }
 
 #[test]
-fn a_label_names_unknown_devices_until_its_removal_and_outlives_agents() {
+fn label_names_unknown_devices_until_removal_and_outlives_agents() {
     let api = Api::fresh();
     let rig = Rig::new(&api, NONE);
     stranger(&rig, "5d");
@@ -74,7 +74,7 @@ fn a_label_names_unknown_devices_until_its_removal_and_outlives_agents() {
 }
 
 #[test]
-fn an_invalid_name_is_reported_and_changes_nothing() {
+fn invalid_type_override_is_reported_and_changes_nothing() {
     let rig = Rig::new(Api::shared(), "- {board: H100_80GB_SXM, count: 1}\n");
     rig.label(&[&format!("{LABEL}=acme-x1")]);
     let mut agent = rig.start(&[]);
@@ -117,7 +117,7 @@ fn an_invalid_name_is_reported_and_changes_nothing() {
 }
 
 #[test]
-fn a_name_of_a_catalogue_of_ones_own_brings_its_facts() {
+fn name_from_custom_catalog_adds_its_facts() {
     let rig = Rig::new(Api::shared(), NONE);
     stranger(&rig, "5d");
     let file = rig.machine.machine.path().join("own.yaml");

@@ -60,7 +60,7 @@ fn paused_for_a_monitor() -> (Rig<'static>, Vec<(String, String)>, Program) {
 }
 
 #[test]
-fn operands_are_paused_while_a_client_blocks_a_mode_change_and_resumed_after_it() {
+fn operands_pause_while_client_blocks_mode_change_and_then_resume() {
     let rig = Rig::new(Api::shared(), WHOLE);
     rig.machine.install_nvidia_smi();
     deploy(&rig);
@@ -83,7 +83,7 @@ fn operands_are_paused_while_a_client_blocks_a_mode_change_and_resumed_after_it(
 }
 
 #[test]
-fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() {
+fn i11_next_agent_resumes_operands_paused_by_killed_agent() {
     let (rig, before, mut agent) = paused_for_a_monitor();
     agent.kill();
     assert_ne!(deployed(&rig), before);
@@ -95,14 +95,14 @@ fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() 
 }
 
 #[test]
-fn i11_a_terminated_agent_resumes_paused_operands() {
+fn i11_terminated_agent_resumes_paused_operands() {
     let (rig, before, agent) = paused_for_a_monitor();
     assert!(agent.stop().success());
     assert_eq!(deployed(&rig), before);
 }
 
 #[test]
-fn by_default_no_operand_is_changed() {
+fn default_settings_change_no_operand() {
     let rig = Rig::new(Api::shared(), WHOLE);
     deploy(&rig);
     let before = deployed(&rig);
@@ -114,7 +114,7 @@ fn by_default_no_operand_is_changed() {
 }
 
 #[test]
-fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_offers_is_checked() {
+fn new_partitions_restart_device_plugin_and_check_allocatable() {
     let rig = Rig::new(Api::shared(), MIG);
     rig.label(&[&format!("{PLUGIN}=true")]);
     let offer = |resource: &str| {
@@ -154,7 +154,7 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
 }
 
 #[test]
-fn where_config_manager_runs_the_plugin_is_given_the_other_name_of_its_configuration() {
+fn config_manager_plugin_receives_alternate_configuration_name() {
     let rig = Rig::new(Api::shared(), MIG);
     rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/device-plugin.config=a"]);
     let _agent = rig.start(&[COMPAT, "--device-plugin-configs=a,b"]);

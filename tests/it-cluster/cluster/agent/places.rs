@@ -11,7 +11,7 @@ use crate::time_limits::{Finish, until, until_async};
 const FOUR: &str = "- {board: H100_80GB_SXM, count: 4}\n";
 
 #[test]
-fn a_restart_of_the_agent_writes_nothing_and_what_changes_is_written_once() {
+fn agent_restart_writes_nothing_and_each_change_is_written_once() {
     let api = Api::fresh();
     let rig = Rig::new(&api, FOUR);
     let mut agent = rig.start(&[]);
@@ -31,7 +31,7 @@ fn a_restart_of_the_agent_writes_nothing_and_what_changes_is_written_once() {
 }
 
 #[test]
-fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() {
+fn keys_of_other_owners_are_reported_and_adopted_after_release() {
     let rig = Rig::new(Api::shared(), FOUR);
     let theirs =
         ["label", "node", rig.name(), "nvidia.com/gpu.count=3", "--field-manager=nfd-master"];
@@ -56,7 +56,7 @@ fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() 
 }
 
 #[test]
-fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
+fn cleanup_removes_own_fields_and_keeps_foreign_fields() {
     let rig = Rig::new(Api::shared(), FOUR);
     rig.label(&[
         "octavo.dev/layout=no-such-layout",
@@ -86,7 +86,7 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
 }
 
 #[tokio::test]
-async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_nothing_again() {
+async fn cleanup_stay_becomes_ready_when_done_and_writes_nothing_again() {
     let rig = Rig::new(Api::shared(), FOUR);
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/count", "4");
@@ -103,7 +103,7 @@ async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_n
 }
 
 #[test]
-fn an_agent_that_looks_once_ends_when_the_node_has_it_or_says_why_not() {
+fn oneshot_agent_exits_after_node_update_or_reports_failure() {
     let rig = Rig::new(Api::shared(), FOUR);
     let once = rig.agent(&["--label-sink=node", "--oneshot"]).finish();
     assert!(once.status.success(), "{once:?}");
@@ -142,7 +142,7 @@ fn feature(api: &Api, node: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
+fn node_feature_has_labels_and_devices_and_is_removed_by_cleanup() {
     let api = Api::fresh();
     api.apply(NODE_FEATURES);
     api.kubectl(&[

@@ -8,7 +8,7 @@ use crate::time_limits::until;
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn events_wait_while_the_api_server_does_not_accept_them_and_the_last_one_is_sent() {
+fn rejected_events_are_retried_and_the_latest_is_sent() {
     for code in [403, 503] {
         let rig = Rig::new(Api::shared(), TWO);
         let proxy = Proxy::start(rig.api);
@@ -25,7 +25,7 @@ fn events_wait_while_the_api_server_does_not_accept_them_and_the_last_one_is_sen
 }
 
 #[test]
-fn a_gpu_that_is_lost_makes_its_node_failed_for_everybody_until_it_is_back() {
+fn lost_gpu_sets_node_to_failed_until_it_returns() {
     let rig = Rig::new(Api::shared(), TWO);
     let _agent = rig.start(&[]);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -48,7 +48,7 @@ fn a_gpu_that_is_lost_makes_its_node_failed_for_everybody_until_it_is_back() {
 }
 
 #[test]
-fn a_read_only_agent_warns_of_nothing_and_reports_that_a_layout_has_no_effect() {
+fn read_only_agent_reports_layout_has_no_effect_without_warning() {
     let rig = Rig::new(Api::shared(), TWO);
     let mut agent = rig.start(&["--read-only"]);
     agent.says(NODE_WRITTEN);
@@ -67,7 +67,7 @@ fn a_read_only_agent_warns_of_nothing_and_reports_that_a_layout_has_no_effect() 
 }
 
 #[test]
-fn a_file_of_layouts_that_is_broken_at_the_start_is_reported_until_it_is_repaired() {
+fn invalid_layout_file_at_start_is_reported_until_repaired() {
     let rig = Rig::new(Api::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, migg: disabled}]");
     let mut agent = rig.start(&["--layouts", &file]);

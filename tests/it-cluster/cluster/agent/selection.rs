@@ -14,7 +14,7 @@ use crate::time_limits::until;
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn a_label_selects_the_layout_of_the_node_and_all_outputs_report_it() {
+fn label_selects_node_layout_and_all_outputs_report_it() {
     let rig = Rig::new(Server::shared(), TWO);
     let _agent = rig.start(&[]);
     rig.await_label("octavo.dev/type", "nvidia-a100-40gb");
@@ -58,7 +58,7 @@ fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
 }
 
 #[test]
-fn an_edited_layout_file_is_used_and_an_invalid_one_leaves_the_last_layouts_in_use() {
+fn edited_layout_file_is_used_and_invalid_file_keeps_previous_layouts() {
     let rig = Rig::new(Server::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, mig: {1g.5gb: 7}}]");
     rig.label(&["octavo.dev/layout=wanted"]);
@@ -93,7 +93,7 @@ fn an_edited_layout_file_is_used_and_an_invalid_one_leaves_the_last_layouts_in_u
 }
 
 #[tokio::test]
-async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
+async fn label_changing_ten_times_per_second_is_debounced() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&["--log-level=debug"]);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -121,7 +121,7 @@ async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
 }
 
 #[test]
-fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
+fn mig_manager_label_is_honored_and_answered_in_compat_mode() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb", "nvidia.com/mig.config.state=failed"]);
     let _agent = rig.start(&["--compat=mig-manager"]);
@@ -136,7 +136,7 @@ fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
 }
 
 #[test]
-fn a_mig_manager_that_is_at_work_is_left_to_it() {
+fn node_is_left_to_active_mig_manager() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.is_claimed_by_mig_manager();
@@ -149,7 +149,7 @@ fn a_mig_manager_that_is_at_work_is_left_to_it() {
 }
 
 #[test]
-fn what_a_label_chose_is_not_chosen_by_hand() {
+fn layout_selected_by_label_cannot_be_changed_manually() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     let _agent = rig.start(&[]);
@@ -162,7 +162,7 @@ fn what_a_label_chose_is_not_chosen_by_hand() {
 }
 
 #[test]
-fn pods_are_not_scheduled_until_the_layout_is_applied_and_other_taints_stay() {
+fn pods_are_not_scheduled_until_layout_is_applied_and_other_taints_stay() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.api.kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
@@ -177,7 +177,7 @@ fn pods_are_not_scheduled_until_the_layout_is_applied_and_other_taints_stay() {
 }
 
 #[test]
-fn i11_a_taint_of_an_agent_that_was_killed_goes_with_the_next_one() {
+fn i11_next_agent_removes_taint_of_killed_agent() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
@@ -189,7 +189,7 @@ fn i11_a_taint_of_an_agent_that_was_killed_goes_with_the_next_one() {
 }
 
 #[test]
-fn the_log_is_turned_by_an_annotation_while_the_agent_runs() {
+fn annotation_changes_log_level_of_running_agent() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
     agent.says(super::NODE_WRITTEN);

@@ -62,7 +62,7 @@ async fn expect(who: &Who, rows: Vec<(&str, Ask, Verdict)>) {
 }
 
 #[tokio::test]
-async fn an_aggregator_that_tells_pods_changes_three_annotations_and_nothing_else() {
+async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
     let place = Place::new().await;
     // Which the controllers would make, which are not there.
     let account = ["create", "serviceaccount", "default"];

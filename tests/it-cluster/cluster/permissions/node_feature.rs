@@ -85,7 +85,7 @@ fn rows() -> Vec<(&'static str, Ask, Verdict)> {
 }
 
 #[tokio::test]
-async fn a_node_feature_is_of_the_agents_own_node_and_has_its_own_labels() {
+async fn node_feature_is_limited_to_own_node_and_own_labels() {
     let place = Place::new().await;
     let agent = place.agent("agent-a").await;
     let list = Ask::get(ALL);

@@ -146,7 +146,7 @@ fn stat(pid: u32, flags: u32) -> String {
 }
 
 #[tokio::test]
-async fn a_pod_that_uses_too_much_has_an_event_that_says_so_once_the_account_may_write_it() {
+async fn pod_over_its_share_gets_event_once_account_is_authorized() {
     let stage = Stage::new().await;
     let way_in = stage.place.way_in("agent-a");
     let mut agent = stage.agent(way_in.path().to_str().unwrap());

@@ -46,7 +46,7 @@ fn agent_on(place: &Place, node: &str) -> String {
 }
 
 #[tokio::test]
-async fn policies_of_a_release_with_another_name_and_namespace_hold_its_own_agents() {
+async fn policies_of_renamed_release_restrict_its_own_agents() {
     let place = Place::bare();
     let admin = place.admin();
     place.runtime_class();

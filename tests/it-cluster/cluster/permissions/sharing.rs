@@ -64,7 +64,7 @@ async fn expect(who: &Who, rows: &[(&str, Ask, Verdict)]) {
 }
 
 #[tokio::test]
-async fn sharing_adds_one_config_map_one_label_and_events_of_three_reasons() {
+async fn sharing_adds_access_to_one_config_map_one_label_and_three_events() {
     let place = Place::new().await;
     let agent = place.agent("agent-a").await;
     let over = pod_event("octavo-system", "MemoryOverShare", "node-a");

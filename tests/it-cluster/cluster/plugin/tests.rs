@@ -39,7 +39,7 @@ async fn given(nodes: &Nodes, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_pod_is_given_a_device_that_the_machine_has_and_kubelet_says_which() {
+async fn pod_is_allocated_an_existing_device_that_kubelet_reports() {
     let nodes = Nodes::shared();
     let api = nodes.api();
     let machine = Machine::new(HALVES);
@@ -76,7 +76,7 @@ async fn a_pod_is_given_a_device_that_the_machine_has_and_kubelet_says_which() {
 }
 
 #[test]
-fn devices_are_given_of_the_gpu_that_has_most_left() {
+fn devices_are_allocated_from_gpu_with_most_available() {
     let device = |id: &str, gpu: usize| Device { id: id.to_owned(), gpu };
     let offered = [device("a", 0), device("b", 0), device("c", 1), device("d", 1)];
     let choose = |available: &[&str], must: &[&str], size: i32| {

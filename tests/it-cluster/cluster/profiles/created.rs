@@ -122,7 +122,7 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
 }
 
 #[tokio::test]
-async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_line() {
+async fn nfr_003_aggregator_creates_profile_and_audits_every_attempt() {
     let mut api = Api::fresh();
     define(&api, HARDWARE);
     let (gpus, namespace) = (node(&api, H200), api.namespace());
@@ -198,7 +198,7 @@ fn account(api: &Api, namespace: &str, name: &str, verbs: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_profile_is_made_only_for_who_may_make_it_there_and_says_who_that_is() {
+async fn profile_creation_requires_requester_permission_and_records_requester() {
     let api = Api::shared();
     define(api, HARDWARE);
     // Of a type of which no other test has nodes in the API server that they share.

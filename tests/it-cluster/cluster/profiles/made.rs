@@ -46,7 +46,7 @@ fn what_others_made_is_left_alone(site: &Site<'_>, namespace: &str) {
 }
 
 #[tokio::test]
-async fn a_profile_is_drafted_from_nodes_tried_created_and_never_overwrites_anothers() {
+async fn profile_is_drafted_from_nodes_created_and_overwrites_no_other() {
     let api = Api::fresh();
     let nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);
@@ -115,8 +115,7 @@ pub(super) fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn req_009_workloads_of_a_created_profile_run_on_nodes_of_its_type_only_and_as_many_as_predicted()
- {
+async fn req_009_workloads_of_created_profile_run_only_on_nodes_of_its_type() {
     let api = Api::shared();
     let (h200, _t4) = (node(api, H200), node(api, T4));
     define(api, HARDWARE);

@@ -209,8 +209,7 @@ async fn no_node_has_the_type(site: &Site<'_>, namespace: &str) {
 }
 
 #[tokio::test]
-async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_and_real_kubelets_run_it()
- {
+async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
     let _alone = Nodes::alone().await;
     let api = Nodes::shared().api();
     define(api, HARDWARE);

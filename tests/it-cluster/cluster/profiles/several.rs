@@ -14,7 +14,7 @@ const CLASS: &str = "octavo.test/class";
 const TYPES: [&str; 3] = ["nvidia-b300-288gb", "nvidia-a30-24gb", "nvidia-l4-24gb"];
 
 #[tokio::test]
-async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_on_no_other() {
+async fn req_011_workloads_of_multi_type_profile_use_each_type_and_no_other() {
     let api = Api::shared();
     let nodes = TYPES.map(|one| node(api, one));
     define(api, HARDWARE);

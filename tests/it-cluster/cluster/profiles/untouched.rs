@@ -157,8 +157,7 @@ fn requested(api: &Api) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgrade_and_when_it_is_gone()
- {
+async fn ac_011_profiles_are_byte_identical_after_upgrade_and_removal() {
     let api = Api::fresh();
     let _node = node(&api, H200);
     let namespace = api.namespace();

@@ -92,7 +92,7 @@ fn block(page: &str, name: &str) -> String {
 }
 
 #[test]
-fn every_block_that_is_marked_is_followed_by_the_story() {
+fn every_marked_documentation_block_is_tested() {
     let story = include_str!("../real.rs");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let mut marks = 0;

@@ -39,7 +39,7 @@ helm install octavo deploy/chart/octavo --namespace octavo-system --wait
 ";
 
 #[tokio::test]
-async fn the_chart_gives_an_agent_that_shares_what_it_needs_to_give_out_to_see_and_to_tell() {
+async fn chart_grants_sharing_agent_the_required_access() {
     let _alone = Nodes::alone().await;
     let site = Site::without_service();
     site.reader.knows(&sharing());

@@ -127,7 +127,7 @@ pub(crate) fn play(scenery: &Scenery, more: &[&str]) -> (Stage, Program) {
 }
 
 #[test]
-fn each_reason_why_replicas_do_not_show_up_is_named_with_what_proved_it() {
+fn each_cause_of_missing_replicas_is_reported_with_evidence() {
     let cases = [
         (Scenery { has_key: false, ..WELL }, "does not exist"),
         (
@@ -164,7 +164,7 @@ fn each_reason_why_replicas_do_not_show_up_is_named_with_what_proved_it() {
 }
 
 #[test]
-fn a_missing_key_is_reported_and_a_fix_applies_without_a_restart() {
+fn missing_key_is_reported_and_fix_applies_without_restart() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let mut agent = stage.agent(SHARED, NOW);
@@ -208,7 +208,7 @@ fn partitions_named_differently_by_the_plugin_block_mig() {
 }
 
 #[test]
-fn without_permissions_unreadable_data_is_reported() {
+fn unreadable_data_is_reported_without_permissions() {
     let stage = Stage::new(TWO);
     stage.set_up(&WELL);
     let api = stage.rig.api;

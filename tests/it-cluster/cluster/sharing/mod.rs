@@ -97,7 +97,7 @@ fn reporting(aggregator: &Aggregator) -> [String; 2] {
 }
 
 #[test]
-fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back() {
+fn shared_layout_reaches_nvidia_plugin_and_is_edited_and_withdrawn() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let plugin = stage.plugin(&[("nvidia.com/gpu", 2)]);
@@ -142,7 +142,7 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
 }
 
 #[test]
-fn what_nvidias_plugin_has_no_words_for_is_refused_and_nothing_is_written() {
+fn layout_that_nvidia_plugin_cannot_express_is_refused_without_writes() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let aggregator = stage.aggregator();
@@ -158,7 +158,7 @@ fn what_nvidias_plugin_has_no_words_for_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_label_written_by_another_owner_stays_until_they_remove_it() {
+fn label_of_another_owner_stays_until_its_owner_removes_it() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let _plugin = stage.plugin(&[("nvidia.com/gpu", 2)]);
@@ -175,7 +175,7 @@ fn a_label_written_by_another_owner_stays_until_they_remove_it() {
 }
 
 #[tokio::test]
-async fn the_aggregator_writes_only_configurations_of_agents_and_only_unowned_keys() {
+async fn aggregator_writes_only_agent_configurations_and_unowned_keys() {
     let stage = Stage::new(TWO);
     stage.make_map();
     let good = shown("night", 5);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 #[test]
-fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() {
+fn types_are_read_from_own_labels_first_without_sharing_suffix() {
     let catalogue = Catalog::built_in();
     let labelled = |all: &[(&str, &str)], count: u64| {
         let labels = all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -52,7 +52,7 @@ pub(super) fn selection(nodes: &[&str]) -> DraftRequest {
 }
 
 #[test]
-fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
+fn ac_002_draft_takes_counts_selector_and_tolerations_from_nodes() {
     let mut second = node("b", H200);
     second.taints.push(taint("team", "research"));
     second.taints.push(taint("octavo.dev/not-ready", ""));
@@ -171,7 +171,7 @@ fn infeasible_draft_is_rejected_with_remedy() {
 }
 
 #[test]
-fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
+fn req_005_type_specs_contain_what_its_products_agree_on() {
     let catalogue = Catalog::built_in();
     let of = |name: &str| Specs::for_type(&name.parse().unwrap(), &catalogue);
     let h200 = of(H200);
@@ -257,7 +257,7 @@ fn invalid_counts_and_taints_are_rejected_with_position() {
 }
 
 #[test]
-fn a_taint_that_no_node_has_and_counts_that_are_none_are_refused() {
+fn unknown_taint_and_invalid_counts_are_rejected() {
     let cluster = snapshot([node("a", H200)]);
     let wish = DraftRequest {
         tolerate: Some(BTreeSet::from(["x:NoSchedule".to_owned()])),

@@ -99,7 +99,7 @@ fn layout_report_is_bounded_and_absent_without_layout() {
 }
 
 #[test]
-fn the_words_of_states_are_in_the_order_of_their_gravity() {
+fn states_are_ordered_by_severity() {
     let states = [
         ApplyState::Applied,
         ApplyState::Pending { reason: String::new() },

@@ -106,7 +106,7 @@ fn shared_alias_matches_all_its_products() {
 }
 
 #[test]
-fn ids_are_found_types_and_names_at_least_among_others() {
+fn shared_ids_have_a_type_and_names_have_products() {
     let catalog = Catalog::built_in();
     for product in catalog.products() {
         let sku = &product.sku;
@@ -123,7 +123,7 @@ fn ids_are_found_types_and_names_at_least_among_others() {
 }
 
 #[test]
-fn every_fact_name_and_price_has_a_source_that_is_cited() {
+fn every_fact_name_and_price_cites_a_source() {
     let catalog = Catalog::built_in();
     let cited = |keys: &[String], what: &str| {
         assert!(!keys.is_empty(), "{what}");
@@ -266,7 +266,7 @@ fn unknown_name_is_not_guessed() {
 
 proptest! {
     #[test]
-    fn any_text_has_an_answer_with_products_of_the_catalogue(text in ".{0,60}") {
+    fn any_text_returns_products_of_the_catalog(text in ".{0,60}") {
         let catalog = Catalog::built_in();
         let skus = match catalog.lookup(&text) {
             Lookup::Found(sku) => vec![sku],
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn a_mangled_name_of_a_product_still_means_it(at in any::<proptest::sample::Index>(), upper in any::<bool>()) {
+    fn mangled_product_name_is_still_recognized(at in any::<proptest::sample::Index>(), upper in any::<bool>()) {
         let catalog = Catalog::built_in();
         let product = at.get(catalog.products());
         let name = product.sku.as_str().replace('-', " ");

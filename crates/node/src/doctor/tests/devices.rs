@@ -5,7 +5,7 @@ use octavo_model::inventory::{DriverLayout, Neuron};
 use super::*;
 
 #[test]
-fn what_the_neuron_driver_says_of_a_device_is_its_health() {
+fn neuron_device_health_is_that_of_the_driver() {
     let device = NeuronDevice { number: 3, ..NeuronDevice::default() };
     let unhealthy = NeuronDevice {
         unhealthy: Some(vec!["hbm".to_owned(), "link_host".to_owned()]),
@@ -57,7 +57,7 @@ fn kernel_driver_is_reported_and_passthrough_is_ok() {
 }
 
 #[test]
-fn neuron_devices_that_the_bus_does_not_show_are_examined_all_the_same() {
+fn neuron_devices_absent_from_the_bus_are_examined() {
     use Check::{NeuronDeviceFiles, NeuronDevices, NeuronDriver};
     let mut node = Node::new(vec![]);
     node.inventory.neuron = Some(Neuron {
@@ -78,7 +78,7 @@ fn neuron_devices_that_the_bus_does_not_show_are_examined_all_the_same() {
 }
 
 #[test]
-fn a_bus_that_cannot_be_read_is_not_said_to_be_empty() {
+fn unreadable_bus_is_not_reported_as_empty() {
     let mut node = Node::new(vec![]);
     node.inventory.machine.bus_error = Some("Permission denied (os error 13)".to_owned());
     node.says(
@@ -96,7 +96,7 @@ fn unidentified_device_is_reported_with_ids() {
 }
 
 #[test]
-fn a_recording_says_what_was_bound_and_no_more() {
+fn recording_reports_bound_drivers_only() {
     let mut node = trainium(1, None);
     node.traces = Err("not part of a recording".to_owned());
     node.says(Check::NeuronDriver, CheckResult::Failing, "no kernel driver");
@@ -109,7 +109,7 @@ fn a_recording_says_what_was_bound_and_no_more() {
 }
 
 #[test]
-fn device_files_of_a_gpu_may_be_made_later_and_so_only_warn() {
+fn missing_gpu_device_files_are_a_warning() {
     let node = gpu_node(|_| {});
     node.says(
         Check::NvidiaDeviceFiles,
@@ -124,7 +124,7 @@ fn device_files_of_a_gpu_may_be_made_later_and_so_only_warn() {
 }
 
 #[test]
-fn a_broken_link_to_nvml_fails_and_its_devices_are_not_judged() {
+fn broken_nvml_link_fails_and_its_devices_are_not_judged() {
     let mut node = gpu_node(|_| {});
     node.inventory.nvml =
         NvmlState::Stalled { call: "nvmlDeviceGetMigMode".to_owned(), driver: None };
@@ -136,7 +136,7 @@ fn a_broken_link_to_nvml_fails_and_its_devices_are_not_judged() {
 }
 
 #[test]
-fn health_fails_where_somebody_has_to_act_and_warns_where_somebody_should_look() {
+fn health_fails_if_action_is_required_and_otherwise_warns() {
     let failing = gpu_node(|gpu| {
         gpu.condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     });
@@ -192,7 +192,7 @@ fn mig_leftovers_are_reported() {
 }
 
 #[test]
-fn a_partition_whose_device_file_is_not_there_is_told() {
+fn missing_device_file_of_partition_is_reported() {
     let mut node = gpu_node(|gpu| gpu.mig = Mig::Capable(partitioned(MigMode::Enabled, 1, 1)));
     let pci = node.inventory.devices[0].pci;
     let file = |minor: u32| format!("nvidia-caps/nvidia-cap{minor}");
@@ -206,7 +206,7 @@ fn a_partition_whose_device_file_is_not_there_is_told() {
 }
 
 #[test]
-fn what_kubelet_offers_is_held_against_devices_and_partitions_by_their_uuids() {
+fn advertised_ids_are_compared_with_device_and_partition_uuids() {
     use Check::{Allocatable, ResourceOwners, TimeSlicing};
     let whole = || gpu_node(|_| {});
     let parts = || gpu_node(|gpu| gpu.mig = Mig::Capable(partitioned(MigMode::Enabled, 1, 1)));
@@ -242,7 +242,7 @@ fn what_kubelet_offers_is_held_against_devices_and_partitions_by_their_uuids() {
 }
 
 #[test]
-fn amds_partitions_are_counted_whatever_their_resource_is_called() {
+fn amd_partitions_are_counted_under_any_resource_name() {
     let part = |render_minor| AmdPartition { render_minor, compute_units: None, memory: None };
     let node = |resources: &[(&str, &[&str])]| {
         let mut device = on_bus(MI300X, 0, Some("amdgpu"));
@@ -287,7 +287,7 @@ fn missing_kubelet_data_is_unknown() {
 }
 
 #[test]
-fn labels_are_held_against_the_hardware_and_what_was_chosen_is_left_out() {
+fn labels_are_compared_with_hardware_except_configured_ones() {
     let mut node = gpu_node(|_| {});
     let options = crate::labels::Options::default();
     let now = crate::labels::compile(&node.inventory, &options, None).labels;

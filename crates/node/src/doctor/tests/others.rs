@@ -8,7 +8,7 @@ use super::*;
 const HOST: (&str, &str) = ("kubernetes.io/hostname", "n");
 
 #[test]
-fn f4_a_module_that_is_there_is_to_be_loaded_and_one_that_is_not_to_be_installed() {
+fn f4_available_module_should_be_loaded_and_missing_one_installed() {
     let mut node = trainium(1, None);
     let remedy = |node: &Node| node.gravest(Check::NeuronDriver).remedy.unwrap();
     let has = |node: &mut Node, modules: &[&str]| {
@@ -36,7 +36,7 @@ fn f4_a_module_that_is_there_is_to_be_loaded_and_one_that_is_not_to_be_installed
 }
 
 #[test]
-fn a_plugin_that_lost_its_registration_is_told_from_one_that_was_never_there() {
+fn plugin_with_lost_registration_differs_from_absent_plugin() {
     let node = || gpu_node(|_| {}).kubelet(&[]);
     let remedy = |node: &Node| node.gravest(Check::DevicePlugin).remedy.unwrap();
     let never = node().sockets(&["neuron.sock"]);
@@ -102,7 +102,7 @@ fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> 
 }
 
 #[test]
-fn the_layout_stands_as_the_agent_says() {
+fn layout_verdict_follows_the_agent() {
     let says = |layout: Option<LayoutProgress>, verdict, evidence: &str| {
         let mut node = gpu_node(|_| {});
         node.layout = Ok(layout);
@@ -145,7 +145,7 @@ fn the_layout_stands_as_the_agent_says() {
 }
 
 #[test]
-fn what_a_layout_left_is_told_where_no_agent_answers() {
+fn layout_leftovers_are_reported_if_no_agent_answers() {
     let says = |change: &dyn Fn(&mut LayoutProgress), verdict, evidence: &str| {
         let mut layout = LayoutProgress { is_agent: false, ..laid(None, None, &[("applied", "")]) };
         change(&mut layout);
@@ -169,7 +169,7 @@ fn what_a_layout_left_is_told_where_no_agent_answers() {
 }
 
 #[test]
-fn where_no_agent_is_asked_the_layout_stands_as_the_node_says() {
+fn layout_verdict_follows_node_label_without_an_agent() {
     let node = |state| {
         let mut node = gpu_node(|_| {});
         node.layout = Err("not part of a recording".to_owned());
@@ -240,7 +240,7 @@ fn duplicate_label_writers_are_reported() {
 }
 
 #[test]
-fn operands_that_are_still_paused_are_told() {
+fn operands_that_are_still_paused_are_reported() {
     let paused = ("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change");
     let running = ("nvidia.com/gpu.deploy.device-plugin", "true");
     let node = gpu_node(|_| {}).labels(&[HOST, paused, running]);

@@ -72,7 +72,7 @@ fn unreadable_module_is_not_a_missing_driver() {
 }
 
 #[test]
-fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() {
+fn assumed_logical_core_size_is_not_compared_with_device_plugin() {
     use LogicalSource::{Default, File};
     let node = |size, source, offered: usize| {
         let mut node = trainium(2, Some("neuron")).module("neuron", "2.27.1.0");
@@ -96,7 +96,7 @@ fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() 
 }
 
 #[test]
-fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
+fn all_neuron_device_problems_are_reported_with_remedies() {
     let device = NeuronDevice {
         unhealthy: Some(vec!["hbm".to_owned()]),
         errors: NeuronErrors { memory_uncorrected: Some(3), ..NeuronErrors::default() },
@@ -192,7 +192,7 @@ fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
 }
 
 #[test]
-fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
+fn labels_of_manually_typed_devices_match_the_hardware() {
     let stranger = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
     let nvidias = || on_bus((0x10de, 0xffff), 0, None);
     let known = || on_bus(H100, 1, None);
@@ -220,7 +220,7 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
 }
 
 #[test]
-fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
+fn inaccessible_kfd_topology_is_reported_with_remedy() {
     let node = |files: &[&str]| {
         let mut device = on_bus(MI300X, 0, Some("amdgpu"));
         device.amd = Some(Amd::default());

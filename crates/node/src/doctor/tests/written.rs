@@ -80,7 +80,7 @@ fn stale_nvidia_labels_are_reported() {
 }
 
 #[test]
-fn a_machine_type_with_more_devices_than_are_there_is_told() {
+fn machine_type_with_more_devices_than_present_is_reported() {
     let check = Check::VendorLabels;
     let count = "karpenter.k8s.aws/instance-accelerator-count";
     let node = |written| trainium(2, None).labels(&[HOST, (count, written)]);

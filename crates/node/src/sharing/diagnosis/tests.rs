@@ -63,7 +63,7 @@ fn causes(evidence: &Evidence) -> Vec<FindingCause> {
 }
 
 #[test]
-fn the_config_map_is_missing_has_no_such_key_or_says_something_else() {
+fn missing_config_map_missing_key_and_different_content_are_found() {
     let with = |config_map| causes(&Evidence { config_map, ..evidence() });
     assert_eq!(with(LookupResult::Missing), [FindingCause::ConfigMapMissing]);
     assert_eq!(with(map("other", "text")), [FindingCause::KeyMissing]);
@@ -86,7 +86,7 @@ fn unreferenced_config_map_and_missing_config_manager_are_found() {
 }
 
 #[test]
-fn the_plugin_does_not_run_here_or_two_do() {
+fn absent_failing_or_duplicate_plugin_is_found() {
     let with = |pods: Vec<PluginPod>| {
         causes(&Evidence { pods: LookupResult::Present(pods), ..evidence() })
     };

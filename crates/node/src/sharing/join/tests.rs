@@ -169,7 +169,7 @@ fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
 }
 
 #[test]
-fn a_process_that_computes_and_draws_counts_once() {
+fn process_with_compute_and_graphics_counts_once() {
     let mut drawing = process(1, 700);
     drawing.kind = ProcessKind::Graphics;
     let reading = whole(1000, &[process(1, 700), drawing]);

@@ -97,7 +97,7 @@ fn replica(number: u32) -> ShareId {
 }
 
 #[test]
-fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
+fn reduction_from_four_to_two_with_three_held_lists_the_three() {
     let three = [replica(0), replica(1), replica(3)];
     let listing = list(&gpu(Some(2)), &held(&three), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), three);
@@ -113,7 +113,7 @@ fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
 }
 
 #[test]
-fn growing_keeps_what_is_held_and_adds_the_lowest_free() {
+fn increase_keeps_held_replicas_and_adds_lowest_free_ones() {
     let listing = list(&gpu(Some(3)), &held(&[replica(5)]), &Listing::default());
     let expected = [replica(0), replica(1), replica(5)];
     assert_eq!(ids(&listing, &ResourceName::gpu()), expected);

@@ -129,7 +129,7 @@ fn unshared_device_has_no_slice_length() {
 }
 
 #[test]
-fn one_call_at_a_time_and_none_while_a_device_is_being_changed() {
+fn one_call_runs_at_a_time_and_none_while_a_device_changes() {
     let mut node = Node::new(&[Some(Short), Some(Short)]);
     node.is_busy = true;
     assert_eq!(node.look(0), None);
@@ -175,7 +175,7 @@ fn slice_length_is_set_again_after_possible_reset() {
 }
 
 #[test]
-fn device_change_during_command_requires_another_one_but_stalled_driver_does_not() {
+fn device_change_during_command_requires_another_command() {
     let mut node = Node::new(&[Some(Short)]);
     assert!(node.look(0).is_some());
     node.inventory.nvml = lost();
@@ -204,7 +204,7 @@ fn withdrawn_slice_length_is_reset_to_default() {
 }
 
 #[test]
-fn failure_is_reported_and_retried_with_backoff_or_immediately_after_new_request() {
+fn failure_is_reported_and_retried_with_backoff_or_after_new_request() {
     let mut node = Node::new(&[Some(Short), Some(Short)]);
     let mut now = 0;
     let mut waits = Vec::new();

@@ -65,7 +65,7 @@ fn look(withholding: &mut Withholding, now: u64, status: &NodeLayoutStatus) -> b
 }
 
 #[test]
-fn blocked_device_is_withheld_after_the_time_and_offered_again_when_its_layout_is_applied() {
+fn blocked_device_is_withheld_after_timeout_until_layout_is_applied() {
     let mut all = withholding();
     assert!(!look(&mut all, 10, &blocked()));
     assert_eq!(all.again(at(10)), Some(at(10 + AFTER)));

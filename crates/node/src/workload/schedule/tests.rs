@@ -110,7 +110,7 @@ fn other_pod_of_same_name_is_not_patched() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_not_written() {
+fn ended_pod_is_not_patched() {
     let mut ledger = AnnotationSchedule::default();
     ledger.update(at(0), &node("n"), claims(&["p"]));
     let key = look(&mut ledger, at(0));
