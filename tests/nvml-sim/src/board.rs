@@ -1,7 +1,7 @@
-//! The boards a scenario can name, and what is known of each.
+//! The boards of scenarios.
 //!
-//! [`Board::find`] answers by the SKU of `data/mig-profiles.json` (`H100_80GB_SXM`) or by a short name of a board without
-//! MIG (`T4`). What the file leaves open is computed by `derive`, by the rules of the board's family, and marked
+//! [`Board::find`] accepts the SKUs of `data/mig-profiles.json` (`H100_80GB_SXM`) and short names of boards without MIG
+//! (`T4`). `derive` computes facts that the file lacks by the rules of the board's family, marked as
 //! [`Provenance::Derived`](crate::model::Provenance).
 
 mod derive;
@@ -13,12 +13,12 @@ use crate::model::{Architecture, Brand, GiProfile};
 
 pub use table::skus;
 
-/// A model of board, ready to be put into a machine.
+/// A board model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
     /// Name in scenarios.
     pub sku: String,
-    /// What `nvmlDeviceGetName` answers; the first of the names the board is sold under.
+    /// The answer of `nvmlDeviceGetName`: the first marketing name.
     pub name: String,
     /// Brand.
     pub brand: Brand,
@@ -45,13 +45,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// The board of that name. Case does not matter, and `-` is as good as `_`.
+    /// The board with that name. Case is ignored, and `-` equals `_`.
     pub fn find(name: &str) -> Option<Self> {
         let sku = name.to_uppercase().replace('-', "_");
         table::board(&sku).or_else(|| plain::board(&sku))
     }
 
-    /// Every name a scenario can use: boards with MIG first.
+    /// All names for scenarios: boards with MIG first.
     pub fn names() -> Vec<String> {
         let mut names: Vec<String> = skus();
         names.extend(plain::NAMES.iter().map(|name| (*name).to_owned()));
@@ -59,8 +59,8 @@ impl Board {
     }
 }
 
-/// A number in the name of a profile that the go-nvlib library would compute, for boards whose driver gives no name:
-/// the share of the memory in eighths, rounded up, of the whole memory in GiB, rounded up; then rounded half up.
+/// The number in a profile name that the go-nvlib library computes for boards whose driver reports no name: the share
+/// of the memory in eighths, rounded up, of the whole memory in GiB, rounded up; then rounded half up.
 pub fn memory_in_name(memory_mib: u64, total_mib: u64) -> u64 {
     let eighths = memory_mib.saturating_mul(8).div_ceil(total_mib.max(1));
     let gib = total_mib.div_ceil(1024);
@@ -78,7 +78,7 @@ mod tests {
         before.rsplit('.').next().unwrap().parse().unwrap()
     }
 
-    /// Compares a board with the file, field by field where the file has one.
+    /// Compares a board with the file, for all fields that the file has.
     #[track_caller]
     fn agrees_with_the_file(sku: &str) {
         let board = Board::find(sku).unwrap_or_else(|| panic!("{sku} cannot be built"));

@@ -1,12 +1,11 @@
-//! The description of a machine, as a person writes it.
+//! The description of a machine by a user.
 //!
 //! ```text
 //!  YAML ── format (strict, with places) ── Scenario ── build ── World
 //! ```
 //!
-//! Read by the store when a state directory is empty, and by `nvml-simctl`. Whatever is wrong is an error that names the
-//! file, the line and the column, because a scenario that silently means something else wastes a day of testing.
-//! The README lists every key.
+//! Read by the store when a state directory is empty, and by `nvml-simctl`. Every error names file, line and column,
+//! because a misread scenario would invalidate tests unnoticed. The README lists every key.
 
 mod build;
 mod format;
@@ -25,21 +24,21 @@ use thiserror::Error;
 use crate::fault::{Rule, RuleError, Rules};
 use crate::model::{ProcessRefusal, World};
 
-/// A scenario that was read; its values are checked when the machine is made of it.
+/// A parsed scenario; its values are checked when the machine is built.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     path: PathBuf,
     machine: format::Machine,
 }
 
-/// Where something stands in a scenario.
+/// A position in a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// The file.
     pub path: PathBuf,
-    /// Line, from 1; 0 when the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     pub line: u64,
-    /// Column, from 1; 0 when the whole file is meant.
+    /// Column, from 1; 0 for the whole file.
     pub column: u64,
 }
 
@@ -51,95 +50,95 @@ pub enum ScenarioError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// It is not YAML, has an unknown key or a value of the wrong type.
     #[error("{place}: {reason}")]
     Malformed {
-        /// Where.
-        place: Place,
-        /// What the parser says.
+        /// Its position.
+        place: SourcePosition,
+        /// The parser's message.
         reason: String,
     },
     /// No board has that name.
     #[error("{place}: unknown board {name:?}; known boards: {}", known.join(", "))]
     UnknownBoard {
-        /// Where.
-        place: Place,
+        /// Its position.
+        place: SourcePosition,
         /// The name.
         name: String,
         /// All names.
         known: Vec<String>,
     },
-    /// A value is not one that the key can have.
+    /// A key has an invalid value.
     #[error("{place}: {key}: {reason}")]
     Value {
-        /// Where the entry stands that has the key.
-        place: Place,
+        /// Position of the entry with the key.
+        place: SourcePosition,
         /// The key.
         key: &'static str,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// An instance cannot be there.
+    /// An instance is impossible.
     #[error("{place}: {instance} on GPU {gpu} {reason}")]
     Instance {
-        /// Where.
-        place: Place,
-        /// The instance as it was written.
+        /// Its position.
+        place: SourcePosition,
+        /// The instance in the scenario.
         instance: String,
         /// Index of the GPU.
         gpu: u32,
-        /// Why not.
+        /// The reason.
         reason: InstanceRefusal,
     },
-    /// A process cannot be there.
+    /// A process is impossible.
     #[error("{place}: process {pid} cannot be on GPU {gpu}: {reason}")]
     Process {
-        /// Where.
-        place: Place,
+        /// Its position.
+        place: SourcePosition,
         /// Its pid.
         pid: u32,
         /// Index of the GPU.
         gpu: u32,
-        /// Why not.
+        /// The reason.
         reason: ProcessRefusal,
     },
-    /// A fault is none, or two cannot be used together.
+    /// A fault is invalid, or two conflict.
     #[error("{place}: {reason}")]
     Faults {
-        /// Where.
-        place: Place,
-        /// Why not.
+        /// Its position.
+        place: SourcePosition,
+        /// The reason.
         reason: RuleError,
     },
 }
 
-/// Why an instance cannot be where a scenario puts it.
+/// Why an instance of a scenario is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InstanceRefusal {
-    /// The board cannot be divided.
+    /// The board does not support MIG.
     #[error("is impossible: the board does not support MIG")]
     NoMig,
-    /// The mode is off.
+    /// MIG is disabled.
     #[error("requires `mig: enabled`")]
     ModeOff,
-    /// The board does not offer it.
+    /// The board does not have the profile.
     #[error("is not a profile of this board, which has {}", .0.join(", "))]
     UnknownProfile(Vec<String>),
-    /// The profile is not offered there.
+    /// The profile has no placement there.
     #[error("cannot start at {start}; possible starts: {}", numbers(listed))]
     NotThere {
-        /// The start that was asked for.
+        /// The requested start.
         start: u32,
-        /// The starts there are.
+        /// Possible starts.
         listed: Vec<u32>,
     },
-    /// Another instance is there.
+    /// It overlaps another instance.
     #[error("overlaps {0}")]
     Overlaps(String),
-    /// Nothing is left for it.
+    /// No capacity is left.
     #[error("does not fit together with {}", .0.join(", "))]
     Full(Vec<String>),
 }
@@ -152,12 +151,12 @@ impl Scenario {
         Self::parse(path, &text)
     }
 
-    /// Reads a text; `path` is only for messages.
+    /// Parses a text; `path` is only for messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let machine = crate::yaml::read(text).map_err(|error| {
             let at = error.location();
             ScenarioError::Malformed {
-                place: Place {
+                place: SourcePosition {
                     path: path.to_owned(),
                     line: at.map_or(0, |at| at.line()),
                     column: at.map_or(0, |at| at.column()),
@@ -168,7 +167,7 @@ impl Scenario {
         Ok(Self { path: path.to_owned(), machine })
     }
 
-    /// The machine it describes, as it is when it is switched on.
+    /// The machine of the scenario in its initial state.
     pub fn world(&self) -> Result<World, ScenarioError> {
         build::world(self)
     }
@@ -187,12 +186,12 @@ impl Scenario {
             .map_err(|reason| refused(serde_saphyr::Location::UNKNOWN, reason))
     }
 
-    fn place(&self, at: serde_saphyr::Location) -> Place {
-        Place { path: self.path.clone(), line: at.line(), column: at.column() }
+    fn place(&self, at: serde_saphyr::Location) -> SourcePosition {
+        SourcePosition { path: self.path.clone(), line: at.line(), column: at.column() }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
         if self.line > 0 {

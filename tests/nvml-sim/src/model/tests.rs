@@ -1,4 +1,4 @@
-//! Facts about the model, on boards of the catalogue.
+//! Facts about the model, on boards of the catalog.
 
 mod properties;
 
@@ -73,9 +73,9 @@ fn reset_completes_pending_row_remapping_and_forgets_destroyed_devices() {
     world.destroy_ci(GPU, gi, ci).unwrap();
     let rows = &mut world.gpu_mut(GPU).unwrap().remapped_rows;
     rows.as_mut().unwrap().pending = true;
-    assert_eq!(gpu(&world).mig().unwrap().departed.len(), 1);
+    assert_eq!(gpu(&world).mig().unwrap().destroyed.len(), 1);
     world.reset_gpu(GPU).unwrap();
-    assert_eq!(gpu(&world).mig().unwrap().departed, []);
+    assert_eq!(gpu(&world).mig().unwrap().destroyed, []);
     assert!(!gpu(&world).remapped_rows.unwrap().pending);
 }
 
@@ -187,9 +187,9 @@ fn ids_are_reused_and_uuids_and_serials_are_not() {
         world.destroy_gi(GPU, 2).unwrap();
     }
     assert_eq!(identities.len(), 3);
-    let departed: BTreeSet<String> =
-        gpu(&world).mig().unwrap().departed.iter().map(|gone| gone.uuid.clone()).collect();
-    assert_eq!(departed, identities.into_iter().map(|(uuid, ..)| uuid).collect());
+    let destroyed: BTreeSet<String> =
+        gpu(&world).mig().unwrap().destroyed.iter().map(|gone| gone.uuid.clone()).collect();
+    assert_eq!(destroyed, identities.into_iter().map(|(uuid, ..)| uuid).collect());
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn return_to_current_mode_withdraws_pending_change() {
 
 #[test]
 fn mode_survives_reload_and_reboot_on_ampere_only() {
-    for (board, kept) in
+    for (board, survives) in
         [("A100_40GB", true), ("A30_24GB", true), ("H100_80GB_SXM", false), ("B200_180GB", false)]
     {
         for reboots in [false, true] {
@@ -243,7 +243,7 @@ fn mode_survives_reload_and_reboot_on_ampere_only() {
             } else {
                 world.reload_driver(None).unwrap();
             }
-            assert_eq!(modes(&world), (kept, kept), "{board}");
+            assert_eq!(modes(&world), (survives, survives), "{board}");
             assert!(gpu(&world).mig().unwrap().instances.is_empty());
         }
         let mut world = divided(board);

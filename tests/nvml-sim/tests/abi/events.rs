@@ -1,4 +1,4 @@
-//! Events: a wait blocks, and ends when another process does something.
+//! Events: a wait blocks, and ends with an event of another process.
 
 use std::time::{Duration, Instant};
 

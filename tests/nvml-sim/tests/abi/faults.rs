@@ -1,4 +1,4 @@
-//! The fault menu at the C boundary, latency, and calls from many threads.
+//! Faults at the C interface, latency, and calls from many threads.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a handle outlives, and what the lists and counts do.
+//! Lifetime of handles, and lists with counts.
 
 use nvml_sim::model::{Process, ProcessKind, Slot};
 use nvml_wrapper_sys::bindings as sys;
@@ -165,7 +165,7 @@ fn replaced_driver_requires_reloading_the_library() {
     assert_eq!(nvml.count(), Ok(8));
 }
 
-/// Unloading also has to work from a thread that lives on, which thread-local data would prevent.
+/// Unloading must also work from a thread that continues, which thread-local data would prevent.
 fn is_mapped(machine: &Machine) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.contains(machine.library().to_str().unwrap())
@@ -222,11 +222,11 @@ fn versioned_structs_of_every_version_carry_the_same_profile() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
-    // SAFETY: plain numbers and characters, for which zero is a value.
+    // SAFETY: plain numbers and characters, for which zero is valid.
     let mut v2: sys::nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     v2.version = version_of::<sys::nvmlGpuInstanceProfileInfo_v2_t>(2);
     assert_eq!(call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoByIdV, device, 9, &raw mut v2), 0);
-    // SAFETY: plain numbers and characters, for which zero is a value.
+    // SAFETY: plain numbers and characters, for which zero is valid.
     let mut v3: sys::nvmlGpuInstanceProfileInfo_v3_t = unsafe { std::mem::zeroed() };
     v3.version = version_of::<sys::nvmlGpuInstanceProfileInfo_v3_t>(3);
     let place = (&raw mut v3).cast();

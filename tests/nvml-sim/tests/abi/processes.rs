@@ -1,4 +1,4 @@
-//! Several processes on one machine: what they share, and what is left when one is killed in the middle of a call.
+//! Several processes on one machine: shared state, and the state after one is killed during a call.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use crate::support::{HGX_A100, Machine, ONE_H100, call, succeeded};
 
 const SIGKILL: i32 = 9;
 
-/// The lines of the call log, each cut to function and result.
+/// The lines of the call log, reduced to function and result.
 fn log(machine: &Machine) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(machine.path("log")).unwrap();
     let lines = text.lines().map(|line| {
@@ -36,7 +36,7 @@ fn two_processes_see_the_same_gpus() {
     assert_eq!(nvml.create_gi(device, 19), Err(23));
 }
 
-/// Kills the client at its third creation and answers what it printed and what it left.
+/// Kills the client at its third creation and returns its output, the geometry and the last call.
 fn killed(when: &str) -> (String, Vec<(u32, u32)>, (String, String)) {
     let machine = Machine::new(ONE_H100);
     drop(machine.open());

@@ -1,4 +1,4 @@
-//! What holds after any sequence of operations, on every board of the catalogue.
+//! Invariants after any sequence of operations, on every board of the catalog.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{GPU, divided, gpu, modes, process};
 use crate::board;
 use crate::scenario::Scenario;
 
-/// One action of a client or the owner. Numbers are taken modulo the number of objects.
+/// An action of a client or administrator. Numbers are taken modulo the number of objects.
 #[derive(Debug, Clone)]
 enum Step {
     CreateGi(usize, Option<usize>),
@@ -54,7 +54,7 @@ fn instance_ids(world: &World) -> Vec<u32> {
     gpu(world).mig().unwrap().instances.iter().map(|gi| gi.id).collect()
 }
 
-/// Does a step; what is refused changes nothing. Answers what the refusal was, if it was one.
+/// Executes a step; a rejected one changes nothing. Returns the code of a rejection.
 fn play(world: &mut World, step: &Step) -> Option<Code> {
     let before = world.clone();
     let answer = match step {
@@ -110,7 +110,7 @@ fn play(world: &mut World, step: &Step) -> Option<Code> {
     answer.err()
 }
 
-/// What holds after every step.
+/// Invariants after every step.
 fn check(world: &World) {
     let gpu = gpu(world);
     let instances = &gpu.mig().unwrap().instances;
