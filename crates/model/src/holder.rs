@@ -145,7 +145,7 @@ mod tests {
     const CONTAINER: &str = "9d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a4813";
 
     #[track_caller]
-    fn tells(path: &str, container: Option<&str>) {
+    fn check_cgroup(path: &str, container: Option<&str>) {
         let pod = Pod::from_cgroup_path(path).unwrap();
         assert_eq!((pod.uid.as_deref(), pod.container.as_deref()), (Some(UID), container));
     }
@@ -153,14 +153,14 @@ mod tests {
     #[test]
     fn cgroup_names_its_pod_under_both_drivers_and_every_qos_class() {
         let dashed = UID.replace('-', "_");
-        tells(&format!("/kubepods/burstable/pod{UID}/{CONTAINER}"), Some(CONTAINER));
-        tells(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        check_cgroup(&format!("/kubepods/burstable/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        check_cgroup(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
         for scope in ["cri-containerd-", "crio-", "docker-"] {
-            tells(
+            check_cgroup(
                 &format!("/kubepods.slice/kubepods-pod{dashed}.slice/{scope}{CONTAINER}.scope"),
                 Some(CONTAINER),
             );
-            tells(
+            check_cgroup(
                 &format!(
                     "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{dashed}.slice/{scope}{CONTAINER}.scope/inner"
                 ),
@@ -168,8 +168,8 @@ mod tests {
             );
         }
         // The kubelet itself runs in a control group, as in kind clusters.
-        tells(&format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
-        tells(&format!("/kubepods/pod{UID}"), None);
+        check_cgroup(&format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        check_cgroup(&format!("/kubepods/pod{UID}"), None);
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
                 "/../../../kubepods-burstable.slice/kubepods-burstable-pod{dashed}.slice/crio-{CONTAINER}.scope"
             ),
         ] {
-            tells(&path, Some(CONTAINER));
+            check_cgroup(&path, Some(CONTAINER));
         }
         let other = format!("/../../../system.slice/docker-{CONTAINER}.scope");
         assert_eq!(Pod::from_cgroup_path(&other), None);

@@ -32,8 +32,8 @@ fn agent_token_authenticates_the_node_of_its_pod() {
 
 #[test]
 fn incomplete_review_is_rejected_with_reason() {
-    type Spoil = fn(&mut AgentTokenReview);
-    let table: [(Spoil, &str); 12] = [
+    type Corruption = fn(&mut AgentTokenReview);
+    let table: [(Corruption, &str); 12] = [
         (|it| it.authenticated = false, "no reason given"),
         (
             |it| (it.authenticated, it.error) = (false, "token\nhas expired".into()),
@@ -50,11 +50,11 @@ fn incomplete_review_is_rejected_with_reason() {
         (|it| it.nodes = vec![String::new()], "contains no node"),
         (|it| it.nodes = vec!["Node A".into()], "contains no node"),
     ];
-    for (spoil, said) in table {
+    for (spoil, expected) in table {
         let mut review = good();
         spoil(&mut review);
         let denial = rule().authenticate(&review).unwrap_err().to_string();
-        assert!(denial.contains(said), "{review:?}: {denial}");
+        assert!(denial.contains(expected), "{review:?}: {denial}");
     }
 }
 

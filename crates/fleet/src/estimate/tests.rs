@@ -55,11 +55,11 @@ fn single_sequence_is_limited_by_memory_bandwidth() {
 #[test]
 fn missing_figures_give_no_estimate() {
     let workload = Workload::training(7e9, 1e12, Precision::Fp8);
-    for (name, said) in [
+    for (name, expected) in [
         ("nvidia-a100-80gb", "the catalog has no dense fp8 throughput for nvidia-a100-80gb"),
         ("acme-x1", "the catalog does not contain acme-x1"),
     ] {
-        assert_eq!(roofline(&workload, &devices(name, 1)).unwrap_err().to_string(), said);
+        assert_eq!(roofline(&workload, &devices(name, 1)).unwrap_err().to_string(), expected);
     }
 }
 
@@ -188,16 +188,16 @@ fn samples_are_converted_to_tokens_and_errors_name_the_field() {
 #[test]
 fn request_is_parsed_strictly_and_errors_name_the_field() {
     let read = |text: &str| -> Result<Workload, String> {
-        let asked: EstimateRequest =
+        let request: EstimateRequest =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        asked
+        request
             .validated()
-            .map(|asked| asked.workload)
+            .map(|request| request.workload)
             .map_err(|error| format!("{}: {error}", error.field))
     };
     let workload = r#""workload": {"kind": "decoding", "parameters": 7e9, "precision": "fp8"}"#;
     assert_eq!(read(&format!("{{{workload}}}")), Ok(Workload::decoding(7e9, Precision::Fp8)));
-    for (rest, said) in [
+    for (rest, expected) in [
         (r#", "devices": []"#, "devices: devices must have 1 to 64 entries"),
         (r#", "devices": [{"type": "A100", "count": 1}]"#, "\"A100\" is ambiguous"),
         (
@@ -213,7 +213,7 @@ fn request_is_parsed_strictly_and_errors_name_the_field() {
         (r#", "modell": 1"#, "unknown field `modell`"),
     ] {
         let error = read(&format!("{{{workload}{rest}}}")).unwrap_err();
-        assert!(error.contains(said), "{rest}: {error}");
+        assert!(error.contains(expected), "{rest}: {error}");
     }
     let training = r#"{"workload": {"kind": "training", "parameters": 7e9, "tokens": 1e20, "precision": "bf16"}}"#;
     assert!(read(training).unwrap_err().starts_with("workload.tokens: "));

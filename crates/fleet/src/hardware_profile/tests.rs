@@ -88,8 +88,8 @@ fn judged(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> (Option<Reac
 
 fn words(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> Vec<(&'static str, String)> {
     let (_, findings) = judged(profile, snapshot);
-    let told = findings.iter();
-    told.map(|one| (one.name(), format!("{one}. {}", one.remedy()))).collect()
+    let reported = findings.iter();
+    reported.map(|one| (one.name(), format!("{one}. {}", one.remedy()))).collect()
 }
 
 #[test]
@@ -205,13 +205,13 @@ fn each_defect_has_a_finding_and_remedy() {
         node
     });
     let cluster = snapshot(nodes);
-    for (profile, word, said) in wrong() {
-        let told = words(&profile, &cluster);
-        let [(found, text)] = told.as_slice() else {
-            panic!("{word}: {told:?}");
+    for (profile, word, expected) in wrong() {
+        let reported = words(&profile, &cluster);
+        let [(found, text)] = reported.as_slice() else {
+            panic!("{word}: {reported:?}");
         };
         assert_eq!(*found, word);
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
 }
 
@@ -220,15 +220,15 @@ fn label_changed_by_sharing_is_found_with_an_alternative() {
     let mut shared = node("a", H200);
     let product = ("nvidia.com/gpu.product", "NVIDIA-H200-SHARED");
     shared.labels.insert(product.0.to_owned(), product.1.to_owned());
-    let told = words(&selecting(product.0, product.1), &snapshot([shared.clone()]));
-    let [(word, text)] = told.as_slice() else {
-        panic!("{told:?}");
+    let reported = words(&selecting(product.0, product.1), &snapshot([shared.clone()]));
+    let [(word, text)] = reported.as_slice() else {
+        panic!("{reported:?}");
     };
     assert_eq!(*word, "changing-label");
     assert!(text.ends_with("select by octavo.dev/type=nvidia-h200-141gb instead"), "{text}");
     // Another value of the same label matches nothing: there are two findings.
-    let told = words(&selecting(product.0, "NVIDIA-H200"), &snapshot([shared]));
-    let found: Vec<&str> = told.iter().map(|(word, _)| *word).collect();
+    let reported = words(&selecting(product.0, "NVIDIA-H200"), &snapshot([shared]));
+    let found: Vec<&str> = reported.iter().map(|(word, _)| *word).collect();
     assert_eq!(found, ["nothing-selected", "changing-label"]);
 }
 
@@ -303,7 +303,7 @@ fn queue_must_exist_and_decides_placement() {
     let around =
         ClusterContext { snapshot: &cluster, holds: &cluster.held(), types: &types(&cluster) };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    for (queues, said) in [
+    for (queues, expected) in [
         (LocalQueues::Unknown, None),
         (LocalQueues::Known(names(&["team", "other"])), None),
         (LocalQueues::Known(names(&["other"])), Some("no namespace has the LocalQueue \"team\"")),
@@ -311,9 +311,9 @@ fn queue_must_exist_and_decides_placement() {
     ] {
         let (reach, findings) = check_profile(&queued, Some(around), &queues);
         assert_eq!(reach, None);
-        assert_eq!(findings.len(), usize::from(said.is_some()));
+        assert_eq!(findings.len(), usize::from(expected.is_some()));
         for finding in findings {
-            assert!(finding.to_string().contains(said.unwrap()), "{finding}");
+            assert!(finding.to_string().contains(expected.unwrap()), "{finding}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the PCI scan on directory trees like sysfs.
 
-mod own;
+mod custom_catalog;
 
 use std::fs;
 use std::os::unix::fs::symlink;

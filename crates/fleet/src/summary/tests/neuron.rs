@@ -106,9 +106,9 @@ fn neuron_device_has_type_of_function_or_chip_and_catalog_memory() {
 #[test]
 fn neuron_health_reaches_its_node_and_unreported_health_is_ok() {
     let functions = || vec![function(1, Some("neuron")), function(2, Some("neuron"))];
-    let mut untold = chip(1);
-    untold.errors = NeuronErrors::default();
-    assert_eq!(counted(&inventory(functions(), vec![chip(0), untold])), (2, 0, "ok"));
+    let mut unreported = chip(1);
+    unreported.errors = NeuronErrors::default();
+    assert_eq!(counted(&inventory(functions(), vec![chip(0), unreported])), (2, 0, "ok"));
     let mut errors = chip(1);
     errors.errors.sram_uncorrected = Some(2);
     let noticed = inventory(functions(), vec![chip(0), errors]);

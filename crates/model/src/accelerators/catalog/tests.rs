@@ -8,11 +8,11 @@ use super::*;
 use crate::accelerators::lookup;
 use crate::label::LabelValue;
 
-fn told(text: &str) -> String {
-    said(&lookup(text))
+fn skus_of(text: &str) -> String {
+    format_lookup(&lookup(text))
 }
 
-fn said(lookup: &Lookup) -> String {
+fn format_lookup(lookup: &Lookup) -> String {
     let names = |skus: &[Sku]| {
         let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
         names.join(" ")
@@ -184,7 +184,7 @@ fn lookup_ignores_case_blanks_hyphens_and_vendors() {
         "10DE:20B2",
         "cloud.google.com/gke-accelerator=nvidia-a100-80gb",
     ] {
-        assert_eq!(told(text), "nvidia-a100-sxm4-80gb", "{text}");
+        assert_eq!(skus_of(text), "nvidia-a100-sxm4-80gb", "{text}");
     }
     for (text, sku) in [
         ("Tesla T4", "nvidia-t4"),
@@ -207,7 +207,7 @@ fn lookup_ignores_case_blanks_hyphens_and_vendors() {
         ("l4", "nvidia-l4"),
         ("NVIDIA A16 (per GPU)", "nvidia-a16"),
     ] {
-        assert_eq!(told(text), sku, "{text}");
+        assert_eq!(skus_of(text), sku, "{text}");
     }
 }
 
@@ -236,9 +236,9 @@ fn ambiguous_name_returns_all_matches() {
         ("AWS Inferentia", 2),
     ] {
         let Lookup::Ambiguous(skus) = lookup(text) else {
-            panic!("{text}: {}", told(text));
+            panic!("{text}: {}", skus_of(text));
         };
-        assert_eq!(skus.len(), count, "{text}: {}", told(text));
+        assert_eq!(skus.len(), count, "{text}: {}", skus_of(text));
     }
 }
 
@@ -252,7 +252,7 @@ fn unknown_name_is_not_guessed() {
         ("mi25", "amd-mi25"),
     ] {
         let Lookup::Unknown(skus) = lookup(text) else {
-            panic!("{text}: {}", told(text));
+            panic!("{text}: {}", skus_of(text));
         };
         assert!(skus.len() <= 5);
         let first = skus.first().map_or("", Sku::as_str);

@@ -142,10 +142,10 @@ fn partly_unhealthy_gpus_are_not_a_missing_reload() {
     let all = found(&evidence(), &[gpus(6, 8)]);
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, FindingCause::SomeUnhealthy);
-    let said = all[0].to_string();
+    let message = all[0].to_string();
     assert!(
-        said.starts_with("The plugin reports 2 of 8 of nvidia.com/gpu as unhealthy. Its log"),
-        "{said}"
+        message.starts_with("The plugin reports 2 of 8 of nvidia.com/gpu as unhealthy. Its log"),
+        "{message}"
     );
     // If the Node has fewer than requested, the plugin uses a different configuration.
     let fewer = found(&evidence(), &[gpus(2, 4)]);
@@ -157,9 +157,9 @@ fn correct_setup_with_mismatch_is_not_reloaded() {
     let all = found(&evidence(), &[gpus(2, 2)]);
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, FindingCause::NotReloaded);
-    let said = all[0].to_string();
+    let message = all[0].to_string();
     for part in [KEY, "pod plugin-x is running, but", "nvidia.com/gpu: 8 requested, 2 advertised"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     let older = PluginPod { running_for: Some(Duration::from_hours(4)), ..pod() };
     let later = Evidence { pods: LookupResult::Present(vec![older]), ..evidence() };

@@ -173,7 +173,7 @@ async fn restarted_aggregator_is_reconnected() {
     let hello = peer.greeting().await;
     assert_eq!(hello.seq, 1);
     let (mut receiver, answer) = Receiver::new(&hello);
-    peer.says(&answer).await;
+    peer.send(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(matches!(incoming, FromAgent::Snapshot { seq: 2, .. }), "{incoming:?}");
     assert_eq!(known(&receiver), "one");
