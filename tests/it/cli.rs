@@ -1,5 +1,5 @@
-//! The `octavo` binary, as a person at a shell has it. Whole outputs are golden files under `tests/golden/cli`: run with
-//! `TRYCMD=overwrite` to renew them (`make golden` does), and read the difference.
+//! The `octavo` binary at a shell. Complete outputs are golden files under `tests/golden/cli`: run with
+//! `TRYCMD=overwrite` to rewrite them (`make golden` does), and review the difference.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -46,7 +46,7 @@ fn stderr(output: &Output) -> &str {
 
 #[test]
 fn cli_output_matches_golden_files() {
-    // Help is folded to the terminal, so the terminal is said.
+    // Help is wrapped to the width of the terminal.
     trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/cli/*.trycmd");
 }
 

@@ -1,4 +1,4 @@
-//! What the chart and the manifests in `deploy` ask for is what is on a list.
+//! The chart and the manifests in `deploy` request exactly the listed privileges.
 
 mod chart;
 mod cleanup;

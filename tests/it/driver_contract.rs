@@ -1,4 +1,4 @@
-//! What `octavo_hardware::nvml` makes of a driver, each fact checked against what the simulated machine really is.
+//! How `octavo_hardware::nvml` reads a driver, each fact compared with the simulated machine.
 
 use nvml_sim::model::{self, Slot};
 use octavo_model::catalog::{
@@ -48,7 +48,7 @@ fn mode(on: bool) -> MigMode {
     if on { MigMode::Enabled } else { MigMode::Disabled }
 }
 
-/// The device that the machine has in `slot`, found by its UUID.
+/// The device in `slot`, found by its UUID.
 fn device<'a>(inventory: &'a Inventory, gpu: &model::Gpu) -> &'a Device {
     let uuid = gpu.uuid.parse().unwrap();
     let found = inventory.devices.iter().find(|device| device.uuid.as_ref() == Some(&uuid));
@@ -155,7 +155,7 @@ fn instance(gpu: &model::Gpu, gi: &model::GpuInstance) -> GpuInstance {
     }
 }
 
-/// A profile's own profiles are known as soon as one instance of it was there to be asked.
+/// The compute profiles of a profile are known once an instance of it has been queried.
 fn check_compute_profiles(shown: &ProfileCatalog, gpu: &model::Gpu) {
     let instances = &gpu.mig.as_ref().unwrap().instances;
     for row in gpu.profiles.iter() {

@@ -1,4 +1,4 @@
-//! What NVML leaves out: addresses of switches, and addresses of GPUs.
+//! Missing facts of NVML: addresses of switches and of GPUs.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -39,7 +39,7 @@ async fn gpus_behind_hidden_switches_are_grouped_by_fabric() {
         assert_eq!(device.links.len(), 18);
         let mut links = device.links.iter();
         assert!(links.all(|link| link.remote == LinkRemote::HiddenSwitch));
-        // The fabric says it, so nothing else is asked.
+        // The fabric determines the domain, so peers are not queried.
         assert_eq!(device.p2p_group, None);
     }
     assert_eq!(domains(&inventory), Some(nvswitch(4, &[4])));
@@ -74,14 +74,14 @@ async fn interconnect_is_unknown_if_nvml_does_not_report_peers() {
     assert!(inventory.devices.iter().all(|one| one.problems.is_empty()));
 }
 
-/// Two GPUs, of the second of which NVML writes no address.
+/// Two GPUs; NVML reports no address of the second.
 fn unreported() -> Machine {
     Machine::new(
         "machine: gaps\ngpus: [{board: T4, count: 2}]\nfaults: [{call: nvmlDeviceGetPciInfo_v3, gpu: 1, lie: true}]\n",
     )
 }
 
-/// The program, where the bus shows nothing.
+/// The program on a machine with an empty bus.
 fn octavo(machine: &Machine, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
     command.args(arguments);

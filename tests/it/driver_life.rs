@@ -1,5 +1,5 @@
-//! A driver's life as `octavo_hardware` sees it: libraries that are none, drivers that come, go and hang, GPUs that are lost, and
-//! what a reading costs.
+//! Life cycle of a driver: files that are no library, drivers that load, unload and hang, lost GPUs, and the number of
+//! calls of a reading.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -83,7 +83,7 @@ async fn functions_missing_from_older_library_are_absent_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn device_with_unknown_processes_does_not_look_idle() {
+async fn device_with_unknown_processes_is_not_idle() {
     let compute = "nvmlDeviceGetComputeRunningProcesses_v3";
     let graphics = "nvmlDeviceGetGraphicsRunningProcesses_v3";
     for function in [compute, graphics] {
@@ -275,7 +275,7 @@ async fn xid_is_a_hint() {
     within("a hint", hints.changed()).await;
 }
 
-/// Asks the simulator's log, which only its environment switches on: a process of its own reads the devices twice.
+/// Reads the log of the simulator, which an environment variable enables; a separate process reads the devices twice.
 #[test]
 fn reading_makes_no_call_twice() {
     let machine = Machine::new(H100S);
@@ -293,7 +293,7 @@ fn reading_makes_no_call_twice() {
     let once = calls("1");
     let twice = calls("2");
     for (call, count) in &once {
-        // The wrapper asks for the version by itself when it starts NVML.
+        // The wrapper queries the version when it initializes NVML.
         let most = if call.starts_with("nvmlSystemGetDriverVersion") { 2 } else { 1 };
         assert!(*count <= most, "{call}: {count} times in one reading");
     }
@@ -308,13 +308,13 @@ fn reading_makes_no_call_twice() {
     assert_eq!((first, second), (950, 209));
 }
 
-/// Calls with their inputs, and how often each was made. Waiting for events and ending are not part of a reading.
+/// Number of calls by function and input, except event waits and shutdown.
 fn logged(log: &str) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     for line in log.lines() {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         let function = entry["function"].as_str().unwrap();
-        // How far the end gets depends on who is faster, the thread or the end of the process.
+        // The last calls depend on a race between the thread and the end of the process.
         if ["nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlShutdown"].contains(&function) {
             continue;
         }
@@ -330,7 +330,7 @@ fn logged(log: &str) -> BTreeMap<String, usize> {
     calls
 }
 
-/// The process of [`reading_makes_no_call_twice`]; on its own it has no library to read.
+/// The process of [`reading_makes_no_call_twice`]; does nothing on its own.
 #[tokio::test]
 #[expect(
     clippy::disallowed_methods,

@@ -35,9 +35,9 @@ gpus:
       - {profile: 2g.20gb, start: 0}
 ";
 
-/// An aggregator with two nodes, `a100` and `h100`, which are known to it.
+/// An aggregator with the nodes `a100` and `h100`, which it has received.
 struct Fleet {
-    // Fields are dropped in this order: agents go before their machines.
+    // Fields are dropped in this order: agents before their machines.
     _agents: Vec<Program>,
     url: String,
     h100: Machine,
@@ -63,7 +63,7 @@ impl Fleet {
         });
         let fleet =
             Self { _aggregator: aggregator, url, h100, _agents: Vec::from(agents), _a100: a100 };
-        // Two lines of a watch are two nodes that are known.
+        // Two lines of a watch mean that both nodes are known.
         let mut watch = fleet.watch(&["--no-headers"]);
         for _ in 0..2 {
             watch.line();
@@ -96,7 +96,7 @@ impl Fleet {
     }
 }
 
-/// A watch that runs.
+/// A running watch.
 struct Watch {
     child: Child,
     lines: Lines,
@@ -109,7 +109,7 @@ impl Watch {
     }
 
     #[track_caller]
-    fn says(&mut self, text: &str) -> String {
+    fn expect_line(&mut self, text: &str) -> String {
         self.lines.find_line(text)
     }
 }
@@ -125,7 +125,7 @@ fn reported(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Without the ages, which depend on the clock.
+/// Removes the ages, which depend on the clock.
 fn without_last(text: &str) -> Vec<Vec<&str>> {
     text.lines()
         .map(|line| {
@@ -215,13 +215,13 @@ fn watch_prints_each_change_and_exits_cleanly_when_interrupted() {
     let mut lines = fleet.watch(&["--no-headers", "--type=nvidia-h100-80gb"]);
     assert_eq!(lines.line(), "h100: ok, 2x nvidia-h100-80gb, 1 of 2 free");
     let mut objects = fleet.watch(&["-o", "json"]);
-    objects.says("\"kind\":\"synced\"");
+    objects.expect_line("\"kind\":\"synced\"");
     fleet.h100.change(|world| world.lose_gpu(Slot(1)));
     assert_eq!(
-        lines.says("degraded"),
+        lines.expect_line("degraded"),
         "h100: ok -> degraded (GPU 1: failing: nvmlDeviceGetMigMode: GPU is lost (15)), free 1 -> 0, unavailable 0 -> 1"
     );
-    let object = objects.says("degraded");
+    let object = objects.expect_line("degraded");
     let event: serde_json::Value = serde_json::from_str(&object).unwrap();
     assert_eq!(event["node"]["name"], "h100");
     for watch in [&mut lines, &mut objects] {

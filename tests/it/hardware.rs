@@ -1,4 +1,4 @@
-//! `docs/reference/hardware.md` lists what the catalogue has, and says of Neuron's chips what it says.
+//! `docs/reference/hardware.md` lists the products and Neuron chips of the catalog.
 
 mod instance_types;
 

@@ -1,7 +1,7 @@
-//! The smoke test for real hardware, on a simulated machine: it agrees when all is well, and it can disagree.
+//! The smoke test for real hardware on a simulated machine: it passes and it can fail.
 //!
-//! `nvidia-smi` is stood in for by a script that prints what the real one prints for a T4 (the form of driver 535's
-//! `nvidia-smi -q`), because it looks into the library's insides and cannot run on a simulated one.
+//! A script replaces `nvidia-smi` and prints the output for a T4 (in the form of driver 535's `nvidia-smi -q`), because
+//! the real program uses internals of the library and cannot run on a simulated one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

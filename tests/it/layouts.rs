@@ -1,4 +1,4 @@
-//! Layout files: every input of the table and what is said of it.
+//! Layout files: every input of the table with its messages.
 
 pub(crate) mod checks;
 mod fuzz;
@@ -23,7 +23,7 @@ fn every_table_input_has_its_verdict_and_message() {
     let mut wrong = Vec::new();
     let mut reported = Vec::new();
     for case in table::cases() {
-        let (verdict, words) = say(&case);
+        let (verdict, words) = describe(&case);
         if verdict != case.ours {
             wrong.push(format!("{}: {verdict:?}, not {:?}: {words:#?}", case.name, case.ours));
         }
@@ -66,7 +66,7 @@ fn table_is_large_and_its_names_are_unique() {
     assert_eq!(names.len(), cases.len());
 }
 
-/// The rule of the whole dialect; that the table tells the truth of the original is `peer_mig_parted`'s to find.
+/// The rule for the whole dialect; `peer_mig_parted` verifies the table against the original.
 #[test]
 fn verdicts_agree_with_mig_parted_or_the_table_explains_why() {
     for case in table::cases() {
@@ -81,7 +81,7 @@ fn verdicts_agree_with_mig_parted_or_the_table_explains_why() {
     }
 }
 
-/// A short run of what `make fuzz` does for long.
+/// A short run of `make fuzz`.
 #[test]
 fn mutated_inputs_cause_no_panic_lost_location_or_changed_output() {
     let mut fuzzer = fuzz::Fuzzer::new(1);
@@ -93,8 +93,8 @@ fn mutated_inputs_cause_no_panic_lost_location_or_changed_output() {
     assert!(fuzzer.accepted > 50, "{}", fuzzer.accepted);
 }
 
-/// The verdict, and all that is said.
-fn say(case: &Case) -> (Verdict, Vec<String>) {
+/// The verdict and all messages.
+fn describe(case: &Case) -> (Verdict, Vec<String>) {
     let parsed = match parse(&case.input) {
         Ok(parsed) => parsed,
         Err(errors) => {
@@ -119,7 +119,7 @@ fn say(case: &Case) -> (Verdict, Vec<String>) {
     (verdict, reported)
 }
 
-/// What the layout means on a machine.
+/// Evaluates the layout on a machine.
 fn mean(
     layout: &Layout,
     dialect: Dialect,
@@ -140,12 +140,12 @@ fn mean(
             if reported.len() > before {
                 verdict = Verdict::Warning;
             }
-            verdict.max(tell(&resolved.targets, machine, reported))
+            verdict.max(describe_targets(&resolved.targets, machine, reported))
         }
     }
 }
 
-fn tell(targets: &Targets, machine: &Inventory, reported: &mut Vec<String>) -> Verdict {
+fn describe_targets(targets: &Targets, machine: &Inventory, reported: &mut Vec<String>) -> Verdict {
     let mut verdict = Verdict::Ok;
     for target in &targets.devices {
         let device = machine.devices.iter().find(|device| device.pci == target.pci).unwrap();

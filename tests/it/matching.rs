@@ -37,9 +37,9 @@ const ROWS: &str = r#"[
 {"hardware_type": "A100 80GB", "hardware_count": 1, "tps_mean": 75}
 ]"#;
 
-/// An aggregator with a node of each, known to it.
+/// An aggregator with one node of each type, which it has received.
 struct Fleet {
-    // Fields are dropped in this order: agents go before their machines.
+    // Fields are dropped in this order: agents before their machines.
     _agents: Vec<Program>,
     _machines: [Machine; 2],
     url: String,
@@ -64,12 +64,12 @@ impl Fleet {
         });
         let fleet =
             Self { _agents: agents.collect(), _machines: machines, url, _aggregator: aggregator };
-        fleet.knows_both();
+        fleet.has_both_types();
         fleet
     }
 
-    /// Two lines of a watch are two nodes that are known.
-    fn knows_both(&self) {
+    /// Two lines of a watch mean that both nodes are known.
+    fn has_both_types(&self) {
         let mut watch = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["watch", "--no-headers"])
             .env("OCTAVO_SERVER", &self.url)

@@ -1,5 +1,5 @@
-//! What people see of layouts and plans, for machines that were recorded from simulated ones. The scripts are golden files
-//! under `tests/golden/plan`: run with `TRYCMD=overwrite` to renew them (`make golden` does), and read the difference.
+//! Output of layouts and plans for machines recorded from simulated ones. The scripts are golden files under
+//! `tests/golden/plan`: run with `TRYCMD=overwrite` to rewrite them (`make golden` does), and review the difference.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -62,7 +62,7 @@ fn plan_output_fits_eighty_columns_of_ascii() {
             .step_by(2)
             .filter(|block| block.contains("$ octavo plan") && !block.contains("-o "));
         for line in shown.flat_map(|block| block.lines().filter(|line| !line.starts_with('$'))) {
-            // As compilers say it: a place and a message, on one line for tools to read.
+            // Compiler-style lines, location and message, are not wrapped because tools parse them.
             let to_read_by_tools = [".yaml:", ": warning: ", "error: ", "  because: ", "  try: "];
             let shown_by_file = to_read_by_tools.iter().any(|sign| line.contains(sign));
             assert!(shown_by_file || line.len() <= 80, "{line}");
@@ -109,7 +109,7 @@ fn json_and_yaml_plan_are_the_same_document() {
             octavo(&arguments).stdout
         });
         let [json, yaml] = &forms;
-        // A layout that means nothing on a machine has no plan.
+        // A layout that does not resolve on a machine has no plan.
         if json.is_empty() {
             assert!(yaml.is_empty());
             continue;
@@ -131,7 +131,7 @@ fn exported_layout_needs_no_change_on_its_node() {
         for dialect in ["octavo", "mig-parted"] {
             let output = octavo(&["export", "--from", machine, "--dialect", dialect]);
             if !output.status.success() {
-                // What a crash left behind is no layout.
+                // Leftovers of a crash are no layout.
                 let reported = text(&output.stderr);
                 assert!(reported.contains("has no compute instance"), "{machine}: {reported}");
                 continue;
@@ -147,12 +147,12 @@ fn exported_layout_needs_no_change_on_its_node() {
     assert!(exported > 8);
 }
 
-/// A directory with `octavo` and the simulator, laid out as cargo leaves them.
+/// A directory with `octavo` and the simulator in cargo's layout.
 pub(crate) fn programs() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let built = Path::new(env!("CARGO_BIN_EXE_octavo")).parent().unwrap();
     let octavo = directory.path().join("octavo");
-    // A link would be followed to where the others may not be.
+    // A symbolic link would be resolved to a directory without the other programs.
     fs::hard_link(built.join("octavo"), &octavo)
         .or_else(|_| fs::copy(built.join("octavo"), &octavo).map(|_| ()))
         .unwrap();
@@ -223,7 +223,7 @@ fn document_is_printed_for_infeasible_layout() {
         };
         let why = &device["infeasible"];
         assert_eq!(why["rule"], rule, "{rules}");
-        // The place in the file stays on standard error.
+        // The location in the file stays on standard error.
         assert!(reported.contains(why["message"].as_str().unwrap()), "{reported}");
         let yaml = machine_plan(&machine, &layouts, "yaml");
         let yaml: Value = serde_saphyr::from_str(text(&yaml.stdout)).unwrap();
@@ -266,7 +266,7 @@ gpus:
       - {profile: 3g.20gb, start: 0}
 ";
 
-/// A process file system in which process 4711 has these capabilities open; nothing else uses the machine or its driver.
+/// A process file system in which process 4711 has these capabilities open and no other process uses the driver.
 fn processes(machine: &Machine, capabilities: &[u32]) -> PathBuf {
     let root = machine.path().join("proc");
     let write = |name: &str, text: &str| {
@@ -293,7 +293,7 @@ fn processes(machine: &Machine, capabilities: &[u32]) -> PathBuf {
     root
 }
 
-/// What `octavo plan` says of a layout that would have the machine's only instance go.
+/// Output of `octavo plan` for a layout that removes the only instance of the machine.
 fn planned(machine: &Machine, root: &Path) -> Output {
     let layouts = machine.path().join("layouts.yaml");
     let text = "version: v1\nmig-configs:\n  small:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {1g.5gb: 7}\n";

@@ -1,4 +1,4 @@
-//! The REST API through its real router, over machines that were really read.
+//! The REST API through its real router, with inventories of simulated machines.
 
 mod availability;
 mod estimates;
@@ -26,7 +26,7 @@ use tower::ServiceExt;
 
 use fleet::{Aggregator, Machines};
 
-/// What an answer was.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -51,14 +51,14 @@ impl Aggregator {
         self.answer(request.body(Body::empty()).unwrap()).await
     }
 
-    /// The answer to a document.
+    /// Posts a document.
     pub(crate) async fn post(&self, path: &str, document: &str) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
         let request = request.body(Body::from(document.to_owned())).unwrap();
         self.answer(request).await
     }
 
-    /// The answer to a document from a reader with this visibility.
+    /// Posts a document as a reader with this visibility.
     pub(crate) async fn post_as(&self, sight: Visibility, path: &str, document: &str) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
         let mut request = request.body(Body::from(document.to_owned())).unwrap();
@@ -85,7 +85,7 @@ impl Aggregator {
         self.ask(Method::GET, path).await
     }
 
-    /// The names on a page, and how to ask for the next.
+    /// The names on a page, and the token of the next page.
     async fn names(&self, path: &str) -> (Vec<String>, Option<String>) {
         let list = self.get(path).await.json();
         let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
@@ -197,7 +197,7 @@ async fn types_are_counted_and_devices_of_stale_node_are_unknown() {
     assert_eq!(stale, ["gpu-2"]);
 }
 
-/// Request, status, kind, parameter, and what the detail says.
+/// Request, status, kind, parameter, and part of the detail.
 const FAILURES: &str = "GET /api/v1/nodes?limt=3|400|unknown-parameter|limt|did you mean limit?
 GET /api/v1/nodes?limit=0|400|invalid-parameter|limit|1 to 1000
 GET /api/v1/nodes?selector=a%3D%3D%3D|400|invalid-parameter|selector|at column 4

@@ -1,4 +1,4 @@
-//! Licences, bans and sources of everything we build with, by `cargo metadata` and the lists in `deny.toml`.
+//! Licenses, bans and sources of all dependencies, from `cargo metadata` and the lists in `deny.toml`.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -33,7 +33,7 @@ struct Licenses {
     exceptions: Vec<Exception>,
 }
 
-/// A licence that is fine for what only tests are built with.
+/// A license that is allowed for dependencies of tests only.
 #[derive(Deserialize)]
 struct Exception {
     #[serde(rename = "crate")]
@@ -123,7 +123,7 @@ fn packages() -> Vec<Package> {
         .finish();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
-    // The lock file also names optional dependencies that no program has: `tree` knows which are built.
+    // The lock file also names optional dependencies that no program has; `tree` lists those that are built.
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--workspace", "--target", "all", "--edges", "all"])
         .args(["--prefix", "none", "--format", "{p}", "--locked"])

@@ -1,4 +1,4 @@
-//! NVIDIA's own programs, built from their Go modules as `tests/peers` pins them.
+//! NVIDIA's own programs, built from their pinned Go modules in `tests/peers`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::Command;
 
 use crate::time_limits::watch;
 
-/// A program of a module that is pinned.
+/// A program of a pinned module.
 pub(crate) struct Peer {
     /// The directory under `tests/peers`.
     pub(crate) pinned: &'static str,
     /// The package of the program.
     pub(crate) package: &'static str,
-    /// As pinned in the folder's `go.mod`; part of the name of what is kept.
+    /// As pinned in the `go.mod` of the directory; part of the cached file's name.
     pub(crate) version: &'static str,
 }
 
 impl Peer {
-    /// Builds the program, or takes the one that was built before. A cache outside the tree: it is a minute's work.
+    /// Builds the program or returns the cached one. The cache is outside the tree, because a build takes a minute.
     pub(crate) fn build(&self) -> PathBuf {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.pinned);
         let module = fs::read_to_string(directory.join("go.mod")).unwrap();
@@ -32,7 +32,7 @@ impl Peer {
             return program;
         }
         fs::create_dir_all(program.parent().unwrap()).unwrap();
-        // Of two tests that build at once the last rename wins, and both programs are whole.
+        // If two tests build at the same time the last rename wins, and both files are complete.
         let draft = tempfile::NamedTempFile::new_in(program.parent().unwrap()).unwrap();
         watch();
         let output = Command::new("go")

@@ -1,4 +1,4 @@
-//! What every test with a cluster relies on.
+//! Properties of the cluster that every test relies on.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -10,10 +10,10 @@ use serde_json::json;
 use super::Api;
 use crate::time_limits::{Finish, Lines};
 
-/// Set in a test process that another one started in order to kill it; and how its lines for that one begin.
+/// Set in a test process that another one kills; also the prefix of its output lines.
 const VICTIM: &str = "OCTAVO_TEST_CLUSTER_VICTIM";
 
-/// A pod that needs no controller; on `node` where one is given.
+/// A pod that needs no controller; on `node` if given.
 fn pod(namespace: &str, account: &str, node: Option<&str>) -> String {
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -104,8 +104,8 @@ fn octavo_token_identifies_its_node_and_grants_no_access() {
     assert_ne!(review(&["somebody-else"])["authenticated"], true);
     assert_ne!(review(&[])["authenticated"], true);
 
-    let bearer = api.as_bearer(&token);
-    let whoami = |bearer: &super::objects::Bearer| {
+    let bearer = api.kubeconfig_with_token(&token);
+    let whoami = |bearer: &super::objects::TokenKubeconfig| {
         let path = bearer.path();
         let path = path.to_str().unwrap();
         api.try_kubectl(&["--kubeconfig", path, "auth", "whoami"])
@@ -180,7 +180,7 @@ fn rotated_ca_keeps_names_and_tokens_valid() {
     let node = api.node("rotated");
     let namespace = api.namespace();
     api.apply(&pod(&namespace, "agent", Some(node.name())));
-    let bearer = api.as_bearer(&api.token(&namespace, "agent", "one", &[]));
+    let bearer = api.kubeconfig_with_token(&api.token(&namespace, "agent", "one", &[]));
     let old = std::fs::read_to_string(api.ca()).unwrap();
     api.rotate_ca();
     assert_ne!(std::fs::read_to_string(api.ca()).unwrap(), old);
@@ -188,7 +188,7 @@ fn rotated_ca_keeps_names_and_tokens_valid() {
     let path = bearer.path();
     let who = api.kubectl(&["--kubeconfig", path.to_str().unwrap(), "auth", "whoami"]);
     assert!(who.contains(":agent"), "{who}");
-    // Who still trusts the old one only is refused nothing and refuses everything.
+    // A client that trusts only the old CA rejects the server.
     let stale = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(stale.path(), old).unwrap();
     let curl =
@@ -205,7 +205,7 @@ fn killed_test_process_leaves_no_process_or_file() {
         let mut out = std::io::stdout();
         writeln!(out, "\n{VICTIM} {directory} {supervisor}").unwrap();
         writeln!(out, "{VICTIM} {} {}", pids[0], pids[1]).unwrap();
-        // Until it is killed: nothing is ever written to its standard input.
+        // Runs until it is killed: its standard input stays open and empty.
         let _never = std::io::stdin().read_line(&mut String::new());
         return;
     }
@@ -249,13 +249,13 @@ fn programs_of_killed_supervisor_exit() {
     std::fs::remove_dir_all(api.directory()).unwrap();
 }
 
-/// Whether there is a process that is not merely waiting to be counted out by its parent.
+/// Whether a process exists and is not a zombie.
 fn process_exists(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
 
-/// Returns when a process has ended, counted out or not.
+/// Returns when a process has ended or is a zombie.
 fn await_end(pid: u32) {
     for _second in 0..120 {
         if !process_exists(pid) {

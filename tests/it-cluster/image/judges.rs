@@ -1,4 +1,4 @@
-//! What programs that judge scripts and Dockerfiles say of ours. `make setup` installs both.
+//! Linters of scripts and Dockerfiles. `make setup` installs both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn shellcheck_reports_no_issue_in_scripts() {
     assert_eq!(found, "");
 }
 
-/// Shell scripts, by their names or first lines.
+/// Shell scripts, by extension or first line.
 fn collect(directory: &Path, scripts: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

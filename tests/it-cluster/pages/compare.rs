@@ -1,4 +1,5 @@
-//! Hardware profiles side by side: by estimates and by measured objectives, with and without scripts, and with engines that fail.
+//! Comparison of hardware profiles: by estimates and by measured objectives, with and without scripts, and with failing
+//! engines.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
 use super::profiles::{cluster_of, profile};
-use crate::engine::{Listening, Manner, way};
+use crate::engine::{EngineBehavior, TestEngine, engine_client};
 
 const QUERY: &str = "/compare?workload=training&parameters=7B&tokens=1T&precision=bf16";
 const ROWS: &str = "#compared tbody tr";
@@ -84,7 +85,7 @@ async fn ac_007_profiles_are_compared_with_cheapest_and_fastest_marked() {
         page.resize(900).await;
         photograph(&page, "compare").await;
 
-        // Objectives that a profile misses are warnings beside its figures.
+        // Missed objectives are warnings beside the figures of a profile.
         page.open(&format!("{QUERY}&limit=1&budget=10")).await;
         let text = page.text("#compared").await;
         assert!(
@@ -125,12 +126,12 @@ async fn profiles_are_compared_and_errors_explained_without_scripts() {
 #[tokio::test]
 async fn hanging_or_invalid_engine_leaves_comparison_without_times() {
     let long = Duration::from_mins(1);
-    for (manner, time_limits) in [
-        (Manner::Hangs, Duration::from_millis(100)),
-        (Manner::Says(json!({"source": "x", "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}]}).to_string()), long),
+    for (behavior, time_limits) in [
+        (EngineBehavior::Hangs, Duration::from_millis(100)),
+        (EngineBehavior::Responds(json!({"source": "x", "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}]}).to_string()), long),
     ] {
-        let engine = Listening::new(manner).await;
-        let engine_way = way(&engine.url, time_limits);
+        let engine = TestEngine::new(behavior).await;
+        let engine_way = engine_client(&engine.url, time_limits);
         let site = Site::viewed(|view| view.with_engine(engine_way));
         site.put("h200", &inventory("h200").await);
         cluster_of(&site, vec![profile("premium", "Premium GPU", "nvidia-h200-141gb")]);

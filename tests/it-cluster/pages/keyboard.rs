@@ -1,4 +1,4 @@
-//! The pages by keyboard alone.
+//! Keyboard navigation.
 
 use super::chrome::{Start, browse};
 use super::fixture::{MACHINES, Site};

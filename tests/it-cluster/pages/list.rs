@@ -1,4 +1,4 @@
-//! The Node View: what is listed, filtered, ordered.
+//! The node view: list, filters, sorting.
 
 use super::chrome::{Start, browse};
 use super::fixture::{MACHINES, Site, inventory};

@@ -1,4 +1,4 @@
-//! A page that is open stays what the aggregator says, and says so where it cannot.
+//! An open page stays current, and reports when it cannot.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -72,7 +72,7 @@ async fn lost_connection_is_shown_until_aggregator_returns() {
 async fn page_polls_if_its_stream_is_refused() {
     let site = Site::empty();
     let machine = inventory("t4").await;
-    // Others wait already, as many as may.
+    // The maximum number of other streams is open.
     let mut others = Vec::new();
     for _ in 0..256 {
         let address = site.url.strip_prefix("http://").unwrap();

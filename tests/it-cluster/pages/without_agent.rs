@@ -1,4 +1,4 @@
-//! Nodes of the cluster that no agent reports, in the Node View: marked, explained, and selected for a hardware profile.
+//! Nodes of the cluster without agent in the node view: marked, explained, and selected for a hardware profile.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::profiles::node;
 
 const PRODUCT: &str = "nvidia.com/gpu.product";
 
-/// One node with an agent, two that only NVIDIA's labels describe, and one without an accelerator.
+/// One node with an agent, two with NVIDIA's labels only, and one without an accelerator.
 async fn site() -> Site {
     let site = Site::of_a_cluster();
     site.put("h200", &inventory("h200").await);

@@ -1,4 +1,4 @@
-//! What a Node of a real API server gets: events, the annotation, labels, taints.
+//! Events, annotation, labels and taints of a Node on a real API server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::Api;
 use crate::cluster::agent::faults::{MONOTONIC_CLOCK, clock};
 use crate::cluster::agent::operands::{self, COMPAT, DCGM, PLUGIN};
-use crate::cluster::agent::proxy::{Fault, Proxy, To};
+use crate::cluster::agent::proxy::{Fault, Proxy, RequestFilter};
 use crate::cluster::agent::{NODE_WRITTEN, Rig};
 use crate::node::names;
 use crate::problem::Problem;
@@ -25,7 +25,7 @@ fn shown(problem: &Problem, rig: &Rig<'_>, reason: &str) {
     problem.assert_quoted(&format!("event {reason}"), &rig.await_event(reason));
 }
 
-/// What the annotation says in words, of the node and of each device.
+/// Messages of the annotation, for the node and each device.
 fn annotation(rig: &Rig<'_>) -> String {
     let status = rig.status();
     let devices = status["devices"].as_array().cloned().unwrap_or_default();
@@ -44,7 +44,7 @@ fn taints(rig: &Rig<'_>) -> String {
     lines.join("\n")
 }
 
-/// Has the driver make no partitions before a file is there, which is given.
+/// Delays the creation of partitions until the returned file exists.
 fn hold_up(rig: &Rig<'_>) -> PathBuf {
     let machine = &rig.machine.machine;
     let go_on = machine.path().join("go-on");
@@ -55,7 +55,7 @@ fn hold_up(rig: &Rig<'_>) -> PathBuf {
     go_on
 }
 
-/// An agent that speaks for a rig's Node with the credentials in a file.
+/// An agent for a rig's Node with the credentials in a file.
 fn agent_with(rig: &Rig<'_>, kubeconfig: &Path) -> Program {
     let mut command = rig.machine.agent(&["--interval=200ms", "--label-sink=node"]);
     command.arg("--kubeconfig").arg(kubeconfig);
@@ -106,7 +106,7 @@ fn node_shows_why_layout_is_not_applied() {
     let _agent = rig.start(&[]);
     shown(&problem, &rig, "LayoutRolledBack");
     rig.await_label("octavo.dev/layout-state", "failed");
-    // While it is tried again there is nothing to explain.
+    // While it is retried there is no other explanation.
     let reported =
         until("an annotation", || annotation(&rig), |reported| !reported.trim().is_empty());
     problem.assert_quoted("annotation", &reported);
@@ -151,7 +151,7 @@ fn layout_is_reapplied_after_reboot_before_pods_are_scheduled() {
     fs::write(go_on, "").unwrap();
     problem.await_log(&mut agent);
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    agent.says("0 taints");
+    agent.expect_log("0 taints");
 }
 
 #[test]
@@ -210,13 +210,13 @@ fn partitions_not_advertised_by_kubelet_are_counted() {
     let step = clock(&rig, MONOTONIC_CLOCK, &mut command);
     let _agent = Program::start(&mut command);
     rig.await_event("DevicePluginRefreshed");
-    // The plugin had its time, and offers nothing.
+    // The plugin had enough time and advertises nothing.
     fs::write(step, "200").unwrap();
     shown(&problem, &rig, "PartitionsNotOffered");
 }
 
 #[test]
-fn keys_of_other_writers_are_kept_and_named() {
+fn keys_of_other_writers_are_retained_and_named() {
     let problem = Problem::documented("keys_left");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.api.kubectl(&[
@@ -238,7 +238,7 @@ fn two_agents_on_one_node_report_each_other() {
     let rig = Rig::new(Api::shared(), operands::MIG);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
     let mut one = rig.start(&[]);
-    one.says(NODE_WRITTEN);
+    one.expect_log(NODE_WRITTEN);
     let mut command = other.agent(&["--label-sink=node", "--interval=200ms"]);
     command.arg("--kubeconfig").arg(rig.api.kubeconfig());
     command.arg("--node-name").arg(rig.name());
@@ -251,17 +251,17 @@ fn unavailable_api_server_and_its_return_are_reported_once() {
     let problem = Problem::documented("api_server_away");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let proxy = Proxy::start(rig.api);
-    proxy.fault(Fault { to: To::All, code: 503, retry_after: None, times: 3 });
+    proxy.fault(Fault { to: RequestFilter::All, code: 503, retry_after: None, times: 3 });
     let mut agent = agent_with(&rig, &proxy.kubeconfig());
     problem.await_log(&mut agent);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
 }
 
 #[test]
 fn token_rejected_by_api_server_is_reported() {
     let problem = Problem::documented("api_token_refused");
     let rig = Rig::new(Api::shared(), operands::MIG);
-    let bearer = rig.api.as_bearer("refused");
+    let bearer = rig.api.kubeconfig_with_token("refused");
     problem.await_log(&mut agent_with(&rig, &bearer.path()));
 }
 
@@ -295,7 +295,7 @@ fn pod_rejected_by_pod_security_is_reported_by_daemon_set() {
     problem.assert_quoted("event FailedCreate of the DaemonSet", &reported);
 }
 
-/// Waits until there is an event with this reason in a namespace, and gives what the first says.
+/// Waits for an event with this reason in a namespace and returns the first message.
 fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
     let selector = format!("--field-selector=reason={reason}");
     for _ in 0..100 {
@@ -305,7 +305,7 @@ fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
         if let Some(message) = all["items"][0]["message"].as_str() {
             return message.to_owned();
         }
-        // It ends with the next of them, or soon.
+        // Ends with the next event, or soon.
         let soon = ["--for=create", "--timeout=1s"];
         let _nothing_came = api.try_kubectl(&[&["wait"], &events[..], &soon].concat());
     }
@@ -313,7 +313,7 @@ fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
     panic!("no event {reason}: {}", api.kubectl(&all));
 }
 
-/// The digits that the annotation has of a file of layouts are those that `sha256sum` prints first.
+/// The digest of the layout file in the annotation starts the output of `sha256sum`.
 #[test]
 fn layout_file_in_use_can_be_verified_by_digest() {
     let rig = Rig::new(Api::shared(), operands::MIG);

@@ -32,7 +32,7 @@ fn apply_without_agent_applies_once_and_reports_blockers() {
         .finish();
     let history = reported(&history, 0);
     assert!(history.contains("all-2g.10gb") && history.contains("command"), "{history}");
-    // The other GPU was not touched, so nothing was done to it.
+    // The other GPU was unchanged, so the history does not mention it.
     assert_eq!(history.lines().count(), 2, "{history}");
 }
 
@@ -55,7 +55,7 @@ fn node_with_lost_gpu_selected_by_layout_is_not_complete() {
             assert_eq!(names(&node.geometry(healthy)), ["3g.20gb", "3g.20gb"]);
         }
         for (command, code) in [("plan", 4), ("assert", 3)] {
-            let output = node.reads(&[command, "wanted", "-f", &file]);
+            let output = node.run_read_only(&[command, "wanted", "-f", &file]);
             let text = reported(&output, code);
             assert!(text.contains("GPU is lost"), "{rules}: {text}");
             assert!(!text.contains("never changed"), "{rules}: {text}");
@@ -68,7 +68,7 @@ fn apply_with_wait_completes_when_blocker_exits() {
     let node = Node::new(USED);
     let waiting = std::thread::scope(|scope| {
         let command = scope.spawn(|| node.octavo(&["apply", "all-2g.10gb", "--wait"]));
-        node.settles(0, &["2g.10gb"; 3]);
+        node.await_geometry(0, &["2g.10gb"; 3]);
         node.machine.change(|world| world.remove_process(4711));
         command.join().unwrap()
     });
@@ -81,7 +81,7 @@ fn apply_with_wait_completes_when_blocker_exits() {
 fn agent_applies_layout_and_retains_it_until_forgotten() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     let text = reported(&node.octavo(&["apply", "all-7g.40gb"]), 0);
     assert!(text.contains("Layout all-7g.40gb: applied on 1 GPU"), "{text}");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
@@ -89,13 +89,13 @@ fn agent_applies_layout_and_retains_it_until_forgotten() {
     assert!(refused.contains("no layout \"nonsense\""), "{refused}");
     let locked = reported(&node.octavo(&["restore", "/dev/null"]), 1);
     assert!(locked.contains("checkpoint"), "{locked}");
-    // A new agent remembers what was chosen by hand.
+    // A new agent remembers the manual choice.
     agent.kill();
     node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     reported(&node.octavo(&["apply", "--forget"]), 0);
     assert_eq!(names(&node.geometry(0)).len(), 4);
 }
@@ -104,7 +104,7 @@ fn agent_applies_layout_and_retains_it_until_forgotten() {
 fn agent_uses_layout_file_sent_with_the_command() {
     let node = Node::new("- {board: A100_40GB, count: 2, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     let file = node.layouts("[{devices: [0], mig: {1g.5gb: 3}}]");
     let text = reported(&node.octavo(&["apply", "wanted", "-f", &file]), 0);
     assert!(text.contains("applied on 1 GPU"), "{text}");
@@ -140,10 +140,10 @@ fn checkpoint_restores_every_placement() {
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     reported(&node.octavo(&["restore", file]), 0);
     assert_eq!(node.geometry(0), before);
-    // And through an agent, which keeps it so until it is forgotten.
+    // The agent retains the restored state until it is forgotten.
     let mut agent = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
-    agent.says("GPU 0: applied");
-    agent.says("listening for commands");
+    agent.expect_log("GPU 0: applied");
+    agent.expect_log("listening for commands");
     let text = reported(&node.octavo(&["restore", file]), 0);
     assert!(text.contains("Layout (checkpoint): applied on 1 GPU"), "{text}");
     assert_eq!(node.geometry(0), before);

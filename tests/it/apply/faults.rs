@@ -1,4 +1,4 @@
-//! The fault menu: each item is a bug or a behaviour of real drivers, and each test names the invariant that it protects.
+//! Faults: each is a bug or behavior of real drivers, and each test names the invariant that it checks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,11 +19,11 @@ fn i7_ineffective_destroy_that_reports_success_is_repeated() {
     let node = Node::new(SEVEN);
     for call in ["nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy"] {
         node.machine.faults(&format!("- {{call: {call}, times: 1, lie: true}}"));
-        let reported = node.once("all-3g.20gb");
+        let reported = node.apply_once("all-3g.20gb");
         assert!(reported.contains("applied in"), "{reported}");
         assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
         node.machine.faults("[]");
-        node.once("all-1g.5gb");
+        node.apply_once("all-1g.5gb");
     }
     assert!(node.is_clear());
 }
@@ -33,7 +33,7 @@ fn i3_ineffective_destroy_is_rolled_back_and_reported() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(reported.contains("rolled-back"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
@@ -43,7 +43,7 @@ fn i3_ineffective_destroy_is_rolled_back_and_reported() {
 fn i5_transient_in_use_is_retried() {
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, times: 1, in_use_ms: 300}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
@@ -53,7 +53,7 @@ fn i5_permanently_in_use_without_visible_holder_is_blocked_with_hint() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(
         reported.contains("blocked: ")
             && reported.contains("in use (19)")
@@ -71,7 +71,7 @@ fn i3_rejected_compute_instance_leaves_no_orphaned_gpu_instance() {
     node.machine.faults(
         "- {call: nvmlGpuInstanceCreateComputeInstance*, nth: 1, times: 1, return: UNKNOWN}",
     );
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(reported.contains("rolled-back"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
@@ -83,7 +83,7 @@ fn orphaned_instance_is_replaced() {
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0, compute: []}]}\n",
     );
     assert_eq!(names(&node.geometry(0)), ["3g.20gb!"]);
-    node.once("all-7g.40gb");
+    node.apply_once("all-7g.40gb");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
@@ -106,7 +106,7 @@ fn i7_instance_at_unrequested_placement_is_removed() {
     node.machine.faults(
         "- {call: nvmlDeviceCreateGpuInstanceWithPlacement, times: 1, wrong_placement: true}",
     );
-    let reported = node.once("all-balanced");
+    let reported = node.apply_once("all-balanced");
     assert!(reported.contains("applied in"), "{reported}");
     let geometry = node.geometry(0);
     let mut names = names(&geometry);
@@ -118,7 +118,7 @@ fn i7_instance_at_unrequested_placement_is_removed() {
 fn mig_devices_enumerated_after_destruction_are_harmless() {
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlDeviceGetMigDeviceHandleByIndex, stale_mig_handles: true}");
-    node.once("all-3g.20gb");
+    node.apply_once("all-3g.20gb");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
@@ -128,16 +128,16 @@ fn i5_mode_pending_reset_is_reported_and_reset_if_possible() {
     let rule = "- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}";
     let node = Node::new(gpu);
     node.machine.faults(rule);
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(
         reported.contains("needs-reset: ") && reported.contains("nvidia-smi --gpu-reset -i 0000:"),
         "{reported}"
     );
     assert!(!node.is_partitioned(0));
-    // The journal is kept, as it is not at its end; a person who resets it is all that is missing.
+    // The journal remains because the change is incomplete; only a reset by an administrator is missing.
     assert!(!node.is_clear());
     node.install_nvidia_smi();
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(reported.contains("device reset") && reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(node.is_clear());
@@ -160,8 +160,8 @@ fn i1_gpu_in_use_is_not_reset() {
             kind: nvml_sim::model::ProcessKind::Compute,
         })
     });
-    let reported = node.once("all-3g.20gb");
-    // It already blocks the change of the mode.
+    let reported = node.apply_once("all-3g.20gb");
+    // The holder already blocks the mode change.
     assert!(!reported.contains("device reset"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
@@ -171,7 +171,7 @@ fn i1_gpu_in_use_is_not_reset() {
 fn i3_ineffective_mode_change_is_rolled_back() {
     let node = Node::new("- {board: H100_80GB_SXM}\n");
     node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: SUCCESS}");
-    let reported = node.once("all-3g.40gb");
+    let reported = node.apply_once("all-3g.40gb");
     assert!(reported.contains("rolled-back"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
@@ -183,7 +183,7 @@ fn i5_driver_that_is_a_hundred_times_slower_completes() {
         "{SEVEN}latency: {{create_gpu_instance_us: 2000, destroy_gpu_instance_us: 2000}}\n"
     ));
     node.machine.faults("- {call: nvmlDeviceCreateGpuInstanceWithPlacement, slow_factor: 100}");
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(reported.contains("applied in"), "{reported}");
 }
 
@@ -194,14 +194,14 @@ fn gpu_lost_during_change_stops_no_other() {
     );
     node.machine
         .faults("- {call: nvmlGpuInstanceDestroy, gpu: 0, nth: 3, times: 1, lose_gpu: true}");
-    let reported = node.once_failing("all-3g.20gb");
+    let reported = node.apply_once_failing("all-3g.20gb");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
     assert!(reported.contains("failed: ") && reported.contains("lost"), "{reported}");
     assert!(!node.is_clear(), "it is taken up when the GPU is back");
-    // A reset brings it back, empty.
+    // A reset restores the GPU without instances.
     node.machine.faults("[]");
     node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
-    node.once("all-3g.20gb");
+    node.apply_once("all-3g.20gb");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(node.is_clear());
 }
@@ -210,7 +210,7 @@ fn gpu_lost_during_change_stops_no_other() {
 fn devices_are_identified_by_address_and_not_by_index() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: A30_24GB, mig: enabled}\n");
     node.machine.faults("- {call: nvmlDeviceGetHandleByIndex*, index_order: [1, 0]}");
-    node.once("all-balanced");
+    node.apply_once("all-balanced");
     assert_eq!(names(&node.geometry(0)), ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]);
     assert_eq!(names(&node.geometry(1)), ["1g.6gb", "1g.6gb", "2g.12gb"]);
 }
@@ -219,9 +219,9 @@ fn devices_are_identified_by_address_and_not_by_index() {
 fn i4_nothing_changes_without_a_journal() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
-    // A directory where the draft would be written: root cannot write there either, as on a full or read-only disk.
+    // Replaces the draft by a directory: even root cannot write there, as on a full or read-only disk.
     fs::create_dir_all(node.state().join("journal.draft")).unwrap();
-    let reported = node.once_failing("all-7g.40gb");
+    let reported = node.apply_once_failing("all-7g.40gb");
     assert!(
         reported.contains("nothing was changed: cannot write ")
             && reported.contains("journal.draft"),
@@ -229,7 +229,7 @@ fn i4_nothing_changes_without_a_journal() {
     );
     assert_eq!(node.geometry(0), before);
     fs::remove_dir(node.state().join("journal.draft")).unwrap();
-    node.once("all-7g.40gb");
+    node.apply_once("all-7g.40gb");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
@@ -239,7 +239,7 @@ fn unreadable_journal_is_reported_retained_and_hardware_decides() {
         let node = Node::new(SEVEN);
         fs::create_dir_all(node.state()).unwrap();
         fs::write(node.state().join("journal"), text).unwrap();
-        let reported = node.once("all-7g.40gb");
+        let reported = node.apply_once("all-7g.40gb");
         assert!(reported.contains("the journal could not be read"), "{reported}");
         assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
         let retained = fs::read_to_string(node.state().join("journal.unreadable"));
@@ -284,7 +284,7 @@ fn i12_state_directory_writable_by_others_is_refused() {
     fs::create_dir_all(node.state()).unwrap();
     fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
     let before = node.geometry(0);
-    let reported = node.once_failing("all-7g.40gb");
+    let reported = node.apply_once_failing("all-7g.40gb");
     assert!(reported.contains("writable by another user"), "{reported}");
     assert_eq!(node.geometry(0), before);
 }

@@ -1,4 +1,4 @@
-//! The journal: who reports it when it cannot be read, and who holds its lock.
+//! The journal: reports of an unreadable one, and the holder of its lock.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::time_limits::{Finish, eventually, exit_status};
 #[test]
 fn every_command_reports_unreadable_journal_until_it_is_discarded() {
     let case = Case::new(TWO);
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let journal = case.node.state().join("journal");
     let whole = fs::read(&journal).unwrap();
     fs::write(&journal, &whole[..100]).unwrap();
@@ -44,8 +44,8 @@ fn every_command_reports_unreadable_journal_until_it_is_discarded() {
     let text = String::from_utf8(observer.stderr).unwrap();
     assert!(text.contains(report), "{text}");
     let mut agent = case.node.start(&["--layouts", &case.file, "--layout", "second"]);
-    agent.says(report);
-    agent.says("listening for commands");
+    agent.expect_log(report);
+    agent.expect_log("listening for commands");
     let text = reported(&case.apply("second", &[]), 0);
     assert!(text.contains(report), "{text}");
     let text = reported(&case.node.octavo(&["apply", "--forget"]), 0);
@@ -59,7 +59,7 @@ fn forget_without_agent_discards_interrupted_change_and_reports_it() {
     let case = Case::new(TWO);
     let text = reported(&case.node.octavo(&["apply", "--forget"]), 1);
     assert!(text.contains("no agent runs on this node"), "{text}");
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let half = case.node.geometry(0);
     let text = reported(&case.node.octavo(&["apply", "--forget"]), 0);
     let line = format!("Discarded the interrupted change of the GPU at {}", case.pci(0));
@@ -72,7 +72,7 @@ fn forget_without_agent_discards_interrupted_change_and_reports_it() {
 #[test]
 fn agent_without_layout_reports_interrupted_change() {
     let case = Case::new(TWO);
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let output = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("(layout first) was interrupted on the GPU at "), "{text}");
@@ -139,8 +139,8 @@ fn agent_names_gpu_still_changing_for_an_earlier_layout() {
         "- {{call: {DESTROY}, gpu: 0, nth: 3, return: NO_PERMISSION}}\n- {{call: nvmlDeviceCreateGpuInstance*, gpu: 0, return: NO_PERMISSION}}"
     ));
     let mut agent = case.node.start(&["--layouts", &case.file, "--layout", "first"]);
-    agent.says("GPU 0: failed");
-    agent.says("listening for commands");
+    agent.expect_log("GPU 0: failed");
+    agent.expect_log("listening for commands");
     let text = reported(&case.apply("second", &[]), 1);
     assert!(text.contains("GPU 0") && text.contains("layout first: "), "{text}");
     assert_eq!(case.node.geometry(1).len(), 1, "{text}");

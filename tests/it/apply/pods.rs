@@ -1,4 +1,4 @@
-//! Pods that were given devices, by a kubelet at a real socket.
+//! Pods with allocated devices, reported by a kubelet at a real socket.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::time_limits::Finish;
 
 pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
-/// Says that one pod was given these devices.
+/// Reports one pod with these devices.
 struct Kubelet(Vec<(String, String)>);
 
 #[tonic::async_trait]
@@ -63,14 +63,14 @@ fn answer(socket: UnixListener, given: Vec<(String, String)>) -> JoinHandle<()> 
     })
 }
 
-/// Gives the node a layout while the kubelet of this very thread answers.
-pub(crate) async fn once(node: &Arc<Node>) -> String {
+/// Applies a layout once while the kubelet on this thread answers.
+pub(crate) async fn apply_once(node: &Arc<Node>) -> String {
     let node = Arc::clone(node);
-    let done = tokio::task::spawn_blocking(move || node.once("all-7g.40gb"));
+    let done = tokio::task::spawn_blocking(move || node.apply_once("all-7g.40gb"));
     done.await.unwrap()
 }
 
-/// The MIG device in the first instance of a GPU.
+/// The UUID of the MIG device in the first instance of a GPU.
 pub(crate) fn partition(node: &Node, gpu: usize) -> String {
     let world = node.machine.world();
     let mig = world.gpus[gpu].mig.as_ref().unwrap();
@@ -83,7 +83,7 @@ async fn i1_partition_allocated_to_pod_stays_and_pod_is_named() {
     let held = partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
     let _kubelet = listen(&node, given);
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"], "{reported}");
     assert_eq!(partition(&node, 1), held);
@@ -99,13 +99,13 @@ async fn i1_unknown_device_id_may_be_any_device_of_its_kind() {
     let node = Arc::new(Node::new(GPUS));
     let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
     let kubelet = listen(&node, given);
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert!(reported.contains("which matches no device of this node"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     kubelet.abort();
     fs::remove_file(node.kubelet()).unwrap();
     let _kubelet = listen(&node, vec![("nvidia.com/rdma".to_owned(), "nic-0".to_owned())]);
-    once(&node).await;
+    apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
@@ -114,11 +114,11 @@ async fn i1_restarted_kubelet_without_pods_may_have_allocated_any_device() {
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), Vec::new());
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     age(&node.kubelet());
-    once(&node).await;
+    apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
@@ -128,11 +128,11 @@ async fn i1_restarted_kubelet_with_one_pod_may_have_allocated_more() {
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), given);
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     age(&node.kubelet());
-    once(&node).await;
+    apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
@@ -154,7 +154,7 @@ async fn i1_allocation_only_in_checkpoint_counts_unless_its_pod_has_ended() {
         });
         String::from_utf8(output.await.unwrap().stderr).unwrap()
     };
-    // Which pods live is hidden at first.
+    // The processes of pods are hidden at first.
     for _ in 0..2 {
         let reported = look().await;
         let who = format!("pod (UID {}) (container main)", record::uid("idle"));
@@ -162,7 +162,7 @@ async fn i1_allocation_only_in_checkpoint_counts_unless_its_pod_has_ended() {
         assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
         assert_eq!(partition(&node, 1), held);
         record::show_all(&proc);
-        record::runs(&proc, 4711, "idle");
+        record::add_process(&proc, 4711, "idle");
     }
     fs::remove_dir_all(proc.join("4711")).unwrap();
     look().await;
@@ -173,7 +173,7 @@ async fn i1_allocation_only_in_checkpoint_counts_unless_its_pod_has_ended() {
 fn i1_unavailable_kubelet_may_have_allocated_any_device() {
     let node = Node::new(GPUS);
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(reported.contains("cannot connect to the kubelet"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }

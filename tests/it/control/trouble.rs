@@ -1,4 +1,4 @@
-//! Drivers that hang and GPUs that are lost while something is changed, letting go of the library, and what it all costs.
+//! Hanging drivers and lost GPUs during changes, release of the library, and the number of calls.
 
 use std::fs;
 use std::process::Command;
@@ -97,7 +97,7 @@ async fn released_library_is_unmapped_and_observation_stays() {
     assert!(mapped());
     let released = handle.release().await.unwrap();
     assert!(!mapped());
-    // What another program does meanwhile.
+    // A concurrent change by another program.
     machine.change(|world| world.create_gi(Slot(0), THREE, None).map(|_: u32| ()));
     assert_eq!(handle.observe().await, before);
     assert_eq!(handle.work(|_, _| ()).await, Err(DriverUnavailable::Released));
@@ -113,7 +113,7 @@ async fn released_library_is_unmapped_and_observation_stays() {
     assert_eq!(after.nvml, before.nvml);
 }
 
-/// Asks the simulator's log, which only its environment switches on, so in a process of its own.
+/// Reads the log of the simulator, which an environment variable enables, so the calls run in a separate process.
 #[test]
 fn instance_costs_three_calls_once_its_profile_is_known() {
     let machine = Machine::new(A100S);
@@ -152,7 +152,7 @@ fn instance_costs_three_calls_once_its_profile_is_known() {
     assert!(learnt.iter().all(|f| queries.contains(&f.as_str())), "{learnt:?}");
 }
 
-/// The process of [`instance_costs_three_calls_once_its_profile_is_known`]; on its own it has no library.
+/// The process of [`instance_costs_three_calls_once_its_profile_is_known`]; does nothing on its own.
 #[tokio::test]
 #[expect(
     clippy::disallowed_methods,

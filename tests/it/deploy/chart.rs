@@ -1,4 +1,5 @@
-//! The chart: what is rendered of it is what is committed, is valid, and wrong values are refused with their place.
+//! The chart: the rendered manifests equal the committed ones and are valid, and invalid values are rejected with their
+//! location.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::manifests::chart::{
-    all_values, helm, helm_says, path, render, render_with, tools, values,
+    all_values, helm, helm_output, path, render, render_with, tools, values,
 };
 use crate::manifests::privileges::objects;
 use crate::manifests::{deploy, list};
@@ -69,7 +70,7 @@ fn strategy_and_withholding_reach_the_built_in_device_plugin() {
         flags.filter(requested).map(ToOwned::to_owned).collect::<Vec<_>>()
     };
     let embedded = serde_json::json!({"sharing": {"mode": "embedded"}});
-    // The agent's own default strategy offers partitions.
+    // The default strategy of the agent advertises partitions.
     assert_eq!(flags("applier", embedded), ["--withhold-after=5m"]);
     let single = serde_json::json!({
         "migStrategy": "single",
@@ -86,7 +87,7 @@ fn helm_lint_reports_no_issue() {
     let chart = chart.to_str().unwrap();
     for name in all_values() {
         let values = values(&name);
-        helm_says(&["lint", "--strict", chart, "--values", values.to_str().unwrap()]);
+        helm_output(&["lint", "--strict", chart, "--values", values.to_str().unwrap()]);
     }
 }
 
@@ -121,7 +122,7 @@ fn every_object_has_only_fields_of_its_kind() {
     for none in ["invalid", "errors", "skipped"] {
         assert_eq!(summary[none], 0, "{reported:#}");
     }
-    // It would have seen a field that is misspelt.
+    // It would detect a misspelled field.
     let applier = fs::read_to_string(deploy().join("tiers/applier/octavo.yaml")).unwrap();
     write("wrong", &applier.replace("hostPath:", "hostPaths:"));
     let output = kubeconform(directory.path());
@@ -150,7 +151,7 @@ fn names_over_length_limit_are_rejected_and_longest_are_accepted() {
     assert!(reported.contains("choose a shorter name for the release or the pool"), "{reported}");
 }
 
-/// Every value there is, by its place; what is free to hold anything counts as one.
+/// All values by location; a free-form map counts as one.
 fn places(at: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -187,9 +188,9 @@ fn every_value_is_documented_in_schema_and_tested() {
             tried.is_none() || tried == defaults.pointer(place)
         });
     }
-    // Can only be one, and says so.
+    // Only one value is allowed.
     assert!(all.remove("/aggregator/replicas"));
-    // Of what a default says in a map of the user's, other keys are tried.
+    // For a default inside a user's map, tests set other keys.
     all.retain(|place| {
         ![
             "/agent/resources/",

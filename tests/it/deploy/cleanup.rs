@@ -1,10 +1,10 @@
-//! Agents that take away what was written reach their Node whatever the tier, and wait for nothing that may be gone.
+//! Agents that clean up reach their Node at every tier and do not depend on missing objects.
 
 use serde_json::{Value, json};
 
 use crate::manifests::chart;
 
-/// What is rendered for agents that take away: the pod's spec, and whether the account may change nodes.
+/// Renders cleanup agents: the spec of the pod, and whether the account may change nodes.
 fn cleanup(tier: &str, sink: &str, more: &Value) -> (Value, bool) {
     let mut agent = json!({"cleanup": true, "labelSink": sink});
     let more = more.as_object().unwrap().clone();

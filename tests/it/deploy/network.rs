@@ -1,15 +1,15 @@
-//! Network policies let out what agents need, and no other port.
+//! Network policies allow only the required ports.
 
 use serde_json::{Value, json};
 
 use crate::manifests::chart;
 
-/// Ports that the agents may connect to.
+/// Ports that agents may connect to.
 fn ports(values: &Value) -> Vec<(String, String)> {
     ports_of("octavo-agent", values)
 }
 
-/// Ports that pods of this policy may connect to.
+/// Ports that pods with this policy may connect to.
 fn ports_of(name: &str, values: &Value) -> Vec<(String, String)> {
     let all = chart::render_with(values);
     let is_it = |one: &&Value| one["kind"] == "NetworkPolicy" && one["metadata"]["name"] == name;
@@ -75,7 +75,7 @@ fn aggregator_reaches_port_of_estimation_engine() {
             "{engine}: {let_out:?}"
         );
     }
-    // Behind a Service it is the port of the pods that counts.
+    // Network policies apply to the port of the pods, not to that of the Service.
     let let_out = ports_of(
         "octavo-aggregator",
         &json!({

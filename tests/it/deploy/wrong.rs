@@ -1,10 +1,10 @@
-//! Values that are wrong are refused by the chart, with their place.
+//! The chart rejects invalid values with their location.
 
 use std::fs;
 
 use crate::manifests::chart::{helm, path};
 
-/// Wrong values, and what helm has to say of them.
+/// Invalid values and the expected message.
 const WRONG: &[(&str, &str)] = &[
     ("{tier: writer}", "'/tier': value must be one of"),
     ("{agents: {}}", "additional properties 'agents' not allowed"),

@@ -10,10 +10,10 @@ use crate::fleet_api::{Api, TIME_LIMIT, pace};
 use crate::machine::Machine;
 use crate::process::Aggregator;
 
-/// What the API rounds, and what the clock may be slewed meanwhile.
+/// Rounding of the API, and clock adjustments during the test.
 const ROUNDING: Duration = Duration::from_millis(50);
 
-/// Looks at a node until it is as wanted; each answer is held against I9. Gives all answers.
+/// Polls a node until it satisfies `wanted`; checks I9 for each response. Returns all responses.
 async fn watched(
     api: &Api,
     name: &str,
@@ -50,7 +50,7 @@ async fn watched(
     }
 }
 
-/// Number of devices of the fleet whose state is unknown.
+/// Number of devices with unknown state, and of all devices.
 async fn unknown(api: &Api) -> (u64, u64) {
     let types = api.get("/api/v1/types").await.json();
     let sum = |field: &str| {
@@ -72,7 +72,7 @@ async fn i9_node_of_killed_agent_becomes_stale_on_time_and_is_forgotten() {
     assert_eq!(unknown(&api).await, (0, 3));
     let mut events = api.events().await;
     agent.kill();
-    // The end of the connection is reported long before its silence is.
+    // The end of the connection is reported long before the timeout of silence.
     let shown = events.next().await;
     assert_eq!(shown["node"]["connected"], false, "{shown}");
     assert_ne!(shown["node"]["state"], "stale", "{shown}");

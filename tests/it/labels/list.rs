@@ -1,4 +1,4 @@
-//! `docs/reference/label-list.md` has every label that is written, and no other.
+//! `docs/reference/label-list.md` has exactly the written labels.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +54,7 @@ fn generalized(key: &str) -> String {
     format!("nvidia.com/mig-<profile>{}", found.unwrap_or(rest))
 }
 
-/// Keys of all golden files of labels, as they are listed.
+/// Keys of all label golden files in the form of the list.
 fn written() -> BTreeSet<String> {
     let mut found = Vec::new();
     files(&root().join("tests/golden/labels"), "labels", &mut found);

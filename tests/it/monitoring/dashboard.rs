@@ -1,4 +1,4 @@
-//! The dashboard, as far as it can be checked without Grafana: its JSON model and its queries.
+//! Checks of the dashboard without Grafana: its JSON model and its queries.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,14 +31,14 @@ pub(super) fn queries() -> Vec<(String, String)> {
     panels().into_iter().flat_map(of).collect()
 }
 
-/// What the dashboard's own variables ask.
+/// Queries of the dashboard's variables.
 pub(super) fn variables() -> Vec<String> {
     let list = board()["templating"]["list"].as_array().unwrap().clone();
     let queries = list.iter().filter(|one| one["type"] == "query");
     queries.map(|one| one["query"]["query"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A query with values for what Grafana fills in.
+/// A query with values for Grafana's placeholders.
 pub(super) fn filled(query: &str) -> String {
     query.replace("$__rate_interval", "5m").replace("$node", ".*")
 }

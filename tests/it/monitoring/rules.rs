@@ -1,4 +1,4 @@
-//! The alerts, as Prometheus's own tool reads and runs them.
+//! The alerts, parsed and evaluated by Prometheus's own tool.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Availability of a fleet that only agents report.
+//! Availability of a fleet without a cluster.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ async fn availability_without_cluster_counts_idle_devices_and_reports_basis() {
 async fn possible_partitions_of_idle_devices_match_planner_capacity() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/availability").await.json();
-    // Two whole devices and one with two idle partitions; the fourth is in use and becomes nothing.
+    // Two whole devices and one with two idle partitions; the fourth is in use.
     for (resource, more) in [
         (GPU, 1),
         ("nvidia.com/mig-1g.10gb", 7 + 7 + 6),
@@ -106,7 +106,7 @@ async fn prometheus_metrics_have_the_same_figures() {
         r#"octavo_aggregator_availability{type="nvidia-l4-24gb",resource="nvidia.com/gpu",state="free"} 2"#,
         r#"octavo_aggregator_availability{type="nvidia-h100-80gb",resource="nvidia.com/mig-7g.80gb",state="requested"} 1"#,
     ];
-    // A scrape of a busy aggregator is answered without the figures, and the next has them.
+    // A scrape of a busy aggregator may omit the figures; the next one has them.
     let scrape = async || aggregator.get("/metrics").await.body;
     until_async("figures of availability", scrape, |metrics: &String| {
         lines.iter().all(|line| metrics.contains(line))

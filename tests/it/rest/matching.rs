@@ -1,4 +1,4 @@
-//! `POST /api/v1/match` through the real router, over machines that were really read.
+//! `POST /api/v1/match` through the real router, with inventories of simulated machines.
 
 use std::fs;
 use std::path::Path;

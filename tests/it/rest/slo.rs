@@ -1,4 +1,4 @@
-//! `POST /api/v1/slo` through the real router: rows of a model catalogue, held against objectives and the fleet.
+//! `POST /api/v1/slo` through the real router: rows of a model catalog, compared with objectives and the fleet.
 
 use axum::http::StatusCode;
 use octavo_files::config_files::prices::PriceFile;
@@ -6,7 +6,7 @@ use octavo_fleet::access::{Types, Visibility};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
-use super::profiles::{Around, L4, node, profile};
+use super::profiles::{L4, ProfileFixture, node, profile};
 
 const SLO: &str = "/api/v1/slo";
 
@@ -120,7 +120,7 @@ async fn req_003_rows_name_hardware_profiles_and_availability() {
         profile("a", "gone", label, "nvidia-h200-141gb"),
         disabled,
     ];
-    let (_around, profiles, seen) = Around::of(nodes.into(), Vec::new(), &profiles);
+    let (_fixture, profiles, seen) = ProfileFixture::of(nodes.into(), Vec::new(), &profiles);
     let aggregator = Aggregator::following(&Machines::read().await, profiles, seen);
     let request = json!({
         "objectives": {"requestsPerSecondAtLeast": 1},
@@ -146,7 +146,7 @@ async fn req_003_rows_name_hardware_profiles_and_availability() {
     );
     assert_eq!(of("H100 80GB")["profiles"], Value::Null);
 
-    // NFR-003: profiles are named to who may list them.
+    // NFR-003: profiles are named only to users who may list them.
     let sight = Visibility { types: Types::All, nodes: false, profiles: false };
     let answer = aggregator.post_as(sight, SLO, &request).await;
     assert!(!answer.body.contains("premium"), "{}", answer.body);

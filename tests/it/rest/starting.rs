@@ -1,4 +1,4 @@
-//! What is said while nodes are still returning after a start of the aggregator.
+//! Reports while nodes are still returning after a start of the aggregator.
 
 use axum::http::StatusCode;
 use octavo_fleet::startup::StartupProgress;

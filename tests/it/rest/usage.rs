@@ -1,4 +1,4 @@
-//! Who uses what, of a node and over the fleet.
+//! Usage of a node and of the fleet.
 
 use axum::http::StatusCode;
 use octavo_model::quantity::Mebibytes;
@@ -31,7 +31,7 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
     }
 }
 
-/// Two share a device of `node`, one of them too greedily.
+/// Two pods share a device of `node`; one of them exceeds its share.
 pub(crate) fn give(aggregator: &Aggregator, node: &str) {
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
@@ -191,7 +191,7 @@ async fn i10_pod_usage_query_over_many_nodes_does_not_delay_others() {
     }
     let many = aggregator.get("/api/v1/usage?pod=nobody");
     let alive = aggregator.get("/healthz");
-    // The first is asked first, and has to let the other one have its turn.
+    // The first request starts first and must yield to the other one.
     let first = tokio::select! {
         biased;
         _ = many => "the many",
@@ -202,7 +202,7 @@ async fn i10_pod_usage_query_over_many_nodes_does_not_delay_others() {
     assert_eq!((&all["items"], &all["continue"]), (&json!([]), &Value::Null));
 }
 
-/// As much as a node may tell.
+/// The maximum usage that a node may report.
 fn give_much(aggregator: &Aggregator, node: &str) {
     let long = "x".repeat(230);
     let tenant = |number: u32| tenant(&format!("{long}-{number}"), number, 64, false);

@@ -1,4 +1,4 @@
-//! What devices are called that only the bus shows: by the catalogue's ids, by a file of one's own, by a person's word.
+//! Names of devices that only the bus shows: by ids of the catalog, by a custom file, or set manually.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::golden::golden;
 use crate::time_limits::Finish;
-use crate::tree::{machine, plant};
+use crate::tree::{machine, write_tree};
 
 fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_octavo"))
@@ -17,7 +17,7 @@ fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
         .finish()
 }
 
-/// What it prints, and what it notes.
+/// Output and notes.
 #[track_caller]
 fn reported(root: &Path, command: &str, more: &[&str]) -> (String, String) {
     let output = octavo(root, command, more);
@@ -26,14 +26,14 @@ fn reported(root: &Path, command: &str, more: &[&str]) -> (String, String) {
     (text(output.stdout), text(output.stderr))
 }
 
-/// One board that is in no catalogue.
+/// A board that is in no catalog.
 fn stranger(class: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = "bus/pci/devices/0000:5d:00.0";
     let tree = [("vendor", "0x1e52"), ("device", "0xfff7"), ("class", class)];
     let tree: Vec<String> =
         tree.iter().map(|(file, value)| format!("{at}/{file} = {value}\\n")).collect();
-    plant(directory.path(), &tree.join("\n"));
+    write_tree(directory.path(), &tree.join("\n"));
     directory
 }
 
@@ -72,7 +72,7 @@ fn previewed_name_applies_to_unknown_devices_and_is_marked() {
     let (labels, _) = reported(tree.path(), "labels", &from);
     assert!(labels.contains("octavo.dev/type-source=manual\n"), "{labels}");
     assert!(labels.contains("type.octavo.dev/acme-x9=1\n"), "{labels}");
-    // A recording is named again as a machine is.
+    // A recording is named like a machine.
     let (labels, _) =
         reported(tree.path(), "labels", &[&from[..], &["--type-override=other"]].concat());
     assert!(labels.contains("type.octavo.dev/other=1\n"), "{labels}");

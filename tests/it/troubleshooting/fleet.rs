@@ -1,4 +1,4 @@
-//! What the aggregator shows, and why it may not.
+//! Problems between the aggregator, its agents and its readers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::time_limits::Finish;
 
 const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
 
-/// What `octavo` says of an aggregator.
+/// Error output of `octavo` with an aggregator.
 fn asks(server: &str, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(arguments)
@@ -74,7 +74,7 @@ async fn node_of_stopped_agent_is_stale_with_time() {
 fn unavailable_aggregator_is_reported_by_agents_and_cli() {
     let problem = Problem::documented("aggregator_away");
     let machine = Machine::new(SINGLE);
-    // Ports of an address that only this test uses, where nothing listens any more.
+    // Nothing listens any more at an address that only this test uses.
     let mut gone = Aggregator::start(&["--plaintext"]);
     gone.kill();
     let mut agent = machine.report(&gone, "n", &[]);
@@ -118,7 +118,7 @@ async fn invalid_renewed_certificate_is_reported_and_last_one_stays_in_use() {
         .filter(|line| line.starts_with("octavo_aggregator_tls_reload_failures_total"))
         .find(|line| !line.ends_with(" 0"));
     problem.assert_quoted("/metrics", counted.unwrap());
-    problem.assert_quoted("log", &aggregator.says("cannot load the renewed certificate"));
+    problem.assert_quoted("log", &aggregator.expect_log("cannot load the renewed certificate"));
 }
 
 #[tokio::test]

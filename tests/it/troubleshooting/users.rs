@@ -35,12 +35,12 @@ fn blocking_client_is_named() {
     let mut agent = node.start(&["--layout=all-3g.20gb", "--interval=100ms"]);
     problem.await_log(&mut agent);
     let proc = node.machine.path().join("proc").display().to_string();
-    let planned = node.looked(&["plan", "all-3g.20gb", "--proc-root", &proc]);
+    let planned = node.command_output(&["plan", "all-3g.20gb", "--proc-root", &proc]);
     problem.assert_quoted("octavo plan", &planned);
     assert!(!node.is_partitioned(0));
-    // It goes on by itself when they let go.
+    // The change continues when they exit.
     node.machine.change(|world| world.remove_process(4242));
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn handle_without_visible_holder_is_reported_as_leak() {
     let problem = Problem::documented("in_use_unseen");
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    problem.assert_quoted("log", &node.once("all-7g.40gb"));
+    problem.assert_quoted("log", &node.apply_once("all-7g.40gb"));
     assert_eq!(node.geometry(0).len(), 7);
 }
 
@@ -57,8 +57,8 @@ fn driver_without_process_list_counts_as_in_use() {
     let problem = Problem::documented("in_use_untold");
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlDeviceGetComputeRunningProcesses*, return: NO_PERMISSION}");
-    problem.assert_quoted("log", &node.once("all-7g.40gb"));
-    problem.assert_quoted("octavo plan", &node.looked(&["plan", "all-7g.40gb"]));
+    problem.assert_quoted("log", &node.apply_once("all-7g.40gb"));
+    problem.assert_quoted("octavo plan", &node.command_output(&["plan", "all-7g.40gb"]));
     assert_eq!(node.geometry(0).len(), 7);
 }
 
@@ -69,7 +69,7 @@ async fn blocking_pod_is_named() {
     let held = pods::partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held)];
     let _kubelet = pods::listen(&node, given);
-    problem.assert_quoted("log", &pods::once(&node).await);
+    problem.assert_quoted("log", &pods::apply_once(&node).await);
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }
 
@@ -78,11 +78,11 @@ async fn unavailable_kubelet_is_awaited() {
     let problem = Problem::documented("pain_11");
     let node = Arc::new(Node::new(pods::GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    problem.assert_quoted("log", &pods::once(&node).await);
+    problem.assert_quoted("log", &pods::apply_once(&node).await);
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    // When it is back nothing more is needed.
+    // It recovers without further action.
     let _kubelet = pods::listen(&node, Vec::new());
-    pods::once(&node).await;
+    pods::apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 

@@ -1,4 +1,4 @@
-//! GPU Operator's operands: paused while they block a change, and resumed whatever happens.
+//! Operands of the GPU Operator: paused while they block a change, and always resumed.
 
 use nvml_sim::model::{Process, ProcessKind};
 
@@ -14,7 +14,7 @@ const NVSM: &str = "nvidia.com/gpu.deploy.nvsm";
 pub(crate) const MONITOR: u32 = 4242;
 pub(crate) const COMPAT: &str = "--compat=mig-manager";
 
-/// What the operator has created: one that runs, one that does not, one of another owner, and none of the rest.
+/// Labels of the operator: one operand that runs, one that does not, one of another owner, and none of the rest.
 pub(crate) fn deploy(rig: &Rig<'_>) {
     rig.label(&[
         &format!("{DCGM}=true"),
@@ -47,7 +47,7 @@ pub(crate) fn close_the_gpu(rig: &Rig<'_>) {
     rig.machine.machine.change(|world| world.remove_process(MONITOR));
 }
 
-/// An agent that has paused operands for a monitor which does not let go, and what they said before.
+/// An agent that has paused operands for a monitor that keeps running, and their previous labels.
 fn paused_for_a_monitor() -> (Rig<'static>, Vec<(String, String)>, Program) {
     let rig = Rig::new(Api::shared(), WHOLE);
     deploy(&rig);
@@ -72,7 +72,7 @@ fn operands_pause_while_client_blocks_mode_change_and_then_resume() {
     let during = deployed(&rig);
     assert_eq!(during.len(), before.len(), "{during:?}");
     assert_eq!(during.iter().filter(|(_, value)| value == "paused-for-octavo").count(), 1);
-    // Its pod is gone.
+    // The pod of the operand has exited.
     close_the_gpu(&rig);
     rig.await_label("nvidia.com/mig.config.state", "success");
     rig.await_label(DCGM, "true");
@@ -135,7 +135,7 @@ fn new_partitions_restart_device_plugin_and_check_allocatable() {
     let _agent = rig.start(&[COMPAT, "--mig-strategy=mixed"]);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
     rig.await_label(PLUGIN, "paused-for-octavo");
-    // The plugin is gone, and kubelet has seen that.
+    // The plugin has exited, and kubelet has noticed.
     offer("nvidia.com/mig-3g.20gb\": \"0\", \"nvidia.com/none");
     let patch = r#"{"status": {"allocatable": {"nvidia.com/none": "0"}}}"#;
     rig.api.kubectl(&[

@@ -1,6 +1,6 @@
-//! What a node reports of lost GPUs, broken layouts, read-only agents, and events that are not accepted.
+//! Reports about lost GPUs, invalid layouts, read-only agents and rejected events.
 
-use super::proxy::{Fault, Proxy, To};
+use super::proxy::{Fault, Proxy, RequestFilter};
 use super::{NODE_WRITTEN, Rig};
 use crate::cluster::Api;
 use crate::time_limits::until;
@@ -13,8 +13,8 @@ fn rejected_events_are_retried_and_the_latest_is_sent() {
         let rig = Rig::new(Api::shared(), TWO);
         let proxy = Proxy::start(rig.api);
         let mut agent = rig.through(&proxy, &[]);
-        agent.says(NODE_WRITTEN);
-        proxy.fault(Fault { to: To::Events, code, retry_after: None, times: 3 });
+        agent.expect_log(NODE_WRITTEN);
+        proxy.fault(Fault { to: RequestFilter::Events, code, retry_after: None, times: 3 });
         rig.label(&["octavo.dev/layout=all-7g.40gb"]);
         rig.await_label("octavo.dev/layout-state", "applied");
         let shown = rig.await_event("LayoutApplied");
@@ -51,7 +51,7 @@ fn lost_gpu_sets_node_to_failed_until_it_returns() {
 fn read_only_agent_reports_layout_has_no_effect_without_warning() {
     let rig = Rig::new(Api::shared(), TWO);
     let mut agent = rig.start(&["--read-only"]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
     assert_eq!(rig.status().get("message"), None);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -71,7 +71,7 @@ fn invalid_layout_file_at_start_is_reported_until_repaired() {
     let rig = Rig::new(Api::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, migg: disabled}]");
     let mut agent = rig.start(&["--layouts", &file]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     let shown = rig.await_event("LayoutNotice");
     assert!(shown.contains("unknown key \"migg\""), "{shown}");
     let message = rig.status()["message"].as_str().unwrap().to_owned();

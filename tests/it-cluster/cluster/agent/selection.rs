@@ -1,4 +1,4 @@
-//! Applying the layout that a Node's label names.
+//! Layout selection by a label of the Node.
 
 use std::fs;
 
@@ -34,13 +34,14 @@ fn label_selects_node_layout_and_all_outputs_report_it() {
 }
 
 #[test]
-fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
+fn partitions_stay_without_label_and_unknown_layout_changes_nothing() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.label(&["octavo.dev/layout=all-9g.99gb"]);
-    let reported = agent.says("this node has no layout \"all-9g.99gb\"; available layouts: all-");
+    let reported =
+        agent.expect_log("this node has no layout \"all-9g.99gb\"; available layouts: all-");
     let after = "; the previous layout stays in effect reason=failed";
     assert!(reported.ends_with(after), "{reported}");
     rig.await_label("octavo.dev/layout-state", "failed");
@@ -49,7 +50,7 @@ fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(rig.await_event("LayoutFailed").contains("all-9g.99gb"));
     rig.label(&["octavo.dev/layout-"]);
-    // The label of the state goes with the layout.
+    // The state label is removed with the layout.
     let state = || rig.labels("octavo.dev/layout-state");
     until("a Node without the state of a layout", state, Vec::is_empty);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -67,16 +68,16 @@ fn edited_layout_file_is_used_and_invalid_file_keeps_previous_layouts() {
     let first = rig.status()["layouts"].clone();
     assert_eq!(names(&rig.machine.geometry(0)).len(), 7);
     rig.machine.layouts("[{devices: all, mig: {2g.10gb: 3}}]");
-    agent.says("reloaded the layouts");
+    agent.expect_log("reloaded the layouts");
     rig.await_label("octavo.dev/layout-state", "applied");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
-    // Replaced whole, as a mounted ConfigMap is.
+    // Replaced atomically, like a mounted ConfigMap.
     fs::write(format!("{file}.new"), "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: [[\n")
         .unwrap();
     fs::rename(format!("{file}.new"), &file).unwrap();
-    agent.says("the previous layouts stay in use");
-    // An earlier change may still be written first.
+    agent.expect_log("the previous layouts stay in use");
+    // An earlier change may be written first.
     let status = until(
         "the error in the file",
         || rig.status(),
@@ -88,7 +89,7 @@ fn edited_layout_file_is_used_and_invalid_file_keeps_previous_layouts() {
     assert_eq!((&status["state"], &status["layout"]), (&"applied".into(), &"wanted".into()));
     assert_ne!(status["layouts"], first);
     rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
 }
 
@@ -113,7 +114,7 @@ async fn label_changing_ten_times_per_second_is_debounced() {
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
     let reported = agent.kill().join("\n");
-    // The first change counts at once, and the last; what was between them is a storm.
+    // The first and last change take effect immediately; those between them are debounced.
     let plans = reported.matches("applying the layout").count();
     assert!(plans <= 6, "{plans} plans:\n{reported}");
     let writes = rig.writes().len();
@@ -129,7 +130,7 @@ fn mig_manager_label_is_honored_and_answered_in_compat_mode() {
     assert_eq!(names(&rig.machine.geometry(1)).len(), 7);
     rig.label(&["nvidia.com/mig.config=no-such-layout"]);
     rig.await_label("nvidia.com/mig.config.state", "failed");
-    // Ours goes first, and then theirs is not answered for.
+    // Octavo's label takes precedence, and mig-manager's is no longer answered.
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
@@ -141,7 +142,7 @@ fn node_is_left_to_active_mig_manager() {
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.is_claimed_by_mig_manager();
     let mut agent = rig.start(&[]);
-    agent.says("nvidia-mig-manager reports that it is partitioning this node");
+    agent.expect_log("nvidia-mig-manager reports that it is partitioning this node");
     assert!(rig.machine.geometry(0).is_empty());
     rig.label(&["nvidia.com/mig.config.state=success"]);
     rig.await_label("octavo.dev/layout-state", "applied");
@@ -167,10 +168,10 @@ fn pods_are_not_scheduled_until_layout_is_applied_and_other_taints_stay() {
     rig.api.kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
-    agent.says("2 taints");
+    agent.expect_log("2 taints");
     rig.await_path("{.spec.taints[1].key}=octavo.dev/not-ready");
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
-    agent.says("1 taints");
+    agent.expect_log("1 taints");
     let node = rig.get();
     let taints = node["spec"]["taints"].as_array().unwrap();
     assert_eq!((taints.len(), &taints[0]["key"]), (1, &"team".into()), "{taints:?}");
@@ -181,10 +182,10 @@ fn i11_next_agent_removes_taint_of_killed_agent() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
-    agent.says("1 taints");
+    agent.expect_log("1 taints");
     agent.kill();
     let mut agent = rig.start(&[]);
-    agent.says("0 taints");
+    agent.expect_log("0 taints");
     assert!(rig.get()["spec"].get("taints").is_none());
 }
 
@@ -192,9 +193,9 @@ fn i11_next_agent_removes_taint_of_killed_agent() {
 fn annotation_changes_log_level_of_running_agent() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
-    agent.says(super::NODE_WRITTEN);
+    agent.expect_log(super::NODE_WRITTEN);
     rig.annotate("octavo.dev/log-level=debug");
-    agent.says("log level set level=debug");
+    agent.expect_log("log level set level=debug");
     rig.annotate("octavo.dev/log-level=loud");
-    agent.says("unknown log level");
+    agent.expect_log("unknown log level");
 }
