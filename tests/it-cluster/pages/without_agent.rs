@@ -62,7 +62,7 @@ async fn ac_001_node_view_marks_and_explains_nodes_without_agent() {
 }
 
 #[tokio::test]
-async fn ac_003_profile_of_node_without_agent_selects_by_vendor_label() {
+async fn ac_003_profile_page_of_node_without_agent_selects_by_vendor_label() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
