@@ -33,7 +33,7 @@ mod cluster {
     mod supervisor;
 
     pub(crate) use api::Api;
-    pub(crate) use objects::Bearer;
+    pub(crate) use objects::TokenKubeconfig;
 }
 #[path = "support/followed.rs"]
 mod followed;

@@ -117,7 +117,7 @@ async fn allocations(peer: Option<&PathBuf>) {
             let Some(plugin_kind) = plugin_kind else { continue };
             let rig = Rig::new(gpus);
             let _plugin_kind = rig.start(&plugin_kind);
-            rig.kubelet.counts(resource, count);
+            rig.kubelet.await_count(resource, count);
             let (requested, nothing) = calls(&rig, resource).await;
             println!("| {name}, {whose} | {requested} | {nothing} |");
         }
@@ -127,7 +127,7 @@ async fn allocations(peer: Option<&PathBuf>) {
 
 /// What the plugin of a resource takes for a call, over a connection that stays, as kubelet's does.
 async fn calls(rig: &Rig, resource: &str) -> (Spread, Spread) {
-    let (endpoint, ids) = rig.kubelet.knows(|known| {
+    let (endpoint, ids) = rig.kubelet.inspect(|known| {
         let ids: Vec<String> = known.healthy(resource).cloned().collect();
         (known.resources[resource].endpoint.clone(), ids)
     });
@@ -164,15 +164,15 @@ fn changes(peer: Option<&PathBuf>) {
         let Some(plugin_kind) = plugin_kind else { continue };
         let rig = Rig::new(SPLIT);
         let program = rig.start(&plugin_kind);
-        rig.kubelet.counts(SEVENTH, 56);
+        rig.kubelet.await_count(SEVENTH, 56);
         let (mut times, mut lists) = (Vec::new(), 0);
-        let registrations = rig.kubelet.knows(|known| known.registrations);
+        let registrations = rig.kubelet.inspect(|known| known.registrations);
         for change in 0..2 * CHANGES {
             let (what, count): (Change, usize) = match change % 2 {
                 0 => (unpartition, 55),
                 _ => (partition, 56),
             };
-            let of = |rig: &Rig| rig.kubelet.knows(|known| known.resources[SEVENTH].lists);
+            let of = |rig: &Rig| rig.kubelet.inspect(|known| known.resources[SEVENTH].lists);
             let before = of(&rig);
             let began = Instant::now();
             rig.change(what);
@@ -180,13 +180,13 @@ fn changes(peer: Option<&PathBuf>) {
                 program.hang_up();
             }
             // Until the new list is there: one of the same length is not it.
-            rig.kubelet.counts(SEVENTH, count);
+            rig.kubelet.await_count(SEVENTH, count);
             times.push(micros(began) / 1000.0);
             // A new registration restarts the count of its lists.
             let after = of(&rig);
             lists += after.checked_sub(before).filter(|more| *more > 0).unwrap_or(after);
         }
-        let registrations = rig.kubelet.knows(|known| known.registrations) - registrations;
+        let registrations = rig.kubelet.inspect(|known| known.registrations) - registrations;
         let each = |all: f64| all / 20.0;
         println!(
             "| {whose} | {} | {:.1} | {:.1} |",
@@ -231,7 +231,7 @@ fn memory(peer: Option<&PathBuf>) {
             let rig = Rig::new(gpus);
             let program = rig.start(&plugin_kind);
             if plugin_kind.gives() {
-                rig.kubelet.counts(resource, count);
+                rig.kubelet.await_count(resource, count);
                 rig.fill(resource, count);
             }
             thread::sleep(Duration::from_secs(5));
@@ -257,7 +257,7 @@ fn scrapes() {
             let arguments = [&["--sharing=embedded"][..], more].concat();
             let mut agent = rig.start(&PluginKind::Ours(&arguments));
             let address = agent.metrics();
-            rig.kubelet.counts(resource, count);
+            rig.kubelet.await_count(resource, count);
             rig.fill(resource, count);
             // The last pod is seen with the next look.
             let wanted = format!("pod=\"pod-{}\"", count - 1);

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
 
-use crate::cluster::{Api, Bearer};
+use crate::cluster::{Api, TokenKubeconfig};
 
 /// What no agent writes.
 pub(crate) const BASELINE: &str = "example.com/baseline";
@@ -28,7 +28,7 @@ const TIME_LIMIT: Duration = Duration::from_mins(2);
 /// The server, and the way in that agents have.
 pub(crate) struct Bed {
     pub(crate) api: Api,
-    pub(crate) agents: Bearer,
+    pub(crate) agents: TokenKubeconfig,
     /// An administrator's.
     pub(crate) client: Client,
 }
@@ -80,7 +80,7 @@ subjects: [{{kind: ServiceAccount, name: {ACCOUNT}, namespace: kube-system}}]
 "
         ));
         let token = api.kubectl(&["create", "token", ACCOUNT, "-n", "kube-system"]);
-        let agents = api.as_bearer(token.trim_end());
+        let agents = api.kubeconfig_with_token(token.trim_end());
         let client = api.client();
         Self { api, agents, client }
     }

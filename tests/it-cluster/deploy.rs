@@ -1,4 +1,4 @@
-//! A real API server takes the manifests in `deploy`, and kubectl renders them.
+//! A real API server accepts the manifests in `deploy`, and kubectl renders them.
 
 mod documents;
 
@@ -13,7 +13,7 @@ use crate::manifests::list::{self, List};
 use crate::manifests::privileges::objects;
 use crate::manifests::{chart, compare, deploy, names};
 
-/// Every directory below `deploy` that can be applied.
+/// Every kustomization below `deploy`.
 fn kustomizations(directory: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -31,7 +31,7 @@ fn path(kustomization: &str) -> String {
 }
 
 #[test]
-fn the_manifests_ask_for_what_is_on_the_list_and_nothing_else() {
+fn manifests_request_exactly_the_listed_privileges() {
     let api = Api::shared();
     let list = List::read();
     let mut found = BTreeSet::new();
@@ -41,7 +41,7 @@ fn the_manifests_ask_for_what_is_on_the_list_and_nothing_else() {
 }
 
 #[test]
-fn pods_reach_the_dns_of_openshift_with_the_overlay() {
+fn openshift_overlay_lets_pods_reach_dns() {
     let rendered = Api::shared().kubectl(&["kustomize", &path("overlays/openshift")]);
     let mut policies = objects(&rendered);
     policies.retain(|one| one["kind"] == "NetworkPolicy");
@@ -57,12 +57,12 @@ fn pods_reach_the_dns_of_openshift_with_the_overlay() {
     }
 }
 
-/// The definitions of others' kinds that the chart can make.
+/// Definitions of foreign kinds that the chart can render.
 fn definitions() -> PathBuf {
     chart::tools().join("crds")
 }
 
-/// Applies as people do, who look at warnings; what the server says of each object.
+/// Applies a kustomization without warnings and returns the result for each object.
 fn apply(api: &Api, kustomization: &str) -> String {
     let output = api.try_kubectl(&["apply", "-k", &path(kustomization)]);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -71,7 +71,7 @@ fn apply(api: &Api, kustomization: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What comes of making the pod that a controller would make of its template.
+/// Creates the pod of a controller's template.
 fn pod(api: &Api, of: &str, namespace: &str) -> Result<(), String> {
     let owner = api.kubectl(&["get", of, "--namespace=octavo-system", "--output=json"]);
     let owner: Value = serde_json::from_str(&owner).unwrap();
@@ -96,14 +96,13 @@ fn pod(api: &Api, of: &str, namespace: &str) -> Result<(), String> {
 }
 
 #[test]
-fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_restricted_is_enforced()
-{
+fn api_server_accepts_manifests_without_warning_in_restricted_namespaces() {
     let api = Api::fresh();
     api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}");
     let agent = "daemonset/octavo-agent";
     for tier in ["tiers/reporter", "tiers/reader", "tiers/applier"] {
         apply(&api, tier);
-        // A second time nothing is left to do, or every look of a tool that keeps manifests applied would be a write.
+        // A second apply changes nothing, or tools that reapply manifests would write continuously.
         for line in apply(&api, tier).lines() {
             assert!(line.ends_with(" unchanged"), "{tier}: {line}");
         }
@@ -114,7 +113,8 @@ fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_rest
         apply(&api, option);
     }
     whatever_is_chosen_is_taken(&api);
-    // The tier that is as mighty as root is not let in where the standard is held: the others were let in by a server that looks.
+    // The applier tier is effectively root and is rejected where the restricted standard is enforced, which shows that
+    // the server enforces it.
     api.apply(
         "{apiVersion: v1, kind: Namespace, metadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: restricted}}}",
     );
@@ -127,12 +127,12 @@ fn an_api_server_takes_the_manifests_without_a_warning_and_their_pods_where_rest
     }
 }
 
-/// With the kinds of others there, which are defined as they define them.
+/// With the definitions of foreign kinds.
 fn whatever_is_chosen_is_taken(api: &Api) {
     let definitions = definitions();
     api.kubectl(&["create", "-f", definitions.to_str().unwrap()]);
     api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"]);
-    // Where NVIDIA's device plugin is, which is there before.
+    // The namespace of NVIDIA's device plugin, which exists before.
     api.apply("{apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rendered.yaml");

@@ -1,7 +1,7 @@
-//! The images that `hack/image.sh` makes of the programs under test, read from its archives.
+//! The images that `hack/image.sh` builds from the tested programs, read from its archives.
 //!
-//! Building needs buildah, jq and binutils (`make setup` installs them), and root, or user namespaces for the one who runs this; to
-//! run something in an image needs root, or sudo.
+//! Building needs buildah, jq and binutils (`make setup` installs them), and root or user namespaces; running a program
+//! of an image needs root or sudo.
 
 mod judges;
 
@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::time_limits::watch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Each image, and what is in it over its base.
+/// Each image, and its files on top of the base.
 const IMAGES: [(&str, &[&str]); 2] = [
     (
         "agent",
@@ -28,7 +28,7 @@ const IMAGES: [(&str, &[&str]); 2] = [
     ("aggregator", &["usr/local/bin/octavo-aggregator", "usr/share/doc/octavo/LICENSE"]),
 ];
 
-/// What a base image may contain: directories whose files are never executed, and files.
+/// Allowed content of a base image: directories whose files are never executed, and files.
 const BASE: [&str; 10] = [
     "etc/debian_version",
     "etc/group",
@@ -43,7 +43,7 @@ const BASE: [&str; 10] = [
 ];
 
 impl Machine {
-    /// A machine with its driver installed, as the directory of this name in a directory that is shared with others.
+    /// A machine with its driver in a subdirectory of a shared directory.
     pub(crate) fn at(directory: &Path, name: &str, scenario: &str) -> Self {
         let mut dir = tempfile::Builder::new();
         let dir = dir.prefix(name).rand_bytes(0).tempdir_in(directory);
@@ -53,13 +53,13 @@ impl Machine {
     }
 }
 
-/// Archives of both images, under the names that the manifests have.
+/// Archives of both images, under the names in the manifests.
 pub(crate) struct Images {
     directory: TempDir,
 }
 
 impl Images {
-    /// Those that all tests share which run at the same time.
+    /// The images shared by tests that run at the same time.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Images>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,13 +78,13 @@ impl Images {
         Self { directory }
     }
 
-    /// The archive of `agent` or `aggregator`; its image is called `octavo/agent:VERSION`.
+    /// The archive of `agent` or `aggregator`; its image is named `octavo/agent:VERSION`.
     pub(crate) fn archive(&self, image: &str) -> PathBuf {
         self.directory.path().join(format!("{image}.oci.tar"))
     }
 }
 
-/// An archive, unpacked.
+/// An unpacked archive.
 struct Image {
     directory: TempDir,
     digest: String,
@@ -115,7 +115,7 @@ impl Image {
             .collect()
     }
 
-    /// All that its layers have, one on the other, and room for a machine.
+    /// The merged layers, with space for a machine.
     fn root(&self) -> TempDir {
         let root = tempfile::tempdir().unwrap();
         for layer in self.layers() {
@@ -160,7 +160,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// Runs `hack/image.sh`; returns its output, and the names of what is left in its directory for drafts.
+/// Runs `hack/image.sh`; returns its output, and the files left in its draft directory.
 fn script(binaries: &Path, out: &Path) -> (Output, Vec<String>) {
     watch();
     let drafts = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn script(binaries: &Path, out: &Path) -> (Output, Vec<String>) {
     (output, left)
 }
 
-/// Where our programs are.
+/// Directory of the programs.
 fn programs() -> PathBuf {
     let agent = Path::new(env!("CARGO_BIN_EXE_octavo-agent"));
     agent.parent().unwrap().to_owned()
@@ -192,7 +192,7 @@ fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// Runs a program that has to succeed, and gives what it printed.
+/// Runs a program that must succeed and returns its output.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     watch();
@@ -203,7 +203,7 @@ fn run(command: &mut Command) -> String {
 }
 
 #[test]
-fn two_builds_at_once_do_not_disturb_each_other_and_make_the_same_images() {
+fn concurrent_image_builds_are_independent_and_reproducible() {
     let (one, other) = thread::scope(|scope| {
         let one = scope.spawn(Images::build);
         (Images::shared(), one.join().unwrap())
@@ -216,7 +216,7 @@ fn two_builds_at_once_do_not_disturb_each_other_and_make_the_same_images() {
 }
 
 #[test]
-fn an_image_starts_its_program_as_an_unprivileged_user_and_has_labels() {
+fn image_runs_program_as_unprivileged_user_and_has_labels() {
     let images = Images::shared();
     for (name, title) in [
         ("agent", "Partitions, labels and reports the accelerators of its node"),
@@ -245,7 +245,7 @@ fn an_image_starts_its_program_as_an_unprivileged_user_and_has_labels() {
 }
 
 #[test]
-fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs() {
+fn image_contains_only_listed_files_and_our_executables() {
     let images = Images::shared();
     for (name, contents) in IMAGES {
         let image = Image::open(&images.archive(name));
@@ -278,12 +278,12 @@ fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs
 }
 
 #[test]
-fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_the_command_line() {
+fn agent_and_cli_of_image_load_the_mounted_driver() {
     let images = Images::shared();
     let root = Image::open(&images.archive("agent")).root();
     let machine =
         Machine::at(root.path(), "machine", "machine: one\ngpus:\n- {board: A100_80GB}\n");
-    // The simulator keeps in files what a driver keeps in the kernel.
+    // The simulator stores in files what a driver stores in the kernel.
     run(Command::new("chmod").args(["-R", "a+rwX"]).arg(machine.path()));
     let inside = |arguments: &[&str]| {
         let mut command = if rustix::process::geteuid().is_root() {
@@ -304,7 +304,7 @@ fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_th
 }
 
 #[test]
-fn programs_that_are_not_what_they_should_be_make_no_image_and_are_named() {
+fn wrong_programs_are_named_and_produce_no_image() {
     let binaries = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     let (output, _) = script(binaries.path(), out.path());
@@ -324,7 +324,7 @@ fn programs_that_are_not_what_they_should_be_make_no_image_and_are_named() {
 }
 
 #[test]
-fn what_the_dockerfile_says_of_the_version_is_true() {
+fn dockerfile_version_matches_package_version() {
     let dockerfile = fs::read_to_string(here().join("Dockerfile.agent")).unwrap();
     let line = format!("\nARG VERSION={VERSION}\n");
     assert!(dockerfile.contains(&line), "{line}");

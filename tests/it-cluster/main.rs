@@ -1,7 +1,7 @@
 //! Integration tests that start an API server, nodes or a browser, or build images.
 //!
-//! They start in the order of their names. The tests of [`cluster`] that have the nodes to themselves take longest, one after the
-//! other, so the browser's, which can run beside them, are in a module that comes later.
+//! They start in alphabetical order. The tests of [`cluster`] with exclusive nodes take longest and run one after the
+//! other, so the tests with a browser, which can run beside them, are in a later module.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! A kubelet's pod-resources socket that reports the devices of pods, and changes its answer on request.
+//! A pod-resources socket that reports the devices of pods.
 
 use std::sync::{Arc, Mutex};
 use std::{fs, thread};
@@ -19,19 +19,19 @@ use crate::node::Node;
 use crate::sockets::listen_as_old;
 use crate::time_limits::TIME_LIMIT;
 
-/// Namespace and name of a pod, and the partition that it was given.
-type Given = (String, String, String);
+/// Namespace and name of a pod, and its partition.
+type Allocation = (String, String, String);
 
-/// Ends when dropped.
+/// Stopped when dropped.
 pub(crate) struct Kubelet {
-    given: Arc<Mutex<Vec<Given>>>,
+    given: Arc<Mutex<Vec<Allocation>>>,
     _stop: oneshot::Sender<()>,
 }
 
-struct Lister(Arc<Mutex<Vec<Given>>>);
+struct PodLister(Arc<Mutex<Vec<Allocation>>>);
 
 #[tonic::async_trait]
-impl PodResourcesLister for Lister {
+impl PodResourcesLister for PodLister {
     async fn list(
         &self,
         _: Request<ListPodResourcesRequest>,
@@ -54,20 +54,20 @@ impl PodResourcesLister for Lister {
 }
 
 impl Kubelet {
-    /// Where the agent of this machine looks for one.
+    /// At the path that the agent of this machine uses.
     pub(crate) fn start(node: &Node) -> Self {
         let path = node.kubelet();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let given = Arc::new(Mutex::new(Vec::new()));
-        let lister = PodResourcesListerServer::new(Lister(Arc::clone(&given)));
+        let lister = PodResourcesListerServer::new(PodLister(Arc::clone(&given)));
         let (stop, stopped) = oneshot::channel::<()>();
-        let (tell, listening) = std::sync::mpsc::channel();
+        let (sender, listening) = std::sync::mpsc::channel();
         thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let socket = listen_as_old(&path);
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 let incoming = UnixListenerStream::new(socket);
                 let server = Server::builder().add_service(lister);
                 let ended = async {
@@ -80,13 +80,13 @@ impl Kubelet {
         Self { given, _stop: stop }
     }
 
-    /// A pod was given a partition.
+    /// Allocates a partition to a pod.
     pub(crate) fn give(&self, namespace: &str, pod: &str, device: &str) {
         let given = (namespace.to_owned(), pod.to_owned(), device.to_owned());
         self.given.lock().unwrap().push(given);
     }
 
-    /// The pod has ended.
+    /// Removes a pod.
     pub(crate) fn ended(&self, pod: &str) {
         let mut given = self.given.lock().unwrap();
         given.retain(|(_, name, _)| name != pod);

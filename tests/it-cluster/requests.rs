@@ -1,4 +1,4 @@
-//! Requests to an aggregator's API that only tests with an API server send.
+//! Requests to an aggregator's API that only tests with an API server need.
 
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
@@ -8,13 +8,13 @@ use crate::time_limits::within;
 
 impl Api {
     /// The same API, with this header in every request.
-    pub(crate) fn saying(&self, header: &str) -> Self {
+    pub(crate) fn with_header(&self, header: &str) -> Self {
         let mut api = self.clone();
         api.headers = format!("{}{header}\r\n", self.headers);
         api
     }
 
-    /// The status of an answer, which need not have an end.
+    /// The status of a response, whose body may be endless.
     pub(crate) async fn status(&self, path: &str) -> u16 {
         let mut line = [0; 12];
         let reading = async { self.ask(path).await.read_exact(&mut line).await };
@@ -23,7 +23,7 @@ impl Api {
         line.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// What is answered to a document.
+    /// Posts a document.
     pub(crate) async fn post(&self, path: &str, document: &Value) -> Answer {
         self.whole("POST", path, &document.to_string()).await
     }

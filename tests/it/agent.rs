@@ -1,4 +1,4 @@
-//! The agent as it ships, as a process: what it does when the driver hangs, comes late, is replaced, or goes.
+//! The shipped agent as a process, with drivers that hang, start late, are replaced or disappear.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ gpus:
     count: 4
 ";
 
-/// Quick enough to see many rounds, with a feature file whose expiry moves every few rounds.
+/// Short intervals, so that a test sees many polls and the expiry of the feature file advances.
 fn arguments(file: &Path) -> Vec<String> {
     let file = file.to_str().unwrap();
     [
@@ -49,95 +49,95 @@ fn has(labels: &[String], label: &str) -> bool {
 }
 
 #[test]
-fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
+fn i8_labels_survive_and_agent_stops_while_nvml_hangs() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = start(&machine);
-    agent.says("labels published");
+    agent.expect_log("labels published");
     let before = labels(&machine);
     assert!(has(&before, "octavo.dev/count=4"), "{before:#?}");
 
     let hang = "- {call: nvmlDeviceGetMigMode, hang: forever}\n";
     machine.faults(hang);
-    let line = agent.says("nvml: stalled");
+    let line = agent.expect_log("nvml: stalled");
     assert!(line.contains("nvmlDeviceGetMigMode"), "{line}");
     assert!(line.ends_with(" reason=nvml-stalled"), "{line}");
-    // A heartbeat of the file: its expiry goes on moving while NVML hangs.
-    agent.says("expiry time of the labels extended");
-    agent.says("expiry time of the labels extended");
+    // The heartbeat of the file: its expiry advances while NVML hangs.
+    agent.expect_log("expiry time of the labels extended");
+    agent.expect_log("expiry time of the labels extended");
     assert_eq!(labels(&machine), before);
 
     machine.faults("[]");
-    let line = agent.says("nvml: ready");
+    let line = agent.expect_log("nvml: ready");
     assert!(line.ends_with(" reason=driver-back"), "{line}");
 
     machine.faults(hang);
-    agent.says("nvml: stalled");
+    agent.expect_log("nvml: stalled");
     assert!(agent.stop().success());
     assert_eq!(labels(&machine), before);
 }
 
 #[test]
-fn i8_an_agent_that_looks_once_is_stopped_while_nvml_hangs() {
+fn i8_oneshot_agent_can_be_stopped_while_nvml_hangs() {
     let machine = Machine::new(FOUR_H100);
     machine.faults("- {call: nvmlInit_v2, hang: forever}\n");
     let mut agent = machine.agent(&["--oneshot"]);
-    agent.says("octavo-agent");
+    agent.expect_log("octavo-agent");
     assert_eq!(agent.stop().code(), Some(1));
 }
 
 #[test]
-fn i8_an_agent_that_starts_while_nvml_hangs_keeps_the_labels_of_the_one_before() {
+fn i8_agent_started_while_nvml_hangs_keeps_previous_labels() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = start(&machine);
-    agent.says("labels published");
+    agent.expect_log("labels published");
     let before = labels(&machine);
     assert!(agent.stop().success());
     machine.faults("- {call: nvmlInit_v2, hang: forever}\n");
     let mut agent = start(&machine);
-    let line = agent.says("nvml: stalled");
+    let line = agent.expect_log("nvml: stalled");
     assert!(line.contains("nvmlInit_v2"), "{line}");
-    agent.says("expiry time of the labels extended");
+    agent.expect_log("expiry time of the labels extended");
     assert_eq!(labels(&machine), before);
     machine.faults("[]");
-    agent.says("nvml: ready");
+    agent.expect_log("nvml: ready");
     assert!(agent.stop().success());
     assert_eq!(labels(&machine), before);
 }
 
 #[test]
-fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restart() {
+fn late_replaced_and_lost_drivers_are_detected_without_restart() {
     let machine = Machine::without_driver(FOUR_H100);
     let mut agent = start(&machine);
-    let line = agent.says("nvml: absent");
+    let line = agent.expect_log("nvml: absent");
     assert!(line.contains("libnvidia-ml.so.1"), "{line}");
-    agent.says("labels published");
+    agent.expect_log("labels published");
     let bus_only = labels(&machine);
     assert!(has(&bus_only, "type.octavo.dev/nvidia-h100-80gb=4"), "{bus_only:#?}");
     assert!(!bus_only.iter().any(|label| label.starts_with("octavo.dev/driver=")), "{bus_only:#?}");
 
     machine.install_driver();
-    let line = agent.says("nvml: ready driver=570.133.20");
+    let line = agent.expect_log("nvml: ready driver=570.133.20");
     assert!(!line.contains("reason="), "it was never away: {line}");
-    agent.says("labels published");
+    agent.expect_log("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=570.133.20"));
 
     machine.change(|world| world.reload_driver(Some("580.95.05")));
-    let line = agent.says("nvml: lost");
+    let line = agent.expect_log("nvml: lost");
     assert!(line.ends_with(" reason=nvml-lost"), "{line}");
-    let line = agent.says("nvml: ready driver=580.95.05");
+    let line = agent.expect_log("nvml: ready driver=580.95.05");
     assert!(line.ends_with(" reason=driver-back"), "{line}");
-    agent.says("labels published");
+    agent.expect_log("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=580.95.05"));
 
     machine.change(nvml_sim::model::World::unload_driver);
-    agent.says("nvml: lost");
-    agent.says("labels published");
+    agent.expect_log("nvml: lost");
+    agent.expect_log("labels published");
     assert_eq!(labels(&machine), bus_only);
     assert!(agent.stop().success());
 }
 
 #[test]
-fn i6_an_event_of_the_hardware_reaches_the_labels_long_before_the_next_poll() {
+fn i6_hardware_event_updates_labels_before_the_next_poll() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = machine.agent(&[
         "--interval=1h",
@@ -146,10 +146,10 @@ fn i6_an_event_of_the_hardware_reaches_the_labels_long_before_the_next_poll() {
         "--feature-file",
         machine.path().join("features.d/octavo").to_str().unwrap(),
     ]);
-    agent.says("labels published");
+    agent.expect_log("labels published");
     machine.change(|world| world.lose_gpu(Slot(2)));
-    // Patience is minutes and the poll an hour, so only the event can have brought it.
-    let line = agent.says("failing");
+    // The poll interval is an hour and retries take minutes, so only the event can have caused it.
+    let line = agent.expect_log("failing");
     assert!(line.contains("nvidia-h100-80gb"), "{line}");
 }
 
@@ -165,7 +165,7 @@ fn one_lost_gpu_is_one_failing_device() {
 }
 
 #[test]
-fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
+fn i12_file_that_is_not_nvml_is_named_and_agent_continues() {
     let machine = Machine::without_driver(FOUR_H100);
     fs::write(machine.library(), "not a library").unwrap();
     let output = machine.agent_once(&[]);
@@ -178,7 +178,7 @@ fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
 }
 
 #[test]
-fn i12_a_library_that_is_still_being_copied_is_waited_for() {
+fn i12_partially_copied_library_is_retried() {
     let machine = Machine::new(FOUR_H100);
     let whole = fs::read(machine.library()).unwrap();
     for length in [3000, 200_000, whole.len() - 1] {
@@ -189,14 +189,14 @@ fn i12_a_library_that_is_still_being_copied_is_waited_for() {
         assert!(reported.contains("still be being copied"), "{length}: {reported}");
     }
     let mut agent = start(&machine);
-    agent.says("still be being copied");
+    agent.expect_log("still be being copied");
     fs::remove_file(machine.library()).unwrap();
     machine.install_driver();
-    agent.says("nvml: ready");
+    agent.expect_log("nvml: ready");
 }
 
 #[test]
-fn i12_a_pipe_in_the_place_of_the_library_is_reported_and_does_not_block() {
+fn i12_pipe_in_place_of_library_is_reported_and_does_not_block() {
     let machine = Machine::without_driver(FOUR_H100);
     nix::unistd::mkfifo(&machine.library(), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let output = machine.agent_once(&[]);
@@ -206,10 +206,10 @@ fn i12_a_pipe_in_the_place_of_the_library_is_reported_and_does_not_block() {
 }
 
 /// A file lease: opening the file waits, by the kernel's rule, until the lease ends.
-struct Leased(Child);
+struct FileLease(Child);
 
-impl Leased {
-    /// Takes a lease of it. Source: fcntl(2), "Leases".
+impl FileLease {
+    /// Takes a lease on the file. Source: fcntl(2), "Leases".
     fn of(file: &Path) -> Self {
         const TAKE: &str = "import fcntl, os, signal, sys\n\
             signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
@@ -229,7 +229,7 @@ impl Leased {
     }
 }
 
-impl Drop for Leased {
+impl Drop for FileLease {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         exit_status(&mut self.0);
@@ -237,16 +237,16 @@ impl Drop for Leased {
 }
 
 #[test]
-fn i8_a_file_of_sysfs_that_does_not_answer_is_a_stall_with_a_name() {
+fn i8_unresponsive_sysfs_file_is_reported_as_named_stall() {
     let machine = Machine::new(FOUR_H100);
     let devices = machine.path().join("sys/bus/pci/devices");
     let device = fs::read_dir(devices).unwrap().next().unwrap().unwrap();
     let file = device.path().join("config");
     fs::write(&file, [0; 64]).unwrap();
-    let leased = Leased::of(&file);
+    let lease = FileLease::of(&file);
     let mut agent = start(&machine);
-    let line = agent.says("nvml: stalled");
+    let line = agent.expect_log("nvml: stalled");
     assert!(line.contains("reading /sys"), "{line}");
-    drop(leased);
-    agent.says("nvml: ready");
+    drop(lease);
+    agent.expect_log("nvml: ready");
 }

@@ -1,4 +1,4 @@
-//! Our CDI description, read by the library that container runtimes read such with: what it makes of a container.
+//! The generated CDI specification, read by the library that container runtimes use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cdi_runtime::RUNTIME;
 use crate::time_limits::Finish;
 
-/// As `nvidia-ctk cdi generate` writes it, in small.
+/// Shortened output of `nvidia-ctk cdi generate`.
 const NVIDIA: &str = "---
 cdiVersion: 0.5.0
 kind: nvidia.com/gpu
@@ -68,7 +68,7 @@ fn units() -> Vec<Unit> {
     vec![unit(GPU, 7, None), unit(MIG, 8, Some(partition))]
 }
 
-/// What a runtime makes of a container that is given these units.
+/// Creates a container with these units and returns the output.
 fn runtime(directory: &Path, units: &[Unit]) -> Output {
     let given = inject(units, &BTreeSet::from([InjectionMethod::Cdi]), &files()).unwrap();
     let mut runtime = Command::new(RUNTIME.build());
@@ -93,7 +93,7 @@ fn nodes(container: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_them() {
+fn runtime_gives_container_read_write_access_to_files_of_its_units() {
     let directory = tempfile::tempdir().unwrap();
     let text = write_spec(&units(), &files(), None).unwrap();
     fs::write(directory.path().join("octavo.dev-gpu.json"), text).unwrap();
@@ -118,7 +118,7 @@ fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_
 }
 
 #[test]
-fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
+fn runtime_mounts_driver_libraries_as_nvidia_specification_does() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("nvidia.yaml"), NVIDIA).unwrap();
     let driver = DriverEdits::parse(NVIDIA).unwrap();
@@ -129,14 +129,14 @@ fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
     assert_eq!(mounts[0]["destination"], "/usr/lib64/libcuda.so.570.133.20");
     let hooks = container["hooks"]["createContainer"].as_array().unwrap();
     assert_eq!(hooks[0]["args"][1], "update-ldcache");
-    // Ours of two devices, and none of NVIDIA's beside.
+    // Only Octavo's entries of two devices, none of NVIDIA's.
     assert_eq!(nodes(&container).len(), 6, "{container:#}");
     let variables = container["process"]["env"].as_array().unwrap();
     assert!(variables.contains(&json!("NVIDIA_VISIBLE_DEVICES=void")), "{variables:?}");
 }
 
 #[test]
-fn a_runtime_that_finds_no_such_device_makes_no_container() {
+fn runtime_creates_no_container_for_unknown_device() {
     let directory = tempfile::tempdir().unwrap();
     let text = write_spec(&units()[..1], &files(), None).unwrap();
     fs::write(directory.path().join("octavo.dev-gpu.json"), &text).unwrap();
@@ -144,7 +144,7 @@ fn a_runtime_that_finds_no_such_device_makes_no_container() {
     assert!(!output.status.success());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains(MIG), "{errors}");
-    // And it looks closely: it would see a field that CDI does not have, and a version that is too low for what is used.
+    // The library is strict: it rejects unknown fields and a version that is too low for the content.
     let wrong = text.replace("\"permissions\"", "\"permission\"");
     fs::write(directory.path().join("octavo.dev-gpu.json"), wrong).unwrap();
     assert!(!runtime(directory.path(), &units()[..1]).status.success());

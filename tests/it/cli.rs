@@ -1,5 +1,5 @@
-//! The `octavo` binary, as a person at a shell has it. Whole outputs are golden files under `tests/golden/cli`: run with
-//! `TRYCMD=overwrite` to renew them (`make golden` does), and read the difference.
+//! The `octavo` binary at a shell. Complete outputs are golden files under `tests/golden/cli`: run with
+//! `TRYCMD=overwrite` to rewrite them (`make golden` does), and review the difference.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -45,13 +45,13 @@ fn stderr(output: &Output) -> &str {
 }
 
 #[test]
-fn what_people_see_is_what_was_reviewed() {
-    // Help is folded to the terminal, so the terminal is said.
+fn cli_output_matches_golden_files() {
+    // Help is wrapped to the width of the terminal.
     trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/cli/*.trycmd");
 }
 
 #[test]
-fn a_recording_is_printed_as_it_was_read_in_both_forms() {
+fn recorded_inventory_is_printed_unchanged_in_json_and_yaml() {
     for entry in std::fs::read_dir(MACHINES).unwrap() {
         let path = entry.unwrap().path();
         let path = path.to_str().unwrap();
@@ -69,7 +69,7 @@ fn a_recording_is_printed_as_it_was_read_in_both_forms() {
 }
 
 #[test]
-fn a_table_fits_eighty_columns_and_needs_no_special_characters() {
+fn table_fits_eighty_columns_of_ascii() {
     for entry in std::fs::read_dir(MACHINES).unwrap() {
         let path = entry.unwrap().path();
         let output = run(&["inspect", "--from", path.to_str().unwrap()]);
@@ -81,7 +81,7 @@ fn a_table_fits_eighty_columns_and_needs_no_special_characters() {
 }
 
 #[test]
-fn colours_say_nothing_that_the_words_do_not() {
+fn colors_add_no_information() {
     let path = machine("failing");
     let arguments = ["inspect", "--from", &path];
     let plain = run(&arguments);
@@ -97,7 +97,7 @@ fn colours_say_nothing_that_the_words_do_not() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn closed_output_pipe_is_no_failure() {
     let path = machine("h100x8");
     let mut child = octavo(&["inspect", "--from", &path, "-o", "json"])
         .stdout(Stdio::piped())
@@ -110,7 +110,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn completion_scripts_know_the_commands() {
+fn completion_scripts_list_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completion", shell]);
         for word in [
@@ -143,7 +143,7 @@ fn completion_scripts_know_the_commands() {
 }
 
 #[test]
-fn labels_equal_their_own_output_in_every_form_and_differ_from_nothing() {
+fn labels_equal_their_own_output_in_every_format() {
     let path = machine("a100");
     let diff = ["labels", "--from", &path, "--diff", "-"];
     for format in ["table", "json", "yaml"] {
@@ -163,7 +163,7 @@ fn labels_equal_their_own_output_in_every_form_and_differ_from_nothing() {
 }
 
 #[test]
-fn a_node_is_compared_in_our_labels_only() {
+fn node_is_compared_by_octavo_labels_only() {
     let path = machine("cpu-only");
     let node = r#"{"kind": "Node", "metadata": {"name": "n", "labels":
         {"kubernetes.io/arch": "amd64", "octavo.dev/type": "nvidia-a30-24gb"}}}"#;
@@ -175,7 +175,7 @@ fn a_node_is_compared_in_our_labels_only() {
 }
 
 #[test]
-fn errors_go_to_standard_error_with_their_causes_and_what_to_do() {
+fn errors_go_to_standard_error_with_causes_and_remedy() {
     let check = |output: &Output, expected: &str| {
         assert_eq!((output.status.code(), stdout(output), stderr(output)), (Some(1), "", expected));
     };
@@ -201,7 +201,7 @@ fn errors_go_to_standard_error_with_their_causes_and_what_to_do() {
 }
 
 #[test]
-fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
+fn environment_variable_sets_flag_and_flag_takes_precedence() {
     let reported = |flags: &[&str]| {
         let mut command = octavo(&["inspect"]);
         command.args(flags).env("OCTAVO_NVML_LIBRARY", "/variable");
@@ -214,7 +214,7 @@ fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
 }
 
 #[test]
-fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
+fn empty_environment_variable_counts_as_unset() {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
         .args(["--oneshot", "--sys-root", "/nowhere", "--driver-root", "/nowhere"])
         .env("OCTAVO_NVML_LIBRARY", "")
@@ -228,7 +228,7 @@ fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
 }
 
 #[test]
-fn an_endless_recording_is_refused_and_does_not_fill_the_memory() {
+fn endless_recording_is_rejected_with_bounded_memory() {
     let output = run(&["inspect", "--from", "/dev/zero"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("it is longer than 16 MiB"), "{}", stderr(&output));

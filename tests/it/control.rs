@@ -1,4 +1,4 @@
-//! Changing devices through the real C ABI, each effect checked against what the simulated machine really is.
+//! Device changes through the real C ABI, each compared with the state of the simulated machine.
 
 use std::fs;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn mode(to: MigMode) -> DriverCall {
     DriverCall::SetMigMode { to }
 }
 
-/// Works on the GPU with this index.
+/// Runs work on the GPU with this index.
 async fn with<T: Send + 'static>(
     handle: &Handle,
     gpu: usize,
@@ -64,7 +64,7 @@ async fn make_one(handle: &Handle, call: DriverCall) -> Outcome {
     make(handle, 0, vec![call]).await.remove(0)
 }
 
-/// The id of the instance that was made where it was asked for.
+/// The id of the created instance, which must be at the requested placement.
 fn created(outcome: &Outcome, start: u32, size: u32) -> u32 {
     let Ok(CallResult::Created { id, placement }) = outcome else {
         panic!("{outcome:?}");
@@ -95,7 +95,7 @@ fn failure(outcome: Outcome) -> (FailureKind, String) {
 }
 
 #[tokio::test]
-async fn instances_are_created_at_the_requested_placement_and_destroyed() {
+async fn instances_are_created_at_requested_placement_and_destroyed() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let made = with(&handle, 0, |control, calls| {
@@ -108,7 +108,7 @@ async fn instances_are_created_at_the_requested_placement_and_destroyed() {
         let two = call(gpu_instance(TWO, 2, 2));
         let other = created(&two, 2, 2);
         assert_eq!(call(compute(other, 2)), Ok(CallResult::Completed));
-        // Not the one that was made last.
+        // Another instance than the last one.
         let full = call(compute(id, 1));
         assert_eq!(failure(full).0, FailureKind::InsufficientResources);
         let device = control.read(calls).unwrap();
@@ -118,7 +118,7 @@ async fn instances_are_created_at_the_requested_placement_and_destroyed() {
     })
     .await;
     assert_eq!(real(&machine), [(THREE, 4, vec![2, 1]), (TWO, 2, vec![2])]);
-    // What was changed is read when the work is over.
+    // The changed state is read when the work ends.
     let latest = handle.latest();
     let state = latest.devices[0].mig.state().unwrap();
     assert_eq!(state.gpu_instances.len(), 2);
@@ -147,12 +147,12 @@ async fn instances_are_created_at_the_requested_placement_and_destroyed() {
 }
 
 #[tokio::test]
-async fn gpus_are_changed_at_the_same_time() {
+async fn gpus_are_changed_concurrently() {
     let machine = Machine::new(&format!("{A100S}latency: {{create_gpu_instance_us: 20000}}\n"));
     let handle = machine.spawn();
     let pcis: Vec<_> = handle.observe().await.devices.iter().map(|d| d.pci).collect();
     let go_on = machine.path().join("go-on");
-    // The first GPU goes on only when the second is done.
+    // The first GPU continues only when the second is done.
     machine.faults(&format!(
         "- {{call: {CREATE}, gpu: 0, hang: {{until_file: {}}}}}",
         go_on.display()
@@ -187,7 +187,7 @@ async fn gpus_are_changed_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_refused_call_says_what_it_calls_for() {
+async fn rejected_call_is_classified() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let cases = [
@@ -227,7 +227,7 @@ async fn placement_chosen_by_the_driver_is_reported() {
 }
 
 #[tokio::test]
-async fn an_instance_is_never_created_at_an_unplanned_placement() {
+async fn instance_is_never_created_at_unplanned_placement() {
     let machine = Machine::new(A100S).without(&[CREATE]);
     let handle = machine.spawn();
     let shown = failure(make_one(&handle, gpu_instance(THREE, 0, 4)).await);
@@ -239,7 +239,7 @@ async fn an_instance_is_never_created_at_an_unplanned_placement() {
 }
 
 #[tokio::test]
-async fn a_split_that_the_driver_does_not_offer_is_refused() {
+async fn compute_instance_size_not_offered_by_driver_is_rejected() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     let outcome = with(&handle, 0, |control, calls| {
@@ -257,7 +257,7 @@ async fn a_split_that_the_driver_does_not_offer_is_refused() {
 }
 
 #[tokio::test]
-async fn an_instance_destroyed_meanwhile_is_gone() {
+async fn instance_destroyed_concurrently_is_gone() {
     let machine = Arc::new(Machine::new(A100S));
     let handle = machine.spawn();
     let pci = handle.observe().await.devices[0].pci;
@@ -275,7 +275,7 @@ async fn an_instance_destroyed_meanwhile_is_gone() {
 }
 
 #[tokio::test]
-async fn an_accepted_mode_that_is_not_current_is_pending_with_the_reason() {
+async fn accepted_mode_that_is_not_current_is_pending_with_reason() {
     let machine = Machine::new("machine: mode\ngpus: [{board: A100_80GB}]\n");
     let handle = machine.spawn();
     let enable = mode(MigMode::Enabled);
@@ -286,7 +286,7 @@ async fn an_accepted_mode_that_is_not_current_is_pending_with_the_reason() {
         assert_eq!(done, Ok(CallResult::Pending(words.to_owned())));
         assert!(!current());
     }
-    // A driver that says that all is well and has done nothing: what was read says so.
+    // The driver reports success without effect; the next reading shows the old mode.
     machine.faults("- {call: nvmlDeviceSetMigMode, activation: SUCCESS}");
     assert_eq!(make_one(&handle, enable).await, Ok(CallResult::Completed));
     let read = handle.latest();
@@ -295,7 +295,7 @@ async fn an_accepted_mode_that_is_not_current_is_pending_with_the_reason() {
 
     machine.faults("[]");
     let outcomes = with(&handle, 0, |control, calls| {
-        // No reading between the change of mode and the instances.
+        // No reading between the mode change and the instances.
         let enabled = control.call(mode(MigMode::Enabled), calls);
         let three = control.call(gpu_instance(THREE, 0, 4), calls);
         let id = created(&three, 0, 4);

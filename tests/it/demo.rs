@@ -1,4 +1,4 @@
-//! `octavo demo` and its machines: real programs on simulated hardware, and nothing left of them.
+//! `octavo demo` and its machines: real programs on simulated hardware, which leave no files or processes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use crate::time_limits::{Finish, Lines, exit_status, until};
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
 
 #[test]
-fn each_machine_of_the_demo_carries_exactly_its_labels() {
+fn each_demo_machine_has_exactly_its_labels() {
     let mut seen = 0;
     for entry in fs::read_dir(MACHINES).unwrap() {
         let path = entry.unwrap().path();
@@ -39,28 +39,28 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
 }
 
 #[test]
-fn the_demo_sees_its_fleet_and_leaves_nothing() {
-    let place = Place::new();
-    let output = place.demo(&["--seconds=5"]).finish();
+fn demo_discovers_its_fleet_and_leaves_no_files() {
+    let demo_dir = DemoDirectory::new();
+    let output = demo_dir.demo(&["--seconds=5"]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(0), "{reported}");
     assert!(
         reported.contains("all 15 machines were discovered, and 85 devices of 13 types"),
         "{reported}"
     );
-    place.is_left_clean();
+    demo_dir.is_left_clean();
 }
 
 #[test]
-fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
-    let place = Place::new();
-    let mut demo = place.start(&[]);
-    let try_this = demo.says(" top");
+fn demo_shows_container_over_its_share_of_a_gpu() {
+    let demo_dir = DemoDirectory::new();
+    let mut demo = demo_dir.start(&[]);
+    let try_this = demo.expect_line(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
-    // The agent has read its hardware before its node is reported, or does so soon: each event is a reason to check again.
+    // The agent reads its hardware before its node is reported, or soon after: each event triggers another check.
     let top = || {
-        demo.says("Z");
+        demo.expect_line("Z");
         let top = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["top", "--node=t4", "--server", server])
             .finish();
@@ -71,17 +71,17 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
     assert!(rows.contains("serving/triton-0"), "{rows}");
     kill(demo.pid(), Signal::SIGINT).unwrap();
     assert_eq!(exit_status(&mut demo.child).code(), Some(0));
-    place.is_left_clean();
+    demo_dir.is_left_clean();
 }
 
 #[test]
-fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
-    let place = Place::new();
-    let machines = place.directory.path().join("machines");
+fn shared_demo_gpu_is_shown_as_time_sliced_everywhere() {
+    let demo_dir = DemoDirectory::new();
+    let machines = demo_dir.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
     fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
-    let mut demo = place.start(&["--seconds=120", "--machines", machines.to_str().unwrap()]);
-    let try_this = demo.says(" top");
+    let mut demo = demo_dir.start(&["--seconds=120", "--machines", machines.to_str().unwrap()]);
+    let try_this = demo.expect_line(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
     let octavo = |arguments: &[&str]| {
@@ -91,7 +91,7 @@ fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
             .finish();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    // Its plugin registers with kubelet first.
+    // The device plugin registers with the kubelet first.
     let shared = || {
         demo.is_running();
         octavo(&["nodes", "--sharing=time-slicing", "-o", "name"])
@@ -105,7 +105,7 @@ fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
     ] {
         assert!(node.contains(label), "{node}");
     }
-    // Allocations of time slices are observed at an interval of their own.
+    // Allocations of time slices have their own poll interval.
     let figures = || {
         demo.is_running();
         octavo(&["availability", "--no-headers"])
@@ -113,7 +113,7 @@ fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
     until("two of three time slices", figures, |seen| is_counted(seen));
     kill(demo.pid(), Signal::SIGINT).unwrap();
     assert_eq!(exit_status(&mut demo.child).code(), Some(0));
-    place.is_left_clean();
+    demo_dir.is_left_clean();
 }
 
 /// Three time slices, of which pods hold two.
@@ -123,20 +123,20 @@ fn is_counted(figures: &str) -> bool {
 }
 
 #[test]
-fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_are() {
-    let place = Place::new();
-    let machines = place.directory.path().join("machines");
+fn amd_devices_of_demo_are_repartitioned_while_it_runs() {
+    let demo_dir = DemoDirectory::new();
+    let machines = demo_dir.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
     let file = "mi300x.yaml";
     fs::copy(format!("{MACHINES}/{file}"), machines.join(file)).unwrap();
-    let mut demo = place.start(&["--seconds=600", "--machines", machines.to_str().unwrap()]);
-    let try_this = demo.says(" top");
+    let mut demo = demo_dir.start(&["--seconds=600", "--machines", machines.to_str().unwrap()]);
+    let try_this = demo.expect_line(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
-    // Whenever something happens, what happened before has been looked at.
+    // Each new event confirms that earlier ones were processed.
     let mut unseen = vec!["CPX/NPS4, 8 x 49148Mi", "SPX/NPS1"];
     let node = || {
-        demo.says("all devices are ");
+        demo.expect_line("all devices are ");
         let node = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["node", "mi300x", "--server", server])
             .finish();
@@ -148,61 +148,61 @@ fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_
     until("both partition modes", node, Vec::is_empty);
     kill(demo.pid(), Signal::SIGINT).unwrap();
     assert_eq!(exit_status(&mut demo.child).code(), Some(0));
-    place.is_left_clean();
+    demo_dir.is_left_clean();
 }
 
 #[test]
-fn an_interrupted_demo_ends_well_and_leaves_nothing() {
-    let place = Place::new();
+fn interrupted_demo_exits_cleanly_and_leaves_no_files() {
+    let demo_dir = DemoDirectory::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let mut demo = place.start(&[]);
-        // The first line comes while things are being started, the other once all runs.
+        let mut demo = demo_dir.start(&[]);
+        // The first line appears during startup, the other when everything runs.
         let until =
             if signal == Signal::SIGTERM { "starting the agent of h200" } else { "events follow" };
-        demo.says(until);
+        demo.expect_line(until);
         kill(demo.pid(), signal).unwrap();
         assert_eq!(exit_status(&mut demo.child).code(), Some(0));
-        place.is_left_clean();
+        demo_dir.is_left_clean();
     }
 }
 
 #[test]
-fn a_fleet_that_is_not_as_it_should_be_is_named_and_fails() {
-    let place = Place::new();
-    let machines = place.directory.path().join("machines");
+fn unexpected_demo_fleet_is_named_and_fails() {
+    let demo_dir = DemoDirectory::new();
+    let machines = demo_dir.directory.path().join("machines");
     fs::create_dir(&machines).unwrap();
     fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
     fs::write(machines.join("t4.labels"), "type.octavo.dev/nvidia-t4-16gb=2\n").unwrap();
-    let output = place.demo(&["--seconds=2", "--machines", machines.to_str().unwrap()]).finish();
+    let output = demo_dir.demo(&["--seconds=2", "--machines", machines.to_str().unwrap()]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
         reported.contains("1 devices of type nvidia-t4-16gb were counted instead of 2"),
         "{reported}"
     );
-    place.is_left_clean();
+    demo_dir.is_left_clean();
 }
 
 #[test]
-fn an_agent_that_dies_is_reported_with_the_end_of_its_log() {
-    let place = Place::new();
-    let agent = place.programs.join("octavo-agent");
+fn agent_that_exits_is_reported_with_end_of_its_log() {
+    let demo_dir = DemoDirectory::new();
+    let agent = demo_dir.programs.join("octavo-agent");
     fs::remove_file(&agent).unwrap();
     fs::write(&agent, "#!/bin/sh\necho no luck today >&2\nexit 7\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&agent, mode).unwrap();
-    let output = place.demo(&["--seconds=5"]).finish();
+    let output = demo_dir.demo(&["--seconds=5"]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
         reported.contains("exited early (exit status: 7)") && reported.contains("no luck today"),
         "{reported}"
     );
-    place.is_left_clean();
+    demo_dir.is_left_clean();
 }
 
 #[test]
-fn a_program_that_is_missing_is_named_with_how_to_get_it() {
+fn missing_program_is_named_with_how_to_get_it() {
     let empty = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["demo", "--programs"])
@@ -218,19 +218,19 @@ fn a_program_that_is_missing_is_named_with_how_to_get_it() {
     );
 }
 
-/// Where a demo finds its programs and may leave things.
-struct Place {
+/// Directory with the programs and files of a demo.
+struct DemoDirectory {
     directory: tempfile::TempDir,
     programs: PathBuf,
 }
 
-/// A demo that runs.
+/// A running demo.
 struct Demo {
     child: Child,
     lines: Lines,
 }
 
-impl Place {
+impl DemoDirectory {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let programs = directory.path().join("programs");
@@ -269,7 +269,7 @@ impl Place {
         self.directory.path().join("tmp")
     }
 
-    /// No file and no process of a demo is there any more.
+    /// Asserts that no file or process of the demo is left.
     #[track_caller]
     fn is_left_clean(&self) {
         let files: Vec<_> = fs::read_dir(self.tmp()).unwrap().collect();
@@ -286,7 +286,7 @@ impl Place {
 
 impl Demo {
     #[track_caller]
-    fn says(&mut self, text: &str) -> String {
+    fn expect_line(&mut self, text: &str) -> String {
         self.lines.find_line(text)
     }
 

@@ -1,4 +1,4 @@
-//! What the chart and the manifests in `deploy` ask for is what is on a list.
+//! The chart and the manifests in `deploy` request exactly the listed privileges.
 
 mod access;
 mod chart;
@@ -14,7 +14,7 @@ use crate::manifests::list::{self, List};
 use crate::manifests::{compare, names};
 
 #[test]
-fn the_chart_asks_for_what_is_on_the_list_and_nothing_else_whatever_is_chosen() {
+fn chart_requests_exactly_the_listed_privileges_for_any_values() {
     let list = List::read();
     assert_eq!(all_values(), names(list::CHART), "all values have their list");
     compare(&list, list::CHART, |requested| render(&values(requested.name)));
@@ -22,7 +22,7 @@ fn the_chart_asks_for_what_is_on_the_list_and_nothing_else_whatever_is_chosen() 
 }
 
 #[test]
-fn what_is_listed_is_explained_above_the_list() {
+fn every_listed_privilege_is_explained_above_the_list() {
     let (explained, _) = list::page().split_once("\n## The list").unwrap();
     let mut looked = 0;
     for line in List::read().lines() {

@@ -1,9 +1,9 @@
-//! `octavo doctor`: the shipped program on machines that miss something, on one that does not, and on this one.
+//! `octavo doctor`: the shipped program on machines with faults, on a healthy machine and on this machine.
 
 mod agent;
 mod hostile;
-mod planted;
 mod real;
+mod seeded_faults;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +20,12 @@ use crate::time_limits::Finish;
 fn octavo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
     command.args(arguments).stdin(Stdio::null());
-    // What a pod sees is said where it is meant.
+    // The variable of a pod is set only by tests that need it.
     command.env_remove("KUBERNETES_SERVICE_HOST");
     command
 }
 
-/// What it found, and how it ended.
+/// Findings and exit code.
 struct Diagnosis {
     findings: Vec<Finding>,
     code: Option<i32>,
@@ -39,7 +39,7 @@ impl Diagnosis {
         let document: Document = serde_json::from_str(&reported)
             .unwrap_or_else(|error| panic!("{error}: {reported}{complaints}"));
         let diagnosis = Self { findings: document.findings, code: output.status.code() };
-        // Whatever the machine is: every check is there, and the exit code says whether one fails.
+        // On any machine every check is present, and the exit code shows whether one fails.
         let fails = diagnosis.findings.iter().any(|one| one.verdict == Failing);
         assert_eq!(diagnosis.code, Some(i32::from(fails)), "{reported}");
         for &check in Check::ALL {
@@ -63,14 +63,15 @@ impl Diagnosis {
     }
 
     #[track_caller]
-    fn says(&self, check: &str, verdict: CheckResult, evidence: &str) {
+    fn expect_finding(&self, check: &str, verdict: CheckResult, evidence: &str) {
         let found = self.only(check);
         assert_eq!(found.verdict, verdict, "{found:#?}");
         assert!(found.evidence.contains(evidence), "{found:#?}");
     }
 }
 
-/// A simulated machine with three GPUs: one with a GPU instance and nothing in it, one with MIG mode on and nothing else, one whole.
+/// A simulated machine with three GPUs: one with an empty GPU instance, one with MIG enabled and no instance, one
+/// without MIG.
 fn leftovers() -> Machine {
     Machine::new(
         "machine: leftovers\ngpus:\n- {board: A100_80GB, mig: enabled, instances: [{profile: 1g.10gb, compute: []}]}\n\
@@ -88,11 +89,11 @@ fn of_machine(machine: &Machine, more: &[&str]) -> Diagnosis {
 }
 
 #[test]
-fn leftovers_of_mig_are_reported_with_their_devices() {
+fn leftover_mig_instances_are_reported_with_their_devices() {
     let machine = leftovers();
     let kubelet = machine.path().join("none");
     let reported = of_machine(&machine, &["--kubelet-root", kubelet.to_str().unwrap()]);
-    reported.says("nvidia-library", Fine, "NVML responds");
+    reported.expect_finding("nvidia-library", Fine, "NVML responds");
     let instances = reported.of_check("mig-instances");
     let shown: Vec<(CheckResult, &str)> =
         instances.iter().map(|finding| (finding.verdict, finding.evidence.as_str())).collect();
@@ -108,7 +109,7 @@ fn leftovers_of_mig_are_reported_with_their_devices() {
 }
 
 #[tokio::test]
-async fn what_a_real_kubelets_socket_offers_is_held_against_the_hardware() {
+async fn kubelet_socket_resources_are_compared_with_hardware() {
     let machine = Machine::new("machine: offers\ngpus: [{board: T4, count: 2}]\n");
     let devices = machine.observe().await.devices;
     let uuids: Vec<String> =
@@ -117,23 +118,27 @@ async fn what_a_real_kubelets_socket_offers_is_held_against_the_hardware() {
     let kubelet =
         Kubelet::start(&root.join("device-plugins"), &root.join("pod-resources/kubelet.sock"));
     let look = || of_machine(&machine, &["--kubelet-root", root.to_str().unwrap()]);
-    look().says("device-plugin", Failing, "no device plugin has registered nvidia.com/*");
+    look().expect_finding("device-plugin", Failing, "no device plugin has registered nvidia.com/*");
 
     kubelet.has("nvidia.com/gpu", &uuids);
     let reported = look();
-    reported.says("allocatable", Fine, "all 2 devices and partitions are offered");
-    reported.says("time-slicing", NotApplicable, "time-sliced");
+    reported.expect_finding("allocatable", Fine, "all 2 devices and partitions are offered");
+    reported.expect_finding("time-slicing", NotApplicable, "time-sliced");
     assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
 
     kubelet.has("nvidia.com/gpu", &uuids[..1]);
-    look().says("allocatable", Failing, &format!("present but not offered: {}", uuids[1]));
+    look().expect_finding(
+        "allocatable",
+        Failing,
+        &format!("present but not offered: {}", uuids[1]),
+    );
 
     kubelet.has("nvidia.com/gpu", &uuids);
     let replicas: Vec<String> = (0..3).map(|number| format!("{}::{number}", uuids[0])).collect();
     kubelet.has("nvidia.com/gpu.shared", &replicas);
     let reported = look();
-    reported.says("resource-owners", Failing, "nvidia.com/gpu and nvidia.com/gpu.shared");
-    reported.says("time-slicing", Fine, "nvidia.com/gpu.shared: 3 replicas of 1 device");
+    reported.expect_finding("resource-owners", Failing, "nvidia.com/gpu and nvidia.com/gpu.shared");
+    reported.expect_finding("time-slicing", Fine, "nvidia.com/gpu.shared: 3 replicas of 1 device");
 }
 
 #[test]
@@ -148,20 +153,24 @@ fn outdated_labels_are_reported() {
         of_machine(&machine, &["--labels", file.to_str().unwrap(), "--kubelet-root", "/nowhere"])
     };
     fs::write(&file, &labels).unwrap();
-    look().says("labels", Fine, "matches the hardware");
+    look().expect_finding("labels", Fine, "matches the hardware");
     assert!(labels.contains("octavo.dev/count=2\n"), "{labels}");
     fs::write(&file, labels.replace("octavo.dev/count=2\n", "octavo.dev/count=4\n")).unwrap();
-    look().says("labels", Warning, "-octavo.dev/count=4, +octavo.dev/count=2");
-    // Those of others, in the same file: it is ours, and so would another one beside it be theirs.
-    look().says("vendor-labels", Fine, "match the hardware");
+    look().expect_finding("labels", Warning, "-octavo.dev/count=4, +octavo.dev/count=2");
+    // Octavo writes vendor labels into the same file.
+    look().expect_finding("vendor-labels", Fine, "match the hardware");
     fs::write(machine.path().join("gfd"), "").unwrap();
     let count = "nvidia.com/gpu.count=2\n";
     assert!(labels.contains(count), "{labels}");
     fs::write(&file, labels.replace(count, "nvidia.com/gpu.count=8\n")).unwrap();
     let reported = look();
-    reported.says("labels", Fine, "matches the hardware");
-    reported.says("vendor-labels", Warning, "nvidia.com/gpu.count=8, but the hardware has 2");
-    reported.says("other-managers", Warning, "two programs write the same labels");
+    reported.expect_finding("labels", Fine, "matches the hardware");
+    reported.expect_finding(
+        "vendor-labels",
+        Warning,
+        "nvidia.com/gpu.count=8, but the hardware has 2",
+    );
+    reported.expect_finding("other-managers", Warning, "two programs write the same labels");
     fs::remove_file(&file).unwrap();
     let mut command = octavo(&["doctor", "--labels"]);
     let output = command.arg(&file).finish();
@@ -170,7 +179,7 @@ fn outdated_labels_are_reported() {
     assert!(reported.starts_with("error: cannot read labels from"), "{reported}");
 }
 
-/// The rows of the table of checks in a text, by their first words.
+/// First words of the rows in the table of checks.
 fn rows(text: &str) -> Vec<&str> {
     let table = text.split("| check | ").nth(1).unwrap();
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -184,14 +193,14 @@ fn document(name: &str) -> String {
 }
 
 #[test]
-fn the_document_of_the_command_line_has_every_check_in_its_order_and_no_other() {
+fn cli_document_lists_every_check_in_order() {
     let text = document("docs/tasks/command-line.md");
     let words: Vec<&str> = Check::ALL.iter().copied().map(Check::as_str).collect();
     assert_eq!(rows(&text), words);
 }
 
 #[test]
-fn the_document_that_is_shown_as_an_example_is_one() {
+fn example_document_is_valid() {
     let text = document("docs/tasks/command-line.md");
     let examples = text.split("```json\n").skip(1);
     let examples = examples.map(|rest| rest.split("\n```").next().unwrap());

@@ -1,4 +1,4 @@
-//! What `octavo_hardware::nvml` makes of a driver, each fact checked against what the simulated machine really is.
+//! How `octavo_hardware::nvml` reads a driver, each fact compared with the simulated machine.
 
 use nvml_sim::model::{self, Slot};
 use octavo_model::catalog::{
@@ -48,7 +48,7 @@ fn mode(on: bool) -> MigMode {
     if on { MigMode::Enabled } else { MigMode::Disabled }
 }
 
-/// The device that the machine has in `slot`, found by its UUID.
+/// The device in `slot`, found by its UUID.
 fn device<'a>(inventory: &'a Inventory, gpu: &model::Gpu) -> &'a Device {
     let uuid = gpu.uuid.parse().unwrap();
     let found = inventory.devices.iter().find(|device| device.uuid.as_ref() == Some(&uuid));
@@ -56,7 +56,7 @@ fn device<'a>(inventory: &'a Inventory, gpu: &model::Gpu) -> &'a Device {
 }
 
 #[tokio::test]
-async fn every_board_is_read_with_its_catalogue() {
+async fn every_board_is_read_with_its_catalog_entry() {
     let boards: Vec<String> =
         nvml_sim::board::Board::names().iter().map(|name| format!("{{board: {name}}}")).collect();
     let machine = Machine::new(&format!("machine: zoo\ngpus: [{}]\n", boards.join(", ")));
@@ -87,7 +87,7 @@ async fn every_board_is_read_with_its_catalogue() {
 }
 
 #[tokio::test]
-async fn the_whole_node_is_read() {
+async fn whole_node_is_read() {
     let machine = Machine::new(H100S);
     let inventory = machine.observe().await;
     let NvmlState::Ready(driver) = &inventory.nvml else {
@@ -107,7 +107,7 @@ async fn the_whole_node_is_read() {
 }
 
 #[tokio::test]
-async fn the_geometry_is_read_with_every_instance() {
+async fn geometry_is_read_with_every_instance() {
     let machine = Machine::new(
         "machine: mig\ngpus:\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}, {profile: 1g.10gb, compute: []}]}\n- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 1g.20gb}, {profile: 1g.10gb, count: 3}]}\n- {board: H100_80GB_SXM, mig: enabled}\n- {board: A30_24GB}\n",
     );
@@ -155,7 +155,7 @@ fn instance(gpu: &model::Gpu, gi: &model::GpuInstance) -> GpuInstance {
     }
 }
 
-/// A profile's own profiles are known as soon as one instance of it was there to be asked.
+/// The compute profiles of a profile are known once an instance of it has been queried.
 fn check_compute_profiles(shown: &ProfileCatalog, gpu: &model::Gpu) {
     let instances = &gpu.mig.as_ref().unwrap().instances;
     for row in gpu.profiles.iter() {
@@ -178,7 +178,7 @@ fn check_compute_profiles(shown: &ProfileCatalog, gpu: &model::Gpu) {
 }
 
 #[tokio::test]
-async fn a_change_of_geometry_is_seen_by_the_next_reading() {
+async fn geometry_change_is_seen_by_next_reading() {
     let machine = Machine::new("machine: mig\ngpus: [{board: H100_80GB_SXM}]\n");
     let handle = machine.spawn();
     let mig =
@@ -260,7 +260,7 @@ async fn links_are_reported_with_their_remote_ends() {
 }
 
 #[tokio::test]
-async fn a_link_that_did_not_answer_is_queried_again() {
+async fn failed_link_query_is_repeated() {
     let machine = Machine::new(
         "machine: moody\nlinks: nvswitch\ngpus: [{board: A100_80GB}]\nfaults: [{call: nvmlDeviceGetNvLinkState, times: 3, return: TIMEOUT}]\n",
     );
@@ -271,7 +271,7 @@ async fn a_link_that_did_not_answer_is_queried_again() {
 }
 
 #[tokio::test]
-async fn a_switch_is_known_by_its_ids_where_the_driver_does_not_say_the_kind() {
+async fn switch_is_identified_by_ids_if_driver_does_not_report_its_kind() {
     let machine = Machine::new("machine: old\nlinks: nvswitch\ngpus: [{board: A100_80GB}]\n")
         .without(&["nvmlDeviceGetNvLinkRemoteDeviceType"]);
     let inventory = machine.observe().await;
@@ -294,7 +294,7 @@ async fn fabric_membership_is_reported_only_if_it_spans_machines() {
 }
 
 #[tokio::test]
-async fn health_is_reported_as_the_driver_reports_it() {
+async fn health_is_reported_as_driver_reports_it() {
     let machine = Machine::new(
         "machine: ill\ngpus:\n- {board: A100_80GB, recovery_action: 4, remapped_rows: {correctable: 1, uncorrectable: 2, pending: true, failed: false}}\n- {board: T4, ecc: false}\n",
     );

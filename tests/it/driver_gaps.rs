@@ -1,4 +1,4 @@
-//! What NVML leaves out: addresses of switches, and addresses of GPUs.
+//! Missing facts of NVML: addresses of switches and of GPUs.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -32,14 +32,14 @@ fn nvswitch(largest: usize, sizes: &[usize]) -> (String, usize, Vec<usize>) {
 }
 
 #[tokio::test]
-async fn gpus_behind_hidden_switches_are_one_domain_by_their_fabric() {
+async fn gpus_behind_hidden_switches_are_grouped_by_fabric() {
     let machine = hidden("GB200_186GB", FABRIC, "{board: BOARD, count: 4}");
     let inventory = machine.observe().await;
     for device in &inventory.devices {
         assert_eq!(device.links.len(), 18);
         let mut links = device.links.iter();
         assert!(links.all(|link| link.remote == LinkRemote::HiddenSwitch));
-        // The fabric says it, so nothing else is asked.
+        // The fabric determines the domain, so peers are not queried.
         assert_eq!(device.p2p_group, None);
     }
     assert_eq!(domains(&inventory), Some(nvswitch(4, &[4])));
@@ -52,7 +52,7 @@ async fn gpus_behind_hidden_switches_are_one_domain_by_their_fabric() {
 }
 
 #[tokio::test]
-async fn gpus_behind_hidden_switches_are_grouped_by_peer_to_peer_without_a_fabric() {
+async fn gpus_behind_hidden_switches_are_grouped_by_peer_to_peer_status() {
     for board in ["A100_80GB", "H100_80GB_SXM"] {
         let machine = hidden(board, "", "{board: BOARD, count: 4}");
         assert_eq!(domains(&machine.observe().await), Some(nvswitch(4, &[4])), "{board}");
@@ -66,7 +66,7 @@ async fn gpus_behind_hidden_switches_are_grouped_by_peer_to_peer_without_a_fabri
 }
 
 #[tokio::test]
-async fn the_interconnect_is_unknown_where_nvml_does_not_report_peers() {
+async fn interconnect_is_unknown_if_nvml_does_not_report_peers() {
     let machine =
         hidden("A100_80GB", "", "{board: BOARD, count: 2}").without(&["nvmlDeviceGetP2PStatus"]);
     let inventory = machine.observe().await;
@@ -74,14 +74,14 @@ async fn the_interconnect_is_unknown_where_nvml_does_not_report_peers() {
     assert!(inventory.devices.iter().all(|one| one.problems.is_empty()));
 }
 
-/// Two GPUs, of the second of which NVML writes no address.
+/// Two GPUs; NVML reports no address of the second.
 fn unreported() -> Machine {
     Machine::new(
         "machine: gaps\ngpus: [{board: T4, count: 2}]\nfaults: [{call: nvmlDeviceGetPciInfo_v3, gpu: 1, lie: true}]\n",
     )
 }
 
-/// The program, where the bus shows nothing.
+/// The program on a machine with an empty bus.
 fn octavo(machine: &Machine, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
     command.args(arguments);
@@ -95,7 +95,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[tokio::test]
-async fn a_gpu_without_an_address_and_absent_from_the_bus_is_failing() {
+async fn gpu_without_address_and_absent_from_bus_is_failing() {
     let machine = unreported();
     let settings = Settings { sys_root: machine.path().join("empty"), ..machine.settings() };
     let devices = start(&settings).observe().await.devices.clone();
@@ -107,7 +107,7 @@ async fn a_gpu_without_an_address_and_absent_from_the_bus_is_failing() {
 }
 
 #[test]
-fn inspect_shows_a_gpu_without_an_address_and_fails() {
+fn inspect_shows_gpu_without_address_and_fails() {
     let output = octavo(&unreported(), &["inspect"]);
     let shown = text(&output.stdout);
     assert!(
@@ -119,7 +119,7 @@ fn inspect_shows_a_gpu_without_an_address_and_fails() {
 }
 
 #[test]
-fn doctor_reports_a_gpu_without_an_address() {
+fn doctor_reports_gpu_without_address() {
     let output = octavo(&unreported(), &["doctor"]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
@@ -128,7 +128,7 @@ fn doctor_reports_a_gpu_without_an_address() {
 }
 
 #[test]
-fn the_agent_logs_a_gpu_without_an_address() {
+fn agent_logs_gpu_without_address() {
     let machine = unreported();
     fs::remove_dir_all(machine.path().join("sys")).unwrap();
     let output = machine.agent_once(&[]);

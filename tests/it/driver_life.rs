@@ -1,5 +1,5 @@
-//! A driver's life as `octavo_hardware` sees it: libraries that are none, drivers that come, go and hang, GPUs that are lost, and
-//! what a reading costs.
+//! Life cycle of a driver: files that are no library, drivers that load, unload and hang, lost GPUs, and the number of
+//! calls of a reading.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ fn is_ready(state: &NvmlState) -> bool {
 }
 
 #[tokio::test]
-async fn a_lost_gpu_is_one_failing_device() {
+async fn lost_gpu_is_one_failing_device() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
     let before = handle.observe().await;
@@ -44,7 +44,7 @@ async fn a_lost_gpu_is_one_failing_device() {
 }
 
 #[tokio::test]
-async fn a_gpu_that_was_lost_before_the_start_is_listed_too() {
+async fn gpu_lost_before_start_is_listed() {
     let machine = Machine::new(H100S);
     machine.change(|world| world.lose_gpu(Slot(3)));
     let inventory = machine.observe().await;
@@ -57,7 +57,7 @@ async fn a_gpu_that_was_lost_before_the_start_is_listed_too() {
 }
 
 #[tokio::test]
-async fn what_an_older_library_lacks_is_absent_and_nothing_else() {
+async fn functions_missing_from_older_library_are_absent_and_nothing_else() {
     let machine = Machine::new(H100S).without(&[
         "nvmlDeviceGetGpuFabricInfoV",
         "nvmlDeviceGetRemappedRows",
@@ -83,7 +83,7 @@ async fn what_an_older_library_lacks_is_absent_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_device_with_unknown_processes_does_not_look_idle() {
+async fn device_with_unknown_processes_is_not_idle() {
     let compute = "nvmlDeviceGetComputeRunningProcesses_v3";
     let graphics = "nvmlDeviceGetGraphicsRunningProcesses_v3";
     for function in [compute, graphics] {
@@ -110,7 +110,7 @@ async fn a_device_with_unknown_processes_does_not_look_idle() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_named() {
+async fn missing_permission_is_named() {
     let machine = Machine::new(
         "machine: pod\ngpus: [{board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb}]}]\nfaults: [{call: nvmlDeviceGetGpuInstances, return: NO_PERMISSION}]\n",
     );
@@ -131,7 +131,7 @@ async fn a_right_that_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_nvml_is_named_with_what_it_lacks() {
+async fn file_that_is_not_nvml_is_named_with_missing_symbol() {
     let reason = |inventory: Inventory| {
         let NvmlState::Absent { reason } = inventory.nvml else {
             panic!("{:?}", inventory.nvml);
@@ -155,7 +155,7 @@ async fn a_file_that_is_not_nvml_is_named_with_what_it_lacks() {
 }
 
 #[tokio::test]
-async fn a_library_for_another_architecture_does_not_hide_the_right_one() {
+async fn library_for_another_architecture_does_not_hide_the_right_one() {
     let machine = Machine::new(H100S);
     let wrong = machine.path().join("usr/lib/x86_64-linux-gnu");
     fs::create_dir_all(&wrong).unwrap();
@@ -171,7 +171,7 @@ async fn a_library_for_another_architecture_does_not_hide_the_right_one() {
 }
 
 #[tokio::test]
-async fn without_a_driver_the_bus_shows_what_is_there() {
+async fn bus_devices_are_shown_without_a_driver() {
     let machine = Machine::new(&format!("{H100S}driver_loaded: false\n"));
     let handle = machine.spawn();
     let mut hints = handle.changes();
@@ -194,7 +194,7 @@ async fn without_a_driver_the_bus_shows_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_replaced_driver_is_read_from_the_new_library() {
+async fn replaced_driver_is_read_from_new_library() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
     let mut hints = handle.changes();
@@ -214,7 +214,7 @@ async fn a_replaced_driver_is_read_from_the_new_library() {
 }
 
 #[tokio::test]
-async fn a_hanging_call_is_named_and_the_last_reading_stays() {
+async fn hanging_call_is_named_and_last_reading_stays() {
     let machine = Machine::new(H100S);
     let mut settings = machine.settings();
     settings.call_deadline = Duration::from_secs(2);
@@ -238,7 +238,7 @@ async fn a_hanging_call_is_named_and_the_last_reading_stays() {
 }
 
 #[tokio::test]
-async fn a_driver_that_is_slow_is_waited_for() {
+async fn slow_driver_is_not_stalled() {
     let machine = Machine::new(H100S);
     machine.faults("- {call: nvmlDeviceGetName, delay_ms: 500}\n");
     let mut settings = machine.settings();
@@ -248,7 +248,7 @@ async fn a_driver_that_is_slow_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_device_that_the_driver_cannot_talk_to_is_failing() {
+async fn device_the_driver_cannot_reach_is_failing() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
     handle.observe().await;
@@ -266,7 +266,7 @@ async fn a_device_that_the_driver_cannot_talk_to_is_failing() {
 }
 
 #[tokio::test]
-async fn an_xid_is_a_hint() {
+async fn xid_is_a_hint() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
     follow(&handle, &mut handle.changes(), is_ready).await;
@@ -275,9 +275,9 @@ async fn an_xid_is_a_hint() {
     within("a hint", hints.changed()).await;
 }
 
-/// Asks the simulator's log, which only its environment switches on: a process of its own reads the devices twice.
+/// Reads the log of the simulator, which an environment variable enables; a separate process reads the devices twice.
 #[test]
-fn a_reading_asks_nothing_twice() {
+fn reading_makes_no_call_twice() {
     let machine = Machine::new(H100S);
     let calls = |readings: &str| {
         let log = machine.path().join(format!("calls-{readings}"));
@@ -293,7 +293,7 @@ fn a_reading_asks_nothing_twice() {
     let once = calls("1");
     let twice = calls("2");
     for (call, count) in &once {
-        // The wrapper asks for the version by itself when it starts NVML.
+        // The wrapper queries the version when it initializes NVML.
         let most = if call.starts_with("nvmlSystemGetDriverVersion") { 2 } else { 1 };
         assert!(*count <= most, "{call}: {count} times in one reading");
     }
@@ -308,13 +308,13 @@ fn a_reading_asks_nothing_twice() {
     assert_eq!((first, second), (950, 209));
 }
 
-/// Calls with their inputs, and how often each was made. Waiting for events and ending are not part of a reading.
+/// Number of calls by function and input, except event waits and shutdown.
 fn logged(log: &str) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     for line in log.lines() {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         let function = entry["function"].as_str().unwrap();
-        // How far the end gets depends on who is faster, the thread or the end of the process.
+        // The last calls depend on a race between the thread and the end of the process.
         if ["nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlShutdown"].contains(&function) {
             continue;
         }
@@ -330,7 +330,7 @@ fn logged(log: &str) -> BTreeMap<String, usize> {
     calls
 }
 
-/// The process of [`a_reading_asks_nothing_twice`]; on its own it has no library to read.
+/// The process of [`reading_makes_no_call_twice`]; does nothing on its own.
 #[tokio::test]
 #[expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Errors that devices report: none that matters is lost, and a storm of them harms no consumer.
+//! Errors that devices report: no relevant one is lost, and a burst does not harm consumers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::time_limits::within;
 
 const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
 
-/// Starts to listen, and returns when the driver is listened to.
+/// Starts to listen, and returns when events are received.
 async fn listen(machine: &Machine) -> Handle {
     let handle = machine.spawn();
     let is_ready = |state: &NvmlState| matches!(state, NvmlState::Ready(_));
@@ -28,7 +28,7 @@ async fn listen(machine: &Machine) -> Handle {
     handle
 }
 
-/// What is heard until `last` is.
+/// Received Xids up to `last`.
 async fn received_until(handle: &Handle, last: Xid) -> Vec<Xid> {
     let mut hints = handle.changes();
     let mut received = Vec::new();
@@ -45,7 +45,7 @@ async fn received_until(handle: &Handle, last: Xid) -> Vec<Xid> {
     received
 }
 
-/// An error of the GPU in this slot of the machine.
+/// An Xid of the GPU in this slot.
 fn xid(machine: &Machine, slot: usize, number: u64) -> Xid {
     Xid {
         pci: machine.world().gpus[slot].pci.sysfs().parse().unwrap(),
@@ -119,14 +119,14 @@ async fn other_events_are_hints_without_an_xid() {
     assert_eq!(handle.xids(), []);
 }
 
-/// Which of the node's devices are fit, in their order.
+/// Health of the devices in order.
 fn fit(monitor: &HealthMonitor, offers: &Offers) -> Vec<bool> {
     let units = offers.units().map(|(_, unit)| unit);
     units.map(|unit| monitor.health(unit).is_healthy()).collect()
 }
 
 #[tokio::test]
-async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_reset() {
+async fn lost_gpu_alone_is_unhealthy_until_a_minute_after_its_reset() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     let inventory = handle.observe().await;
@@ -151,9 +151,9 @@ async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_rese
     assert_eq!(fit(&monitor, &offers), [true; 8]);
 }
 
-/// The simulator keeps as many events as a driver might, and drops the oldest of more.
+/// The simulator buffers as many events as a driver and drops the oldest.
 #[tokio::test]
-async fn a_storm_of_ten_thousand_xids_is_summarized_with_the_last_of_them() {
+async fn ten_thousand_xids_are_summarized_and_the_last_is_included() {
     let machine = Machine::new(H100S);
     let handle = listen(&machine).await;
     for _ in 0..10 {
@@ -173,7 +173,7 @@ async fn a_storm_of_ten_thousand_xids_is_summarized_with_the_last_of_them() {
     assert_eq!(handle.xids(), []);
 }
 
-/// The agent, which looks once an hour unless something hints at a change.
+/// An agent that polls once an hour unless it receives a hint.
 fn idle(machine: &Machine) -> Program {
     let file = machine.path().join("features.d/octavo");
     let mut agent = machine.agent(&[
@@ -184,31 +184,31 @@ fn idle(machine: &Machine) -> Program {
         "--feature-file",
         file.to_str().unwrap(),
     ]);
-    agent.says("labels published");
+    agent.expect_log("labels published");
     agent
 }
 
 #[test]
-fn the_agent_hears_an_xid_and_looks_at_once() {
+fn agent_scans_immediately_after_an_xid() {
     let machine = Machine::new(MIG);
     let mut agent = idle(&machine);
     machine.change(|world| world.xid(Slot(0), 79, None));
-    agent.says("possible hardware change; scanning");
-    let line = agent.says("Xid error reported");
+    agent.expect_log("possible hardware change; scanning");
+    let line = agent.expect_log("Xid error reported");
     assert!(line.contains("xid=79 description=the GPU has fallen off the bus"), "{line}");
     let pci = xid(&machine, 0, 79).pci;
     assert!(line.contains(&format!("device={pci}")), "{line}");
     machine.change(|world| world.xid(Slot(1), 94, Some((1, Some(0)))));
-    let line = agent.says("xid=94");
+    let line = agent.expect_log("xid=94");
     assert!(line.contains("gi=1 ci=0"), "{line}");
     assert!(agent.stop().success());
 }
 
 #[test]
-fn the_agent_bears_a_storm_of_ten_thousand_xids_and_hears_the_last() {
+fn agent_survives_ten_thousand_xids_and_reports_the_last() {
     let machine = Machine::new(H100S);
     let mut agent = idle(&machine);
-    // The first fills what has a bound, the second finds it full.
+    // The first burst fills the buffers, the second finds them full.
     let memory = [95, 79].map(|last| {
         for _ in 0..10 {
             machine.change(|world| {
@@ -220,7 +220,7 @@ fn the_agent_bears_a_storm_of_ten_thousand_xids_and_hears_the_last() {
             });
         }
         machine.change(|world| world.xid(Slot(3), last, None));
-        agent.says(&format!("xid={last}"));
+        agent.expect_log(&format!("xid={last}"));
         resident(agent.id())
     });
     let [first, second] = memory;

@@ -1,4 +1,5 @@
-//! `octavo estimate`, `slo` and `usage` against a real aggregator: with a price book, with profiles of a file, and without an engine.
+//! `octavo estimate`, `slo` and `usage` with a real aggregator: with a price book, with profiles from a file, and
+//! without an engine.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::engine::{Listening, Manner};
+use crate::engine::{EngineBehavior, TestEngine};
 use crate::process::Aggregator;
 use crate::time_limits::Finish;
 
@@ -39,13 +40,13 @@ spec:
   scheduling: {type: Node, node: {nodeSelector: {octavo.dev/type: nvidia-h100-80gb}}}
 ";
 
-/// An aggregator with prices and profiles, and no agent.
-struct Advice {
+/// An aggregator with prices and profiles and without agents.
+struct PricedAggregator {
     aggregator: Aggregator,
     _directory: tempfile::TempDir,
 }
 
-impl Advice {
+impl PricedAggregator {
     fn new(more: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
@@ -59,7 +60,7 @@ impl Advice {
         Self { aggregator: Aggregator::start(&[&arguments, more].concat()), _directory: directory }
     }
 
-    /// What it prints, what it notes, and how it ends.
+    /// Output, notes and exit code.
     fn octavo(&self, arguments: &[&str]) -> (String, String, Option<i32>) {
         run(&format!("http://{}", self.aggregator.http), arguments)
     }
@@ -75,7 +76,7 @@ fn run(server: &str, arguments: &[&str]) -> (String, String, Option<i32>) {
     shown(&output)
 }
 
-/// The same for tests whose server is on this very thread.
+/// The same for tests that run the server on the same thread.
 pub(crate) async fn run_beside(server: &str, arguments: &[&str]) -> (String, String, Option<i32>) {
     let server = server.to_owned();
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
@@ -92,11 +93,11 @@ fn shown(output: &Output) -> (String, String, Option<i32>) {
 }
 
 #[test]
-fn a_training_is_estimated_for_types_and_for_a_profile_with_its_cost_and_its_source() {
-    let advice = Advice::new(&[]);
+fn training_is_estimated_for_types_and_for_a_profile_with_cost() {
+    let fixture = PricedAggregator::new(&[]);
     let training = ["estimate", "training", "--parameters", "7B", "--tokens", "1T"];
     let on = ["--type", "H100 80GB,a100-40gb", "--count", "64"];
-    let (out, notes, code) = advice.octavo(&[&training[..], &on].concat());
+    let (out, notes, code) = fixture.octavo(&[&training[..], &on].concat());
     assert_eq!(code, Some(0), "{out}{notes}");
     let mut lines = out.lines();
     let header: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
@@ -104,32 +105,32 @@ fn a_training_is_estimated_for_types_and_for_a_profile_with_its_cost_and_its_sou
     let row = lines.next().unwrap();
     assert!(row.starts_with("nvidia-h100-80gb  64     16 to "), "{out}");
     assert!(row.contains(" days") && row.ends_with(" USD per run"), "{out}");
-    // What has no price has no cost.
+    // No cost without a price.
     assert!(lines.next().unwrap().ends_with("  -"), "{out}");
     assert!(out.contains("\nsource: octavo roofline"), "{out}");
     assert!(out.contains("\nassumptions:\n  a dense transformer"), "{out}");
     assert_eq!(notes, "note: estimates only; nothing was measured on this fleet\n");
 
     let of_profile = ["--profile", "premium", "-n", "opendatahub", "--no-headers"];
-    let (out, _, code) = advice.octavo(&[&training[..], &of_profile].concat());
+    let (out, _, code) = fixture.octavo(&[&training[..], &of_profile].concat());
     assert_eq!(code, Some(0), "{out}");
     assert!(out.starts_with("nvidia-h100-80gb  4  "), "{out}");
-    let (_, notes, code) = advice.octavo(&[&training[..], &["--profile", "slice"]].concat());
+    let (_, notes, code) = fixture.octavo(&[&training[..], &["--profile", "slice"]].concat());
     assert_eq!(code, Some(1));
     assert!(
         notes.contains("cannot estimate for the profile slice")
             && notes.contains("nvidia.com/mig-1g.10gb, which is less than a whole device"),
         "{notes}"
     );
-    let (_, notes, code) = advice.octavo(&[&training[..], &["--profile", "nobody"]].concat());
+    let (_, notes, code) = fixture.octavo(&[&training[..], &["--profile", "nobody"]].concat());
     assert_eq!(code, Some(1), "{notes}");
 }
 
 #[test]
-fn throughput_of_a_model_is_shown_as_a_table_and_as_documents() {
-    let advice = Advice::new(&[]);
+fn model_throughput_is_shown_as_table_and_documents() {
+    let fixture = PricedAggregator::new(&[]);
     let base = ["estimate", "decoding", "--parameters", "30e9", "--precision", "fp16"];
-    let ask = |more: &[&str]| advice.octavo(&[&base[..], more].concat());
+    let ask = |more: &[&str]| fixture.octavo(&[&base[..], more].concat());
     let (out, _, code) = ask(&["--type", "nvidia-h100-80gb,nvidia-l4-24gb", "-o", "wide"]);
     assert_eq!(code, Some(0), "{out}");
     assert!(out.contains(" tokens/s  ") && out.contains(" USD per 10^6 tokens  yes\n"), "{out}");
@@ -137,7 +138,7 @@ fn throughput_of_a_model_is_shown_as_a_table_and_as_documents() {
         out.contains("no estimate:\n  1 x nvidia-l4-24gb: the weights alone need 60.0 GB"),
         "{out}"
     );
-    // Of what cannot be said nothing is.
+    // Unknown values are omitted.
     let (_, _, code) = ask(&["--type", "nvidia-l4-24gb"]);
     assert_eq!(code, Some(5));
     let (out, _, _) = ask(&["--type", "nvidia-h100-80gb", "-o", "json"]);
@@ -163,12 +164,13 @@ fn throughput_of_a_model_is_shown_as_a_table_and_as_documents() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hangs_leaves_a_table_without_times_within_the_deadline_and_a_code() {
-    let engine = Listening::new(Manner::Hangs).await;
-    let advice = Advice::new(&["--estimate-engine", &engine.url, "--estimate-timeout", "100ms"]);
+async fn hanging_engine_leaves_table_without_times_within_deadline() {
+    let engine = TestEngine::new(EngineBehavior::Hangs).await;
+    let fixture =
+        PricedAggregator::new(&["--estimate-engine", &engine.url, "--estimate-timeout", "100ms"]);
     let training = ["estimate", "training", "--parameters", "7B", "--tokens", "1T"];
     let on = ["--type", "nvidia-h100-80gb"];
-    let server = format!("http://{}", advice.aggregator.http);
+    let server = format!("http://{}", fixture.aggregator.http);
     let (out, _, code) = run_beside(&server, &[&training[..], &on].concat()).await;
     assert_eq!(code, Some(4), "{out}");
     assert!(out.contains("nvidia-h100-80gb  1      no estimate  -"), "{out}");
@@ -179,14 +181,14 @@ async fn an_engine_that_hangs_leaves_a_table_without_times_within_the_deadline_a
 }
 
 #[test]
-fn a_count_that_is_none_is_wrong_usage_with_what_would_be_right() {
+fn invalid_count_is_a_usage_error_with_valid_examples() {
     let (_, notes, code) =
         run("http://127.0.0.1:1", &["estimate", "decoding", "--parameters", "seven"]);
     assert_eq!(code, Some(2));
     assert!(notes.contains("\"seven\" is not a count such as 7B, 1.5T or 7e9"), "{notes}");
 }
 
-/// A model catalogue's answer, as it comes.
+/// Response of a model catalog.
 const CATALOGUE: &str = r#"{"items": [
     {"artifactType": "metrics-artifact", "metricsType": "performance-metrics", "customProperties": {
         "hardware_type": {"string_value": "H100 80GB"}, "hardware_count": {"int_value": "2"},
@@ -201,18 +203,18 @@ const CATALOGUE: &str = r#"{"items": [
         "overall_average": {"double_value": 0.6}}}
 ]}"#;
 
-fn slo(advice: &Advice, file: &Path, more: &[&str]) -> (String, String, Option<i32>) {
+fn slo(fixture: &PricedAggregator, file: &Path, more: &[&str]) -> (String, String, Option<i32>) {
     let objectives = ["--requests-per-second", "10", "--latency", "ttft_p90=300"];
     let file = ["slo", "-f", file.to_str().unwrap()];
-    advice.octavo(&[&file[..], &objectives, more].concat())
+    fixture.octavo(&[&file[..], &objectives, more].concat())
 }
 
 #[test]
-fn a_model_catalogues_answer_becomes_a_choice_with_copies_prices_and_what_others_miss() {
-    let advice = Advice::new(&[]);
+fn model_catalog_rows_are_ranked_with_replicas_and_prices() {
+    let fixture = PricedAggregator::new(&[]);
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(CATALOGUE.as_bytes()).unwrap();
-    let (out, notes, code) = slo(&advice, file.path(), &[]);
+    let (out, notes, code) = slo(&fixture, file.path(), &[]);
     assert_eq!(code, Some(0), "{out}{notes}");
     assert!(
         out.starts_with(
@@ -235,22 +237,22 @@ misses objectives:
         notes,
         "note: 1 item skipped: no measurement on hardware\nnote: 2 of 3 rows meet all objectives\n"
     );
-    let (out, _, _) = slo(&advice, file.path(), &["-o", "name"]);
+    let (out, _, _) = slo(&fixture, file.path(), &["-o", "name"]);
     assert_eq!(out, "L4\nH100 80GB\n");
     let (out, _, _) =
-        slo(&advice, file.path(), &["--purchase", "spot", "--max-price", "2", "--no-headers"]);
+        slo(&fixture, file.path(), &["--purchase", "spot", "--max-price", "2", "--no-headers"]);
     assert!(out.starts_with("L4         1  7  1.40 USD  no  -                    -  yes"), "{out}");
-    let (_, _, code) = slo(&advice, file.path(), &["--max-price", "1"]);
+    let (_, _, code) = slo(&fixture, file.path(), &["--max-price", "1"]);
     assert_eq!(code, Some(5));
-    let (out, _, _) = slo(&advice, file.path(), &["-o", "json"]);
+    let (out, _, _) = slo(&fixture, file.path(), &["-o", "json"]);
     let document: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&document["kind"], &document["met"]), (&json!("SloAnswer"), &json!(2)));
 
-    let (_, notes, code) = slo(&advice, file.path(), &["--latency", "speed=1"]);
+    let (_, notes, code) = slo(&fixture, file.path(), &["--latency", "speed=1"]);
     assert_eq!(code, Some(1));
     assert!(notes.contains("\"speed\" is not a latency"), "{notes}");
     fs::write(file.path(), "[{\"hardware_type\": \"H100\"}]").unwrap();
-    let (_, notes, code) = slo(&advice, file.path(), &[]);
+    let (_, notes, code) = slo(&fixture, file.path(), &[]);
     assert_eq!(code, Some(1));
     assert!(
         notes.contains("cannot use the rows in ")
@@ -260,9 +262,9 @@ misses objectives:
 }
 
 #[test]
-fn missing_allocation_reports_of_agents_are_reported() {
-    let advice = Advice::new(&[]);
-    let (out, notes, code) = advice.octavo(&["usage"]);
+fn missing_allocation_reports_from_agents_are_reported() {
+    let fixture = PricedAggregator::new(&[]);
+    let (out, notes, code) = fixture.octavo(&["usage"]);
     assert_eq!((out.as_str(), code), ("", Some(0)));
     assert!(
         notes.starts_with(

@@ -35,9 +35,9 @@ gpus:
       - {profile: 2g.20gb, start: 0}
 ";
 
-/// An aggregator with two nodes, `a100` and `h100`, which are known to it.
+/// An aggregator with the nodes `a100` and `h100`, which it has received.
 struct Fleet {
-    // Fields are dropped in this order: agents go before their machines.
+    // Fields are dropped in this order: agents before their machines.
     _agents: Vec<Program>,
     url: String,
     h100: Machine,
@@ -63,7 +63,7 @@ impl Fleet {
         });
         let fleet =
             Self { _aggregator: aggregator, url, h100, _agents: Vec::from(agents), _a100: a100 };
-        // Two lines of a watch are two nodes that are known.
+        // Two lines of a watch mean that both nodes are known.
         let mut watch = fleet.watch(&["--no-headers"]);
         for _ in 0..2 {
             watch.line();
@@ -96,7 +96,7 @@ impl Fleet {
     }
 }
 
-/// A watch that runs.
+/// A running watch.
 struct Watch {
     child: Child,
     lines: Lines,
@@ -109,7 +109,7 @@ impl Watch {
     }
 
     #[track_caller]
-    fn says(&mut self, text: &str) -> String {
+    fn expect_line(&mut self, text: &str) -> String {
         self.lines.find_line(text)
     }
 }
@@ -125,7 +125,7 @@ fn reported(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Without the ages, which depend on the clock.
+/// Removes the ages, which depend on the clock.
 fn without_last(text: &str) -> Vec<Vec<&str>> {
     text.lines()
         .map(|line| {
@@ -137,7 +137,7 @@ fn without_last(text: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn the_fleet_is_listed_counted_shown_and_filtered() {
+fn fleet_is_listed_counted_shown_and_filtered() {
     let fleet = Fleet::new();
     assert_eq!(
         without_last(&fleet.prints(&["nodes"])),
@@ -191,7 +191,7 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
 }
 
 #[test]
-fn notes_are_printed_below_the_table_that_they_are_about() {
+fn notes_are_printed_below_their_table() {
     let fleet = Fleet::new();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("screen");
@@ -210,18 +210,18 @@ fn notes_are_printed_below_the_table_that_they_are_about() {
 }
 
 #[test]
-fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
+fn watch_prints_each_change_and_exits_cleanly_when_interrupted() {
     let fleet = Fleet::new();
     let mut lines = fleet.watch(&["--no-headers", "--type=nvidia-h100-80gb"]);
     assert_eq!(lines.line(), "h100: ok, 2x nvidia-h100-80gb, 1 of 2 free");
     let mut objects = fleet.watch(&["-o", "json"]);
-    objects.says("\"kind\":\"synced\"");
+    objects.expect_line("\"kind\":\"synced\"");
     fleet.h100.change(|world| world.lose_gpu(Slot(1)));
     assert_eq!(
-        lines.says("degraded"),
+        lines.expect_line("degraded"),
         "h100: ok -> degraded (GPU 1: failing: nvmlDeviceGetMigMode: GPU is lost (15)), free 1 -> 0, unavailable 0 -> 1"
     );
-    let object = objects.says("degraded");
+    let object = objects.expect_line("degraded");
     let event: serde_json::Value = serde_json::from_str(&object).unwrap();
     assert_eq!(event["node"]["name"], "h100");
     for watch in [&mut lines, &mut objects] {
@@ -232,7 +232,7 @@ fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
 }
 
 #[test]
-fn invalid_request_is_reported_in_the_aggregators_words() {
+fn invalid_request_is_reported_in_the_words_of_the_aggregator() {
     let fleet = Fleet::new();
     for (arguments, because) in [
         (&["node", "nobody"][..], "nobody"),
@@ -249,7 +249,7 @@ fn invalid_request_is_reported_in_the_aggregators_words() {
 }
 
 #[test]
-fn an_unknown_authority_points_to_the_flag_that_names_it() {
+fn unknown_authority_error_names_the_ca_flag() {
     let directory = tempfile::tempdir().unwrap();
     let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -292,7 +292,7 @@ fn an_unknown_authority_points_to_the_flag_that_names_it() {
 }
 
 #[test]
-fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
+fn link_named_kubectl_octavo_is_a_kubectl_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = directory.path().join("kubectl-octavo");
     symlink(env!("CARGO_BIN_EXE_octavo"), &plugin).unwrap();
@@ -306,7 +306,7 @@ fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
 }
 
 #[test]
-fn what_is_to_be_had_is_a_line_for_each_type_and_then_its_figures() {
+fn availability_has_one_line_per_type() {
     let fleet = Fleet::new();
     let shown = fleet.prints(&["availability"]);
     let rows: Vec<String> =

@@ -1,9 +1,9 @@
-//! Golden files: expected output, compared whole.
+//! Golden files: expected output, compared completely.
 
 use std::fs;
 use std::path::Path;
 
-/// Compares `actual` with the whole file `name` under `tests/golden`, or rewrites that file when `make golden` asks.
+/// Compares `actual` with the file `name` under `tests/golden`, or rewrites that file for `make golden`.
 #[track_caller]
 pub(crate) fn golden(name: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

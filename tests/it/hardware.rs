@@ -1,4 +1,4 @@
-//! `docs/reference/hardware.md` lists what the catalogue has, and says of Neuron's chips what it says.
+//! `docs/reference/hardware.md` lists the products and Neuron chips of the catalog.
 
 mod instance_types;
 
@@ -43,7 +43,7 @@ fn products() -> String {
 }
 
 #[test]
-fn the_page_lists_the_products_of_the_catalogue() {
+fn hardware_page_lists_catalog_products() {
     let (path, text) = page();
     let (before, rest) = text.split_once(PRODUCTS).unwrap();
     let (listed, after) = rest.split_once(END).unwrap();
@@ -60,7 +60,7 @@ fn the_page_lists_the_products_of_the_catalogue() {
 }
 
 #[test]
-fn the_page_says_of_neuron_s_chips_what_the_catalogue_says() {
+fn neuron_chips_on_hardware_page_match_catalog() {
     let (_, text) = page();
     let (_, rest) = text.split_once("<!-- chips -->\n").unwrap();
     let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));

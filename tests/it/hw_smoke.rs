@@ -1,7 +1,7 @@
-//! The smoke test for real hardware, on a simulated machine: it agrees when all is well, and it can disagree.
+//! The smoke test for real hardware on a simulated machine: it passes and it can fail.
 //!
-//! `nvidia-smi` is stood in for by a script that prints what the real one prints for a T4 (the form of driver 535's
-//! `nvidia-smi -q`), because it looks into the library's insides and cannot run on a simulated one.
+//! A script replaces `nvidia-smi` and prints the output for a T4 (in the form of driver 535's `nvidia-smi -q`), because
+//! the real program uses internals of the library and cannot run on a simulated one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -83,7 +83,7 @@ fn smoke(machine: &Machine, nvidia_smi: &str, record: &Path) -> Output {
 }
 
 #[test]
-fn the_hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
+fn hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
     let machine = Machine::new(T4);
     let out = machine.path().join("fixtures");
     let output = smoke(&machine, &nvidia_smi(15_360), &out);
@@ -101,7 +101,7 @@ fn the_hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
 }
 
 #[test]
-fn the_hardware_smoke_test_tells_what_differs() {
+fn hardware_smoke_test_reports_differences() {
     let machine = Machine::new(T4);
     let output = smoke(&machine, &nvidia_smi(16_384), &machine.path().join("fixtures"));
     let reported = String::from_utf8(output.stdout).unwrap();

@@ -1,19 +1,19 @@
-//! The labels of every board we know, in every MIG strategy, printed by the agent that ships: whole golden files.
+//! The labels of every known board in every MIG strategy, printed by the shipped agent, as golden files.
 
 mod list;
 
 use crate::golden::golden;
 use crate::machine::Machine;
 
-/// A board of `mig-profiles.json`, as far as scenarios need it.
+/// Facts of a board of `mig-profiles.json` that scenarios need.
 pub(crate) struct Board {
     sku: String,
-    /// Profile name and greatest count, by NVML's profile index.
+    /// Profile name and maximum count, by NVML's profile index.
     profiles: Vec<(u64, String, usize)>,
 }
 
 #[test]
-fn every_board_carries_its_labels_in_every_strategy() {
+fn every_board_has_its_labels_in_every_strategy() {
     let boards = boards();
     assert_eq!(boards.len(), 20);
     for board in &boards {
@@ -37,7 +37,7 @@ impl Board {
         &self.sku
     }
 
-    /// One machine per strategy, each such that the strategy has something to say.
+    /// One machine per strategy on which the strategy makes a difference.
     pub(crate) fn machines(&self) -> [(&'static str, String); 3] {
         [
             ("none", self.scenario("disabled", &[])),
@@ -60,13 +60,13 @@ impl Board {
         self.profiles.iter().find(|(found, ..)| *found == index)
     }
 
-    /// As many of the smallest profile as fit.
+    /// The maximum number of the smallest profile.
     fn uniform(&self) -> Vec<String> {
         let (_, name, count) = self.profile(0).unwrap();
         vec![name.clone(); *count]
     }
 
-    /// The largest that leaves room, one half as large, and a small one: 3g, 2g, 1g, or 2g, 1g where a GPU has quarters.
+    /// A mixture of profiles: 3g, 2g and 1g, or 2g and 1g on a GPU with four slices.
     fn mixture(&self) -> Vec<String> {
         let indices: &[u64] = if self.profile(2).is_some() { &[2, 1, 0] } else { &[1, 0] };
         let fits =

@@ -1,4 +1,4 @@
-//! Layout files: every input of the table and what is said of it.
+//! Layout files: every input of the table with its messages.
 
 pub(crate) mod checks;
 mod fuzz;
@@ -19,11 +19,11 @@ use crate::golden::golden;
 use table::{Case, Original, Verdict};
 
 #[test]
-fn every_input_of_the_table_gets_its_verdict_and_its_words() {
+fn every_table_input_has_its_verdict_and_message() {
     let mut wrong = Vec::new();
     let mut reported = Vec::new();
     for case in table::cases() {
-        let (verdict, words) = say(&case);
+        let (verdict, words) = describe(&case);
         if verdict != case.ours {
             wrong.push(format!("{}: {verdict:?}, not {:?}: {words:#?}", case.name, case.ours));
         }
@@ -34,7 +34,7 @@ fn every_input_of_the_table_gets_its_verdict_and_its_words() {
 }
 
 #[test]
-fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written_and_read_again() {
+fn errors_are_located_in_input_and_accepted_input_round_trips() {
     let machines = checks::machines();
     for case in table::cases() {
         checks::check(&case.input, &machines);
@@ -42,7 +42,7 @@ fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written
 }
 
 #[test]
-fn what_the_pages_show_as_layouts_is_accepted() {
+fn layouts_on_documentation_pages_are_accepted() {
     for page in ["docs/tasks/sharing.md", "docs/reference/layouts.md"] {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
         let blocks = text.split("```yaml\n").skip(1);
@@ -57,7 +57,7 @@ fn what_the_pages_show_as_layouts_is_accepted() {
 }
 
 #[test]
-fn the_table_is_large_and_its_names_are_unique() {
+fn table_is_large_and_its_names_are_unique() {
     let cases = table::cases();
     let theirs = cases.iter().filter(|case| case.dialect == Dialect::MigParted);
     assert!(theirs.count() >= 70);
@@ -66,9 +66,9 @@ fn the_table_is_large_and_its_names_are_unique() {
     assert_eq!(names.len(), cases.len());
 }
 
-/// The rule of the whole dialect; that the table tells the truth of the original is `peer_mig_parted`'s to find.
+/// The rule for the whole dialect; `peer_mig_parted` verifies the table against the original.
 #[test]
-fn what_mig_parted_refuses_is_refused_and_what_it_accepts_is_accepted_or_the_table_says_why() {
+fn verdicts_agree_with_mig_parted_or_the_table_explains_why() {
     for case in table::cases() {
         let agrees = match (case.original, case.ours) {
             (None, _) => case.dialect != Dialect::MigParted,
@@ -81,9 +81,9 @@ fn what_mig_parted_refuses_is_refused_and_what_it_accepts_is_accepted_or_the_tab
     }
 }
 
-/// A short run of what `make fuzz` does for long.
+/// A short run of `make fuzz`.
 #[test]
-fn no_change_of_an_input_makes_the_reader_panic_lose_a_place_or_write_something_else() {
+fn mutated_inputs_cause_no_panic_lost_location_or_changed_output() {
     let mut fuzzer = fuzz::Fuzzer::new(1);
     for _ in 0..2_000 {
         if let Err(input) = fuzzer.step() {
@@ -93,8 +93,8 @@ fn no_change_of_an_input_makes_the_reader_panic_lose_a_place_or_write_something_
     assert!(fuzzer.accepted > 50, "{}", fuzzer.accepted);
 }
 
-/// The verdict, and all that is said.
-fn say(case: &Case) -> (Verdict, Vec<String>) {
+/// The verdict and all messages.
+fn describe(case: &Case) -> (Verdict, Vec<String>) {
     let parsed = match parse(&case.input) {
         Ok(parsed) => parsed,
         Err(errors) => {
@@ -119,7 +119,7 @@ fn say(case: &Case) -> (Verdict, Vec<String>) {
     (verdict, reported)
 }
 
-/// What the layout means on a machine.
+/// Evaluates the layout on a machine.
 fn mean(
     layout: &Layout,
     dialect: Dialect,
@@ -140,12 +140,12 @@ fn mean(
             if reported.len() > before {
                 verdict = Verdict::Warning;
             }
-            verdict.max(tell(&resolved.targets, machine, reported))
+            verdict.max(describe_targets(&resolved.targets, machine, reported))
         }
     }
 }
 
-fn tell(targets: &Targets, machine: &Inventory, reported: &mut Vec<String>) -> Verdict {
+fn describe_targets(targets: &Targets, machine: &Inventory, reported: &mut Vec<String>) -> Verdict {
     let mut verdict = Verdict::Ok;
     for target in &targets.devices {
         let device = machine.devices.iter().find(|device| device.pci == target.pci).unwrap();

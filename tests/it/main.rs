@@ -1,4 +1,4 @@
-//! Integration tests that start processes and read files. Tests that need an API server, a browser or images are in `it-cluster`.
+//! Integration tests with processes and files. Tests that need an API server, a browser or images are in `it-cluster`.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,

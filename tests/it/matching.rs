@@ -37,9 +37,9 @@ const ROWS: &str = r#"[
 {"hardware_type": "A100 80GB", "hardware_count": 1, "tps_mean": 75}
 ]"#;
 
-/// An aggregator with a node of each, known to it.
+/// An aggregator with one node of each type, which it has received.
 struct Fleet {
-    // Fields are dropped in this order: agents go before their machines.
+    // Fields are dropped in this order: agents before their machines.
     _agents: Vec<Program>,
     _machines: [Machine; 2],
     url: String,
@@ -64,12 +64,12 @@ impl Fleet {
         });
         let fleet =
             Self { _agents: agents.collect(), _machines: machines, url, _aggregator: aggregator };
-        fleet.knows_both();
+        fleet.has_both_types();
         fleet
     }
 
-    /// Two lines of a watch are two nodes that are known.
-    fn knows_both(&self) {
+    /// Two lines of a watch mean that both nodes are known.
+    fn has_both_types(&self) {
         let mut watch = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["watch", "--no-headers"])
             .env("OCTAVO_SERVER", &self.url)
@@ -107,7 +107,7 @@ fn reported(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn ac_006_a_fallback_is_warned_of_and_the_exit_code_says_what_it_comes_to() {
+fn ac_006_fallback_is_a_warning_and_exit_code_reports_the_verdict() {
     let directory = tempfile::tempdir().unwrap();
     let book = directory.path().join("prices.yaml");
     fs::write(&book, PRICES).unwrap();
@@ -164,7 +164,7 @@ nvidia-a100-80gb:
 }
 
 #[test]
-fn a_price_book_that_cannot_be_used_is_an_error_with_its_place() {
+fn invalid_price_book_is_an_error_with_its_location() {
     let directory = tempfile::tempdir().unwrap();
     let book = directory.path().join("prices.yaml");
     fs::write(&book, PRICES.replace("1.85", "cheap")).unwrap();

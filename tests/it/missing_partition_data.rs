@@ -1,4 +1,4 @@
-//! Labels of machines whose driver does not answer a question about partitions: some are missing, and none is wrong.
+//! Labels of machines whose driver does not answer a query about partitions: some are missing, none is wrong.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ const REFUSALS: [&str; 4] = ["TIMEOUT", "NOT_READY", "IN_USE", "NO_PERMISSION"];
 
 type Labels = BTreeMap<String, String>;
 
-/// What the node says in the strategies none, single and mixed.
+/// The labels in the strategies none, single and mixed.
 fn labels(inventory: &Inventory) -> [Labels; 3] {
     [MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed].map(|mig_strategy| {
         let options = Options { mig_strategy, ..Options::default() };
@@ -42,7 +42,7 @@ fn labels(inventory: &Inventory) -> [Labels; 3] {
 }
 
 #[tokio::test]
-async fn a_question_without_an_answer_makes_no_label_wrong() {
+async fn unanswered_query_makes_no_label_wrong() {
     for gpus in MACHINES {
         let machine = Machine::new(&format!("machine: silent\ngpus: [{gpus}]\n"));
         let handle = machine.spawn();
@@ -50,10 +50,10 @@ async fn a_question_without_an_answer_makes_no_label_wrong() {
         let mut missing = 0;
         for call in QUESTIONS {
             for refusal in REFUSALS {
-                // Every time, and only the first time, so that other questions of the kind are answered.
+                // Every time, and only the first time, so that other queries of the kind are answered.
                 for times in ["", ", times: 1"] {
                     machine.faults(&format!("- {{call: {call}, return: {refusal}{times}}}\n"));
-                    // What an earlier reading learnt may fill the gap; a fresh start knows nothing.
+                    // An earlier reading may fill the gap; a new process has none.
                     for inventory in
                         [machine.observe().await, handle.observe().await.as_ref().clone()]
                     {

@@ -1,4 +1,4 @@
-//! Reasons, alerts and dashboard: what administrators look at agrees with what the programs say.
+//! Reasons, alerts and dashboard are consistent with the output of the programs.
 
 mod dashboard;
 mod prometheus;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::root;
 
-/// The alerts.
+/// The file of the alerts.
 fn rules() -> PathBuf {
     root().join("deploy/chart/octavo/files/octavo-rules.yaml")
 }

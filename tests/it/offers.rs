@@ -28,31 +28,31 @@ use crate::layouts::properties::sharing;
 const FILE: &str = "sharing/offers.txt";
 const TEXT: &str = include_str!("../golden/sharing/offers.txt");
 
-/// A configuration, and the node that it is for.
+/// A configuration and its node.
 #[derive(Debug, Default)]
 struct Case {
     name: String,
     machine: String,
     strategy: MigStrategy,
-    /// What is changed of the recording.
+    /// Changes to the recording.
     odd: Vec<(String, u32)>,
     input: String,
 }
 
 #[test]
-fn every_configuration_gives_the_resources_ids_and_labels_of_the_table() {
+fn every_configuration_yields_resources_ids_and_labels_of_the_table() {
     let cases = cases();
     assert!(cases.len() >= 30, "{}", cases.len());
     let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names.len(), cases.len());
-    let reported: Vec<Vec<String>> = cases.iter().map(say).collect();
+    let reported: Vec<Vec<String>> = cases.iter().map(describe).collect();
     golden(FILE, &rewritten(&reported));
 }
 
 /// A new warning needs a case here.
 #[test]
 fn every_warning_about_advertised_resources_is_in_the_table() {
-    let reported: Vec<String> = cases().iter().flat_map(say).collect();
+    let reported: Vec<String> = cases().iter().flat_map(describe).collect();
     for words in [
         "not advertised: it is failing",
         "not advertised: no driver reports it",
@@ -82,7 +82,7 @@ fn every_warning_about_advertised_resources_is_in_the_table() {
 
 proptest! {
     #[test]
-    fn ids_are_unique_and_independent_of_the_order_of_devices(
+    fn ids_are_unique_and_independent_of_device_order(
         wishes in prop::collection::vec(prop::option::of(sharing()), 8),
         machine in select(&["a100", "failing", "mixed", "rtx-pro", "h100x8", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
@@ -104,7 +104,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn configuration_of_nvidias_plugin_means_the_same_as_the_layout(
+    fn configuration_of_nvidia_plugin_is_equivalent_to_layout(
         wish in alike(),
         machine in select(&["a100", "a30", "failing", "mixed", "rtx-pro", "h100x8", "t4", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-/// So that it is known of how many that is said.
+/// Counts the configurations that the plugin can express.
 #[test]
 fn every_plugin_configuration_round_trips() {
     let mut shown = 0;
@@ -137,8 +137,8 @@ fn every_plugin_configuration_round_trips() {
     assert!(shown >= 10, "{shown}");
 }
 
-/// Renders what targets mean, reads that as a layout, and holds both against each other. Whether there was anything to share; why
-/// it cannot be said.
+/// Renders targets, reads them back as a layout and compares both. Returns whether anything was shared, or why it
+/// cannot be expressed.
 fn report_and_read_back(
     node: &Inventory,
     targets: &Targets,
@@ -154,7 +154,7 @@ fn report_and_read_back(
     assert_eq!(plugin_config::read(&key, &text), Ok(config));
     let parsed = parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     assert_eq!(parsed.layouts.dialect, Dialect::DevicePlugin);
-    // All that is found is that the agent has a flag of its own for how partitions are called.
+    // The only finding: the agent has its own flag for the names of partitions.
     let warnings: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
     let [warning] = warnings.as_slice() else {
         panic!("{warnings:?}\n{text}");
@@ -164,7 +164,7 @@ fn report_and_read_back(
     let resolved = resolve(layout, parsed.layouts.dialect, node);
     let resolved = resolved.unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let mut wanted = offers;
-    // That is for us to know, and nothing that the plugin heeds.
+    // Internal data that the plugin does not use.
     let units = wanted.resources.iter_mut().flat_map(|one| &mut one.units);
     units.for_each(|unit| unit.memory_per_replica = None);
     let read = compile(node, &resolved.targets, strategy).offers;
@@ -172,7 +172,7 @@ fn report_and_read_back(
     Ok(true)
 }
 
-/// How every device of a node is shared, as NVIDIA's plugin may have words for it: all of it in one way.
+/// Sharing of every device of a node in one way that NVIDIA's plugin can express.
 fn alike() -> impl Strategy<Value = TimeSlicing> {
     let profile = select(&["1g.5gb", "2g.10gb", "3g.20gb", "1g.10gb", "3g.40gb", "7g.80gb"][..]);
     let profile = profile.prop_map(|name| name.parse::<ProfileName>().unwrap());
@@ -240,7 +240,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-fn say(case: &Case) -> Vec<String> {
+fn describe(case: &Case) -> Vec<String> {
     let mut node = recorded(&case.machine);
     for (odd, index) in &case.odd {
         change(&mut node, odd, *index);
@@ -299,7 +299,7 @@ fn given(offers: &Offers) -> Vec<String> {
     reported
 }
 
-/// All ids of a unit; those of many replicas as the first and the last.
+/// All ids of a unit; for many replicas only the first and the last.
 fn ids(unit: &Unit) -> String {
     let ids: Vec<String> = unit.ids().iter().map(ToString::to_string).collect();
     match ids.as_slice() {
@@ -308,7 +308,7 @@ fn ids(unit: &Unit) -> String {
     }
 }
 
-/// What no recording has.
+/// Changes that no recording has.
 fn change(node: &mut Inventory, odd: &str, index: u32) {
     if odd == "only" {
         node.devices.retain(|device| device.index == Some(index));
@@ -340,7 +340,7 @@ fn recorded(machine: &str) -> Inventory {
     octavo_files::inventory::parse(&text).unwrap()
 }
 
-/// The table again, with other lines of what we say.
+/// The table with new messages.
 fn rewritten(reported: &[Vec<String>]) -> String {
     let mut text = String::new();
     let mut reported = reported.iter();

@@ -1,8 +1,8 @@
-//! NVIDIA's own gpu-feature-discovery, built from its module and run on the same simulated machines: its labels and ours
-//! must be the same, byte for byte.
+//! NVIDIA's own gpu-feature-discovery, built from its module and run on the same simulated machines: its labels must
+//! equal ours byte for byte.
 //!
-//! Left out of the comparison is `nvidia.com/gpu.mode` alone: the original reads the PCI class from the `/sys` of the
-//! machine that the test runs on, where there is no GPU. The table tests of `octavo_node::labels` have that rule.
+//! Only `nvidia.com/gpu.mode` is excluded: the original reads the PCI class from `/sys` of the real machine, which has
+//! no GPU. The table tests of `octavo_node::labels` cover it.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const PEER: Peer = Peer {
 };
 
 #[test]
-fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_strategy() {
+fn nvidia_feature_discovery_writes_the_same_labels_for_every_board() {
     let peer = PEER.build();
     let mut compared = 0;
     for board in boards() {
@@ -33,7 +33,7 @@ fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_stra
 }
 
 #[test]
-fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_strategy() {
+fn nvidia_feature_discovery_agrees_on_invalid_single_strategy() {
     let peer = PEER.build();
     let a100s = |rest: &str| format!("machine: odd\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n{rest}");
     let empty = a100s("  - {board: A100_80GB, count: 2, mig: enabled}\n");
@@ -50,9 +50,9 @@ fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_s
     }
 }
 
-/// What is shared is said as the original says it of the same configuration, which both read.
+/// Labels of time-sliced devices equal the original's for the same configuration.
 #[test]
-fn nvidias_own_feature_discovery_says_the_same_of_what_is_shared() {
+fn nvidia_feature_discovery_writes_the_same_sharing_labels() {
     let peer = PEER.build();
     let a100s = "machine: shared\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n";
     let whole = format!("{a100s}  - {{board: A100_80GB, count: 2}}\n");
@@ -83,7 +83,7 @@ fn nvidias_own_feature_discovery_says_the_same_of_what_is_shared() {
     }
 }
 
-/// The labels that `octavo sharing check` foretells.
+/// The labels that `octavo sharing check` predicts.
 fn ours_of(machine: &Machine, strategy: &str, file: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["sharing", "check", "-o", "json", "--mig-strategy", strategy])
@@ -142,7 +142,7 @@ fn theirs(peer: &Path, machine: &Machine, strategy: &str, more: &[&Path]) -> Vec
     theirs
 }
 
-/// NVIDIA's labels of a set, sorted.
+/// NVIDIA's labels in a set, sorted.
 fn labels(text: &str) -> Vec<String> {
     let compared = |label: &&str| {
         label.starts_with("nvidia.com/") && !label.starts_with("nvidia.com/gpu.mode=")

@@ -1,5 +1,5 @@
-//! NVIDIA's own mig-parted, built from its module and asked of every file of its dialect in the table of inputs: what the
-//! table says of it is what it does. `layouts` holds what we say of the same files to that.
+//! NVIDIA's own mig-parted, built from its module and run on every file of its dialect in the table of inputs: its
+//! results must equal the table. `layouts` compares our results with the same table.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ const PEER: Peer = Peer {
 };
 
 #[test]
-fn mig_parted_does_with_every_input_what_the_table_says() {
+fn mig_parted_treats_every_input_as_the_table_states() {
     let requested = PeerProgram::new();
     let mut compared = 0;
     let mut wrong = Vec::new();
@@ -38,7 +38,7 @@ fn mig_parted_does_with_every_input_what_the_table_says() {
 }
 
 #[test]
-fn a_file_for_a_whole_fleet_is_accepted_by_both_in_every_configuration() {
+fn fleet_file_is_accepted_by_both_in_every_configuration() {
     let text = include_str!("../golden/layouts/fleet.yaml");
     let requested = PeerProgram::new();
     let parsed = parse(text).unwrap();
@@ -49,7 +49,7 @@ fn a_file_for_a_whole_fleet_is_accepted_by_both_in_every_configuration() {
     }
 }
 
-/// The program, and a file to ask it of.
+/// The program and an input file.
 struct PeerProgram {
     program: std::path::PathBuf,
     directory: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl PeerProgram {
         Self { program: PEER.build(), directory: tempfile::tempdir().unwrap() }
     }
 
-    /// Whether it accepts the file and finds the configuration in it, or what it says.
+    /// Whether it accepts the file and finds the configuration, or its error.
     fn accepts(&self, text: &str, name: &str) -> Result<(), String> {
         let file = self.directory.path().join("layouts.yaml");
         fs::write(&file, text).unwrap();
@@ -72,7 +72,7 @@ impl PeerProgram {
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.code() {
             Some(0) => Ok(()),
-            // A crash in Go is 2.
+            // A Go program that crashes exits with 2.
             Some(1) => Err(reported),
             other => panic!("{other:?}: {reported}"),
         }

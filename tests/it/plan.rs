@@ -1,5 +1,5 @@
-//! What people see of layouts and plans, for machines that were recorded from simulated ones. The scripts are golden files
-//! under `tests/golden/plan`: run with `TRYCMD=overwrite` to renew them (`make golden` does), and read the difference.
+//! Output of layouts and plans for machines recorded from simulated ones. The scripts are golden files under
+//! `tests/golden/plan`: run with `TRYCMD=overwrite` to rewrite them (`make golden` does), and review the difference.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -36,7 +36,7 @@ fn in_directory(directory: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn the_machines_that_are_planned_for_are_those_of_their_scenarios() {
+async fn recorded_plan_machines_match_their_scenarios() {
     let directory = Path::new(PLANS).join("machines");
     for path in in_directory(&directory, "yaml") {
         let machine = Machine::new(&fs::read_to_string(&path).unwrap());
@@ -48,12 +48,12 @@ async fn the_machines_that_are_planned_for_are_those_of_their_scenarios() {
 }
 
 #[test]
-fn plans_are_what_was_reviewed() {
+fn plans_match_golden_files() {
     trycmd::TestCases::new().env("COLUMNS", "80").case("tests/golden/plan/*.trycmd");
 }
 
 #[test]
-fn what_is_shown_fits_eighty_columns_of_ascii() {
+fn plan_output_fits_eighty_columns_of_ascii() {
     for script in in_directory(Path::new(PLANS), "trycmd") {
         let script = fs::read_to_string(script).unwrap();
         let shown = script
@@ -62,7 +62,7 @@ fn what_is_shown_fits_eighty_columns_of_ascii() {
             .step_by(2)
             .filter(|block| block.contains("$ octavo plan") && !block.contains("-o "));
         for line in shown.flat_map(|block| block.lines().filter(|line| !line.starts_with('$'))) {
-            // As compilers say it: a place and a message, on one line for tools to read.
+            // Compiler-style lines, location and message, are not wrapped because tools parse them.
             let to_read_by_tools = [".yaml:", ": warning: ", "error: ", "  because: ", "  try: "];
             let shown_by_file = to_read_by_tools.iter().any(|sign| line.contains(sign));
             assert!(shown_by_file || line.len() <= 80, "{line}");
@@ -72,7 +72,7 @@ fn what_is_shown_fits_eighty_columns_of_ascii() {
 }
 
 #[test]
-fn colours_say_nothing_that_the_words_do_not() {
+fn colors_add_no_information() {
     let arguments = [
         "plan",
         "a100-40-reshape",
@@ -92,7 +92,7 @@ fn colours_say_nothing_that_the_words_do_not() {
 }
 
 #[test]
-fn both_forms_of_a_plan_are_the_same_document() {
+fn json_and_yaml_plan_are_the_same_document() {
     for machine in in_directory(&Path::new(PLANS).join("machines"), "json") {
         let machine = machine.to_str().unwrap();
         let forms = ["json", "yaml"].map(|format| {
@@ -109,7 +109,7 @@ fn both_forms_of_a_plan_are_the_same_document() {
             octavo(&arguments).stdout
         });
         let [json, yaml] = &forms;
-        // A layout that means nothing on a machine has no plan.
+        // A layout that does not resolve on a machine has no plan.
         if json.is_empty() {
             assert!(yaml.is_empty());
             continue;
@@ -121,7 +121,7 @@ fn both_forms_of_a_plan_are_the_same_document() {
 }
 
 #[test]
-fn what_a_node_exports_it_has() {
+fn exported_layout_needs_no_change_on_its_node() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
     let file = file.to_str().unwrap();
@@ -131,7 +131,7 @@ fn what_a_node_exports_it_has() {
         for dialect in ["octavo", "mig-parted"] {
             let output = octavo(&["export", "--from", machine, "--dialect", dialect]);
             if !output.status.success() {
-                // What a crash left behind is no layout.
+                // Leftovers of a crash are no layout.
                 let reported = text(&output.stderr);
                 assert!(reported.contains("has no compute instance"), "{machine}: {reported}");
                 continue;
@@ -147,12 +147,12 @@ fn what_a_node_exports_it_has() {
     assert!(exported > 8);
 }
 
-/// A directory with `octavo` and the simulator, laid out as cargo leaves them.
+/// A directory with `octavo` and the simulator in cargo's layout.
 pub(crate) fn programs() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let built = Path::new(env!("CARGO_BIN_EXE_octavo")).parent().unwrap();
     let octavo = directory.path().join("octavo");
-    // A link would be followed to where the others may not be.
+    // A symbolic link would be resolved to a directory without the other programs.
     fs::hard_link(built.join("octavo"), &octavo)
         .or_else(|_| fs::copy(built.join("octavo"), &octavo).map(|_| ()))
         .unwrap();
@@ -162,7 +162,7 @@ pub(crate) fn programs() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_scenario_is_a_machine_as_good_as_its_recording() {
+fn scenario_shows_the_same_as_its_recording() {
     let programs = programs();
     for name in ["a100-40", "rtx"] {
         let shown = ["yaml", "json"].map(|kind| {
@@ -180,7 +180,7 @@ fn a_scenario_is_a_machine_as_good_as_its_recording() {
 }
 
 #[test]
-fn a_scenario_is_simulated_whatever_other_machine_the_environment_names() {
+fn scenario_is_simulated_despite_other_machine_in_environment() {
     let programs = programs();
     let other = Machine::new("machine: other\ngpus: [{board: T4, count: 3}]\n");
     let shown = |state: Option<PathBuf>| {
@@ -202,7 +202,7 @@ fn a_scenario_is_simulated_whatever_other_machine_the_environment_names() {
 }
 
 #[test]
-fn a_document_is_printed_for_a_layout_that_the_hardware_forbids() {
+fn document_is_printed_for_infeasible_layout() {
     let machine = Machine::new("machine: two\ngpus: [{board: A100_40GB}, {board: T4}]\n");
     let layouts = machine.path().join("layouts.yaml");
     for (rules, rule) in [
@@ -223,7 +223,7 @@ fn a_document_is_printed_for_a_layout_that_the_hardware_forbids() {
         };
         let why = &device["infeasible"];
         assert_eq!(why["rule"], rule, "{rules}");
-        // The place in the file stays on standard error.
+        // The location in the file stays on standard error.
         assert!(reported.contains(why["message"].as_str().unwrap()), "{reported}");
         let yaml = machine_plan(&machine, &layouts, "yaml");
         let yaml: Value = serde_saphyr::from_str(text(&yaml.stdout)).unwrap();
@@ -241,7 +241,7 @@ fn machine_plan(machine: &Machine, layouts: &Path, format: &str) -> Output {
 }
 
 #[test]
-fn a_scenario_needs_what_simulates_it_and_says_so() {
+fn missing_simulator_is_reported_for_scenario() {
     let programs = programs();
     fs::remove_file(programs.path().join("nvml-simctl")).unwrap();
     let output = Command::new(programs.path().join("octavo"))
@@ -266,7 +266,7 @@ gpus:
       - {profile: 3g.20gb, start: 0}
 ";
 
-/// A process file system in which process 4711 has these capabilities open; nothing else uses the machine or its driver.
+/// A process file system in which process 4711 has these capabilities open and no other process uses the driver.
 fn processes(machine: &Machine, capabilities: &[u32]) -> PathBuf {
     let root = machine.path().join("proc");
     let write = |name: &str, text: &str| {
@@ -293,7 +293,7 @@ fn processes(machine: &Machine, capabilities: &[u32]) -> PathBuf {
     root
 }
 
-/// What `octavo plan` says of a layout that would have the machine's only instance go.
+/// Output of `octavo plan` for a layout that removes the only instance of the machine.
 fn planned(machine: &Machine, root: &Path) -> Output {
     let layouts = machine.path().join("layouts.yaml");
     let text = "version: v1\nmig-configs:\n  small:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {1g.5gb: 7}\n";
@@ -307,7 +307,7 @@ fn planned(machine: &Machine, root: &Path) -> Output {
 }
 
 #[test]
-fn i1_an_open_instance_is_in_use_on_a_live_machine() {
+fn i1_open_instance_is_in_use_on_live_machine() {
     let machine = Machine::new(PARTITIONED);
     let root = processes(&machine, &[2]);
     let output = planned(&machine, &root);
@@ -326,7 +326,7 @@ fn i1_an_open_instance_is_in_use_on_a_live_machine() {
 }
 
 #[test]
-fn i1_unknown_counts_as_in_use_on_a_live_machine() {
+fn i1_unknown_counts_as_in_use_on_live_machine() {
     let machine = Machine::new(PARTITIONED);
     let root = processes(&machine, &[]);
     fs::remove_file(root.join("driver/nvidia-caps/mig-minors")).unwrap();

@@ -1,11 +1,11 @@
-//! Prometheus's own tool, which reads metrics as Prometheus does.
+//! Prometheus's own tool, which parses metrics as Prometheus does.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::time_limits::{Finish, output};
 
-/// Whether it has nothing to say about `metrics`.
+/// Asserts that promtool reports no issue in `metrics`.
 #[track_caller]
 pub(crate) fn finds_no_fault(metrics: &str) {
     let mut command = Command::new("promtool");
@@ -23,13 +23,13 @@ pub(crate) fn finds_no_fault(metrics: &str) {
     assert!(output.status.success() && reported.is_empty(), "{reported}\n{metrics}");
 }
 
-/// Runs it, and it has no fault to find.
+/// Runs promtool and asserts that it succeeds.
 #[track_caller]
 pub(crate) fn run(arguments: &[&str]) {
     let output = Command::new("promtool").args(arguments).finish();
     let reported = [&output.stdout[..], &output.stderr[..]].concat();
     let reported = String::from_utf8_lossy(&reported);
-    // Of rules that are there twice it only warns.
+    // It only warns about duplicate rules.
     let doubted = reported.contains("duplicate rule");
     assert!(output.status.success() && !doubted, "{arguments:?}\n{reported}");
 }

@@ -1,4 +1,4 @@
-//! Output of commands that `README.md` and the page about the demo show. `make golden` rewrites it; read the difference.
+//! Output of commands in `README.md` and on the page about the demo. `make golden` rewrites it; review the difference.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,11 +11,11 @@ use crate::support::root;
 use crate::time_limits::Finish;
 
 const PAGES: [&str; 2] = ["README.md", "docs/get-started/demo.md"];
-/// How a block begins whose command is run.
+/// Start of a block whose command is run.
 const BEGINNING: &str = "```console\n$ ";
 
 #[test]
-fn commands_of_the_first_pages_print_what_the_pages_show() {
+fn commands_on_first_pages_print_what_the_pages_show() {
     let programs = programs();
     for name in PAGES {
         let page = fs::read_to_string(root().join(name)).unwrap();
@@ -33,7 +33,7 @@ fn commands_of_the_first_pages_print_what_the_pages_show() {
     }
 }
 
-/// The standard output of a shell command, with the built programs first in `PATH`.
+/// Standard output of a shell command with the built programs first in `PATH`.
 fn printed(command: &str, programs: &Path) -> String {
     let output = Command::new("sh")
         .args(["-c", "PATH=\"$1:$PATH\"; eval \"$2\"", "sh"])

@@ -1,4 +1,4 @@
-//! The requirements of types, profiles and usage: each row has a test whose name begins with the row's number.
+//! The requirements of types, profiles and usage: each row has a test whose name starts with its number.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ const ROWS: [&str; 25] = [
     "AC-004", "AC-005", "AC-006", "AC-007", "AC-008", "AC-009", "AC-010", "AC-011",
 ];
 
-/// How names of a row's tests begin.
+/// Prefix of the names of a row's tests.
 fn beginning(row: &str) -> String {
     format!("{}_", row.to_lowercase().replace('-', "_"))
 }
 
-/// The tests of a file: functions under `#[test]` or an attribute like it.
+/// Names of the tests in a file: functions under `#[test]` or a similar attribute.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     let mut is_test = false;
     text.lines().filter_map(move |line| {
@@ -47,7 +47,7 @@ fn collect(directory: &Path, found: &mut BTreeMap<String, PathBuf>) {
     }
 }
 
-/// All tests there are, and where.
+/// All tests with their files.
 fn all() -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for directory in ["src", "crates", "tests/it", "tests/it-cluster"] {
@@ -74,7 +74,7 @@ fn section<'a>(page: &'a str, row: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn the_page_of_requirements_names_for_each_row_tests_that_are_there() {
+fn requirements_page_names_existing_tests_for_each_row() {
     let page = fs::read_to_string(root().join("docs/contribute/requirements.md")).unwrap();
     let all = all();
     let mut wrong = Vec::new();
@@ -83,7 +83,7 @@ fn the_page_of_requirements_names_for_each_row_tests_that_are_there() {
             wrong.push(format!("{row} is not on the page"));
             continue;
         };
-        // List items: a test's name, and the file that it is in.
+        // List items: the name of a test, and its file.
         let mut of_the_row = 0;
         for item in section.split("\n- ").skip(1) {
             let words: Vec<&str> = item.split('`').skip(1).step_by(2).collect();

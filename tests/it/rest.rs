@@ -1,4 +1,4 @@
-//! The REST API through its real router, over machines that were really read.
+//! The REST API through its real router, with inventories of simulated machines.
 
 mod availability;
 mod estimates;
@@ -26,7 +26,7 @@ use tower::ServiceExt;
 
 use fleet::{Aggregator, Machines};
 
-/// What an answer was.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -51,14 +51,14 @@ impl Aggregator {
         self.answer(request.body(Body::empty()).unwrap()).await
     }
 
-    /// The answer to a document.
+    /// Posts a document.
     pub(crate) async fn post(&self, path: &str, document: &str) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
         let request = request.body(Body::from(document.to_owned())).unwrap();
         self.answer(request).await
     }
 
-    /// The answer to a document from a reader with this visibility.
+    /// Posts a document as a reader with this visibility.
     pub(crate) async fn post_as(&self, sight: Visibility, path: &str, document: &str) -> Answer {
         let request = Request::post(path).header("content-type", "application/json");
         let mut request = request.body(Body::from(document.to_owned())).unwrap();
@@ -85,7 +85,7 @@ impl Aggregator {
         self.ask(Method::GET, path).await
     }
 
-    /// The names on a page, and how to ask for the next.
+    /// The names on a page, and the token of the next page.
     async fn names(&self, path: &str) -> (Vec<String>, Option<String>) {
         let list = self.get(path).await.json();
         let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
@@ -95,7 +95,7 @@ impl Aggregator {
 }
 
 #[tokio::test]
-async fn a_node_is_listed_with_what_its_devices_come_to() {
+async fn node_is_listed_with_device_totals() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/nodes?search=mixed").await;
     assert_eq!(list.status, StatusCode::OK);
@@ -153,7 +153,7 @@ async fn nodes_are_filtered_ordered_and_paged_by_parameters() {
 }
 
 #[tokio::test]
-async fn a_node_is_returned_completely_and_as_inspect_prints_it() {
+async fn node_is_returned_completely_and_as_inspect_prints_it() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let node = aggregator.get("/api/v1/nodes/mixed-1").await.json();
@@ -165,7 +165,7 @@ async fn a_node_is_returned_completely_and_as_inspect_prints_it() {
 }
 
 #[tokio::test]
-async fn types_are_counted_over_all_nodes_and_a_stale_node_s_devices_are_unknown() {
+async fn types_are_counted_and_devices_of_stale_node_are_unknown() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let types = aggregator.get("/api/v1/types").await.json();
     let shown = |types: &Value| {
@@ -197,7 +197,7 @@ async fn types_are_counted_over_all_nodes_and_a_stale_node_s_devices_are_unknown
     assert_eq!(stale, ["gpu-2"]);
 }
 
-/// Request, status, kind, parameter, and what the detail says.
+/// Request, status, kind, parameter, and part of the detail.
 const FAILURES: &str = "GET /api/v1/nodes?limt=3|400|unknown-parameter|limt|did you mean limit?
 GET /api/v1/nodes?limit=0|400|invalid-parameter|limit|1 to 1000
 GET /api/v1/nodes?selector=a%3D%3D%3D|400|invalid-parameter|selector|at column 4
@@ -251,7 +251,7 @@ async fn every_failure_is_a_problem_document() {
 }
 
 #[tokio::test]
-async fn every_problem_is_explained_in_the_page() {
+async fn every_problem_type_is_documented() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/rest.md"))
             .unwrap();
@@ -268,7 +268,7 @@ async fn every_problem_is_explained_in_the_page() {
 }
 
 #[tokio::test]
-async fn head_answers_as_get_does_without_the_body() {
+async fn head_answers_like_get_without_body() {
     let aggregator = Aggregator::of(&Machines::read().await);
     for path in [
         "/api/v1/nodes",

@@ -1,4 +1,4 @@
-//! Licences, bans and sources of everything we build with, by `cargo metadata` and the lists in `deny.toml`.
+//! Licenses, bans and sources of all dependencies, from `cargo metadata` and the lists in `deny.toml`.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -33,7 +33,7 @@ struct Licenses {
     exceptions: Vec<Exception>,
 }
 
-/// A licence that is fine for what only tests are built with.
+/// A license that is allowed for dependencies of tests only.
 #[derive(Deserialize)]
 struct Exception {
     #[serde(rename = "crate")]
@@ -53,7 +53,7 @@ struct Ban {
 }
 
 #[test]
-fn every_dependency_has_an_allowed_licence_no_ban_and_comes_from_the_registry() {
+fn every_dependency_has_allowed_license_and_comes_from_registry() {
     let deny = deny();
     let mut wrong = Vec::new();
     let packages = packages();
@@ -79,7 +79,7 @@ fn every_dependency_has_an_allowed_licence_no_ban_and_comes_from_the_registry() 
 }
 
 #[test]
-fn what_has_an_exceptional_licence_is_in_no_program() {
+fn dependencies_with_license_exception_are_in_no_program() {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--edges", "normal,build", "--prefix", "none"])
         .args(["--package", "octavo", "--locked"])
@@ -94,7 +94,7 @@ fn what_has_an_exceptional_licence_is_in_no_program() {
 }
 
 #[test]
-fn a_licence_expression_is_allowed_when_one_way_through_it_is() {
+fn license_expression_is_allowed_if_one_alternative_is() {
     let allow = ["MIT".to_owned(), "Apache-2.0".to_owned()];
     for yes in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Zlib) AND Apache-2.0"] {
         assert!(allowed(yes, &allow), "{yes}");
@@ -123,7 +123,7 @@ fn packages() -> Vec<Package> {
         .finish();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
-    // The lock file also names optional dependencies that no program has: `tree` knows which are built.
+    // The lock file also names optional dependencies that no program has; `tree` lists those that are built.
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--workspace", "--target", "all", "--edges", "all"])
         .args(["--prefix", "none", "--format", "{p}", "--locked"])

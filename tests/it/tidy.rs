@@ -1,7 +1,7 @@
-//! The rules of `ARCHITECTURE.md`, as tests: what stays out of pure code, where tasks and unsafe code live, how long a
-//! file gets. Cargo enforces the arrows between crates.
+//! The rules of `ARCHITECTURE.md` as tests: purity, owners of tasks, unsafe code, length of files. Cargo enforces the
+//! dependencies between crates.
 //!
-//! The scan is textual on purpose: it sees exactly what a reader sees, and it needs no compiler plug-in.
+//! The scan is textual: it sees what a reader sees and needs no compiler plug-in.
 
 mod cycles;
 mod tokens;
@@ -17,7 +17,7 @@ use crate::support::root;
 /// Crates without I/O, clock and log.
 const PURE: &[&str] = &["model", "planner", "node", "fleet"];
 
-/// What must not occur in a pure crate. Modules of `std` are imported one by one, so that this list sees them.
+/// What must not occur in a pure crate. Modules of `std` must be imported one by one, so that this list detects them.
 const IMPURE: &[&str] = &[
     "std::{",
     "std::fs",
@@ -46,7 +46,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("kube::", &["crates/kube/src/"]),
 ];
 
-/// Longest file, not counting its tests.
+/// Maximum lines of a file before its tests.
 const MAX_LINES: usize = 500;
 
 #[test]
@@ -169,7 +169,7 @@ fn files_are_short_and_begin_with_a_comment() {
 }
 
 #[test]
-fn nothing_is_left_unfinished_and_no_test_is_switched_off() {
+fn no_source_has_unfinished_code_or_disabled_test() {
     let unfinished = ["todo!(", "unimplemented!(", "#[ignore", "FIXME", "XXX", "dbg!("];
     let mut wrong = Vec::new();
     for source in product_sources().chain(sources("tests")) {
@@ -193,7 +193,6 @@ fn architecture_page_stays_readable() {
     assert!(lines <= 150, "ARCHITECTURE.md has {lines} lines, 150 is the limit");
 }
 
-/// A source file of ours.
 struct Source {
     /// From the root, with forward slashes.
     path: String,
@@ -255,7 +254,7 @@ fn reachable(
     found
 }
 
-/// The crates of ours that a shipped program needs for this one.
+/// The crates of this workspace that a shipped program needs for this one.
 fn own_dependencies(manifest: &toml::Table) -> BTreeSet<String> {
     let names = manifest["dependencies"].as_table().unwrap().keys();
     names.filter_map(|name| name.strip_prefix("octavo-")).map(ToOwned::to_owned).collect()

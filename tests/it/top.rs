@@ -26,7 +26,7 @@ fn octavo(arguments: &[&str]) -> Command {
     command
 }
 
-/// While the command runs, this process answers it.
+/// This process serves the command while it runs.
 async fn run(arguments: &[&str]) -> Output {
     let mut command = octavo(arguments);
     let done = tokio::task::spawn_blocking(move || command.finish());
@@ -43,7 +43,7 @@ fn printed(output: &Output) -> &str {
     reported(&output.stdout)
 }
 
-/// The API of a fleet in which two nodes share a device, on a socket of its own.
+/// The API of a fleet in which two nodes share a device.
 async fn serve() -> String {
     let aggregator = Aggregator::of(&Machines::read().await);
     give(&aggregator, "gpu-1");
@@ -53,7 +53,7 @@ async fn serve() -> String {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let router = aggregator.router.clone();
-        // It is dropped, and its fleet with it, when the server is.
+        // Dropped together with the server.
         let _retained = aggregator;
         axum::serve(listener, router).await.unwrap();
     });
@@ -61,7 +61,7 @@ async fn serve() -> String {
 }
 
 #[tokio::test]
-async fn the_fleets_greediest_come_first_and_are_marked() {
+async fn top_lists_largest_consumers_first_and_marks_excess() {
     let url = serve().await;
     let output = run(&["top", "--server", &url]).await;
     assert_eq!(
@@ -140,7 +140,7 @@ fn here<'a>(directory: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn a_node_tells_who_uses_what_through_its_agents_socket() {
+async fn node_usage_is_read_through_agent_socket() {
     let directory = tempfile::tempdir().unwrap();
     let output = run(&here(directory.path(), &[])).await;
     assert_eq!(output.status.code(), Some(1));
@@ -179,7 +179,7 @@ async fn a_node_tells_who_uses_what_through_its_agents_socket() {
 
 #[tokio::test]
 async fn without_an_aggregator_alternatives_are_listed() {
-    // An address that only this test uses, where nothing listens any more.
+    // Nothing listens any more at an address that only this test uses.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -190,7 +190,7 @@ async fn without_an_aggregator_alternatives_are_listed() {
     assert!(error.contains("`octavo top --here` uses the agent"), "{error}");
 }
 
-/// What the terminal shows, until it shows `wanted`.
+/// Reads the terminal until it shows `wanted`.
 fn shows(terminal: &mut std::fs::File, wanted: &str) {
     let (mut seen, mut piece) = (String::new(), [0; 4096]);
     while !seen.contains(wanted) {
@@ -201,7 +201,7 @@ fn shows(terminal: &mut std::fs::File, wanted: &str) {
 }
 
 #[tokio::test]
-async fn on_a_terminal_it_goes_on_until_q_and_leaves_the_terminal_as_it_was() {
+async fn top_on_terminal_runs_until_q_and_restores_the_terminal() {
     let line_by_line = |slave: &OwnedFd| {
         let now = tcgetattr(slave.as_fd()).unwrap().local_flags;
         now.contains(LocalFlags::ICANON | LocalFlags::ECHO)
@@ -216,7 +216,7 @@ async fn on_a_terminal_it_goes_on_until_q_and_leaves_the_terminal_as_it_was() {
         .env("TERM", "xterm")
         .spawn()
         .unwrap();
-    // Not a blocking task, whose end the runtime would await.
+    // Not a blocking task, because the runtime would wait for it.
     let (sender, seen) = oneshot::channel();
     std::thread::spawn(move || {
         let mut terminal = std::fs::File::from(pair.master);

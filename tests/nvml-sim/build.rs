@@ -1,4 +1,4 @@
-//! Names the library as the real one is named, so that a program linked or loaded by soname finds what it asks for.
+//! Sets the soname of the real library, so that programs that link or load it by soname find it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

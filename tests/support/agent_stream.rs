@@ -16,13 +16,13 @@ use tonic::{Status, Streaming};
 
 use crate::time_limits::TIME_LIMIT;
 
-/// An agent's end of a stream.
-pub(crate) struct Line {
+/// The agent side of a stream.
+pub(crate) struct AgentStream {
     pub(crate) to: mpsc::Sender<v1::FromAgent>,
     pub(crate) from: Streaming<v1::ToAgent>,
 }
 
-impl Line {
+impl AgentStream {
     pub(crate) async fn open(
         client: &mut FleetClient<Channel>,
         first: v1::FromAgent,
@@ -33,27 +33,27 @@ impl Line {
         Ok(Self { to, from: answers.into_inner() })
     }
 
-    pub(crate) async fn answer(&mut self) -> Result<Option<Answer>, Status> {
+    pub(crate) async fn receive(&mut self) -> Result<Option<Answer>, Status> {
         let answer = timeout(TIME_LIMIT, self.from.message()).await.unwrap()?;
         Ok(answer.map(|answer| answer.message.unwrap()))
     }
 
-    /// Says something that is answered.
-    pub(crate) async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
+    /// Sends a message and returns the answer.
+    pub(crate) async fn send(&mut self, message: &FromAgent) -> Result<Answer, Status> {
         self.to.send(encode_from_agent(message)).await.unwrap();
-        Ok(self.answer().await?.unwrap())
+        Ok(self.receive().await?.unwrap())
     }
 
-    /// A stream on which these parts were acknowledged as the first.
-    pub(crate) async fn introduced(
+    /// A stream on which these parts were acknowledged as the first status.
+    pub(crate) async fn with_first_status(
         client: &mut FleetClient<Channel>,
         node: &str,
         parts: Parts,
     ) -> Self {
         let mut line = Self::open(client, hello(node, 1)).await.unwrap();
-        assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
+        assert!(matches!(line.receive().await, Ok(Some(Answer::Resync(_)))));
         let snapshot = FromAgent::Snapshot { seq: 1, parts };
-        assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
+        assert_eq!(line.send(&snapshot).await.unwrap(), acknowledged(1));
         line
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn parts(number: u64) -> Parts {
     status::encode(&inventory, &LabelSet::default(), None)
 }
 
-/// What leads from one status to another.
+/// The delta between two statuses.
 pub(crate) fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
     FromAgent::Delta { seq, change: from.change_to(to), hash: to.hash() }
 }

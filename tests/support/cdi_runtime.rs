@@ -1,4 +1,4 @@
-//! The library that container runtimes read CDI descriptions with.
+//! The library with which container runtimes read CDI specifications.
 
 use crate::peer::Peer;
 

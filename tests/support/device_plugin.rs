@@ -1,4 +1,4 @@
-//! A machine with a kubelet, to which the agent offers the devices that it shares.
+//! A machine with a kubelet whose device plugin is the agent.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub(crate) const GPU: &str = "nvidia.com/gpu";
 
 /// A machine with a kubelet.
 pub(crate) struct Rig {
-    // Before the machine, which it has files of.
+    // Dropped before the machine, whose files it uses.
     pub(crate) kubelet: Kubelet,
     pub(crate) node: Node,
 }
@@ -25,18 +25,18 @@ impl Rig {
         Self { kubelet: Kubelet::start(&directory, &node.kubelet()), node }
     }
 
-    /// Where kubelet and plugins meet.
+    /// Directory of the plugin sockets.
     pub(crate) fn directory(&self) -> PathBuf {
         self.node.machine.path().join("plugins")
     }
 
-    /// The pod's sandbox runs, as the process of this number.
-    pub(crate) fn runs(&self, pid: u32, pod: &str) {
-        record::runs(&self.node.machine.path().join("proc"), pid, pod);
+    /// Adds a process of the pod's sandbox.
+    pub(crate) fn add_process(&self, pid: u32, pod: &str) {
+        record::add_process(&self.node.machine.path().join("proc"), pid, pod);
     }
 
-    /// And has ended.
-    pub(crate) fn dies(&self, pid: u32) {
+    /// Removes a process.
+    pub(crate) fn remove_process(&self, pid: u32) {
         let directory = self.node.machine.path().join(format!("proc/{pid}"));
         fs::remove_dir_all(directory).unwrap();
     }
@@ -71,7 +71,7 @@ impl Rig {
     }
 }
 
-/// A layout that shares every GPU so often.
+/// A layout with this many replicas of every GPU.
 pub(crate) fn shared(replicas: u32) -> String {
     format!("[{{devices: all, timeSlicing: {{replicas: {replicas}}}}}]")
 }

@@ -1,4 +1,4 @@
-//! Engines of tests, which really listen and are really asked over HTTP: good ones, and all others.
+//! HTTP estimation engines with valid and invalid responses.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,40 +13,40 @@ use octavo_store::engine::EstimateEngine;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-/// How an engine of a test behaves.
+/// Behavior of a test engine.
 #[derive(Clone)]
-pub(crate) enum Manner {
-    /// It answers with this.
-    Says(String),
-    /// It answers with this status.
+pub(crate) enum EngineBehavior {
+    /// Responds with this text.
+    Responds(String),
+    /// Responds with this status.
     Fails(StatusCode),
-    /// It accepts the request and never answers.
+    /// Accepts the request and never responds.
     Hangs,
-    /// It begins to answer and never ends.
-    Drips,
+    /// Starts a response and never ends it.
+    Stalls,
 }
 
-/// An engine that listens, and how often it was asked.
-pub(crate) struct Listening {
+/// An engine that listens, and its request count.
+pub(crate) struct TestEngine {
     pub(crate) url: String,
     requested: Arc<AtomicUsize>,
     last: Arc<Mutex<Value>>,
 }
 
-impl Listening {
-    pub(crate) async fn new(manner: Manner) -> Self {
+impl TestEngine {
+    pub(crate) async fn new(behavior: EngineBehavior) -> Self {
         let requested = Arc::new(AtomicUsize::new(0));
         let last = Arc::new(Mutex::new(Value::Null));
         let (count, received) = (Arc::clone(&requested), Arc::clone(&last));
-        let answer = move |question: String| {
-            let (manner, count) = (manner.clone(), Arc::clone(&count));
+        let answer = move |request: String| {
+            let (behavior, count) = (behavior.clone(), Arc::clone(&count));
             let received = Arc::clone(&received);
             async move {
                 count.fetch_add(1, Ordering::SeqCst);
-                let question: Value = serde_json::from_str(&question).unwrap();
-                assert_eq!(question["kind"], "EngineQuestion");
-                *received.lock().unwrap() = question;
-                manner.answer().await
+                let request: Value = serde_json::from_str(&request).unwrap();
+                assert_eq!(request["kind"], "EngineQuestion");
+                *received.lock().unwrap() = request;
+                behavior.answer().await
             }
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -56,8 +56,8 @@ impl Listening {
         Self { url, requested, last }
     }
 
-    /// What it was asked last.
-    pub(crate) fn last_question(&self) -> Value {
+    /// The last request.
+    pub(crate) fn last_request(&self) -> Value {
         self.last.lock().unwrap().clone()
     }
 
@@ -66,13 +66,13 @@ impl Listening {
     }
 }
 
-impl Manner {
+impl EngineBehavior {
     async fn answer(self) -> Response {
         match self {
-            Self::Says(text) => text.into_response(),
+            Self::Responds(text) => text.into_response(),
             Self::Fails(status) => status.into_response(),
             Self::Hangs => pending().await,
-            Self::Drips => {
+            Self::Stalls => {
                 let first = tokio_stream::once(Ok::<_, std::io::Error>("{\"source\": \""));
                 let forever = tokio_stream::StreamExt::chain(first, tokio_stream::pending());
                 axum::body::Body::from_stream(forever).into_response()
@@ -81,7 +81,7 @@ impl Manner {
     }
 }
 
-/// The way to the engine at `url`, that is waited for so long.
-pub(crate) fn way(url: &str, timeout: Duration) -> EstimateEngine {
+/// A client for the engine at `url` with this timeout.
+pub(crate) fn engine_client(url: &str, timeout: Duration) -> EstimateEngine {
     EstimateEngine::new(url, timeout).unwrap()
 }

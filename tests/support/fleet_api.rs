@@ -1,4 +1,4 @@
-//! A reader of the API, over TLS where the aggregator serves it.
+//! A reader of the API, with TLS if the aggregator uses it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,16 +17,16 @@ use tokio_rustls::TlsConnector;
 pub(crate) use crate::time_limits::TIME_LIMIT;
 use crate::time_limits::within;
 
-/// Where the API is.
+/// Address of the API.
 #[derive(Clone)]
 pub(crate) struct Api {
     address: SocketAddr,
     tls: Option<TlsConnector>,
-    /// Header lines beside the usual ones.
+    /// Additional header lines.
     pub(crate) headers: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -39,7 +39,7 @@ pub(crate) struct Events {
     bytes: Vec<u8>,
 }
 
-/// A connection of either kind.
+/// A connection with or without TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -57,7 +57,7 @@ impl Api {
         Self { address, tls: None, headers: String::new() }
     }
 
-    /// Over TLS, proved by this certificate for localhost.
+    /// Over TLS, trusting this certificate for localhost.
     pub(crate) fn trusting(address: SocketAddr, certificate: &Path) -> Self {
         let mut roots = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_file(certificate).unwrap();
@@ -85,7 +85,7 @@ impl Api {
                 Box::new(tls.connect(name, socket).await.unwrap())
             }
         };
-        // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
+        // HTTP/1.0, so that the response is not chunked and ends with the connection.
         let headers = &self.headers;
         let about = match body {
             "" => String::new(),
@@ -119,7 +119,7 @@ impl Api {
         list["items"].as_array().unwrap().clone()
     }
 
-    /// The event stream, all that it begins with read.
+    /// The event stream after its snapshot.
     pub(crate) async fn events(&self) -> Events {
         let path = "/api/v1/events?changes=only";
         let mut events = Events { stream: within(path, self.ask(path)).await, bytes: Vec::new() };
@@ -127,7 +127,7 @@ impl Api {
         events
     }
 
-    /// The same, of which nothing is read yet and for which the kernel keeps as little as it can.
+    /// The same without reading anything, and with the smallest receive buffer.
     pub(crate) async fn unread_events(&self) -> Events {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(2048).unwrap();
@@ -137,7 +137,7 @@ impl Api {
         Events { stream: Box::new(stream), bytes: Vec::new() }
     }
 
-    /// Waits until what is at `path` is as wanted, and gives it.
+    /// Waits until the document at `path` satisfies `wanted` and returns it.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let mut last = None;
         let reading = async {
@@ -155,7 +155,7 @@ impl Api {
         found.unwrap_or_else(|_late| panic!("{path} stays {last:?}"))
     }
 
-    /// Waits until the metrics have all these lines, and gives them. No event reports a change of metrics.
+    /// Waits until the metrics have all these lines and returns them. No event reports a change of metrics.
     pub(crate) async fn metrics_with(&self, lines: &[&str]) -> String {
         let began = tokio::time::Instant::now();
         let mut pace = pace();
@@ -170,14 +170,14 @@ impl Api {
         }
     }
 
-    /// Waits until a node is as wanted, and gives it.
+    /// Waits until a node satisfies `wanted` and returns it.
     pub(crate) async fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/api/v1/nodes/{name}");
         let node = self.until(&path, |answer| answer.status == 200 && wanted(&answer.json()));
         node.await.json()
     }
 
-    /// Waits until the list of nodes is as wanted, and gives it.
+    /// Waits until the list of nodes satisfies `wanted` and returns it.
     pub(crate) async fn list(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let nodes = |answer: &Answer| answer.json()["items"].as_array().unwrap().clone();
         let path = "/api/v1/nodes?limit=1000";
@@ -186,7 +186,7 @@ impl Api {
 }
 
 impl Events {
-    /// The data of the next event, whenever that comes.
+    /// The data of the next event.
     pub(crate) async fn next(&mut self) -> Value {
         let data = async {
             loop {
@@ -206,7 +206,7 @@ impl Events {
     }
 }
 
-/// The pace of those who look again and again at what no event tells: ages.
+/// Poll interval for values without events, such as ages.
 pub(crate) fn pace() -> Interval {
     let mut pace = interval(Duration::from_millis(20));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -16,20 +16,20 @@ use crate::time_limits::{TIME_LIMIT, watch};
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// A machine of its own: the library is a copy, because the loader takes two links to one file for one library.
+/// A machine with its own copy of the library, because the loader treats two links to one file as one library.
 pub(crate) struct Machine {
     dir: tempfile::TempDir,
 }
 
 impl Machine {
-    /// A machine as the scenario says, its driver installed.
+    /// A machine of this scenario with its driver.
     pub(crate) fn new(scenario: &str) -> Self {
         let machine = Self::without_driver(scenario);
         machine.install_driver();
         machine
     }
 
-    /// A machine whose driver is still to come.
+    /// A machine without a driver.
     pub(crate) fn without_driver(scenario: &str) -> Self {
         Self::described(tempfile::tempdir().unwrap(), scenario)
     }
@@ -47,7 +47,7 @@ impl Machine {
         machine
     }
 
-    /// Puts the library in place as a package manager does: whole, by renaming.
+    /// Installs the library atomically, like a package manager.
     pub(crate) fn install_driver(&self) {
         let draft = self.path().join("incoming");
         fs::copy(built_library(), &draft).unwrap();
@@ -62,7 +62,7 @@ impl Machine {
         self.path().join(LIBRARY)
     }
 
-    /// Takes functions out of the library, as if it were older.
+    /// Removes functions from the library, as in older versions.
     pub(crate) fn without(self, functions: &[&str]) -> Self {
         let mut bytes = fs::read(self.library()).unwrap();
         nvml_sim::elf::hide(&mut bytes, functions).unwrap();
@@ -70,24 +70,24 @@ impl Machine {
         self
     }
 
-    /// What the machine really is.
+    /// The state of the machine.
     pub(crate) fn world(&self) -> Arc<World> {
         self.store().read().unwrap()
     }
 
-    /// Something happens to the machine.
+    /// Changes the state of the machine.
     pub(crate) fn change<T>(&self, what: impl FnOnce(&mut World) -> Result<T, Code>) -> T {
         self.store().change(what).unwrap().unwrap()
     }
 
-    /// Activates faults, in the words of a scenario; `[]` ends them all.
+    /// Activates faults in the format of a scenario; `[]` clears them.
     pub(crate) fn faults(&self, rules: &str) {
         let state = self.path().join(STATE_DIRECTORY);
         fs::write(state.join("faults.new"), rules).unwrap();
         fs::rename(state.join("faults.new"), state.join("faults.yaml")).unwrap();
     }
 
-    /// Settings for this machine and no other.
+    /// Settings for this machine only.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             neuron_logical_config: self.path().join("opt/aws/neuron/logical_nc_config"),
@@ -100,19 +100,19 @@ impl Machine {
         start(&self.settings())
     }
 
-    /// One reading by a fresh start.
+    /// One reading by a new process.
     pub(crate) async fn observe(&self) -> Inventory {
         Inventory::clone(&*self.spawn().observe().await)
     }
 
-    /// Where it is kept, for those who look at it on their own.
+    /// The store of its state.
     pub(crate) fn store(&self) -> Store {
         Store::at(&self.path().join(STATE_DIRECTORY))
     }
 }
 
-/// The thread that waits for events holds the library for a moment longer than the test does, and would find its machine
-/// gone: so the driver goes first, which ends every wait, and the directory when the library is out of memory.
+/// The thread that waits for events holds the library briefly after the test: the driver is unloaded first, which ends
+/// every wait, and the directory is removed when the library is unmapped.
 impl Drop for Machine {
     fn drop(&mut self) {
         let unloaded = self.store().change(|world| {
@@ -149,7 +149,7 @@ pub(crate) fn start(settings: &Settings) -> Handle {
     spawn(Box::new(nvml::Loader::new(settings)), settings).unwrap()
 }
 
-/// Follows the hints, as the agent does, until the link stands as wanted.
+/// Follows the hints, like the agent, until the link satisfies `wanted`.
 pub(crate) async fn follow(
     handle: &Handle,
     hints: &mut ChangeNotifications,
@@ -168,15 +168,15 @@ pub(crate) async fn follow(
     found.unwrap_or_else(|_late| panic!("NVML stays {:?}", handle.latest().nvml))
 }
 
-/// Cargo leaves the library beside the tests, where it stays as it is once the simulator's program is built too.
+/// Cargo places the library beside the tests, where it stays unchanged once the simulator's program is built.
 pub(crate) fn built_library() -> PathBuf {
     simulator();
     let tests = std::env::current_exe().unwrap();
     tests.parent().unwrap().join("libnvml_sim.so")
 }
 
-/// `nvml-simctl`, which is another package's program, so cargo does not build it for this test by itself. That is done once, and
-/// before anything uses the simulated driver, because it may replace the driver's library.
+/// `nvml-simctl` belongs to another package, so cargo does not build it for this test. It is built once, before
+/// anything uses the simulated driver, because the build may replace its library.
 pub(crate) fn simulator() -> &'static Path {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(build_simulator);
     &BUILT
@@ -185,7 +185,7 @@ pub(crate) fn simulator() -> &'static Path {
 fn build_simulator() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_octavo")).with_file_name("nvml-simctl");
     let built = Command::new(env!("CARGO"))
-        // With examples, of which there are none, dependencies have the features that they have in tests.
+        // `--examples` (there are none) gives dependencies the same features as in tests.
         .args(["build", "--quiet", "--locked", "--workspace", "--examples"])
         .args(["--bin", "nvml-simctl", "--target-dir"])
         .arg(beside.parent().unwrap().parent().unwrap())

@@ -1,4 +1,4 @@
-//! A machine with a state directory of its own.
+//! A machine with its own state directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,18 +12,18 @@ use crate::time_limits::{Finish, until};
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 
-/// A machine, and what our programs keep of it.
+/// A machine with the state of the programs.
 pub(crate) struct Node {
     pub(crate) machine: Machine,
 }
 
-/// Profile name and first slice of every GPU instance of a GPU, by place; one without a compute instance has a `!`.
+/// Profile name and first slice of every GPU instance, by placement; one without a compute instance has a `!`.
 pub(crate) type Geometry = Vec<(String, u32)>;
 
 impl Node {
     pub(crate) fn new(gpus: &str) -> Self {
         let machine = Machine::new(&format!("machine: node\ngpus:\n{gpus}"));
-        // No kernel driver is loaded here as far as this says, whatever machine the tests run on.
+        // No kernel driver is loaded, whatever machine runs the tests.
         fs::create_dir(machine.path().join("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
         fs::write(machine.path().join("proc/devices"), devices).unwrap();
@@ -34,12 +34,12 @@ impl Node {
         self.machine.path().join("state")
     }
 
-    /// Where a kubelet would listen.
+    /// Path of the kubelet's socket.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.machine.path().join("kubelet/kubelet.sock")
     }
 
-    /// A program of ours with everything it needs to know of this machine.
+    /// A program with all paths of this machine.
     fn program(&self, name: &str, first: &[&str]) -> Command {
         let path = self.machine.path();
         let mut command = Command::new(name);
@@ -67,39 +67,39 @@ impl Node {
         command
     }
 
-    /// Gives the node a layout once, as far as that is possible now; what the agent said.
+    /// Applies a layout once where possible and returns the log.
     #[track_caller]
-    pub(crate) fn once(&self, layout: &str) -> String {
+    pub(crate) fn apply_once(&self, layout: &str) -> String {
         let output = self.agent(&["--oneshot", "--layout", layout]).finish();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// The same for a layout that fails: the exit code is 1.
+    /// The same for a layout that fails with exit code 1.
     #[track_caller]
-    pub(crate) fn once_failing(&self, layout: &str) -> String {
+    pub(crate) fn apply_once_failing(&self, layout: &str) -> String {
         let output = self.agent(&["--oneshot", "--layout", layout]).finish();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// An agent that goes on.
+    /// A running agent.
     pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         Program::start(&mut self.agent(arguments))
     }
 
-    /// A command of `octavo` that changes the node.
+    /// Runs an `octavo` command that changes the node.
     pub(crate) fn octavo(&self, command: &[&str]) -> Output {
         self.command(command).finish()
     }
 
-    /// The same, not started yet.
+    /// The same, not started.
     pub(crate) fn command(&self, command: &[&str]) -> Command {
         self.program(OCTAVO, command)
     }
 
-    /// A command of `octavo` that only reads the node.
-    pub(crate) fn reads(&self, command: &[&str]) -> Output {
+    /// Runs an `octavo` command that only reads the node.
+    pub(crate) fn run_read_only(&self, command: &[&str]) -> Output {
         let mut program = Command::new(OCTAVO);
         program
             .args(command)
@@ -110,7 +110,7 @@ impl Node {
         program.finish()
     }
 
-    /// A file of layouts of which one is called `wanted`.
+    /// A layout file with the layout `wanted`.
     pub(crate) fn layouts(&self, rules: &str) -> String {
         let path = self.machine.path().join("layouts.yaml");
         let text =
@@ -131,7 +131,7 @@ impl Node {
         fs::set_permissions(path.join("nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// What the GPU really has.
+    /// The instances of the GPU.
     pub(crate) fn geometry(&self, gpu: usize) -> Geometry {
         let world = self.machine.world();
         let gpu = &world.gpus[gpu];
@@ -151,7 +151,7 @@ impl Node {
 
     /// Waits until the GPU has these instances.
     #[track_caller]
-    pub(crate) fn settles(&self, gpu: usize, wanted: &[&str]) {
+    pub(crate) fn await_geometry(&self, gpu: usize, wanted: &[&str]) {
         let what = format!("{wanted:?} on GPU {gpu}");
         until(&what, || self.geometry(gpu), |now| names(now) == wanted);
     }
@@ -162,7 +162,7 @@ impl Node {
         world.gpus[gpu].mig.as_ref().is_some_and(|mig| mig.current)
     }
 
-    /// Instead of the first instance of GPU 0 there is another one.
+    /// Replaces the first instance of GPU 0 by another one.
     pub(crate) fn is_changed_by_another_process(&self) {
         self.machine.change(|world| {
             let slot = world.slot_of_index(0).unwrap();
@@ -174,13 +174,13 @@ impl Node {
         });
     }
 
-    /// Whether nothing is left of what was begun.
+    /// Whether no journal is left.
     pub(crate) fn is_clear(&self) -> bool {
         !self.state().join("journal").exists()
     }
 }
 
-/// Names alone.
+/// Names without slices.
 pub(crate) fn names(geometry: &Geometry) -> Vec<&str> {
     geometry.iter().map(|(name, _)| name.as_str()).collect()
 }

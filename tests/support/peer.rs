@@ -1,4 +1,4 @@
-//! NVIDIA's own programs, built from their Go modules as `tests/peers` pins them.
+//! NVIDIA's own programs, built from their pinned Go modules in `tests/peers`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::Command;
 
 use crate::time_limits::watch;
 
-/// A program of a module that is pinned.
+/// A program of a pinned module.
 pub(crate) struct Peer {
     /// The directory under `tests/peers`.
     pub(crate) pinned: &'static str,
     /// The package of the program.
     pub(crate) package: &'static str,
-    /// As pinned in the folder's `go.mod`; part of the name of what is kept.
+    /// As pinned in the `go.mod` of the directory; part of the cached file's name.
     pub(crate) version: &'static str,
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn id(line: &str) -> Option<&str> {
     Some(id)
 }
 
-/// Sections of the page: from each heading to the next, without the heading's line.
+/// Sections of the page: from each heading to the next, without the heading.
 pub(crate) fn sections(document: &str) -> Vec<Vec<&str>> {
     let mut sections = vec![Vec::new()];
     let mut is_code = false;
@@ -44,7 +44,7 @@ pub(crate) fn sections(document: &str) -> Vec<Vec<&str>> {
 ///
 /// # Panics
 ///
-/// When the section has no list of quotations, several of them, or no fix.
+/// If the section has no list of quotations, several of them, or no fix.
 #[track_caller]
 pub(crate) fn quotations<'a>(section: &[&'a str]) -> Vec<&'a str> {
     let count = |start: &str| section.iter().filter(|line| line.starts_with(start)).count();
@@ -94,7 +94,7 @@ impl Problem {
     #[track_caller]
     pub(crate) fn await_log(&self, program: &mut Program) {
         while let Some(piece) = self.next_log_piece() {
-            let line = program.says(&piece);
+            let line = program.expect_log(&piece);
             let _matches = self.record("log", &line);
         }
     }
@@ -138,7 +138,7 @@ impl Quotation {
         let (place, quoted) =
             text.split_once(": `").unwrap_or_else(|| panic!("no quotation: {text}"));
         let quoted = quoted.trim_end();
-        // Two backticks around a text that contains one.
+        // Two backticks enclose a text that contains one.
         let quoted = match quoted.strip_prefix('`') {
             Some(rest) => rest.strip_suffix("``").map(str::trim),
             None => quoted.strip_suffix('`'),

@@ -1,6 +1,6 @@
-//! Our programs as processes on a simulated machine.
+//! The programs as processes on a simulated machine.
 //!
-//! Nothing waits by sleeping; a test waits for the line in which the program reports what it needs.
+//! Nothing sleeps; a test waits for the log line of the program.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::time_limits::{Finish, Lines, exit_status};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 
-/// Memory of a process that is really there, in KiB.
+/// Resident memory of a process in KiB.
 pub(crate) fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -30,7 +30,7 @@ pub(crate) struct Program {
 }
 
 impl Machine {
-    /// A program of ours on this machine.
+    /// A program on this machine.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -55,56 +55,56 @@ impl Machine {
 }
 
 impl Program {
-    /// Starts a program and listens to its log.
+    /// Starts a program and reads its log.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stderr.take().unwrap());
         Self { child, lines }
     }
 
-    /// Waits until it says a line with `text` in it, and returns the line.
+    /// Waits for a log line that contains `text` and returns it.
     #[track_caller]
-    pub(crate) fn says(&mut self, text: &str) -> String {
+    pub(crate) fn expect_log(&mut self, text: &str) -> String {
         self.lines.find_line(text)
     }
 
-    /// Waits until it has printed all of these, in any order.
+    /// Waits for log lines with all of these texts, in any order.
     #[track_caller]
-    pub(crate) fn says_all(&mut self, texts: &[&str]) {
+    pub(crate) fn expect_all_logs(&mut self, texts: &[&str]) {
         self.lines.find_lines(texts);
     }
 
-    /// Where an agent says that its metrics are.
+    /// The logged address of the agent's metrics.
     pub(crate) fn metrics(&mut self) -> SocketAddr {
-        let line = self.says("serving metrics address=");
+        let line = self.expect_log("serving metrics address=");
         let (_, address) = line.split_once("serving metrics address=").unwrap();
         address.trim().parse().unwrap()
     }
 
-    /// Its process.
+    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to end, and waits for it.
+    /// Sends SIGTERM and waits for the exit.
     #[track_caller]
     pub(crate) fn stop(self) -> ExitStatus {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
-        self.ends()
+        self.wait_for_exit()
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it exits by itself.
     #[track_caller]
-    pub(crate) fn ends(mut self) -> ExitStatus {
+    pub(crate) fn wait_for_exit(mut self) -> ExitStatus {
         exit_status(&mut self.child)
     }
 
-    /// Kills it, and gives all that it ever said.
+    /// Kills it and returns its complete log.
     pub(crate) fn kill(&mut self) -> Vec<String> {
         let _gone_already = self.child.kill();
         let _gone_already = self.child.wait();
-        // Its end of the pipe is closed, so this ends.
+        // The pipe is closed, so this ends.
         self.lines.all()
     }
 }
@@ -120,14 +120,14 @@ impl Drop for Program {
 pub(crate) struct Aggregator {
     program: Program,
     arguments: Vec<String>,
-    /// Where agents connect, and watchers.
+    /// Address for agents and watchers.
     pub(crate) grpc: SocketAddr,
-    /// Where people and programs connect.
+    /// Address for HTTP clients.
     pub(crate) http: SocketAddr,
 }
 
 impl Aggregator {
-    /// Starts one on free ports of an address of its own, so that they are still free when it is started again.
+    /// Starts an aggregator on free ports of its own address, so that they stay free for a restart.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -151,7 +151,7 @@ impl Aggregator {
                 .arg(format!("--http-listen={http}")),
         );
         let mut listens = |whom: &str| {
-            let line = program.says(whom);
+            let line = program.expect_log(whom);
             let (_, rest) = line.split_once(whom).unwrap();
             rest.split(' ').next().unwrap().parse().unwrap()
         };
@@ -160,23 +160,23 @@ impl Aggregator {
         (program, grpc, http)
     }
 
-    /// Its process.
+    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.program.id()
     }
 
-    /// Waits until it says a line with `text` in it.
+    /// Waits for a log line that contains `text`.
     #[track_caller]
-    pub(crate) fn says(&mut self, text: &str) -> String {
-        self.program.says(text)
+    pub(crate) fn expect_log(&mut self, text: &str) -> String {
+        self.program.expect_log(text)
     }
 
-    /// Ends it as the kernel does when memory is short, and gives all that it ever said.
+    /// Kills it like the OOM killer and returns its complete log.
     pub(crate) fn kill(&mut self) -> Vec<String> {
         self.program.kill()
     }
 
-    /// Starts it again where it was, after it was killed.
+    /// Restarts it at the same addresses after it was killed.
     pub(crate) fn restart(&mut self) {
         self.program = Self::launch(&self.arguments, self.grpc, self.http).0;
     }

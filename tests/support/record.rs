@@ -1,11 +1,11 @@
-//! Kubelet's own record of what it gave to whom, and the process that a pod has at least.
+//! Kubelet's checkpoint of allocations, and the minimal process of a pod.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 
-/// The name of the record.
+/// File name of the checkpoint.
 pub(crate) const FILE: &str = "kubelet_internal_checkpoint";
 
 /// The UID of a pod of this name.
@@ -15,7 +15,7 @@ pub(crate) fn uid(pod: &str) -> String {
     format!("{:08x}-0000-4000-8000-{:012x}", sum >> 32, sum & 0xffff_ffff_ffff)
 }
 
-/// Writes that these pods were given these ids of these resources.
+/// Writes a checkpoint with these allocations: pod, resource and ids.
 pub(crate) fn write<'a>(
     directory: &Path,
     pods: impl IntoIterator<Item = (&'a str, &'a str, &'a [String])>,
@@ -32,18 +32,18 @@ pub(crate) fn write<'a>(
     fs::rename(draft, directory.join(FILE)).unwrap();
 }
 
-/// A process file system in which all processes can be seen.
+/// A process file system that shows all processes.
 pub(crate) fn show_all(proc: &Path) {
     fs::create_dir_all(proc.join("2")).unwrap();
-    // A thread of the kernel, as only the machine's own namespace has it.
+    // A kernel thread, which only the host's PID namespace has.
     let fields =
         "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 20 0 0 18446744073709551615";
     let rest = " 0".repeat(27);
     fs::write(proc.join("2/stat"), format!("{fields}{rest}\n")).unwrap();
 }
 
-/// The pod's sandbox runs there.
-pub(crate) fn runs(proc: &Path, pid: u32, pod: &str) {
+/// Adds a process of the pod's sandbox.
+pub(crate) fn add_process(proc: &Path, pid: u32, pod: &str) {
     let directory = proc.join(pid.to_string());
     let group = format!("0::/kubepods/besteffort/pod{}/{pid:064x}\n", uid(pod));
     fs::create_dir_all(&directory).unwrap();

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use tokio::net::UnixListener;
 
-/// Listens as a kubelet that has run for an hour: one that was just started may know none of its pods, and is not believed.
+/// Listens like a kubelet that has run for an hour: a restarted one may not know its pods and is not trusted.
 pub(crate) fn listen_as_old(path: &Path) -> UnixListener {
-    // Another name first: who finds it has to find it old.
+    // Under another name first, so that no client sees it with a recent time.
     let draft = path.with_extension("draft");
     let listener = UnixListener::bind(&draft).unwrap();
     age(&draft);

@@ -1,7 +1,8 @@
-//! Limits for everything that tests wait for.
+//! Time limits for everything that tests wait for.
 //!
-//! A wait without a limit turns one failure into a run that never ends and names no test. Each helper panics with what was awaited and
-//! the last state. [`watch`] is the net below them: it ends the process and names its tests when one runs far too long.
+//! A wait without a limit turns one failure into an endless run that names no test. Each helper panics with the awaited
+//! condition and the last state. [`watch`] is the fallback: it aborts the process and names its tests if one runs far
+//! too long.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Longer than anything takes on a loaded machine; only a failing test waits this long.
+/// Longer than any operation on a loaded machine; only a failing test waits this long.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_mins(3);
 
 /// Longer than the longest `kubectl wait --timeout`.
@@ -27,7 +28,7 @@ const MAX_TEST_TIME: Duration = Duration::from_mins(20);
 /// Between two reads of a state whose changes are not reported.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Reads a state until it is as wanted, and returns it.
+/// Polls a state until it satisfies `wanted` and returns it.
 #[track_caller]
 pub(crate) fn until<T: Debug>(
     what: &str,
@@ -55,7 +56,7 @@ pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
     until(what, holds, |holds| *holds);
 }
 
-/// Reads a state until it is as wanted, and returns it. One read that hangs is within the limit too.
+/// Polls a state until it satisfies `wanted` and returns it. A hanging read counts toward the limit.
 pub(crate) async fn until_async<T: Debug>(
     what: &str,
     mut read: impl AsyncFnMut() -> T,
@@ -88,7 +89,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     done.unwrap_or_else(|_late| panic!("{what}: not within {TIME_LIMIT:?}"))
 }
 
-/// Programs that have to end by themselves.
+/// Programs that must exit by themselves.
 pub(crate) trait Finish {
     /// Runs the program without standard input, and returns its output.
     fn finish(&mut self) -> Output;
@@ -112,7 +113,7 @@ impl Finish for Command {
     }
 }
 
-/// The output of a program that has to end by itself; it is killed if it does not.
+/// The output of a program that must exit by itself; it is killed otherwise.
 #[track_caller]
 pub(crate) fn output(child: Child, name: &str) -> Output {
     watch();
@@ -128,7 +129,7 @@ pub(crate) fn output(child: Child, name: &str) -> Output {
     output.unwrap()
 }
 
-/// The exit status of a program that ends by itself or was asked to; it is killed if it does not.
+/// The exit status of a program that exits or was asked to; it is killed otherwise.
 #[track_caller]
 pub(crate) fn exit_status(child: &mut Child) -> ExitStatus {
     let status = ends(child);
@@ -156,13 +157,13 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Of this pipe. All of it is read, so that the program never waits for its reader.
+    /// Reads this pipe completely, so that the program never blocks.
     pub(crate) fn of(pipe: impl Read + Send + 'static) -> Self {
         watch();
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
-                // Reading goes on without a receiver.
+                // Reading continues without a receiver.
                 let _dropped = sender.send(String::from_utf8_lossy(&line).into_owned());
             }
         });
@@ -185,7 +186,7 @@ impl Lines {
         });
     }
 
-    /// The next wanted line. The limit is for all lines before it together.
+    /// The next line that satisfies `wanted`. The limit covers all lines before it.
     #[track_caller]
     fn find(&mut self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> String {
         let end = Instant::now() + TIME_LIMIT;
@@ -217,7 +218,7 @@ impl Lines {
         self.find_line("")
     }
 
-    /// All lines that were ever printed, once the program has ended.
+    /// All printed lines, once the program has exited.
     #[track_caller]
     pub(crate) fn all(&mut self) -> Vec<String> {
         let end = Instant::now() + TIME_LIMIT;
@@ -234,18 +235,18 @@ impl Lines {
     }
 }
 
-/// Tests that run, and when each was first watched.
+/// Running tests, with the time when each was first watched.
 pub(crate) static RUNNING: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
 
-/// Ends the process and names its tests if the test of this thread runs longer than [`MAX_TEST_TIME`].
+/// Aborts the process and names its tests if the test of this thread runs longer than [`MAX_TEST_TIME`].
 ///
-/// Every fixture that starts something calls this: it covers the waits that have no limit of their own.
+/// Every fixture that starts something calls this: it covers waits without their own limit.
 pub(crate) fn watch() {
     static WATCHDOG: Once = Once::new();
     thread_local! {
         static TEST: Running = Running::new();
     }
-    // A full sweep kills programs for half an hour.
+    // A full sweep takes half an hour.
     if std::env::var_os("OCTAVO_CRASH_SWEEP").is_none() {
         WATCHDOG.call_once(|| drop(thread::spawn(watchdog)));
         // A fixture that is dropped with its thread registers nothing.

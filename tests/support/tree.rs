@@ -1,14 +1,15 @@
-//! A file system written down as a text, `tests/fixtures/sysfs/*.tree`, and created in a directory.
+//! A file system as text, `tests/fixtures/sysfs/*.tree`, created in a directory.
 //!
-//! One entry a line: `path = text`, with `\n` and `\\` in the text, for a file; `path -> target` for a symbolic link; `path/` for an empty directory. A line that
-//! begins with `#` says where the values are from. Directories are created as needed.
+//! One entry per line: `path = text`, with `\n` and `\\` in the text, for a file; `path -> target` for a symbolic link;
+//! `path/` for an empty directory. A line that begins with `#` names the source of the values. Directories are created
+//! as needed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// Creates the entries of a text below a directory.
-pub(crate) fn plant(root: &Path, text: &str) {
+pub(crate) fn write_tree(root: &Path, text: &str) {
     for line in text.lines() {
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -26,11 +27,11 @@ pub(crate) fn plant(root: &Path, text: &str) {
     }
 }
 
-/// A machine of `tests/fixtures/sysfs`, below a directory of its own.
+/// A machine of `tests/fixtures/sysfs`, in a temporary directory.
 pub(crate) fn machine(name: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let file = super::root().join(format!("tests/fixtures/sysfs/{name}.tree"));
-    plant(directory.path(), &fs::read_to_string(file).unwrap());
+    write_tree(directory.path(), &fs::read_to_string(file).unwrap());
     directory
 }
 

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_cannot_be_trusted_are_explained_with_what_to_do() {
+    fn untrusted_certificates_are_explained_with_a_remedy() {
         let (text, advice) =
             message_and_advice(|params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
         assert!(text.contains("a CA certificate (CA:TRUE)"), "{text}");

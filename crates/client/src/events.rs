@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_wherever_the_network_cuts_them() {
+    fn lines_are_parsed_at_any_chunk_boundary() {
         let text = b": alive\r\nevent: removed\r\ndata: {\"kind\":\"removed\",\"name\":\"a\"}\n\n";
         for cut in 0..text.len() {
             let mut lines = LineBuffer::default();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_journal_is_reported_until_it_is_discarded() {
+    fn unreadable_journal_is_reported_until_it_is_discarded() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), "command").unwrap();
         fs::write(directory.path().join("journal"), "octavo-journal 1 9 0\n").unwrap();

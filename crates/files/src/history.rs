@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn history_of_an_earlier_program_is_read_and_written_alike() {
+    fn history_of_earlier_version_round_trips() {
         let text = include_str!("history/recorded.jsonl");
         let attempts = parse(text);
         let results = attempts.iter().flat_map(|attempt| &attempt.devices);

@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn journal_of_an_earlier_program_is_read_and_written_alike() {
+    fn journal_of_earlier_version_round_trips() {
         let text = include_str!("journal/recorded.journal");
         assert_eq!(parse(text.as_bytes()).unwrap(), record());
         assert_eq!(write(&record()), text);
     }
 
     #[test]
-    fn a_journal_of_an_earlier_version_has_one_plan_for_all_its_devices() {
+    fn journal_of_earlier_version_has_one_plan_for_all_its_devices() {
         let body =
             r#"{"plan":"p","layout":"l","devices":[{"pci":"0000:07:00.0","target":"disabled"}]}"#;
         let hash = Digest::from_bytes(body.as_bytes());

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn type_source_is_catalogue_manual_or_mixed() {
+    fn type_source_is_catalog_manual_or_mixed() {
         let source = |type_name: Option<&str>, manual| {
             let free = DeviceCounts::default().with(Occupancy::Free);
             let row = NodeType::from(TypeCounts {

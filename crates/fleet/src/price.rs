@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_price_is_kept_to_the_last_digit_and_nothing_else_is_a_price() {
+    fn price_keeps_all_digits_and_invalid_price_is_rejected() {
         for text in ["0", "12.34", "0.000001", "1000000", "3.10"] {
             assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
         }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_within_its_deadline_is_not_stalled() {
+    fn call_within_its_deadline_is_not_stalled() {
         let calls = CallWatch::new(Duration::from_hours(1));
         assert_eq!(calls.record("nvmlInit_v2", None, || calls.stalled()), None);
         assert!(!calls.take_overran());

@@ -145,22 +145,22 @@ mod tests {
     const CONTAINER: &str = "9d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a4813";
 
     #[track_caller]
-    fn tells(path: &str, container: Option<&str>) {
+    fn check_cgroup(path: &str, container: Option<&str>) {
         let pod = Pod::from_cgroup_path(path).unwrap();
         assert_eq!((pod.uid.as_deref(), pod.container.as_deref()), (Some(UID), container));
     }
 
     #[test]
-    fn a_control_group_names_its_pod_under_both_drivers_and_each_quality_of_service() {
+    fn cgroup_names_its_pod_under_both_drivers_and_every_qos_class() {
         let dashed = UID.replace('-', "_");
-        tells(&format!("/kubepods/burstable/pod{UID}/{CONTAINER}"), Some(CONTAINER));
-        tells(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        check_cgroup(&format!("/kubepods/burstable/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        check_cgroup(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
         for scope in ["cri-containerd-", "crio-", "docker-"] {
-            tells(
+            check_cgroup(
                 &format!("/kubepods.slice/kubepods-pod{dashed}.slice/{scope}{CONTAINER}.scope"),
                 Some(CONTAINER),
             );
-            tells(
+            check_cgroup(
                 &format!(
                     "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{dashed}.slice/{scope}{CONTAINER}.scope/inner"
                 ),
@@ -168,12 +168,12 @@ mod tests {
             );
         }
         // The kubelet itself runs in a control group, as in kind clusters.
-        tells(&format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
-        tells(&format!("/kubepods/pod{UID}"), None);
+        check_cgroup(&format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        check_cgroup(&format!("/kubepods/pod{UID}"), None);
     }
 
     #[test]
-    fn a_control_group_names_its_pod_also_to_who_sees_it_from_a_namespace_of_its_own() {
+    fn cgroup_names_its_pod_from_a_private_namespace() {
         let dashed = UID.replace('-', "_");
         for path in [
             format!("/../../pod{UID}/{CONTAINER}"),
@@ -183,7 +183,7 @@ mod tests {
                 "/../../../kubepods-burstable.slice/kubepods-burstable-pod{dashed}.slice/crio-{CONTAINER}.scope"
             ),
         ] {
-            tells(&path, Some(CONTAINER));
+            check_cgroup(&path, Some(CONTAINER));
         }
         let other = format!("/../../../system.slice/docker-{CONTAINER}.scope");
         assert_eq!(Pod::from_cgroup_path(&other), None);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pci_address_reads_both_spellings_and_prints_that_of_sysfs() {
+    fn pci_address_parses_both_spellings_and_prints_sysfs_form() {
         for text in ["00000000:3B:00.0", "0000:3b:00.0"] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), "0000:3b:00.0");
         }

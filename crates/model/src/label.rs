@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_follow_the_rules_of_kubernetes() {
+    fn keys_follow_kubernetes_rules() {
         let long = format!("nvidia.com/{}", "k".repeat(63));
         for key in ["octavo.dev/type", "nvidia.com/mig-1g.10gb.me.count", "name", &long] {
             assert!(key.parse::<LabelKey>().is_ok(), "{key}");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn values_follow_the_rules_of_kubernetes() {
+    fn values_follow_kubernetes_rules() {
         for value in ["", "8", "NVIDIA-A100-SXM4-80GB", &"v".repeat(63)] {
             assert!(value.parse::<LabelValue>().is_ok(), "{value}");
         }

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_fnv_1a() {
+    fn hash_is_fnv_1a() {
         // Test vectors of the FNV reference code.
         assert_eq!(
             (hash(""), hash("a"), hash("foobar")),
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_cut_and_the_tail_is_kept() {
+    fn head_is_truncated_and_tail_is_retained() {
         let head = "x".repeat(70);
         let text = shorten(&head, &head, "-24gb");
         assert_eq!(text.len(), MAX_LABEL_LENGTH);

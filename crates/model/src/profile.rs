@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_compute_part_takes_the_whole_gpu_instance() {
+    fn name_without_compute_part_takes_the_whole_gpu_instance() {
         reads("3g.40gb", "3g.40gb", (3, 3), 40);
         reads("7g.141gb", "7g.141gb", (7, 7), 141);
     }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_computed_name_follows_the_memory_the_driver_reports() {
+    fn computed_name_follows_memory_reported_by_driver() {
         let name = |profile_index, memory, total| {
             let shape = InstanceShape {
                 profile_index,

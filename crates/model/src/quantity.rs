@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nvmls_cuda_number_is_split_as_the_header_says() {
+    fn nvml_cuda_number_is_split_as_the_header_specifies() {
         assert_eq!(CudaVersion::from_nvml(12080).to_string(), "12.8");
         assert_eq!(CudaVersion::from_nvml(13000).to_string(), "13.0");
     }

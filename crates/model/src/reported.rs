@@ -79,7 +79,7 @@ mod tests {
     use crate::reason::Reason;
 
     #[test]
-    fn known_and_unknown_words_are_read_and_written_as_they_are() {
+    fn known_and_unknown_words_round_trip() {
         for (word, reason) in [("needs-reset", Some(Reason::NeedsReset)), ("resting", None)] {
             let read: Reported<Reason> = serde_json::from_value(json!(word)).unwrap();
             assert_eq!((read.known(), read.as_str()), (reason, word));

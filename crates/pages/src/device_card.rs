@@ -183,7 +183,10 @@ mod tests {
         let card = DeviceCard::of(&device, &NvmlState::Loading);
         assert_eq!((&*card.kind, &*card.product), ("acme-x1", "type set manually"));
         assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
-        let said: Vec<&str> = card.complaints.iter().map(|line| &*line.text).collect();
-        assert_eq!(said, ["reserved for a virtual machine: bound to the kernel driver vfio-pci"]);
+        let complaints: Vec<&str> = card.complaints.iter().map(|line| &*line.text).collect();
+        assert_eq!(
+            complaints,
+            ["reserved for a virtual machine: bound to the kernel driver vfio-pci"]
+        );
     }
 }

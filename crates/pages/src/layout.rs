@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn verdict_states_whether_the_layout_is_applied() {
-        for (states, said) in [
+        for (states, expected) in [
             (&[][..], "The layout matches no device of this node."),
             (&["applied"], "Applied to its only matching device."),
             (&["applied", "applied"], "Applied to all 2 matching devices."),
             (&["applied", "blocked"], "Applied to 1 of 2 matching devices."),
         ] {
-            assert_eq!(LayoutSection::of(&layout(states)).verdict, said);
+            assert_eq!(LayoutSection::of(&layout(states)).verdict, expected);
         }
     }
 

@@ -372,20 +372,20 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_holds_a_share_and_runs_no_process_uses_no_memory_of_it() {
+    fn idle_pod_with_a_share_uses_no_memory() {
         let mut unit = unit();
         unit.tenants = vec![tenant("idle", &[0], 0, false), tenant("new", &[1], 0, false)];
         unit.tenants[0].processes = vec![4711];
         let users = UsageTable::of(&device(unit)).unwrap();
         let rows = users.rows.iter().take(2);
-        let said: Vec<_> = rows.map(|row| (row.memory.as_str(), row.bar.is_some())).collect();
-        assert_eq!(said, [("0 MiB", true), ("no process", false)]);
+        let shown: Vec<_> = rows.map(|row| (row.memory.as_str(), row.bar.is_some())).collect();
+        assert_eq!(shown, [("0 MiB", true), ("no process", false)]);
     }
 
     #[test]
     fn every_holder_and_unattributed_memory_is_a_row() {
         let users = UsageTable::of(&device(unit())).unwrap();
-        let said: Vec<String> = users
+        let shown: Vec<String> = users
             .rows
             .iter()
             .map(|row| {
@@ -399,7 +399,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            said,
+            shown,
             [
                 "team-a/greedy\u{fffd}|whole device, replica 2|40 GiB|20480/20480 of 20 GiB|40 %|true",
                 "team-a/big|whole device, replicas 0, 1|30 GiB|30720/40960 of 40 GiB|40 %|false",
@@ -425,12 +425,12 @@ mod tests {
     }
 
     #[test]
-    fn pod_unknown_to_kubelet_is_still_called_a_pod() {
-        let nobody = Tenant { processes: vec![4711], ..Tenant::default() };
+    fn pod_unknown_to_kubelet_is_labeled_as_pod() {
+        let unknown = Tenant { processes: vec![4711], ..Tenant::default() };
         let uid = "7d1c5a3e-1111-2222-3333-444455556666".to_owned();
-        let unnamed = nobody.clone().with_uid(Some(uid));
+        let unnamed = unknown.clone().with_uid(Some(uid));
         assert_eq!(
-            [name(&unnamed), name(&nobody)],
+            [name(&unnamed), name(&unknown)],
             ["pod not reported by the kubelet: 7d1c5a3e", "not a pod: pid 4711"]
         );
     }

@@ -109,10 +109,10 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let now = StartupProgress::new(4, Some(9));
     let (progress, startup) = watch::channel(Some(now));
     let view = view.with_startup(startup);
-    let told = "The aggregator is starting: 4 of about 9 nodes have reported. The data shown is incomplete.";
+    let notice = "The aggregator is starting: 4 of about 9 nodes have reported. The data shown is incomplete.";
     for path in ["/", "/availability"] {
         let page = text(get(&view, path).await).await;
-        assert!(page.contains(told), "{path}: {page}");
+        assert!(page.contains(notice), "{path}: {page}");
     }
     for path in ["/profiles", "/compare"] {
         let page = text(get(&view, path).await).await;
@@ -131,7 +131,7 @@ async fn lists_show_a_notice_while_the_aggregator_is_starting() {
 }
 
 #[tokio::test]
-async fn a_node_whose_agent_left_needs_attention_once_the_start_is_over() {
+async fn node_whose_agent_left_needs_attention_after_startup() {
     let (_fleet, view) = view(0);
     let node = |name: &str, (key, value): (&str, &str)| ClusterNode {
         name: name.to_owned(),
@@ -222,8 +222,8 @@ async fn nodes_are_grouped_by_type_with_filter_and_order() {
     assert!(page.contains("href=\"/?sort=-name&#38;group=type\""), "{page}");
     let wrong = get(&view, "/?group=colour").await;
     assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
-    let said = text(wrong).await;
-    assert!(said.contains("for parameter group: must be type"), "{said}");
+    let message = text(wrong).await;
+    assert!(message.contains("for parameter group: must be type"), "{message}");
 
     let (_fleet, view) = self::view(300);
     let page = text(get(&view, "/?group=type").await).await;
@@ -240,8 +240,8 @@ async fn assets_are_addressed_by_hash_and_cached() {
     assert_eq!(links.len(), 5);
     for link in links {
         let answer = get(&view, link).await;
-        let kept = answer.headers().get(header::CACHE_CONTROL).unwrap();
-        assert_eq!(kept, "public, max-age=31536000, immutable", "{link}");
+        let cache_control = answer.headers().get(header::CACHE_CONTROL).unwrap();
+        assert_eq!(cache_control, "public, max-age=31536000, immutable", "{link}");
         let tag = answer.headers().get(header::ETAG).unwrap();
         let again = Request::get(link).header(header::IF_NONE_MATCH, tag);
         let again = again.body(Body::empty()).unwrap();
@@ -249,8 +249,8 @@ async fn assets_are_addressed_by_hash_and_cached() {
         assert_eq!(answer.status(), StatusCode::NOT_MODIFIED, "{link}");
         let other = format!("{link}0");
         let answer = get(&view, &other).await;
-        let kept = answer.headers().get(header::CACHE_CONTROL).unwrap();
-        assert_eq!(kept, "no-cache", "{other}");
+        let cache_control = answer.headers().get(header::CACHE_CONTROL).unwrap();
+        assert_eq!(cache_control, "no-cache", "{other}");
     }
 }
 
@@ -320,10 +320,10 @@ async fn live_stream_sends_changes_and_ends_with_the_store() {
 #[tokio::test]
 async fn list_hides_nodes_without_permission_and_explains_it() {
     let (_fleet, view) = view(3);
-    let asks = async |sight: Option<Visibility>| {
+    let asks = async |visibility: Option<Visibility>| {
         let mut request = Request::get("/").body(Body::empty()).unwrap();
-        if let Some(sight) = sight {
-            request.extensions_mut().insert(sight);
+        if let Some(visibility) = visibility {
+            request.extensions_mut().insert(visibility);
         }
         let answer = router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
@@ -331,8 +331,8 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
     };
     let types = Visibility { types: Types::All, nodes: false, profiles: false };
     // Without a guard in front of it, the page shows nothing either.
-    for sight in [Some(types), None] {
-        let page = asks(sight).await;
+    for visibility in [Some(types), None] {
+        let page = asks(visibility).await;
         assert!(!page.contains("node-0000"), "{page}");
         assert!(page.contains("list nodes.octavo.dev"), "{page}");
     }
@@ -342,11 +342,11 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
 #[tokio::test]
 async fn nfr_003_profiles_are_compared_for_users_who_may_list_them() {
     let (_fleet, view) = view(1);
-    let sight = Visibility { types: Types::All, nodes: false, profiles: false };
-    for sight in [Some(sight), None] {
+    let visibility = Visibility { types: Types::All, nodes: false, profiles: false };
+    for visibility in [Some(visibility), None] {
         let mut request = Request::get("/compare").body(Body::empty()).unwrap();
-        if let Some(sight) = sight {
-            request.extensions_mut().insert(sight);
+        if let Some(visibility) = visibility {
+            request.extensions_mut().insert(visibility);
         }
         let answer = router(Counter::new(view.clone(), None)).oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);

@@ -372,9 +372,9 @@ mod tests {
             assert_eq!(caption, format!("{cores} physical cores"));
             assert_eq!((marks, regions.len()), (0, 0));
         }
-        let mut untold = trn2(None);
-        untold.devices[0] = NeuronDevice::default();
-        let chips = chips(&untold);
+        let mut unreported = trn2(None);
+        unreported.devices[0] = NeuronDevice::default();
+        let chips = chips(&unreported);
         assert!(chips.devices[0].picture.is_none());
         assert_eq!(chips.devices[0].kind, "type unknown");
         assert_eq!(

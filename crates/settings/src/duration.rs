@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_of_zero_means_no_end() {
+    fn zero_expiry_means_never() {
         assert_eq!(expiry("0"), Ok(Expiry::Never));
         assert_eq!(expiry("0s"), Ok(Expiry::Never));
         assert_eq!(expiry("1h"), Ok(Expiry::After(Duration::from_hours(1))));

@@ -229,8 +229,8 @@ mod tests {
         let types: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         assert_eq!(types.len(), 16, "{types:?}");
-        for told in types {
-            let (name, kind) = told.split_once(' ').unwrap();
+        for metric_type in types {
+            let (name, kind) = metric_type.split_once(' ').unwrap();
             let suffix = if kind == "counter" { "_total" } else { "" };
             let entry = format!("\n### `{name}{suffix}`\n");
             assert!(page.contains(&entry), "docs/reference/metrics.md does not list {name}");

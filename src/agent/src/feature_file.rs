@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_carries_an_expiry_and_sorted_labels() {
+    fn file_has_expiry_and_sorted_labels() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("features.d/octavo");
         let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(1)));

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn tells(applies: &LayoutMetrics, samples: &[&str]) {
+    fn check_samples(applies: &LayoutMetrics, samples: &[&str]) {
         let text = text(applies);
         for sample in samples {
             assert!(text.lines().any(|line| line == *sample), "{sample}\n{text}");
@@ -267,7 +267,7 @@ mod tests {
             drifted: vec![PciAddress::new(0, 7, 0, 0).unwrap()],
             ..Round::default()
         });
-        tells(
+        check_samples(
             &applies,
             &[
                 "octavo_applies_total{result=\"applied\"} 1",
@@ -291,7 +291,7 @@ mod tests {
         let applies = LayoutMetrics::default();
         applies.record_status(&status(&["applied", "blocked", "blocked"]));
         advance(Duration::from_secs(5)).await;
-        tells(
+        check_samples(
             &applies,
             &[
                 "octavo_layout_state{state=\"blocked\"} 2",
@@ -305,7 +305,7 @@ mod tests {
         advance(Duration::from_secs(1)).await;
         applies.record_status(&status(&["applied", "applied", "applied"]));
         advance(Duration::from_mins(1)).await;
-        tells(&applies, &["octavo_blocked_seconds_total 13.0"]);
+        check_samples(&applies, &["octavo_blocked_seconds_total 13.0"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -314,7 +314,7 @@ mod tests {
         for states in [["applied"], ["drifted"], ["drifted"]] {
             applies.record_status(&status(&states));
         }
-        tells(&applies, &["octavo_drift_total 1"]);
+        check_samples(&applies, &["octavo_drift_total 1"]);
     }
 
     #[test]

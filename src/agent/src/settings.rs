@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_everything_has_its_documented_default() {
+    fn defaults_match_the_documentation_without_flags() {
         let settings = settings(&[]);
         assert_eq!(settings.publishing.label_sink, LabelSink::Stdout);
         assert_eq!(settings.publishing.schedule(), Schedule::Every(Duration::from_secs(10)));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_file_has_a_path_and_an_expiry() {
+    fn feature_file_has_a_path_and_an_expiry() {
         let settings = settings(&[
             "--label-sink=file",
             "--feature-file=/f",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_named_with_its_flag_and_reason() {
+    fn invalid_value_is_named_with_its_flag_and_reason() {
         let answer = AgentSettings::from_arguments(["octavo-agent", "--interval=10"]).unwrap_err();
         assert_eq!(answer.kind(), octavo_settings::EarlyExitKind::UsageError);
         assert!(answer.to_string().starts_with(

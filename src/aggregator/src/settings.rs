@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_the_transport_has_its_documented_default() {
+    fn all_settings_but_transport_have_documented_defaults() {
         let settings = settings(&["--plaintext", "--http-auth=none"]).unwrap();
         assert_eq!(settings.serving.grpc_listen.to_string(), "0.0.0.0:7443");
         assert_eq!(settings.serving.http_listen.to_string(), "0.0.0.0:8443");
@@ -267,12 +267,12 @@ mod tests {
         assert!(!makes(&["--http-auth=none", "--follow-cluster"]));
         assert!(makes(&[&both[..], &["--http-auth=token-review"]].concat()));
         assert!(makes(&[&both[..], &["--http-listen=127.0.0.1:0"]].concat()));
-        for (arguments, said) in [
+        for (arguments, expected) in [
             (&["--http-auth=token-review", "--create-profiles"][..], "needs --follow-cluster"),
             (&[both[0], both[1], "--http-auth=none"], "could create hardware profiles"),
         ] {
             let text = with(arguments).unwrap_err().to_string();
-            assert!(text.contains(said), "{text}");
+            assert!(text.contains(expected), "{text}");
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
             let name = format!("--http-host={name}");
             settings(&["--plaintext", "--http-auth=none", &name])
         };
-        for (name, said) in [
+        for (name, expected) in [
             ("https://octavo.example", "without a scheme"),
             ("octavo.example:8443", "without a scheme"),
             ("octavo.example/nodes", "without a scheme"),
@@ -306,7 +306,7 @@ mod tests {
             let answer = named(name).unwrap_err();
             assert_eq!(answer.kind(), EarlyExitKind::UsageError, "{name}");
             let text = answer.to_string();
-            assert!(text.contains("--http-host") && text.contains(said), "{text}");
+            assert!(text.contains("--http-host") && text.contains(expected), "{text}");
         }
         let settings = named("octavo.example,fleet").unwrap();
         assert_eq!(settings.serving.http_hosts, ["octavo.example", "fleet"]);
@@ -340,7 +340,7 @@ mod tests {
             assert_eq!(rule.audience.as_str(), "octavo");
             assert_eq!(found.kubernetes.kubeconfig, None);
         }
-        for (arguments, said) in [
+        for (arguments, expected) in [
             (&["--plaintext"][..], "unencrypted"),
             (&["--plaintext", "--grpc-listen=10.0.0.1:1"], "unencrypted"),
             (&["--plaintext", "--agent-service-account=agent"], "octavo-system/octavo-agent"),
@@ -348,13 +348,13 @@ mod tests {
             (&["--plaintext", "--kubeconfig="], "--kubeconfig"),
         ] {
             let text = reviewed(arguments).unwrap_err().to_string();
-            assert!(text.contains(said), "{text}");
+            assert!(text.contains(expected), "{text}");
         }
     }
 
     #[test]
     fn incomplete_or_unused_certificate_is_rejected() {
-        for (arguments, said) in [
+        for (arguments, expected) in [
             (&["--tls-cert=/c"][..], "--tls-cert needs --tls-key"),
             (&["--tls-key=/k"], "--tls-key needs --tls-cert"),
             (&["--tls-key=/k", "--plaintext"], "cannot be used with"),
@@ -366,7 +366,7 @@ mod tests {
             (&["--plaintext", "--estimate-timeout=0s"], "--estimate-timeout"),
         ] {
             let text = settings(arguments).unwrap_err().to_string();
-            assert!(text.contains(said), "{text}");
+            assert!(text.contains(expected), "{text}");
         }
         let with = settings(&["--tls-cert=/c", "--tls-key=/k", "--http-auth=none"]).unwrap();
         let files = TlsFiles { certificate: "/c".into(), key: "/k".into() };
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn http_auth_needs_tls_and_trusted_proxies() {
-        for (arguments, said) in [
+        for (arguments, expected) in [
             (&["--plaintext", "--http-auth=token-review"][..], "unencrypted"),
             (
                 &["--plaintext", "--http-auth=proxy-header", "--trusted-proxy=10.0.0.1"],
@@ -420,7 +420,7 @@ mod tests {
             (&["--plaintext", "--http-auth=some"], "--http-auth"),
         ] {
             let text = settings(arguments).unwrap_err().to_string();
-            assert!(text.contains(said), "{text}");
+            assert!(text.contains(expected), "{text}");
         }
     }
 }

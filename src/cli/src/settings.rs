@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dash_is_standard_input_and_can_be_read_once() {
+    fn dash_is_standard_input_and_can_be_read_once() {
         let Command::Inspect(inspect) =
             invocation(&["inspect", "--from=-"], Terminal::Plain).command
         else {

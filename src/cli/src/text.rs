@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() {
+    fn columns_fit_widest_cell_and_lines_have_no_trailing_blanks() {
         let row = |texts: [&str; 2]| texts.map(Cell::plain).to_vec();
         assert_eq!(
             columns(&[row(["A", "B"]), row(["long", "b"])], Colors::Off),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_where_a_new_part_starts() {
+    fn names_are_truncated_at_part_boundaries() {
         assert_eq!(pieces("1g.10gb+me", 7), ["1g.10gb", "+me"]);
         assert_eq!(pieces("gi 12/0", 7), ["gi 12/0"]);
         assert_eq!(pieces("abcdefgh", 3), ["abc", "def", "gh"]);

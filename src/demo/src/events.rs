@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_one_argument() {
+    fn rule_is_one_argument() {
         let round = event_cycle(["mixed-l40s-a100"]);
         let rule = "{id: demo, call: nvmlDeviceGetMigMode, hang: forever}";
         let arguments = ["fault", "add", rule].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! An API server with its etcd, on a loopback address of its own.
+//! An API server with its etcd, on its own loopback address.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,19 +12,18 @@ use std::task::{Context, Poll, Waker};
 use serde_json::Value;
 
 use super::kubectl::Kubectl;
-use super::objects::{Bearer, TestNode};
+use super::objects::{TestNode, TokenKubeconfig};
 use super::supervisor::{Supervisor, command, directory, programs, script, setting};
 use crate::time_limits::until;
 
-/// Counts what must have a name of its own in this process.
+/// Counts names that must be unique in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A number that is unique in this process.
 pub(super) fn number() -> u32 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// An API server and what belongs to it; ended when dropped, and when this process ends in whatever way.
+/// An API server with its programs; stopped when dropped, and when this process ends for any reason.
 pub(crate) struct Api {
     directory: PathBuf,
     url: String,
@@ -34,13 +33,14 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// The one that all tests of this process share: etcd, kube-apiserver, controller-manager, scheduler. Started with the first call.
+    /// The API server shared by all tests of this process: etcd, kube-apiserver, controller-manager, scheduler. Started
+    /// by the first call.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Api> = OnceLock::new();
         SHARED.get_or_init(|| Self::launch(true))
     }
 
-    /// One of a test's own: etcd and kube-apiserver only, without service accounts and a scheduler.
+    /// An API server for one test: etcd and kube-apiserver only, without service accounts and a scheduler.
     pub(crate) fn fresh() -> Self {
         Self::launch(false)
     }
@@ -54,7 +54,7 @@ impl Api {
         let number = number();
         let process = std::process::id();
         let directory = directory();
-        // An address of its own, so that its ports stay free while it is stopped.
+        // Its own address, so that its ports stay free while it is stopped.
         let [_, _, high, low] = process.to_be_bytes();
         let host = u8::try_from(201 + number % 50).unwrap();
         let address = Ipv4Addr::new(127, host, high, low.max(1));
@@ -74,7 +74,7 @@ impl Api {
         Self::new(directory, url, &programs, supervisor)
     }
 
-    /// A cluster that runs already.
+    /// A running cluster.
     pub(super) fn new(
         directory: PathBuf,
         url: String,
@@ -95,53 +95,52 @@ impl Api {
         }
     }
 
-    /// Of an administrator.
+    /// Kubeconfig of an administrator.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubectl.kubeconfig
     }
 
-    /// Where it listens.
     pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// The authority that its certificate is of.
+    /// The certificate authority of its certificate.
     pub(crate) fn ca(&self) -> &Path {
         &self.ca
     }
 
-    /// Runs kubectl as an administrator, and gives what it printed.
+    /// Runs kubectl as an administrator and returns its output.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         self.kubectl.run(arguments)
     }
 
-    /// Runs kubectl as an administrator, who may be refused.
+    /// Runs kubectl as an administrator; it may fail.
     pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
         self.kubectl.attempt(arguments)
     }
 
-    /// Lets a command find kubectl and this cluster; programs of `first` go before others.
+    /// Configures a command for kubectl and this cluster; programs in `first` take precedence.
     pub(crate) fn equip<'a>(&self, command: &'a mut Command, first: &Path) -> &'a mut Command {
         self.kubectl.equip(command, first)
     }
 
-    /// Makes objects be as they are written here.
+    /// Applies objects.
     #[track_caller]
     pub(crate) fn apply(&self, yaml: &str) {
         self.kubectl.feed(&["apply", "--server-side", "-f", "-"], yaml);
     }
 
-    /// Creates an object, and gives it as the server answers it.
+    /// Creates an object and returns the server's version of it.
     #[track_caller]
     pub(crate) fn create(&self, object: &Value) -> Value {
         let arguments = ["create", "-f", "-", "-o", "json"];
         serde_json::from_str(&self.kubectl.feed(&arguments, &object.to_string())).unwrap()
     }
 
-    /// An administrator's client. To be called within a runtime, to which its connections belong.
+    /// An administrator's client. Must be called within a runtime, which owns its connections.
     pub(crate) fn client(&self) -> kube::Client {
-        // Nothing in there waits when a file has all the credentials.
+        // Nothing waits if a file contains all credentials.
         let connecting = pin!(octavo_kube::client::connect(
             Some(self.kubeconfig()),
             octavo_kube::client::Program::Agent
@@ -152,13 +151,13 @@ impl Api {
         }
     }
 
-    /// A Node object that is ready and has no machine; deleted when dropped.
+    /// A ready Node object without a machine; deleted when dropped.
     #[track_caller]
     pub(crate) fn node(&self, prefix: &str) -> TestNode {
         TestNode::new(&self.kubectl, format!("{prefix}-{}", number()))
     }
 
-    /// A namespace of the caller's own.
+    /// A new namespace.
     #[track_caller]
     pub(crate) fn namespace(&self) -> String {
         let name = format!("test-{}", number());
@@ -166,7 +165,7 @@ impl Api {
         name
     }
 
-    /// Waits until a namespace has the service account that pods have when they name none; of a server with controllers.
+    /// Waits until a namespace has the default service account. Requires controllers.
     #[track_caller]
     pub(crate) fn await_account(&self, namespace: &str) {
         let wait = ["wait", "-n", namespace, "--for=create", "--timeout=120s"];
@@ -174,7 +173,7 @@ impl Api {
         self.kubectl(&[&wait[..], &["configmap/kube-root-ca.crt"]].concat());
     }
 
-    /// A token of a service account, bound to a pod and so to the node that the pod is on.
+    /// A token of a service account, bound to a pod and thereby to its node.
     #[track_caller]
     pub(crate) fn token(
         &self,
@@ -191,16 +190,16 @@ impl Api {
         self.kubectl(&arguments).trim_end().to_owned()
     }
 
-    /// A client configuration with this token.
-    pub(crate) fn as_bearer(&self, token: &str) -> Bearer {
-        Bearer::new(&self.url, &self.ca, token)
+    /// A kubeconfig with this token.
+    pub(crate) fn kubeconfig_with_token(&self, token: &str) -> TokenKubeconfig {
+        TokenKubeconfig::new(&self.url, &self.ca, token)
     }
 
-    /// All requests that were answered until now, as the audit log has them; our own question included, while the server runs.
+    /// All requests answered so far according to the audit log, including those of the test; requires a running server.
     pub(crate) fn audit(&self) -> Vec<Value> {
         let path = self.directory.join("log/audit.log");
         let read = || {
-            // A request's line is written about when its answer is: a request later than all of interest says that they are there.
+            // A request is logged when it is answered: the log is complete when it contains a later request.
             let mark = format!("/readyz?until={}", number());
             let requested = self.try_kubectl(&["get", "--raw", &mark]).status.success();
             let text = fs::read_to_string(&path).unwrap();
@@ -213,33 +212,33 @@ impl Api {
         until("a request in the audit log", read, Option::is_some).unwrap()
     }
 
-    /// Kills the API server; etcd stays.
+    /// Kills the API server; etcd continues.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.order("stop");
     }
 
-    /// Starts it again where it was, and waits until it is ready.
+    /// Restarts it at the same address and waits until it is ready.
     #[track_caller]
     pub(crate) fn start(&mut self) {
         self.order("start");
     }
 
-    /// A new authority, new certificates in the same files, and a restart with them. Tokens stay good.
+    /// Replaces the CA and the certificates in the same files and restarts the server. Tokens stay valid.
     #[track_caller]
     pub(crate) fn rotate_ca(&mut self) {
         self.order("rotate");
     }
 
-    /// Has its supervisor do something.
+    /// Sends a command to the supervisor.
     #[track_caller]
     pub(super) fn order(&self, line: &str) {
-        // The next test must see a failed command by its own.
+        // A failed command of one test must not fail the next one.
         let mut supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
         supervisor.order(line);
     }
 
-    /// Bytes of memory that the API server has.
+    /// Resident memory of the API server in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let pid = self.pid("kube-apiserver");
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -248,18 +247,18 @@ impl Api {
         kibibytes.unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// The process of one of its programs.
+    /// Process id of one of its programs.
     pub(super) fn pid(&self, program: &str) -> u32 {
         let path = self.directory.join(format!("run/{program}.pid"));
         fs::read_to_string(path).unwrap().trim().parse().unwrap()
     }
 
-    /// Where everything of it is.
+    /// Directory of all its files.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The process that ends it.
+    /// Process id of its supervisor.
     pub(super) fn supervisor(&self) -> u32 {
         self.supervisor.lock().unwrap().id()
     }
@@ -267,7 +266,7 @@ impl Api {
 
 /// Ports of an unused address.
 fn ports<const N: usize>(address: Ipv4Addr) -> [u16; N] {
-    // All at once, or they might be the same.
+    // All at the same time, or they might be equal.
     let listeners = [(); N].map(|()| TcpListener::bind((address, 0)).unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }

@@ -1,4 +1,4 @@
-//! Agents that have to prove their node, by tokens of a real API server that are bound to pods.
+//! Authentication of agents by tokens of a real API server that are bound to pods.
 
 pub(crate) mod place;
 
@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
-use self::place::{ACCOUNT, AUDIENCE, Place, forged, now};
+use self::place::{ACCOUNT, AUDIENCE, AuthNamespace, forged, now};
 use super::Api;
 use crate::agent_stream::hello;
 use crate::machine::Machine;
@@ -28,9 +28,9 @@ gpus:
 ";
 
 #[tokio::test]
-async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
+async fn agent_token_reports_its_own_node_only() {
     let cluster = Api::shared();
-    let place = Place::new(cluster);
+    let place = AuthNamespace::new(cluster);
     let (a, b) = (cluster.node("auth"), cluster.node("auth"));
     let mut site = place.site(&["--log-level=trace"]);
     let machine = Machine::new(SINGLE);
@@ -40,9 +40,10 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
     let node = site.readers.node(a.name(), |node| node["connected"] == true).await;
     assert_eq!(node["inventory"]["devices"].as_array().unwrap().len(), 1);
 
-    // The same token is stolen, and used from another machine under another name.
+    // The token is stolen and used from another machine under another name.
     let mut thief = site.agent(&machine, b.name(), Some(&token));
-    let reported = thief.says("cannot report to the aggregator; retrying aggregator=https://");
+    let reported =
+        thief.expect_log("cannot report to the aggregator; retrying aggregator=https://");
     let reason =
         format!("does not match the token, which was issued to an agent on node {}", a.name());
     assert!(reported.contains(&reason), "{reported}");
@@ -52,7 +53,7 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
     // The authenticated node is admitted.
     let token = site.file("b", &of_b);
     let mut other = site.agent(&machine, b.name(), Some(&token));
-    other.says("reporting to the aggregator aggregator=https://");
+    other.expect_log("reporting to the aggregator aggregator=https://");
     site.readers.node(b.name(), |node| node["connected"] == true).await;
     assert_eq!(site.names().await.len(), 2);
 
@@ -72,7 +73,7 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
 #[tokio::test]
 async fn invalid_token_is_rejected_with_the_reason_and_not_stored() {
     let cluster = Api::shared();
-    let place = Place::new(cluster);
+    let place = AuthNamespace::new(cluster);
     let node = cluster.node("auth");
     let site = place.site(&[]);
     let machine = Machine::new(SINGLE);
@@ -110,45 +111,47 @@ async fn invalid_token_is_rejected_with_the_reason_and_not_stored() {
     for (number, (token, reason)) in cases.into_iter().enumerate() {
         let file = token.map(|token| site.file(&number.to_string(), &token));
         let mut agent = site.agent(&machine, node.name(), file.as_deref());
-        let reported = agent.says("cannot report to the aggregator; retrying aggregator=https://");
+        let reported =
+            agent.expect_log("cannot report to the aggregator; retrying aggregator=https://");
         assert!(reported.contains(reason), "{number}: {reason}: {reported}");
     }
     assert!(site.metric("refusals_total{reason=\"unauthenticated\"}").await >= 8);
     assert_eq!(site.metric("messages_total{kind=\"hello\"}").await, 0);
     assert_eq!(site.names().await, [] as [Value; 0]);
-    // What was made here as the API server makes it would have been taken, had it not expired.
+    // A token forged with the key of the API server would be valid if it had not expired.
     let file = site.file("own", &forged(own_key.secret_der(), in_an_hour));
     site.agent(&machine, node.name(), Some(&file))
-        .says("reporting to the aggregator aggregator=https://");
+        .expect_log("reporting to the aggregator aggregator=https://");
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
+async fn api_server_outage_keeps_known_agents_and_delays_new_ones() {
     let mut cluster = Api::fresh();
     let (a, b) = (cluster.node("auth"), cluster.node("auth"));
-    let place = Place::new(&cluster);
+    let place = AuthNamespace::new(&cluster);
     let mut site = place.site(&[]);
     let machine = Machine::new(SINGLE);
     let of_a = site.file("a", &place.agents_token(a.name()));
     let of_b = site.file("b", &place.agents_token(b.name()));
     drop(place);
     let mut known = site.agent(&machine, a.name(), Some(&of_a));
-    known.says("reporting to the aggregator aggregator=https://");
+    known.expect_log("reporting to the aggregator aggregator=https://");
 
     cluster.stop();
     let mut newcomer = site.agent(&machine, b.name(), Some(&of_b));
-    let reported = newcomer.says("cannot report to the aggregator; retrying aggregator=https://");
+    let reported =
+        newcomer.expect_log("cannot report to the aggregator; retrying aggregator=https://");
     assert!(reported.contains("cannot review the token"), "{reported}");
-    site.aggregator.says("cannot review agents' tokens; ");
-    // The one that was there is heard all the while.
+    site.aggregator.expect_log("cannot review agents' tokens; ");
+    // The connected agent continues to report.
     let received = site.metric("messages_total{kind=\"heartbeat\"}").await;
     let beats = async || site.metric("messages_total{kind=\"heartbeat\"}").await;
     until_async("three heartbeats", beats, |beats| *beats >= received + 3).await;
     assert_eq!(site.names().await, [a.name()]);
 
     cluster.start();
-    newcomer.says("reporting to the aggregator aggregator=https://");
-    site.aggregator.says("token reviews for agents work again");
+    newcomer.expect_log("reporting to the aggregator aggregator=https://");
+    site.aggregator.expect_log("token reviews for agents work again");
     site.readers.node(b.name(), |node| node["connected"] == true).await;
     let lines = known.kill();
     assert!(
@@ -164,7 +167,7 @@ async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
 async fn repeated_agent_connections_cause_few_token_reviews() {
     let cluster = Api::fresh();
     let node = cluster.node("auth");
-    let place = Place::new(&cluster);
+    let place = AuthNamespace::new(&cluster);
     let mut arguments = place.arguments();
     arguments.push("--plaintext".to_owned());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -174,7 +177,7 @@ async fn repeated_agent_connections_cause_few_token_reviews() {
     let start = Instant::now();
     for _ in 0..100 {
         for (token, code) in [(&good, None), (&bad, Some(Code::Unauthenticated))] {
-            // A connection of its own each time, as from an agent that is started again and again.
+            // A new connection each time, like an agent that restarts repeatedly.
             let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
             let mut client = FleetClient::new(endpoint.connect().await.unwrap());
             let (to, messages) = tokio::sync::mpsc::channel(1);

@@ -1,6 +1,6 @@
-//! Availability of a real cluster: the aggregator follows it, and its API agrees with what the scheduler then does.
+//! Availability of a real cluster: the aggregator watches it, and its API agrees with the scheduler.
 //!
-//! Nodes are objects without a machine, of a type and with a label that no other test has.
+//! Nodes are objects without a machine, with a type and label that no other test uses.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::process::Aggregator;
 const GPU: &str = "nvidia.com/gpu";
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const LABEL: &str = "test.invalid/available";
-/// Between two questions: a cluster tells the reader of an API nothing.
+/// Interval between two queries, because the API reports no changes of a cluster.
 const PACE: Duration = Duration::from_millis(200);
 
-/// A cluster's nodes of this test, and the aggregator that follows it.
-struct Place<'a> {
+/// Nodes of this test, and the aggregator that watches them.
+struct AvailabilityFixture<'a> {
     api: &'a Api,
     nodes: Vec<TestNode>,
     reader: Reader,
@@ -27,7 +27,7 @@ struct Place<'a> {
     _aggregator: Aggregator,
 }
 
-impl<'a> Place<'a> {
+impl<'a> AvailabilityFixture<'a> {
     fn new(api: &'a Api, type_name: &'static str) -> Self {
         let config = format!("--kubeconfig={}", api.kubeconfig().display());
         let aggregator = Aggregator::start(&["--plaintext", "--follow-cluster", &config]);
@@ -62,7 +62,7 @@ impl<'a> Place<'a> {
         self.api.kubectl(&[&all[..], options].concat());
     }
 
-    /// The one row of the type, once it is as wanted.
+    /// The only row of the type, once it satisfies `wanted`.
     async fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/api/v1/availability?type={}", self.type_name);
         let list = until(&self.reader, &path, what, |list| wanted(&list["items"][0])).await;
@@ -84,7 +84,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What is at `path`, once it is as wanted.
+/// The document at `path`, apply_once it satisfies `wanted`.
 async fn until(reader: &Reader, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     let mut pace = interval(PACE);
@@ -112,7 +112,7 @@ async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_the_free_devices() {
     let namespace = api.namespace();
     api.await_account(&namespace);
     let of_type = ("octavo.dev/type", "test-available-1gb");
-    let mut place = Place::new(api, "test-available-1gb");
+    let mut place = AvailabilityFixture::new(api, "test-available-1gb");
     let tainted = place.node((4, 3), of_type);
     place.patch(
         &tainted,
@@ -143,16 +143,16 @@ async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_the_free_devices() {
         (&json!("deadlines"), &json!(5), &json!(5))
     );
 
-    // What is given back is free, or the one that waited has it.
+    // Released devices are free or allocated to the pending pod.
     api.kubectl(&["uncordon", &cordoned]);
     place.until("the one that waited is bound", |row| figures(row) == [14, 6, 7, 1, 0]).await;
 }
 
 #[tokio::test]
-async fn ac_003_without_agents_the_types_are_those_that_labels_of_others_tell() {
+async fn ac_003_without_agents_types_come_from_labels_of_other_tools() {
     let api = Api::shared();
-    let mut place = Place::new(api, "nvidia-gb200-186gb");
-    // As gpu-feature-discovery writes for time-sliced devices.
+    let mut place = AvailabilityFixture::new(api, "nvidia-gb200-186gb");
+    // The format of gpu-feature-discovery for time-sliced devices.
     place.node((8, 8), (PRODUCT, "NVIDIA-GB200-SHARED"));
     let row = place.until("the node", |row| row["capacity"] == json!(8)).await;
     assert_eq!(

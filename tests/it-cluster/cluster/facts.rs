@@ -1,4 +1,4 @@
-//! What every test with a cluster relies on.
+//! Properties of the cluster that every test relies on.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -10,10 +10,10 @@ use serde_json::json;
 use super::Api;
 use crate::time_limits::{Finish, Lines};
 
-/// Set in a test process that another one started in order to kill it; and how its lines for that one begin.
+/// Set in a test process that another one kills; also the prefix of its output lines.
 const VICTIM: &str = "OCTAVO_TEST_CLUSTER_VICTIM";
 
-/// A pod that needs no controller; on `node` where one is given.
+/// A pod that needs no controller; on `node` if given.
 fn pod(namespace: &str, account: &str, node: Option<&str>) -> String {
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -34,7 +34,7 @@ fn reported(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn the_shared_api_server_answers_kubectl_and_our_client() {
+async fn shared_api_server_answers_kubectl_and_client() {
     let api = Api::shared();
     assert_eq!(api.kubectl(&["get", "--raw", "/readyz"]), "ok");
     let version = api.client().apiserver_version().await.unwrap();
@@ -43,7 +43,7 @@ async fn the_shared_api_server_answers_kubectl_and_our_client() {
 }
 
 #[test]
-fn a_pod_is_scheduled_on_a_node_that_is_only_an_object() {
+fn pod_is_scheduled_on_node_object_without_kubelet() {
     let api = Api::shared();
     let namespace = api.namespace();
     let node = api.node("scheduled");
@@ -68,7 +68,7 @@ fn a_pod_is_scheduled_on_a_node_that_is_only_an_object() {
 }
 
 #[test]
-fn a_node_of_a_test_is_ready_untainted_and_gone_when_dropped() {
+fn test_node_is_ready_untainted_and_deleted_on_drop() {
     let api = Api::shared();
     let node = api.node("brief");
     let name = node.name().to_owned();
@@ -82,7 +82,7 @@ fn a_node_of_a_test_is_ready_untainted_and_gone_when_dropped() {
 }
 
 #[test]
-fn a_token_for_octavo_tells_its_node_and_opens_nothing() {
+fn octavo_token_identifies_its_node_and_grants_no_access() {
     let api = Api::shared();
     let node = api.node("claims");
     let namespace = api.namespace();
@@ -104,8 +104,8 @@ fn a_token_for_octavo_tells_its_node_and_opens_nothing() {
     assert_ne!(review(&["somebody-else"])["authenticated"], true);
     assert_ne!(review(&[])["authenticated"], true);
 
-    let bearer = api.as_bearer(&token);
-    let whoami = |bearer: &super::objects::Bearer| {
+    let bearer = api.kubeconfig_with_token(&token);
+    let whoami = |bearer: &super::objects::TokenKubeconfig| {
         let path = bearer.path();
         let path = path.to_str().unwrap();
         api.try_kubectl(&["--kubeconfig", path, "auth", "whoami"])
@@ -127,7 +127,7 @@ fn a_token_for_octavo_tells_its_node_and_opens_nothing() {
 }
 
 #[test]
-fn the_audit_log_says_who_wrote_what_with_which_program() {
+fn audit_log_records_user_change_and_user_agent() {
     let api = Api::shared();
     let node = api.node("audited");
     api.kubectl(&["label", "node", node.name(), "a=b"]);
@@ -149,7 +149,7 @@ fn the_audit_log_says_who_wrote_what_with_which_program() {
 }
 
 #[test]
-fn a_fresh_api_server_is_stopped_and_started_with_its_data_and_is_gone_when_dropped() {
+fn fresh_api_server_keeps_data_across_restart_and_is_removed_on_drop() {
     let mut api = Api::fresh();
     let other = Api::fresh();
     let node = api.node("kept");
@@ -175,12 +175,12 @@ fn a_fresh_api_server_is_stopped_and_started_with_its_data_and_is_gone_when_drop
 }
 
 #[test]
-fn an_authority_is_replaced_under_the_same_names_and_tokens_stay_good() {
+fn rotated_ca_keeps_names_and_tokens_valid() {
     let mut api = Api::fresh();
     let node = api.node("rotated");
     let namespace = api.namespace();
     api.apply(&pod(&namespace, "agent", Some(node.name())));
-    let bearer = api.as_bearer(&api.token(&namespace, "agent", "one", &[]));
+    let bearer = api.kubeconfig_with_token(&api.token(&namespace, "agent", "one", &[]));
     let old = std::fs::read_to_string(api.ca()).unwrap();
     api.rotate_ca();
     assert_ne!(std::fs::read_to_string(api.ca()).unwrap(), old);
@@ -188,7 +188,7 @@ fn an_authority_is_replaced_under_the_same_names_and_tokens_stay_good() {
     let path = bearer.path();
     let who = api.kubectl(&["--kubeconfig", path.to_str().unwrap(), "auth", "whoami"]);
     assert!(who.contains(":agent"), "{who}");
-    // Who still trusts the old one only is refused nothing and refuses everything.
+    // A client that trusts only the old CA rejects the server.
     let stale = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(stale.path(), old).unwrap();
     let curl =
@@ -197,7 +197,7 @@ fn an_authority_is_replaced_under_the_same_names_and_tokens_stay_good() {
 }
 
 #[test]
-fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
+fn killed_test_process_leaves_no_process_or_file() {
     if std::env::var_os(VICTIM).is_some() {
         let api = Api::fresh();
         let pids = ["etcd", "kube-apiserver"].map(|name| api.pid(name));
@@ -205,11 +205,11 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
         let mut out = std::io::stdout();
         writeln!(out, "\n{VICTIM} {directory} {supervisor}").unwrap();
         writeln!(out, "{VICTIM} {} {}", pids[0], pids[1]).unwrap();
-        // Until it is killed: nothing is ever written to its standard input.
+        // Runs until it is killed: its standard input stays open and empty.
         let _never = std::io::stdin().read_line(&mut String::new());
         return;
     }
-    let name = "cluster::facts::a_test_process_that_is_killed_leaves_no_process_and_no_file";
+    let name = "cluster::facts::killed_test_process_leaves_no_process_or_file";
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(VICTIM, "1")
@@ -238,7 +238,7 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn programs_of_a_killed_supervisor_end_with_it() {
+fn programs_of_killed_supervisor_exit() {
     let api = Api::fresh();
     let pids = ["etcd", "kube-apiserver"].map(|name| api.pid(name));
     let supervisor = Pid::from_raw(i32::try_from(api.supervisor()).unwrap());
@@ -249,13 +249,13 @@ fn programs_of_a_killed_supervisor_end_with_it() {
     std::fs::remove_dir_all(api.directory()).unwrap();
 }
 
-/// Whether there is a process that is not merely waiting to be counted out by its parent.
+/// Whether a process exists and is not a zombie.
 fn process_exists(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
 
-/// Returns when a process has ended, counted out or not.
+/// Returns when a process has ended or is a zombie.
 fn await_end(pid: u32) {
     for _second in 0..120 {
         if !process_exists(pid) {

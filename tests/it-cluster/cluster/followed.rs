@@ -1,4 +1,4 @@
-//! A followed cluster: its objects, their changes, and the reports while the server does not answer.
+//! A watched cluster: its objects, their changes, and the reports while the server is unavailable.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Api;
-use super::objects::Bearer;
+use super::objects::TokenKubeconfig;
 use crate::time_limits::TIME_LIMIT;
 
-/// What is known, as soon as it is `wanted`.
+/// The watched state, once it satisfies `wanted`.
 pub(super) async fn await_followed(
     followed: &mut watch::Receiver<Arc<Followed>>,
     what: &str,
@@ -42,11 +42,11 @@ fn pod(namespace: &str, name: &str, spec: &Value) -> Value {
     pod
 }
 
-/// An account that may do nothing, and how it gets in.
-fn runner(api: &Api, namespace: &str, node: &str) -> Bearer {
+/// An account without permissions, and its kubeconfig.
+fn runner(api: &Api, namespace: &str, node: &str) -> TokenKubeconfig {
     api.kubectl(&["create", "serviceaccount", "runner", "-n", namespace]);
     api.create(&pod(namespace, "one", &json!({"nodeName": node})));
-    api.as_bearer(&api.token(namespace, "runner", "one", &[]))
+    api.kubeconfig_with_token(&api.token(namespace, "runner", "one", &[]))
 }
 
 fn allow(api: &Api, namespace: &str) {
@@ -58,8 +58,7 @@ fn allow(api: &Api, namespace: &str) {
 }
 
 #[tokio::test]
-async fn nodes_and_pods_are_watched_and_refused_or_broken_watches_are_reported_until_they_recover()
-{
+async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
     let mut api = Api::fresh();
     let node = api.node("followed");
     let namespace = api.namespace();
@@ -86,7 +85,7 @@ async fn nodes_and_pods_are_watched_and_refused_or_broken_watches_are_reported_u
     assert_eq!(all.sights.nodes[node.name()].readiness, Readiness::Ready);
     assert_eq!(all.sights.nodes[node.name()].allocatable.get("cpu"), 64_000);
 
-    what_changes_is_seen(&api, &mut followed, (&namespace, node.name())).await;
+    changes_are_observed(&api, &mut followed, (&namespace, node.name())).await;
     idle_watch_is_reported_as_alive(&mut followed).await;
 
     let before = Arc::clone(&followed.borrow());
@@ -105,7 +104,7 @@ async fn nodes_and_pods_are_watched_and_refused_or_broken_watches_are_reported_u
     assert!(back.current_at > before.current_at);
 }
 
-async fn what_changes_is_seen(
+async fn changes_are_observed(
     api: &Api,
     followed: &mut watch::Receiver<Arc<Followed>>,
     (namespace, node): (&str, &str),
@@ -143,7 +142,7 @@ async fn what_changes_is_seen(
     await_followed(followed, "a node is deleted", is_gone).await;
 }
 
-/// Nothing writes here now: there is no controller, and no kubelet.
+/// Nothing changes here: there is no controller and no kubelet.
 async fn idle_watch_is_reported_as_alive(followed: &mut watch::Receiver<Arc<Followed>>) {
     let before = Arc::clone(&followed.borrow());
     let is_newer = |all: &Followed| all.current_at > before.current_at;

@@ -7,22 +7,21 @@ use std::process::{Command, Output, Stdio};
 
 use crate::time_limits::Finish;
 
-/// Where kubectl is, and to whom it speaks.
+/// The kubectl program and its cluster.
 #[derive(Clone)]
 pub(crate) struct Kubectl {
     pub(super) program: PathBuf,
     pub(super) kubeconfig: PathBuf,
-    /// What it knows of the server, which goes with it.
+    /// Its discovery cache of this server.
     pub(super) cache: PathBuf,
 }
 
 impl Kubectl {
-    /// Runs it.
     pub(crate) fn attempt(&self, arguments: &[&str]) -> Output {
         self.command(arguments).finish()
     }
 
-    /// Runs it, and gives what it printed.
+    /// Runs it and returns its output.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         reported(arguments, self.attempt(arguments))
@@ -39,7 +38,7 @@ impl Kubectl {
         reported(arguments, output)
     }
 
-    /// Lets another command find kubectl and the cluster; programs of `first` go before others.
+    /// Configures another command for kubectl and the cluster; programs in `first` take precedence.
     pub(crate) fn equip<'a>(&self, command: &'a mut Command, first: &Path) -> &'a mut Command {
         let usual = env::var_os("PATH").unwrap_or_default();
         let own = [first, self.program.parent().unwrap()].map(Path::to_owned);

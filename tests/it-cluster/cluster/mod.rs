@@ -1,7 +1,7 @@
-//! A real API server for tests, and tests of that.
+//! A real API server for tests, and tests of it.
 //!
-//! `hack/cluster` builds and runs it. A test takes the one that all share, with a namespace and Node objects of its own, or, if it
-//! stops the server or counts its requests, a fresh one. Whatever was started ends with the process that started it.
+//! `hack/cluster` builds and runs it. A test uses the shared one with its own namespace and Node objects or, if it
+//! stops the server or counts its requests, a fresh one. Everything ends with the process that started it.
 
 pub(crate) mod agent;
 mod api;

@@ -1,4 +1,5 @@
-//! A whole cluster: two nodes with kubelet and containerd, on addresses of the machine itself. There is one at a time on a machine.
+//! A complete cluster: two nodes with kubelet and containerd, on addresses of the machine. Only one can run on a
+//! machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// The one that all tests of this process share. Started with the first call, which waits for other processes that have one.
+    /// The cluster shared by all tests of this process. The first call starts it, after waiting for other processes
+    /// with one.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Nodes> = OnceLock::new();
         SHARED.get_or_init(Self::launch)
@@ -36,7 +38,7 @@ impl Nodes {
         let directory = directory();
         let supervisor = Supervisor::start(
             command(&directory, &programs, true)
-                // Nodes that are only objects have no heartbeat.
+                // Node objects without kubelet have no heartbeat.
                 .arg(setting("CONTROLLER_MANAGER_FLAGS", "--node-monitor-grace-period=24h"))
                 .arg(script("supervise.sh"))
                 .args(["1", "2"]),
@@ -45,24 +47,23 @@ impl Nodes {
         Self { api: Api::new(directory, url, &programs, supervisor) }
     }
 
-    /// Its API server.
     pub(crate) fn api(&self) -> &Api {
         &self.api
     }
 
-    /// For a story that changes what a node offers, or that would see it: there is one at a time.
+    /// Exclusive access, for a test that changes or observes the resources of a node.
     pub(crate) async fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::const_new(());
         ALONE.lock().await
     }
 
-    /// Kills a node's kubelet and starts it again; its pods go on.
+    /// Kills the kubelet of a node and restarts it; its pods continue.
     #[track_caller]
     pub(crate) fn restart_kubelet(&self, node: &str) {
         self.api.order(&format!("kubelet {node}"));
     }
 
-    /// Makes an image of all that is in a directory, for pods of one node. To be used with `imagePullPolicy: Never`.
+    /// Creates an image from a directory, for pods of one node. Requires `imagePullPolicy: Never`.
     #[track_caller]
     pub(crate) fn image(&self, node: &str, name: &str, root: &Path, entrypoint: &[&str]) {
         let root = root.to_str().unwrap();
@@ -73,7 +74,7 @@ impl Nodes {
         self.api.order(&words.join(" "));
     }
 
-    /// Gives a node the image that an OCI archive has, under the name in there. To be used with `imagePullPolicy: Never`.
+    /// Imports an OCI archive on a node, under the name in the archive. Requires `imagePullPolicy: Never`.
     #[track_caller]
     pub(crate) fn import(&self, node: &str, archive: &Path) {
         let archive = archive.to_str().unwrap();
@@ -81,24 +82,24 @@ impl Nodes {
         self.api.order(&format!("archive {node} {archive}"));
     }
 
-    /// Gives an image of a node a second name.
+    /// Adds a second name to an image of a node.
     #[track_caller]
     pub(crate) fn name(&self, node: &str, image: &str, name: &str) {
         self.api.order(&format!("name {node} {image} {name}"));
     }
 
-    /// What a node has below a directory of its own: `kubelet` is its `/var/lib/kubelet`, `octavo` its `/var/lib/octavo`.
+    /// Directory of a node: `kubelet` is its `/var/lib/kubelet`, `octavo` its `/var/lib/octavo`.
     pub(crate) fn directory(&self, node: &str) -> PathBuf {
         self.api.directory().join("nodes").join(node)
     }
 
-    /// A node's `/var/lib/kubelet`, with its sockets, as this process sees it.
+    /// The `/var/lib/kubelet` of a node with its sockets, as seen by this process.
     pub(crate) fn kubelet(&self, node: &str) -> PathBuf {
         self.directory(node).join("kubelet")
     }
 }
 
-/// A directory with programs of this machine under other names, and the libraries that they need.
+/// A directory with programs of this machine under other names, and their libraries.
 pub(crate) fn root(programs: &[(&Path, &str)]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let put = |from: &Path, to: &str| {
@@ -139,7 +140,7 @@ mod tests {
         })
     }
 
-    /// Runs a container in a pod of a node until it ends, and gives its log.
+    /// Runs a container in a pod until it ends and returns its log.
     fn log(node: &str, container: &Value) -> String {
         let api = Nodes::shared().api();
         let namespace = api.namespace();
@@ -157,7 +158,7 @@ mod tests {
         log
     }
 
-    /// Runs a script in a pod of a node, and gives its log.
+    /// Runs a script in a pod and returns its log.
     fn run(node: &str, script: &str) -> String {
         let tools = ["/bin/sh", "/bin/cat", "/usr/bin/curl"].map(|path| (Path::new(path), path));
         let name = "test.invalid/shell:1";
@@ -186,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_runs_and_its_log_can_be_read() {
+    fn pod_runs_and_its_log_is_readable() {
         assert_eq!(run("node-2", "echo hello from a pod"), "hello from a pod\n");
     }
 
     #[test]
-    fn a_pod_in_a_network_of_its_own_reaches_the_api_server_with_its_token() {
+    fn pod_with_own_network_reaches_api_server_with_its_token() {
         let script = "
             cd /var/run/secrets/kubernetes.io/serviceaccount
             curl -sS --cacert ca.crt -H \"Authorization: Bearer $(cat token)\" -H 'Content-Type: application/json' \
@@ -204,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn our_images_run_in_pods_under_the_names_that_the_manifests_have() {
+    fn images_run_in_pods_under_names_from_the_manifests() {
         let version = env!("CARGO_PKG_VERSION");
         let images = Images::shared();
-        // A user is only in the image: kubelet believes it is not root, and the programs are found by their names.
+        // The user is defined only in the image: kubelet accepts it as non-root, and programs are found by name.
         for (node, image, command, reported) in [
             ("node-1", "agent", json!(null), "octavo-agent"),
             ("node-1", "agent", json!(["octavo"]), "octavo"),

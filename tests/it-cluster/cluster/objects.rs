@@ -1,4 +1,4 @@
-//! What tests put into a cluster, and who they are to it.
+//! Objects and credentials of tests.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::kubectl::Kubectl;
 
-/// A Node object that no kubelet has; deleted when dropped.
+/// A Node object without a kubelet; deleted when dropped.
 pub(crate) struct TestNode {
     name: String,
     kubectl: Kubectl,
@@ -32,12 +32,11 @@ impl TestNode {
                 }],
             }}),
         );
-        // Given to every new node, and taken away by a controller, which may not be there.
+        // Every new node gets it until a controller removes it, and there may be no controller.
         node.patch(&[], &serde_json::json!({"spec": {"taints": null}}));
         node
     }
 
-    /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -53,7 +52,7 @@ impl TestNode {
 
 impl Drop for TestNode {
     fn drop(&mut self) {
-        // The API server may be gone with all its nodes.
+        // The API server may already be gone.
         let _gone_already = self.kubectl.attempt(&[
             "delete",
             "node",
@@ -65,16 +64,16 @@ impl Drop for TestNode {
     }
 }
 
-/// A kubeconfig whose user has a token in a file, as a pod has.
-pub(crate) struct Bearer {
+/// A kubeconfig whose user has a token in a file, like a pod.
+pub(crate) struct TokenKubeconfig {
     directory: TempDir,
 }
 
-impl Bearer {
+impl TokenKubeconfig {
     pub(super) fn new(url: &str, ca: &Path, token: &str) -> Self {
         let bearer = Self { directory: tempfile::tempdir().unwrap() };
         bearer.set_token(token);
-        // YAML has JSON in it.
+        // JSON is valid YAML.
         let config = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": ca}}],
@@ -85,12 +84,11 @@ impl Bearer {
         bearer
     }
 
-    /// The kubeconfig.
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.path().join("kubeconfig")
     }
 
-    /// Another token in the same file, which is never half written.
+    /// Replaces the token in the same file atomically.
     pub(crate) fn set_token(&self, token: &str) {
         let draft = self.directory.path().join("draft");
         std::fs::write(&draft, token).unwrap();

@@ -1,11 +1,11 @@
-//! Every permission and every denial, asked of a real API server with the tokens that pods really get.
+//! Every permission and every denial, requested from a real API server with the tokens of real pods.
 //!
-//! `deploy` is applied as people apply it, and pods are made of the `DaemonSet`'s own template: were its account another one
-//! than the policies name, nothing here would be refused.
+//! `deploy` is applied as documented, and pods are created from the template of the `DaemonSet`: with any other
+//! account, the policies would deny nothing here.
 
 mod annotations;
+mod cluster;
 mod node_feature;
-mod place;
 mod pod_events;
 mod release;
 mod rows;
@@ -13,28 +13,28 @@ mod sharing;
 
 use serde_json::{Value, json};
 
-use place::Verdict::{Absent, Done, NoRight, Refused};
-use place::{Ask, Place, Who, event, node};
+use cluster::Verdict::{Allowed, DeniedByPolicy, Forbidden, UnknownKind};
+use cluster::{ApiRequest, PermissionCluster, Requester, event, node};
 use rows::{OTHER, OWN, Row, labels};
 
-/// The node as it was.
-fn reset() -> Ask {
-    Ask::put(OWN, node("node-a"))
+/// Restores the node.
+fn reset() -> ApiRequest {
+    ApiRequest::put(OWN, node("node-a"))
 }
 
-/// Everything of a node that an agent could change, and how often anybody did.
-async fn read(admin: &Who, path: &str) -> Value {
-    let answer = admin.asks(&Ask::get(path)).await;
+/// All fields of a node that an agent could change, and its resource version.
+async fn read(admin: &Requester, path: &str) -> Value {
+    let answer = admin.send(&ApiRequest::get(path)).await;
     serde_json::from_str(&answer.text).unwrap()
 }
 
-async fn expect_all(place: &Place, agent: &Who, rows: Vec<Row>) {
-    let admin = place.admin();
-    for (what, ask, verdict) in rows {
-        admin.expects(&what, &reset(), Done).await;
+async fn expect_all(cluster: &PermissionCluster, agent: &Requester, rows: Vec<Row>) {
+    let admin = cluster.admin();
+    for (what, request, verdict) in rows {
+        admin.expect(&what, &reset(), Allowed).await;
         let before = (read(&admin, OWN).await, read(&admin, OTHER).await);
-        agent.expects(&what, &ask, verdict).await;
-        if verdict != Done {
+        agent.expect(&what, &request, verdict).await;
+        if verdict != Allowed {
             let after = (read(&admin, OWN).await, read(&admin, OTHER).await);
             assert_eq!(before, after, "{what}");
         }
@@ -42,89 +42,91 @@ async fn expect_all(place: &Place, agent: &Who, rows: Vec<Row>) {
 }
 
 #[tokio::test]
-async fn an_agent_may_do_what_it_needs_on_its_own_node_and_nothing_else() {
-    let place = Place::new().await;
-    let agent = place.agent("agent-a").await;
-    expect_all(&place, &agent, rows::its_labels()).await;
-    expect_all(&place, &agent, rows::foreign_labels()).await;
-    expect_all(&place, &agent, rows::switches()).await;
-    what_was_handed_over_may_only_go(&place, &agent).await;
-    expect_all(&place, &agent, rows::annotations_and_owners()).await;
-    expect_all(&place, &agent, rows::spec()).await;
-    expect_all(&place, &agent, rows::rights()).await;
-    tokens_are_good_for_their_node_only(&place).await;
-    every_granted_permission_is_tested_here(&place, &agent).await;
-    what_an_aggregator_may_do(&place).await;
-    with_its_option_the_aggregator_reads_nodes_and_pods(&place).await;
-    with_its_option_an_agent_may_evict(&place, &agent).await;
+async fn agent_is_authorized_for_its_own_node_only() {
+    let cluster = PermissionCluster::new().await;
+    let agent = cluster.agent("agent-a").await;
+    expect_all(&cluster, &agent, rows::its_labels()).await;
+    expect_all(&cluster, &agent, rows::foreign_labels()).await;
+    expect_all(&cluster, &agent, rows::switches()).await;
+    hand_off_label_can_only_be_removed(&cluster, &agent).await;
+    expect_all(&cluster, &agent, rows::annotations_and_owners()).await;
+    expect_all(&cluster, &agent, rows::spec()).await;
+    expect_all(&cluster, &agent, rows::rights()).await;
+    tokens_are_valid_for_their_node_only(&cluster).await;
+    every_granted_permission_is_tested_here(&cluster, &agent).await;
+    aggregator_permissions(&cluster).await;
+    cluster_option_allows_reading_nodes_and_pods(&cluster).await;
+    drain_option_allows_evictions(&cluster, &agent).await;
 }
 
-/// Also where the hand-off has ended: else the label would stay.
-async fn what_was_handed_over_may_only_go(place: &Place, agent: &Who) {
+/// Also after the hand-off has ended: otherwise the label would remain.
+async fn hand_off_label_can_only_be_removed(cluster: &PermissionCluster, agent: &Requester) {
     let config = "nvidia.com/device-plugin.config";
     let set = |value: Option<&str>| labels(OWN, &json!({config: value}));
-    let admin = place.admin();
-    admin.expects("ours", &set(Some("octavo-a-1")), Done).await;
-    let refused = Refused(config);
+    let admin = cluster.admin();
+    admin.expect("ours", &set(Some("octavo-a-1")), Allowed).await;
+    let refused = DeniedByPolicy(config);
     for value in ["octavo-b-2", "mine"] {
-        agent.expects(value, &set(Some(value)), refused).await;
+        agent.expect(value, &set(Some(value)), refused).await;
     }
-    agent.expects("ours goes", &set(None), Done).await;
+    agent.expect("ours goes", &set(None), Allowed).await;
     let back = set(Some("octavo-a-1"));
-    agent.expects("ours comes back", &back, refused).await;
+    agent.expect("ours comes back", &back, refused).await;
 }
 
-async fn with_its_option_an_agent_may_evict(place: &Place, agent: &Who) {
+async fn drain_option_allows_evictions(cluster: &PermissionCluster, agent: &Requester) {
     let pod = "/api/v1/namespaces/octavo-system/pods/aggregator";
     let eviction =
         json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "aggregator"}});
-    let eviction = Ask::post(&format!("{pod}/eviction"), eviction);
-    agent.expects("before", &eviction, NoRight).await;
-    place.install("options/drain");
-    agent.expects_soon(&Ask::get("/api/v1/pods"), Done).await;
-    agent.expects("one pod", &Ask::get(pod), NoRight).await;
-    agent.expects("an eviction", &eviction, Done).await;
-    agent.expects("a deletion", &Ask::delete(pod), NoRight).await;
+    let eviction = ApiRequest::post(&format!("{pod}/eviction"), eviction);
+    agent.expect("before", &eviction, Forbidden).await;
+    cluster.install("options/drain");
+    agent.expect_eventually(&ApiRequest::get("/api/v1/pods"), Allowed).await;
+    agent.expect("one pod", &ApiRequest::get(pod), Forbidden).await;
+    agent.expect("an eviction", &eviction, Allowed).await;
+    agent.expect("a deletion", &ApiRequest::delete(pod), Forbidden).await;
 }
 
-/// What the holder of a stolen token can do with it.
-async fn tokens_are_good_for_their_node_only(place: &Place) {
+/// Use of a stolen token.
+async fn tokens_are_valid_for_their_node_only(cluster: &PermissionCluster) {
     let count = json!({"octavo.dev/count": "8"});
     let (own, other) = (labels(OWN, &count), labels(OTHER, &count));
-    let b = place.agent("agent-b").await;
-    b.expects("the token of node-b on node-b", &other, Done).await;
-    let cordon = Ask::patch(OTHER, json!({"spec": {"unschedulable": true}}));
-    let frozen = Refused("the spec of a node, except its own taints");
-    b.expects("its node is cordoned", &cordon, frozen).await;
+    let b = cluster.agent("agent-b").await;
+    b.expect("the token of node-b on node-b", &other, Allowed).await;
+    let cordon = ApiRequest::patch(OTHER, json!({"spec": {"unschedulable": true}}));
+    let frozen = DeniedByPolicy("the spec of a node, except its own taints");
+    b.expect("its node is cordoned", &cordon, frozen).await;
     let words = "the agent on node node-b is not allowed to change node node-a";
-    b.expects("the token of node-b on node-a", &own, Refused(words)).await;
-    let unbound = place.kubectl(&["create", "token", "octavo-agent", "--namespace=octavo-system"]);
-    let unbound = place.bearer(unbound.trim_end()).await;
-    let nowhere = Refused("not bound to a pod on a node");
-    unbound.expects("a token of no pod", &own, nowhere).await;
+    b.expect("the token of node-b on node-a", &own, DeniedByPolicy(words)).await;
+    let unbound =
+        cluster.kubectl(&["create", "token", "octavo-agent", "--namespace=octavo-system"]);
+    let unbound = cluster.bearer(unbound.trim_end()).await;
+    let nowhere = DeniedByPolicy("not bound to a pod on a node");
+    unbound.expect("a token of no pod", &own, nowhere).await;
     unbound
-        .expects(
+        .expect(
             "an event with a token of no pod",
             &event("default", "node-a"),
-            Refused("only on its own node"),
+            DeniedByPolicy("only on its own node"),
         )
         .await;
-    place.start_pod("daemonset/octavo-agent", "nowhere", None);
-    let pending = place.agent("nowhere").await;
-    pending.expects("a token of a pod that is on no node", &own, nowhere).await;
-    // What an agent shows to an aggregator is no good here, so an aggregator that was taken over cannot use it.
-    let shown = place.token("octavo-agent", "agent-a", &["octavo"]);
-    let shown = place.bearer(&shown).await;
-    assert_eq!(shown.asks(&Ask::get(OWN)).await.code, 401);
-    // A token ends with its pod.
-    let delete = Ask::delete("/api/v1/namespaces/octavo-system/pods/agent-b?gracePeriodSeconds=0");
-    place.admin().expects("the pod ends", &delete, Done).await;
-    b.is_turned_away(&Ask::get(OTHER)).await;
+    cluster.start_pod("daemonset/octavo-agent", "nowhere", None);
+    let pending = cluster.agent("nowhere").await;
+    pending.expect("a token of a pod that is on no node", &own, nowhere).await;
+    // The token for the aggregator is not valid here, so a compromised aggregator cannot use it.
+    let shown = cluster.token("octavo-agent", "agent-a", &["octavo"]);
+    let shown = cluster.bearer(&shown).await;
+    assert_eq!(shown.send(&ApiRequest::get(OWN)).await.code, 401);
+    // A token is revoked with its pod.
+    let delete =
+        ApiRequest::delete("/api/v1/namespaces/octavo-system/pods/agent-b?gracePeriodSeconds=0");
+    cluster.admin().expect("the pod ends", &delete, Allowed).await;
+    b.await_unauthorized(&ApiRequest::get(OTHER)).await;
 }
 
-/// Asks the server to list all rights, and takes away what every account has.
-async fn every_granted_permission_is_tested_here(place: &Place, agent: &Who) {
-    let plain = plain_account(place).await;
+/// Requests the list of all permissions and removes those of every account.
+async fn every_granted_permission_is_tested_here(cluster: &PermissionCluster, agent: &Requester) {
+    let plain = plain_account(cluster).await;
     let nodes = json!({"verbs": ["get", "list", "watch", "patch"], "apiGroups": [""], "resources": ["nodes"]});
     let events = json!({"verbs": ["create"], "apiGroups": [""], "resources": ["events"]});
     for (namespace, expected) in [
@@ -137,13 +139,13 @@ async fn every_granted_permission_is_tested_here(place: &Place, agent: &Who) {
 }
 
 /// An account without any permission.
-async fn plain_account(place: &Place) -> Who {
-    place.kubectl(&["create", "serviceaccount", "plain", "--namespace=octavo-system"]);
-    let token = place.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
-    place.bearer(token.trim_end()).await
+async fn plain_account(cluster: &PermissionCluster) -> Requester {
+    cluster.kubectl(&["create", "serviceaccount", "plain", "--namespace=octavo-system"]);
+    let token = cluster.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
+    cluster.bearer(token.trim_end()).await
 }
 
-async fn beyond(who: &Who, plain: &Who, namespace: &str) -> Vec<Value> {
+async fn beyond(who: &Requester, plain: &Requester, namespace: &str) -> Vec<Value> {
     let everybodys = plain.rules(namespace).await;
     assert!(!everybodys.is_empty());
     let mut rules = who.rules(namespace).await;
@@ -152,17 +154,17 @@ async fn beyond(who: &Who, plain: &Who, namespace: &str) -> Vec<Value> {
     rules
 }
 
-async fn what_an_aggregator_may_do(place: &Place) {
-    place.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
-    let token = place.token("octavo-aggregator", "aggregator", &[]);
-    let aggregator = place.bearer(&token).await;
-    let shown = place.token("octavo-agent", "agent-a", &["octavo"]);
+async fn aggregator_permissions(cluster: &PermissionCluster) {
+    cluster.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
+    let token = cluster.token("octavo-aggregator", "aggregator", &[]);
+    let aggregator = cluster.bearer(&token).await;
+    let shown = cluster.token("octavo-agent", "agent-a", &["octavo"]);
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": {"token": shown, "audiences": ["octavo"]},
     });
-    let ask = Ask::post("/apis/authentication.k8s.io/v1/tokenreviews", review);
-    let answer = aggregator.asks(&ask).await;
+    let request = ApiRequest::post("/apis/authentication.k8s.io/v1/tokenreviews", review);
+    let answer = aggregator.send(&request).await;
     let review: Value = serde_json::from_str(&answer.text).unwrap();
     let user = &review["status"]["user"];
     assert_eq!(review["status"]["authenticated"], true, "{review}");
@@ -171,27 +173,27 @@ async fn what_an_aggregator_may_do(place: &Place) {
     for path in
         ["nodes", "pods", "secrets", "configmaps", "events", "namespaces/octavo-system/secrets"]
     {
-        let ask = Ask::get(&format!("/api/v1/{path}"));
-        aggregator.expects(path, &ask, NoRight).await;
+        let request = ApiRequest::get(&format!("/api/v1/{path}"));
+        aggregator.expect(path, &request, Forbidden).await;
     }
     aggregator
-        .expects("it labels a node", &labels(OWN, &json!({"octavo.dev/count": "8"})), NoRight)
+        .expect("it labels a node", &labels(OWN, &json!({"octavo.dev/count": "8"})), Forbidden)
         .await;
-    let token = place.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
-    let plain = place.bearer(token.trim_end()).await;
+    let token = cluster.kubectl(&["create", "token", "plain", "--namespace=octavo-system"]);
+    let plain = cluster.bearer(token.trim_end()).await;
     for namespace in ["default", "octavo-system"] {
         assert_eq!(beyond(&aggregator, &plain, namespace).await, reviews());
     }
-    // Who shows the token of readers to the API server gets nothing but what the aggregator grants.
-    let token = place.kubectl(&["create", "token", "octavo-reader", "--namespace=octavo-system"]);
-    let reader = place.bearer(token.trim_end()).await;
+    // The API server grants the account of readers only what the aggregator checks.
+    let token = cluster.kubectl(&["create", "token", "octavo-reader", "--namespace=octavo-system"]);
+    let reader = cluster.bearer(token.trim_end()).await;
     let resources = ["acceleratortypes", "hardwareprofiles", "nodes", "usage"];
     let read = json!({"verbs": ["get", "list", "watch"], "apiGroups": ["octavo.dev"], "resources": resources});
     for namespace in ["default", "octavo-system"] {
         let rules = beyond(&reader, &plain, namespace).await;
         assert_eq!(rules, std::slice::from_ref(&read));
     }
-    reader.expects("nodes of the API server", &Ask::get("/api/v1/nodes"), NoRight).await;
+    reader.expect("nodes of the API server", &ApiRequest::get("/api/v1/nodes"), Forbidden).await;
 }
 
 /// The rules of an aggregator without options: it reviews tokens, and the access of readers.
@@ -202,68 +204,70 @@ fn reviews() -> [Value; 2] {
     })
 }
 
-async fn with_its_option_the_aggregator_reads_nodes_and_pods(place: &Place) {
+async fn cluster_option_allows_reading_nodes_and_pods(cluster: &PermissionCluster) {
     const PROFILES: &str = "/apis/infrastructure.opendatahub.io/v1/hardwareprofiles";
-    let token = place.token("octavo-aggregator", "aggregator", &[]);
-    let aggregator = place.bearer(&token).await;
+    let token = cluster.token("octavo-aggregator", "aggregator", &[]);
+    let aggregator = cluster.bearer(&token).await;
     let pod = "/api/v1/namespaces/octavo-system/pods/aggregator";
-    let listed = ["/api/v1/nodes", "/api/v1/pods"].map(Ask::get);
+    let listed = ["/api/v1/nodes", "/api/v1/pods"].map(ApiRequest::get);
     for list in &listed {
-        aggregator.expects("before", list, NoRight).await;
+        aggregator.expect("before", list, Forbidden).await;
     }
-    place.install("options/follow-cluster");
+    cluster.install("options/follow-cluster");
     for list in &listed {
-        aggregator.expects_soon(list, Done).await;
+        aggregator.expect_eventually(list, Allowed).await;
     }
-    let watched = |what: &str| Ask::get(&format!("/api/v1/{what}?watch=true&timeoutSeconds=1"));
+    let watched =
+        |what: &str| ApiRequest::get(&format!("/api/v1/{what}?watch=true&timeoutSeconds=1"));
     let label = labels(OWN, &json!({"octavo.dev/count": "8"}));
-    for (what, ask, verdict) in [
-        ("nodes are watched", watched("nodes"), Done),
-        ("pods are watched", watched("pods"), Done),
-        ("profiles", Ask::get(PROFILES), Absent),
-        ("queues", Ask::get("/apis/kueue.x-k8s.io/v1beta1/localqueues"), Absent),
-        ("a profile", Ask::post(PROFILES, json!({})), NoRight),
-        ("one node", Ask::get(OWN), NoRight),
-        ("one pod", Ask::get(pod), NoRight),
-        ("its log", Ask::get(&format!("{pod}/log")), NoRight),
-        ("a label", label, NoRight),
-        ("a deletion", Ask::delete(pod), NoRight),
-        ("secrets", Ask::get("/api/v1/secrets"), NoRight),
+    for (what, request, verdict) in [
+        ("nodes are watched", watched("nodes"), Allowed),
+        ("pods are watched", watched("pods"), Allowed),
+        ("profiles", ApiRequest::get(PROFILES), UnknownKind),
+        ("queues", ApiRequest::get("/apis/kueue.x-k8s.io/v1beta1/localqueues"), UnknownKind),
+        ("a profile", ApiRequest::post(PROFILES, json!({})), Forbidden),
+        ("one node", ApiRequest::get(OWN), Forbidden),
+        ("one pod", ApiRequest::get(pod), Forbidden),
+        ("its log", ApiRequest::get(&format!("{pod}/log")), Forbidden),
+        ("a label", label, Forbidden),
+        ("a deletion", ApiRequest::delete(pod), Forbidden),
+        ("secrets", ApiRequest::get("/api/v1/secrets"), Forbidden),
     ] {
-        aggregator.expects(what, &ask, verdict).await;
+        aggregator.expect(what, &request, verdict).await;
     }
 }
 
 #[tokio::test]
-async fn the_policy_refuses_what_a_role_allows() {
-    let place = Place::new().await;
-    let agent = place.agent("agent-a").await;
-    place.start_pod("daemonset/octavo-agent", "early", Some("node-c"));
-    let early = place.agent("early").await;
-    let plain = plain_account(&place).await;
+async fn admission_policy_denies_access_that_role_allows() {
+    let cluster = PermissionCluster::new().await;
+    let agent = cluster.agent("agent-a").await;
+    cluster.start_pod("daemonset/octavo-agent", "early", Some("node-c"));
+    let early = cluster.agent("early").await;
+    let plain = plain_account(&cluster).await;
     for account in ["octavo-agent", "plain"] {
         let subject = format!("--serviceaccount=octavo-system:{account}");
         let name = format!("too-wide-{account}");
         let role = "--clusterrole=cluster-admin";
-        place.kubectl(&["create", "clusterrolebinding", &name, role, &subject]);
+        cluster.kubectl(&["create", "clusterrolebinding", &name, role, &subject]);
     }
     let foreign = labels(OWN, &json!({"person": "2"}));
-    // The policy is for the agent's account and for no other.
-    plain.expects_soon(&foreign, Done).await;
+    // The policy applies to the account of the agent only.
+    plain.expect_eventually(&foreign, Allowed).await;
     let anything = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "unkept"}});
-    let anything = Ask::post("/api/v1/namespaces", anything);
-    agent.expects_soon(&anything, Done).await;
+    let anything = ApiRequest::post("/api/v1/namespaces", anything);
+    agent.expect_eventually(&anything, Allowed).await;
 
-    expect_all(&place, &agent, rows::too_wide()).await;
+    expect_all(&cluster, &agent, rows::too_wide()).await;
     let unborn = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-c"}});
-    for ask in
-        [Ask::post("/api/v1/nodes", unborn.clone()), Ask::apply("/api/v1/nodes/node-c", unborn)]
-    {
-        let refused = Refused("not allowed to create nodes");
-        early.expects("its own node", &ask, refused).await;
+    for request in [
+        ApiRequest::post("/api/v1/nodes", unborn.clone()),
+        ApiRequest::apply("/api/v1/nodes/node-c", unborn),
+    ] {
+        let refused = DeniedByPolicy("not allowed to create nodes");
+        early.expect("its own node", &request, refused).await;
     }
 
-    // It was the policy that refused: without its binding the same is done.
-    place.kubectl(&["delete", "validatingadmissionpolicybinding", "octavo-agent"]);
-    agent.expects_soon(&foreign, Done).await;
+    // The policy is the reason: without its binding the request succeeds.
+    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "octavo-agent"]);
+    agent.expect_eventually(&foreign, Allowed).await;
 }

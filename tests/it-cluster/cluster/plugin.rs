@@ -1,7 +1,7 @@
-//! A device plugin for the kubelets of the test cluster: the program that offers a node's devices to pods.
+//! A device plugin for the kubelets of the test cluster, which advertises devices to pods.
 //!
-//! It speaks to the real kubelet as NVIDIA's does, at the same sockets; only the devices are of a simulated machine. A kubelet
-//! that is started again forgets its plugins, and this one does not register again: no test restarts one.
+//! It uses the same sockets as NVIDIA's; only the devices are simulated. A restarted kubelet forgets its plugins and
+//! this one does not register again, so no test restarts one.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -35,36 +35,36 @@ use tonic::{Request, Response, Status};
 
 use crate::time_limits::TIME_LIMIT;
 
-/// The only version there is. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`; so is the word for a good device.
+/// The only version. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`, also for the health value.
 const VERSION: &str = "v1beta1";
 const HEALTHY: &str = "Healthy";
-/// Nothing tells when a simulated machine changes; it is looked at this often.
+/// Poll interval of the simulated machine, which reports no changes.
 const PACE: Duration = Duration::from_millis(100);
 
-/// What a pod can be given.
+/// A device that can be allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Device {
     /// UUID of the GPU or of the MIG device.
     pub(crate) id: String,
-    /// Which GPU it is of, or is.
+    /// Index of the GPU.
     pub(crate) gpu: usize,
 }
 
-/// All MIG devices of a profile that a machine has.
+/// All MIG devices of a profile on a machine.
 pub(crate) fn partitions(world: &World, profile: &str) -> Vec<Device> {
     let all = world.gpus.iter().enumerate().flat_map(|(index, gpu)| {
         let of_profile = gpu.profiles.iter().filter(|known| known.name == profile);
         let ids: Vec<u32> = of_profile.map(|known| known.id).collect();
         let instances = gpu.mig.iter().flat_map(|mig| &mig.instances);
         let instances = instances.filter(move |one| ids.contains(&one.profile_id));
-        // One without a compute instance is still to become a device.
+        // A GPU instance without a compute instance is no device.
         let compute = instances.flat_map(|one| &one.compute);
         compute.map(move |one| Device { id: one.uuid.clone(), gpu: index })
     });
     all.collect()
 }
 
-/// Offers devices until it is dropped.
+/// Advertises devices until it is dropped.
 pub(crate) struct Plugin {
     socket: PathBuf,
     over: Option<oneshot::Sender<()>>,
@@ -72,8 +72,8 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// Offers to the kubelet of a directory, under the name of a resource, what `which` finds on the machine at any time. Returns
-    /// when the kubelet has accepted that; the Node says so a little later.
+    /// Advertises the devices that `which` finds on the machine, as a resource of the kubelet in a directory. Returns
+    /// when the kubelet has accepted the registration; the Node is updated later.
     #[track_caller]
     pub(crate) fn offer(
         kubelet: &Path,
@@ -95,7 +95,7 @@ impl Plugin {
         let at = socket.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            // What still runs in it ends with it.
+            // Dropping the runtime ends its tasks.
             runtime.unwrap().block_on(async {
                 let look = move || which(&machine.read().unwrap());
                 let (devices, offered) = watch::channel(look());
@@ -114,7 +114,7 @@ impl Plugin {
                 }
             });
         });
-        // If it fails, the thread's own panic says why.
+        // If it fails, the panic of the thread has the reason.
         reported.recv_timeout(TIME_LIMIT).unwrap();
         Self { socket, over: Some(over), thread: Some(thread) }
     }
@@ -128,7 +128,7 @@ impl Drop for Plugin {
     }
 }
 
-/// Tells a kubelet that there is a plugin.
+/// Registers the plugin with a kubelet.
 async fn introduce(directory: &Path, register: RegisterRequest) {
     let kubelet = format!("unix://{}", directory.join("kubelet.sock").display());
     let channel = Endpoint::try_from(kubelet).unwrap().connect().await;
@@ -173,7 +173,7 @@ impl DevicePlugin for Service {
         &self,
         _: Request<Empty>,
     ) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        // Each message is the whole list, and takes the place of the one before.
+        // Each message contains the complete list.
         let lists = WatchStream::new(self.offered.clone()).map(|devices| {
             let devices = devices.into_iter().map(|device| api::Device {
                 id: device.id,
@@ -202,7 +202,7 @@ impl DevicePlugin for Service {
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
         let requests = request.into_inner().container_requests.into_iter();
-        // There is no device that could be opened, so the container only gets the environment variable.
+        // There is no device file, so the container only gets the environment variable.
         let responses = requests.map(|request| ContainerAllocateResponse {
             envs: [("NVIDIA_VISIBLE_DEVICES".to_owned(), request.devices_ids.join(","))].into(),
             ..ContainerAllocateResponse::default()
@@ -218,7 +218,7 @@ impl DevicePlugin for Service {
     }
 }
 
-/// What to give of what is free: always of the GPU that has most left, of those the first. So that a test knows who is where.
+/// Preferred allocation: the first devices of the GPU with most free ones, so that tests can predict it.
 fn spread(offered: &[Device], request: ContainerPreferredAllocationRequest) -> Vec<String> {
     let mut chosen = request.must_include_device_i_ds;
     let wanted = usize::try_from(request.allocation_size).unwrap();

@@ -1,4 +1,5 @@
-//! Annotations of pods with the types of their accelerators: by the real aggregator, on a real API server. Node reports are made up.
+//! Annotations of pods with their accelerator types: the real aggregator on a real API server. Node reports are
+//! generated.
 
 use std::time::Duration;
 
@@ -17,22 +18,22 @@ use tokio::time::timeout;
 use tonic::transport::Endpoint;
 
 use super::Api;
-use crate::agent_stream::{Line, delta};
+use crate::agent_stream::{AgentStream, delta};
 use crate::process::Aggregator;
 
 const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 const TYPE: &str = "accelerator.opendatahub.io/type";
 pub(super) const A100: &str = "nvidia-a100-80gb";
 const NAMESPACE: &str = "team-a";
-/// What is logged when the one begins that writes.
+/// Logged when this aggregator becomes the leader.
 const HOLDS: &str = "this process is the leader";
 
-/// An API server with a namespace, and an aggregator to which pods can be reported.
-struct Stage {
+/// An API server with a namespace, and an aggregator that receives reports about pods.
+struct AnnotationFixture {
     api: Api,
 }
 
-impl Stage {
+impl AnnotationFixture {
     fn new() -> Self {
         let api = Api::fresh();
         for namespace in [NAMESPACE, "octavo-system"] {
@@ -42,7 +43,7 @@ impl Stage {
         Self { api }
     }
 
-    /// A pod on a node, and its UID.
+    /// Creates a pod on a node and returns its UID.
     fn pod(&self, name: &str, node: &str) -> String {
         let pod = self.api.create(&json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -57,7 +58,7 @@ impl Stage {
         serde_json::from_str(&self.api.kubectl(&get)).unwrap()
     }
 
-    /// Waits until the pod says so.
+    /// Waits until the pod has this type.
     #[track_caller]
     fn await_type(&self, pod: &str, kind: &str) {
         let path = TYPE.replace('.', "\\.");
@@ -71,7 +72,7 @@ impl Stage {
         Aggregator::start(&["--plaintext", "--annotate-pods", "--log-level=debug", &kubeconfig])
     }
 
-    /// Requests for pods of this verb that were answered.
+    /// Number of answered requests for pods with this verb.
     fn requested(&self, verb: &str) -> usize {
         let log = self.api.audit();
         let of = |event: &&Value| {
@@ -91,7 +92,7 @@ impl Stage {
     }
 }
 
-/// The report of a node: an A100 with these pods, each with the beginning of its UID if known.
+/// The report of a node: an A100 with these pods, each with the prefix of its UID if known.
 pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
     let pci = PciAddress::new(0, 7, 0, 0).unwrap();
     let ids = PciIds {
@@ -147,15 +148,15 @@ pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts 
     parts.chain([status::encode_usage(&usage)]).collect()
 }
 
-/// A node that says this, on a stream that stays.
-pub(super) async fn report(aggregator: &Aggregator, node: &str, parts: Parts) -> Line {
+/// Reports these parts as a node, on a stream that stays open.
+pub(super) async fn report(aggregator: &Aggregator, node: &str, parts: Parts) -> AgentStream {
     let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
     let mut client = FleetClient::new(endpoint.connect().await.unwrap());
-    let introduced = Line::introduced(&mut client, node, parts);
+    let introduced = AgentStream::with_first_status(&mut client, node, parts);
     timeout(Duration::from_mins(2), introduced).await.unwrap()
 }
 
-/// Ends it as kubelet does.
+/// Sends SIGTERM, as kubelet does.
 fn terminate(aggregator: &Aggregator) {
     let pid = Pid::from_raw(i32::try_from(aggregator.id()).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
@@ -163,18 +164,18 @@ fn terminate(aggregator: &Aggregator) {
 
 #[tokio::test]
 async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
-    let stage = Stage::new();
-    let mut first = stage.aggregator();
-    first.says(HOLDS);
-    let uid = stage.pod("told", "n");
-    stage.pod("by-name-alone", "n");
-    stage.pod("elsewhere", "m");
-    stage.pod("another-uid", "n");
-    stage.pod("ended", "n");
+    let fixture = AnnotationFixture::new();
+    let mut first = fixture.aggregator();
+    first.expect_log(HOLDS);
+    let uid = fixture.pod("told", "n");
+    fixture.pod("by-name-alone", "n");
+    fixture.pod("elsewhere", "m");
+    fixture.pod("another-uid", "n");
+    fixture.pod("ended", "n");
     let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
     let patch = ["patch", "pod", "ended", "-n", NAMESPACE];
     let patch = [&patch[..], &["--subresource=status", "-p", &ended]].concat();
-    stage.api.kubectl(&patch);
+    fixture.api.kubectl(&patch);
     let parts = reported(
         NAMESPACE,
         &[
@@ -187,88 +188,88 @@ async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
         ],
     );
     let _line = report(&first, "n", parts.clone()).await;
-    stage.await_type("told", A100);
-    stage.await_type("by-name-alone", A100);
-    let shown = stage.get("told");
+    fixture.await_type("told", A100);
+    fixture.await_type("by-name-alone", A100);
+    let shown = fixture.get("told");
     let expected = json!({"person": "1", TYPE: A100, "octavo.dev/sharing": "exclusive"});
     assert_eq!(shown["metadata"]["annotations"], expected);
     terminate(&first);
-    first.says("Lease released");
+    first.expect_log("Lease released");
     for pod in ["elsewhere", "another-uid", "ended"] {
-        let annotations = &stage.get(pod)["metadata"]["annotations"];
+        let annotations = &fixture.get(pod)["metadata"]["annotations"];
         assert_eq!(*annotations, json!({"person": "1"}), "{pod}");
     }
-    assert_eq!(stage.requested("patch"), 2);
+    assert_eq!(fixture.requested("patch"), 2);
 
-    // Another run reads each pod once, and writes nothing.
-    let read = stage.requested("get");
-    let mut second = stage.aggregator();
-    second.says(HOLDS);
+    // A new process reads each pod once and writes nothing.
+    let read = fixture.requested("get");
+    let mut second = fixture.aggregator();
+    second.expect_log(HOLDS);
     let _line = report(&second, "n", parts).await;
     let mut requested = 0;
-    while stage.requested("get") < read + 6 {
+    while fixture.requested("get") < read + 6 {
         requested += 1;
         assert!(requested < 1000, "nobody looks at the pods");
     }
-    assert_eq!(stage.requested("patch"), 2);
+    assert_eq!(fixture.requested("patch"), 2);
     let version = |pod: &Value| pod["metadata"]["resourceVersion"].clone();
-    assert_eq!(version(&stage.get("told")), version(&shown));
+    assert_eq!(version(&fixture.get("told")), version(&shown));
 }
 
 #[tokio::test]
-async fn a_recreated_pod_gets_the_type_of_its_new_allocation() {
-    let stage = Stage::new();
-    let mut aggregator = stage.aggregator();
-    aggregator.says(HOLDS);
-    let uid = stage.pod("train-0", "n");
+async fn recreated_pod_gets_type_of_its_new_allocation() {
+    let fixture = AnnotationFixture::new();
+    let mut aggregator = fixture.aggregator();
+    aggregator.expect_log(HOLDS);
+    let uid = fixture.pod("train-0", "n");
     let before = reported(NAMESPACE, &[("train-0", Some(&uid))]);
     let mut line = report(&aggregator, "n", before.clone()).await;
-    stage.await_type("train-0", A100);
+    fixture.await_type("train-0", A100);
     let delete = ["delete", "pod", "train-0", "-n", NAMESPACE, "--force"];
-    stage.api.kubectl(&delete);
-    let uid = stage.pod("train-0", "n");
+    fixture.api.kubectl(&delete);
+    let uid = fixture.pod("train-0", "n");
     let after = reported(NAMESPACE, &[("train-0", Some(&uid))]);
-    line.say(&delta(2, &before, &after)).await.unwrap();
-    stage.await_type("train-0", A100);
+    line.send(&delta(2, &before, &after)).await.unwrap();
+    fixture.await_type("train-0", A100);
 }
 
 #[tokio::test]
-async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
-    let stage = Stage::new();
-    let mut first = stage.aggregator();
-    first.says(HOLDS);
-    let mut second = stage.aggregator();
-    stage.pod("early", "n");
+async fn one_of_two_aggregators_writes_and_the_other_takes_over() {
+    let fixture = AnnotationFixture::new();
+    let mut first = fixture.aggregator();
+    first.expect_log(HOLDS);
+    let mut second = fixture.aggregator();
+    fixture.pod("early", "n");
     let parts = reported(NAMESPACE, &[("early", None)]);
     let mut other = report(&second, "n", parts.clone()).await;
     let _line = report(&first, "n", parts.clone()).await;
-    stage.await_type("early", A100);
-    assert_eq!(stage.transitions(), "0");
+    fixture.await_type("early", A100);
+    assert_eq!(fixture.transitions(), "0");
     first.kill();
-    second.says(HOLDS);
-    assert_eq!(stage.transitions(), "1");
-    stage.pod("late", "n");
+    second.expect_log(HOLDS);
+    assert_eq!(fixture.transitions(), "1");
+    fixture.pod("late", "n");
     let more = reported(NAMESPACE, &[("early", None), ("late", None)]);
-    other.say(&delta(2, &parts, &more)).await.unwrap();
-    stage.await_type("late", A100);
-    // Who does not hold it asks nothing of pods, and what was right stays as it was.
-    second.says("pod annotated");
+    other.send(&delta(2, &parts, &more)).await.unwrap();
+    fixture.await_type("late", A100);
+    // An aggregator that is not the leader requests no pods, and correct annotations are unchanged.
+    second.expect_log("pod annotated");
     let lines = second.kill();
     let shown = |line: &&String| line.contains("pod annotated");
     assert_eq!(lines.iter().filter(shown).count(), 1, "{lines:#?}");
-    assert_eq!(stage.requested("patch"), 2);
+    assert_eq!(fixture.requested("patch"), 2);
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_away_nothing_is_written_and_afterwards_all_is() {
-    let mut stage = Stage::new();
-    let mut aggregator = stage.aggregator();
-    aggregator.says(HOLDS);
-    stage.pod("late", "n");
-    stage.api.stop();
+async fn writes_stop_during_api_server_outage_and_complete_afterwards() {
+    let mut fixture = AnnotationFixture::new();
+    let mut aggregator = fixture.aggregator();
+    aggregator.expect_log(HOLDS);
+    fixture.pod("late", "n");
+    fixture.api.stop();
     let _line = report(&aggregator, "n", reported(NAMESPACE, &[("late", None)])).await;
-    aggregator.says("Lease lost; this process is no longer the leader");
-    stage.api.start();
-    aggregator.says(HOLDS);
-    stage.await_type("late", A100);
+    aggregator.expect_log("Lease lost; this process is no longer the leader");
+    fixture.api.start();
+    aggregator.expect_log(HOLDS);
+    fixture.await_type("late", A100);
 }

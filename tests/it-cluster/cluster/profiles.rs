@@ -1,5 +1,5 @@
-//! Hardware profiles of a real API server with the real definition: found, followed, judged and made; and pods of one, placed by the
-//! real scheduler.
+//! Hardware profiles of a real API server with the real definition: discovered, watched, checked and created; and pods
+//! of a profile, placed by the real scheduler.
 
 mod created;
 mod made;
@@ -18,9 +18,9 @@ use crate::fleet_api::Api as Readers;
 use crate::process::Aggregator;
 use crate::time_limits::{Finish, until_async};
 
-/// `OpenDataHub`'s own definition; where it is from stands in it.
+/// `OpenDataHub`'s own definition; the file names its source.
 const HARDWARE: &str = include_str!("../../fixtures/crds/hardwareprofiles.yaml");
-/// Those of its dashboard, and Kueue's.
+/// Definitions of its dashboard and of Kueue.
 const OLD: &str = include_str!("../../fixtures/crds/dashboard-hardwareprofiles.yaml");
 const OLDER: &str = include_str!("../../fixtures/crds/acceleratorprofiles.yaml");
 const QUEUES: &str = include_str!("../../fixtures/crds/localqueues.yaml");
@@ -29,7 +29,7 @@ const H200: &str = "nvidia-h200-141gb";
 const T4: &str = "nvidia-t4-16gb";
 const GPU: &str = "octavo.test/profile-gpu";
 
-/// An aggregator that follows a cluster.
+/// An aggregator that watches a cluster.
 struct Site<'a> {
     api: &'a Api,
     aggregator: Aggregator,
@@ -41,20 +41,20 @@ impl<'a> Site<'a> {
         Self::with(api, api.kubeconfig(), &["--follow-cluster"])
     }
 
-    /// With these arguments, as the user of this kubeconfig.
+    /// With these arguments and this kubeconfig.
     fn with(api: &'a Api, kubeconfig: &Path, arguments: &[&str]) -> Self {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let aggregator = Aggregator::start(&[&["--plaintext", &kubeconfig], arguments].concat());
         Self { api, readers: Readers::at(aggregator.http), aggregator }
     }
 
-    /// What is at `path`, as soon as it is as wanted.
+    /// The document at `path`, apply_once it satisfies `wanted`.
     async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let read = async || self.readers.get(path).await.json();
         until_async(path, read, wanted).await
     }
 
-    /// The profile, as soon as it is as wanted.
+    /// The profile, once it satisfies `wanted`.
     async fn profile(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.until(&format!("/api/v1/profiles/{name}"), |one| {
             one["kind"] == "Profile" && wanted(one)
@@ -72,9 +72,9 @@ impl<'a> Site<'a> {
             .finish()
     }
 
-    /// The output of a command that must exit with `code`, and its notes.
+    /// Runs a command that must exit with `code`, and returns its output and notes.
     #[track_caller]
-    fn says(&self, arguments: &[&str], code: i32) -> (String, String) {
+    fn run(&self, arguments: &[&str], code: i32) -> (String, String) {
         let output = self.octavo(arguments);
         let [out, err] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -83,7 +83,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// A node with eight devices of a type, and the taint that goes with them.
+/// A node with eight devices of a type, and their taint.
 fn node(api: &Api, type_name: &str) -> TestNode {
     let node = api.node("profiles");
     let label = format!("octavo.dev/type={type_name}");
@@ -108,7 +108,7 @@ fn define(api: &Api, definition: &str) {
     api.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"]);
 }
 
-/// The definition of a kind as it was while there was this version alone.
+/// The definition of a kind with only this version.
 fn only(definition: &str, version: &str) -> String {
     let mut definition: Value = serde_saphyr::from_str(definition).unwrap();
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
@@ -143,27 +143,26 @@ fn words(profile: &Value) -> Vec<&str> {
     findings.iter().map(|one| one["finding"].as_str().unwrap()).collect()
 }
 
-/// A profile that is changed, so that something is wrong with it.
-async fn a_change_of_its_owner_s_is_judged(site: &Site<'_>, namespace: &str) {
+/// A change of a profile by its owner that introduces an issue.
+async fn change_by_owner_is_checked(site: &Site<'_>, namespace: &str) {
     site.api.apply(&profile(namespace, "large", ("nvidia.com/gpu.product", "NVIDIA-H200")));
     let changed = site.profile("large", |one| !words(one).is_empty()).await;
     assert_eq!(words(&changed), ["nothing-selected", "changing-label"]);
     assert_eq!(changed["available"], 0);
-    let (found, _) = site.says(&["check"], 3);
+    let (found, _) = site.run(&["check"], 3);
     assert!(found.contains("select by octavo.dev/type"), "{found}");
-    let (shown, _) = site.says(&["show", "large", "--namespace", namespace], 0);
+    let (shown, _) = site.run(&["show", "large", "--namespace", namespace], 0);
     assert!(shown.contains("nvidia.com/gpu.product=NVIDIA-H200"), "{shown}");
 }
 
 #[tokio::test]
-async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a_byte_of_them_changed()
- {
+async fn req_002_profiles_are_discovered_with_their_kind_and_never_modified() {
     let api = Api::fresh();
     let _nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);
     let empty = site.until("/api/v1/profiles", |list| list.get("notice").is_none()).await;
     assert_eq!((&empty["source"], &empty["items"]), (&json!("nowhere"), &json!([])));
-    let (_, notes) = site.says(&["list"], 0);
+    let (_, notes) = site.run(&["list"], 0);
     assert!(notes.contains("the aggregator has no profiles"), "{notes}");
 
     define(&api, HARDWARE);
@@ -183,7 +182,7 @@ async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a
         (&json!("9.0"), &json!(4800.0))
     );
 
-    // What a user who only wants to choose sees.
+    // The view of a user who selects a profile.
     let list =
         site.until("/api/hardware-profiles", |list| list["items"][0]["available"] == 4).await;
     let row = &list["items"][0];
@@ -192,7 +191,7 @@ async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a
     assert_eq!((&row["memory"], &row["architecture"]), (&json!("141 GiB"), &json!("Hopper")));
     assert_eq!(objects(), before);
 
-    a_change_of_its_owner_s_is_judged(&site, &namespace).await;
+    change_by_owner_is_checked(&site, &namespace).await;
     api.kubectl(&["delete", "hardwareprofile", "large", "-n", &namespace]);
     site.until("/api/v1/profiles", |list| list["items"] == json!([])).await;
     let gone = site.readers.get("/api/v1/profiles/large").await;
@@ -229,7 +228,7 @@ fn old_and_queued(namespace: &str) -> [Value; 3] {
 }
 
 #[tokio::test]
-async fn old_kinds_are_read_in_whichever_version_there_is_and_a_queue_has_to_be_there() {
+async fn old_profile_kinds_are_read_in_any_version_and_queue_must_exist() {
     let api = Api::fresh();
     let _node = node(&api, H200);
     let namespace = api.namespace();
@@ -255,7 +254,7 @@ async fn old_kinds_are_read_in_whichever_version_there_is_and_a_queue_has_to_be_
     assert_eq!(queued.get("available"), None);
     let message = queued["findings"][0]["message"].as_str().unwrap();
     assert!(message.contains("Kueue is not installed"), "{message}");
-    // As a Kueue from before 0.15 has it.
+    // The version of Kueue before 0.15.
     define(&api, &only(QUEUES, "v1beta1"));
     let message =
         |one: &Value| one["findings"][0]["message"].as_str().unwrap_or_default().to_owned();

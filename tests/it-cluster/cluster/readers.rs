@@ -1,4 +1,4 @@
-//! Who sees what over HTTP, with tokens of service accounts and roles of a real API server.
+//! Permissions of readers over HTTP, with tokens of service accounts and roles of a real API server.
 
 mod place;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
-use self::place::{A100_TYPE, H100_TYPE, Place, Site};
+use self::place::{A100_TYPE, H100_TYPE, ReaderNamespace, Site};
 use super::Api;
 use crate::fleet_api::Api as Readers;
 use crate::process::Aggregator;
 use crate::time_limits::{Finish, until_async};
 
-/// The answer to each account: no token, an unknown account, viewer, scraper, some, team, admin.
+/// Status for each account: no token, an unknown account, viewer, scraper, some, team, admin.
 const ROWS: &[(&str, [u16; 7])] = &[
     ("/healthz", [200; 7]),
     ("/readyz", [200; 7]),
@@ -42,9 +42,9 @@ const ROWS: &[(&str, [u16; 7])] = &[
 ];
 
 #[tokio::test]
-async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_shown_without_nodes() {
+async fn nfr_003_cluster_roles_authorize_each_path_and_types_without_nodes() {
     let cluster = Api::shared();
-    let place = Place::new(cluster);
+    let place = ReaderNamespace::new(cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;
     let accounts = ["nobody", "viewer", "scraper", "some", "team", "admin"];
     let tokens = accounts.map(|account| place.token(account));
@@ -57,7 +57,7 @@ async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_shown_wi
             let read = async || reader.status(&path).await;
             match status {
                 401 | 403 => assert_eq!(read().await, *status, "{what}"),
-                // A role applies a moment after its creation.
+                // A role takes effect with a delay.
                 _ => {
                     until_async(&what, read, |found| found == status).await;
                 }
@@ -79,8 +79,8 @@ async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_shown_wi
     }
 }
 
-/// The same permission is asked for by those who follow the fleet on the agents' port.
-async fn by_grpc(place: &Place<'_>, site: &Site) {
+/// Watches on the port of agents require the same permission.
+async fn by_grpc(place: &ReaderNamespace<'_>, site: &Site) {
     for (account, code) in [
         (None, Some(Code::Unauthenticated)),
         (Some("viewer"), Some(Code::PermissionDenied)),
@@ -99,8 +99,8 @@ async fn by_grpc(place: &Place<'_>, site: &Site) {
     }
 }
 
-/// What readers with partial permissions see.
-async fn shown_without_nodes(place: &Place<'_>, who: &[Readers]) {
+/// Responses to readers with partial permissions.
+async fn shown_without_nodes(place: &ReaderNamespace<'_>, who: &[Readers]) {
     let [_, nobody, viewer, scraper, some, team, _admin] = who else {
         panic!("seven readers");
     };
@@ -129,39 +129,39 @@ async fn shown_without_nodes(place: &Place<'_>, who: &[Readers]) {
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_unavailable_known_readers_continue_and_others_must_retry() {
+async fn known_readers_continue_while_api_server_is_unavailable() {
     let mut cluster = Api::fresh();
-    let place = Place::new(&cluster);
+    let place = ReaderNamespace::new(&cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;
     let (admin, viewer) = (place.token("admin"), place.token("viewer"));
     let (admin, viewer) = (site.as_who(&admin), site.as_who(&viewer));
     assert_eq!(admin.status("/api/v1/nodes").await, 200);
-    let Place { asks, .. } = place;
+    let ReaderNamespace { asks, .. } = place;
     cluster.stop();
     assert_eq!(admin.status("/api/v1/nodes").await, 200);
     let answer = viewer.get("/api/v1/types").await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.json()["type"], "/problems/unchecked");
     assert_eq!(site.readers.status("/readyz").await, 200);
-    site.aggregator.says("cannot authorize HTTP clients; ");
+    site.aggregator.expect_log("cannot authorize HTTP clients; ");
     cluster.start();
     let status = async || viewer.status("/api/v1/types").await;
     until_async("a reader who is checked", status, |status| *status == 200).await;
-    site.aggregator.says("authorization of HTTP clients works again");
+    site.aggregator.expect_log("authorization of HTTP clients works again");
     drop(asks);
 }
 
 #[tokio::test]
-async fn only_the_proxy_may_name_the_user_whose_roles_count() {
+async fn only_trusted_proxy_may_set_the_user() {
     let cluster = Api::shared();
-    let place = Place::new(cluster);
+    let place = ReaderNamespace::new(cluster);
     let site = place.site(&["--http-auth=proxy-header", "--trusted-proxy=127.0.0.1"]).await;
     let user = |account: &str| format!("X-Forwarded-User: {}", place.user(account));
-    let forwarded = |account: &str| site.readers.saying(&user(account));
+    let forwarded = |account: &str| site.readers.with_header(&user(account));
     assert_eq!(forwarded("admin").status("/api/v1/nodes").await, 200);
     assert_eq!(forwarded("viewer").status("/api/v1/nodes").await, 403);
     assert_eq!(forwarded("viewer").status("/api/v1/types").await, 200);
-    let mighty = forwarded("nobody").saying("X-Forwarded-Groups: system:masters");
+    let mighty = forwarded("nobody").with_header("X-Forwarded-Groups: system:masters");
     assert_eq!(mighty.status("/api/v1/nodes").await, 400);
     assert_eq!(site.readers.status("/api/v1/nodes").await, 401);
 
@@ -170,17 +170,17 @@ async fn only_the_proxy_may_name_the_user_whose_roles_count() {
     let arguments = [&["--plaintext", &kubeconfig], &proxy[..]].concat();
     let elsewhere = Aggregator::start(&arguments);
     let readers = Readers::at(elsewhere.http);
-    let answer = readers.saying(&user("admin")).get("/api/v1/nodes").await;
+    let answer = readers.with_header(&user("admin")).get("/api/v1/nodes").await;
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["type"], "/problems/untrusted-proxy");
     let token = format!("Authorization: Bearer {}", place.token("admin"));
-    assert_eq!(readers.saying(&token).status("/api/v1/nodes").await, 200);
+    assert_eq!(readers.with_header(&token).status("/api/v1/nodes").await, 200);
 }
 
 #[tokio::test]
-async fn the_command_line_shows_its_token_and_says_what_is_missing() {
+async fn cli_sends_its_token_and_reports_missing_access() {
     let cluster = Api::shared();
-    let place = Place::new(cluster);
+    let place = ReaderNamespace::new(cluster);
     let site = place.site(&["--http-auth=token-review"]).await;
     let directory = tempfile::tempdir().unwrap();
     let run = |verb: &str, account: Option<&str>| {

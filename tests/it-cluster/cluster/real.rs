@@ -1,5 +1,5 @@
-//! A day in the life of Octavo in a real cluster, from our images and chart, as the documents say: installed, asked for layouts,
-//! drained, upgraded, taken back, taken away; what it says, and that it leaves nothing behind.
+//! Life cycle in a real cluster with our images and chart, following the documentation: installation, layouts,
+//! draining, upgrade, downgrade and removal without leftovers.
 
 mod documents;
 mod drain;
@@ -21,32 +21,32 @@ use site::{A100, ACCOUNT, H100, NAMESPACE, NEXT, Site, VERSION, figure, values_w
 const HALVES: [&str; 2] = ["3g.40gb"; 2];
 const SMALL: [&str; 7] = ["1g.10gb"; 7];
 
-/// One story, for each part begins where the one before has ended, and there is one cluster.
+/// One test, because each step continues from the previous one and there is one cluster.
 #[tokio::test]
-async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_nothing() {
+async fn fleet_is_installed_partitioned_upgraded_and_uninstalled() {
     let _alone = Nodes::alone().await;
     let site = Site::new();
-    site.reader.follows("get-started/install.md", "install", A100);
+    site.reader.run_block("get-started/install.md", "install", A100);
     agents_label_their_nodes(&site);
-    how_long_pods_take_to_labels(&site);
+    measure_time_to_labels(&site);
     only_readers_with_a_token_see_the_fleet(&site).await;
-    site.reader.follows("get-started/install.md", "partition", A100);
-    a_label_leads_to_geometry(&site).await;
+    site.reader.run_block("get-started/install.md", "partition", A100);
+    label_changes_geometry(&site).await;
     thread::scope(|scope| {
-        // Pods that come and go are no reason to write either.
-        let pods = scope.spawn(|| pods_land_where_their_type_is(&site));
+        // Pods that start and end cause no writes either.
+        let pods = scope.spawn(|| pods_are_placed_by_type(&site));
         nothing_is_written_when_nothing_changes(&site);
         pods.join().unwrap();
     });
-    site.reader.knows(&values_with_layouts(VERSION));
-    site.reader.follows("get-started/install.md", "drain", A100);
+    site.reader.set_values(&values_with_layouts(VERSION));
+    site.reader.run_block("get-started/install.md", "drain", A100);
     drain::only_blockers_are_evicted(&site).await;
-    another_version_and_back_touches_nothing(&site);
-    a_deleted_agent_leaves_nothing_half_done(&site);
-    taken_away_it_leaves_nothing(&site);
+    upgrade_and_downgrade_change_nothing(&site);
+    deleted_agent_leaves_no_partial_change(&site);
+    uninstall_leaves_nothing(&site);
 }
 
-/// What of a Node is ours: labels and annotations.
+/// Our labels and annotations of a Node.
 fn ours(node: &Value) -> BTreeMap<String, String> {
     let metadata = &node["metadata"];
     let maps = [&metadata["labels"], &metadata["annotations"]];
@@ -56,7 +56,7 @@ fn ours(node: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether a Node says that it has this layout.
+/// Whether a Node reports this layout as applied.
 fn is_applied(node: &Value, layout: &str) -> bool {
     let ours = ours(node);
     let status = ours.get("octavo.dev/status");
@@ -78,7 +78,7 @@ fn agents_label_their_nodes(site: &Site) {
 
 /// The chart's own test reads the API with a token. Without a token, or without a role, there is nothing to read.
 async fn only_readers_with_a_token_see_the_fleet(site: &Site) {
-    site.reader.follows("get-started/install.md", "test", A100);
+    site.reader.run_block("get-started/install.md", "test", A100);
     let mut readers = site.readers();
     let both = |list: &Answer| list.json()["items"].as_array().is_some_and(|all| all.len() == 2);
     readers.until("/api/v1/nodes", both).await;
@@ -92,8 +92,8 @@ async fn only_readers_with_a_token_see_the_fleet(site: &Site) {
     }
 }
 
-/// From when an agent's pod was given its node to when its labels were there.
-fn how_long_pods_take_to_labels(site: &Site) {
+/// Time from the scheduling of an agent's pod to its labels.
+fn measure_time_to_labels(site: &Site) {
     let log = site.api().audit();
     for node in [A100, H100] {
         let pod = site.pod(node);
@@ -110,7 +110,7 @@ fn how_long_pods_take_to_labels(site: &Site) {
     }
 }
 
-async fn a_label_leads_to_geometry(site: &Site) {
+async fn label_changes_geometry(site: &Site) {
     let api = site.api();
     assert!((0..2).all(|gpu| site.geometry(gpu) == HALVES));
     let readers = site.readers();
@@ -120,7 +120,7 @@ async fn a_label_leads_to_geometry(site: &Site) {
     let seen = seen.await;
     assert_eq!(seen["labels"]["octavo.dev/layout-state"], "applied");
     assert_eq!(seen["layout"]["devices"].as_array().unwrap().len(), 2);
-    // The command line is in the agent's image.
+    // The command line is part of the agent's image.
     let agent = format!("pod/{}", site.pod(A100));
     let inspected = api.kubectl(&["exec", "-n", NAMESPACE, &agent, "--", "octavo", "inspect"]);
     assert!(inspected.contains("GPU 0-1  nvidia-a100-80gb"), "{inspected}");
@@ -133,13 +133,13 @@ async fn a_label_leads_to_geometry(site: &Site) {
         let described = api.kubectl(&["describe", "node", A100]);
         described.contains("LayoutApplied")
     });
-    // The other node was not asked for anything.
+    // The other node has no desired layout.
     let nodes = readers.nodes().await;
     assert_eq!(nodes.len(), 2, "{nodes:?}");
     assert_eq!(nodes[1]["layout"]["name"], Value::Null, "{nodes:?}");
 }
 
-/// Requests of the agents that would change something, of those that the server heard from `since` on.
+/// Write requests of the agents that the server received since `since`.
 fn writes(log: &[Value], since: Timestamp) -> Vec<&Value> {
     let of_agents = log.iter().filter(|event| {
         let verb = event["verb"].as_str().unwrap();
@@ -148,13 +148,13 @@ fn writes(log: &[Value], since: Timestamp) -> Vec<&Value> {
     of_agents.filter(|event| received(event) >= since).collect()
 }
 
-/// When the server heard a request, by its own clock.
+/// When the server received a request, by its own clock.
 fn received(event: &Value) -> Timestamp {
     let time = event["requestReceivedTimestamp"].as_str().unwrap();
     time.parse().unwrap()
 }
 
-/// Not of the last line: that may be of a watch, which was heard long before it was answered.
+/// Not the last line: it may be a watch, which was received long before it was logged.
 fn last_received(log: &[Value]) -> Timestamp {
     log.iter().map(received).max().unwrap()
 }
@@ -167,7 +167,7 @@ fn nothing_is_written_when_nothing_changes(site: &Site) {
         let one = writes(&log, Timestamp::MIN).into_iter().find(|event| event["verb"] == verb);
         assert!(one.is_some(), "a {verb} is not seen in the log");
     }
-    // Two minutes are what this is about. The server counts them.
+    // Two minutes without writes, counted by the server.
     for _ in 0..2 {
         let nothing = ["wait", "--for=create", "configmap/never", "--timeout=61s"];
         assert!(!api.try_kubectl(&nothing).status.success());
@@ -180,7 +180,7 @@ fn nothing_is_written_when_nothing_changes(site: &Site) {
     let agents = writes(&log, since);
     assert!(agents.is_empty(), "{agents:#?}");
     figure(&format!("idle for {idle} s: {others} requests, no write of an agent"));
-    // And one that is made now would have been found.
+    // A write made now is detected.
     let began = Instant::now();
     api.kubectl(&["label", "node", H100, "octavo.dev/layout=small"]);
     site.node(H100, |node| is_applied(node, "small"));
@@ -188,7 +188,7 @@ fn nothing_is_written_when_nothing_changes(site: &Site) {
     assert!(!writes(&api.audit(), until).is_empty());
 }
 
-/// A pod that asks for a node by labels, and runs when it has one.
+/// A pod that selects nodes by labels and runs when it has one.
 fn pod(namespace: &str, name: &str, how: &Value) -> String {
     let mut spec = json!({
         "terminationGracePeriodSeconds": 0,
@@ -200,14 +200,14 @@ fn pod(namespace: &str, name: &str, how: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).to_string()
 }
 
-/// Nodes for which one of these expressions is true.
+/// Node affinity that matches any of these expressions.
 fn any(expressions: &[Value]) -> Value {
     let terms = expressions.iter().map(|expression| json!({"matchExpressions": [expression]}));
     let terms: Vec<Value> = terms.collect();
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
 }
 
-fn pods_land_where_their_type_is(site: &Site) {
+fn pods_are_placed_by_type(site: &Site) {
     let api = site.api();
     let namespace = api.namespace();
     api.await_account(&namespace);
@@ -221,7 +221,7 @@ fn pods_land_where_their_type_is(site: &Site) {
     let either_in = json!({"affinity": any(&[is_in(["nvidia-h100-80gb", "nvidia-l40s-48gb"])])});
     let laid_out = json!({"nodeSelector": {"octavo.dev/layout-state": "applied"}});
     let nowhere = json!({"nodeSelector": {"octavo.dev/type": "nvidia-l40s-48gb"}});
-    // Two that take either, and not where the other one is: so both types were really accepted.
+    // Two pods that accept either type and avoid each other, so both types are used.
     let mut both = any(&[has("a100-80gb"), has("h100-80gb")]);
     both["podAntiAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"either": "true"}}},
@@ -266,10 +266,10 @@ fn pods_land_where_their_type_is(site: &Site) {
     api.kubectl(&["delete", "namespace", &namespace, "--wait=false"]);
 }
 
-fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
+fn deleted_agent_leaves_no_partial_change(site: &Site) {
     let api = site.api();
     let pod = site.pod(A100);
-    // About a second each, so that there is a middle to delete the pod in.
+    // About a second per instance, so that the pod can be deleted during the change.
     site.machine.faults("[{call: nvmlDeviceCreateGpuInstance*, slow_factor: 20}]");
     let change = ["label", "node", A100, "--overwrite"];
     api.kubectl(&[&change[..], &["octavo.dev/layout=small"]].concat());
@@ -277,11 +277,11 @@ fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
         (0..2).any(|gpu| (1..7).contains(&site.geometry(gpu).len()) && site.geometry(gpu) != HALVES)
     });
     let began = Instant::now();
-    // Or the next pod would go on before anybody has looked at what this one leaves.
+    // Otherwise the next pod would continue before the state is checked.
     api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present-"]);
     let it = ["-n", NAMESPACE, "pod", &pod];
     api.kubectl(&[&["delete", "--wait=false"], &it[..]].concat());
-    // It ends by itself, and is not killed when its time is over.
+    // It exits by itself before its grace period ends.
     let ended = "--for=jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=0";
     api.kubectl(&[&["wait", ended, "--timeout=120s"], &it[..]].concat());
     let left = [site.geometry(0), site.geometry(1)];
@@ -298,7 +298,7 @@ fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
     site.rolled_out("daemonset/octavo-agent");
 }
 
-/// Partitions of node-1 by what the driver calls them: others would be new ones.
+/// UUIDs of the partitions on node-1: recreated ones would differ.
 fn partitions(site: &Site) -> Vec<String> {
     let world = site.machine.world();
     let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig).flat_map(|mig| &mig.instances);
@@ -306,7 +306,7 @@ fn partitions(site: &Site) -> Vec<String> {
     all.map(|one| one.uuid.clone()).collect()
 }
 
-/// The images of agents and aggregator that run.
+/// The images of running agents and aggregator.
 fn running(site: &Site) -> Vec<String> {
     let ours = "--selector=app.kubernetes.io/part-of=octavo";
     let pods = site.get(&["pods", "-n", NAMESPACE, ours]);
@@ -319,7 +319,7 @@ fn running(site: &Site) -> Vec<String> {
     images
 }
 
-fn another_version_and_back_touches_nothing(site: &Site) {
+fn upgrade_and_downgrade_change_nothing(site: &Site) {
     let of = |version: &str| {
         ["agent", "agent", "aggregator"].map(|image| format!("octavo/{image}:{version}"))
     };
@@ -327,15 +327,15 @@ fn another_version_and_back_touches_nothing(site: &Site) {
     let since = last_received(&site.api().audit());
     let before = (partitions(site), [A100, H100].map(|node| ours(&site.get(&["node", node]))));
     assert_eq!(before.0.len(), 4);
-    site.reader.knows(&values_with_layouts(NEXT));
-    site.reader.follows("operations/upgrade.md", "upgrade", A100);
+    site.reader.set_values(&values_with_layouts(NEXT));
+    site.reader.run_block("operations/upgrade.md", "upgrade", A100);
     assert_eq!(running(site), of(NEXT));
-    site.reader.follows("operations/upgrade.md", "rollback", A100);
+    site.reader.run_block("operations/upgrade.md", "rollback", A100);
     assert_eq!(running(site), of(VERSION));
-    site.reader.knows(&values_with_layouts(VERSION));
+    site.reader.set_values(&values_with_layouts(VERSION));
     let after = (partitions(site), [A100, H100].map(|node| ours(&site.get(&["node", node]))));
     assert_eq!(after, before);
-    // Nor was anything taken away meanwhile and put back.
+    // Nothing was removed and restored meanwhile either.
     let log = site.api().audit();
     let nodes = writes(&log, since).into_iter();
     let nodes: Vec<&Value> =
@@ -343,17 +343,17 @@ fn another_version_and_back_touches_nothing(site: &Site) {
     assert!(nodes.is_empty(), "{nodes:#?}");
 }
 
-fn taken_away_it_leaves_nothing(site: &Site) {
+fn uninstall_leaves_nothing(site: &Site) {
     let api = site.api();
-    site.reader.follows("operations/upgrade.md", "uninstall", A100);
+    site.reader.run_block("operations/upgrade.md", "uninstall", A100);
     for node in [A100, H100] {
-        // A person sets and removes the desired layout of a node.
+        // A user sets and removes the desired layout of a node.
         api.kubectl(&["label", "node", node, "octavo.dev/layout-"]);
-        // Nor is anything kept of who wrote what.
+        // The field managers are removed as well.
         let metadata = site.get(&["node", node])["metadata"].to_string();
         assert!(!metadata.contains("octavo"), "{metadata}");
     }
-    site.is_as_it_was();
+    site.is_restored();
     let kinds = "namespaces,clusterroles,clusterrolebindings,roles,rolebindings,priorityclasses,\
         validatingadmissionpolicies,validatingadmissionpolicybindings,daemonsets,deployments,services";
     let left = api.kubectl(&["get", "-A", "-o", "name", kinds]);

@@ -1,8 +1,8 @@
-//! How much room there is, held against the real scheduler: for fleets and pods made at random, what [`free_slots`] says is how many more
-//! of such pods are bound, and one more is not.
+//! Free capacity compared with the real scheduler: for random fleets and pods, exactly [`free_slots`] more of such pods
+//! are bound.
 //!
-//! Nodes are objects without a machine, which is all that a scheduler sees of one. Each fleet has a label and a resource of its own,
-//! so no other test's pod gets there and none of these gets anywhere else.
+//! Nodes are objects without a machine, which is all that a scheduler sees. Each fleet has its own label and resource,
+//! so tests do not affect each other.
 
 mod fleet;
 
@@ -18,12 +18,12 @@ use octavo_kube::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use self::fleet::{Dice, LABEL};
+use self::fleet::{LABEL, RandomNumbers};
 use super::Api;
 use super::followed::await_followed;
 
 const SEED: u64 = 11;
-/// Fleets, and kinds of pods that come to each one after the other.
+/// Number of fleets; each gets several kinds of pods in sequence.
 const FLEETS: u64 = 6;
 const KINDS: u64 = 8;
 const NODES: u64 = 5;
@@ -46,7 +46,7 @@ impl Drop for Fleet<'_> {
 }
 
 #[tokio::test]
-async fn free_devices_are_exactly_those_that_the_scheduler_binds() {
+async fn free_devices_equal_those_that_scheduler_binds() {
     let api = Api::shared();
     let client = connect(Some(api.kubeconfig()), Program::Aggregator).await.unwrap();
     let eyes = ClusterWatcher::new(client);
@@ -56,7 +56,7 @@ async fn free_devices_are_exactly_those_that_the_scheduler_binds() {
     api.await_account(&namespace);
     let mut bound = Vec::new();
     for number in 0..FLEETS {
-        let mut dice = Dice::new(SEED + number);
+        let mut random = RandomNumbers::new(SEED + number);
         let client = api.client();
         let fleet = Fleet {
             api,
@@ -66,13 +66,13 @@ async fn free_devices_are_exactly_those_that_the_scheduler_binds() {
             name: format!("{namespace}-{number}"),
             followed: followed.clone(),
         };
-        fleet.make(&mut dice).await;
+        fleet.make(&mut random).await;
         for kind in 0..KINDS {
-            let spec = dice.pod(&fleet.name);
-            bound.push(fleet.takes_as_many_as_there_is_room_for(kind, &spec).await);
+            let spec = random.pod(&fleet.name);
+            bound.push(fleet.check_capacity(kind, &spec).await);
         }
     }
-    // Both what fits nowhere and what fits often was among them, or nothing was shown.
+    // Some pods must fit and some not, or the test proves nothing.
     let fitting = bound.iter().filter(|count| **count > 0).count();
     let all: usize = bound.iter().sum();
     assert!(bound.contains(&0) && fitting >= 16 && all >= 80, "{bound:?}");
@@ -83,15 +83,15 @@ fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
 }
 
 impl Fleet<'_> {
-    /// Creates nodes, and waits until they have exactly the taints that they should have.
-    async fn make(&self, dice: &mut Dice) {
+    /// Creates nodes and waits until they have exactly their taints.
+    async fn make(&self, random: &mut RandomNumbers) {
         let mut taints = BTreeMap::new();
         for number in 0..NODES {
-            let node = dice.node(&self.name, number);
+            let node = random.node(&self.name, number);
             let name = node["metadata"]["name"].as_str().unwrap().to_owned();
             let params = PostParams::default();
             self.nodes.create(&params, &read(node.clone())).await.unwrap();
-            // Every new node is given one more, until a controller has seen it.
+            // Every new node gets one more until a controller has seen it.
             let patch = Patch::Merge(json!({"spec": {"taints": node["spec"]["taints"]}}));
             let params = PatchParams::default();
             self.nodes.patch(&name, &params, &patch).await.unwrap();
@@ -105,7 +105,7 @@ impl Fleet<'_> {
                     let ours = |key: &str| !key.starts_with("node.kubernetes.io/");
                     let is_marked = node.taints.iter().any(|taint| !ours(&taint.key));
                     let ours = node.taints.iter().filter(|taint| ours(&taint.key)).count();
-                    // A controller says with a taint what a cordon is.
+                    // A controller adds a taint for a cordon.
                     ours == *count && is_marked == node.is_cordoned
                 })
             })
@@ -113,11 +113,11 @@ impl Fleet<'_> {
         .await;
     }
 
-    /// How many more pods of this kind there is room for: so many are bound, and the next one is not.
-    async fn takes_as_many_as_there_is_room_for(&self, kind: u64, spec: &Value) -> usize {
+    /// Checks the free capacity for this kind of pod: that many are bound, and the next one is not.
+    async fn check_capacity(&self, kind: u64, spec: &Value) -> usize {
         let what = format!("seed {SEED}, {}, kind {kind}: {spec}", self.name);
         let call = |suffix: &str| format!("{}-{kind}-{suffix}", self.name);
-        // Held back by a gate it takes nothing, and says what such a pod wants when the API server has put in what it puts in.
+        // A pod with a scheduling gate uses no capacity, and shows the defaults of the API server.
         let pattern = call("pattern");
         let mut gated = spec.clone();
         gated["schedulingGates"] = json!([{"name": "test.invalid/gate"}]);
@@ -145,7 +145,7 @@ impl Fleet<'_> {
 
         let over = call("over");
         self.create(&over, spec.clone()).await;
-        self.is_left(&over, &what).await;
+        self.await_unschedulable(&over, &what).await;
         assert_eq!(free(&followed.borrow().sights, &first), 0, "{what}");
         names.len()
     }
@@ -158,8 +158,8 @@ impl Fleet<'_> {
         self.pods.create(&params, &read(pod)).await.unwrap();
     }
 
-    /// The scheduler has looked at it, and says that it fits nowhere. It goes again.
-    async fn is_left(&self, name: &str, what: &str) {
+    /// Waits until the scheduler reports that the pod fits nowhere, then deletes it.
+    async fn await_unschedulable(&self, name: &str, what: &str) {
         let left = "--for=condition=PodScheduled=False";
         let wait = ["wait", "-n", &self.namespace, "pod", name, left];
         let waited = self.api.try_kubectl(&[&wait[..], &["--timeout=120s"]].concat());

@@ -1,6 +1,6 @@
-//! The agent as device plugin of a real kubelet: what pods are admitted on, and what they find in themselves.
+//! The agent as device plugin of a real kubelet: admission of pods, and what they contain.
 //!
-//! The agent is a process beside the kubelet of node-1, on a simulated machine; sockets, kubelet, scheduler and pods are real.
+//! The agent runs beside the kubelet of node-1, on a simulated machine; sockets, kubelet, scheduler and pods are real.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ const HALVES: &str = "3g.40gb: 2";
 const SHELL: &str = "test.invalid/sharing:1";
 const GPUS: &str = "- {board: A100_80GB, count: 2}\n";
 
-/// Kubelet does not report changes of it, and refuses clients that ask too often.
+/// Kubelet does not report changes and throttles clients.
 const PACE: Duration = Duration::from_millis(200);
 
 /// The first GPU with this many replicas, the second one in these partitions.
@@ -39,17 +39,17 @@ fn layout(replicas: u32, parts: &str) -> String {
 }
 
 /// The node, its machine, and a namespace for pods.
-struct Place {
+struct KubeletNode {
     nodes: &'static Nodes,
     machine: Node,
     namespace: String,
 }
 
-impl Place {
+impl KubeletNode {
     fn new() -> Self {
         let nodes = Nodes::shared();
         let machine = Node::new(GPUS);
-        // Where the machine's kubelet is asked which pod has what.
+        // The pod-resources socket of the machine's kubelet.
         let kubelet = machine.kubelet();
         symlink(nodes.kubelet(NODE).join("pod-resources"), kubelet.parent().unwrap()).unwrap();
         let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
@@ -59,14 +59,14 @@ impl Place {
         Self { nodes, machine, namespace }
     }
 
-    /// Shows the agent the processes of pods, without which those that only kubelet's record still has never end.
+    /// Shows the agent the processes of pods; otherwise pods in kubelet's checkpoint would never end.
     fn shows_processes(&self) {
         let proc = self.machine.machine.path().join("proc");
         fs::remove_dir_all(&proc).unwrap();
         symlink("/proc", proc).unwrap();
     }
 
-    /// The agent, who is the node's device plugin.
+    /// The agent as the device plugin of the node.
     fn start(&self, more: &[&str]) -> Program {
         let plugins = self.nodes.kubelet(NODE).join("device-plugins");
         let mut command: Command = self.machine.agent(&["--interval=500ms"]);
@@ -78,7 +78,7 @@ impl Place {
         Program::start(&mut command)
     }
 
-    /// Waits until pods of the node can be given so many of a resource.
+    /// Waits until this many of a resource are allocatable.
     #[track_caller]
     fn await_allocatable(&self, resource: &str, count: usize) {
         let resource = resource.replace('.', "\\.");
@@ -87,7 +87,7 @@ impl Place {
         self.nodes.api().kubectl(&wait);
     }
 
-    /// Makes a pod that says what it was given, and stays.
+    /// Creates a pod that prints its devices and keeps running.
     fn ask(&self, name: &str, resource: &str, count: u32) {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": self.namespace},
@@ -108,7 +108,7 @@ impl Place {
         serde_json::from_str(&self.nodes.api().kubectl(&get)).unwrap()
     }
 
-    /// What a pod finds in itself, once it runs.
+    /// Output of a pod, once it runs.
     #[track_caller]
     fn shown(&self, name: &str) -> String {
         let api = self.nodes.api();
@@ -145,7 +145,7 @@ impl Place {
         PodResourcesListerClient::new(socket.connect().await.unwrap())
     }
 
-    /// The ids that kubelet says each pod has.
+    /// The ids of each pod according to kubelet.
     async fn ids(&self) -> BTreeMap<String, Vec<String>> {
         let answer = self.kubelet().await.list(ListPodResourcesRequest {}).await;
         let pods = answer.unwrap().into_inner().pod_resources.into_iter();
@@ -157,7 +157,7 @@ impl Place {
             .collect()
     }
 
-    /// Waits until pods have these ids: a kubelet that has just begun does not know its pods yet.
+    /// Waits until pods have these ids: a restarted kubelet does not know its pods at first.
     async fn until_ids(&self, expected: &BTreeMap<String, Vec<String>>) {
         let mut pace = tokio::time::interval(PACE);
         let ids = async || {
@@ -167,7 +167,7 @@ impl Place {
         until_async("the ids of pods", ids, |ids| ids == expected).await;
     }
 
-    /// All ids that kubelet can give out of a resource.
+    /// All allocatable ids of a resource.
     async fn offered(&self, resource: &str) -> Vec<String> {
         let mut kubelet = self.kubelet().await;
         let answer = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
@@ -178,7 +178,7 @@ impl Place {
         ids
     }
 
-    /// UUIDs of the whole GPU and of the partitions of the other one.
+    /// UUIDs of the whole GPU, and of the partitions of the other one.
     fn units(&self) -> (String, Vec<String>) {
         let world = self.machine.machine.world();
         let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig);
@@ -190,29 +190,29 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for KubeletNode {
     fn drop(&mut self) {
         let delete = ["delete", "namespace", &self.namespace, "--wait=false"];
-        let _whoever_failed_has_said_why = self.nodes.api().try_kubectl(&delete);
+        let _panic_was_reported = self.nodes.api().try_kubectl(&delete);
     }
 }
 
 #[tokio::test]
-async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_they_have() {
+async fn kubelet_allocates_replicas_and_partitions_and_pods_retain_them() {
     let _alone = Nodes::alone().await;
-    let place = Place::new();
+    let place = KubeletNode::new();
     place.shows_processes();
     let layouts = place.machine.layouts(&layout(3, HALVES));
     let mut agent = place.start(&["--layouts", &layouts, "--layout=wanted"]);
     place.await_allocatable(GPU, 3);
     place.await_allocatable(HALF, 2);
 
-    two_replicas_are_refused_where_the_layout_says_so(&place);
+    two_replicas_are_refused_if_required(&place);
     pods_get_the_right_devices(&place).await;
     shrinking_waits_for_pods(&place).await;
-    a_restarted_kubelet_gets_a_new_registration(&place, &mut agent).await;
+    restarted_kubelet_gets_new_registration(&place, &mut agent).await;
 
-    partitions_stay_while_pods_have_them(&place, &mut agent);
+    partitions_stay_while_pods_hold_them(&place, &mut agent);
 
     agent.stop();
     for resource in [GPU, HALF, SMALL] {
@@ -220,14 +220,14 @@ async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_the
     }
 }
 
-fn two_replicas_are_refused_where_the_layout_says_so(place: &Place) {
+fn two_replicas_are_refused_if_required(place: &KubeletNode) {
     place.ask("greedy", GPU, 2);
     let refusal = place.refusal("greedy");
     assert!(refusal.contains(GPU), "{refusal}");
     place.delete("greedy");
 }
 
-async fn pods_get_the_right_devices(place: &Place) {
+async fn pods_get_the_right_devices(place: &KubeletNode) {
     let (gpu, halves) = place.units();
     assert_eq!(halves.len(), 2);
     for name in ["a", "b", "c"] {
@@ -242,7 +242,7 @@ async fn pods_get_the_right_devices(place: &Place) {
     let mut shown = ["half-1", "half-2"].map(|name| place.shown(name));
     shown.sort();
     assert_eq!(shown[..], halves);
-    // Each has a replica of its own.
+    // Each has its own replica.
     let ids = place.ids().await;
     let mut replicas: Vec<&String> = ["a", "b", "c"].iter().flat_map(|name| &ids[*name]).collect();
     replicas.sort();
@@ -250,7 +250,7 @@ async fn pods_get_the_right_devices(place: &Place) {
     assert_eq!(replicas, expected.iter().collect::<Vec<_>>());
 }
 
-async fn shrinking_waits_for_pods(place: &Place) {
+async fn shrinking_waits_for_pods(place: &KubeletNode) {
     let before = place.ids().await;
     let (gpu, _) = place.units();
     let first = format!("{gpu}::0");
@@ -259,7 +259,7 @@ async fn shrinking_waits_for_pods(place: &Place) {
     place.machine.layouts(&layout(2, HALVES));
     place.delete(leaver);
     place.await_allocatable(GPU, 2);
-    // Not the first two, but those that pods have.
+    // Not the first two, but those that pods hold.
     let retained = [format!("{gpu}::1"), format!("{gpu}::2")];
     assert_eq!(place.offered(GPU).await, retained);
     for (name, ids) in place.ids().await {
@@ -268,11 +268,11 @@ async fn shrinking_waits_for_pods(place: &Place) {
     }
 }
 
-async fn a_restarted_kubelet_gets_a_new_registration(place: &Place, agent: &mut Program) {
+async fn restarted_kubelet_gets_new_registration(place: &KubeletNode, agent: &mut Program) {
     let before = place.ids().await;
     place.nodes.restart_kubelet(NODE);
     for resource in [GPU, HALF] {
-        agent.says(&format!("registered with the kubelet resource={resource}"));
+        agent.expect_log(&format!("registered with the kubelet resource={resource}"));
     }
     place.await_allocatable(GPU, 2);
     place.await_allocatable(HALF, 2);
@@ -283,24 +283,24 @@ async fn a_restarted_kubelet_gets_a_new_registration(place: &Place, agent: &mut 
     for name in before.keys() {
         let status = &place.pod(name)["status"]["containerStatuses"][0];
         assert_eq!(status["restartCount"], 0, "{name}");
-        // One goes on.
+        // One pod continues.
         if name != "half-1" {
             place.delete(name);
         }
     }
-    // And allocates what was reported again.
+    // Advertised devices can be allocated again.
     place.ask("next", HALF, 1);
     let (_, halves) = place.units();
     assert!(halves.contains(&place.shown("next")));
     place.delete("next");
 }
 
-fn partitions_stay_while_pods_have_them(place: &Place, agent: &mut Program) {
+fn partitions_stay_while_pods_hold_them(place: &KubeletNode, agent: &mut Program) {
     let (gpu, halves) = place.units();
     let mine = place.shown("half-1");
     place.machine.layouts(&layout(2, "1g.10gb: 7"));
     // For a minute after its restart, kubelet's list is not trusted.
-    let blocked = agent.says("/half-1 (container one)");
+    let blocked = agent.expect_log("/half-1 (container one)");
     assert!(blocked.contains("reason=blocked"), "{blocked}");
     assert_eq!(place.units(), (gpu, halves.clone()));
     assert!(halves.contains(&mine));
@@ -314,7 +314,7 @@ fn partitions_stay_while_pods_have_them(place: &Place, agent: &mut Program) {
     place.delete("small");
 }
 
-/// What a container runtime that knows CDI would make of these names.
+/// The container that a CDI-aware runtime creates for these names.
 fn runtime(directory: &Path, names: &[String]) -> Value {
     let output =
         Command::new(crate::cdi_runtime::RUNTIME.build()).arg(directory).args(names).finish();
@@ -323,11 +323,12 @@ fn runtime(directory: &Path, names: &[String]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The containerd of the tests is older than CDI in the kubelet's protocol, so names go to the library that later ones have.
+/// The containerd of the tests is too old for CDI in the kubelet's protocol, so names go to the library of later
+/// versions.
 #[tokio::test]
-async fn a_pod_is_admitted_by_cdi_only_when_a_runtime_would_find_its_devices() {
+async fn cdi_admits_pod_only_if_runtime_can_resolve_its_devices() {
     let _alone = Nodes::alone().await;
-    let place = Place::new();
+    let place = KubeletNode::new();
     let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
     let proc = place.machine.machine.path().join("proc");
     fs::write(proc.join("devices"), devices).unwrap();

@@ -1,4 +1,4 @@
-//! The shell process that has a cluster, and ends it when our end of its standard input is closed, for whatever reason.
+//! The shell process that runs a cluster and stops it when its standard input is closed for any reason.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,62 +9,62 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::time_limits::{Lines, MAX_RUN_TIME, ends, watch};
 
-/// `hack/cluster/supervise.sh`, and through it a cluster.
+/// `hack/cluster/supervise.sh` with its cluster.
 pub(super) struct Supervisor {
     child: Child,
-    orders: Option<ChildStdin>,
+    commands: Option<ChildStdin>,
     answers: Lines,
-    complaints: File,
+    errors: File,
 }
 
 impl Supervisor {
     /// Starts a cluster and waits until it is ready.
     #[track_caller]
     pub(super) fn start(command: &mut Command) -> Self {
-        let complaints = tempfile::tempfile().unwrap();
+        let errors = tempfile::tempfile().unwrap();
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(complaints.try_clone().unwrap())
-            // Ctrl-C ends the tests, and these end the cluster.
+            .stderr(errors.try_clone().unwrap())
+            // Ctrl-C stops the tests, which stop the cluster.
             .process_group(0)
             .spawn()
             .unwrap();
-        let orders = child.stdin.take();
+        let commands = child.stdin.take();
         let answers = Lines::of(child.stdout.take().unwrap());
-        let mut supervisor = Self { child, orders, answers, complaints };
-        supervisor.hear("ready");
+        let mut supervisor = Self { child, commands, answers, errors };
+        supervisor.expect("ready");
         supervisor
     }
 
-    /// Has something done.
+    /// Sends a command and waits until it is done.
     #[track_caller]
     pub(super) fn order(&mut self, line: &str) {
-        writeln!(self.orders.as_mut().unwrap(), "{line}").unwrap();
-        self.hear("done");
+        writeln!(self.commands.as_mut().unwrap(), "{line}").unwrap();
+        self.expect("done");
     }
 
-    /// Its process.
+    /// Its process id.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
     #[track_caller]
-    fn hear(&mut self, expected: &str) {
+    fn expect(&mut self, expected: &str) {
         // Nodes take longer to start than any other program.
         let line = self.answers.lines.recv_timeout(MAX_RUN_TIME).ok();
         if line.as_deref() != Some(expected) {
-            let mut complaints = String::new();
-            self.complaints.rewind().unwrap();
-            self.complaints.read_to_string(&mut complaints).unwrap();
-            panic!("the cluster says {line:?} and not {expected:?}:\n{complaints}");
+            let mut errors = String::new();
+            self.errors.rewind().unwrap();
+            self.errors.read_to_string(&mut errors).unwrap();
+            panic!("the cluster says {line:?} and not {expected:?}:\n{errors}");
         }
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        drop(self.orders.take());
+        drop(self.commands.take());
         let _killed = ends(&mut self.child);
     }
 }
@@ -74,9 +74,9 @@ pub(super) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/cluster").join(name)
 }
 
-/// A directory that has these programs, built if need be.
+/// A directory with these programs, which are built if necessary.
 pub(super) fn programs(names: &[&str]) -> PathBuf {
-    // Building takes as long as it takes.
+    // Builds have no time limit.
     watch();
     let output =
         Command::new(script("build.sh")).args(names).stderr(Stdio::inherit()).output().unwrap();
@@ -88,7 +88,7 @@ pub(super) fn programs(names: &[&str]) -> PathBuf {
     PathBuf::from(directory.trim_end())
 }
 
-/// A directory for a cluster. It is ours also where the cluster is root's, and the supervisor removes it.
+/// A directory for a cluster. It belongs to this user even if the cluster runs as root, and the supervisor removes it.
 pub(super) fn directory() -> PathBuf {
     let directory = tempfile::Builder::new().prefix("octavo-cluster-").tempdir();
     directory.unwrap().keep()

@@ -1,4 +1,4 @@
-//! Commands of the documents, run against a real API server.
+//! Commands of the documentation, run against a real API server.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::manifests::{chart, commands, list};
 use crate::time_limits::Finish;
 
 #[test]
-fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
+fn removal_with_kubectl_leaves_no_permission_behind() {
     let api = Api::fresh();
     for path in ["tiers/applier", "options/drain", "options/follow-cluster", "options/nodefeature"]
     {
@@ -22,7 +22,7 @@ fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
     assert!(rights().contains("octavo-drain") && rights().contains("octavo-aggregator-follow"));
     let mut typed = 0;
     for command in commands(list::page(), "kubectl delete ") {
-        // No controller empties the namespace here.
+        // No controller deletes the content of the namespace here.
         let output = api.try_kubectl(&[&command[..], &["--wait=false"]].concat());
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{command:?}: {errors}");
@@ -34,7 +34,7 @@ fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
 }
 
 #[test]
-fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
+fn option_applied_with_kubectl_reaches_the_agents() {
     let api = Api::fresh();
     api.kubectl(&["apply", "-k", &super::path("tiers/applier")]);
     let install = include_str!("../../../docs/get-started/install.md");
@@ -51,7 +51,7 @@ fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
     let agent: Value = serde_json::from_str(&api.kubectl(&get)).unwrap();
     assert_eq!(agent["args"][0], "--label-sink=nodefeature");
     assert_eq!(agent["args"][1], "--follow-node");
-    // The agent takes them as they are then: what it misses is a node's name and an API server.
+    // The agent parses these arguments: only a node name and an API server are missing.
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let arguments = agent["args"].as_array().unwrap().iter().map(text);
     let shown = agent["env"].as_array().unwrap().iter();
@@ -76,7 +76,7 @@ fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
 }
 
 #[test]
-fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
+fn kubectl_creates_policies_before_agents_and_helm_after_them() {
     let kinds = |rendered: &str| {
         let all = objects(rendered);
         let place = |kind: &str| all.iter().position(|one| one["kind"] == kind).unwrap();
@@ -86,7 +86,7 @@ fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
         let (policy, agents) = kinds(&Api::shared().kubectl(&["kustomize", &super::path(tier)]));
         assert!(policy < agents, "{tier}");
     }
-    // Helm applies in the order in which it renders; permissions.md says so.
+    // Helm applies in the order in which it renders; permissions.md documents it.
     let (policy, agents) = kinds(&chart::render(&chart::values("default")));
     assert!(agents < policy);
 }

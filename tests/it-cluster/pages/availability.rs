@@ -1,4 +1,4 @@
-//! Availability, as the page shows it.
+//! The availability page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn pod(name: &str, count: u32, node: Option<&str>) -> ClusterPod {
     }
 }
 
-/// Two nodes of eight, one of them cordoned; one pod has all of the other, and two wait.
+/// Two nodes of eight, one of them cordoned; one pod has all of the other, and two are pending.
 fn sights() -> ClusterSnapshot {
     let mut nodes = ["busy", "cordoned"].map(|name| node(name, H200));
     for node in &mut nodes {
@@ -43,7 +43,7 @@ fn sights() -> ClusterSnapshot {
 }
 
 #[tokio::test]
-async fn ac_008_the_page_shows_free_devices_waiting_pods_and_their_certainty() {
+async fn ac_008_page_shows_free_devices_pending_pods_and_their_certainty() {
     let site = Site::of_a_cluster();
     site.follow(sights(), Vec::new());
     browse(&site.url, Start::default(), async |page| {
@@ -66,7 +66,7 @@ async fn ac_008_the_page_shows_free_devices_waiting_pods_and_their_certainty() {
         assert_eq!(page.violations().await, Vec::<String>::new());
         page.assert_clean().await;
 
-        // What ends is free for the next look.
+        // Devices of an ended pod are free after the next count.
         let mut later = sights();
         later.pods.clear();
         site.follow(later, Vec::new());

@@ -1,7 +1,7 @@
-//! One browser for one test.
+//! One browser per test.
 //!
-//! chromedriver chooses its port and says which; its session is closed and the process ended also when an assertion fails.
-//! The browser can reach nothing but the loopback address, so a page that wanted a file from elsewhere would fail.
+//! chromedriver chooses its port and prints it; its session is closed and the process stopped even if an assertion
+//! fails. The browser can only reach the loopback address, so a page with an external file would fail.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -25,7 +25,7 @@ const MAX_TEST_TIME: Duration = Duration::from_mins(10);
 const MISSING: &str = "the browser tests need Chromium and its driver: \
     apt-get install --no-install-recommends chromium chromium-driver fonts-dejavu-core (hack/setup.sh does it)";
 
-/// How a browser is started.
+/// Options of a browser.
 #[derive(Default)]
 pub(super) struct Start {
     pub(super) without_scripts: bool,
@@ -34,7 +34,7 @@ pub(super) struct Start {
     pub(super) width: Option<u32>,
 }
 
-/// The browser, at one site.
+/// The browser, for one site.
 #[derive(Clone)]
 pub(super) struct Page {
     client: Client,
@@ -42,15 +42,15 @@ pub(super) struct Page {
     site: String,
 }
 
-/// chromedriver, ended with the test.
+/// chromedriver; stopped with the test.
 struct Driver {
     child: Child,
     url: String,
-    /// What it and the browser leave behind.
+    /// Temporary files of both.
     _scratch: tempfile::TempDir,
 }
 
-/// Opens a browser at `site`, does `test`, and closes it whatever comes of it.
+/// Opens a browser at `site`, runs `test`, and always closes the browser.
 pub(super) async fn browse(site: &str, start: Start, test: impl AsyncFnOnce(Page)) {
     let driver = Driver::start();
     let mut builder = ClientBuilder::new(HttpConnector::new());
@@ -58,13 +58,13 @@ pub(super) async fn browse(site: &str, start: Start, test: impl AsyncFnOnce(Page
     let connect = async || within("a browser", builder.connect(&driver.url)).await;
     let mut client = connect().await;
     if client.is_err() {
-        // chromedriver gives Chromium one minute; the first start on a fresh machine may take longer.
+        // chromedriver allows Chromium one minute; the first start on a new machine may take longer.
         client = connect().await;
     }
     let client =
         client.unwrap_or_else(|error| panic!("chromedriver opens no browser: {error}\n{MISSING}"));
     let page = Page { client: client.clone(), driver: driver.url.clone(), site: site.to_owned() };
-    // Requests to chromedriver have no limit of their own.
+    // Requests to chromedriver have no timeout.
     let mut doing = Box::pin(async {
         let done = timeout(MAX_TEST_TIME, test(page)).await;
         done.unwrap_or_else(|_late| panic!("the test took longer than {MAX_TEST_TIME:?}"));
@@ -95,13 +95,13 @@ fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
         options["prefs"] = json!({"profile.managed_default_content_settings.javascript": 2});
     }
     if start.narrow {
-        // A window is never narrower than 500, a telephone is.
+        // A window is at least 500 pixels wide; a phone is narrower.
         options["mobileEmulation"] = json!({"deviceMetrics": {"width": start.width.unwrap_or(380), "height": 900, "pixelRatio": 1.0, "touch": false}});
     }
     let limit = TIME_LIMIT.as_secs() * 1000;
     let all = json!({
         "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"},
-        // On a busy machine axe takes longer than a script may by default.
+        // On a busy machine axe takes longer than the default script timeout.
         "timeouts": {"script": limit, "pageLoad": limit},
     });
     all.as_object().unwrap().clone()
@@ -139,7 +139,7 @@ impl Page {
         self.client.goto(&url).await.unwrap();
     }
 
-    /// The first element that `css` selects, waited for.
+    /// Waits for the first element that `css` selects.
     pub(super) async fn find(&self, css: &str) -> Element {
         let wait = self.client.wait().at_most(TIME_LIMIT);
         let found = wait.for_element(Locator::Css(css)).await;
@@ -151,23 +151,23 @@ impl Page {
         self.find(css).await.click().await.unwrap();
     }
 
-    /// The texts of all elements that `css` selects now.
+    /// Texts of all elements that `css` selects.
     pub(super) async fn texts(&self, css: &str) -> Vec<String> {
         let script = "return [...document.querySelectorAll(arguments[0])].map(e => (e.innerText ?? e.textContent).trim().replace(/\\s+/g, ' '))";
         serde_json::from_value(self.ask(script, json!([css])).await).unwrap()
     }
 
-    /// The text of the first.
+    /// Text of the first element.
     pub(super) async fn text(&self, css: &str) -> String {
         self.texts(css).await.into_iter().next().unwrap_or_default()
     }
 
-    /// How many elements `css` selects now.
+    /// Number of elements that `css` selects.
     pub(super) async fn count(&self, css: &str) -> usize {
         self.texts(css).await.len()
     }
 
-    /// Waits until the texts of what `css` selects are these.
+    /// Waits until the selected elements have these texts.
     pub(super) async fn until(&self, css: &str, wanted: &[&str]) {
         let mut last = Vec::new();
         let begun = tokio::time::Instant::now();
@@ -191,7 +191,7 @@ impl Page {
         panic!("never true: {script}");
     }
 
-    /// Waits until the text of the first element that `css` selects is as wanted.
+    /// Waits until the text of the first selected element satisfies `wanted`.
     pub(super) async fn until_text(&self, css: &str, wanted: impl Fn(&str) -> bool) {
         let mut last = String::new();
         let begun = tokio::time::Instant::now();
@@ -204,7 +204,7 @@ impl Page {
         panic!("{css} is {last:?}");
     }
 
-    /// Waits until path and query of the address are as wanted: scripts change them after the page.
+    /// Waits until path and query satisfy `wanted`: scripts change them after the page.
     pub(super) async fn until_address(&self, wanted: impl Fn(&str) -> bool) {
         let mut last = String::new();
         let begun = tokio::time::Instant::now();
@@ -217,13 +217,13 @@ impl Page {
         panic!("the address is {last}");
     }
 
-    /// What `script` returns.
+    /// Runs `script` and returns its result.
     pub(super) async fn ask(&self, script: &str, arguments: Value) -> Value {
         let arguments = arguments.as_array().unwrap().clone();
         self.client.execute(script, arguments).await.unwrap()
     }
 
-    /// Presses keys, wherever the focus is.
+    /// Presses keys at the current focus.
     pub(super) async fn press(&self, keys: &str) {
         let active = self.client.active_element().await.unwrap();
         active.send_keys(keys).await.unwrap();
@@ -235,7 +235,7 @@ impl Page {
         url.as_str().strip_prefix(&self.site).unwrap().to_owned()
     }
 
-    /// Makes the window so high.
+    /// Sets the height of the window.
     pub(super) async fn resize(&self, height: u32) {
         self.client.set_window_size(1280, height).await.unwrap();
     }
@@ -248,7 +248,7 @@ impl Page {
         self.client.screenshot().await.unwrap()
     }
 
-    /// What axe finds wrong with the page: rule, impact, and the first place.
+    /// Issues that axe reports for the page: rule, impact, and first element.
     pub(super) async fn violations(&self) -> Vec<String> {
         let axe = include_str!("../../assets/axe.min.js");
         self.ask(axe, json!([])).await;
@@ -259,7 +259,7 @@ impl Page {
         serde_json::from_value(found).unwrap()
     }
 
-    /// What the browser complained about since the last call: errors of scripts, of loading, of the policy.
+    /// Browser messages since the last call: script errors, failed loads, policy violations.
     pub(super) async fn complaints(&self) -> Vec<String> {
         let session = self.client.session_id().await.unwrap().unwrap();
         let request =
@@ -275,7 +275,7 @@ impl Page {
         entries.iter().map(ToString::to_string).collect()
     }
 
-    /// That nothing came from elsewhere and nothing was complained about.
+    /// Asserts that nothing external was loaded and the browser reported nothing.
     pub(super) async fn assert_clean(&self) {
         let script = "return performance.getEntriesByType('resource').map(r => r.name).filter(n => !n.startsWith(location.origin))";
         assert_eq!(self.ask(script, json!([])).await, json!([]));

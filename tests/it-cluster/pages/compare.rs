@@ -1,4 +1,5 @@
-//! Hardware profiles side by side: by estimates and by measured objectives, with and without scripts, and with engines that fail.
+//! Comparison of hardware profiles: by estimates and by measured objectives, with and without scripts, and with failing
+//! engines.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
 use super::profiles::{cluster_of, profile};
-use crate::engine::{Listening, Manner, way};
+use crate::engine::{EngineBehavior, TestEngine, engine_client};
 
 const QUERY: &str = "/compare?workload=training&parameters=7B&tokens=1T&precision=bf16";
 const ROWS: &str = "#compared tbody tr";
@@ -56,7 +57,7 @@ async fn photograph(page: &Page, name: &str) {
 }
 
 #[tokio::test]
-async fn ac_007_profiles_are_compared_side_by_side_and_the_cheapest_and_fastest_are_marked() {
+async fn ac_007_profiles_are_compared_with_cheapest_and_fastest_marked() {
     let (_directory, site) = priced().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -84,7 +85,7 @@ async fn ac_007_profiles_are_compared_side_by_side_and_the_cheapest_and_fastest_
         page.resize(900).await;
         photograph(&page, "compare").await;
 
-        // Objectives that a profile misses are warnings beside its figures.
+        // Missed objectives are warnings beside the figures of a profile.
         page.open(&format!("{QUERY}&limit=1&budget=10")).await;
         let text = page.text("#compared").await;
         assert!(
@@ -101,7 +102,7 @@ async fn ac_007_profiles_are_compared_side_by_side_and_the_cheapest_and_fastest_
 }
 
 #[tokio::test]
-async fn without_scripts_profiles_are_compared_and_mistakes_are_explained() {
+async fn profiles_are_compared_and_errors_explained_without_scripts() {
     let (_directory, site) = priced().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -123,14 +124,14 @@ async fn without_scripts_profiles_are_compared_and_mistakes_are_explained() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hangs_or_is_invalid_leaves_the_comparison_without_times_and_says_so() {
+async fn hanging_or_invalid_engine_leaves_comparison_without_times() {
     let long = Duration::from_mins(1);
-    for (manner, time_limits) in [
-        (Manner::Hangs, Duration::from_millis(100)),
-        (Manner::Says(json!({"source": "x", "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}]}).to_string()), long),
+    for (behavior, time_limits) in [
+        (EngineBehavior::Hangs, Duration::from_millis(100)),
+        (EngineBehavior::Responds(json!({"source": "x", "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}]}).to_string()), long),
     ] {
-        let engine = Listening::new(manner).await;
-        let engine_way = way(&engine.url, time_limits);
+        let engine = TestEngine::new(behavior).await;
+        let engine_way = engine_client(&engine.url, time_limits);
         let site = Site::viewed(|view| view.with_engine(engine_way));
         site.put("h200", &inventory("h200").await);
         cluster_of(&site, vec![profile("premium", "Premium GPU", "nvidia-h200-141gb")]);
@@ -148,7 +149,7 @@ async fn an_engine_that_hangs_or_is_invalid_leaves_the_comparison_without_times_
 }
 
 #[tokio::test]
-async fn req_003_objectives_name_the_profile_to_choose_what_is_free_and_what_it_costs() {
+async fn req_003_objectives_show_profile_availability_and_cost() {
     let (_directory, site) = priced().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -188,7 +189,7 @@ async fn req_003_objectives_name_the_profile_to_choose_what_is_free_and_what_it_
 }
 
 #[tokio::test]
-async fn a_fleet_without_profiles_says_so_in_the_place_of_a_comparison() {
+async fn fleet_without_profiles_shows_notice_instead_of_comparison() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/compare").await;

@@ -1,4 +1,5 @@
-//! Estimates on the page of a hardware profile: by keyboard, without scripts, and with engines that are away, hang or lie.
+//! Estimates on the page of a hardware profile: by keyboard, without scripts, and with unavailable, hanging or invalid
+//! engines.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
 use super::profiles::{cluster, follow};
-use crate::engine::{Listening, Manner, way};
+use crate::engine::{EngineBehavior, TestEngine, engine_client};
 
 const ENTER: &str = "\u{e007}";
 const TAB: &str = "\u{e004}";
@@ -17,9 +18,9 @@ const QUERY: &str =
     "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16";
 const ROWS: &str = "#estimated tbody tr";
 
-/// The fleet of one node and its two profiles, with an estimate engine.
+/// A fleet of one node and its two profiles, with an estimation engine.
 async fn asking(url: &str, timeout: Duration) -> Site {
-    let engine = way(url, timeout);
+    let engine = engine_client(url, timeout);
     let site = Site::viewed(|view| view.with_engine(engine));
     site.put("h200", &inventory("h200").await);
     follow(&site);
@@ -38,7 +39,7 @@ async fn focus(page: &Page, id: &str) {
 }
 
 #[tokio::test]
-async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
+async fn ac_007_profile_estimates_training_time_by_keyboard() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open(PREMIUM).await;
@@ -53,7 +54,8 @@ async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
         page.press(ENTER).await;
         page.until_true("return document.querySelector('#estimated tbody tr td:nth-child(2)')?.innerText === '8'")
             .await;
-        // 6 x 7e9 x 1e12 operations by 8, of whose dense bf16 peak (989e12 a second as SXM, 836e12 as NVL) 48 % and 20 % are reached.
+        // 6 x 7e9 x 1e12 operations on 8 devices, with 48 % and 20 % of the dense bf16 peak (989e12 per second as SXM,
+        // 836e12 as NVL).
         page.until(ROWS, &["nvidia-h200-141gb 8 128 to 362 days interpolated -"])
             .await;
         let text = page.text("#estimate").await;
@@ -73,7 +75,7 @@ async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
 }
 
 #[tokio::test]
-async fn without_scripts_the_form_shows_costs_and_errors() {
+async fn form_shows_costs_and_errors_without_scripts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h200-141gb, perHour: 4}\n";
@@ -113,19 +115,19 @@ async fn without_scripts_the_form_shows_costs_and_errors() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times() {
+async fn hanging_or_invalid_engine_leaves_profile_without_times() {
     let lie = json!({
         "source": "<script>alert(1)</script>",
         "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}],
     });
     let long = Duration::from_mins(1);
-    for (manner, time_limits, why) in [
-        (Manner::Hangs, Duration::from_millis(100), "did not respond within 100ms"),
-        (Manner::Drips, Duration::from_millis(100), "did not respond within 100ms"),
-        (Manner::Says(lie.to_string()), long, "-5 is not a valid time"),
-        (Manner::Says("x".repeat(1 << 20)), long, "more than 256 KiB"),
+    for (behavior, time_limits, why) in [
+        (EngineBehavior::Hangs, Duration::from_millis(100), "did not respond within 100ms"),
+        (EngineBehavior::Stalls, Duration::from_millis(100), "did not respond within 100ms"),
+        (EngineBehavior::Responds(lie.to_string()), long, "-5 is not a valid time"),
+        (EngineBehavior::Responds("x".repeat(1 << 20)), long, "more than 256 KiB"),
     ] {
-        let engine = Listening::new(manner).await;
+        let engine = TestEngine::new(behavior).await;
         let site = asking(&engine.url, time_limits).await;
         browse(&site.url, Start::default(), async |page| {
             page.open(QUERY).await;
@@ -136,9 +138,9 @@ async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times(
                 reported.starts_with("No estimate available: the estimate engine "),
                 "{reported}"
             );
-            // Often enough it is suspended, and that is said instead.
+            // After several failures it is suspended, which is reported instead.
             assert!(reported.contains(why) || reported.contains("suspended"), "{why}: {reported}");
-            // The rest of the page is whole.
+            // The rest of the page is complete.
             page.until("#reached tbody tr", &["nvidia-h200-141gb 1 8 4"]).await;
             assert_eq!(page.violations().await, Vec::<String>::new());
             page.assert_clean().await;
@@ -148,12 +150,12 @@ async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times(
 }
 
 #[tokio::test]
-async fn what_an_engine_says_is_shown_with_its_name_and_never_as_markup() {
-    let says = json!({
+async fn engine_text_is_shown_with_engine_name_and_never_as_markup() {
+    let engine_response = json!({
         "source": "bench <b>2026</b>", "assumptions": ["flash <i>attention</i>"],
         "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": 7200, "high": 9000}}],
     });
-    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let engine = TestEngine::new(EngineBehavior::Responds(engine_response.to_string())).await;
     let site = asking(&engine.url, Duration::from_mins(1)).await;
     browse(&site.url, Start::default(), async |page| {
         page.open(QUERY).await;

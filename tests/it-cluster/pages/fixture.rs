@@ -1,4 +1,4 @@
-//! A fleet of the demo's machines, and the pages of it on a socket.
+//! A fleet of the demo's machines, and its pages on a socket.
 
 use std::fs;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::machine::Machine;
 /// Longer than any test.
 const FRESH: Duration = Duration::from_hours(1);
 
-/// The demo's machines, and a node of each under its name.
+/// The demo's machines, each with a node of the same name.
 pub(super) const MACHINES: [&str; 7] = [
     "cpu-only",
     "dgx-h100",
@@ -44,37 +44,37 @@ pub(super) const MACHINES: [&str; 7] = [
     "rtx-pro-6000",
 ];
 
-/// What a demo machine has.
+/// The inventory of a demo machine.
 pub(super) async fn inventory(machine: &str) -> Inventory {
     let path = format!("demo/machines/{machine}.yaml");
     let scenario = fs::read_to_string(path).unwrap();
     Machine::new(&scenario).observe().await
 }
 
-/// The pages on a socket of their own, until they are dropped.
+/// The pages on their own socket, until dropped.
 pub(super) struct Site {
     pub(super) url: String,
     fleet: watch::Sender<Fleet>,
     clock: Clock,
     known: watch::Sender<Arc<Known>>,
     followed: watch::Sender<Arc<Followed>>,
-    /// Whether availability is calculated by the cluster.
+    /// Whether availability comes from the cluster.
     counts: bool,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Site {
-    /// Without a node.
+    /// Without nodes.
     pub(super) fn empty() -> Self {
         Self::made(false, |view| view)
     }
 
-    /// Without a node; available is what the scheduler would place in the followed cluster.
+    /// Without nodes; availability is what the scheduler would place in the watched cluster.
     pub(super) fn of_a_cluster() -> Self {
         Self::made(true, |view| view)
     }
 
-    /// Without a node, and with more to look at than the fleet.
+    /// Without nodes, and with additional sources.
     pub(super) fn viewed(more: impl FnOnce(FleetView) -> FleetView) -> Self {
         Self::made(false, more)
     }
@@ -98,7 +98,7 @@ impl Site {
         site
     }
 
-    /// The cluster of these nodes is followed, and has these profiles.
+    /// Watches a cluster with these nodes and profiles.
     pub(super) fn follow(&self, sights: ClusterSnapshot, profiles: Vec<HardwareProfile>) {
         self.followed.send_replace(Arc::new(Followed {
             sights: Arc::new(sights),
@@ -114,7 +114,7 @@ impl Site {
         }));
     }
 
-    /// With all of the demo's machines.
+    /// With all machines of the demo.
     pub(super) async fn of_the_demo() -> Self {
         let site = Self::empty();
         for machine in MACHINES {
@@ -123,7 +123,7 @@ impl Site {
         site
     }
 
-    /// On a thread of its own, so that stopping it closes every connection as a process that dies does.
+    /// On its own thread, so that stopping it closes every connection like a killed process.
     fn serve(&mut self, listener: std::net::TcpListener, view: FleetView) {
         let (known, followed) = (self.known.subscribe(), self.followed.subscribe());
         let counted = self.counts.then(|| followed.clone());
@@ -147,7 +147,7 @@ impl Site {
         self.server = Some((stop, thread));
     }
 
-    /// The aggregator dies.
+    /// Stops the aggregator.
     pub(super) fn stop(&mut self) {
         if let Some((stop, thread)) = self.server.take() {
             let _ = stop.send(());
@@ -155,7 +155,7 @@ impl Site {
         }
     }
 
-    /// It comes back at the same address.
+    /// Restarts it at the same address.
     pub(super) fn start_again(&mut self) {
         let address = self.url.strip_prefix("http://").unwrap();
         let listener = std::net::TcpListener::bind(address).unwrap();
@@ -163,13 +163,13 @@ impl Site {
         self.serve(listener, FleetView::new(self.fleet.subscribe(), self.clock));
     }
 
-    /// A node says what it has, for the first time or again.
+    /// Reports the inventory of a node, for the first time or again.
     pub(super) fn put(&self, name: &str, inventory: &Inventory) {
         let now = self.clock.now();
         self.insert(node(name, inventory, Freshness::new(now, FRESH)));
     }
 
-    /// The same, and where it stands with regard to its layout.
+    /// The same with its layout status.
     pub(super) fn set_layout_state(
         &self,
         name: &str,
@@ -178,10 +178,10 @@ impl Site {
     ) {
         let now = self.clock.now();
         let fresh = Freshness::new(now, FRESH);
-        self.insert(standing(name, inventory, Some(layout), fresh));
+        self.insert(layout_status(name, inventory, Some(layout), fresh));
     }
 
-    /// A node says what it has, how it gives it out, and who uses what.
+    /// The same with its sharing status and usage.
     pub(super) fn put_sharing(
         &self,
         name: &str,
@@ -201,7 +201,7 @@ impl Site {
         self.insert(node);
     }
 
-    /// A node of which nothing was heard since the start.
+    /// A node without a report since the start.
     pub(super) fn put_stale(&self, name: &str, inventory: &Inventory) {
         let freshness = Freshness::new(Moment::from_millis(0), Duration::ZERO);
         let mut node = node(name, inventory, freshness.with_found_stale(true));
@@ -224,10 +224,10 @@ impl Drop for Site {
 }
 
 fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
-    standing(name, inventory, None, freshness)
+    layout_status(name, inventory, None, freshness)
 }
 
-fn standing(
+fn layout_status(
     name: &str,
     inventory: &Inventory,
     layout: Option<&NodeLayoutStatus>,

@@ -1,4 +1,4 @@
-//! The pages by keyboard alone.
+//! Keyboard navigation.
 
 use super::chrome::{Start, browse};
 use super::fixture::{MACHINES, Site};
@@ -9,7 +9,7 @@ const ESCAPE: &str = "\u{e00c}";
 const DOWN: &str = "\u{e015}";
 
 #[tokio::test]
-async fn the_list_is_filtered_walked_and_opened_by_keyboard() {
+async fn list_is_filtered_navigated_and_opened_by_keyboard() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         let focus = |id: &str| format!("return document.activeElement.id === '{id}'");

@@ -1,4 +1,4 @@
-//! Where a node stands with regard to its layout: on its page and in the list.
+//! Layout status of a node: on its page and in the list.
 
 use octavo_model::inventory::Inventory;
 use octavo_model::reported::Reported;
@@ -9,8 +9,9 @@ use super::chrome::{Start, browse};
 use super::fixture::Site;
 use crate::machine::Machine;
 
-/// On `inventory`: the first device so far with its steps, one of a state each after it, and the rest applied.
-pub(super) fn standing(
+/// Layout status for `inventory`: the first device with completed steps, then one device per given state, and the rest
+/// applied.
+pub(super) fn layout_status(
     inventory: &Inventory,
     done: usize,
     others: &[(&str, &str)],
@@ -55,7 +56,7 @@ pub(super) const IN_THE_WAY: [(&str, &str); 2] = [
     ("failed", "nvmlDeviceCreateGpuInstance: Unknown Error"),
 ];
 
-/// The machine that these states are of: the partition that would have to go is in use.
+/// The machine of these states: a partition that must be removed is in use.
 pub(super) async fn blocked_machine() -> Inventory {
     let scenario = std::fs::read_to_string("demo/machines/hgx-a100.yaml").unwrap();
     let process = "{pid: 4711, gpu: 0, gi: 2, name: vllm";
@@ -65,10 +66,10 @@ pub(super) async fn blocked_machine() -> Inventory {
 }
 
 #[tokio::test]
-async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
+async fn layout_is_shown_per_device_with_live_progress() {
     let site = Site::of_the_demo().await;
     let machine = blocked_machine().await;
-    site.set_layout_state("hgx-a100", &machine, &standing(&machine, 2, &IN_THE_WAY));
+    site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 2, &IN_THE_WAY));
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/nodes/mixed-l40s-a100").await;
         assert_eq!(page.count("#layout-now").await, 0, "nobody asks anything of it");
@@ -89,15 +90,15 @@ async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
         assert!(stands[1].starts_with("GPU 1 blocked"), "{stands:?}");
         assert!(stands[1].contains("pid 4711, python train.py"), "{stands:?}");
         assert_eq!(stands[7], "GPU 7 applied");
-        // The blocker is in use in the picture below, too.
+        // The blocker is also in use in the diagram below.
         let used = page.texts(".devices .device:nth-child(2) .region.is-used").await;
         assert!(used.len() == 1 && used[0].contains("3g.40gb"), "{used:?}");
         page.until(".live", &["Live"]).await;
         page.ask("window.marker = 7", json!([])).await;
         assert_eq!(page.violations().await, Vec::<String>::new());
 
-        // The page goes with it.
-        site.set_layout_state("hgx-a100", &machine, &standing(&machine, 7, &[]));
+        // The page updates.
+        site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 7, &[]));
         page.until_true("return document.querySelector('.stands progress').value === 7")
             .await;
         page.until("#layout-now h2", &["Layout serving applying"]).await;
@@ -106,7 +107,7 @@ async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
         page.open("/").await;
         page.until("#node-hgx-a100 .by-layout", &["layout serving applying 7 of 8"])
             .await;
-        site.set_layout_state("hgx-a100", &machine, &standing(&machine, 7, &IN_THE_WAY));
+        site.set_layout_state("hgx-a100", &machine, &layout_status(&machine, 7, &IN_THE_WAY));
         page.until("#node-hgx-a100 .at-state .why", &[
             "GPU 1: blocked: gi 2 (3g.40gb in slices 4-7) must be removed but is in use: pid 4711, python train.py",
         ])

@@ -1,4 +1,4 @@
-//! The Node View: what is listed, filtered, ordered.
+//! The node view: list, filters, sorting.
 
 use super::chrome::{Start, browse};
 use super::fixture::{MACHINES, Site, inventory};
@@ -35,7 +35,7 @@ async fn ac_001_every_node_is_listed_with_its_devices_and_state() {
 }
 
 #[tokio::test]
-async fn ac_001_nodes_are_filtered_as_one_types_and_by_a_click_on_a_type() {
+async fn ac_001_nodes_are_filtered_by_text_and_by_click_on_a_type() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -77,7 +77,7 @@ async fn ac_001_nodes_are_filtered_as_one_types_and_by_a_click_on_a_type() {
 }
 
 #[tokio::test]
-async fn ac_001_nodes_are_ordered_by_a_click_on_a_head_and_by_keyboard() {
+async fn ac_001_nodes_are_sorted_by_click_on_header_and_by_keyboard() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -118,7 +118,7 @@ async fn ac_001_nodes_are_ordered_by_a_click_on_a_head_and_by_keyboard() {
 }
 
 #[tokio::test]
-async fn without_scripts_the_filter_is_a_form_and_the_heads_are_links() {
+async fn filter_is_a_form_and_headers_are_links_without_scripts() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -137,7 +137,7 @@ async fn without_scripts_the_filter_is_a_form_and_the_heads_are_links() {
 }
 
 #[tokio::test]
-async fn a_large_fleet_comes_in_pages() {
+async fn large_fleet_is_paged() {
     let site = Site::empty();
     let machine = inventory("t4").await;
     for number in 0..450 {
@@ -161,7 +161,7 @@ async fn a_large_fleet_comes_in_pages() {
 }
 
 #[tokio::test]
-async fn escape_leaves_the_filter_field_and_the_filter_as_it_is() {
+async fn escape_leaves_filter_field_and_keeps_filter() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;

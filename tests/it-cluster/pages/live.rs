@@ -1,4 +1,4 @@
-//! A page that is open stays what the aggregator says, and says so where it cannot.
+//! An open page stays current, and reports when it cannot.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::fixture::{Site, inventory};
 use crate::time_limits::TIME_LIMIT;
 
 #[tokio::test]
-async fn a_page_follows_the_fleet_without_being_loaded_again() {
+async fn page_updates_live_without_reload() {
     let site = Site::empty();
     let mut machine = inventory("rtx-pro-6000").await;
     browse(&site.url.clone(), Start::default(), async move |page| {
@@ -51,7 +51,7 @@ async fn a_page_follows_the_fleet_without_being_loaded_again() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_shown_until_the_aggregator_is_back() {
+async fn lost_connection_is_shown_until_aggregator_returns() {
     let mut site = Site::of_the_demo().await;
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/").await;
@@ -69,10 +69,10 @@ async fn a_lost_connection_is_shown_until_the_aggregator_is_back() {
 }
 
 #[tokio::test]
-async fn a_page_whose_stream_is_refused_asks_instead() {
+async fn page_polls_if_its_stream_is_refused() {
     let site = Site::empty();
     let machine = inventory("t4").await;
-    // Others wait already, as many as may.
+    // The maximum number of other streams is open.
     let mut others = Vec::new();
     for _ in 0..256 {
         let address = site.url.strip_prefix("http://").unwrap();

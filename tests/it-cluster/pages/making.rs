@@ -1,4 +1,4 @@
-//! A hardware profile made on the page: from nodes that were selected to the object in a real cluster, by keyboard alone.
+//! Creation of a hardware profile on the page: from selected nodes to the object in a real cluster, by keyboard.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ const ENTER: &str = "\u{e007}";
 const TAB: &str = "\u{e004}";
 const ALL: &str = "\u{e009}a\u{e009}";
 
-/// Walks on until the field of this name has the focus.
+/// Presses Tab until the field with this id has the focus.
 async fn reach(page: &Page, id: &str) {
     let here = format!("return document.activeElement.id === '{id}'");
     for _ in 0..60 {
@@ -36,7 +36,7 @@ async fn type_into(page: &Page, id: &str, text: &str) {
     page.press(text).await;
 }
 
-/// Selects the node in the list, and goes on to a profile of it.
+/// Selects the node in the list and opens the form of a profile.
 async fn select(page: &Page, node: &str) {
     page.open("/").await;
     let row = format!("open-{node}");
@@ -49,12 +49,12 @@ async fn select(page: &Page, node: &str) {
     page.until("h1", &["New hardware profile"]).await;
 }
 
-/// Says what is otherwise than drafted, and something that cannot be first.
+/// Fills in changed values, first an invalid one.
 async fn fill(page: &Page, namespace: &str) {
     let devices = format!("default:{GPU}");
     type_into(page, "name", "premium").await;
     type_into(page, "namespace", namespace).await;
-    // What cannot be is said beside the field, and there is nothing to press.
+    // An invalid value is reported beside its field, and there is no button.
     type_into(page, &devices, "9").await;
     page.press(TAB).await;
     let why = "nvidia.com/gpu, default: none of these nodes has more than 8.";
@@ -67,7 +67,7 @@ async fn fill(page: &Page, namespace: &str) {
     type_into(page, &devices, "2").await;
     page.press(TAB).await;
     page.until_true("return document.getElementById('make') !== null").await;
-    // If the fleet changed before, the page has sent a form that the server refuses.
+    // If the fleet changed before, the page has sent a form that the server rejected.
     reports_refusals_only(page).await;
     // The taint of the nodes is tolerated by default.
     reach(page, "taint-0").await;
@@ -81,7 +81,7 @@ async fn fill(page: &Page, namespace: &str) {
     type_into(page, "reason", "team vision").await;
 }
 
-/// What differs from the one that is there is shown, and it is left alone.
+/// Differences from the existing profile are shown, and it is not replaced.
 async fn refuse(page: &Page) {
     let differs = page.text("#differences").await;
     assert!(differs.contains("+ spec.identifiers[2].defaultCount: 1"), "{differs}");
@@ -93,13 +93,13 @@ async fn refuse(page: &Page) {
     is_sound(page).await;
 }
 
-/// The page is accessible, and the browser reports nothing but refused requests.
+/// Checks that the page is accessible and the browser reports only rejected requests.
 async fn is_sound(page: &Page) {
     assert_eq!(page.violations().await, Vec::<String>::new());
     reports_refusals_only(page).await;
 }
 
-/// Asserts that the browser reports nothing but refused requests; it logs each of them as an error.
+/// Asserts that the browser reports only rejected requests; it logs each of them as an error.
 async fn reports_refusals_only(page: &Page) {
     for complaint in page.complaints().await {
         let refusal = "Failed to load resource: the server responded with a status of 4";
@@ -131,7 +131,7 @@ fn equip(api: &Api, node: &str) {
     api.kubectl(&["wait", established, "crd", "--all", "--timeout=120s"]);
 }
 
-/// The object, where there is one.
+/// The object, if it exists.
 fn made(api: &Api, namespace: &str) -> Option<Value> {
     let get = ["get", "hardwareprofiles.infrastructure.opendatahub.io", "premium", "-n", namespace];
     let output = api.try_kubectl(&[&get[..], &["-o", "json"]].concat());
@@ -139,7 +139,7 @@ fn made(api: &Api, namespace: &str) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_profile_is_tried_and_made_by_keyboard_alone() {
+async fn profile_is_validated_and_created_by_keyboard() {
     let api = Api::shared();
     let (node, namespace) = (api.node("made"), api.namespace());
     equip(api, node.name());
@@ -173,7 +173,7 @@ async fn a_profile_is_tried_and_made_by_keyboard_alone() {
         assert_eq!((&devices["identifier"], &devices["defaultCount"]), (&json!(GPU), &json!(2)));
         assert_eq!(made["spec"]["scheduling"]["node"].get("tolerations"), None);
 
-        // What the page knows of the cluster's profiles it knows a moment later.
+        // The page receives the profiles of the cluster with a delay.
         let known = format!("/api/v1/profiles/{namespace}/premium");
         let profile = async || readers.get(&known).await;
         until_async(&known, profile, |answer| answer.status == 200).await;

@@ -1,4 +1,4 @@
-//! A node's page has the command that names its unknown devices, reached with the keyboard alone.
+//! The page of a node has the command that names its unknown devices, reached by keyboard.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ async fn tab_to(page: &Page, id: &str) {
     panic!("{id} is never reached with Tab");
 }
 
-/// A node whose GPUs are newer than the catalogue and have no driver yet.
+/// A node whose GPUs are newer than the catalog and have no driver yet.
 async fn newer() -> Inventory {
     let mut machine = inventory("unknown-cards").await;
     for device in &mut machine.devices {
@@ -34,7 +34,7 @@ async fn newer() -> Inventory {
     machine
 }
 
-/// The same once its Node has the label.
+/// The same with the label on its Node.
 fn named(mut machine: Inventory, label: &str) -> Inventory {
     let naming = TypeSources {
         type_override: Some(Arc::new(TypeOverride::new(label, &Catalog::built_in()))),
@@ -45,7 +45,7 @@ fn named(mut machine: Inventory, label: &str) -> Inventory {
 }
 
 #[tokio::test]
-async fn ac_004_an_unknown_type_is_named_by_a_label_and_sticks() {
+async fn ac_004_unknown_type_is_named_by_label_and_persists() {
     let site = Site::empty();
     let machine = newer().await;
     assert!(machine.devices.iter().all(|one| one.identity == Identity::Unknown));
@@ -61,7 +61,7 @@ async fn ac_004_an_unknown_type_is_named_by_a_label_and_sticks() {
         page.until("#give-name", &["kubectl label node new-cards octavo.dev/type-override=NAME"])
             .await;
 
-        // After the label was set, the page follows, says that it was by hand, and how to take it back.
+        // After the label was set, the page marks the type as manual and shows how to reset it.
         site.put("new-cards", &named(machine, "nvidia-b300-288gb"));
         page.until("#names-title", &["Devices with a manual type"]).await;
         let product = page.text(".device:first-child h3").await;
@@ -81,7 +81,7 @@ async fn ac_004_an_unknown_type_is_named_by_a_label_and_sticks() {
 }
 
 #[tokio::test]
-async fn a_node_whose_devices_are_known_is_not_asked_for_names() {
+async fn node_with_known_devices_shows_no_naming_form() {
     let site = Site::empty();
     site.put("t4", &inventory("t4").await);
     browse(&site.url, Start::default(), async |page| {

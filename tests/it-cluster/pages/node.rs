@@ -15,7 +15,7 @@ async fn picture(page: &Page) -> (usize, usize, usize) {
 }
 
 #[tokio::test]
-async fn a_device_has_as_many_cells_as_slices_and_shows_who_has_them() {
+async fn device_has_one_cell_per_slice_and_shows_its_users() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/hgx-a100").await;
@@ -53,7 +53,7 @@ async fn a_device_has_as_many_cells_as_slices_and_shows_who_has_them() {
 }
 
 #[tokio::test]
-async fn a_selected_layout_shows_its_changes_and_has_a_link() {
+async fn selected_layout_shows_its_changes_and_has_a_link() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/hgx-a100").await;
@@ -63,7 +63,7 @@ async fn a_selected_layout_shows_its_changes_and_has_a_link() {
         page.until("#plan .verdict .badge", &["blocked"]).await;
         page.until_address(|address| address.contains("?layout=")).await;
 
-        // The address is enough for another reader.
+        // The address is sufficient for another reader.
         page.open("/nodes/rtx-pro-6000?layout=all-balanced").await;
         page.until_true("return document.querySelectorAll('#plan .plan-group').length > 0").await;
         assert!(page.count("#plan .is-new").await > 0);
@@ -77,7 +77,7 @@ async fn a_selected_layout_shows_its_changes_and_has_a_link() {
 }
 
 #[tokio::test]
-async fn values_missing_from_the_driver_are_named_and_not_drawn() {
+async fn values_missing_from_driver_are_named_and_not_drawn() {
     let site = Site::empty();
     let mut partial = inventory("rtx-pro-6000").await;
     if let Mig::Capable(state) = &mut partial.devices[0].mig {
@@ -95,7 +95,7 @@ async fn values_missing_from_the_driver_are_named_and_not_drawn() {
 }
 
 #[tokio::test]
-async fn hostile_texts_are_texts() {
+async fn hostile_strings_are_escaped() {
     let site = Site::empty();
     let mut hostile = inventory("rtx-pro-6000").await;
     let name = "<script>window.hit = 1</script><img src=x onerror=window.hit=1>\" '";
@@ -116,7 +116,7 @@ async fn hostile_texts_are_texts() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_gets_a_page_that_leads_back() {
+async fn unknown_address_gets_page_with_link_to_start() {
     let site = Site::empty();
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/nobody").await;
@@ -130,7 +130,7 @@ async fn an_address_that_is_none_gets_a_page_that_leads_back() {
 }
 
 #[tokio::test]
-async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
+async fn neuron_devices_are_drawn_as_cores_and_amd_devices_as_partitions() {
     let site = Site::empty();
     let document = |name: &str| {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/machines");
@@ -142,7 +142,7 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/trn2").await;
         page.until("#neuron h2", &["Neuron"]).await;
-        // Each once: no card of a function on the bus beside that of the device.
+        // Each once: no second card for the function on the bus.
         assert_eq!(page.count(".device").await, 16);
         assert_eq!(page.count("#neuron .device").await, 16);
         page.until("#neuron-15 .badge", &["ok"]).await;
@@ -151,7 +151,7 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         let facts = page.texts(".facts div").await;
         let links = "Interconnect neuronlink, linked as a 4x4 torus".to_owned();
         assert!(facts.contains(&links), "{facts:?}");
-        // NVIDIA's driver is not missed where there is nothing of NVIDIA's.
+        // A missing NVIDIA driver is not reported without NVIDIA devices.
         assert_eq!(page.count(".notice").await, 0);
         // Four logical cores of two physical ones each.
         assert_eq!(page.count("#neuron-15 .region").await, 4);
@@ -174,10 +174,10 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         );
         let shared = page.text(".device:first-child .picture .soft").await;
         assert!(shared.starts_with("Partitions share memory"), "{shared}");
-        // No name is cut: eight fit beside each other.
+        // No name is truncated: eight fit side by side.
         let cut = "return [...document.querySelectorAll('.region b')].filter(b => b.scrollWidth > b.clientWidth + 1).length";
         assert_eq!(page.ask(cut, serde_json::json!([])).await, 0);
-        // Its usage is unknown, and nothing looks idle for that.
+        // Its usage is unknown, so nothing is marked idle.
         assert_eq!(page.count(".device:first-child .is-idle").await, 0);
         page.assert_clean().await;
     })

@@ -1,4 +1,4 @@
-//! Hardware profiles: made of selected nodes, listed with what they reach, and each on a page of its own.
+//! Hardware profiles: created from selected nodes, listed with their matching nodes, and each on its own page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const ENTER: &str = "\u{e007}";
 const NAMES: &str = "#main tbody th";
 pub(super) const GPU: &str = "nvidia.com/gpu";
 
-/// A node of the cluster with eight devices of a type, and a taint that keeps other work off.
+/// A node of the cluster with eight devices of a type, and its taint.
 pub(super) fn node(name: &str, type_name: &str) -> ClusterNode {
     let all = Amounts::from_quantities([
         ("cpu", "64".parse().unwrap()),
@@ -83,7 +83,7 @@ pub(super) fn cluster_of(site: &Site, profiles: Vec<HardwareProfile>) {
     site.follow(sights, profiles);
 }
 
-/// The cluster of the demo's nodes, and two profiles of which one reaches nothing.
+/// The cluster of the demo's nodes, and two profiles, one of which matches no node.
 pub(super) fn follow(site: &Site) {
     let profiles = vec![
         profile("premium", "Premium <b>GPU</b>", "nvidia-h200-141gb"),
@@ -97,14 +97,14 @@ async fn focused(page: &Page, id: &str) {
 }
 
 #[tokio::test]
-async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
+async fn ac_002_profile_is_created_from_selected_nodes_by_keyboard() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
         page.until_true("return document.getElementById('pick-strangers') !== null")
             .await;
         for name in ["hgx-a100", "mixed-l40s-a100", "strangers"] {
-            // As a user does who walks the list.
+            // Navigates the list like a user.
             for _ in 0..=MACHINES.len() {
                 let here = format!("return document.activeElement.id === 'open-{name}'");
                 if page.ask(&here, serde_json::json!([])).await == true {
@@ -118,7 +118,7 @@ async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
         page.until("#picked", &["3 nodes selected"]).await;
         page.press("p").await;
         page.until("h1", &["New hardware profile"]).await;
-        // What cannot be in it is left out, and named.
+        // Unsupported nodes are left out and named.
         let notes = page.texts("#notes li").await;
         let mixed = |note: &String| note.starts_with("mixed-l40s-a100 is excluded: it is mixed (");
         assert!(notes.iter().any(mixed), "{notes:?}");
@@ -134,7 +134,7 @@ async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
         let rows = page.texts("#made tbody tr").await;
         assert!(rows.contains(&"nvidia.com/gpu GPU 1 1 8".to_owned()), "{rows:?}");
 
-        // A name of one's own is in the command and in the object.
+        // A custom name is in the command and in the object.
         for _ in 0..20 {
             if page.ask("return document.activeElement.id === 'name'", serde_json::json!([])).await == true {
                 break;
@@ -159,7 +159,7 @@ async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
 }
 
 #[tokio::test]
-async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
+async fn selection_of_several_types_is_refused_and_offers_each_type() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/profiles/new?node=h200&node=dgx-h100").await;
@@ -175,7 +175,7 @@ async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
         page.click("#refused li:last-child button").await;
         page.until_true("return document.getElementById('yaml')?.innerText.includes('octavo.dev/type: nvidia-h200-141gb')")
             .await;
-        // A page without a selection says how to make one.
+        // A page without a selection explains how to select nodes.
         page.open("/profiles/new").await;
         let why = page.text("#refused .wrong-text").await;
         assert!(why.starts_with("No nodes are selected"), "{why}");
@@ -190,7 +190,7 @@ async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
 }
 
 #[tokio::test]
-async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with_them() {
+async fn req_008_profiles_are_listed_with_matching_nodes_and_issues() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -232,7 +232,7 @@ async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with
 }
 
 #[tokio::test]
-async fn ac_011_rows_of_what_a_generic_profile_reaches_add_up_to_what_it_reaches() {
+async fn ac_011_rows_of_generic_profile_add_up_to_its_total() {
     let site = cluster().await;
     let mut generic = profile("generic", "Any GPU", "");
     generic.scheduling =
@@ -259,7 +259,7 @@ async fn ac_011_rows_of_what_a_generic_profile_reaches_add_up_to_what_it_reaches
 }
 
 #[tokio::test]
-async fn without_a_cluster_the_pages_say_what_is_missing() {
+async fn pages_explain_what_is_missing_without_a_cluster() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {

@@ -2,7 +2,7 @@
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, standing};
+use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
 use super::profiles::cluster;
 use super::sharing::give_shares;
 
@@ -17,15 +17,15 @@ async fn check(page: &Page, path: &str) {
     }
 }
 
-/// A node with something to say of its layout, in the list and on its page.
+/// A node with a layout status in the list and on its page.
 async fn give_a_layout(site: &Site) {
     let machine = blocked_machine().await;
-    let layout = standing(&machine, 2, &IN_THE_WAY);
+    let layout = layout_status(&machine, 2, &IN_THE_WAY);
     site.set_layout_state("hgx-a100", &machine, &layout);
 }
 
 #[tokio::test]
-async fn axe_finds_nothing_on_any_page_in_either_theme() {
+async fn axe_reports_no_issue_on_any_page_in_either_theme() {
     let site = Site::of_the_demo().await;
     site.put_stale("stale", &inventory("t4").await);
     site.put("strangers", &inventory("unknown-cards").await);
@@ -45,7 +45,7 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
         ] {
             check(&page, path).await;
         }
-        // A theme is remembered.
+        // The theme is stored.
         page.open("/").await;
         page.until_true("return document.documentElement.dataset.theme === 'dark'").await;
     })
@@ -73,7 +73,7 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
 }
 
 #[tokio::test]
-async fn a_narrow_page_scrolls_in_one_direction_only() {
+async fn narrow_page_scrolls_in_one_direction_only() {
     let site = cluster().await;
     give_a_layout(&site).await;
     give_shares(&site).await;
@@ -101,7 +101,7 @@ async fn a_narrow_page_scrolls_in_one_direction_only() {
     .await;
 }
 
-/// Texts of two cells of a row that overlap or touch, in words. Invisible texts have no place.
+/// Pairs of overlapping or touching texts in a row. Invisible texts are ignored.
 const TOUCHING: &str = r"
     const gap = 4, found = [];
     const boxes = (cell) => {
@@ -130,7 +130,7 @@ const TOUCHING: &str = r"
     }
     return [...new Set(found)];";
 
-/// A fleet with everything that makes a row long.
+/// A fleet with the longest possible rows.
 async fn crowded() -> Site {
     let site = cluster().await;
     site.put_stale("stale", &inventory("t4").await);
@@ -142,7 +142,7 @@ async fn crowded() -> Site {
 const ESTIMATE: &str = "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16&count=64";
 
 #[tokio::test]
-async fn no_text_of_a_row_lies_over_another_on_any_phone() {
+async fn row_text_does_not_overlap_on_any_phone() {
     let site = crowded().await;
     for width in [320, 375, 430] {
         let start = Start { narrow: true, width: Some(width), ..Start::default() };
@@ -163,7 +163,7 @@ async fn no_text_of_a_row_lies_over_another_on_any_phone() {
 }
 
 #[tokio::test]
-async fn columns_of_numbers_do_not_touch_the_column_beside_them() {
+async fn number_columns_do_not_touch_adjacent_columns() {
     let site = crowded().await;
     browse(&site.url, Start::default(), async |page| {
         for path in ["/", "/profiles", ESTIMATE, "/nodes/hgx-a100", "/nodes/shared"] {

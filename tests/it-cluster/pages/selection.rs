@@ -1,4 +1,4 @@
-//! Nodes are selected in the list, and stay selected whatever the list shows meanwhile.
+//! Selected nodes stay selected while the list changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::profiles::{cluster, node};
 const NAMES: &str = "#main tbody th";
 const ENTER: &str = "\u{e007}";
 
-/// What the form would send, in order.
+/// Values that the form would send, in order.
 const SENT: &str = "return [...new FormData(document.getElementById('selection'))].map(one => one.join('=')).sort()";
 
 #[tokio::test]
-async fn what_is_selected_outlives_refreshes_filters_and_a_look_at_a_node() {
+async fn selection_survives_refresh_filter_and_visit_to_a_node() {
     let site = Site::of_the_demo().await;
     browse(&site.url.clone(), Start::default(), async move |page| {
-        // High enough that nothing has to be scrolled to.
+        // High enough that no scrolling is necessary.
         page.resize(1800).await;
         page.open("/").await;
         page.until(NAMES, &MACHINES).await;
@@ -28,14 +28,14 @@ async fn what_is_selected_outlives_refreshes_filters_and_a_look_at_a_node() {
         page.click("#pick-h200").await;
         page.click("#pick-hgx-a100").await;
         page.until("#picked", &["2 nodes selected"]).await;
-        // A screen reader hears it.
+        // Screen readers announce it.
         page.until("#announcement", &["2 nodes selected"]).await;
         assert!(
             page.find("#announcement").await.attr("role").await.unwrap()
                 == Some("status".to_owned())
         );
 
-        // The fleet changes under it.
+        // The fleet changes.
         site.put("another", &inventory("t4").await);
         page.until_true("return document.getElementById('pick-another') !== null").await;
         page.until("#picked", &["2 nodes selected"]).await;
@@ -51,7 +51,7 @@ async fn what_is_selected_outlives_refreshes_filters_and_a_look_at_a_node() {
         page.until("#picked", &["2 nodes selected, 1 not listed here"]).await;
         assert_eq!(page.ask(SENT, json!([])).await, json!(["node=h200", "node=hgx-a100"]));
 
-        // All that are listed, and only they, with one box.
+        // One checkbox selects all listed nodes, and only them.
         page.click("#pick-all").await;
         page.until("#picked", &["3 nodes selected, 1 not listed here"]).await;
         page.click("#pick-all").await;
@@ -81,7 +81,7 @@ async fn nodes_are_selected_by_keyboard_alone() {
         page.until_true(&focus("open-dgx-h100")).await;
         page.press("x").await;
         page.until("#picked", &["1 node selected"]).await;
-        // The focus stays where it was, and goes on from there.
+        // The focus stays, and navigation continues from there.
         page.press("j").await;
         page.press("j").await;
         page.until_true(&focus("open-h200")).await;
@@ -90,7 +90,7 @@ async fn nodes_are_selected_by_keyboard_alone() {
         page.press("x").await;
         page.until("#announcement", &["1 node selected"]).await;
         assert_eq!(page.ask(SENT, json!([])).await, json!(["node=dgx-h100"]));
-        // A box of its own takes the blank, as everywhere.
+        // Space toggles a focused checkbox.
         page.ask("document.getElementById('pick-h200').focus()", json!([])).await;
         page.press(" ").await;
         page.until("#announcement", &["2 nodes selected"]).await;
@@ -103,7 +103,7 @@ async fn nodes_are_selected_by_keyboard_alone() {
 }
 
 #[tokio::test]
-async fn a_group_is_made_and_selected_by_keyboard_and_filter_order_and_selection_stay() {
+async fn group_is_selected_by_keyboard_and_filter_sort_and_selection_stay() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/?sort=-name").await;
@@ -113,14 +113,14 @@ async fn a_group_is_made_and_selected_by_keyboard_and_filter_order_and_selection
         page.until("#group-mixed", &["Mixed"]).await;
         page.until("#group-nothing", &["no accelerator"]).await;
         page.until("#picked", &["1 node selected"]).await;
-        // It is the whole of its group.
+        // It is the only node of its group.
         let on = |id: &str| format!("return document.getElementById('pick-group-{id}').checked");
         page.until_true(&on("of-nvidia-h200-141gb")).await;
         page.ask("document.getElementById('pick-group-mixed').focus()", json!([])).await;
         page.press(" ").await;
         page.until("#picked", &["2 nodes selected"]).await;
         assert_eq!(page.ask(SENT, json!([])).await, json!(["node=h200", "node=mixed-l40s-a100"]));
-        // The fleet changes under it: another node of that group is not taken for selected.
+        // The fleet changes: a new node of that group is not selected.
         site.put("h200-too", &inventory("h200").await);
         page.until_true(
             "return document.getElementById('pick-group-of-nvidia-h200-141gb').indeterminate",
@@ -139,7 +139,7 @@ async fn a_group_is_made_and_selected_by_keyboard_and_filter_order_and_selection
 }
 
 #[tokio::test]
-async fn without_scripts_the_boxes_and_the_button_are_a_form() {
+async fn checkboxes_and_button_are_a_form_without_scripts() {
     let site = Site::of_the_demo().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -159,7 +159,7 @@ async fn without_scripts_the_boxes_and_the_button_are_a_form() {
 }
 
 #[tokio::test]
-async fn without_scripts_one_of_several_types_is_chosen_by_a_button() {
+async fn one_of_several_types_is_chosen_by_button_without_scripts() {
     let site = cluster().await;
     let start = Start { without_scripts: true, ..Start::default() };
     browse(&site.url, start, async |page| {
@@ -182,7 +182,7 @@ async fn without_scripts_one_of_several_types_is_chosen_by_a_button() {
     .await;
 }
 
-/// Nodes under the longest names that there can be.
+/// Nodes with names of maximum length.
 fn thousand() -> Vec<String> {
     let label = "x".repeat(60);
     let rest = [label.as_str(); 4].join(".");
@@ -190,7 +190,7 @@ fn thousand() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn ac_002_a_profile_is_made_of_a_thousand_nodes_of_long_names() {
+async fn ac_002_profile_is_created_from_a_thousand_nodes_with_long_names() {
     let names = thousand();
     let site = Site::empty();
     let machine = inventory("t4").await;
@@ -205,7 +205,7 @@ async fn ac_002_a_profile_is_made_of_a_thousand_nodes_of_long_names() {
     site.follow(of(&names), Vec::new());
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/").await;
-        // As a user does who ticks the box of every page of the list.
+        // Like a user who ticks the checkbox on every page of the list.
         page.ask(
             "sessionStorage.setItem('octavo-picked', JSON.stringify(arguments[0]))",
             json!([names]),
@@ -220,7 +220,7 @@ async fn ac_002_a_profile_is_made_of_a_thousand_nodes_of_long_names() {
             .await;
         let selected = page.text(".title .soft").await;
         assert!(selected.starts_with("1000 nodes selected: n0000."), "{selected}");
-        // What is filled in is sent with them, and no name is in an address or in a link.
+        // Filled-in values are sent with them, and no name is in an address or link.
         page.find("#name").await.clear().await.unwrap();
         page.find("#name").await.send_keys("many").await.unwrap();
         page.press(ENTER).await;
@@ -229,7 +229,7 @@ async fn ac_002_a_profile_is_made_of_a_thousand_nodes_of_long_names() {
         assert_eq!(page.address().await, "/profiles/new");
         let links = "return [...document.querySelectorAll('[href]')].map(one => one.getAttribute('href').length).every(one => one < 200)";
         assert_eq!(page.ask(links, json!([])).await, true);
-        // The page follows the cluster all the same.
+        // The page still follows the cluster.
         let more: Vec<String> = names.iter().cloned().chain(["another".to_owned()]).collect();
         site.put("another", &machine);
         site.follow(of(&more), Vec::new());

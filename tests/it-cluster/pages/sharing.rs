@@ -1,4 +1,4 @@
-//! Allocations and usage of devices, on a node's page.
+//! Allocations and usage of devices on the page of a node.
 
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::quantity::Mebibytes;
@@ -60,7 +60,7 @@ fn device(device: &Device, at: usize, units: Vec<UnitUsage>) -> DeviceUsage {
     }
 }
 
-/// The last device is shared by three, of whom one is greedy; a partition of the first is shared by two.
+/// Three pods share the last device, one exceeds its share; two pods share a partition of the first.
 fn usage(machine: &Inventory) -> Usage {
     let last = machine.devices.last().unwrap();
     let uuid = last.uuid.as_ref().unwrap().as_str();
@@ -143,7 +143,7 @@ processes:
 - {pid: 4715, gpu: 1, memory_mib: 3072}
 ";
 
-/// A node `notebooks` with two GPUs for three each, of whom one is greedy.
+/// A node `notebooks` with two GPUs of three pods each, one of which exceeds its share.
 pub(super) async fn give_notebooks(site: &Site) {
     let machine = Machine::new(NOTEBOOKS);
     let machine = machine.observe().await;
@@ -191,14 +191,14 @@ pub(super) async fn give_notebooks(site: &Site) {
     site.put_sharing("notebooks", &machine, &report, &usage);
 }
 
-/// A node `shared` whose devices several have.
+/// A node `shared` with shared devices.
 pub(super) async fn give_shares(site: &Site) {
     let machine = inventory("hgx-a100").await;
     site.put_sharing("shared", &machine, &report(&machine), &usage(&machine));
 }
 
 #[tokio::test]
-async fn tenants_of_a_device_and_exceeded_shares_are_shown() {
+async fn device_tenants_and_exceeded_shares_are_shown() {
     let site = Site::empty();
     give_shares(&site).await;
     browse(&site.url, Start::default(), async |page| {

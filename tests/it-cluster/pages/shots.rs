@@ -1,4 +1,4 @@
-//! Pictures of the pages for the documentation: `make screenshots` writes them, every other run only sees that it could.
+//! Screenshots for the documentation: `make screenshots` writes them; other runs only check that they can be taken.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use serde_json::json;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, blocked_machine, standing};
+use super::layout::{IN_THE_WAY, blocked_machine, layout_status};
 use super::profiles::follow;
 use super::sharing::give_notebooks;
 
-/// Those of the demo with other vendors' devices and with unavailable ones.
+/// Machines of the demo with devices of other vendors and with unavailable ones.
 const OTHERS: [&str; 7] =
     ["inf2", "mi210-pair", "mi300x", "mixed-vendors", "passed-through", "trn2", "unknown-cards"];
 
-/// A profile of what was selected, of which one node is left out.
+/// A profile of the selection, with one node left out.
 const DRAFT: &str = "/profiles/new?node=h200&node=mixed-l40s-a100";
 
 #[tokio::test]
-async fn the_pages_can_be_photographed() {
+async fn screenshots_of_all_pages_can_be_taken() {
     let directory = std::env::var_os("OCTAVO_SCREENSHOTS");
     let site = Site::of_the_demo().await;
     site.put("inference-01", &inventory("t4").await);
@@ -40,7 +40,7 @@ async fn the_pages_can_be_photographed() {
         ] {
             if name == "layout" {
                 let machine = blocked_machine().await;
-                let layout = standing(&machine, 2, &IN_THE_WAY);
+                let layout = layout_status(&machine, 2, &IN_THE_WAY);
                 site.set_layout_state("hgx-a100", &machine, &layout);
             }
             if name == "sharing" {

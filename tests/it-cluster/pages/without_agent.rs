@@ -1,4 +1,4 @@
-//! Nodes of the cluster that no agent reports, in the Node View: marked, explained, and selected for a hardware profile.
+//! Nodes of the cluster without agent in the node view: marked, explained, and selected for a hardware profile.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::profiles::node;
 
 const PRODUCT: &str = "nvidia.com/gpu.product";
 
-/// One node with an agent, two that only NVIDIA's labels describe, and one without an accelerator.
+/// One node with an agent, two with NVIDIA's labels only, and one without an accelerator.
 async fn site() -> Site {
     let site = Site::of_a_cluster();
     site.put("h200", &inventory("h200").await);
@@ -32,7 +32,7 @@ async fn site() -> Site {
 }
 
 #[tokio::test]
-async fn ac_001_nodes_without_agent_are_in_the_node_view_marked_and_explained() {
+async fn ac_001_node_view_marks_and_explains_nodes_without_agent() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -62,7 +62,7 @@ async fn ac_001_nodes_without_agent_are_in_the_node_view_marked_and_explained() 
 }
 
 #[tokio::test]
-async fn ac_003_a_node_without_agent_is_selected_and_its_profile_selects_by_the_vendors_label() {
+async fn ac_003_profile_page_of_node_without_agent_selects_by_vendor_label() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -81,7 +81,7 @@ async fn ac_003_a_node_without_agent_is_selected_and_its_profile_selects_by_the_
 }
 
 #[tokio::test]
-async fn an_agent_that_connects_replaces_the_entry_on_an_open_page() {
+async fn connecting_agent_replaces_the_entry_on_an_open_page() {
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -97,7 +97,7 @@ async fn an_agent_that_connects_replaces_the_entry_on_an_open_page() {
 }
 
 #[tokio::test]
-async fn on_a_phone_nodes_without_agent_are_readable_without_scrolling_sideways() {
+async fn nodes_without_agent_are_readable_on_a_phone_without_side_scrolling() {
     let site = site().await;
     let narrow = Start { narrow: true, ..Start::default() };
     browse(&site.url, narrow, async |page| {

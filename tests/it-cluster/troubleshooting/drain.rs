@@ -10,14 +10,14 @@ use crate::problem::Problem;
 const ONE: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n";
 const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
 
-/// A Node whose one pod has a partition that would have to go.
-struct Occupied {
+/// A Node with one pod whose partition must be removed.
+struct BlockedNode {
     rig: Rig<'static>,
     namespace: String,
     _kubelet: Kubelet,
 }
 
-impl Occupied {
+impl BlockedNode {
     fn new(is_made_again: bool) -> Self {
         let api = Api::shared();
         let rig = Rig::new(api, ONE);
@@ -48,7 +48,7 @@ impl Occupied {
         Self { rig, namespace, _kubelet: kubelet }
     }
 
-    /// A budget that lets no pod go.
+    /// A budget that prevents evictions.
     fn protect(&self) {
         self.rig.api.create(&json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -62,21 +62,21 @@ impl Occupied {
 }
 
 #[test]
-fn a_pod_that_nothing_would_make_again_is_named_and_not_evicted() {
+fn pod_without_controller_is_named_and_not_evicted() {
     let problem = Problem::documented("drain_refused");
-    let place = Occupied::new(false);
-    let _agent = place.rig.start(&["--drain=affected"]);
-    let shown = place.rig.await_event("DrainRefused");
+    let node = BlockedNode::new(false);
+    let _agent = node.rig.start(&["--drain=affected"]);
+    let shown = node.rig.await_event("DrainRefused");
     problem.assert_quoted("event DrainRefused", &shown);
 }
 
 #[test]
-fn a_drain_that_a_budget_holds_up_ends_with_the_pods_name() {
+fn drain_blocked_by_disruption_budget_ends_with_pod_name() {
     let problem = Problem::documented("drain_gave_up");
-    let place = Occupied::new(true);
-    place.protect();
+    let node = BlockedNode::new(true);
+    node.protect();
     let arguments = ["--drain=affected", "--drain-deadline=3s"];
-    let _agent = place.rig.start(&arguments);
-    let shown = place.rig.await_event("DrainGaveUp");
+    let _agent = node.rig.start(&arguments);
+    let shown = node.rig.await_event("DrainGaveUp");
     problem.assert_quoted("event DrainGaveUp", &shown);
 }

@@ -1,15 +1,15 @@
-//! Tokens of agents that the aggregator refuses.
+//! Tokens of agents that the aggregator rejects.
 
 use crate::cluster::Api as Cluster;
-use crate::cluster::auth::place::Place;
+use crate::cluster::auth::place::AuthNamespace;
 use crate::machine::Machine;
 use crate::problem::Problem;
 
 const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
 
 #[tokio::test]
-async fn a_token_that_does_not_prove_the_node_is_refused_with_the_reason() {
-    let place = Place::new(Cluster::shared());
+async fn token_that_does_not_prove_its_node_is_rejected_with_reason() {
+    let place = AuthNamespace::new(Cluster::shared());
     let (own, other) = (place.cluster.node("trouble"), place.cluster.node("trouble"));
     let site = place.site(&[]);
     let machine = Machine::new(SINGLE);

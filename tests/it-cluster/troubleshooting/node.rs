@@ -1,4 +1,4 @@
-//! What a Node of a real API server gets: events, the annotation, labels, taints.
+//! Events, annotation, labels and taints of a Node on a real API server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::Api;
 use crate::cluster::agent::faults::{MONOTONIC_CLOCK, clock};
 use crate::cluster::agent::operands::{self, COMPAT, DCGM, PLUGIN};
-use crate::cluster::agent::proxy::{Fault, Proxy, To};
+use crate::cluster::agent::proxy::{Fault, Proxy, RequestFilter};
 use crate::cluster::agent::{NODE_WRITTEN, Rig};
 use crate::node::names;
 use crate::problem::Problem;
@@ -25,7 +25,7 @@ fn shown(problem: &Problem, rig: &Rig<'_>, reason: &str) {
     problem.assert_quoted(&format!("event {reason}"), &rig.await_event(reason));
 }
 
-/// What the annotation says in words, of the node and of each device.
+/// Messages of the annotation, for the node and each device.
 fn annotation(rig: &Rig<'_>) -> String {
     let status = rig.status();
     let devices = status["devices"].as_array().cloned().unwrap_or_default();
@@ -44,7 +44,7 @@ fn taints(rig: &Rig<'_>) -> String {
     lines.join("\n")
 }
 
-/// Has the driver make no partitions before a file is there, which is given.
+/// Delays the creation of partitions until the returned file exists.
 fn hold_up(rig: &Rig<'_>) -> PathBuf {
     let machine = &rig.machine.machine;
     let go_on = machine.path().join("go-on");
@@ -55,7 +55,7 @@ fn hold_up(rig: &Rig<'_>) -> PathBuf {
     go_on
 }
 
-/// An agent that speaks for a rig's Node with the credentials in a file.
+/// An agent for a rig's Node with the credentials in a file.
 fn agent_with(rig: &Rig<'_>, kubeconfig: &Path) -> Program {
     let mut command = rig.machine.agent(&["--interval=200ms", "--label-sink=node"]);
     command.arg("--kubeconfig").arg(kubeconfig);
@@ -64,7 +64,7 @@ fn agent_with(rig: &Rig<'_>, kubeconfig: &Path) -> Program {
 }
 
 #[test]
-fn a_client_that_blocks_a_change_blocks_the_node_until_it_ends() {
+fn blocking_client_blocks_the_node_until_it_exits() {
     let problem = Problem::documented("pain_01");
     let rig = Rig::new(Api::shared(), operands::WHOLE);
     operands::deploy(&rig);
@@ -82,7 +82,7 @@ fn a_client_that_blocks_a_change_blocks_the_node_until_it_ends() {
 }
 
 #[test]
-fn a_driver_replaced_under_the_agent_is_reported_as_lost_and_as_back() {
+fn replaced_driver_is_reported_as_lost_and_as_back() {
     let problem = Problem::documented("pain_02");
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
@@ -98,7 +98,7 @@ fn a_driver_replaced_under_the_agent_is_reported_as_lost_and_as_back() {
 }
 
 #[test]
-fn the_node_shows_why_a_layout_is_not_applied() {
+fn node_shows_why_layout_is_not_applied() {
     let problem = Problem::documented("pain_06");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.machine.machine.faults("- {call: nvmlGpuInstanceCreateComputeInstance*, return: UNKNOWN}");
@@ -106,7 +106,7 @@ fn the_node_shows_why_a_layout_is_not_applied() {
     let _agent = rig.start(&[]);
     shown(&problem, &rig, "LayoutRolledBack");
     rig.await_label("octavo.dev/layout-state", "failed");
-    // While it is tried again there is nothing to explain.
+    // While it is retried there is no other explanation.
     let reported =
         until("an annotation", || annotation(&rig), |reported| !reported.trim().is_empty());
     problem.assert_quoted("annotation", &reported);
@@ -115,7 +115,7 @@ fn the_node_shows_why_a_layout_is_not_applied() {
 }
 
 #[test]
-fn pods_are_not_scheduled_on_a_new_node_until_its_layout_is_applied() {
+fn pods_are_not_scheduled_on_new_node_until_its_layout_is_applied() {
     let problem = Problem::documented("pain_12");
     let rig = Rig::new(Api::shared(), TWO);
     // As kubelet registers a node with --register-with-taints.
@@ -133,7 +133,7 @@ fn pods_are_not_scheduled_on_a_new_node_until_its_layout_is_applied() {
 }
 
 #[test]
-fn after_a_reboot_the_layout_is_made_again_before_pods_come() {
+fn layout_is_reapplied_after_reboot_before_pods_are_scheduled() {
     let problem = Problem::documented("pain_13");
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
@@ -151,11 +151,11 @@ fn after_a_reboot_the_layout_is_made_again_before_pods_come() {
     fs::write(go_on, "").unwrap();
     problem.await_log(&mut agent);
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    agent.says("0 taints");
+    agent.expect_log("0 taints");
 }
 
 #[test]
-fn a_layout_that_the_hardware_does_not_support_is_infeasible() {
+fn layout_unsupported_by_hardware_is_infeasible() {
     let problem = Problem::documented("infeasible_on_the_node");
     let rig = Rig::new(Api::shared(), "- {board: A100_80GB, mig: enabled}\n");
     let file = rig.machine.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
@@ -167,7 +167,7 @@ fn a_layout_that_the_hardware_does_not_support_is_infeasible() {
 }
 
 #[test]
-fn an_unknown_layout_is_reported_with_the_known_ones() {
+fn unknown_layout_is_reported_with_available_layouts() {
     let problem = Problem::documented("layout_unknown");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=servign"]);
@@ -178,7 +178,7 @@ fn an_unknown_layout_is_reported_with_the_known_ones() {
 }
 
 #[test]
-fn what_a_label_chose_is_changed_by_the_label() {
+fn layout_selected_by_label_is_changed_by_label() {
     let problem = Problem::documented("chosen_by_a_label");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -189,7 +189,7 @@ fn what_a_label_chose_is_changed_by_the_label() {
 }
 
 #[test]
-fn a_node_that_mig_manager_works_on_is_left_to_it() {
+fn node_claimed_by_mig_manager_is_left_alone() {
     let problem = Problem::documented("mig_manager_at_work");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -202,7 +202,7 @@ fn a_node_that_mig_manager_works_on_is_left_to_it() {
 }
 
 #[test]
-fn partitions_that_kubelet_does_not_offer_are_counted_against_those_there_are() {
+fn partitions_not_advertised_by_kubelet_are_counted() {
     let problem = Problem::documented("allocatable_zero");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/mig.config=all-1g.5gb"]);
@@ -210,13 +210,13 @@ fn partitions_that_kubelet_does_not_offer_are_counted_against_those_there_are() 
     let step = clock(&rig, MONOTONIC_CLOCK, &mut command);
     let _agent = Program::start(&mut command);
     rig.await_event("DevicePluginRefreshed");
-    // The plugin had its time, and offers nothing.
+    // The plugin had enough time and advertises nothing.
     fs::write(step, "200").unwrap();
     shown(&problem, &rig, "PartitionsNotOffered");
 }
 
 #[test]
-fn keys_that_others_write_are_left_to_them_and_named() {
+fn keys_of_other_writers_are_retained_and_named() {
     let problem = Problem::documented("keys_left");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.api.kubectl(&[
@@ -233,12 +233,12 @@ fn keys_that_others_write_are_left_to_them_and_named() {
 }
 
 #[test]
-fn two_agents_with_one_node_ask_for_each_other() {
+fn two_agents_on_one_node_report_each_other() {
     let problem = Problem::documented("two_agents_of_a_node");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
     let mut one = rig.start(&[]);
-    one.says(NODE_WRITTEN);
+    one.expect_log(NODE_WRITTEN);
     let mut command = other.agent(&["--label-sink=node", "--interval=200ms"]);
     command.arg("--kubeconfig").arg(rig.api.kubeconfig());
     command.arg("--node-name").arg(rig.name());
@@ -247,26 +247,26 @@ fn two_agents_with_one_node_ask_for_each_other() {
 }
 
 #[test]
-fn unavailable_api_server_is_reported_once_and_its_return_too() {
+fn unavailable_api_server_and_its_return_are_reported_once() {
     let problem = Problem::documented("api_server_away");
     let rig = Rig::new(Api::shared(), operands::MIG);
     let proxy = Proxy::start(rig.api);
-    proxy.fault(Fault { to: To::All, code: 503, retry_after: None, times: 3 });
+    proxy.fault(Fault { to: RequestFilter::All, code: 503, retry_after: None, times: 3 });
     let mut agent = agent_with(&rig, &proxy.kubeconfig());
     problem.await_log(&mut agent);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
 }
 
 #[test]
-fn a_token_rejected_by_the_api_server_is_reported() {
+fn token_rejected_by_api_server_is_reported() {
     let problem = Problem::documented("api_token_refused");
     let rig = Rig::new(Api::shared(), operands::MIG);
-    let bearer = rig.api.as_bearer("refused");
+    let bearer = rig.api.kubeconfig_with_token("refused");
     problem.await_log(&mut agent_with(&rig, &bearer.path()));
 }
 
 #[test]
-fn an_agent_without_an_account_does_not_start_and_says_what_is_missing() {
+fn agent_without_service_account_reports_what_is_missing() {
     let problem = Problem::documented("no_service_account");
     let node = crate::node::Node::new(TWO);
     let output = node.agent(&["--label-sink=node"]).finish();
@@ -275,7 +275,7 @@ fn an_agent_without_an_account_does_not_start_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_pod_rejected_by_pod_security_is_reported_by_the_daemon_set() {
+fn pod_rejected_by_pod_security_is_reported_by_daemon_set() {
     let problem = Problem::documented("pod_security");
     let api = Api::shared();
     let node = api.node("strict");
@@ -295,7 +295,7 @@ fn a_pod_rejected_by_pod_security_is_reported_by_the_daemon_set() {
     problem.assert_quoted("event FailedCreate of the DaemonSet", &reported);
 }
 
-/// Waits until there is an event with this reason in a namespace, and gives what the first says.
+/// Waits for an event with this reason in a namespace and returns the first message.
 fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
     let selector = format!("--field-selector=reason={reason}");
     for _ in 0..100 {
@@ -305,7 +305,7 @@ fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
         if let Some(message) = all["items"][0]["message"].as_str() {
             return message.to_owned();
         }
-        // It ends with the next of them, or soon.
+        // Ends with the next event, or soon.
         let soon = ["--for=create", "--timeout=1s"];
         let _nothing_came = api.try_kubectl(&[&["wait"], &events[..], &soon].concat());
     }
@@ -313,9 +313,9 @@ fn await_message(api: &Api, namespace: &str, reason: &str) -> String {
     panic!("no event {reason}: {}", api.kubectl(&all));
 }
 
-/// The digits that the annotation has of a file of layouts are those that `sha256sum` prints first.
+/// The digest of the layout file in the annotation starts the output of `sha256sum`.
 #[test]
-fn which_file_of_layouts_is_in_use_can_be_compared() {
+fn layout_file_in_use_can_be_verified_by_digest() {
     let rig = Rig::new(Api::shared(), operands::MIG);
     let file = rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
     rig.label(&["octavo.dev/layout=wanted"]);

@@ -1,4 +1,4 @@
-//! Peers that speak HTTP/2 by hand, to hurt.
+//! Hostile HTTP/2 peers, written frame by frame.
 
 use octavo_aggregator::serve::Protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,21 +14,21 @@ const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const END_HEADERS: u8 = 4;
 
-/// Settings.
+/// Identifiers of HTTP/2 settings.
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const MAX_HEADER_LIST_SIZE: u16 = 6;
 
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-struct Raw(TcpStream);
+struct RawConnection(TcpStream);
 
 struct Frame {
     kind: u8,
     payload: Vec<u8>,
 }
 
-impl Raw {
-    /// Connects and says what every client says first.
+impl RawConnection {
+    /// Connects and sends the client preface.
     async fn connect(site: &Site) -> Self {
         let mut raw = Self(TcpStream::connect(site.address).await.unwrap());
         raw.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
@@ -47,7 +47,7 @@ impl Raw {
     }
 }
 
-/// A frame, for any stream.
+/// Returns a frame for any stream.
 fn frame(kind: u8, flags: u8, payload: &[u8]) -> impl Fn(u32) -> Vec<u8> + Send + 'static {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let payload = payload.to_vec();
@@ -73,11 +73,11 @@ fn report() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_server_says_how_many_streams_it_takes() {
+async fn server_announces_its_stream_limit() {
     for (protocol, expected) in [(Protocol::Grpc, 8), (Protocol::Http, 64)] {
         let plan = Plan { protocol, ..Plan::default() };
         let site = plan.start().await;
-        let frame = Raw::connect(&site).await.receive().await.unwrap();
+        let frame = RawConnection::connect(&site).await.receive().await.unwrap();
         assert_eq!(frame.kind, SETTINGS);
         let settings: Vec<(u16, u32)> = frame
             .payload
@@ -93,21 +93,24 @@ async fn a_server_says_how_many_streams_it_takes() {
 }
 
 #[tokio::test]
-async fn streams_that_the_server_is_made_to_reset_end_the_connection() {
+async fn streams_that_force_server_resets_end_the_connection() {
     let site = Plan::default().start().await;
-    // More than a window can be.
+    // More than the maximum size of a window.
     let update = frame(WINDOW_UPDATE, 0, &0x7fff_ffff_u32.to_be_bytes());
-    let (code, resets) = hurt(&site, update).await;
+    let (code, resets) = flood_with_resets(&site, update).await;
     assert_eq!(code, Some(ENHANCE_YOUR_CALM));
     assert!((100..=140).contains(&resets), "{resets} resets");
-    // Others are served.
-    let _line = super::Line::settled(&site, "n", super::parts(1)).await;
+    // Other clients are still served.
+    let _line = super::AgentStream::with_visible_status(&site, "n", super::parts(1)).await;
 }
 
-/// Opens a stream and sends `then` on it, two thousand times unless the server goes away. The code of its GOAWAY, and how
-/// many streams it reset before.
-async fn hurt(site: &Site, then: impl Fn(u32) -> Vec<u8> + Send + 'static) -> (Option<u32>, usize) {
-    let (mut reader, mut writer) = Raw::connect(site).await.0.into_split();
+/// Opens a stream and sends `then` on it, up to two thousand times. Returns the code of the server's GOAWAY, and the
+/// number of streams that were reset before it.
+async fn flood_with_resets(
+    site: &Site,
+    then: impl Fn(u32) -> Vec<u8> + Send + 'static,
+) -> (Option<u32>, usize) {
+    let (mut reader, mut writer) = RawConnection::connect(site).await.0.into_split();
     let writing = tokio::spawn(async move {
         let open = frame(HEADERS, END_HEADERS, &report());
         for number in 0..2000_u32 {
@@ -119,13 +122,13 @@ async fn hurt(site: &Site, then: impl Fn(u32) -> Vec<u8> + Send + 'static) -> (O
         }
     });
     let mut bytes = Vec::new();
-    // A connection that was reset has ended as well.
+    // The connection may already be closed.
     let _end = timeout(TIME_LIMIT, reader.read_to_end(&mut bytes)).await.unwrap();
     writing.await.unwrap();
     read(&bytes)
 }
 
-/// The code of the GOAWAY in what was received, and how many streams were reset before it.
+/// Returns the code of the GOAWAY in the received bytes, and the number of streams that were reset before it.
 fn read(mut bytes: &[u8]) -> (Option<u32>, usize) {
     let mut resets = 0;
     while bytes.len() >= 9 {
@@ -145,9 +148,9 @@ fn read(mut bytes: &[u8]) -> (Option<u32>, usize) {
 }
 
 #[tokio::test]
-async fn streams_that_are_opened_only_to_be_reset_end_the_connection() {
+async fn streams_reset_immediately_after_opening_end_the_connection() {
     let site = Plan::default().start().await;
     let cancel = frame(RST_STREAM, 0, &8_u32.to_be_bytes());
-    let (code, _) = hurt(&site, cancel).await;
+    let (code, _) = flood_with_resets(&site, cancel).await;
     assert_eq!(code, Some(ENHANCE_YOUR_CALM));
 }

@@ -1,7 +1,7 @@
-//! The aggregator over real sockets, with peers of every kind.
+//! The aggregator over real sockets, with well-behaved and hostile peers.
 //!
-//! Servers run in the test's own runtime, so that bounds and deadlines can be small; `program` has the binary. Nothing
-//! sleeps: a test waits for a message of its peer or for the fleet that readers see.
+//! Servers run in the runtime of the test, so that limits and deadlines can be small; `program` tests the binary.
+//! Nothing sleeps: a test waits for a message of its peer, or for the fleet that readers see.
 
 mod hostile;
 mod program;
@@ -38,21 +38,21 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::agent_stream::{Line, acknowledged, delta, hello, parts};
+use crate::agent_stream::{AgentStream, acknowledged, delta, hello, parts};
 use crate::time_limits::TIME_LIMIT;
 
-/// What a server is made with.
+/// Parameters of a server.
 struct Plan {
     protocol: Protocol,
     fleet: StoreLimits,
     limits: Limits,
     time_limits: PeerTimeouts,
     tls: Option<TlsFiles>,
-    /// What is answered on connections beyond the limit.
+    /// Responses on connections beyond the limit.
     reserve: Option<Router>,
 }
 
-/// A server that runs, with its store.
+/// A running server with its store.
 struct Site {
     address: SocketAddr,
     desk: Arc<SharedStore>,
@@ -129,7 +129,7 @@ impl Site {
         FleetClient::new(self.endpoint().connect().await.unwrap())
     }
 
-    /// Waits until readers are given a fleet like this.
+    /// Waits until readers see a fleet that satisfies `wanted`.
     async fn until(&self, wanted: impl Fn(&Fleet) -> bool) -> Fleet {
         let mut view = self.desk.view();
         let seen = async {
@@ -147,7 +147,7 @@ impl Site {
         fleet.nodes.get(&name.parse().unwrap()).cloned()
     }
 
-    /// What a metric says, such as `octavo_aggregator_refusals_total{reason="no_hello"}`; 0 where it says nothing.
+    /// The value of a metric such as `octavo_aggregator_refusals_total{reason="no_hello"}`; 0 if it is absent.
     fn metric(&self, name: &str) -> u64 {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -157,10 +157,10 @@ impl Site {
     }
 }
 
-impl Line {
-    /// A node that reported these parts as its first, and is known to readers.
-    async fn settled(site: &Site, node: &str, parts: Parts) -> Self {
-        let line = Self::introduced(&mut site.client().await, node, parts).await;
+impl AgentStream {
+    /// Opens a stream, reports `parts` as the first status and waits until readers see the node.
+    async fn with_visible_status(site: &Site, node: &str, parts: Parts) -> Self {
+        let line = Self::with_first_status(&mut site.client().await, node, parts).await;
         let name = node.parse().unwrap();
         site.until(|fleet| fleet.nodes.get(&name).is_some()).await;
         line
@@ -176,7 +176,7 @@ fn second_hello() -> FromAgent {
     })
 }
 
-/// The same with a part of so many bytes, which no reader understands.
+/// A status with a part of this size that no reader understands.
 pub(crate) fn big_parts(number: u64, bytes: usize) -> Parts {
     let content = vec![u8::try_from(number % 256).unwrap(); bytes];
     let more = ("x/later".parse().unwrap(), Content::new(content));
@@ -186,7 +186,7 @@ pub(crate) fn big_parts(number: u64, bytes: usize) -> Parts {
     parts.chain([more]).collect()
 }
 
-/// Posts these bytes as the body of a report; gives the gRPC status.
+/// Posts these bytes as the body of a report and returns the gRPC status.
 pub(crate) async fn post(to: SocketAddr, body: &'static [u8]) -> (String, String) {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);

@@ -1,4 +1,4 @@
-//! The aggregator as it ships.
+//! The aggregator binary.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -11,13 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
-use super::{Line, hello};
+use super::{AgentStream, hello};
 use crate::promtool;
 use crate::time_limits::{Finish, Lines, exit_status, until_async, within};
 
 const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
 
-/// Ended when dropped.
+/// Killed when dropped.
 struct Program(Child);
 
 impl Drop for Program {
@@ -27,13 +27,13 @@ impl Drop for Program {
     }
 }
 
-/// The address in a line that says where something listens.
+/// The address in a log line about a listener.
 fn address(line: &str) -> SocketAddr {
     let (_, rest) = line.split_once(" on ").unwrap();
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// The answer to a request for `path` with this host and these headers.
+/// The response to a GET request with this host and these headers.
 async fn get(people: SocketAddr, path: &str, headers: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
     let answer = async {
@@ -46,7 +46,7 @@ async fn get(people: SocketAddr, path: &str, headers: &str) -> String {
     within(path, answer).await
 }
 
-/// What a scrape gets that accepts anything.
+/// The metrics in the default format.
 async fn metrics(people: SocketAddr) -> String {
     let answer = get(people, "/metrics", "Host: localhost\r\nAccept: */*\r\n").await;
     let (_head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -70,8 +70,8 @@ async fn program_logs_its_addresses_serves_both_and_ends_on_sigterm() {
     let endpoint = format!("http://{}", address(&agents));
     let channel = Endpoint::from_shared(endpoint).unwrap().connect().await;
     let mut client = FleetClient::new(channel.unwrap());
-    let mut stream = Line::open(&mut client, hello("n", 1)).await.unwrap();
-    assert!(matches!(stream.answer().await, Ok(Some(Answer::Resync(_)))));
+    let mut stream = AgentStream::open(&mut client, hello("n", 1)).await.unwrap();
+    assert!(matches!(stream.receive().await, Ok(Some(Answer::Resync(_)))));
     let answer = get(people, "/healthz", "Host: localhost\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 
@@ -84,7 +84,7 @@ async fn program_logs_its_addresses_serves_both_and_ends_on_sigterm() {
     }
     promtool::finds_no_fault(&text);
 
-    // A page whose own name leads to this machine must not read the fleet in its reader's browser.
+    // DNS rebinding: a page whose host name resolves to this machine must not read the fleet.
     let answer = get(people, "/api/v1/nodes", "Host: evil.example\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
     assert!(answer.contains("/problems/unknown-host"), "{answer}");
@@ -92,7 +92,7 @@ async fn program_logs_its_addresses_serves_both_and_ends_on_sigterm() {
     let pid = Pid::from_raw(i32::try_from(program.0.id()).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
     line("stopping");
-    assert!(stream.answer().await.is_err(), "the stream is still open");
+    assert!(stream.receive().await.is_err(), "the stream is still open");
     assert!(exit_status(&mut program.0).success());
 }
 
@@ -126,14 +126,14 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
     assert!(refused.contains("/problems/too-many-connections"), "{refused}");
     line("connection limit reached");
     line("request body too slow");
-    // The places of those that were cut can be had again.
+    // Closed connections make room for new ones.
     let types = async || ask("/api/v1/types").await;
     until_async("a connection", types, |answer| !answer.contains("/problems/too-many-connections"))
         .await;
 }
 
 #[test]
-fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
+fn program_requires_explicit_encryption_and_valid_settings() {
     let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).finish();
     let reported = run(&[]);
     assert_eq!(reported.status.code(), Some(2));

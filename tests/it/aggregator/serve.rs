@@ -1,4 +1,4 @@
-//! Connections: how many, how long they may take to say something, and what they are encrypted with.
+//! Connections: limits, timeouts and TLS.
 
 use std::fs;
 use std::path::Path;
@@ -21,12 +21,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::Code;
 
-use super::{Line, Plan, Site, TIME_LIMIT, acknowledged, hello, parts};
+use super::{AgentStream, Plan, Site, TIME_LIMIT, acknowledged, hello, parts};
 use crate::time_limits::until_async;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// A web server whose connections have to say something within a moment.
+/// A web server with a short timeout for the first request.
 fn web() -> Plan {
     Plan {
         protocol: Protocol::Http,
@@ -40,7 +40,7 @@ fn web() -> Plan {
 
 async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
-    // How a connection ends does not matter here; that it does, does.
+    // It only matters that the connection ends.
     let _end = timeout(TIME_LIMIT, stream.read_to_end(&mut bytes)).await.unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -66,7 +66,7 @@ impl Authority {
         self.directory.path().join(name)
     }
 
-    /// Puts a new pair in the place of the old; gives the certificate.
+    /// Replaces the pair by a new one and returns its certificate.
     fn renew(&self) -> CertificateDer<'static> {
         let pair = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         replace(&self.at("tls.key"), &pair.signing_key.serialize_pem());
@@ -75,7 +75,7 @@ impl Authority {
     }
 }
 
-/// Renews a certificate as a controller does: a new file in the place of the old one.
+/// Replaces a file as a controller does: writes a new file and renames it.
 fn replace(path: &Path, content: &str) {
     let new = path.with_extension("new");
     fs::write(&new, content).unwrap();
@@ -100,7 +100,7 @@ async fn encrypted(
     timeout(TIME_LIMIT, connector.connect(name, socket)).await.unwrap()
 }
 
-/// Asks over TLS, and gives the answer with how the server proved who it is.
+/// Sends a request over TLS that trusts this certificate.
 async fn ask(site: &Site, trusted: &CertificateDer<'static>) -> std::io::Result<String> {
     let mut stream = encrypted(site, trusted).await?;
     stream.write_all(REQUEST).await?;
@@ -108,7 +108,7 @@ async fn ask(site: &Site, trusted: &CertificateDer<'static>) -> std::io::Result<
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
+async fn connection_over_limit_is_closed_and_capacity_is_released() {
     let plan =
         Plan { limits: Limits { connections: 2, ..Limits::new(Protocol::Http, 2) }, ..web() };
     let site = plan.start().await;
@@ -119,7 +119,7 @@ async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
     assert_eq!(site.metric("connections_refused_total{server=\"http\"}"), 1);
     assert_eq!(site.metric("connections{server=\"http\"}"), 2);
     drop(first);
-    // Until the server has seen the first one go, this one is refused as well.
+    // Until the server notices that the first connection is closed, it refuses this one.
     let again = async || {
         let mut again = TcpStream::connect(site.address).await.unwrap();
         again.write_all(REQUEST).await.is_ok() && rest(&mut again).await.ends_with("here\n")
@@ -128,7 +128,7 @@ async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_request_body_that_does_not_come_ends_its_connection() {
+async fn incomplete_request_body_ends_its_connection() {
     let plan = Plan {
         limits: Limits {
             body: Pace { grace: Duration::from_millis(200), deadline: Duration::from_secs(1) },
@@ -137,7 +137,7 @@ async fn a_request_body_that_does_not_come_ends_its_connection() {
         ..web()
     };
     let site = plan.start().await;
-    // One byte of two, and the first chunk of several.
+    // One byte of two, and the first of several chunks.
     for rest_of_head in
         ["Content-Length: 2\r\n\r\nx", "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"]
     {
@@ -156,7 +156,7 @@ async fn a_request_body_that_does_not_come_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_while_every_connection_and_the_reserve_are_taken() {
+async fn probes_are_answered_while_all_connections_are_in_use() {
     let probes = Router::new()
         .route("/healthz", get(async || "alive\n"))
         .fallback(async || axum::http::StatusCode::SERVICE_UNAVAILABLE);
@@ -207,7 +207,7 @@ async fn silent_client_is_disconnected_and_delays_no_other() {
 }
 
 #[tokio::test]
-async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back() {
+async fn agent_connection_without_stream_is_released() {
     let plan = Plan {
         limits: Limits {
             first_request: Duration::from_secs(2),
@@ -216,9 +216,9 @@ async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back
         ..Plan::default()
     };
     let site = plan.start().await;
-    let mut reporting = Line::settled(&site, "n", parts(1)).await;
+    let mut reporting = AgentStream::with_visible_status(&site, "n", parts(1)).await;
     let mut refused = site.client().await;
-    let wrong = Line::open(&mut refused, hello("No Name", 1)).await;
+    let wrong = AgentStream::open(&mut refused, hello("No Name", 1)).await;
     assert_eq!(wrong.err().unwrap().code(), Code::InvalidArgument);
     let cut = "connections_cut_total{reason=\"no_stream\"}";
     let mut looks = interval(Duration::from_millis(10));
@@ -228,14 +228,14 @@ async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back
         }
     };
     timeout(TIME_LIMIT, gone).await.unwrap();
-    // The other one has been looked at as often.
+    // The reporting connection was checked as often and stays open.
     let heartbeat = FromAgent::Heartbeat { seq: 1, hash: parts(1).hash() };
-    assert_eq!(reporting.say(&heartbeat).await.unwrap(), acknowledged(1));
+    assert_eq!(reporting.send(&heartbeat).await.unwrap(), acknowledged(1));
     assert_eq!(site.metric(cut), 1);
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
+async fn new_certificate_is_used_and_invalid_one_is_ignored() {
     let authority = Authority::new();
     let first = authority.renew();
     let plan = Plan { tls: Some(authority.files()), ..web() };
@@ -249,7 +249,7 @@ async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
     for _ in 0..3 {
         assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
     }
-    // A key that belongs to another certificate, and no file at all.
+    // The key of another certificate, then no file.
     let _third = authority.renew();
     replace(&authority.at("tls.crt"), &fs::read_to_string(authority.at("tls.key")).unwrap());
     assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
@@ -261,7 +261,7 @@ async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
+fn invalid_certificate_at_start_is_named() {
     let authority = Authority::new();
     let other = Authority::new();
     let load = |certificate: &str, key: std::path::PathBuf| {
@@ -280,7 +280,7 @@ fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
 }
 
 #[tokio::test]
-async fn plaintext_and_tls_do_not_understand_each_other_and_go_on() {
+async fn plaintext_and_tls_mismatch_fails_and_service_continues() {
     let authority = Authority::new();
     let certificate = authority.renew();
     let encrypted_web = Plan { tls: Some(authority.files()), ..web() };
@@ -298,7 +298,7 @@ async fn plaintext_and_tls_do_not_understand_each_other_and_go_on() {
 }
 
 #[tokio::test]
-async fn a_connection_that_grew_old_is_ended_and_made_again() {
+async fn old_connection_is_closed_and_client_reconnects() {
     let limits = Limits::new(Protocol::Grpc, 10);
     let plan = Plan {
         limits: Limits {
@@ -310,7 +310,7 @@ async fn a_connection_that_grew_old_is_ended_and_made_again() {
         ..Plan::default()
     };
     let site = plan.start().await;
-    let mut line = Line::settled(&site, "n", parts(1)).await;
-    assert!(line.answer().await.is_err());
-    let _again = Line::settled(&site, "m", parts(1)).await;
+    let mut line = AgentStream::with_visible_status(&site, "n", parts(1)).await;
+    assert!(line.receive().await.is_err());
+    let _again = AgentStream::with_visible_status(&site, "m", parts(1)).await;
 }

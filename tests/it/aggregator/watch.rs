@@ -1,4 +1,4 @@
-//! Following the fleet: all of it first, then what changes, and never more than the watcher can take.
+//! Watches of the fleet: a snapshot, then changes, within the limits of the watcher.
 
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use octavo_stream::proto::v1::watch_event::Event;
 use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
-use super::{FleetClient, Line, Plan, Site, TIME_LIMIT, acknowledged, big_parts, delta, parts};
+use super::{
+    AgentStream, FleetClient, Plan, Site, TIME_LIMIT, acknowledged, big_parts, delta, parts,
+};
 use crate::time_limits::until_async;
 
 async fn next(events: &mut Streaming<v1::WatchEvent>) -> Event {
@@ -17,7 +19,7 @@ async fn next(events: &mut Streaming<v1::WatchEvent>) -> Event {
     event.unwrap().unwrap().event.unwrap()
 }
 
-/// The next node, with the number of its first status that differs.
+/// The next node event.
 async fn node(events: &mut Streaming<v1::WatchEvent>) -> v1::NodeStatus {
     match next(events).await {
         Event::Node(node) => node,
@@ -32,10 +34,10 @@ async fn watch(site: &Site, nodes: &[&str]) -> Streaming<v1::WatchEvent> {
 }
 
 #[tokio::test]
-async fn a_watcher_gets_all_and_then_what_changes() {
+async fn watcher_receives_snapshot_and_then_changes() {
     let site = Plan::default().start().await;
-    let mut a = Line::settled(&site, "a", parts(1)).await;
-    let _b = Line::settled(&site, "b", parts(2)).await;
+    let mut a = AgentStream::with_visible_status(&site, "a", parts(1)).await;
+    let _b = AgentStream::with_visible_status(&site, "b", parts(2)).await;
     let mut events = watch(&site, &[]).await;
     let first = node(&mut events).await;
     assert_eq!((first.name.as_str(), first.connected), ("a", true));
@@ -43,7 +45,7 @@ async fn a_watcher_gets_all_and_then_what_changes() {
     assert!(!first.stale && first.confirmed_ms > 0);
     assert_eq!(node(&mut events).await.name, "b");
     assert_eq!(next(&mut events).await, Event::Synced(v1::Synced { revision: 2 }));
-    a.say(&delta(2, &parts(1), &parts(3))).await.unwrap();
+    a.send(&delta(2, &parts(1), &parts(3))).await.unwrap();
     let changed = node(&mut events).await;
     let content = changed.parts.iter().find(|part| part.key == "node").unwrap();
     let expected = parts(3);
@@ -55,15 +57,15 @@ async fn a_watcher_gets_all_and_then_what_changes() {
 }
 
 #[tokio::test]
-async fn a_watcher_of_some_nodes_gets_only_those() {
+async fn watcher_of_some_nodes_receives_only_those() {
     let site = Plan::default().start().await;
-    let mut a = Line::settled(&site, "a", parts(1)).await;
-    let mut b = Line::settled(&site, "b", parts(1)).await;
+    let mut a = AgentStream::with_visible_status(&site, "a", parts(1)).await;
+    let mut b = AgentStream::with_visible_status(&site, "b", parts(1)).await;
     let mut events = watch(&site, &["b"]).await;
     assert_eq!(node(&mut events).await.name, "b");
     assert!(matches!(next(&mut events).await, Event::Synced(_)));
-    a.say(&delta(2, &parts(1), &parts(2))).await.unwrap();
-    b.say(&delta(2, &parts(1), &parts(2))).await.unwrap();
+    a.send(&delta(2, &parts(1), &parts(2))).await.unwrap();
+    b.send(&delta(2, &parts(1), &parts(2))).await.unwrap();
     assert_eq!(node(&mut events).await.name, "b");
     let nodes = vec!["b".to_owned(), "Not A Name".to_owned()];
     let wrong = v1::WatchRequest { nodes };
@@ -72,8 +74,8 @@ async fn a_watcher_of_some_nodes_gets_only_those() {
     assert!(status.message().starts_with("nodes[1]"), "{status:?}");
 }
 
-/// A node that says nothing any more, and who follows it.
-async fn silent(forget_after: Duration) -> (Site, Line, Streaming<v1::WatchEvent>) {
+/// A node whose agent is silent, with a watcher.
+async fn silent(forget_after: Duration) -> (Site, AgentStream, Streaming<v1::WatchEvent>) {
     let plan = Plan {
         fleet: StoreLimits { stale_after: Duration::from_secs(1), forget_after, max_nodes: 9 },
         ..Plan::default()
@@ -81,7 +83,7 @@ async fn silent(forget_after: Duration) -> (Site, Line, Streaming<v1::WatchEvent
     let site = plan.start().await;
     let mut events = watch(&site, &[]).await;
     assert!(matches!(next(&mut events).await, Event::Synced(_)));
-    let line = Line::introduced(&mut site.client().await, "n", parts(1)).await;
+    let line = AgentStream::with_first_status(&mut site.client().await, "n", parts(1)).await;
     (site, line, events)
 }
 
@@ -97,7 +99,7 @@ async fn becoming_stale_is_a_change() {
 
 #[tokio::test]
 async fn being_forgotten_is_a_change() {
-    // A watcher that saw the node will hear that it is gone, and may have missed all between.
+    // A watcher that saw the node receives its removal, and may miss changes before that.
     let (_site, _line, mut events) = silent(Duration::from_secs(3)).await;
     let removed = async || match next(&mut events).await {
         Event::Node(_) => None,
@@ -108,7 +110,7 @@ async fn being_forgotten_is_a_change() {
     assert_eq!(removed.as_deref(), Some("n"));
 }
 
-/// A watcher with a window so small that it gets one event at a time.
+/// A watcher with a window that fits one event at a time.
 async fn slow_watcher(site: &Site) -> Streaming<v1::WatchEvent> {
     let channel = site
         .endpoint()
@@ -123,15 +125,15 @@ async fn slow_watcher(site: &Site) -> Streaming<v1::WatchEvent> {
 }
 
 #[tokio::test]
-async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
+async fn slow_watcher_receives_fewer_changes_and_the_latest() {
     const CHANGES: u64 = 40;
     let site = Plan::default().start().await;
     let big = |number| big_parts(number, 20 * 1024);
-    let mut line = Line::settled(&site, "n", big(1)).await;
+    let mut line = AgentStream::with_visible_status(&site, "n", big(1)).await;
     let mut events = slow_watcher(&site).await;
     for number in 2..=CHANGES {
         let change = delta(number, &big(number - 1), &big(number));
-        assert_eq!(line.say(&change).await.unwrap(), acknowledged(number));
+        assert_eq!(line.send(&change).await.unwrap(), acknowledged(number));
         site.until(|fleet| fleet.revision >= number).await;
     }
     let last = big(CHANGES);
@@ -149,7 +151,7 @@ async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_is_cut_off() {
+async fn watcher_that_does_not_read_is_disconnected() {
     let plan = Plan {
         time_limits: PeerTimeouts { read: Duration::from_millis(100), ..PeerTimeouts::default() },
         ..Plan::default()
@@ -157,16 +159,16 @@ async fn a_watcher_that_does_not_read_is_cut_off() {
     let site = plan.start().await;
     let mut lines = Vec::new();
     for name in ["a", "b", "c", "d", "e", "f"] {
-        lines.push(Line::settled(&site, name, big_parts(1, 60 * 1024)).await);
+        lines.push(AgentStream::with_visible_status(&site, name, big_parts(1, 60 * 1024)).await);
     }
     let mut events = slow_watcher(&site).await;
-    // It is found out without its doing; what it then reads ends with an error.
+    // The server detects the stall by itself; later reads of the watcher end with an error.
     let mut change = 2;
     let began = tokio::time::Instant::now();
     while site.metric("connections_cut_total{reason=\"not_reading\"}") == 0 {
         assert!(began.elapsed() < TIME_LIMIT, "it was not cut off");
         let (from, to) = (big_parts(change - 1, 60 * 1024), big_parts(change, 60 * 1024));
-        lines[0].say(&delta(change, &from, &to)).await.unwrap();
+        lines[0].send(&delta(change, &from, &to)).await.unwrap();
         change += 1;
     }
     let read_all = async { while let Ok(Some(_)) = events.message().await {} };
@@ -174,7 +176,7 @@ async fn a_watcher_that_does_not_read_is_cut_off() {
 }
 
 #[tokio::test]
-async fn there_cannot_be_any_number_of_watchers() {
+async fn number_of_watchers_is_limited() {
     let site = Plan::default().start().await;
     let mut open = Vec::new();
     for _ in 0..64 {

@@ -14,7 +14,7 @@ pub(super) fn reported(output: &std::process::Output, code: i32) -> String {
 }
 
 #[test]
-fn without_an_agent_the_command_applies_once_and_reports_blockers() {
+fn apply_without_agent_applies_once_and_reports_blockers() {
     let node = Node::new(USED);
     let text = reported(&node.octavo(&["apply", "all-2g.10gb"]), 4);
     assert!(text.contains("GPU 0") && text.contains("applied"), "{text}");
@@ -32,12 +32,12 @@ fn without_an_agent_the_command_applies_once_and_reports_blockers() {
         .finish();
     let history = reported(&history, 0);
     assert!(history.contains("all-2g.10gb") && history.contains("command"), "{history}");
-    // The other GPU was not touched, so nothing was done to it.
+    // The other GPU was unchanged, so the history does not mention it.
     assert_eq!(history.lines().count(), 2, "{history}");
 }
 
 #[test]
-fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
+fn node_with_lost_gpu_selected_by_layout_is_not_complete() {
     let two = "- {board: A100_40GB, count: 2, mig: enabled}\n";
     for (rules, lost) in [
         ("[{devices: all, mig: {3g.20gb: 2}}]", 1),
@@ -55,7 +55,7 @@ fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
             assert_eq!(names(&node.geometry(healthy)), ["3g.20gb", "3g.20gb"]);
         }
         for (command, code) in [("plan", 4), ("assert", 3)] {
-            let output = node.reads(&[command, "wanted", "-f", &file]);
+            let output = node.run_read_only(&[command, "wanted", "-f", &file]);
             let text = reported(&output, code);
             assert!(text.contains("GPU is lost"), "{rules}: {text}");
             assert!(!text.contains("never changed"), "{rules}: {text}");
@@ -64,11 +64,11 @@ fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
 }
 
 #[test]
-fn with_wait_the_layout_is_applied_as_soon_as_nothing_blocks_it() {
+fn apply_with_wait_completes_when_blocker_exits() {
     let node = Node::new(USED);
     let waiting = std::thread::scope(|scope| {
         let command = scope.spawn(|| node.octavo(&["apply", "all-2g.10gb", "--wait"]));
-        node.settles(0, &["2g.10gb"; 3]);
+        node.await_geometry(0, &["2g.10gb"; 3]);
         node.machine.change(|world| world.remove_process(4711));
         command.join().unwrap()
     });
@@ -78,10 +78,10 @@ fn with_wait_the_layout_is_applied_as_soon_as_nothing_blocks_it() {
 }
 
 #[test]
-fn with_an_agent_the_agent_does_it_and_keeps_it_until_it_is_forgotten() {
+fn agent_applies_layout_and_retains_it_until_forgotten() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     let text = reported(&node.octavo(&["apply", "all-7g.40gb"]), 0);
     assert!(text.contains("Layout all-7g.40gb: applied on 1 GPU"), "{text}");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
@@ -89,22 +89,22 @@ fn with_an_agent_the_agent_does_it_and_keeps_it_until_it_is_forgotten() {
     assert!(refused.contains("no layout \"nonsense\""), "{refused}");
     let locked = reported(&node.octavo(&["restore", "/dev/null"]), 1);
     assert!(locked.contains("checkpoint"), "{locked}");
-    // A new agent remembers what was chosen by hand.
+    // A new agent remembers the manual choice.
     agent.kill();
     node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     reported(&node.octavo(&["apply", "--forget"]), 0);
     assert_eq!(names(&node.geometry(0)).len(), 4);
 }
 
 #[test]
-fn a_file_that_comes_with_the_command_is_what_the_agent_goes_by() {
+fn agent_uses_layout_file_sent_with_the_command() {
     let node = Node::new("- {board: A100_40GB, count: 2, mig: enabled}\n");
     let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     let file = node.layouts("[{devices: [0], mig: {1g.5gb: 3}}]");
     let text = reported(&node.octavo(&["apply", "wanted", "-f", &file]), 0);
     assert!(text.contains("applied on 1 GPU"), "{text}");
@@ -113,7 +113,7 @@ fn a_file_that_comes_with_the_command_is_what_the_agent_goes_by() {
 }
 
 #[test]
-fn i4_a_layout_that_one_gpu_can_never_have_changes_none() {
+fn i4_layout_infeasible_on_one_gpu_changes_none() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: T4}\n");
     let file =
         node.layouts("[{devices: [0], mig: {3g.20gb: 1}}, {devices: [1], mig: {3g.20gb: 1}}]");
@@ -122,7 +122,7 @@ fn i4_a_layout_that_one_gpu_can_never_have_changes_none() {
 }
 
 #[test]
-fn a_checkpoint_brings_everything_back_in_its_place() {
+fn checkpoint_restores_every_placement() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, start: 6}, {profile: 2g.10gb, start: 2}, {profile: 1g.5gb, start: 0}]}\n",
     );
@@ -140,10 +140,10 @@ fn a_checkpoint_brings_everything_back_in_its_place() {
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     reported(&node.octavo(&["restore", file]), 0);
     assert_eq!(node.geometry(0), before);
-    // And through an agent, which keeps it so until it is forgotten.
+    // The agent retains the restored state until it is forgotten.
     let mut agent = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
-    agent.says("GPU 0: applied");
-    agent.says("listening for commands");
+    agent.expect_log("GPU 0: applied");
+    agent.expect_log("listening for commands");
     let text = reported(&node.octavo(&["restore", file]), 0);
     assert!(text.contains("Layout (checkpoint): applied on 1 GPU"), "{text}");
     assert_eq!(node.geometry(0), before);

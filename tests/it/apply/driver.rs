@@ -1,4 +1,5 @@
-//! Drivers that answer wrongly once, hang, or cannot be loaded: the cause is named, and no deadline is missed.
+//! Drivers with one wrong answer, hanging calls or a library that cannot be loaded: the cause is named and deadlines
+//! hold.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +14,9 @@ use crate::time_limits::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
-/// Its second instance is in no layout of these tests.
+/// The second instance is in no layout of these tests.
 const FOREIGN: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
-/// A hanging call that is not given up on would take this long at least; how long one is given up on is a few seconds.
+/// Far longer than the deadline of a hanging call.
 const HANGS: Duration = Duration::from_mins(1);
 
 fn text(output: &Output) -> String {
@@ -24,9 +25,9 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn one_wrong_answer_about_a_profile_hides_no_instance() {
+fn wrong_answer_about_profile_hides_no_instance() {
     for code in ["NOT_SUPPORTED", "NO_DATA", "INVALID_ARGUMENT", "TIMEOUT"] {
-        // The profiles are asked for in the order of their indices, of which 0 is 1g.5gb.
+        // Profiles are queried in the order of their indices; index 0 is 1g.5gb.
         for (nth, call) in [
             (1, "nvmlDeviceGetGpuInstanceProfileInfo*"),
             (1, "nvmlGpuInstanceGetComputeInstanceProfileInfo*"),
@@ -49,18 +50,18 @@ fn one_wrong_answer_about_a_profile_hides_no_instance() {
 }
 
 #[test]
-fn i5_one_invalid_argument_about_profiles_does_not_make_a_layout_fail_for_ever() {
+fn i5_layout_recovers_from_invalid_argument_about_profiles() {
     let node = Node::new(SEVEN);
     node.machine.faults(
         "- {call: \"nvmlDeviceGetGpuInstanceProfileInfo*\", times: 2, return: INVALID_ARGUMENT}",
     );
     let mut agent = node.start(&["--layout", "all-3g.20gb", "--interval", "1s"]);
-    agent.says("applied in");
+    agent.expect_log("applied in");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() {
+fn process_without_instance_is_shown_as_in_use() {
     let node = Node::new(SEVEN);
     node.machine.change(|world| {
         let gpu_uuid = world.gpus[0].uuid.clone();
@@ -77,7 +78,7 @@ fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() 
     let proc = node.machine.path().join("proc").display().to_string();
     let plan = |format: &str| {
         let plan = ["plan", "all-7g.40gb", "--proc-root", &proc, "-o", format];
-        let output = node.reads(&plan);
+        let output = node.run_read_only(&plan);
         assert_eq!(output.status.code(), Some(4), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -86,20 +87,20 @@ fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() 
     let document: serde_json::Value = serde_json::from_str(&plan("json")).unwrap();
     let mut before = document["devices"][0]["before"].as_array().unwrap().iter();
     assert!(before.all(|one| one["inUse"] == true));
-    let inspect = text(&node.reads(&["inspect", "-o", "wide"]));
+    let inspect = text(&node.run_read_only(&["inspect", "-o", "wide"]));
     assert!(!inspect.contains("idle"), "{inspect}");
 }
 
 #[test]
-fn a_stalled_or_unusable_driver_is_named_as_the_cause() {
+fn stalled_or_unusable_driver_is_named_as_cause() {
     let node = Node::new(SEVEN);
-    // Nothing is on the bus, so that the driver is all that could report a GPU.
+    // The bus is empty, so only the driver could report a GPU.
     fs::remove_dir_all(node.machine.path().join("sys/bus")).unwrap();
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
     node.machine.faults("- {call: nvmlInit_v2, hang: forever}");
     let plan = |node: &Node| {
         let plan = ["plan", "wanted", "-f", &file, "--call-deadline", "1s"];
-        text(&node.reads(&plan))
+        text(&node.run_read_only(&plan))
     };
     let reported = plan(&node);
     assert!(reported.contains("NVML is stalled: nvmlInit_v2 does not return"), "{reported}");
@@ -112,14 +113,14 @@ fn a_stalled_or_unusable_driver_is_named_as_the_cause() {
             && reported.contains("still be being copied"),
         "{reported}"
     );
-    let reported = text(&node.reads(&["inspect"]));
+    let reported = text(&node.run_read_only(&["inspect"]));
     assert!(
         reported.contains("still be being copied") && !reported.contains("CPU-only"),
         "{reported}"
     );
 }
 
-/// Puts a library in the place of the driver's that is never done being loaded.
+/// Replaces the library of the driver by one that never finishes loading.
 fn install_endless_library(library: &Path) {
     let source = library.with_extension("c");
     let text = "#include <unistd.h>\n\
@@ -132,24 +133,24 @@ fn install_endless_library(library: &Path) {
 }
 
 #[test]
-fn i8_a_library_that_never_loads_delays_no_command_and_no_end() {
+fn i8_library_that_never_loads_delays_no_command_or_shutdown() {
     let node = Node::new(SEVEN);
     install_endless_library(&node.machine.library());
     for command in ["inspect", "doctor"] {
         let began = Instant::now();
-        let output = node.reads(&[command, "--call-deadline", "1s"]);
+        let output = node.run_read_only(&[command, "--call-deadline", "1s"]);
         let reported = text(&output);
         assert!(began.elapsed() < HANGS, "{command}");
         assert!(reported.contains("dlopen"), "{command}: {reported}");
     }
     let mut agent = node.start(&["--call-deadline", "1s", "--interval", "1s"]);
-    let line = agent.says("nvml: stalled");
+    let line = agent.expect_log("nvml: stalled");
     assert!(line.contains("dlopen"), "{line}");
     assert!(agent.stop().success());
 }
 
 #[test]
-fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
+fn apply_timeout_holds_during_a_hanging_call() {
     let node = Node::new(SEVEN);
     for call in ["nvmlInit_v2", "nvmlGpuInstanceDestroy"] {
         node.machine.faults(&format!("- {{call: {call}, hang: forever}}"));
@@ -163,9 +164,9 @@ fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
 }
 
 #[test]
-fn i7_a_driver_that_hangs_before_the_first_decision_is_no_success() {
+fn i7_driver_that_hangs_before_first_decision_is_a_failure() {
     let node = Node::new(SEVEN);
-    // In the first reading, and in the one of the first round.
+    // In the first reading, and in the reading of the first round.
     for nth in 2..=3 {
         node.machine
             .faults(&format!("- {{call: nvmlDeviceGetMigMode, nth: {nth}, hang: forever}}"));
@@ -179,7 +180,7 @@ fn i7_a_driver_that_hangs_before_the_first_decision_is_no_success() {
 }
 
 #[test]
-fn i5_a_reset_that_still_runs_delays_only_changes_and_only_until_the_time_limit() {
+fn i5_running_reset_delays_only_changes_until_timeout() {
     let node = Node::new(SEVEN);
     assert!(node.octavo(&["apply", "all-7g.40gb"]).status.success());
     let lock = fs::File::create(node.state().join("reset.lock")).unwrap();
@@ -195,7 +196,7 @@ fn i5_a_reset_that_still_runs_delays_only_changes_and_only_until_the_time_limit(
 }
 
 #[test]
-fn an_agent_that_looks_once_fails_with_the_layout() {
+fn oneshot_agent_fails_with_its_layout() {
     let node = Node::new(SEVEN);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
     let once = ["--oneshot", "--layouts", &file, "--layout", "another"];
@@ -204,22 +205,22 @@ fn an_agent_that_looks_once_fails_with_the_layout() {
     assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(reported.contains("layout another failed: "), "{reported}");
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    // What is blocked did not fail.
-    node.once("all-7g.40gb");
+    // Blocked is not failed.
+    node.apply_once("all-7g.40gb");
 }
 
 #[test]
-fn the_socket_goes_with_the_agent() {
+fn agent_removes_its_socket_on_exit() {
     let node = Node::new(SEVEN);
     let mut agent = node.start(&["--layout", "all-1g.5gb"]);
-    agent.says("listening for commands");
+    agent.expect_log("listening for commands");
     assert!(node.state().join("agent.sock").exists());
     assert!(agent.stop().success());
     assert!(!node.state().join("agent.sock").exists());
 }
 
 #[test]
-fn two_commands_within_a_second_never_share_a_plan_id() {
+fn commands_within_a_second_have_distinct_plan_ids() {
     let node = Node::new(SEVEN);
     for layout in ["all-7g.40gb", "all-1g.5gb", "all-3g.20gb", "all-2g.10gb"] {
         assert!(node.octavo(&["apply", layout]).status.success());
@@ -231,7 +232,7 @@ fn two_commands_within_a_second_never_share_a_plan_id() {
     });
     let mut ids: Vec<String> = ids.collect();
     let count = ids.len();
-    // Two in the same second have different fractions of it.
+    // Ids of the same second have different fractions.
     assert!(ids.iter().all(|id| id.contains('.')), "{ids:?}");
     ids.dedup();
     assert_eq!((ids.len(), count), (4, 4));

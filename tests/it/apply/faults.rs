@@ -1,4 +1,4 @@
-//! The fault menu: each item is a bug or a behaviour of real drivers, and each test names the invariant that it protects.
+//! Faults: each is a bug or behavior of real drivers, and each test names the invariant that it checks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,45 +15,45 @@ const SEVEN: &str =
 const EMPTY: &str = "- {board: A100_40GB, mig: enabled}\n";
 
 #[test]
-fn i7_a_destroy_that_says_success_and_leaves_the_instance_is_made_again() {
+fn i7_ineffective_destroy_that_reports_success_is_repeated() {
     let node = Node::new(SEVEN);
     for call in ["nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy"] {
         node.machine.faults(&format!("- {{call: {call}, times: 1, lie: true}}"));
-        let reported = node.once("all-3g.20gb");
+        let reported = node.apply_once("all-3g.20gb");
         assert!(reported.contains("applied in"), "{reported}");
         assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
         node.machine.faults("[]");
-        node.once("all-1g.5gb");
+        node.apply_once("all-1g.5gb");
     }
     assert!(node.is_clear());
 }
 
 #[test]
-fn i3_a_destroy_that_never_does_anything_ends_where_it_began_and_says_so() {
+fn i3_ineffective_destroy_is_rolled_back_and_reported() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(reported.contains("rolled-back"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
 }
 
 #[test]
-fn i5_in_use_that_passes_within_tenths_of_a_second_is_waited_for() {
+fn i5_transient_in_use_is_retried() {
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, times: 1, in_use_ms: 300}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn i5_permanently_in_use_without_a_visible_holder_is_blocked_with_a_hint() {
+fn i5_permanently_in_use_without_visible_holder_is_blocked_with_hint() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(
         reported.contains("blocked: ")
             && reported.contains("in use (19)")
@@ -65,30 +65,30 @@ fn i5_permanently_in_use_without_a_visible_holder_is_blocked_with_a_hint() {
 }
 
 #[test]
-fn i3_a_gpu_instance_whose_compute_instance_is_refused_does_not_stay_as_an_orphan() {
+fn i3_rejected_compute_instance_leaves_no_orphaned_gpu_instance() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
     node.machine.faults(
         "- {call: nvmlGpuInstanceCreateComputeInstance*, nth: 1, times: 1, return: UNKNOWN}",
     );
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(reported.contains("rolled-back"), "{reported}");
     assert_eq!(node.geometry(0), before);
     assert!(node.is_clear());
 }
 
 #[test]
-fn an_orphaned_instance_is_no_obstacle() {
+fn orphaned_instance_is_replaced() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0, compute: []}]}\n",
     );
     assert_eq!(names(&node.geometry(0)), ["3g.20gb!"]);
-    node.once("all-7g.40gb");
+    node.apply_once("all-7g.40gb");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn a_place_that_the_board_refuses_is_replaced_by_another() {
+fn rejected_placement_is_replaced_by_another() {
     let node = Node::new(EMPTY);
     let file = node.layouts("[{devices: all, mig: {1g.5gb: 1}}]");
     node.machine.faults(
@@ -101,12 +101,12 @@ fn a_place_that_the_board_refuses_is_replaced_by_another() {
 }
 
 #[test]
-fn i7_an_instance_at_another_placement_than_requested_does_not_stay() {
+fn i7_instance_at_unrequested_placement_is_removed() {
     let node = Node::new(EMPTY);
     node.machine.faults(
         "- {call: nvmlDeviceCreateGpuInstanceWithPlacement, times: 1, wrong_placement: true}",
     );
-    let reported = node.once("all-balanced");
+    let reported = node.apply_once("all-balanced");
     assert!(reported.contains("applied in"), "{reported}");
     let geometry = node.geometry(0);
     let mut names = names(&geometry);
@@ -115,29 +115,29 @@ fn i7_an_instance_at_another_placement_than_requested_does_not_stay() {
 }
 
 #[test]
-fn mig_devices_enumerated_after_their_end_are_harmless() {
+fn mig_devices_enumerated_after_destruction_are_harmless() {
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlDeviceGetMigDeviceHandleByIndex, stale_mig_handles: true}");
-    node.once("all-3g.20gb");
+    node.apply_once("all-3g.20gb");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn i5_a_mode_that_waits_for_a_reset_says_so_and_is_reset_where_there_are_means() {
+fn i5_mode_pending_reset_is_reported_and_reset_if_possible() {
     let gpu = "- {board: A100_40GB}\n";
     let rule = "- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}";
     let node = Node::new(gpu);
     node.machine.faults(rule);
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(
         reported.contains("needs-reset: ") && reported.contains("nvidia-smi --gpu-reset -i 0000:"),
         "{reported}"
     );
     assert!(!node.is_partitioned(0));
-    // The journal is kept, as it is not at its end; a person who resets it is all that is missing.
+    // The journal remains because the change is incomplete; only a reset by an administrator is missing.
     assert!(!node.is_clear());
     node.install_nvidia_smi();
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(reported.contains("device reset") && reported.contains("applied in"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(node.is_clear());
@@ -160,68 +160,68 @@ fn i1_gpu_in_use_is_not_reset() {
             kind: nvml_sim::model::ProcessKind::Compute,
         })
     });
-    let reported = node.once("all-3g.20gb");
-    // It already blocks the change of the mode.
+    let reported = node.apply_once("all-3g.20gb");
+    // The holder already blocks the mode change.
     assert!(!reported.contains("device reset"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
 }
 
 #[test]
-fn i3_a_mode_change_that_says_success_and_is_none_ends_where_it_began() {
+fn i3_ineffective_mode_change_is_rolled_back() {
     let node = Node::new("- {board: H100_80GB_SXM}\n");
     node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: SUCCESS}");
-    let reported = node.once("all-3g.40gb");
+    let reported = node.apply_once("all-3g.40gb");
     assert!(reported.contains("rolled-back"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
 }
 
 #[test]
-fn i5_a_driver_that_is_a_hundred_times_slower_is_waited_for() {
+fn i5_driver_that_is_a_hundred_times_slower_completes() {
     let node = Node::new(&format!(
         "{SEVEN}latency: {{create_gpu_instance_us: 2000, destroy_gpu_instance_us: 2000}}\n"
     ));
     node.machine.faults("- {call: nvmlDeviceCreateGpuInstanceWithPlacement, slow_factor: 100}");
-    let reported = node.once("all-3g.20gb");
+    let reported = node.apply_once("all-3g.20gb");
     assert!(reported.contains("applied in"), "{reported}");
 }
 
 #[test]
-fn one_gpu_that_is_lost_in_the_middle_stops_no_other() {
+fn gpu_lost_during_change_stops_no_other() {
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n",
     );
     node.machine
         .faults("- {call: nvmlGpuInstanceDestroy, gpu: 0, nth: 3, times: 1, lose_gpu: true}");
-    let reported = node.once_failing("all-3g.20gb");
+    let reported = node.apply_once_failing("all-3g.20gb");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
     assert!(reported.contains("failed: ") && reported.contains("lost"), "{reported}");
     assert!(!node.is_clear(), "it is taken up when the GPU is back");
-    // A reset brings it back, empty.
+    // A reset restores the GPU without instances.
     node.machine.faults("[]");
     node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
-    node.once("all-3g.20gb");
+    node.apply_once("all-3g.20gb");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(node.is_clear());
 }
 
 #[test]
-fn devices_are_known_by_their_place_and_not_by_an_index_that_moves() {
+fn devices_are_identified_by_address_and_not_by_index() {
     let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: A30_24GB, mig: enabled}\n");
     node.machine.faults("- {call: nvmlDeviceGetHandleByIndex*, index_order: [1, 0]}");
-    node.once("all-balanced");
+    node.apply_once("all-balanced");
     assert_eq!(names(&node.geometry(0)), ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]);
     assert_eq!(names(&node.geometry(1)), ["1g.6gb", "1g.6gb", "2g.12gb"]);
 }
 
 #[test]
-fn i4_without_a_journal_nothing_is_touched() {
+fn i4_nothing_changes_without_a_journal() {
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
-    // A directory where the draft would be written: root cannot write there either, as on a full or read-only disk.
+    // Replaces the draft by a directory: even root cannot write there, as on a full or read-only disk.
     fs::create_dir_all(node.state().join("journal.draft")).unwrap();
-    let reported = node.once_failing("all-7g.40gb");
+    let reported = node.apply_once_failing("all-7g.40gb");
     assert!(
         reported.contains("nothing was changed: cannot write ")
             && reported.contains("journal.draft"),
@@ -229,17 +229,17 @@ fn i4_without_a_journal_nothing_is_touched() {
     );
     assert_eq!(node.geometry(0), before);
     fs::remove_dir(node.state().join("journal.draft")).unwrap();
-    node.once("all-7g.40gb");
+    node.apply_once("all-7g.40gb");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn an_unreadable_journal_is_reported_and_retained_and_the_hardware_decides() {
+fn unreadable_journal_is_reported_retained_and_hardware_decides() {
     for text in ["octavo-journal 9 2 0\n{}", "\0\0\0", "{}"] {
         let node = Node::new(SEVEN);
         fs::create_dir_all(node.state()).unwrap();
         fs::write(node.state().join("journal"), text).unwrap();
-        let reported = node.once("all-7g.40gb");
+        let reported = node.apply_once("all-7g.40gb");
         assert!(reported.contains("the journal could not be read"), "{reported}");
         assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
         let retained = fs::read_to_string(node.state().join("journal.unreadable"));
@@ -249,7 +249,7 @@ fn an_unreadable_journal_is_reported_and_retained_and_the_hardware_decides() {
 }
 
 #[test]
-fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one() {
+fn i2_replacement_board_does_not_continue_change_of_its_predecessor() {
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, start: 0}]}\n",
     );
@@ -279,12 +279,12 @@ fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one(
 }
 
 #[test]
-fn i12_a_state_directory_that_others_may_write_to_is_refused() {
+fn i12_state_directory_writable_by_others_is_refused() {
     let node = Node::new(SEVEN);
     fs::create_dir_all(node.state()).unwrap();
     fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
     let before = node.geometry(0);
-    let reported = node.once_failing("all-7g.40gb");
+    let reported = node.apply_once_failing("all-7g.40gb");
     assert!(reported.contains("writable by another user"), "{reported}");
     assert_eq!(node.geometry(0), before);
 }

@@ -1,4 +1,4 @@
-//! Interrupted changes: what the next command makes of them, for the same layout and for another one.
+//! Interrupted changes, and the next command for the same or another layout.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -28,7 +28,7 @@ layouts:
 /// The call that destroys a GPU instance.
 pub(super) const DESTROY: &str = "nvmlGpuInstanceDestroy";
 
-/// A node with a file of layouts.
+/// A node with a layout file.
 pub(super) struct Case {
     pub(super) node: Node,
     pub(super) file: String,
@@ -48,9 +48,9 @@ impl Case {
         self.node.octavo(&arguments)
     }
 
-    /// Applies a layout and dies at a call.
+    /// Applies a layout with a process that is killed at a call.
     #[track_caller]
-    pub(super) fn dies(&self, layout: &str, call: &str, nth: usize, when: &str) {
+    pub(super) fn interrupt_apply(&self, layout: &str, call: &str, nth: usize, when: &str) {
         self.node
             .machine
             .faults(&format!("- {{call: {call}, nth: {nth}, times: 1, abort: {when}}}"));
@@ -96,7 +96,7 @@ impl Case {
 fn all(output: &Output) -> String {
     let text = [output.stdout.clone(), output.stderr.clone()].concat();
     let text = String::from_utf8(text).unwrap();
-    // Lines are folded where a person reads them.
+    // Text output is wrapped.
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
@@ -109,10 +109,10 @@ pub(super) fn reported(output: &Output, code: i32) -> String {
 }
 
 #[test]
-fn i2_a_change_that_never_touched_the_hardware_is_dropped_for_another_layout() {
+fn i2_change_that_never_reached_hardware_is_dropped_for_new_layout() {
     let case = Case::new(USED);
     let before = case.node.geometry(0);
-    case.dies("around", "nvmlComputeInstanceDestroy", 1, "before");
+    case.interrupt_apply("around", "nvmlComputeInstanceDestroy", 1, "before");
     assert_eq!(case.node.geometry(0), before);
     let text = reported(&case.apply("whole", &[]), 4);
     assert!(text.contains("blocked"), "{text}");
@@ -122,10 +122,10 @@ fn i2_a_change_that_never_touched_the_hardware_is_dropped_for_another_layout() {
 }
 
 #[test]
-fn i2_a_device_that_another_target_names_is_untouched_by_a_change_that_never_began() {
+fn i2_unselected_device_is_untouched_by_change_that_never_began() {
     let case = Case::new(TWO);
     let before = case.node.geometry(0);
-    case.dies("first", "nvmlComputeInstanceDestroy", 1, "before");
+    case.interrupt_apply("first", "nvmlComputeInstanceDestroy", 1, "before");
     let plan = reported(&case.plan("second", &[]), 3);
     assert!(plan.contains("GPU 0: not in the layout, never changed"), "{plan}");
     reported(&case.apply("second", &[]), 0);
@@ -134,10 +134,10 @@ fn i2_a_device_that_another_target_names_is_untouched_by_a_change_that_never_beg
 }
 
 #[test]
-fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout() {
+fn i3_interrupted_change_is_reported_under_its_own_layout() {
     for json in [false, true] {
         let case = Case::new(TWO);
-        case.dies("first", DESTROY, 3, "after");
+        case.interrupt_apply("first", DESTROY, 3, "after");
         let plan = reported(&case.plan("second", &[]), 3);
         assert!(
             plan.contains("interrupted: the change of this GPU to layout first was not completed")
@@ -183,9 +183,9 @@ fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout()
 }
 
 #[test]
-fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
+fn i3_change_completed_before_process_exit_is_in_history() {
     let case = Case::new(TWO);
-    case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
+    case.interrupt_apply("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
     assert_eq!(names(&case.node.geometry(0)), ["7g.40gb"]);
     let text = reported(&case.apply("second", &[]), 0);
     assert!(text.contains("Interrupted change to layout first: GPU 0"), "{text}");
@@ -194,9 +194,9 @@ fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
 }
 
 #[test]
-fn i2_a_finished_change_is_in_the_history_under_its_own_layout_only() {
+fn i2_finished_change_is_in_history_under_its_own_layout_only() {
     let case = Case::new(TWO);
-    case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
+    case.interrupt_apply("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
     reported(&case.apply("whole", &[]), 0);
     let applied = "applied".to_owned();
     assert_eq!(
@@ -209,9 +209,9 @@ fn i2_a_finished_change_is_in_the_history_under_its_own_layout_only() {
 }
 
 #[test]
-fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
+fn i2_lost_gpu_keeps_its_uuid_in_journal_and_is_reported_once() {
     let case = Case::new(TWO);
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let uuid = case.node.machine.world().gpus[0].uuid.clone();
     case.node.machine.change(|world| world.lose_gpu(Slot(0)));
     let text = reported(&case.apply("whole", &[]), 1);
@@ -223,9 +223,9 @@ fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
 }
 
 #[test]
-fn i2_the_plan_of_a_forbidden_layout_has_interrupted_changes() {
+fn i2_plan_of_infeasible_layout_lists_interrupted_changes() {
     let case = Case::new(TWO);
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     case.node.layouts("[{devices: 1, mig: {3g.40gb: 1}}]");
     let output = case.plan("wanted", &["-o", "json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -236,9 +236,9 @@ fn i2_the_plan_of_a_forbidden_layout_has_interrupted_changes() {
 }
 
 #[test]
-fn i3_where_the_new_layout_is_blocked_the_interrupted_one_is_finished_and_reported() {
+fn i3_interrupted_change_is_finished_if_new_layout_is_blocked() {
     let case = Case::new(USED);
-    case.dies("around", DESTROY, 3, "after");
+    case.interrupt_apply("around", DESTROY, 3, "after");
     let plan = reported(&case.plan("whole", &[]), 4);
     assert!(
         plan.contains(
@@ -260,10 +260,10 @@ fn i3_where_the_new_layout_is_blocked_the_interrupted_one_is_finished_and_report
 }
 
 #[test]
-fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_done() {
+fn driver_lost_during_change_is_failed_with_cause_and_completed_steps() {
     let case = Case::new(TWO);
     let path = case.node.machine.path();
-    // Nothing but the driver shows the GPUs.
+    // Only the driver shows the GPUs.
     fs::remove_dir_all(path.join("sys")).unwrap();
     fs::create_dir(path.join("sys")).unwrap();
     let go = path.join("go");
@@ -287,7 +287,7 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
     );
     assert!(text.contains("Layout first: 1 failed"), "{text}");
     assert!(!case.node.is_clear());
-    // When the driver is back it is finished.
+    // The change is completed when the driver is back.
     case.node.machine.faults("[]");
     case.node.machine.change(|world| {
         world.load_driver();
@@ -298,7 +298,7 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
 }
 
 #[test]
-fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journal() {
+fn i3_unresolvable_layout_does_not_prevent_journal_recovery() {
     let case = Case::new(TWO);
     let (none, torn) =
         (case.node.machine.path().join("none.yaml"), case.node.machine.path().join("torn.yaml"));
@@ -307,7 +307,7 @@ fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journ
     for (layout, file) in
         [("nonsense", case.file.as_str()), ("whole", none.as_str()), ("whole", torn.as_str())]
     {
-        case.dies("second", DESTROY, 3, "after");
+        case.interrupt_apply("second", DESTROY, 3, "after");
         let text = reported(&case.node.octavo(&["apply", layout, "-f", file]), 1);
         assert!(
             text.contains("Interrupted change to layout second: GPU 1") && text.contains("error: "),
@@ -319,8 +319,8 @@ fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journ
         reported(&case.node.octavo(&["apply", "wanted", "-f", &file]), 0);
         fs::write(&case.file, LAYOUTS).unwrap();
     }
-    // An index that no GPU has any more.
-    case.dies("second", DESTROY, 3, "after");
+    // An index of no GPU.
+    case.interrupt_apply("second", DESTROY, 3, "after");
     case.node.machine.change(|world| world.lose_gpu(Slot(0)));
     let file = case.node.layouts("[{devices: 0, mig: disabled}, {devices: 5, mig: disabled}]");
     let text = reported(&case.node.octavo(&["apply", "wanted", "-f", &file]), 1);

@@ -1,4 +1,4 @@
-//! The journal: who reports it when it cannot be read, and who holds its lock.
+//! The journal: reports of an unreadable one, and the holder of its lock.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,9 +7,9 @@ use super::interrupted::{Case, DESTROY, TWO, reported};
 use crate::time_limits::{Finish, eventually, exit_status};
 
 #[test]
-fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
+fn every_command_reports_unreadable_journal_until_it_is_discarded() {
     let case = Case::new(TWO);
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let journal = case.node.state().join("journal");
     let whole = fs::read(&journal).unwrap();
     fs::write(&journal, &whole[..100]).unwrap();
@@ -44,8 +44,8 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
     let text = String::from_utf8(observer.stderr).unwrap();
     assert!(text.contains(report), "{text}");
     let mut agent = case.node.start(&["--layouts", &case.file, "--layout", "second"]);
-    agent.says(report);
-    agent.says("listening for commands");
+    agent.expect_log(report);
+    agent.expect_log("listening for commands");
     let text = reported(&case.apply("second", &[]), 0);
     assert!(text.contains(report), "{text}");
     let text = reported(&case.node.octavo(&["apply", "--forget"]), 0);
@@ -55,11 +55,11 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
 }
 
 #[test]
-fn forget_without_an_agent_discards_what_is_left_and_says_so() {
+fn forget_without_agent_discards_interrupted_change_and_reports_it() {
     let case = Case::new(TWO);
     let text = reported(&case.node.octavo(&["apply", "--forget"]), 1);
     assert!(text.contains("no agent runs on this node"), "{text}");
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let half = case.node.geometry(0);
     let text = reported(&case.node.octavo(&["apply", "--forget"]), 0);
     let line = format!("Discarded the interrupted change of the GPU at {}", case.pci(0));
@@ -70,9 +70,9 @@ fn forget_without_an_agent_discards_what_is_left_and_says_so() {
 }
 
 #[test]
-fn an_agent_without_a_layout_reports_an_interrupted_change() {
+fn agent_without_layout_reports_interrupted_change() {
     let case = Case::new(TWO);
-    case.dies("first", DESTROY, 3, "after");
+    case.interrupt_apply("first", DESTROY, 3, "after");
     let output = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("(layout first) was interrupted on the GPU at "), "{text}");
@@ -80,7 +80,7 @@ fn an_agent_without_a_layout_reports_an_interrupted_change() {
 }
 
 #[test]
-fn i12_a_journal_that_is_a_fifo_is_an_error_at_once() {
+fn i12_journal_that_is_a_fifo_is_an_immediate_error() {
     let case = Case::new(TWO);
     let before = case.node.geometry(1);
     fs::create_dir_all(case.node.state()).unwrap();
@@ -96,7 +96,7 @@ fn i12_a_journal_that_is_a_fifo_is_an_error_at_once() {
 }
 
 #[test]
-fn who_holds_the_lock_is_named_while_it_does_not_accept_commands_yet() {
+fn lock_holder_that_accepts_no_commands_yet_is_named() {
     for (by, who) in
         [("octavo", "another octavo apply is running"), ("octavo-agent", "octavo-agent is running")]
     {
@@ -133,14 +133,14 @@ fn who_holds_the_lock_is_named_while_it_does_not_accept_commands_yet() {
 }
 
 #[test]
-fn an_agent_names_a_gpu_that_is_still_changed_for_an_earlier_layout() {
+fn agent_names_gpu_still_changing_for_an_earlier_layout() {
     let case = Case::new(TWO);
     case.node.machine.faults(&format!(
         "- {{call: {DESTROY}, gpu: 0, nth: 3, return: NO_PERMISSION}}\n- {{call: nvmlDeviceCreateGpuInstance*, gpu: 0, return: NO_PERMISSION}}"
     ));
     let mut agent = case.node.start(&["--layouts", &case.file, "--layout", "first"]);
-    agent.says("GPU 0: failed");
-    agent.says("listening for commands");
+    agent.expect_log("GPU 0: failed");
+    agent.expect_log("listening for commands");
     let text = reported(&case.apply("second", &[]), 1);
     assert!(text.contains("GPU 0") && text.contains("layout first: "), "{text}");
     assert_eq!(case.node.geometry(1).len(), 1, "{text}");

@@ -1,4 +1,4 @@
-//! Pods that were given devices, by a kubelet at a real socket.
+//! Pods with allocated devices, reported by a kubelet at a real socket.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::time_limits::Finish;
 
 pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
-/// Says that one pod was given these devices.
+/// Reports one pod with these devices.
 struct Kubelet(Vec<(String, String)>);
 
 #[tonic::async_trait]
@@ -63,14 +63,14 @@ fn answer(socket: UnixListener, given: Vec<(String, String)>) -> JoinHandle<()> 
     })
 }
 
-/// Gives the node a layout while the kubelet of this very thread answers.
-pub(crate) async fn once(node: &Arc<Node>) -> String {
+/// Applies a layout once while the kubelet on this thread answers.
+pub(crate) async fn apply_once(node: &Arc<Node>) -> String {
     let node = Arc::clone(node);
-    let done = tokio::task::spawn_blocking(move || node.once("all-7g.40gb"));
+    let done = tokio::task::spawn_blocking(move || node.apply_once("all-7g.40gb"));
     done.await.unwrap()
 }
 
-/// The MIG device in the first instance of a GPU.
+/// The UUID of the MIG device in the first instance of a GPU.
 pub(crate) fn partition(node: &Node, gpu: usize) -> String {
     let world = node.machine.world();
     let mig = world.gpus[gpu].mig.as_ref().unwrap();
@@ -78,12 +78,12 @@ pub(crate) fn partition(node: &Node, gpu: usize) -> String {
 }
 
 #[tokio::test]
-async fn i1_a_partition_that_a_pod_was_given_stays_and_the_pod_is_named_and_other_gpus_are_done() {
+async fn i1_partition_allocated_to_pod_stays_and_pod_is_named() {
     let node = Arc::new(Node::new(GPUS));
     let held = partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
     let _kubelet = listen(&node, given);
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"], "{reported}");
     assert_eq!(partition(&node, 1), held);
@@ -95,50 +95,49 @@ async fn i1_a_partition_that_a_pod_was_given_stays_and_the_pod_is_named_and_othe
 }
 
 #[tokio::test]
-async fn i1_an_unknown_device_id_may_be_any_device_and_one_of_another_kind_is_none() {
+async fn i1_unknown_device_id_may_be_any_device_of_its_kind() {
     let node = Arc::new(Node::new(GPUS));
     let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
     let kubelet = listen(&node, given);
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert!(reported.contains("which matches no device of this node"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     kubelet.abort();
     fs::remove_file(node.kubelet()).unwrap();
     let _kubelet = listen(&node, vec![("nvidia.com/rdma".to_owned(), "nic-0".to_owned())]);
-    once(&node).await;
+    apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[tokio::test]
-async fn i1_a_kubelet_that_was_started_just_now_and_names_no_pod_may_have_given_anything() {
+async fn i1_restarted_kubelet_without_pods_may_have_allocated_any_device() {
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), Vec::new());
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     age(&node.kubelet());
-    once(&node).await;
+    apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[tokio::test]
-async fn i1_a_kubelet_that_was_started_just_now_may_not_know_all_pods_though_it_names_one() {
+async fn i1_restarted_kubelet_with_one_pod_may_have_allocated_more() {
     let node = Arc::new(Node::new(GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
     let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), given);
-    let reported = once(&node).await;
+    let reported = apply_once(&node).await;
     assert!(reported.contains("the kubelet has just started"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     age(&node.kubelet());
-    once(&node).await;
+    apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[tokio::test]
-async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_lives_or_is_unknown()
- {
+async fn i1_allocation_only_in_checkpoint_counts_unless_its_pod_has_ended() {
     let node = Arc::new(Node::new(GPUS));
     let path = node.machine.path();
     let (directory, proc) = (path.join("device-plugins"), path.join("proc"));
@@ -155,7 +154,7 @@ async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_
         });
         String::from_utf8(output.await.unwrap().stderr).unwrap()
     };
-    // Which pods live is hidden at first.
+    // The processes of pods are hidden at first.
     for _ in 0..2 {
         let reported = look().await;
         let who = format!("pod (UID {}) (container main)", record::uid("idle"));
@@ -163,7 +162,7 @@ async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_
         assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{reported}");
         assert_eq!(partition(&node, 1), held);
         record::show_all(&proc);
-        record::runs(&proc, 4711, "idle");
+        record::add_process(&proc, 4711, "idle");
     }
     fs::remove_dir_all(proc.join("4711")).unwrap();
     look().await;
@@ -171,16 +170,16 @@ async fn i1_allocation_known_only_from_kubelets_checkpoint_counts_while_its_pod_
 }
 
 #[test]
-fn i1_a_kubelet_that_is_away_may_have_given_anything() {
+fn i1_unavailable_kubelet_may_have_allocated_any_device() {
     let node = Node::new(GPUS);
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     assert!(reported.contains("cannot connect to the kubelet"), "{reported}");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn i1_in_a_pod_a_kubelet_that_is_not_mounted_is_no_kubelet_that_is_not_there() {
+fn i1_kubelet_socket_not_mounted_in_pod_is_not_treated_as_no_kubelet() {
     let node = Node::new(GPUS);
     let in_pod = |arguments: &[&str]| {
         let output = node

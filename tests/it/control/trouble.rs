@@ -1,4 +1,4 @@
-//! Drivers that hang and GPUs that are lost while something is changed, letting go of the library, and what it all costs.
+//! Hanging drivers and lost GPUs during changes, release of the library, and the number of calls.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::machine::{Machine, settings, start};
 use crate::time_limits::{Finish, until_async, within};
 
 #[tokio::test]
-async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
+async fn hanging_change_is_named_and_every_request_is_answered() {
     let machine = Machine::new(A100S);
     let settings = Settings { call_deadline: Duration::from_secs(2), ..machine.settings() };
     let handle = start(&settings);
@@ -45,7 +45,7 @@ async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
 }
 
 #[tokio::test]
-async fn a_gpu_that_is_lost_in_between_fails_and_the_other_does_not() {
+async fn gpu_lost_between_calls_fails_and_the_other_succeeds() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     machine.faults(&format!("- {{call: {CREATE}, gpu: 0, lose_gpu: true}}"));
@@ -61,7 +61,7 @@ async fn a_gpu_that_is_lost_in_between_fails_and_the_other_does_not() {
 }
 
 #[tokio::test]
-async fn processes_that_are_not_reported_are_an_error_and_never_an_empty_list() {
+async fn unreported_processes_are_an_error_and_never_an_empty_list() {
     let processes = async |machine: &Machine| {
         let handle = machine.spawn();
         with(&handle, 0, |control, calls| control.processes(calls)).await
@@ -85,7 +85,7 @@ async fn processes_that_are_not_reported_are_an_error_and_never_an_empty_list() 
 }
 
 #[tokio::test]
-async fn a_released_library_is_out_of_memory_and_nothing_that_is_shown_changes() {
+async fn released_library_is_unmapped_and_observation_stays() {
     let machine = Machine::new(A100S);
     let library = machine.library().display().to_string();
     let mapped = || {
@@ -97,7 +97,7 @@ async fn a_released_library_is_out_of_memory_and_nothing_that_is_shown_changes()
     assert!(mapped());
     let released = handle.release().await.unwrap();
     assert!(!mapped());
-    // What another program does meanwhile.
+    // A concurrent change by another program.
     machine.change(|world| world.create_gi(Slot(0), THREE, None).map(|_: u32| ()));
     assert_eq!(handle.observe().await, before);
     assert_eq!(handle.work(|_, _| ()).await, Err(DriverUnavailable::Released));
@@ -113,9 +113,9 @@ async fn a_released_library_is_out_of_memory_and_nothing_that_is_shown_changes()
     assert_eq!(after.nvml, before.nvml);
 }
 
-/// Asks the simulator's log, which only its environment switches on, so in a process of its own.
+/// Reads the log of the simulator, which an environment variable enables, so the calls run in a separate process.
 #[test]
-fn an_instance_costs_three_calls_once_its_kind_is_known() {
+fn instance_costs_three_calls_once_its_profile_is_known() {
     let machine = Machine::new(A100S);
     let log = machine.path().join("calls");
     let child = Command::new(std::env::current_exe().unwrap())
@@ -152,7 +152,7 @@ fn an_instance_costs_three_calls_once_its_kind_is_known() {
     assert!(learnt.iter().all(|f| queries.contains(&f.as_str())), "{learnt:?}");
 }
 
-/// The process of [`an_instance_costs_three_calls_once_its_kind_is_known`]; on its own it has no library.
+/// The process of [`instance_costs_three_calls_once_its_profile_is_known`]; does nothing on its own.
 #[tokio::test]
 #[expect(
     clippy::disallowed_methods,

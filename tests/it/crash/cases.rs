@@ -1,55 +1,54 @@
 //! The interrupted changes: the state of a machine, its desired layout, and the possible outcomes.
 
-/// One change of one machine.
+/// A change of one machine.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// Its GPUs as a scenario has them, in YAML's flow form.
+    /// GPUs in the flow form of a scenario.
     pub(super) gpus: &'static str,
-    /// Who uses what, as a scenario has it.
+    /// Processes in the flow form of a scenario.
     pub(super) processes: &'static str,
     /// The rules of the layout.
     pub(super) layout: &'static str,
     /// The desired GPUs, as in a scenario. Placements do not count.
     pub(super) wanted: &'static str,
-    /// Faults of the driver that stay.
+    /// Permanent faults of the driver.
     pub(super) faults: &'static [&'static str],
-    /// How each GPU may end, as one character: `t` at its target, `p` as it was, `e` either, `b` as the first layout
-    /// has it or as it was.
+    /// Allowed final state of each GPU, one character each: `t` at its target, `p` at its previous state, `e` either,
+    /// `b` at the first layout or its previous state.
     pub(super) ends: &'static str,
-    /// While the agent is down, a process begins to use this instance, if it exists.
-    pub(super) newcomer: Option<Newcomer>,
-    /// While the agent is down, the layout of the same name gets other rules.
+    /// A process that starts to use this instance while the agent is down, if the instance exists.
+    pub(super) late_process: Option<LateProcess>,
+    /// Rules that replace those of the layout while the agent is down.
     pub(super) afterwards: Option<&'static str>,
-    /// What is asked for when the change was interrupted, where that is another layout.
-    pub(super) other: Option<Other>,
-    /// The GPUs as the first layout has them, where they may stay so.
+    /// Another layout that is requested after the interruption.
+    pub(super) other: Option<OtherLayout>,
+    /// The GPUs under the first layout, if they may stay in it.
     pub(super) begun: Option<&'static str>,
     /// Faults of the first start after the crash.
     pub(super) first_reading: &'static [&'static str],
-    /// Whether the other layout is refused: the run that asks for it exits with 1.
+    /// Whether the other layout is rejected: the run that requests it exits with 1.
     pub(super) is_refused: bool,
-    /// Whether `nvidia-smi` is there, which resets a GPU.
+    /// Whether `nvidia-smi` exists, which resets a GPU.
     pub(super) nvidia_smi: bool,
 }
 
-/// Another layout.
 #[derive(Debug)]
-pub(super) struct Other {
+pub(super) struct OtherLayout {
     pub(super) rules: &'static str,
-    pub(super) by: By,
+    pub(super) by: AppliedBy,
 }
 
-/// Who applies it.
+/// The program that applies a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum AppliedBy {
     Agent,
     Command,
 }
 
-/// A process that begins to use an instance.
+/// A process that starts to use an instance.
 #[derive(Debug)]
-pub(super) struct Newcomer {
+pub(super) struct LateProcess {
     pub(super) gpu: usize,
     pub(super) profile: &'static str,
     pub(super) start: u32,
@@ -64,7 +63,7 @@ pub(super) const PLAIN: Case = Case {
     wanted: "",
     faults: &[],
     ends: "t",
-    newcomer: None,
+    late_process: None,
     afterwards: None,
     other: None,
     begun: None,
@@ -241,7 +240,7 @@ pub(super) const CASES: &[Case] = &[
         layout: "[{devices: all, mig: {7g.40gb: 1}}]",
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "e",
-        newcomer: Some(Newcomer {
+        late_process: Some(LateProcess {
             gpu: 0,
             profile: "1g.5gb",
             start: 6,

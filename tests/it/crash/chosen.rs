@@ -1,7 +1,7 @@
-//! Interrupted changes after which something else is asked: another layout, one that does not resolve, or nothing of a GPU; and
-//! first readings after the crash that fail.
+//! Interrupted changes followed by another request: another layout, an unresolvable one, or none for the GPU; and
+//! failing first readings after the crash.
 
-use super::cases::{By, Case, Other, PLAIN, SEVEN};
+use super::cases::{AppliedBy, Case, OtherLayout, PLAIN, SEVEN};
 
 const SEVEN_TWICE: &str =
     "[{board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}]";
@@ -17,7 +17,10 @@ pub(super) const CHOSEN: &[Case] = &[
         gpus: SEVEN,
         layout: "[{devices: all, mig: {3g.20gb: 2}}]",
         wanted: WHOLE,
-        other: Some(Other { rules: "[{devices: all, mig: {7g.40gb: 1}}]", by: By::Command }),
+        other: Some(OtherLayout {
+            rules: "[{devices: all, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Command,
+        }),
         ..PLAIN
     },
     Case {
@@ -25,7 +28,10 @@ pub(super) const CHOSEN: &[Case] = &[
         gpus: SEVEN,
         layout: "[{devices: all, mig: {3g.20gb: 2}}]",
         wanted: WHOLE,
-        other: Some(Other { rules: "[{devices: all, mig: {7g.40gb: 1}}]", by: By::Agent }),
+        other: Some(OtherLayout {
+            rules: "[{devices: all, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Agent,
+        }),
         ..PLAIN
     },
     Case {
@@ -38,7 +44,10 @@ pub(super) const CHOSEN: &[Case] = &[
             "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}, {profile: 1g.5gb}]}]",
         ),
         ends: "b",
-        other: Some(Other { rules: "[{devices: all, mig: {7g.40gb: 1}}]", by: By::Command }),
+        other: Some(OtherLayout {
+            rules: "[{devices: all, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Command,
+        }),
         ..PLAIN
     },
     Case {
@@ -48,9 +57,9 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: WHOLE,
         begun: Some(HALVES),
         ends: "b",
-        other: Some(Other {
+        other: Some(OtherLayout {
             rules: "[{devices: all, mig: {4g.20gb: 1, 3g.20gb: 1, 1g.5gb: 1}}]",
-            by: By::Command,
+            by: AppliedBy::Command,
         }),
         ..PLAIN
     },
@@ -61,7 +70,10 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
-        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Command }),
+        other: Some(OtherLayout {
+            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Command,
+        }),
         ..PLAIN
     },
     Case {
@@ -71,7 +83,10 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
-        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Command }),
+        other: Some(OtherLayout {
+            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Command,
+        }),
         ..PLAIN
     },
     Case {
@@ -81,7 +96,10 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
-        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Agent }),
+        other: Some(OtherLayout {
+            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Agent,
+        }),
         ..PLAIN
     },
     Case {
@@ -91,7 +109,10 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
         ends: "pe",
-        other: Some(Other { rules: "[{devices: 7, mig: {7g.40gb: 1}}]", by: By::Command }),
+        other: Some(OtherLayout {
+            rules: "[{devices: 7, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Command,
+        }),
         is_refused: true,
         ..PLAIN
     },
@@ -102,7 +123,10 @@ pub(super) const CHOSEN: &[Case] = &[
         wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]},
             {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
         ends: "pe",
-        other: Some(Other { rules: "[{devices: 7, mig: {7g.40gb: 1}}]", by: By::Agent }),
+        other: Some(OtherLayout {
+            rules: "[{devices: 7, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Agent,
+        }),
         is_refused: true,
         ..PLAIN
     },
@@ -112,7 +136,7 @@ pub(super) const CHOSEN: &[Case] = &[
         layout: "[{devices: all, mig: {3g.20gb: 2}}]",
         wanted: HALVES,
         ends: "e",
-        other: Some(Other { rules: "[", by: By::Command }),
+        other: Some(OtherLayout { rules: "[", by: AppliedBy::Command }),
         is_refused: true,
         ..PLAIN
     },
@@ -140,7 +164,10 @@ pub(super) const CHOSEN: &[Case] = &[
             {board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
         ends: "et",
         first_reading: &["{call: nvmlDeviceGetHandleByIndex*, times: 1, return: UNKNOWN}"],
-        other: Some(Other { rules: "[{devices: 1, mig: {7g.40gb: 1}}]", by: By::Command }),
+        other: Some(OtherLayout {
+            rules: "[{devices: 1, mig: {7g.40gb: 1}}]",
+            by: AppliedBy::Command,
+        }),
         ..PLAIN
     },
 ];

@@ -1,39 +1,39 @@
-//! What a kill around any step of writing the journal leaves on the disk, and what a disk leaves that lied about it.
+//! Journal states after a kill at any step of a write, and after a disk that lost writes.
 //!
-//! A write is: the draft is made, filled, synced and renamed, and the directory synced; at the end the journal is removed. So a
-//! kill leaves no draft, a part of it or all of it, beside no journal or the one before; then the journal; then none. Beside
-//! that a journal itself that is cut at any byte.
+//! A write creates, fills, syncs and renames a draft and syncs the directory; at the end the journal is removed. A kill
+//! leaves no draft, a partial or a complete draft, with or without a previous journal; then the journal; then none. The
+//! tests also truncate the journal at any byte.
 
 use std::fs;
 
 use super::kills::{calm, converged, number};
-use super::rig::{Kill, Rig, When};
-use super::tally::{Lcg, Tally};
+use super::rig::{KillPoint, KillTiming, Rig};
+use super::tally::{Lcg, SweepCounts};
 use super::world::{changes, in_use};
 
-/// What is on the disk and on the hardware when the agent starts.
+/// State of disk and hardware when the agent starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
-    on_disk: OnDisk,
+    on_disk: DiskState,
     hardware: Hardware,
-    /// The start that finds it is killed too.
-    kill: Option<Kill>,
-    /// It is started once more after convergence, and must find nothing to do.
+    /// The start that finds it is killed as well.
+    kill: Option<KillPoint>,
+    /// One more start after convergence must change nothing.
     twice: bool,
 }
 
-/// Bytes are those of a journal as the agent wrote it, from the first.
+/// Lengths count the first bytes of a journal as the agent wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnDisk {
-    /// No journal, and so many bytes of a draft.
+enum DiskState {
+    /// No journal, and this many bytes of a draft.
     Draft(usize),
-    /// The journal, and so many bytes of the next one's draft.
+    /// The journal, and this many bytes of the next draft.
     DraftBesideJournal(usize),
     /// The journal alone.
     Journal,
-    /// The journal is removed, and the history has nothing of it.
+    /// The journal is removed and the history has no entry.
     Removed,
-    /// So many bytes of the journal, which is more than a crash can do.
+    /// This many bytes of the journal, which no crash can cause.
     Torn(usize),
 }
 
@@ -44,52 +44,52 @@ enum Hardware {
     Target,
 }
 
-/// A change at its beginning, in its middle and at its end.
+/// A change at its start, halfway and at its end.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedChange {
     journal: Vec<u8>,
     half_way: Vec<u8>,
     target: Vec<u8>,
     calls: u64,
 }
 
-impl Recorded {
-    /// Lets the agent make the change, and kills it twice on the way.
+impl RecordedChange {
+    /// Lets the agent make the change and kills it twice meanwhile.
     pub(super) fn of(rig: &Rig) -> Self {
         rig.reset();
         let whole = rig.run();
         let target = rig.hardware();
         let changing: Vec<usize> =
             (0..whole.calls.len()).filter(|call| changes(&whole.calls[*call])).collect();
-        let kill = |call: usize, when: When| {
+        let kill = |call: usize, when: KillTiming| {
             rig.reset();
-            // The number of readings before a change varies with the load, so the change is found by its name.
+            // The number of readings before a change varies with the load, so the change is found by name.
             let name = &whole.calls[call];
             let earlier = whole.calls[..call].iter().filter(|other| *other == name).count();
             assert!(rig.kill_at_call(name, number(earlier), when), "{}: {name}", rig.case.name);
             (fs::read(rig.journal()).unwrap(), rig.hardware())
         };
-        let (journal, _) = kill(changing[0], When::Before);
-        let (same, half_way) = kill(changing[changing.len() / 2], When::After);
+        let (journal, _) = kill(changing[0], KillTiming::Before);
+        let (same, half_way) = kill(changing[changing.len() / 2], KillTiming::After);
         assert_eq!(journal.len(), same.len(), "they differ in time only");
         Self { journal, half_way, target, calls: u64::try_from(whole.calls.len()).unwrap() }
     }
 
-    /// All states, or one of so many.
+    /// All states, or a sample of one in `one_of`.
     pub(super) fn states(&self, one_of: usize, lcg: &mut Lcg) -> Vec<State> {
+        use DiskState::{Draft, DraftBesideJournal, Journal, Removed, Torn};
         use Hardware::{HalfWay, Previous, Target};
-        use OnDisk::{Draft, DraftBesideJournal, Journal, Removed, Torn};
         let mut all =
             vec![(Journal, Previous), (Journal, HalfWay), (Journal, Target), (Removed, Target)];
         let whole = self.journal.len();
-        // The first line's end and the last byte, whichever others are taken.
+        // Always includes the end of the first line and the last byte.
         let line = self.journal.iter().position(|byte| *byte == b'\n').unwrap();
         let taken = |length: &usize| {
             length.is_multiple_of(one_of) || [line, line + 1, whole - 1, whole].contains(length)
         };
         for length in (0..=whole).filter(taken) {
             all.push((Draft(length), Previous));
-            // A draft is never read, so what is beside it is another matter.
+            // A draft is never read, so fewer combinations suffice.
             if length.is_multiple_of(8 * one_of) {
                 all.push((DraftBesideJournal(length), HalfWay));
                 all.push((DraftBesideJournal(length), Target));
@@ -103,14 +103,16 @@ impl Recorded {
         let states = all.into_iter().map(|(on_disk, hardware)| State {
             on_disk,
             hardware,
-            kill: (lcg.below(3) == 0)
-                .then(|| Kill { call: lcg.below(self.calls).saturating_add(1), when: When::After }),
+            kill: (lcg.below(3) == 0).then(|| KillPoint {
+                call: lcg.below(self.calls).saturating_add(1),
+                when: KillTiming::After,
+            }),
             twice: lcg.below(3) == 0,
         });
         states.collect()
     }
 
-    fn lay_out(&self, rig: &Rig, state: State) {
+    fn write_layout(&self, rig: &Rig, state: State) {
         rig.reset();
         match state.hardware {
             Hardware::Previous => {}
@@ -120,20 +122,25 @@ impl Recorded {
         fs::create_dir(rig.state_dir()).unwrap();
         let draft = rig.journal().with_extension("draft");
         match state.on_disk {
-            OnDisk::Draft(length) => fs::write(draft, &self.journal[..length]).unwrap(),
-            OnDisk::DraftBesideJournal(length) => {
+            DiskState::Draft(length) => fs::write(draft, &self.journal[..length]).unwrap(),
+            DiskState::DraftBesideJournal(length) => {
                 fs::write(draft, &self.journal[..length]).unwrap();
                 fs::write(rig.journal(), &self.journal).unwrap();
             }
-            OnDisk::Journal => fs::write(rig.journal(), &self.journal).unwrap(),
-            OnDisk::Removed => {}
-            OnDisk::Torn(length) => fs::write(rig.journal(), &self.journal[..length]).unwrap(),
+            DiskState::Journal => fs::write(rig.journal(), &self.journal).unwrap(),
+            DiskState::Removed => {}
+            DiskState::Torn(length) => fs::write(rig.journal(), &self.journal[..length]).unwrap(),
         }
     }
 
-    /// Starts the agent on one state. What is wrong, if anything is.
-    pub(super) fn strike(&self, rig: &Rig, state: State, tally: &Tally) -> Result<(), String> {
-        self.lay_out(rig, state);
+    /// Starts the agent on one state and returns what is wrong, if anything.
+    pub(super) fn kill_and_recover(
+        &self,
+        rig: &Rig,
+        state: State,
+        tally: &SweepCounts,
+    ) -> Result<(), String> {
+        self.write_layout(rig, state);
         let used = in_use(&rig.world());
         if state.kill.is_some_and(|kill| rig.kill_at(kill)) {
             tally.killed_twice();
@@ -145,7 +152,7 @@ impl Recorded {
             return wrong("I3: it changed what was at its target");
         }
         let aside = rig.state_dir().join("journal.unreadable");
-        if let OnDisk::Torn(length) = state.on_disk {
+        if let DiskState::Torn(length) = state.on_disk {
             if fs::read(aside).ok().as_deref() != Some(&self.journal[..length]) {
                 return wrong("I3: the journal that could not be read is not kept");
             }

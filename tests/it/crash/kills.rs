@@ -1,50 +1,50 @@
-//! The agent is killed at a call, started again, and sometimes killed once more.
+//! Kills the agent at a call, restarts it, and sometimes kills it again.
 
 use octavo_planner::reconcile::NodeLayoutStatus;
 use serde_json::Value;
 
-use super::cases::By;
-use super::rig::{Kill, Ran, Rig, When};
-use super::tally::{Lcg, Tally};
+use super::cases::AppliedBy;
+use super::rig::{KillPoint, KillTiming, Rig, RunResult};
+use super::tally::{Lcg, SweepCounts};
 use super::world::{changes, in_use, there};
 
-/// Which calls.
+/// The calls of a sweep.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Reach {
-    /// All of them.
+pub(super) enum SweepScope {
+    /// All calls.
     Every,
-    /// All that change something, and one of three others.
+    /// All changing calls, and one in three others.
     Most,
-    /// So many of those that change something and of those after which something is read, and a few others.
+    /// This many changing calls, this many calls before a reading, and a few others.
     Some(usize),
 }
 
-/// Where to kill.
+/// A point at which the agent is killed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Point {
-    pub(super) first: Kill,
-    /// The one that takes the change up again is killed too.
-    pub(super) second: Option<Kill>,
-    /// It is started once more after convergence, and must find nothing to do.
+pub(super) struct SweepPoint {
+    pub(super) first: KillPoint,
+    /// The start that continues the change is killed as well.
+    pub(super) second: Option<KillPoint>,
+    /// One more start after convergence must change nothing.
     pub(super) twice: bool,
 }
 
-/// The points of a case, by the calls that the agent makes without an interruption.
-pub(super) fn points(calls: &[String], reach: Reach, lcg: &mut Lcg) -> Vec<Point> {
+/// The points of a case, from the calls of an uninterrupted run.
+pub(super) fn points(calls: &[String], scope: SweepScope, lcg: &mut Lcg) -> Vec<SweepPoint> {
     let both = |call: usize| {
         let call = number(call);
-        [When::Before, When::After].map(|when| Kill { call, when })
+        [KillTiming::Before, KillTiming::After].map(|when| KillPoint { call, when })
     };
     let all = 0..calls.len();
-    let mut firsts: Vec<Kill> = match reach {
-        Reach::Every => all.flat_map(both).collect(),
-        Reach::Most => {
+    let mut firsts: Vec<KillPoint> = match scope {
+        SweepScope::Every => all.flat_map(both).collect(),
+        SweepScope::Most => {
             let (mut picked, other): (Vec<usize>, Vec<usize>) =
                 all.partition(|call| changes(&calls[*call]));
             picked.extend(lcg.pick(&other, other.len() / 3));
             picked.into_iter().flat_map(both).collect()
         }
-        Reach::Some(few) => {
+        SweepScope::Some(few) => {
             let (changing, other): (Vec<usize>, Vec<usize>) =
                 all.partition(|call| changes(&calls[*call]));
             let mut picked = lcg.pick(&changing, few);
@@ -53,38 +53,43 @@ pub(super) fn points(calls: &[String], reach: Reach, lcg: &mut Lcg) -> Vec<Point
         }
     };
     firsts.sort_unstable();
-    let again = match reach {
-        Reach::Every | Reach::Most => 4,
-        Reach::Some(_) => 3,
+    let again = match scope {
+        SweepScope::Every | SweepScope::Most => 4,
+        SweepScope::Some(_) => 3,
     };
     let longest = u64::try_from(calls.len()).unwrap();
-    let points = firsts.into_iter().map(|first| Point {
+    let points = firsts.into_iter().map(|first| SweepPoint {
         first,
-        second: (lcg.below(again) == 0).then(|| Kill {
+        second: (lcg.below(again) == 0).then(|| KillPoint {
             call: lcg.below(longest).saturating_add(1),
-            when: if lcg.below(2) == 0 { When::Before } else { When::After },
+            when: if lcg.below(2) == 0 { KillTiming::Before } else { KillTiming::After },
         }),
-        twice: match reach {
-            Reach::Every | Reach::Most => lcg.below(3) == 0,
-            Reach::Some(_) => lcg.below(2) == 0,
+        twice: match scope {
+            SweepScope::Every | SweepScope::Most => lcg.below(3) == 0,
+            SweepScope::Some(_) => lcg.below(2) == 0,
         },
     });
     points.collect()
 }
 
-/// Points at which the start after a crash is killed too, at the calls that change something and at some of those that read, or at
-/// so many of them. The change is taken up, brought to an end or taken back meanwhile.
-pub(super) fn resumed(rig: &Rig, calls: &[String], reach: Reach, lcg: &mut Lcg) -> Vec<Point> {
+/// Points at which the start after a crash is killed as well: at changing calls and at some readings, or at a sample of
+/// them. That start continues, completes or rolls back the change.
+pub(super) fn resumed(
+    rig: &Rig,
+    calls: &[String],
+    scope: SweepScope,
+    lcg: &mut Lcg,
+) -> Vec<SweepPoint> {
     const READING: usize = 30;
     let all = 0..calls.len();
     let changing: Vec<usize> = all.filter(|call| changes(&calls[*call])).collect();
-    let firsts = match reach {
-        Reach::Every | Reach::Most => 1,
-        Reach::Some(few) => few.min(1),
+    let firsts = match scope {
+        SweepScope::Every | SweepScope::Most => 1,
+        SweepScope::Some(few) => few.min(1),
     };
     let mut points = Vec::new();
     for call in lcg.pick(&changing, firsts) {
-        let first = Kill { call: number(call), when: When::After };
+        let first = KillPoint { call: number(call), when: KillTiming::After };
         rig.reset();
         if !rig.kill_at(first) {
             continue;
@@ -94,18 +99,18 @@ pub(super) fn resumed(rig: &Rig, calls: &[String], reach: Reach, lcg: &mut Lcg) 
         let all = 0..calls.len();
         let (changing, reading): (Vec<usize>, Vec<usize>) =
             all.partition(|call| changes(&calls[*call]));
-        let mut seconds = match reach {
-            Reach::Every | Reach::Most => changing,
-            Reach::Some(few) => lcg.pick(&changing, few / 2),
+        let mut seconds = match scope {
+            SweepScope::Every | SweepScope::Most => changing,
+            SweepScope::Some(few) => lcg.pick(&changing, few / 2),
         };
-        if !matches!(reach, Reach::Some(_)) {
+        if !matches!(scope, SweepScope::Some(_)) {
             seconds.extend(lcg.pick(&reading, READING));
         }
-        let both = |call: usize| [When::Before, When::After].map(|when| (call, when));
-        let seconds: Vec<(usize, When)> = seconds.into_iter().flat_map(both).collect();
-        points.extend(seconds.into_iter().map(|(call, when)| Point {
+        let both = |call: usize| [KillTiming::Before, KillTiming::After].map(|when| (call, when));
+        let seconds: Vec<(usize, KillTiming)> = seconds.into_iter().flat_map(both).collect();
+        points.extend(seconds.into_iter().map(|(call, when)| SweepPoint {
             first,
-            second: Some(Kill { call: number(call), when }),
+            second: Some(KillPoint { call: number(call), when }),
             twice: lcg.below(3) == 0,
         }));
     }
@@ -117,8 +122,12 @@ pub(super) fn number(call: usize) -> u64 {
     u64::try_from(call).unwrap().saturating_add(1)
 }
 
-/// Runs one point. What is wrong, if anything is.
-pub(super) fn strike(rig: &Rig, point: Point, tally: &Tally) -> Result<(), String> {
+/// Runs one point and returns what is wrong, if anything.
+pub(super) fn kill_and_recover(
+    rig: &Rig,
+    point: SweepPoint,
+    tally: &SweepCounts,
+) -> Result<(), String> {
     rig.reset();
     if !rig.kill_at(point.first) {
         tally.missed();
@@ -131,7 +140,7 @@ pub(super) fn strike(rig: &Rig, point: Point, tally: &Tally) -> Result<(), Strin
     {
         tally.killed_twice();
     }
-    rig.read_badly();
+    rig.run_with_faulty_reading();
     let before = rig.world();
     let known = rig.history().len();
     let plan = rig.case.other.is_some().then(|| rig.plan()).flatten();
@@ -149,8 +158,8 @@ pub(super) fn strike(rig: &Rig, point: Point, tally: &Tally) -> Result<(), Strin
     Ok(())
 }
 
-/// Whether output and history name every device that was changed, each under the layout that it was changed for.
-fn named(rig: &Rig, ran: &Ran, (changed, known): (&[String], usize)) -> Result<(), String> {
+/// Checks that output and history name every changed device under its layout.
+fn named(rig: &Rig, ran: &RunResult, (changed, known): (&[String], usize)) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("I2: {what}; it said:\n{}", ran.all()));
     let history = rig.history();
     let has = |pci: &String| history.iter().any(|(_, device)| device == pci);
@@ -163,12 +172,12 @@ fn named(rig: &Rig, ran: &Ran, (changed, known): (&[String], usize)) -> Result<(
         let mut interrupted = status.interrupted.iter().filter(|one| one.pci.to_string() == *pci);
         let of_other = interrupted.next().map(|one| one.layout.clone());
         let is_requested = status.devices.iter().any(|one| one.pci.to_string() == *pci);
-        if rig.by() == By::Command && of_other.is_none() && !is_requested {
+        if rig.by() == AppliedBy::Command && of_other.is_none() && !is_requested {
             return wrong(&format!("{pci} was changed, and the output does not name it"));
         }
         let layout = match rig.by() {
-            By::Command => of_other.unwrap_or_else(|| "other".to_owned()),
-            By::Agent => new
+            AppliedBy::Command => of_other.unwrap_or_else(|| "other".to_owned()),
+            AppliedBy::Agent => new
                 .iter()
                 .find(|(_, device)| device == pci)
                 .map_or_else(String::new, |(layout, _)| layout.clone()),
@@ -182,8 +191,8 @@ fn named(rig: &Rig, ran: &Ran, (changed, known): (&[String], usize)) -> Result<(
     Ok(())
 }
 
-/// Whether the plan has every device that was changed.
-fn planned(plan: &Value, changed: &[String], ran: &Ran) -> Result<(), String> {
+/// Checks that the plan has every changed device.
+fn planned(plan: &Value, changed: &[String], ran: &RunResult) -> Result<(), String> {
     let devices = plan["devices"].as_array();
     let has = |pci: &&String| {
         let mut devices = devices.into_iter().flatten();
@@ -198,17 +207,17 @@ fn planned(plan: &Value, changed: &[String], ran: &Ran) -> Result<(), String> {
     }
 }
 
-/// Whether all devices are at their targets, or why the node did not converge: `ran` is the start after the last kill.
-pub(super) fn converged(rig: &Rig, ran: &Ran, used: &[String]) -> Result<bool, String> {
+/// Whether all devices are at their targets, or why the node did not converge. `ran` is the start after the last kill.
+pub(super) fn converged(rig: &Rig, ran: &RunResult, used: &[String]) -> Result<bool, String> {
     let wrong = |what: &str| Err(format!("{what}; it said:\n{}", ran.all()));
-    // A layout that no longer resolves, or that is written otherwise afterwards, fails; what was begun is finished nevertheless.
+    // A layout that no longer resolves or was edited fails; the interrupted change is completed anyway.
     let has_failed = ran.output.status.code() == Some(1);
     let may_fail = rig.case.afterwards.is_some() && has_failed;
     let ended = match rig.by() {
         _ if rig.case.is_refused && rig.other().is_some() => has_failed,
-        By::Agent => ran.output.status.success() || may_fail,
-        // What is blocked, impossible or not to be read has a code of its own.
-        By::Command => ran.output.status.code().is_some(),
+        AppliedBy::Agent => ran.output.status.success() || may_fail,
+        // Blocked, infeasible and unreadable have their own exit codes.
+        AppliedBy::Command => ran.output.status.code().is_some(),
     };
     if !ended {
         return wrong(&format!("it ended with {}", ran.output.status));
@@ -227,13 +236,13 @@ pub(super) fn converged(rig: &Rig, ran: &Ran, used: &[String]) -> Result<bool, S
     Ok(sides.into_iter().all(|at_target| at_target))
 }
 
-/// Whether one start more changes nothing.
+/// Checks that one more start changes nothing.
 pub(super) fn calm(rig: &Rig) -> Result<(), String> {
     let before = rig.sides();
     let ran = rig.run();
     let wrong =
         |what: &str| Err(format!("I3: the next start {what}; it said:\n{}", ran.reported()));
-    // Where the driver refuses permanently, a new start tries once more and rolls back.
+    // If the driver refuses permanently, each start tries once and rolls back.
     let refused = rig.case.ends != "t" && !rig.case.faults.is_empty();
     if ran.changed() && !refused {
         return wrong("changed something");
@@ -244,7 +253,7 @@ pub(super) fn calm(rig: &Rig) -> Result<(), String> {
     if rig.journal().exists() {
         return wrong("left a journal");
     }
-    if rig.by() == By::Agent {
+    if rig.by() == AppliedBy::Agent {
         let shown = String::from_utf8_lossy(&ran.output.stdout);
         let shown: Vec<&str> = shown.lines().collect();
         let labels = rig.labels();

@@ -1,4 +1,4 @@
-//! I3: a reset never works on a GPU that was partitioned after the process that asked for the reset had died.
+//! I3: a reset never affects a GPU that was partitioned after the process that requested the reset died.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,14 +32,14 @@ fn install(rig: &Rig, script: &str) {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Waits until the file is there, and is not empty.
+/// Waits until the file exists and is not empty.
 fn wait_for(file: &Path) -> String {
     let read = || fs::read_to_string(file).unwrap_or_default();
     until(&file.display().to_string(), read, |text| text.ends_with('\n'))
 }
 
 #[test]
-fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
+fn i3_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
     let rig = rig();
     install(
         &rig,
@@ -51,7 +51,7 @@ fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
     killed.kill();
     let process = PathBuf::from(format!("/proc/{}", pid.trim()));
     eventually("the end of the reset", || !is_running(&process));
-    // Nothing is left that could see this.
+    // No process is left that could see the file.
     fs::write(directory.join("go"), "").unwrap();
     install(&rig, "exec RESET");
     let ran = rig.run();
@@ -59,7 +59,7 @@ fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
     assert!(!directory.join("done").exists());
 }
 
-/// A process that has ended and was not waited for is not running.
+/// A zombie process is not running.
 fn is_running(process: &Path) -> bool {
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
@@ -67,9 +67,10 @@ fn is_running(process: &Path) -> bool {
 }
 
 #[test]
-fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created() {
+fn i3_reset_that_outlives_agent_completes_before_instances_are_created() {
     let rig = rig();
-    // What a wrapper starts does not end with it. A shell gives its background processes no standard input unless they are given it.
+    // A child of a wrapper survives the wrapper. A shell gives background processes no standard input unless
+    // redirected.
     install(
         &rig,
         "exec 3<&0; (while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done') <&3 >/dev/null 2>&1 &\n\
@@ -81,10 +82,10 @@ fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created()
     killed.kill();
     install(&rig, "exec RESET");
     let mut second = Program::start(&mut rig.program());
-    second.says("an earlier reset is still running");
+    second.expect_log("an earlier reset is still running");
     fs::write(directory.join("go"), "").unwrap();
     wait_for(&directory.join("done"));
-    second.says("applied in");
-    assert!(second.ends().success());
+    second.expect_log("applied in");
+    assert!(second.wait_for_exit().success());
     assert_eq!(rig.sides(), Ok(vec![true]));
 }

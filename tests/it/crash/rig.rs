@@ -1,4 +1,4 @@
-//! A machine on which one change is interrupted again and again, each time from the same beginning.
+//! A machine on which one change is interrupted repeatedly, each time from the same initial state.
 
 use std::cell::Cell;
 use std::fs;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nvml_sim::model::{Gpu, GpuInstance, Process, ProcessKind, World};
 use octavo_files::history;
 
-use super::cases::{By, Case, Other};
+use super::cases::{AppliedBy, Case, OtherLayout};
 use super::world::{Geometry, changes, geometry, instances, shape};
 use crate::machine::{Machine, simulator};
 use crate::time_limits::Finish;
@@ -20,39 +20,39 @@ const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 /// `SIGKILL`.
 const KILLED: i32 = 9;
-/// The agent dies at a call.
+/// A call at which the agent is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kill {
-    /// Which call of the process, from 1.
+pub(super) struct KillPoint {
+    /// Number of the call in the process, from 1.
     pub(super) call: u64,
-    pub(super) when: When,
+    pub(super) when: KillTiming,
 }
 
-/// On which side of the call's work.
+/// Before or after the call takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum When {
+pub(super) enum KillTiming {
     Before,
     After,
 }
 
-/// A machine, a case and where everything is.
+/// A machine with a case.
 pub(super) struct Rig {
     machine: Machine,
     pub(super) case: &'static Case,
-    /// The machine's state before anything was done, as the simulator keeps it.
+    /// Initial state of the machine in the format of the simulator.
     fresh: Vec<u8>,
     previous: Vec<Geometry>,
     target: Vec<Geometry>,
     begun: Option<Vec<Geometry>>,
-    /// Another layout is asked for now.
+    /// Whether the other layout is requested now.
     is_other: Cell<bool>,
 }
 
 /// One run of the agent, or of a command.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct RunResult {
     pub(super) output: Output,
-    /// The functions it called, in the order in which they returned.
+    /// Called functions in the order in which they returned.
     pub(super) calls: Vec<String>,
 }
 
@@ -80,17 +80,17 @@ impl Rig {
         }
     }
 
-    /// Everything is as it was before anything was done.
+    /// Restores the initial state.
     pub(super) fn reset(&self) {
         self.set_hardware(&self.fresh);
-        // A first point has none.
+        // Absent before the first point.
         let _absent = fs::remove_dir_all(self.state_dir());
         self.machine.faults(&faults(self.case, None));
         self.is_other.set(false);
-        self.lay_out(self.case.layout);
+        self.write_layout(self.case.layout);
     }
 
-    fn lay_out(&self, rules: &str) {
+    fn write_layout(&self, rules: &str) {
         let layouts =
             format!("apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: {rules}\n");
         fs::write(self.layouts(), layouts).unwrap();
@@ -100,24 +100,24 @@ impl Rig {
         self.machine.path().join("layouts.yaml")
     }
 
-    /// What is run after the crash, and for which layout.
-    pub(super) fn other(&self) -> Option<&'static Other> {
+    /// The other layout, if it is requested now.
+    pub(super) fn other(&self) -> Option<&'static OtherLayout> {
         self.case.other.as_ref().filter(|_| self.is_other.get())
     }
 
-    /// The hardware as the simulator keeps it.
+    /// The state of the hardware in the format of the simulator.
     pub(super) fn hardware(&self) -> Vec<u8> {
         fs::read(self.machine.path().join("nvml-sim.state/state.json")).unwrap()
     }
 
-    /// Makes the hardware as it was another time.
+    /// Restores a state of the hardware.
     pub(super) fn set_hardware(&self, state: &[u8]) {
         let directory = self.machine.path().join("nvml-sim.state");
         fs::write(directory.join("state.new"), state).unwrap();
         fs::rename(directory.join("state.new"), directory.join("state.json")).unwrap();
     }
 
-    /// Where everything of the machine is.
+    /// The directory of the machine.
     pub(super) fn directory(&self) -> &Path {
         self.machine.path()
     }
@@ -131,7 +131,7 @@ impl Rig {
     }
 
     /// Runs the agent once, or the command that applies the other layout.
-    pub(super) fn run(&self) -> Ran {
+    pub(super) fn run(&self) -> RunResult {
         let log = self.machine.path().join("calls.jsonl");
         let _absent = fs::remove_file(&log);
         let output = self.program().env("NVML_SIM_LOG", &log).finish();
@@ -140,24 +140,24 @@ impl Rig {
             let entry: serde_json::Value = serde_json::from_str(line).unwrap();
             entry["function"].as_str().unwrap().to_owned()
         });
-        Ran { calls: calls.collect(), output }
+        RunResult { calls: calls.collect(), output }
     }
 
-    /// Runs it until the call at which it is killed; whether it came so far.
-    pub(super) fn kill_at(&self, kill: Kill) -> bool {
+    /// Runs it until the call at which it is killed; returns whether that call was reached.
+    pub(super) fn kill_at(&self, kill: KillPoint) -> bool {
         self.kill_at_call("nvml*", kill.call, kill.when)
     }
 
-    /// Runs it until the nth call of these functions, where it is killed; whether it came so far.
-    pub(super) fn kill_at_call(&self, functions: &str, nth: u64, when: When) -> bool {
+    /// Runs it until the nth call of these functions, where it is killed; returns whether that call was reached.
+    pub(super) fn kill_at_call(&self, functions: &str, nth: u64, when: KillTiming) -> bool {
         self.machine.faults(&faults(self.case, Some((functions, nth, when))));
         let output = self.program().finish();
         self.machine.faults(&faults(self.case, None));
         output.status.signal() == Some(KILLED)
     }
 
-    /// Runs it once with the faults of a first reading. It may do nothing, and the next start finishes what it left.
-    pub(super) fn read_badly(&self) {
+    /// Runs it once with the faults of a first reading. It may do nothing; the next start completes the change.
+    pub(super) fn run_with_faulty_reading(&self) {
         if self.case.first_reading.is_empty() {
             return;
         }
@@ -171,13 +171,13 @@ impl Rig {
         let path = self.machine.path();
         let layout = self.other().map_or("wanted", |_| "other");
         let mut command = match self.by() {
-            By::Agent => {
+            AppliedBy::Agent => {
                 let mut command = Command::new(AGENT);
                 command.arg("--layouts").arg(self.layouts());
                 command.args(["--layout", layout, "--oneshot"]);
                 command
             }
-            By::Command => {
+            AppliedBy::Command => {
                 let mut command = Command::new(OCTAVO);
                 command.args(["apply", layout, "-o", "json", "-f"]);
                 command.arg(self.layouts());
@@ -200,12 +200,12 @@ impl Rig {
         command
     }
 
-    /// Who is run now.
-    pub(super) fn by(&self) -> By {
-        self.other().map_or(By::Agent, |other| other.by)
+    /// The program that runs now.
+    pub(super) fn by(&self) -> AppliedBy {
+        self.other().map_or(AppliedBy::Agent, |other| other.by)
     }
 
-    /// The labels of the hardware, as a command prints them.
+    /// The labels of the hardware, as printed by a command.
     pub(super) fn labels(&self) -> String {
         let output = Command::new(OCTAVO)
             .arg("labels")
@@ -228,7 +228,7 @@ impl Rig {
         devices.collect()
     }
 
-    /// The GPUs whose partitions are not as they were before anything was done, by PCI address.
+    /// PCI addresses of the GPUs whose partitions differ from the initial state.
     pub(super) fn reshaped(&self) -> Vec<String> {
         let world = self.world();
         let geometries = geometry(&world).into_iter().zip(&self.previous);
@@ -237,7 +237,7 @@ impl Rig {
         reshaped.map(|(gpu, _)| gpu.pci.sysfs()).collect()
     }
 
-    /// The plan of what is run now, as JSON; `None` where there is none.
+    /// The plan of the current request as JSON, if there is one.
     pub(super) fn plan(&self) -> Option<serde_json::Value> {
         let (layouts, state) = (self.layouts(), self.state_dir());
         let proc = self.machine.path().join("proc");
@@ -253,7 +253,7 @@ impl Rig {
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// The GPUs that differ between two worlds, by PCI address.
+    /// PCI addresses of the GPUs that differ between two states.
     pub(super) fn changed(before: &World, after: &World) -> Vec<String> {
         let parts = |gpu: &Gpu| -> Vec<String> {
             let all = instances(gpu).flat_map(|gi| &gi.compute);
@@ -267,11 +267,10 @@ impl Rig {
         changed.map(|((gpu, _), _)| gpu.pci.sysfs()).collect()
     }
 
-    /// What happens while the agent is down: other rules are written, and a process begins to use the instance that the case
-    /// names, if it exists.
+    /// Changes while the agent is down: edits the rules and starts the late process of the case.
     pub(super) fn meanwhile(&self) {
         if let Some(rules) = self.case.afterwards {
-            self.lay_out(rules);
+            self.write_layout(rules);
         }
         if let Some(other) = &self.case.other {
             let mut layouts = fs::read_to_string(self.layouts()).unwrap();
@@ -281,15 +280,16 @@ impl Rig {
             fs::write(self.layouts(), layouts).unwrap();
             self.is_other.set(true);
         }
-        let Some(newcomer) = &self.case.newcomer else {
+        let Some(late_process) = &self.case.late_process else {
             return;
         };
         let world = self.world();
-        let gpu = &world.gpus[newcomer.gpu];
-        let profile = gpu.profiles.iter().find(|one| one.name == newcomer.profile);
+        let gpu = &world.gpus[late_process.gpu];
+        let profile = gpu.profiles.iter().find(|one| one.name == late_process.profile);
         let profile = profile.unwrap().id;
-        let wanted =
-            |one: &&GpuInstance| one.profile_id == profile && one.placement.start == newcomer.start;
+        let wanted = |one: &&GpuInstance| {
+            one.profile_id == profile && one.placement.start == late_process.start
+        };
         let found = instances(gpu).find(wanted);
         let Some((gi, ci)) = found.and_then(|gi| Some((gi.id, gi.compute.first()?.id))) else {
             return;
@@ -310,7 +310,8 @@ impl Rig {
         self.machine.world()
     }
 
-    /// Whether each device is at its target; why it is neither there nor as it was, or at the wrong one of both.
+    /// Whether each device is at its target; an error if it is neither there nor at its previous state, or at the wrong
+    /// one of both.
     pub(super) fn sides(&self) -> Result<Vec<bool>, String> {
         let now = geometry(&self.world());
         let ends = self.case.ends.chars();
@@ -334,13 +335,13 @@ impl Rig {
     }
 }
 
-impl Ran {
-    /// Whether it changed the hardware, or tried to.
+impl RunResult {
+    /// Whether it changed the hardware or tried to.
     pub(super) fn changed(&self) -> bool {
         self.calls.iter().any(|name| changes(name))
     }
 
-    /// All that it printed.
+    /// Its complete output.
     pub(super) fn all(&self) -> String {
         let text = [self.output.stdout.clone(), self.output.stderr.clone()].concat();
         String::from_utf8_lossy(&text).into_owned()
@@ -351,7 +352,7 @@ impl Ran {
     }
 }
 
-/// A program that resets the machine's first GPU.
+/// A program that resets the first GPU of the machine.
 fn install_nvidia_smi(machine: &Path) {
     let program = machine.join("nvidia-smi");
     let text = format!(
@@ -369,12 +370,12 @@ fn scenario(gpus: &str, processes: &str) -> String {
     )
 }
 
-fn faults(case: &Case, kill: Option<(&str, u64, When)>) -> String {
+fn faults(case: &Case, kill: Option<(&str, u64, KillTiming)>) -> String {
     let mut rules: Vec<String> = case.faults.iter().map(|&rule| rule.to_owned()).collect();
     if let Some((functions, nth, when)) = kill {
         let when = match when {
-            When::Before => "before",
-            When::After => "after",
+            KillTiming::Before => "before",
+            KillTiming::After => "after",
         };
         rules.push(format!(
             "{{call: \"{functions}\", nth: {nth}, times: 1, count: process, abort: {when}}}"

@@ -1,9 +1,9 @@
-//! What a sweep came to, and the numbers that it goes by.
+//! Results of a sweep, and its random numbers.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A generator of numbers that are the same in every run. Source of the constants: Knuth, TAOCP 2, 3.3.4 (MMIX).
+/// A pseudorandom generator with a fixed seed. Source of the constants: Knuth, TAOCP 2, 3.3.4 (MMIX).
 #[derive(Debug)]
 pub(super) struct Lcg(u64);
 
@@ -12,7 +12,7 @@ impl Lcg {
         Self(seed)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
         self.0 = next.wrapping_add(1_442_695_040_888_963_407);
@@ -30,17 +30,17 @@ impl Lcg {
     }
 }
 
-/// Counts what a sweep came to.
+/// Counts the results of a sweep.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct SweepCounts {
     target: AtomicU64,
     previous: AtomicU64,
     twice: AtomicU64,
     missed: AtomicU64,
 }
 
-impl Tally {
-    /// The agent had ended before it came to the call.
+impl SweepCounts {
+    /// The agent ended before it reached the call.
     pub(super) fn missed(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
@@ -54,13 +54,13 @@ impl Tally {
         side.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many points converged.
+    /// Number of converged points.
     pub(super) fn points(&self) -> u64 {
         self.target.load(Ordering::Relaxed) + self.previous.load(Ordering::Relaxed)
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for SweepCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -1,8 +1,8 @@
-//! What a machine has: its partitions, and who uses them.
+//! Partitions of a simulated machine, and their users.
 
 use nvml_sim::model::{Gpu, GpuInstance, World};
 
-/// Functions that change something begin like one of these.
+/// Prefixes of functions that change the hardware.
 const CHANGES: [&str; 5] = [
     "nvmlDeviceSet",
     "nvmlDeviceCreateGpuInstance",
@@ -11,7 +11,7 @@ const CHANGES: [&str; 5] = [
     "nvmlComputeInstanceDestroy",
 ];
 
-/// What a device has.
+/// State of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Geometry {
     pub(super) mode: Option<(bool, bool)>,
@@ -35,7 +35,7 @@ pub(super) fn in_use(world: &World) -> Vec<String> {
     uses.collect()
 }
 
-/// The MIG UUIDs of everything that is there.
+/// MIG UUIDs of all instances.
 pub(super) fn there(world: &World) -> Vec<String> {
     let all = world.gpus.iter().flat_map(instances);
     let parts = all.flat_map(|gi| &gi.compute);
@@ -62,7 +62,7 @@ pub(super) fn geometry(world: &World) -> Vec<Geometry> {
     .collect()
 }
 
-/// What a layout asks for: profiles and splits, wherever they lie.
+/// What a layout requests: profiles and splits at any placement.
 pub(super) fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
     let all = geometry.instances.iter();
     let mut shape: Vec<_> = all.map(|(profile, _, compute)| (*profile, compute.clone())).collect();

@@ -1,4 +1,5 @@
-//! The chart: what is rendered of it is what is committed, is valid, and wrong values are refused with their place.
+//! The chart: the rendered manifests equal the committed ones and are valid, and invalid values are rejected with their
+//! location.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,14 +9,14 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::manifests::chart::{
-    all_values, helm, helm_says, path, render, render_with, tools, values,
+    all_values, helm, helm_output, path, render, render_with, tools, values,
 };
 use crate::manifests::privileges::objects;
 use crate::manifests::{deploy, list};
 use crate::time_limits::Finish;
 
 #[test]
-fn manifests_are_what_the_chart_renders() {
+fn manifests_equal_rendered_chart() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/render.sh");
     let directory = tempfile::tempdir().unwrap();
     let rewrite = std::env::var_os("OCTAVO_GOLDEN").is_some_and(|mode| mode == "rewrite");
@@ -36,7 +37,7 @@ fn manifests_are_what_the_chart_renders() {
 }
 
 #[test]
-fn ignored_device_errors_are_configured_for_the_agents_device_plugin() {
+fn ignored_device_errors_reach_the_built_in_device_plugin() {
     let shown = |mode: &str, ignored: Value| {
         let values = serde_json::json!({
             "tier": "applier",
@@ -58,7 +59,7 @@ fn ignored_device_errors_are_configured_for_the_agents_device_plugin() {
 }
 
 #[test]
-fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
+fn strategy_and_withholding_reach_the_built_in_device_plugin() {
     let flags = |tier: &str, agent: Value| {
         let all = render_with(&serde_json::json!({"tier": tier, "agent": agent}));
         let agent = all.iter().find(|one| one["kind"] == "DaemonSet").unwrap();
@@ -69,7 +70,7 @@ fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
         flags.filter(requested).map(ToOwned::to_owned).collect::<Vec<_>>()
     };
     let embedded = serde_json::json!({"sharing": {"mode": "embedded"}});
-    // The agent's own default strategy offers partitions.
+    // The default strategy of the agent advertises partitions.
     assert_eq!(flags("applier", embedded), ["--withhold-after=5m"]);
     let single = serde_json::json!({
         "migStrategy": "single",
@@ -81,12 +82,12 @@ fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
 }
 
 #[test]
-fn helm_finds_nothing_to_complain_of() {
+fn helm_lint_reports_no_issue() {
     let chart = path();
     let chart = chart.to_str().unwrap();
     for name in all_values() {
         let values = values(&name);
-        helm_says(&["lint", "--strict", chart, "--values", values.to_str().unwrap()]);
+        helm_output(&["lint", "--strict", chart, "--values", values.to_str().unwrap()]);
     }
 }
 
@@ -101,7 +102,7 @@ fn kubeconform(directory: &Path) -> Output {
 }
 
 #[test]
-fn every_object_has_only_fields_that_its_kind_has() {
+fn every_object_has_only_fields_of_its_kind() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         fs::write(directory.path().join(format!("{name}.yaml")), text).unwrap();
@@ -121,7 +122,7 @@ fn every_object_has_only_fields_that_its_kind_has() {
     for none in ["invalid", "errors", "skipped"] {
         assert_eq!(summary[none], 0, "{reported:#}");
     }
-    // It would have seen a field that is misspelt.
+    // It would detect a misspelled field.
     let applier = fs::read_to_string(deploy().join("tiers/applier/octavo.yaml")).unwrap();
     write("wrong", &applier.replace("hostPath:", "hostPaths:"));
     let output = kubeconform(directory.path());
@@ -131,7 +132,7 @@ fn every_object_has_only_fields_that_its_kind_has() {
 }
 
 #[test]
-fn names_that_would_be_too_long_are_refused_and_the_longest_are_taken() {
+fn names_over_length_limit_are_rejected_and_longest_are_accepted() {
     let chart = path();
     let pool = ["--set-json", r#"pools=[{"name":"NAME","match":{"key":"pool","values":["a"]}}]"#];
     let render = |release: usize, pool_name: usize| {
@@ -169,7 +170,7 @@ const OPEN: &[&str] = &[
     "/resources/requests",
 ];
 
-/// Every value there is, by its place; what is free to hold anything counts as one.
+/// All values by location; a free-form map counts as one.
 fn places(at: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -193,7 +194,7 @@ fn yaml(path: &Path) -> Value {
 }
 
 #[test]
-fn every_value_is_documented_is_in_the_schema_and_is_tried() {
+fn every_value_is_documented_in_schema_and_tested() {
     let text = fs::read_to_string(path().join("values.yaml")).unwrap();
     let defaults = yaml(&path().join("values.yaml"));
     let mut all = BTreeSet::new();
@@ -206,9 +207,9 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
             tried.is_none() || tried == defaults.pointer(place)
         });
     }
-    // Can only be one, and says so.
+    // Only one value is allowed.
     assert!(all.remove("/aggregator/replicas"));
-    // Of what a default says in a map of the user's, other keys are tried.
+    // For a default inside a user's map, tests set other keys.
     all.retain(|place| {
         ![
             "/agent/resources/",
@@ -260,7 +261,7 @@ fn open_objects(at: &str, schema: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_schema_rejects_unknown_keys_everywhere_but_in_fields_of_kubernetes() {
+fn schema_rejects_unknown_keys_except_in_kubernetes_fields() {
     let text = fs::read_to_string(path().join("values.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
@@ -270,7 +271,7 @@ fn the_schema_rejects_unknown_keys_everywhere_but_in_fields_of_kubernetes() {
 }
 
 #[test]
-fn the_certificate_is_valid_through_a_forwarded_port() {
+fn certificate_is_valid_through_forwarded_port() {
     let made = objects(&render(&values("default")));
     let secret = made
         .iter()

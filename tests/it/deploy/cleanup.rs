@@ -1,10 +1,10 @@
-//! Agents that take away what was written reach their Node whatever the tier, and wait for nothing that may be gone.
+//! Agents that clean up reach their Node at every tier and do not depend on missing objects.
 
 use serde_json::{Value, json};
 
 use crate::manifests::chart;
 
-/// What is rendered for agents that take away: the pod's spec, and whether the account may change nodes.
+/// Renders cleanup agents: the spec of the pod, and whether the account may change nodes.
 fn cleanup(tier: &str, sink: &str, more: &Value) -> (Value, bool) {
     let mut agent = json!({"cleanup": true, "labelSink": sink});
     let more = more.as_object().unwrap().clone();
@@ -27,7 +27,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
+fn cleanup_reaches_node_for_every_tier_and_label_sink() {
     for (tier, sink, to) in [
         ("reporter", "", "node"),
         ("reporter", "stdout", "node"),
@@ -48,7 +48,7 @@ fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
 }
 
 #[test]
-fn who_takes_away_needs_neither_layouts_nor_driver_nor_root() {
+fn cleanup_needs_no_layouts_driver_or_root() {
     let policy = json!({"updateStrategy": {"type": "OnDelete"}, "drain": {"policy": "node"}});
     let (pod, _) = cleanup("applier", "", &policy);
     assert_eq!(names(&pod["volumes"]), ["aggregator-ca", "aggregator-token", "api"]);

@@ -1,15 +1,15 @@
-//! What the documents tell people to type, where a command that is missing would leave something behind.
+//! Commands in the documentation whose omission would leave something behind.
 
 use serde_json::Value;
 
 use crate::manifests::privileges::objects;
 use crate::manifests::{chart, commands, list};
 
-/// Waits for the agents of all pools, whatever waits in helm.
+/// Waits for the agents of all pools, in addition to helm.
 const WAITS: &str =
     "rollout status daemonset --selector=app.kubernetes.io/instance=octavo --timeout=10m";
 
-/// Pages that say how all is taken away.
+/// Pages about removal.
 fn pages() -> [(&'static str, String); 3] {
     [
         ("permissions.md", list::page().to_owned()),
@@ -23,7 +23,7 @@ fn pages() -> [(&'static str, String); 3] {
 }
 
 #[test]
-fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
+fn documented_removal_waits_for_agents_of_all_pools() {
     for (name, text) in pages() {
         let mut looked = 0;
         let lines: Vec<&str> = text.lines().collect();
@@ -34,7 +34,7 @@ fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
             }
         }
         assert!(looked > 0, "{name} says nothing of it");
-        // One DaemonSet by its name would be all of them only where there are no pools.
+        // The name of one DaemonSet covers all agents only without pools.
         assert!(!text.contains("rollout status daemonset octavo"), "{name}");
     }
     let rendered = objects(&chart::render(&chart::values("pools")));
@@ -44,7 +44,7 @@ fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
 }
 
 #[test]
-fn an_installation_waits_for_its_agents_and_not_for_nodes_that_have_a_label_already() {
+fn documented_installation_waits_for_its_agents() {
     let install = include_str!("../../../docs/get-started/install.md");
     let waits: Vec<Vec<&str>> = commands(install, "kubectl rollout status ").collect();
     let [command] = &waits[..] else { panic!("{waits:?}") };
@@ -54,7 +54,7 @@ fn an_installation_waits_for_its_agents_and_not_for_nodes_that_have_a_label_alre
     let names: Vec<&Value> = sets.map(|one| &one["metadata"]["name"]).collect();
     assert_eq!(names, [name]);
     for command in commands(install, "kubectl wait node ") {
-        // A selector that matches no node yet ends the command with an error.
+        // `kubectl wait` fails if its selector matches no object yet.
         let has_selector = command.iter().any(|word| word.starts_with("--selector"));
         assert!(!has_selector, "{command:?}");
     }

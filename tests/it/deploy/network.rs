@@ -1,15 +1,15 @@
-//! Network policies let in and out what is needed, and nothing else.
+//! Network policies allow only the required ports.
 
 use serde_json::{Value, json};
 
 use crate::manifests::chart;
 
-/// Ports that the agents may connect to.
+/// Ports that agents may connect to.
 fn ports(values: &Value) -> Vec<(String, String)> {
     ports_of("octavo-agent", values)
 }
 
-/// Ports that pods of this policy may connect to.
+/// Ports that pods with this policy may connect to.
 fn ports_of(name: &str, values: &Value) -> Vec<(String, String)> {
     let all = chart::render_with(values);
     let is_it = |one: &&Value| one["kind"] == "NetworkPolicy" && one["metadata"]["name"] == name;
@@ -25,7 +25,7 @@ fn ports_of(name: &str, values: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn agents_reach_the_configured_port_of_the_aggregator() {
+fn agents_reach_configured_port_of_aggregator() {
     for (address, port) in [
         ("https://octavo.example.com:7443", "7443"),
         ("https://octavo.example.com:7443/", "7443"),
@@ -46,7 +46,7 @@ fn agents_reach_the_configured_port_of_the_aggregator() {
 }
 
 #[test]
-fn agents_reach_the_dns_of_openshift_where_it_listens() {
+fn agents_reach_port_of_openshift_dns() {
     let values = |openshift: bool| json!({"networkPolicy": {"enabled": true}, "openshift": {"enabled": openshift}});
     for protocol in ["TCP", "UDP"] {
         let dns = ("5353".to_owned(), protocol.to_owned());
@@ -56,7 +56,7 @@ fn agents_reach_the_dns_of_openshift_where_it_listens() {
 }
 
 #[test]
-fn the_aggregator_reaches_the_port_of_the_engine_that_estimates() {
+fn aggregator_reaches_port_of_estimation_engine() {
     for (engine, port) in [
         ("http://estimator.ml.svc:8080/estimate", "8080"),
         ("http://estimator.ml.svc/estimate:9", "80"),
@@ -75,7 +75,7 @@ fn the_aggregator_reaches_the_port_of_the_engine_that_estimates() {
             "{engine}: {let_out:?}"
         );
     }
-    // Behind a Service it is the port of the pods that counts.
+    // Network policies apply to the port of the pods, not to that of the Service.
     let let_out = ports_of(
         "octavo-aggregator",
         &json!({

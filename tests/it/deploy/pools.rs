@@ -1,4 +1,5 @@
-//! There is one agent on a node: whatever labels a node has, one `DaemonSet` takes it or, where it has no accelerator, none.
+//! At most one agent per node: for any labels, exactly one `DaemonSet` selects a node, or none if it has no
+//! accelerator.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use crate::manifests::chart;
 
 type Labels = BTreeMap<String, String>;
 
-/// Whether the scheduler lets a pod of this template onto a node with these labels, as Kubernetes documents it.
+/// Whether the scheduler places a pod of this template on a node with these labels.
 fn takes(daemon_set: &Value, labels: &Labels) -> bool {
     let pod = &daemon_set["spec"]["template"]["spec"];
     let selector = pod["nodeSelector"].as_object().into_iter().flatten();
@@ -49,7 +50,7 @@ fn name(daemon_set: &Value) -> String {
     daemon_set["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Labels of a node: some that say it has a GPU, and some that pools go by.
+/// Labels of a node: some for a GPU, and some that pools select.
 fn labels() -> impl Strategy<Value = Labels> {
     let present = select(vec![
         "feature.node.kubernetes.io/pci-10de.present",
@@ -69,7 +70,7 @@ fn labels() -> impl Strategy<Value = Labels> {
     })
 }
 
-/// Pools whose labels are each other's, as people have them who change their minds.
+/// Pools with overlapping label values.
 fn pools() -> impl Strategy<Value = Vec<(String, Vec<String>, bool)>> {
     let values = proptest::sample::subsequence(vec!["1", "2", "3"], 1..=3);
     let values = values.prop_map(|all| all.into_iter().map(str::to_owned).collect());
@@ -80,7 +81,7 @@ fn pools() -> impl Strategy<Value = Vec<(String, Vec<String>, bool)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
     #[test]
-    fn a_node_is_of_one_daemon_set(
+    fn every_node_matches_at_most_one_daemon_set(
         pools in pools(),
         everywhere in any::<bool>(),
         nodes in proptest::collection::vec(labels(), 64),
@@ -106,7 +107,7 @@ proptest! {
 }
 
 #[test]
-fn a_value_is_one_argument_whatever_yaml_would_make_of_it() {
+fn value_is_one_argument_regardless_of_yaml_syntax() {
     let values = json!({
         "tier": "applier",
         "agent": {
@@ -126,7 +127,7 @@ fn a_value_is_one_argument_whatever_yaml_would_make_of_it() {
 }
 
 #[test]
-fn a_pool_is_otherwise_as_its_values_say() {
+fn pool_inherits_values_it_does_not_override() {
     let values: Value =
         serde_saphyr::from_str(&fs::read_to_string(chart::values("pools")).unwrap()).unwrap();
     let all = daemon_sets(&values);
@@ -136,7 +137,7 @@ fn a_pool_is_otherwise_as_its_values_say() {
     };
     let arguments = |pod: &Value| pod["containers"][0]["args"].to_string();
     let training = of("octavo-agent-training");
-    // What of `drain` is not given is as for all.
+    // Unset fields of `drain` are inherited.
     for flag in [
         "--layout=all-balanced",
         "--drain=node",
@@ -152,14 +153,14 @@ fn a_pool_is_otherwise_as_its_values_say() {
     assert!(!arguments(&serving).contains("--drain"), "{serving:#}");
     assert!(arguments(&serving).contains("--sharing=embedded"), "{serving:#}");
     assert!(!arguments(&training).contains("--sharing"), "{training:#}");
-    // What is empty or off is so, and not as for all.
+    // Empty or disabled values override the inherited ones.
     for flag in ["--usage-interval", "--dcgm-metrics"] {
         assert!(!arguments(&serving).contains(flag), "{serving:#}");
     }
     let lab = of("octavo-agent-lab");
     assert_eq!(arguments(&lab), r#"["--label-sink=stdout"]"#);
     assert_eq!(lab["tolerations"], Value::Null);
-    // No pod is counted as another's.
+    // Selectors of pools do not overlap.
     let mut selectors: Vec<String> =
         all.iter().map(|one| one["spec"]["selector"].to_string()).collect();
     selectors.sort();

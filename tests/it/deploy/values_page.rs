@@ -206,7 +206,7 @@ fn describe(page: &mut String, indent: &str, comment: &[String]) {
 }
 
 #[test]
-fn the_page_of_chart_values_has_every_value_with_type_default_and_description() {
+fn chart_values_page_lists_every_value_with_type_and_default() {
     let text = fs::read_to_string(path().join("values.yaml")).unwrap();
     let schema = fs::read_to_string(path().join("values.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();

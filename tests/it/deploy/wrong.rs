@@ -1,10 +1,10 @@
-//! Values that are wrong are refused by the chart, with their place.
+//! The chart rejects invalid values with their location.
 
 use std::fs;
 
 use crate::manifests::chart::{helm, path};
 
-/// Wrong values, and what helm has to say of them.
+/// Invalid values and the expected message.
 const WRONG: &[(&str, &str)] = &[
     ("{tier: writer}", "'/tier': value must be one of"),
     ("{agents: {}}", "additional properties 'agents' not allowed"),
@@ -168,7 +168,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_values_are_refused_with_their_place() {
+fn invalid_values_are_rejected_with_their_location() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
     let chart = path();

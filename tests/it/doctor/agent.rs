@@ -1,4 +1,4 @@
-//! A node with an agent: the layout as the agent says it, what one left that is gone, and a GPU that falls off the bus.
+//! A node with an agent: the layout according to the agent, the last layout after its exit, and a lost GPU.
 
 use std::fs;
 use std::process::Output;
@@ -31,7 +31,7 @@ fn diagnosis(node: &Node) -> Diagnosis {
     Diagnosis::of(&doctor(node, &["-o", "json"]))
 }
 
-/// The agent writes its log first and answers queries after that: the next query sees it, or one soon after.
+/// The agent writes its log before it answers queries, so a following query sees the state.
 #[track_caller]
 fn await_layout(node: &Node, text: &str) {
     let reported = || diagnosis(node).only("layout").evidence.clone();
@@ -39,35 +39,35 @@ fn await_layout(node: &Node, text: &str) {
 }
 
 #[test]
-fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
+fn doctor_reports_layout_from_agent_and_from_state_after_its_exit() {
     let node = Node::new(TWO);
     let untouched = diagnosis(&node);
-    untouched.says("layout", NotApplicable, "no agent or command has changed devices");
+    untouched.expect_finding("layout", NotApplicable, "no agent or command has changed devices");
     let mut agent = node.start(&["--layout", "all-3g.20gb"]);
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     await_layout(&node, "layout all-3g.20gb is applied");
-    diagnosis(&node).says("layout", Fine, "layout all-3g.20gb is applied");
+    diagnosis(&node).expect_finding("layout", Fine, "layout all-3g.20gb is applied");
     agent.kill();
     let left = diagnosis(&node);
-    left.says("layout", Fine, "no agent responds; result of the last change");
+    left.expect_finding("layout", Fine, "no agent responds; result of the last change");
     fs::write(node.state().join("journal"), "{}").unwrap();
-    diagnosis(&node).says("layout", Warning, "cannot read the journal");
+    diagnosis(&node).expect_finding("layout", Warning, "cannot read the journal");
 }
 
 #[test]
-fn a_layout_that_can_never_be_fails_with_the_reason() {
+fn infeasible_layout_fails_with_reason() {
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let layouts = node.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
     let mut agent = node.start(&["--layouts", &layouts, "--layout", "wanted"]);
-    agent.says("GPU 0: infeasible");
+    agent.expect_log("GPU 0: infeasible");
     await_layout(&node, "infeasible");
     let reported = diagnosis(&node);
-    reported.says("layout", Failing, "the GPU has 8");
+    reported.expect_finding("layout", Failing, "the GPU has 8");
     assert_eq!(reported.code, Some(1));
 }
 
 #[test]
-fn a_gpu_that_fell_off_the_bus_fails_and_the_other_is_well() {
+fn gpu_off_the_bus_fails_and_the_other_is_healthy() {
     let node = Node::new("- {board: A100_40GB, count: 2}\n");
     let before = diagnosis(&node);
     for finding in before.of_check("device-health") {

@@ -1,7 +1,8 @@
-//! This very machine, whatever it has: what the programs say of it, held against another reading of the same files.
+//! This machine, whatever its hardware: the output of the programs is compared with an independent reading of the same
+//! files.
 //!
-//! The other reading is by class and vendor alone, and knows no catalogue and no exception but those that people of the trade know: consoles of
-//! servers and virtual machines are no accelerators, and neither is Intel's graphics within the processor.
+//! That reading uses only class and vendor. Its exceptions are common knowledge: consoles of servers and virtual
+//! machines and Intel's integrated graphics are no accelerators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,13 +17,13 @@ use super::{Diagnosis, octavo};
 use crate::time_limits::Finish;
 
 const BUS: &str = "/sys/bus/pci/devices";
-/// Makers of accelerators with the module that drives theirs, and the check of it.
+/// Vendors of accelerators with their kernel module and its check.
 const MAKERS: [(u32, &str, &str); 3] = [
     (0x10de, "nvidia", "nvidia-driver"),
     (0x1002, "amdgpu", "amd-driver"),
     (0x1d0f, "neuron", "neuron-driver"),
 ];
-/// Whose drivers hold devices for virtual machines.
+/// Drivers that reserve devices for virtual machines.
 const SET_ASIDE: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
 
 /// A function on the bus.
@@ -56,7 +57,8 @@ fn bus() -> BTreeMap<String, Function> {
 }
 
 impl Function {
-    /// Whether it is certainly an accelerator: a processing accelerator or 3D controller of one of these vendors, or a chip of Amazon.
+    /// Whether it is an accelerator: a processing accelerator or 3D controller of one of these vendors, or a chip of
+    /// Amazon.
     fn is_certain(&self) -> bool {
         let is_vendor = MAKERS.iter().any(|(vendor, ..)| *vendor == self.vendor);
         let is_neuron = self.vendor == 0x1d0f && (0x7064..=0x75ff).contains(&self.device);
@@ -64,7 +66,7 @@ impl Function {
         !self.is_virtual && (is_neuron || (is_vendor && is_class))
     }
 
-    /// That it may be one at all.
+    /// Whether it may be an accelerator.
     fn is_possible(&self) -> bool {
         let is_display = [0x0300, 0x0302, 0x0380, 0x1200].contains(&self.class);
         is_display || self.vendor == 0x1d0f
@@ -87,7 +89,7 @@ fn diagnosis() -> Diagnosis {
 }
 
 #[test]
-fn on_this_machine_inspect_shows_what_is_on_the_bus_and_nothing_else() {
+fn real_machine_inspect_shows_exactly_the_bus_devices() {
     let bus = bus();
     let shown: BTreeMap<String, (u32, u32)> = inspected()
         .devices
@@ -110,7 +112,7 @@ fn on_this_machine_inspect_shows_what_is_on_the_bus_and_nothing_else() {
 }
 
 #[test]
-fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
+fn real_machine_doctor_agrees_with_kernel_about_drivers() {
     let (bus, inventory, reported) = (bus(), inspected(), diagnosis());
     let shown: BTreeSet<String> =
         inventory.devices.iter().map(|device| device.pci.to_string()).collect();
@@ -129,13 +131,13 @@ fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
         });
         let verdict = reported.only(check).verdict;
         let is_loaded = Path::new("/sys/module").join(module).is_dir();
-        // A sandbox may hide modules, and have a driver that answers.
+        // A sandbox may hide modules while its driver responds.
         let devices = inventory.devices.iter();
         let mut of_vendor = devices.filter(|device| u32::from(device.pci_ids.vendor) == vendor);
         let answers = of_vendor.any(|device| device.condition == Condition::Working);
         match (functions.count(), is_loaded || answers) {
             (0, _) => assert_eq!(verdict, NotApplicable, "{check}"),
-            // One that is too new for a device fails, and says so.
+            // A driver that does not support the device fails with that reason.
             (_, true) => assert!([Fine, Failing].contains(&verdict), "{check}"),
             (_, false) => assert_eq!(verdict, Failing, "{check}"),
         }
@@ -146,7 +148,7 @@ fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
         match &function.driver {
             None => assert!([Warning, Failing].contains(&finding.verdict), "{finding:?}"),
             Some(_) if function.is_set_aside() => assert_eq!(finding.verdict, Fine, "{finding:?}"),
-            // Its driver answers, or is named.
+            // Its driver responds or is named.
             Some(driver) => {
                 assert!(
                     finding.evidence.contains(driver) || finding.verdict == Fine,
@@ -162,7 +164,7 @@ fn on_this_machine_doctor_says_of_drivers_what_the_kernel_does() {
 }
 
 #[test]
-fn on_this_machine_no_missing_component_is_reported_as_healthy() {
+fn real_machine_reports_no_missing_component_as_healthy() {
     let reported = diagnosis();
     let is_well = |check: &str| reported.of_check(check).iter().any(|one| one.verdict == Fine);
     let is_there = |path: &str| Path::new(path).exists();
@@ -181,7 +183,7 @@ fn on_this_machine_no_missing_component_is_reported_as_healthy() {
 }
 
 #[test]
-fn on_this_machine_the_forms_for_people_and_for_programs_say_the_same() {
+fn real_machine_table_and_document_agree() {
     let reported = diagnosis();
     let table = octavo(&["doctor"]).finish();
     assert_eq!(table.status.code(), reported.code);

@@ -1,5 +1,4 @@
-//! Peers that are newer, wrong, or mean any harm they can do: the aggregator as it ships says what is wrong with them, and
-//! everything else goes on.
+//! Newer, invalid and hostile peers: the shipped aggregator reports what is wrong, and other clients are unaffected.
 
 use octavo_node::label_set::LabelSet;
 use octavo_stream::messages::encode_from_agent;
@@ -21,7 +20,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 use super::{MIXED, SINGLE, agreed};
-use crate::agent_stream::{Line, acknowledged, delta, hello, parts};
+use crate::agent_stream::{AgentStream, acknowledged, delta, hello, parts};
 use crate::aggregator::{big_parts, post};
 use crate::fleet_api::{Api, TIME_LIMIT};
 use crate::machine::Machine;
@@ -37,7 +36,7 @@ async fn client(aggregator: &Aggregator) -> FleetClient<Channel> {
     FleetClient::new(connect(aggregator).await)
 }
 
-/// What an agent of a later version says: each message with a field that is not known yet.
+/// Messages of a newer agent: each has an unknown field.
 #[derive(Clone, PartialEq, Message)]
 struct NewerFromAgent {
     #[prost(message, optional, tag = "1")]
@@ -80,7 +79,7 @@ impl From<&Parts> for NewerFromAgent {
     }
 }
 
-/// The status with one more part, or another content of one.
+/// The status with one part added or replaced.
 fn with(parts: &Parts, key: &str, content: Vec<u8>) -> Parts {
     let known = parts.iter();
     let known = known.map(|(key, content)| (key.clone(), content.clone()));
@@ -99,7 +98,7 @@ async fn of_an_unknown_condition() -> (Parts, Parts) {
 }
 
 #[tokio::test]
-async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() {
+async fn i12_message_from_newer_agent_is_read_and_forwarded_completely() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let (known, strange) = of_an_unknown_condition().await;
@@ -148,8 +147,10 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
     assert_eq!(shown["devices"]["free"], 1, "{shown}");
 
     // An unknown enum value could mean anything, so the status is rejected and the last one stays.
-    let mut line = Line::introduced(&mut client(&aggregator).await, "strange", known.clone()).await;
-    let status = line.say(&delta(2, &known, &strange)).await.unwrap_err();
+    let mut line =
+        AgentStream::with_first_status(&mut client(&aggregator).await, "strange", known.clone())
+            .await;
+    let status = line.send(&delta(2, &known, &strange)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     for place in ["device/0000:", "condition.state", "77"] {
         assert!(status.message().contains(place), "{status:?}");
@@ -159,14 +160,14 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
 }
 
 #[tokio::test]
-async fn of_two_agents_that_claim_a_node_the_later_speaks_and_the_other_says_why_it_does_not() {
+async fn later_of_two_agents_with_one_node_name_wins_and_the_other_reports_why() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let (first, second) = (Machine::new(SINGLE), Machine::new(MIXED));
     let mut earlier = first.report(&aggregator, "claimed", &[]);
     agreed(&api, "claimed", &first).await;
     let _later = second.report(&aggregator, "claimed", &[]);
-    let reported = earlier.says("cannot report to the aggregator");
+    let reported = earlier.expect_log("cannot report to the aggregator");
     assert!(
         reported.contains(
             "the aggregator requested a delay: superseded: another connection reports this node"
@@ -174,13 +175,14 @@ async fn of_two_agents_that_claim_a_node_the_later_speaks_and_the_other_says_why
         "{reported}"
     );
     agreed(&api, "claimed", &second).await;
-    let mut claim = Line::open(&mut client(&aggregator).await, hello("claimed", 1)).await.unwrap();
-    let answer = claim.answer().await.unwrap().unwrap();
+    let mut claim =
+        AgentStream::open(&mut client(&aggregator).await, hello("claimed", 1)).await.unwrap();
+    let answer = claim.receive().await.unwrap().unwrap();
     assert!(matches!(answer, Answer::HoldOff(_)), "{answer:?}");
     agreed(&api, "claimed", &second).await;
 }
 
-/// What a hostile client must not change of the others.
+/// What a hostile client must not change.
 async fn lasting(api: &Api) -> Vec<Value> {
     let mut nodes = api.nodes().await;
     nodes.retain(|node| node["name"] != "hostile");
@@ -195,14 +197,14 @@ const ODD_NAMES: [&str; 8] = ["", ".", "../up", "Upper", "new\nline", "-a", "n\u
 
 const KINDS: usize = 10;
 
-/// One attempt of the kind.
+/// One attempt of this kind.
 async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
     let refused = async |first| {
-        let refusal = Line::open(&mut client(on).await, first).await.err();
+        let refusal = AgentStream::open(&mut client(on).await, first).await.err();
         refusal.unwrap().code()
     };
     match kind {
-        // Ten bytes are announced and two come; a field without an end; four gigabytes are announced.
+        // Ten bytes announced and two sent; a field without its end; four gigabytes announced.
         0 => assert_eq!(post(on.grpc, &[0, 0, 0, 0, 10, 1, 2]).await.0, "3"),
         1 => assert_eq!(post(on.grpc, &[0, 0, 0, 0, 3, 0x0a, 0xff, 0xff]).await.0, "3"),
         2 => assert_eq!(post(on.grpc, &[0, 0xff, 0xff, 0xff, 0xff]).await.0, "8"),
@@ -218,28 +220,28 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
         }
         5 => {
             let mut client = client(on).await;
-            let mut line = Line::open(&mut client, hello("hostile", 1)).await.unwrap();
-            let _welcome = line.answer().await.unwrap().unwrap();
+            let mut line = AgentStream::open(&mut client, hello("hostile", 1)).await.unwrap();
+            let _welcome = line.receive().await.unwrap().unwrap();
             let snapshot = FromAgent::Snapshot { seq: 1, parts: parts(1) };
-            // The second is a replay, as is the first where another attempt was before this one.
-            assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
-            assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
-            let refusal = line.say(&delta(2, &parts(1), strange)).await.unwrap_err();
+            // The second is a replay, and so is the first after an earlier attempt.
+            assert_eq!(line.send(&snapshot).await.unwrap(), acknowledged(1));
+            assert_eq!(line.send(&snapshot).await.unwrap(), acknowledged(1));
+            let refusal = line.send(&delta(2, &parts(1), strange)).await.unwrap_err();
             assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
         }
         6 => {
-            // A node of which nothing but its name is ever said.
+            // A node that sends only its name.
             let mut client = client(on).await;
             let ghost = hello(&format!("ghost-{number}"), 1);
-            let mut line = Line::open(&mut client, ghost).await.unwrap();
-            assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
+            let mut line = AgentStream::open(&mut client, ghost).await.unwrap();
+            assert!(matches!(line.receive().await, Ok(Some(Answer::Resync(_)))));
         }
         7 | 8 => {
             let to = if kind == 7 { on.grpc } else { on.http };
             let mut socket = TcpStream::connect(to).await.unwrap();
             let noise: Vec<u8> =
                 (0..2000).map(|at| u8::try_from((at * number) % 251).unwrap()).collect();
-            // It may be closed before all of it is written, or read.
+            // The server may close the connection before all is written or read.
             let _closed = socket.write_all(&noise).await;
             let _closed = socket.shutdown().await;
             let _closed = timeout(TIME_LIMIT, socket.read_to_end(&mut Vec::new())).await.unwrap();
@@ -247,16 +249,16 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
         _ => {
             let mut socket = TcpStream::connect(on.http).await.unwrap();
             let request = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            // Nothing is ever read of the answer.
+            // The response is never read.
             let _closed = socket.write_all(request).await;
         }
     }
 }
 
 #[tokio::test]
-async fn i10_two_thousand_hostile_peers_change_nothing_and_leave_nothing_behind() {
+async fn i10_two_thousand_hostile_peers_change_nothing_and_leak_nothing() {
     const TIMES: usize = 200;
-    // Many times what an allocator keeps, and less than 4 KiB that each of them left behind.
+    // Several times the slack of an allocator, and less than a leak of 4 KiB per peer.
     const GROWTH_KIB: u64 = 7 * 1024;
     // The clients of this test send no heartbeats, however long it takes.
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=1h"]);
@@ -264,7 +266,8 @@ async fn i10_two_thousand_hostile_peers_change_nothing_and_leave_nothing_behind(
     let machine = Machine::new(SINGLE);
     let _agent = machine.report(&aggregator, "real", &[]);
     agreed(&api, "real", &machine).await;
-    let mut other = Line::introduced(&mut client(&aggregator).await, "other", parts(1)).await;
+    let mut other =
+        AgentStream::with_first_status(&mut client(&aggregator).await, "other", parts(1)).await;
     api.list(|nodes| nodes.len() == 2).await;
     let (_, strange) = of_an_unknown_condition().await;
     for kind in 0..KINDS {
@@ -280,8 +283,8 @@ async fn i10_two_thousand_hostile_peers_change_nothing_and_leave_nothing_behind(
     }
     let grown = resident(aggregator.id()).saturating_sub(before);
     assert!(grown < GROWTH_KIB, "{grown} KiB more than before");
-    // The others are heard as ever.
+    // Other agents are still received.
     let change = delta(2, &parts(1), &parts(2));
-    assert_eq!(other.say(&change).await.unwrap(), acknowledged(2));
+    assert_eq!(other.send(&change).await.unwrap(), acknowledged(2));
     agreed(&api, "real", &machine).await;
 }

@@ -1,4 +1,4 @@
-//! A node is given a layout, and everybody sees how that goes: the API, the labels, the command line, the metrics.
+//! A layout is applied to a node and reported by the API, the labels, the command line and the metrics.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 use crate::promtool;
 
-/// Two GPUs in partitions; on the second a process has one.
+/// Two partitioned GPUs; a process uses one partition of the second.
 pub(crate) const SHARED: &str = "
 machine: shared
 driver: 570.133.20
@@ -32,7 +32,7 @@ layouts:
   both: [{devices: all, mig: {1g.10gb: 2}}]
 ";
 
-/// An agent that gives the machine a layout.
+/// An agent that applies a layout to the machine.
 pub(crate) fn partition(machine: &Machine, to: &Aggregator, layout: &str) -> Program {
     let path = |name: &str| machine.path().join(name).display().to_string();
     fs::create_dir_all(path("proc")).unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn partition(machine: &Machine, to: &Aggregator, layout: &str) -> Pro
     )
 }
 
-/// How many GPU instances a GPU has.
+/// Number of GPU instances of a GPU.
 fn instances(machine: &Machine, gpu: usize) -> usize {
     let world = machine.world();
     let mig = world.gpu(Slot(gpu)).unwrap().mig.as_ref().unwrap();
@@ -65,7 +65,7 @@ fn label(node: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn an_applied_layout_is_shown_as_applied() {
+async fn applied_layout_is_shown_as_applied() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "first");
@@ -91,7 +91,7 @@ async fn an_applied_layout_is_shown_as_applied() {
     assert_eq!(found("layoutState=applied&layout=first").await, 1);
     assert_eq!(found("layoutState=none,blocked").await, 0);
     assert_eq!(found("layout=both").await, 0);
-    // Lists have the node, and not each of its devices.
+    // Lists contain the node without its devices.
     let row = &api.nodes().await[0]["layout"];
     assert_eq!((&row["state"], &row["devices"]), (&json!("applied"), &Value::Null));
 
@@ -139,12 +139,12 @@ async fn foreign_changes_are_reverted_and_counted() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() {
+async fn device_in_use_blocks_layout_and_blocker_is_shown() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "both");
     let metrics = agent.metrics();
-    let line = agent.says("GPU 1: blocked: ");
+    let line = agent.expect_log("GPU 1: blocked: ");
     assert!(line.ends_with(" reason=blocked"), "{line}");
     let api = Api::at(aggregator.http);
     let node = api
@@ -174,7 +174,7 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
         text.lines().find_map(|line| line.strip_prefix("octavo_blocked_seconds_total ")).unwrap();
     assert!(blocked.parse::<f64>().unwrap() > 0.0, "{blocked}");
 
-    // The process ends, and the layout is applied everywhere.
+    // When the process ends, the layout is applied to both GPUs.
     machine.change(|world| {
         world.processes.clear();
         Ok(())
@@ -189,7 +189,7 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
 }
 
 #[tokio::test]
-async fn a_layout_without_effect_here_is_reported() {
+async fn layout_without_effect_is_reported() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let _agent = partition(&machine, &aggregator, "nosuch");

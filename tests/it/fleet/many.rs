@@ -1,4 +1,4 @@
-//! Many nodes: they come back spread over time, and no reader of theirs holds them up.
+//! Many nodes: they reconnect spread over time, and slow readers do not delay them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,12 +22,12 @@ use tokio::time::timeout;
 use tonic::transport::Endpoint;
 use tracing::{Instrument, info_span};
 
-use crate::agent_stream::{Line, acknowledged, delta};
+use crate::agent_stream::{AgentStream, acknowledged, delta};
 use crate::fleet_api::{Api, TIME_LIMIT};
 use crate::process::Aggregator;
 use crate::time_limits::within;
 
-/// What the agents of a test say in its log, each line with the node in it.
+/// Log of the agents of a test, with the node in each line.
 #[derive(Clone, Default)]
 struct Log(Arc<EventLog>);
 
@@ -52,7 +52,7 @@ impl Write for Log {
 }
 
 impl Log {
-    /// The lines so far with `text` in them.
+    /// Lines with `text` so far.
     fn lines(&self, text: &str) -> Vec<String> {
         let lines = self.0.lines.lock();
         let lines = lines.unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +60,8 @@ impl Log {
         lines.cloned().collect()
     }
 
-    /// Waits until `text` was said so many times.
-    async fn says(&self, text: &str, count: usize) -> Vec<String> {
+    /// Waits until `text` was logged this many times.
+    async fn wait_for(&self, text: &str, count: usize) -> Vec<String> {
         let reported = async {
             loop {
                 let lines = self.lines(text);
@@ -75,7 +75,7 @@ impl Log {
     }
 }
 
-/// The status of a node, distinguished by a word and by its link to NVML.
+/// The status of a node, distinguished by a word and by its state of NVML.
 fn inventory(word: &str, nvml: NvmlState) -> Inventory {
     let machine = Machine { product_name: Some(word.to_owned()), vgpu: None, bus_error: None };
     Inventory { neuron: None, machine, nvml, devices: Vec::new() }
@@ -90,7 +90,7 @@ fn name(number: usize) -> String {
     format!("n-{number:03}")
 }
 
-/// An agent's uplink as it ships, for as long as its outbox is there.
+/// The uplink of an agent, which runs while its outbox exists.
 fn uplink(number: usize, to: &Aggregator) -> Outbox {
     let node: NodeName = name(number).parse().unwrap();
     let identity = Identity { node: node.clone(), agent_version: "1.2.3".to_owned() };
@@ -111,7 +111,7 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
     outbox
 }
 
-/// The wait, in tenths of a second, that a line about a failure says.
+/// The delay in a line about a failure, in tenths of a second.
 fn wait(line: &str) -> u32 {
     let (_, rest) = line.split_once("retry_in=").unwrap();
     let (seconds, tenths) = rest.split_once(' ').unwrap().0.split_once('.').unwrap();
@@ -119,7 +119,7 @@ fn wait(line: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed() {
+async fn two_hundred_agents_reconnect_spread_over_time_with_all_changes() {
     const AGENTS: usize = 200;
     let mut aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
@@ -127,19 +127,19 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
     let writer = log.clone();
     let subscriber =
         tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    // Of this thread, which all of the test runs on.
+    // All of the test runs on this thread.
     let _while_this_lives = tracing::subscriber::set_default(subscriber);
     let mut agents: Vec<Outbox> = (0..AGENTS).map(|n| uplink(n, &aggregator)).collect();
-    log.says(": reporting to the aggregator", AGENTS).await;
+    log.wait_for(": reporting to the aggregator", AGENTS).await;
     api.list(|nodes| nodes.len() == AGENTS).await;
 
     aggregator.kill();
-    let reported = log.says("cannot report to the aggregator", AGENTS).await;
+    let reported = log.wait_for("cannot report to the aggregator", AGENTS).await;
     for agent in agents.iter_mut().step_by(2) {
         agent.put(&inventory("second", lost()), &LabelSet::default(), None);
     }
     aggregator.restart();
-    log.says(": reporting to the aggregator", 2 * AGENTS).await;
+    log.wait_for(": reporting to the aggregator", 2 * AGENTS).await;
     let nodes = api
         .list(|nodes| {
             let came_back = nodes.iter().filter(|node| node["connected"] == true);
@@ -153,7 +153,7 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
     }
     assert_eq!(log.lines(": reporting to the aggregator").len(), 2 * AGENTS);
 
-    // The first wait of each is by chance between 0.1 s and 1 s: about 67 of 200 in each third of that.
+    // The first delay of each is random between 0.1 s and 1 s: about 67 of 200 in each third.
     let mut first: BTreeMap<&str, u32> = BTreeMap::new();
     for line in &reported {
         let (_, node) = line.split_once("node=").unwrap();
@@ -169,14 +169,14 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
 
 const CHANGES: u64 = 50;
 
-/// The status with this number; the last one differs in what lists show.
+/// The status with this number; the last one differs in fields that lists show.
 fn parts(number: u64) -> Parts {
     let nvml = if number > CHANGES { lost() } else { NvmlState::Loading };
     status::encode(&inventory(&number.to_string(), nvml), &LabelSet::default(), None)
 }
 
 #[tokio::test]
-async fn i10_watchers_that_do_not_read_delay_no_agent_and_receive_the_latest_state_later() {
+async fn i10_watchers_that_do_not_read_delay_no_agent() {
     const AGENTS: usize = 100;
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
@@ -184,9 +184,9 @@ async fn i10_watchers_that_do_not_read_delay_no_agent_and_receive_the_latest_sta
     let mut lines = Vec::new();
     for number in 0..AGENTS {
         let mut client = FleetClient::new(grpc.connect().await.unwrap());
-        lines.push(Line::introduced(&mut client, &name(number), parts(1)).await);
+        lines.push(AgentStream::with_first_status(&mut client, &name(number), parts(1)).await);
     }
-    // As little ahead of its reader as HTTP/2 lets a client ask for; of the other the kernel has to hold some.
+    // The smallest HTTP/2 window a client can request; the kernel buffers the rest.
     let narrow = grpc.clone().initial_stream_window_size(1);
     let mut client = FleetClient::new(narrow.connect().await.unwrap());
     let mut watch = client.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
@@ -197,7 +197,7 @@ async fn i10_watchers_that_do_not_read_delay_no_agent_and_receive_the_latest_sta
         agents.spawn(async move {
             for number in 2..=CHANGES + 1 {
                 let change = delta(number, &parts(number - 1), &parts(number));
-                assert_eq!(line.say(&change).await.unwrap(), acknowledged(number));
+                assert_eq!(line.send(&change).await.unwrap(), acknowledged(number));
             }
             line
         });

@@ -1,7 +1,6 @@
-//! The pieces together: agents and the aggregator as they ship, over sockets, through all that happens to a fleet.
+//! Shipped agents and aggregator over sockets.
 //!
-//! Nothing waits by sleeping. A test waits for a line in a log, or queries the API again
-//! whenever its event stream says that something changed.
+//! Nothing sleeps. A test waits for a line in a log, or queries the API again after each event of its stream.
 
 mod hostile;
 pub(crate) mod layout;
@@ -19,7 +18,7 @@ use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 use crate::time_limits::Finish;
 
-/// Two whole GPUs and one in partitions.
+/// Two GPUs without MIG and a partitioned one.
 const MIXED: &str = "
 machine: mixed
 driver: 570.133.20
@@ -33,7 +32,7 @@ processes:
   - {pid: 900, gpu: 0, name: torchrun, memory_mib: 71000}
 ";
 
-/// One whole GPU.
+/// One GPU without MIG.
 const SINGLE: &str = "
 machine: single
 driver: 570.133.20
@@ -42,7 +41,7 @@ gpus:
 ";
 
 impl Machine {
-    /// Starts an agent that reports this machine under `node`, in plaintext.
+    /// Starts an agent that reports this machine as `node`, in plaintext.
     pub(crate) fn report(&self, to: &Aggregator, node: &str, arguments: &[&str]) -> Program {
         let url = format!("http://{}", to.grpc);
         let reporting = [
@@ -56,7 +55,7 @@ impl Machine {
         self.agent(&[&reporting[..], arguments].concat())
     }
 
-    /// What `octavo inspect -o json` prints on it.
+    /// Output of `octavo inspect -o json` on the machine.
     fn inspected(&self) -> Value {
         let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["inspect", "-o", "json", "--nvml-library"])
@@ -69,11 +68,11 @@ impl Machine {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What an agent that runs once prints on it, as the API shows labels.
+    /// Labels of a oneshot agent on the machine, in the form of the API.
     fn labelled(&self) -> Value {
         let output = self.agent_once(&[]);
         let text = String::from_utf8(output.stdout).unwrap();
-        // An empty line ends the set.
+        // An empty line ends the label set.
         let labels = text.lines().filter(|line| !line.is_empty());
         let labels = labels.map(|line| {
             let (key, value) = line.split_once('=').unwrap();
@@ -83,7 +82,7 @@ impl Machine {
     }
 }
 
-/// Waits until the API shows of a node what the programs print on its machine; gives the node.
+/// Waits until the API shows a node as the programs do on its machine, and returns the node.
 async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
     let (inventory, labels) = (machine.inspected(), machine.labelled());
     api.node(node, |shown| {
@@ -94,8 +93,8 @@ async fn agreed(api: &Api, node: &str, machine: &Machine) -> Value {
     .await
 }
 
-/// What is shown, less what a program that starts now cannot know: of a device that fails, the lasting facts that were read
-/// before it did, and the call that found it out.
+/// Removes what a newly started program cannot know: facts of a failing device that were read before it failed, and the
+/// call that detected the failure.
 fn to_newcomers(shown: &Value, newcomer: &Value) -> Value {
     let mut shown = shown.clone();
     let devices = shown["devices"].as_array_mut().unwrap();

@@ -1,4 +1,4 @@
-//! One node: what the API shows of it is what its own programs print, whatever happens to it.
+//! One node: the API shows what its own programs print, for every change.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 
-/// All that happens to a machine is seen, with its agent as given.
+/// Changes a machine and checks that the API follows.
 async fn follows(machine: &Machine, api: &Api, _agent: Program) {
     let node = agreed(api, "mixed", machine).await;
     assert_eq!((&node["state"], &node["devices"]["inUse"]), (&json!("ok"), &json!(1)));
@@ -50,7 +50,7 @@ async fn follows(machine: &Machine, api: &Api, _agent: Program) {
 }
 
 #[tokio::test]
-async fn what_is_shown_of_a_node_is_what_its_own_programs_print() {
+async fn aggregator_shows_node_exactly_as_its_own_programs() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(MIXED);
     let agent = machine.report(&aggregator, "mixed", &[]);
@@ -58,7 +58,7 @@ async fn what_is_shown_of_a_node_is_what_its_own_programs_print() {
 }
 
 #[tokio::test]
-async fn the_same_is_shown_over_tls_and_the_wrong_authority_sees_nothing() {
+async fn node_is_shown_over_tls_and_wrong_authority_gets_no_data() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -82,7 +82,7 @@ async fn the_same_is_shown_over_tls_and_the_wrong_authority_sees_nothing() {
         ])
     };
     let mut stranger = start("other.crt", "stranger");
-    let reported = stranger.says("cannot report to the aggregator");
+    let reported = stranger.expect_log("cannot report to the aggregator");
     assert!(reported.contains("certificate"), "{reported}");
     let api = Api::trusting(aggregator.http, path("tls.crt").as_ref());
     follows(&machine, &api, start("tls.crt", "mixed")).await;

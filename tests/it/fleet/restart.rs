@@ -1,4 +1,4 @@
-//! An aggregator that is killed has lost all it knew, and the fleet has lost nothing.
+//! A killed aggregator loses its state, and the fleet recovers.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 use crate::time_limits::{Finish, until_async};
 
-/// In the log, where the agent says that it reports, and not that it does not.
+/// Log line of an agent that reports, distinct from the one about a failure.
 const REPORTING: &str = "INFO reporting to the aggregator ";
 
 #[tokio::test]
-async fn a_fleet_survives_its_aggregator() {
+async fn fleet_survives_aggregator_restart() {
     let mut aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let machines = [MIXED, SINGLE, SINGLE, SINGLE, SINGLE].map(Machine::new);
@@ -25,22 +25,22 @@ async fn a_fleet_survives_its_aggregator() {
         .map(|(name, machine)| machine.report(&aggregator, name, &[]))
         .collect();
     for agent in &mut agents {
-        agent.says(REPORTING);
+        agent.expect_log(REPORTING);
     }
     aggregator.kill();
     for agent in &mut agents {
-        agent.says("cannot report to the aggregator");
+        agent.expect_log("cannot report to the aggregator");
     }
     machines[0].change(|world| world.lose_gpu(Slot(0)));
     machines[1].change(|world| world.lose_gpu(Slot(0)));
     machines[2].change(|world| world.reload_driver(Some("580.95.05")));
     for agent in &mut agents[..2] {
-        agent.says(", failing: ");
+        agent.expect_log(", failing: ");
     }
-    agents[2].says("nvml: ready driver=580.95.05");
+    agents[2].expect_log("nvml: ready driver=580.95.05");
     aggregator.restart();
     for agent in &mut agents {
-        agent.says(REPORTING);
+        agent.expect_log(REPORTING);
     }
     for (name, machine) in names.iter().zip(&machines) {
         let node = agreed(&api, name, machine).await;
@@ -52,7 +52,7 @@ async fn a_fleet_survives_its_aggregator() {
         let reported = agent.kill();
         let count = |text: &str| reported.iter().filter(|line| line.contains(text)).count();
         assert_eq!(count(REPORTING), 2, "{reported:#?}");
-        // That the stream broke, and why it cannot be had again: each once, however often it was tried.
+        // The broken stream and the failing reconnection are logged once each.
         let reasons: Vec<&str> = reported
             .iter()
             .filter_map(|line| {
@@ -65,24 +65,24 @@ async fn a_fleet_survives_its_aggregator() {
 }
 
 #[tokio::test]
-async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet() {
+async fn restarted_aggregator_marks_partial_fleet_as_starting() {
     let mut aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let machine = Machine::new(SINGLE);
     let mut stays = machine.report(&aggregator, "stays", &[]);
     let mut goes = machine.report(&aggregator, "goes", &[]);
     for agent in [&mut stays, &mut goes] {
-        agent.says(REPORTING);
+        agent.expect_log(REPORTING);
     }
     api.node("goes", |_| true).await;
-    // Agents that have never reported before are no sign of a restart.
+    // Agents that report for the first time do not indicate a restart.
     let list = "/api/v1/nodes";
     let read = async || api.get(list).await.body;
     until_async("a start that is over", read, |body| !body.contains("starting")).await;
     aggregator.kill();
     goes.kill();
     aggregator.restart();
-    stays.says(REPORTING);
+    stays.expect_log(REPORTING);
     api.node("stays", |_| true).await;
     let list = api.get(list).await.json();
     assert_eq!(list["starting"]["nodes"], 1, "{list}");

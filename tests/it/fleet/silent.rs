@@ -10,10 +10,10 @@ use crate::fleet_api::{Api, TIME_LIMIT, pace};
 use crate::machine::Machine;
 use crate::process::Aggregator;
 
-/// What the API rounds, and what the clock may be slewed meanwhile.
+/// Rounding of the API, and clock adjustments during the test.
 const ROUNDING: Duration = Duration::from_millis(50);
 
-/// Looks at a node until it is as wanted; each answer is held against I9. Gives all answers.
+/// Polls a node until it satisfies `wanted`; checks I9 for each response. Returns all responses.
 async fn watched(
     api: &Api,
     name: &str,
@@ -50,7 +50,7 @@ async fn watched(
     }
 }
 
-/// Number of devices of the fleet whose state is unknown.
+/// Number of devices with unknown state, and of all devices.
 async fn unknown(api: &Api) -> (u64, u64) {
     let types = api.get("/api/v1/types").await.json();
     let sum = |field: &str| {
@@ -61,7 +61,7 @@ async fn unknown(api: &Api) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is_forgotten() {
+async fn i9_node_of_killed_agent_becomes_stale_on_time_and_is_forgotten() {
     let bound = Duration::from_secs(4);
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=4s", "--forget-after=4s"]);
     let api = Api::at(aggregator.http);
@@ -72,7 +72,7 @@ async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is
     assert_eq!(unknown(&api).await, (0, 3));
     let mut events = api.events().await;
     agent.kill();
-    // The end of the connection is reported long before its silence is.
+    // The end of the connection is reported long before the timeout of silence.
     let shown = events.next().await;
     assert_eq!(shown["node"]["connected"], false, "{shown}");
     assert_ne!(shown["node"]["state"], "stale", "{shown}");
@@ -95,7 +95,7 @@ async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is
 }
 
 #[tokio::test]
-async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
+async fn i8_hanging_driver_stops_no_heartbeat() {
     let bound = Duration::from_secs(3);
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=3s"]);
     let api = Api::at(aggregator.http);

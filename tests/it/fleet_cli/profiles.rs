@@ -44,11 +44,11 @@ fn watched_profiles_are_sent_when_they_change_and_when_they_are_deleted() {
     assert_eq!(lines.line(), "a/large  -  unknown available");
     assert_eq!(lines.line(), "a/small  -  unknown available");
     let mut objects = watch(&["-o", "json"]);
-    objects.says("\"name\":\"small\"");
+    objects.expect_line("\"name\":\"small\"");
     write(&["large", "new"]);
     assert_eq!(lines.line(), "a/new  -  unknown available");
     assert_eq!(lines.line(), "a/small  deleted");
-    let event: serde_json::Value = serde_json::from_str(&objects.says("removed")).unwrap();
+    let event: serde_json::Value = serde_json::from_str(&objects.expect_line("removed")).unwrap();
     assert_eq!(event["name"], "small");
     put("no profile at all");
     let note = notes.line();
@@ -64,7 +64,7 @@ fn watched_profiles_are_sent_when_they_change_and_when_they_are_deleted() {
 }
 
 #[test]
-fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
+fn profile_is_named_with_namespace_as_in_other_commands() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profiles.yaml");
     let profile = |namespace: &str, name: &str| {
@@ -102,6 +102,6 @@ fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
     assert_eq!(checked, "");
     let estimate = ["estimate", "decoding", "--parameters", "7B", "--profile", "b/large"];
     let (_, _, wrong) = octavo(&estimate);
-    // It is found; what it gives is another matter.
+    // It is found; its content is not relevant here.
     assert!(!wrong.contains("not found"), "{wrong}");
 }

@@ -1,4 +1,4 @@
-//! `docs/reference/instance-types.md`: the accelerators of the cloud's instance types, from the data of the catalog.
+//! `docs/reference/instance-types.md`: the accelerators of cloud instance types, from the data of the catalog.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ fn facts(sku: &str) -> &'static Facts {
     all.find(|facts| facts.sku == sku).unwrap_or_else(|| panic!("{sku} is not in the catalog"))
 }
 
-/// `15 GiB`, with a tenth where it is not whole.
+/// `15 GiB`, with one decimal if not whole.
 fn gib(mebibytes: u64) -> String {
     let tenths = (mebibytes * 10 + 512) / 1024;
     match tenths % 10 {
@@ -59,7 +59,7 @@ fn count(instance: &Value) -> String {
 }
 
 #[test]
-fn the_page_of_instance_types_is_what_the_catalog_says() {
+fn instance_types_page_matches_catalog() {
     let data = include_str!("../../../crates/model/data/accelerators.json");
     let data: Value = serde_json::from_str(data).unwrap();
     let mut page = HEAD.to_owned();

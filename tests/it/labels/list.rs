@@ -1,4 +1,4 @@
-//! `docs/reference/label-list.md` has every label that is written, and no other.
+//! `docs/reference/label-list.md` has exactly the written labels.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +54,7 @@ fn generalized(key: &str) -> String {
     format!("nvidia.com/mig-<profile>{}", found.unwrap_or(rest))
 }
 
-/// Keys of all golden files of labels, as they are listed.
+/// Keys of all label golden files in the form of the list.
 fn written() -> BTreeSet<String> {
     let mut found = Vec::new();
     files(&root().join("tests/golden/labels"), "labels", &mut found);
@@ -69,7 +69,7 @@ fn written() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_list_of_labels_is_what_the_code_says() {
+fn label_list_matches_code() {
     let page = reference::page();
     for line in page.lines().filter(|line| line.starts_with('|')) {
         assert!(line.chars().count() <= LONGEST_LINE, "{line}");
@@ -78,7 +78,7 @@ fn the_list_of_labels_is_what_the_code_says() {
 }
 
 #[test]
-fn the_list_has_each_label_that_is_written_and_no_other() {
+fn label_list_has_exactly_the_written_labels() {
     let (listed, written) = (listed(), written());
     for key in &written {
         assert!(listed.contains(key.as_str()), "{key} is not listed");

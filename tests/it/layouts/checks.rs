@@ -1,5 +1,5 @@
-//! What holds for every text, whatever it is: it is read to the end, errors lie within it, and what is accepted can be
-//! written, read again, and asked of any machine.
+//! Properties of every text: it is read to its end, errors are located within it, and accepted text can be written,
+//! read again and evaluated on any machine.
 
 use std::collections::BTreeSet;
 
@@ -19,16 +19,15 @@ pub(crate) const MACHINES: &[&str] = &[
     include_str!("../../golden/cli/machines/failing.json"),
 ];
 
-/// The recorded machines, read.
 pub(crate) fn machines() -> Vec<Inventory> {
     let read = |text: &&str| octavo_files::inventory::parse(text).unwrap();
     MACHINES.iter().map(read).collect()
 }
 
-/// Checks a text, and says whether it is accepted.
+/// Checks a text and returns whether it is accepted.
 ///
 /// # Panics
-/// Where something does not hold.
+/// If a property does not hold.
 #[track_caller]
 pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
     match parse(text) {
@@ -73,19 +72,19 @@ fn clear_places(rule: &mut Rule) {
     rule.time_slicing = rule.time_slicing.take().map(TimeSlicing::without_positions);
 }
 
-/// What is written is read as the same.
+/// A written layout is read as the same layout.
 #[track_caller]
 pub(crate) fn again(layouts: &Layouts) {
     let mut layouts = without_places(layouts.clone());
     if layouts.dialect == Dialect::DevicePlugin {
-        // It is written in ours, and says the same there.
+        // Its form in our dialect is equivalent.
         layouts.dialect = Dialect::Octavo;
     }
     let dialect = layouts.dialect;
     for written in [write(&layouts, dialect), write_json(&layouts, dialect)] {
         let written = match written {
             Ok(written) => written,
-            // Indices that mig-parted's dialect would have to list one by one cannot come from its files.
+            // Index ranges, which mig-parted's dialect must list one by one, never come from its files.
             Err(error) => panic!("not written: {error}\n{layouts:#?}"),
         };
         let read = parse(&written).unwrap_or_else(|errors| panic!("{errors:#?}\n{written}"));
@@ -111,7 +110,7 @@ fn meant(layouts: &Layouts, machine: &Inventory) {
     }
 }
 
-/// No id is advertised twice, and there are as many as there are replicas.
+/// No id is advertised twice, and the count equals that of the replicas.
 #[track_caller]
 pub(crate) fn given(offers: &Offers) {
     let mut ids = BTreeSet::new();
@@ -128,7 +127,7 @@ pub(crate) fn given(offers: &Offers) {
     assert_eq!(counts.sum::<usize>(), ids.len());
 }
 
-/// A place is that of a character, or just behind the last one of a line.
+/// A location is that of a character or directly after the last one of a line.
 #[track_caller]
 fn within(text: &str, place: SourcePosition, message: &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -1,5 +1,5 @@
-//! A fuzzer of layout files: inputs of the table, changed at random, must hold to `checks`. The same seed gives the same
-//! inputs, on every machine.
+//! A fuzzer of layout files: randomly changed inputs of the table must satisfy `checks`. The same seed produces the
+//! same inputs on every machine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use octavo_model::inventory::Inventory;
 
 use super::{checks, table};
 
-/// What a change puts in: tokens that mean something to YAML, or to a layout.
+/// Tokens with a meaning in YAML or in layouts.
 const TOKENS: &[&str] = &[
     ":",
     "- ",
@@ -99,17 +99,17 @@ const TOKENS: &[&str] = &[
     "nvidia-a100-80gb",
 ];
 
-/// Longest input: the bound on a file's length is a case of its own.
+/// Maximum length of an input; the limit on the length of a file has its own test.
 const LONGEST: usize = 8 * 1024;
 
 /// A run of inputs.
 pub(crate) struct Fuzzer {
     random: u64,
-    /// Inputs of the table that are accepted, and after them what was accepted of those made here.
+    /// Accepted inputs: those of the table, then accepted mutations.
     good: Vec<String>,
-    /// How many of them are of the table.
+    /// Number of accepted inputs from the table.
     fixed: usize,
-    /// Inputs of the table that are refused.
+    /// Rejected inputs of the table.
     bad: Vec<String>,
     machines: Vec<Inventory>,
     pub(crate) runs: u64,
@@ -134,14 +134,14 @@ impl Fuzzer {
         }
     }
 
-    /// One input more.
+    /// Runs one input.
     ///
     /// # Errors
-    /// The input for which something does not hold, and the panic that says what.
+    /// The input that violates a property; the panic names the property.
     pub(crate) fn step(&mut self) -> Result<String, String> {
         let input = self.input();
         let machines = &self.machines;
-        // Nothing is shared with what is checked, so nothing is left half done.
+        // No state is shared with the checked code.
         let checked = catch_unwind(AssertUnwindSafe(|| checks::check(&input, machines)));
         let accepted = checked.map_err(|_| input.clone())?;
         self.runs += 1;
@@ -166,7 +166,7 @@ impl Fuzzer {
         text.into_iter().collect()
     }
 
-    /// Mostly one that is accepted: what is refused early does not get far.
+    /// Prefers accepted inputs: rejected ones fail early.
     fn seed(&mut self) -> Vec<char> {
         let (good, bad) = (self.good.len(), self.bad.len());
         if self.below(4) == 0 {
@@ -197,7 +197,7 @@ impl Fuzzer {
         }
     }
 
-    /// Another number.
+    /// Replaces a number.
     fn number(&mut self, text: &mut Vec<char>, at: usize) {
         let is = |c: &char| c.is_ascii_digit();
         let range = run(text, at, is);
@@ -210,14 +210,14 @@ impl Fuzzer {
         text.splice(range, number.chars());
     }
 
-    /// Another word, or key.
+    /// Replaces a word or key.
     fn word(&mut self, text: &mut Vec<char>, at: usize) {
         let is = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '.' | '+');
         let range = run(text, at, is);
         text.splice(range, self.token().chars());
     }
 
-    /// More or less before a line.
+    /// Changes the indentation of a line.
     fn indent(&mut self, text: &mut Vec<char>, at: usize) {
         let start = line(text, at).start;
         if self.below(2) == 0 {
@@ -227,7 +227,7 @@ impl Fuzzer {
         }
     }
 
-    /// A line twice, elsewhere, or not at all.
+    /// Duplicates, moves or removes a line.
     fn lines(&mut self, text: &mut Vec<char>, at: usize) {
         let range = line(text, at);
         let copy = text[range.clone()].to_vec();
@@ -241,7 +241,7 @@ impl Fuzzer {
         }
     }
 
-    /// A part of another input.
+    /// Inserts a part of another input.
     fn splice(&mut self, text: &mut Vec<char>, at: usize) {
         let other = self.seed();
         let from = self.below(other.len() + 1);
@@ -271,14 +271,14 @@ impl Fuzzer {
     }
 }
 
-/// The first stretch of such characters from a place on.
+/// The first run of such characters from `at`.
 fn run(text: &[char], at: usize, is: impl Fn(&char) -> bool) -> std::ops::Range<usize> {
     let from = text[at..].iter().position(&is).map_or(at, |more| at + more);
     let length = text[from..].iter().take_while(|c| is(c)).count();
     from..from + length
 }
 
-/// The line that a place is in, with its break.
+/// The line that contains `at`, with its line break.
 fn line(text: &[char], at: usize) -> std::ops::Range<usize> {
     let before = text[..at].iter().rposition(|c| *c == '\n');
     let after = text[at..].iter().position(|c| *c == '\n');

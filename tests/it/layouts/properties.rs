@@ -1,4 +1,4 @@
-//! Whatever layouts are, what is written of them is read as the same.
+//! Any layout is read again as written.
 
 use octavo_model::id::{GpuUuid, PciAddress, TypeName};
 use octavo_model::profile::ProfileName;
@@ -18,12 +18,12 @@ use super::checks;
 
 proptest! {
     #[test]
-    fn layouts_of_our_dialect_are_written_and_read_as_the_same(layouts in ours()) {
+    fn layouts_in_octavo_dialect_round_trip(layouts in ours()) {
         checks::again(&layouts);
     }
 
     #[test]
-    fn layouts_of_mig_parteds_dialect_are_written_and_read_as_the_same(layouts in theirs()) {
+    fn layouts_in_mig_parted_dialect_round_trip(layouts in theirs()) {
         checks::again(&layouts);
     }
 
@@ -47,7 +47,7 @@ fn ours() -> impl Strategy<Value = Layouts> {
     file(Dialect::Octavo, names, prop_oneof![alone, several])
 }
 
-/// A name may be any text there.
+/// Names may be any text in this dialect.
 fn theirs() -> impl Strategy<Value = Layouts> {
     let rule = (option::of(some_indices()), option::of(filters()), wish());
     let rule = rule.prop_map(|(index, device_filter, mig)| Rule {
@@ -74,7 +74,7 @@ fn file(
     })
 }
 
-/// A rule of ours asks for partitions, for sharing, or for both.
+/// A rule requests partitions, sharing or both.
 fn rule(devices: impl Strategy<Value = Selector>) -> impl Strategy<Value = Rule> {
     let requested = prop_oneof![
         wish().prop_map(|mig| (Some(mig), None)),

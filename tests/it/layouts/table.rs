@@ -2,23 +2,23 @@
 
 use octavo_planner::layout::Dialect;
 
-/// Where the table is, under `tests/golden`.
+/// Path under `tests/golden`.
 pub(crate) const FILE: &str = "layouts/inputs.txt";
 
-/// The table as it was built in.
+/// The table as compiled in.
 pub(crate) const TEXT: &str = include_str!("../../golden/layouts/inputs.txt");
 
-/// An input, and what is to be said of it.
+/// An input with its expected result.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) dialect: Dialect,
-    /// The layout that is meant.
+    /// Name of the evaluated layout.
     pub(crate) select: String,
-    /// What mig-parted does, where it is a file of its dialect.
+    /// Result of mig-parted for a file of its dialect.
     pub(crate) original: Option<Original>,
     pub(crate) ours: Verdict,
-    /// Why ours is not theirs.
+    /// Why our result differs.
     pub(crate) because: Option<String>,
     /// A recorded machine.
     pub(crate) on: Option<String>,
@@ -30,11 +30,11 @@ pub(crate) struct Case {
 pub(crate) enum Original {
     Accepts,
     Refuses,
-    /// Accepts it, and does what was not meant.
+    /// Accepts it and does something else than intended.
     Misreads,
 }
 
-/// What we do with a file.
+/// Our result for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Ok,
@@ -137,7 +137,7 @@ fn unescape(text: &str, into: &mut String) {
     into.push('\n');
 }
 
-/// The table again, with other lines of what we say.
+/// The table with new messages.
 pub(crate) fn rewritten(reported: &[Vec<String>]) -> String {
     let mut text = String::new();
     let mut reported = reported.iter();

@@ -1,4 +1,4 @@
-//! What users suffer from, and the defects behind it: each through our program, on the simulated driver.
+//! Problems of mig-parted users and the defects behind them, each with our program on the simulated driver.
 
 use std::os::unix::process::CommandExt;
 
@@ -8,13 +8,13 @@ use crate::time_limits::Finish;
 const TWO: &str =
     "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb}]}\n";
 
-fn apply(node: &Node, rules: &str) -> super::node::Ran {
+fn apply(node: &Node, rules: &str) -> super::node::CommandResult {
     let config = node.config(rules);
     node.ours(&["apply", "-f", &config])
 }
 
 #[test]
-fn pain_3_and_defect_a_an_unknown_profile_is_no_success_and_touches_nothing() {
+fn pain_3_and_defect_a_unknown_profile_fails_and_changes_nothing() {
     let node = Node::new(TWO);
     let before = [node.serials(0), node.serials(1)];
     let hooks = node.file(
@@ -25,34 +25,37 @@ fn pain_3_and_defect_a_an_unknown_profile_is_no_success_and_touches_nothing() {
     let config = node.config(rules);
     for flags in [&[][..], &["--mode-only"], &["--strict-compat"]] {
         let arguments = [&["apply", "-f", &config, "-k", &hooks], flags].concat();
-        node.ours(&arguments).ends(1).says("config.yaml:4:").says("does not offer 1g.20gb");
+        node.ours(&arguments)
+            .expect_code(1)
+            .expect_output("config.yaml:4:")
+            .expect_output("does not offer 1g.20gb");
     }
     assert_eq!([node.serials(0), node.serials(1)], before);
-    // No client was stopped for it.
+    // No client was stopped.
     assert!(!node.path("ran").exists());
 }
 
 #[test]
-fn pain_39_and_defect_c_a_gpu_instance_without_a_compute_instance_is_seen_and_goes() {
+fn pain_39_and_defect_c_orphaned_gpu_instance_is_reported_and_removed() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb, compute: []}]}\n",
     );
-    node.ours(&["export"]).ends(1).says("has no compute instance");
+    node.ours(&["export"]).expect_code(1).expect_output("has no compute instance");
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
-    apply(&node, rules).ends(0);
-    node.ours(&["export"]).ends(0).says("3g.20gb: 2");
+    apply(&node, rules).expect_code(0);
+    node.ours(&["export"]).expect_code(0).expect_output("3g.20gb: 2");
 }
 
 #[test]
-fn pain_4_and_defect_e_a_gpu_that_is_right_is_left_alone_and_not_reset_with_another() {
+fn pain_4_and_defect_e_correct_gpu_is_not_reset_with_another() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}\n  - {board: A100_40GB}\n",
     );
-    // As on hardware where a process had the GPU open a moment ago.
+    // As on hardware where a process had the GPU open just before.
     node.machine.faults("[{call: nvmlDeviceSetMigMode, activation: IN_USE, times: 1}]");
     let before = node.serials(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
-    apply(&node, rules).ends(0);
+    apply(&node, rules).expect_code(0);
     assert_eq!(node.serials(0), before);
     let geometry = node.geometry();
     assert_eq!(geometry[0], geometry[1]);
@@ -62,13 +65,13 @@ fn pain_4_and_defect_e_a_gpu_that_is_right_is_left_alone_and_not_reset_with_anot
 }
 
 #[test]
-fn pain_5_slices_are_added_and_removed_while_others_run() {
+fn pain_5_slices_are_added_and_removed_beside_running_ones() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb}, {profile: 2g.10gb}]}\nprocesses:\n- {pid: 4711, gpu: 0, gi: 1, ci: 0}\n",
     );
     let running = node.serials(0)[0];
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {4g.20gb: 1, 1g.5gb: 3}}\n";
-    apply(&node, rules).ends(0).says("MIG configuration applied successfully");
+    apply(&node, rules).expect_code(0).expect_output("MIG configuration applied successfully");
     assert!(node.serials(0).contains(&running));
 }
 
@@ -79,35 +82,35 @@ fn pain_10_blockers_are_reported_with_process_and_command() {
     node.opened(4711, "jupyter", (0, gi));
     let before = node.serials(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
-    apply(&node, rules).ends(1).says("pid 4711, jupyter").says("blocked");
+    apply(&node, rules).expect_code(1).expect_output("pid 4711, jupyter").expect_output("blocked");
     assert_eq!(node.serials(0), before);
     // The other GPU is unused and has the requested layout.
     assert_eq!(node.serials(1).len(), 7);
     let off = "  - {devices: [0], mig-enabled: false}\n";
-    apply(&node, off).ends(1).says("pid 4711, jupyter");
+    apply(&node, off).expect_code(1).expect_output("pid 4711, jupyter");
     assert_eq!(node.serials(0), before);
 }
 
 #[test]
-fn pain_17_a_profile_name_with_another_drivers_rounding_is_recognized_and_reported() {
+fn pain_17_profile_name_with_other_rounding_is_recognized() {
     let node = Node::new("  - {board: A100_80GB}\n");
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.39gb: 2}}\n";
     let config = node.config(rules);
     node.ours(&["apply", "-f", &config])
-        .ends(0)
-        .says("warning: ")
-        .says("3g.39gb is read as 3g.40gb");
-    node.ours(&["assert", "-f", &config]).ends(0);
+        .expect_code(0)
+        .expect_output("warning: ")
+        .expect_output("3g.39gb is read as 3g.40gb");
+    node.ours(&["assert", "-f", &config]).expect_code(0);
 }
 
 #[test]
-fn pain_18_one_name_for_two_profiles_is_looked_up_on_each_gpu() {
+fn pain_18_one_name_for_two_profiles_is_resolved_per_gpu() {
     let node =
         Node::new("  - {board: A100_40GB, mig: enabled}\n  - {board: A100_80GB, mig: enabled}\n");
     let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 3}}\n";
-    apply(&node, rules).ends(0);
+    apply(&node, rules).expect_code(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 3}}\n";
-    apply(&node, rules).ends(0);
+    apply(&node, rules).expect_code(0);
     let ids = |gpu: usize| {
         let world = node.machine.world();
         let instances = &world.gpus[gpu].mig.as_ref().unwrap().instances;
@@ -119,45 +122,45 @@ fn pain_18_one_name_for_two_profiles_is_looked_up_on_each_gpu() {
 }
 
 #[test]
-fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_missing_gpu_is_reported() {
+fn pain_19_assert_checks_selected_gpus_and_reports_missing_gpu() {
     let node = Node::new(TWO);
     let config = node.config("  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
     node.ours(&["assert", "-f", &config])
-        .ends(0)
-        .says("Selected MIG configuration currently applied");
-    node.theirs(&["assert", "-f", &config]).ends(1);
-    node.ours(&["--strict-compat", "assert", "-f", &config]).ends(1).says("GPU 0");
+        .expect_code(0)
+        .expect_output("Selected MIG configuration currently applied");
+    node.theirs(&["assert", "-f", &config]).expect_code(1);
+    node.ours(&["--strict-compat", "assert", "-f", &config]).expect_code(1).expect_output("GPU 0");
     let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
     for verb in ["assert", "apply"] {
         let ran = node.ours(&[verb, "-f", &config]);
-        ran.ends(1).says("no GPU has the index 7");
+        ran.expect_code(1).expect_output("no GPU has the index 7");
     }
     let some =
         node.config("  - {devices: [0, 1, 7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
-    node.ours(&["assert", "-f", &some, "--strict-compat"]).ends(0);
-    node.theirs(&["assert", "-f", &some]).ends(0);
+    node.ours(&["assert", "-f", &some, "--strict-compat"]).expect_code(0);
+    node.theirs(&["assert", "-f", &some]).expect_code(0);
     let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
     // NVIDIA's does nothing and reports success; Octavo does not copy that.
-    node.ours(&["apply", "-f", &config, "--strict-compat"]).ends(1);
-    node.theirs(&["apply", "-f", &config]).ends(0);
+    node.ours(&["apply", "-f", &config, "--strict-compat"]).expect_code(1);
+    node.theirs(&["apply", "-f", &config]).expect_code(0);
 }
 
 #[test]
-fn pain_20_a_node_with_a_gpu_that_cannot_be_partitioned_has_its_configuration() {
+fn pain_20_node_with_gpu_that_cannot_be_partitioned_is_configured() {
     let node = Node::new("  - {board: T4}\n  - {board: A100_40GB}\n");
     let config = node.config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n");
-    node.ours(&["apply", "-f", &config]).ends(0);
-    node.ours(&["assert", "-f", &config]).ends(0);
-    node.theirs(&["assert", "-f", &config]).ends(1);
-    node.ours(&["assert", "-f", &config, "--strict-compat"]).ends(1);
-    // One that says something of every GPU is what both agree about.
+    node.ours(&["apply", "-f", &config]).expect_code(0);
+    node.ours(&["assert", "-f", &config]).expect_code(0);
+    node.theirs(&["assert", "-f", &config]).expect_code(1);
+    node.ours(&["assert", "-f", &config, "--strict-compat"]).expect_code(1);
+    // Both programs agree on a configuration that selects every GPU.
     let config = node.config("  - {devices: [0], mig-enabled: false}\n  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 2}}\n");
-    node.ours(&["assert", "-f", &config, "--strict-compat"]).ends(0);
-    node.theirs(&["assert", "-f", &config]).ends(0);
+    node.ours(&["assert", "-f", &config, "--strict-compat"]).expect_code(0);
+    node.theirs(&["assert", "-f", &config]).expect_code(0);
 }
 
 #[test]
-fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
+fn pain_44_plan_shows_changes_before_anything_is_touched() {
     let node = Node::new(TWO);
     let before = node.serials(0);
     let config = node
@@ -170,7 +173,7 @@ fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
 }
 
 #[test]
-fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
+fn mode_only_changes_modes_and_keeps_partitions_where_possible() {
     let node = Node::new(
         "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n  - {board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
     );
@@ -178,54 +181,54 @@ fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
     let config = node.config(
         "  - {devices: [0, 1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n  - {devices: [2], mig-enabled: false}\n",
     );
-    node.ours(&["assert", "-f", &config, "-m"]).ends(1);
+    node.ours(&["assert", "-f", &config, "-m"]).expect_code(1);
     node.ours(&["apply", "-f", &config, "-m"])
-        .ends(0)
-        .says("MIG configuration applied successfully");
+        .expect_code(0)
+        .expect_output("MIG configuration applied successfully");
     assert_eq!(node.serials(0), before);
     let modes: Vec<bool> = node.geometry().iter().map(|gpu| gpu.mode).collect();
     assert_eq!(modes, [true, true, false]);
     node.ours(&["assert", "-f", &config, "-m"])
-        .ends(0)
-        .says("Selected MIG mode settings from configuration currently applied");
-    node.ours(&["assert", "-f", &config]).ends(1);
-    // The other mode was requested, and the reset is pending.
+        .expect_code(0)
+        .expect_output("Selected MIG mode settings from configuration currently applied");
+    node.ours(&["assert", "-f", &config]).expect_code(1);
+    // The mode change was requested and the reset is pending.
     node.machine.change(|world| {
         world.gpus[0].mig.as_mut().unwrap().pending = false;
         Ok(())
     });
-    node.ours(&["apply", "-f", &config, "-m"]).ends(0);
+    node.ours(&["apply", "-f", &config, "-m"]).expect_code(0);
     assert!(node.machine.world().gpus[0].mig.as_ref().unwrap().pending);
     assert_eq!(node.serials(0), before);
 }
 
 #[test]
-fn pain_9_mig_mode_of_a_gpu_in_use_is_not_switched_off_and_later_it_is() {
+fn pain_9_mig_mode_of_gpu_in_use_is_disabled_only_when_unused() {
     let node = Node::new(TWO);
     let before = node.serials(1);
     let gi = node.machine.world().gpus[1].mig.as_ref().unwrap().instances[0].id;
     node.opened(4711, "trainer", (1, gi));
     let off = "  - {devices: [1], mig-enabled: false}\n";
-    apply(&node, off).ends(1).says("pid 4711, trainer");
+    apply(&node, off).expect_code(1).expect_output("pid 4711, trainer");
     assert_eq!(node.serials(1), before);
     std::fs::remove_dir_all(node.path("proc/4711")).unwrap();
-    apply(&node, off).ends(0);
+    apply(&node, off).expect_code(0);
     assert!(!node.geometry()[1].mode);
 }
 
 #[test]
-fn a_driver_that_lists_profiles_only_with_mig_enabled_is_queried_again() {
+fn driver_that_lists_profiles_only_with_mig_enabled_is_queried_again() {
     let node = Node::with_driver("535.183.01", "  - {board: A100_40GB, count: 2}\n");
     let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
-    apply(&node, rules).ends(0);
+    apply(&node, rules).expect_code(0);
     assert_eq!(node.serials(1).len(), 7);
-    // What it could not tell before may turn out to be nothing it has.
+    // A profile that was unknown before may turn out to be unsupported.
     let rules = "  - {devices: [0], mig-enabled: true, mig-devices: {1g.20gb: 1}}\n";
-    apply(&node, rules).ends(1).says("does not offer 1g.20gb");
+    apply(&node, rules).expect_code(1).expect_output("does not offer 1g.20gb");
 }
 
 #[test]
-fn a_reset_that_is_to_be_skipped_leaves_the_mode_waiting_with_the_exit_codes_of_nvidias() {
+fn skipped_reset_leaves_mode_pending_with_exit_codes_of_mig_parted() {
     for who in [Node::theirs, Node::ours] {
         let node = Node::new(
             "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n",
@@ -233,11 +236,11 @@ fn a_reset_that_is_to_be_skipped_leaves_the_mode_waiting_with_the_exit_codes_of_
         node.machine.faults("[{call: nvmlDeviceSetMigMode, gpu: 1, activation: IN_USE}]");
         let config =
             node.config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
-        who(&node, &["apply", "-f", &config, "--skip-reset", "--mode-only"]).ends(0);
+        who(&node, &["apply", "-f", &config, "--skip-reset", "--mode-only"]).expect_code(0);
         let pending = |gpu: usize| node.machine.world().gpus[gpu].mig.as_ref().unwrap().pending;
         assert!(pending(1));
         assert!(!node.geometry()[1].mode);
-        who(&node, &["apply", "-f", &config, "--skip-reset"]).ends(1);
+        who(&node, &["apply", "-f", &config, "--skip-reset"]).expect_code(1);
         assert_eq!(node.resets(), [""; 0]);
     }
 }
@@ -248,12 +251,12 @@ fn command_changes_nothing_while_an_agent_manages_the_node() {
     let directory = node.path("state");
     std::fs::create_dir_all(&directory).unwrap();
     let lock = directory.join("lock");
-    // Process 1 of another container is another process here, which is not named.
+    // Process 1 of another container has another identity here and is not named.
     std::fs::write(&lock, "1 agent\n").unwrap();
     let lock = std::fs::File::open(lock).unwrap();
     lock.lock().unwrap();
     let before = node.serials(0);
     let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
-    apply(&node, rules).ends(1).says("octavo-agent is running and holds ");
+    apply(&node, rules).expect_code(1).expect_output("octavo-agent is running and holds ");
     assert_eq!(node.serials(0), before);
 }

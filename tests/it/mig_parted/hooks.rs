@@ -1,14 +1,14 @@
-//! Hooks run when NVIDIA's run them, with the same input, and with a time limit.
+//! Hooks run at the same steps as NVIDIA's, with the same input and with a time limit.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::node::{Node, Ran};
+use super::node::{CommandResult, Node};
 
 const GPU: &str = "  - {board: A100_40GB}\n";
 const RULES: &str = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
 
-/// Each moment says its name and its environment into `log`.
+/// Each step logs its name and its environment to `log`.
 fn logging(node: &Node) -> String {
     let directory = node.machine.path().display();
     let moments = ["apply-start", "pre-apply-mode", "pre-apply-config", "apply-exit"];
@@ -28,7 +28,7 @@ fn moments(node: &Node) -> Vec<String> {
 }
 
 #[test]
-fn the_same_hooks_run_in_the_same_order_with_the_same_environment_as_nvidias() {
+fn hooks_run_in_order_and_environment_of_nvidia_mig_parted() {
     for (gpus, verb, flags, expected) in [
         (
             GPU,
@@ -56,9 +56,9 @@ fn the_same_hooks_run_in_the_same_order_with_the_same_environment_as_nvidias() {
         let logs = [Node::theirs, Node::ours].map(|who| {
             let node = &node;
             let _not_there_yet = fs::remove_file(node.path("log"));
-            // The second one finds what the first one found.
+            // The second program starts from the same state.
             let before = node.machine.world();
-            who(node, &arguments).ends(0);
+            who(node, &arguments).expect_code(0);
             let seen = moments(node);
             assert_eq!(seen, expected);
             node.machine.change(|world| {
@@ -73,7 +73,7 @@ fn the_same_hooks_run_in_the_same_order_with_the_same_environment_as_nvidias() {
     }
 }
 
-fn with(node: &Node, hooks: &str, flags: &[&str]) -> Ran {
+fn with(node: &Node, hooks: &str, flags: &[&str]) -> CommandResult {
     let hooks = node.file("hooks.yaml", &format!("version: v1\nhooks:\n{hooks}"));
     let config = node.config(RULES);
     node.ours(&[&["apply", "-f", &config, "-k", &hooks], flags].concat())
@@ -82,17 +82,17 @@ fn with(node: &Node, hooks: &str, flags: &[&str]) -> Ran {
 const EXIT: &str = "  apply-exit: [{command: /bin/touch, args: [ended]}]\n";
 
 #[test]
-fn a_hook_that_fails_ends_the_run_and_shows_what_it_printed_and_the_last_one_runs_all_the_same() {
+fn failing_hook_ends_run_with_its_output_and_exit_hook_still_runs() {
     for moment in ["apply-start", "pre-apply-mode"] {
         let node = Node::new(GPU);
         let failing = format!(
             "  {moment}: [{{command: sh, args: [-c, 'echo to one; echo to other >&2; exit 7']}}, {{command: /bin/touch, args: [went-on]}}]\n{EXIT}"
         );
         with(&node, &failing, &[])
-            .ends(1)
-            .says(&format!("the {moment} hook sh failed: exit status: 7"))
-            .says("to one")
-            .says("to other");
+            .expect_code(1)
+            .expect_output(&format!("the {moment} hook sh failed: exit status: 7"))
+            .expect_output("to one")
+            .expect_output("to other");
         assert!(!node.path("went-on").exists());
         assert!(node.path("ended").exists());
         assert!(!node.geometry()[0].mode);
@@ -100,33 +100,33 @@ fn a_hook_that_fails_ends_the_run_and_shows_what_it_printed_and_the_last_one_run
 }
 
 #[test]
-fn a_hook_before_partitions_that_fails_leaves_them_as_they_are() {
+fn failing_hook_before_partitioning_leaves_partitions_unchanged() {
     let node = Node::new("  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
     let before = node.serials(0);
     let failing = format!("  pre-apply-config: [{{command: /bin/false}}]\n{EXIT}");
-    with(&node, &failing, &[]).ends(1);
+    with(&node, &failing, &[]).expect_code(1);
     assert_eq!(node.serials(0), before);
     assert!(node.path("ended").exists());
 }
 
 #[test]
-fn a_last_hook_that_fails_is_no_success_though_the_gpus_have_it() {
+fn failing_exit_hook_fails_the_run_after_the_change() {
     let node = Node::new(GPU);
-    let ran = with(&node, "  apply-exit: [{command: /bin/false}]\n", &[]).ends(1);
+    let ran = with(&node, "  apply-exit: [{command: /bin/false}]\n", &[]).expect_code(1);
     assert_eq!(ran.out, "");
     assert_eq!(node.serials(0).len(), 2);
 }
 
 #[test]
-fn a_hook_that_hangs_is_killed_with_what_it_started() {
+fn hanging_hook_is_killed_with_its_children() {
     let node = Node::new(GPU);
     let hanging =
         format!("  apply-start: [{{command: /bin/sh, args: [-c, 'sleep 600 & wait']}}]\n{EXIT}");
     let began = Instant::now();
     with(&node, &hanging, &["--hook-timeout", "300ms"])
-        .ends(1)
-        .says("did not exit within")
-        .says("--hook-timeout");
+        .expect_code(1)
+        .expect_output("did not exit within")
+        .expect_output("--hook-timeout");
     assert!(began.elapsed() < Duration::from_mins(2));
     assert!(node.path("ended").exists());
     assert!(!node.geometry()[0].mode);
@@ -136,16 +136,19 @@ fn a_hook_that_hangs_is_killed_with_what_it_started() {
 fn output_of_hooks_is_shown_only_with_debug() {
     let node = Node::new(GPU);
     let talking = "  apply-start: [{command: /bin/echo, args: [hello there]}]\n";
-    let ran = with(&node, talking, &[]).ends(0);
+    let ran = with(&node, talking, &[]).expect_code(0);
     assert!(!ran.out.contains("hello") && !ran.err.contains("hello"), "{ran:?}");
-    with(&node, talking, &["-d"]).ends(0).says("hello there\n").says("Running apply-start hook");
+    with(&node, talking, &["-d"])
+        .expect_code(0)
+        .expect_output("hello there\n")
+        .expect_output("Running apply-start hook");
 }
 
 #[test]
-fn a_hook_that_would_never_run_is_a_mistake_and_nothing_is_touched() {
+fn hook_that_would_never_run_is_an_error_and_nothing_changes() {
     for hooks in ["  pre-aply-mode: []\n", "  apply-exit: [{comand: x}]\n"] {
         let node = Node::new(GPU);
-        with(&node, hooks, &[]).ends(1).says("cannot use the hooks in");
+        with(&node, hooks, &[]).expect_code(1).expect_output("cannot use the hooks in");
         assert!(!node.geometry()[0].mode);
     }
 }

@@ -1,21 +1,21 @@
-//! `nvidia-mig-parted`: ours beside NVIDIA's own on the same simulated GPUs, and each defect of NVIDIA's that ours does not
-//! have.
+//! `nvidia-mig-parted`: our program compared with NVIDIA's on the same simulated GPUs, and each defect of NVIDIA's that
+//! ours does not have.
 //!
-//! Of the defects of nvidia-mig-manager, three are about pausing and waking its clients within one long-lived process
-//! (flags that are never reset, waiting for pods without a limit, a condition variable outside a loop). They cannot happen in this
-//! program: it pauses no client itself, stores nothing between runs but the journal, and its hooks have a time limit.
+//! Three defects of nvidia-mig-manager concern pausing and resuming its clients within one long-lived process (flags
+//! that are never reset, waiting for pods without a limit, a condition variable outside a loop). They cannot occur in
+//! this program: it pauses no client, stores nothing between runs except the journal, and its hooks have a time limit.
 
-mod beside;
 mod defects;
 mod hooks;
 mod node;
+mod peer_comparison;
 
 use std::os::unix::fs::symlink;
 
 use node::Node;
 
 #[test]
-fn both_names_of_the_program_are_what_was_reviewed() {
+fn output_under_both_program_names_matches_golden_files() {
     let programs = tempfile::tempdir().unwrap();
     let named = programs.path().join("nvidia-mig-parted");
     symlink(env!("CARGO_BIN_EXE_octavo"), &named).unwrap();

@@ -1,4 +1,4 @@
-//! A simulated node on which NVIDIA's mig-parted and ours can be run.
+//! A simulated node for NVIDIA's mig-parted and ours.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,20 +19,20 @@ pub(crate) const PEER: Peer = Peer {
     version: "v0.13.1",
 };
 
-/// A machine, and everything around it that either program looks at.
+/// A machine with all files that either program reads.
 pub(crate) struct Node {
     pub(crate) machine: Machine,
 }
 
-/// What a program did.
+/// Output and exit code of a program.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Ran {
+impl CommandResult {
     fn of(output: &Output) -> Self {
         Self {
             code: output.status.code().unwrap(),
@@ -42,20 +42,20 @@ impl Ran {
     }
 
     #[track_caller]
-    pub(crate) fn ends(self, code: i32) -> Self {
+    pub(crate) fn expect_code(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:#?}");
         self
     }
 
     #[track_caller]
-    pub(crate) fn says(self, text: &str) -> Self {
+    pub(crate) fn expect_output(self, text: &str) -> Self {
         let reported = self.err.contains(text) || self.out.contains(text);
         assert!(reported, "{text:?} was not said: {self:#?}");
         self
     }
 }
 
-/// MIG mode, and how often each profile with each split is there.
+/// MIG mode, and the count of each profile with each split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) mode: bool,
@@ -79,16 +79,16 @@ impl Node {
         self.machine.path().join(name)
     }
 
-    /// A file beside the machine, by its path.
+    /// Writes a file beside the machine and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// Ours, called as NVIDIA's is.
-    pub(crate) fn ours(&self, arguments: &[&str]) -> Ran {
-        Ran::of(&self.command(arguments).finish())
+    /// Our program under NVIDIA's name.
+    pub(crate) fn ours(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(&self.command(arguments).finish())
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -107,8 +107,8 @@ impl Node {
         command
     }
 
-    /// NVIDIA's, in name spaces of its own: it reads `/proc/modules` and the PCI bus of the machine it runs on.
-    pub(crate) fn theirs(&self, arguments: &[&str]) -> Ran {
+    /// NVIDIA's program in its own namespaces, because it reads `/proc/modules` and the PCI bus of the real machine.
+    pub(crate) fn theirs(&self, arguments: &[&str]) -> CommandResult {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let script = r#"
             mount --bind "$1" /sys/bus/pci/devices && shift &&
@@ -123,10 +123,10 @@ impl Node {
             .env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()))
             .stdin(Stdio::null())
             .finish();
-        Ran::of(&output)
+        CommandResult::of(&output)
     }
 
-    /// What the GPUs really have.
+    /// The state of the GPUs.
     pub(crate) fn geometry(&self) -> Vec<Geometry> {
         let world = self.machine.world();
         let gpus = world.gpus.iter().map(|gpu| {
@@ -143,7 +143,7 @@ impl Node {
         gpus.collect()
     }
 
-    /// Instances that are there, by what is never used again.
+    /// Existing instances by serial number, which is never reused.
     pub(crate) fn serials(&self, gpu: usize) -> Vec<u64> {
         let world = self.machine.world();
         let mig = world.gpus[gpu].mig.as_ref().unwrap();
@@ -180,7 +180,7 @@ impl Node {
         let zeros = "0 ".repeat(43);
         let stat = format!("2 (kthreadd) S 0 0 0 0 -1 2129984 {}\n", zeros.trim_end());
         write("2/stat", &stat);
-        // All that theirs looks at.
+        // All files that NVIDIA's program reads.
         fs::create_dir_all(self.path("their-proc")).unwrap();
         self.file("their-proc/modules", "nvidia 1 0 - Live 0x0\n");
     }
@@ -202,13 +202,13 @@ impl Node {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The addresses of each reset there was.
+    /// The addresses of each reset.
     pub(crate) fn resets(&self) -> Vec<String> {
         let reported = fs::read_to_string(self.path("resets")).unwrap_or_default();
         reported.lines().map(str::to_owned).collect()
     }
 
-    /// A process has this instance open, without a context that the driver lists.
+    /// A process that has this instance open, without a context that the driver lists.
     pub(crate) fn opened(&self, pid: u32, name: &str, (gpu, gi): (u32, u32)) {
         let root = self.path("proc").join(pid.to_string());
         fs::create_dir_all(root.join("fd")).unwrap();

@@ -1,4 +1,4 @@
-//! The dashboard, as far as it can be checked without Grafana: its JSON model and its queries.
+//! Checks of the dashboard without Grafana: its JSON model and its queries.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,20 +31,20 @@ pub(super) fn queries() -> Vec<(String, String)> {
     panels().into_iter().flat_map(of).collect()
 }
 
-/// What the dashboard's own variables ask.
+/// Queries of the dashboard's variables.
 pub(super) fn variables() -> Vec<String> {
     let list = board()["templating"]["list"].as_array().unwrap().clone();
     let queries = list.iter().filter(|one| one["type"] == "query");
     queries.map(|one| one["query"]["query"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A query with values for what Grafana fills in.
+/// A query with values for Grafana's placeholders.
 pub(super) fn filled(query: &str) -> String {
     query.replace("$__rate_interval", "5m").replace("$node", ".*")
 }
 
 #[test]
-fn it_has_what_grafana_asks_of_a_dashboard() {
+fn dashboard_has_the_fields_that_grafana_requires() {
     let board = board();
     // Source: Grafana, "JSON model" of a dashboard; 41 is the schema of Grafana 12.
     for (key, is_so) in [
@@ -69,7 +69,7 @@ fn it_has_what_grafana_asks_of_a_dashboard() {
 }
 
 #[test]
-fn each_panel_has_a_place_of_its_own_says_what_it_shows_and_asks_the_chosen_source() {
+fn each_panel_has_own_position_description_and_selected_source() {
     let board = board();
     let all = board["panels"].as_array().unwrap();
     let ids: BTreeSet<u64> = all.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
@@ -112,7 +112,7 @@ fn each_panel_has_a_place_of_its_own_says_what_it_shows_and_asks_the_chosen_sour
 }
 
 #[test]
-fn prometheus_can_read_each_of_its_queries() {
+fn prometheus_parses_each_dashboard_query() {
     let mut rules = "groups:\n- name: dashboard\n  rules:\n".to_owned();
     let queries = queries();
     assert!(queries.len() > 20);

@@ -1,4 +1,4 @@
-//! The alerts and the dashboard's queries in a Prometheus that reads our programs.
+//! Alerts and dashboard queries in a Prometheus that scrapes our programs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,11 +11,11 @@ use tokio::time::timeout;
 
 use super::dashboard::{filled, queries};
 use super::rules;
-use super::served::{Running, running};
+use super::served::{RunningFleet, running};
 use crate::fleet_api::{Api, TIME_LIMIT, pace};
 use crate::process::Program;
 
-/// The scrape as docs/operations/monitoring.md asks for it, where the agent is in a pod of its own.
+/// The scrape configuration of docs/operations/monitoring.md for an agent in its own pod.
 const CONFIGURATION: &str = "
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [RULES]
@@ -28,7 +28,7 @@ scrape_configs:
   static_configs: [{targets: ['AGGREGATOR']}]
 ";
 
-/// A Prometheus; ended when dropped.
+/// A Prometheus; stopped when dropped.
 struct Prometheus {
     api: Api,
     _program: Program,
@@ -36,7 +36,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(running: &Running) -> Self {
+    fn start(running: &RunningFleet) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let configuration = CONFIGURATION
             .replace("RULES", super::rules().to_str().unwrap())
@@ -44,7 +44,7 @@ impl Prometheus {
             .replace("AGGREGATOR", &running.aggregator.http.to_string());
         let file = directory.path().join("prometheus.yaml");
         fs::write(&file, configuration).unwrap();
-        // It does not report the port that it chose, so it gets one of an address that only this test uses.
+        // It does not report a chosen port, so it gets one of an address that only this test uses.
         let mut address: SocketAddr = running.aggregator.http;
         address.set_port(0);
         let free = TcpListener::bind(address).unwrap();
@@ -56,7 +56,7 @@ impl Prometheus {
                 .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
                 .arg(format!("--web.listen-address={address}")),
         );
-        program.says("Server is ready to receive web requests");
+        program.expect_log("Server is ready to receive web requests");
         Self { api: Api::at(address), _program: program, _directory: directory }
     }
 
@@ -86,7 +86,7 @@ impl Prometheus {
         found.unwrap_or_else(|_late| panic!("{query} has no series"))
     }
 
-    /// What it thinks of the alerts, once just `pending` are so and each was looked at.
+    /// The alerts once exactly `pending` are pending and all were evaluated.
     async fn alerts(&self, pending: &[&str]) -> Vec<Value> {
         let mut pace = pace();
         let mut rules = Vec::new();
@@ -111,7 +111,7 @@ impl Prometheus {
 }
 
 #[tokio::test]
-async fn a_blocked_node_is_shown_with_its_blocker() {
+async fn blocked_node_is_shown_with_its_blocker() {
     let running = running().await;
     let prometheus = Prometheus::start(&running);
     let info = prometheus.first("octavo_layout_info").await;
@@ -120,7 +120,7 @@ async fn a_blocked_node_is_shown_with_its_blocker() {
         (&metric["node"], &metric["layout"], &metric["reason"]),
         (&"shared".into(), &"both".into(), &"blocked".into())
     );
-    // The process belongs to no pod, and least of all to the agent's.
+    // The process belongs to no pod.
     let blocker = prometheus.first("octavo_blocker_devices").await;
     let metric = &blocker["metric"];
     assert_eq!(blocker["value"][1], "1");

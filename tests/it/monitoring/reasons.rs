@@ -1,4 +1,4 @@
-//! The words for why something stands as it does: one table of them, and no second spelling.
+//! Words of reasons: one table, and no second spelling.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,22 +12,22 @@ use crate::golden::golden;
 use crate::machine::Machine;
 
 #[test]
-fn the_page_of_reasons_is_what_the_code_says() {
+fn reasons_page_matches_code() {
     golden("../../docs/reference/reasons.md", &reason::page());
 }
 
-/// The same letters with another meaning, which no reason may change: file and word.
+/// The same letters with another meaning, which no reason affects: file and word.
 const OTHERS: &[(&str, &str)] = &[
-    // What mig-manager says and is answered.
+    // Values of mig-manager's labels.
     ("src/agent/src/cluster/operator_labels.rs", "failed"),
     ("src/agent/src/cluster/operator_labels.rs", "pending"),
     ("crates/node/src/node_object/selection.rs", "pending"),
     // Units that pods wait for.
     ("src/aggregator/src/rest/availability.rs", "pending"),
     ("crates/pages/src/availability.rs", "pending"),
-    // What came of asking the API server about a token.
+    // Result of a token review.
     ("src/aggregator/src/auth.rs", "failed"),
-    // A device whose last reading is old, and the picture beside what is old.
+    // A device with an old reading, and an outdated page.
     ("crates/pages/src/layout.rs", "stale"),
     ("crates/pages/src/sharing.rs", "stale"),
     ("crates/pages/src/badges.rs", "stale"),
@@ -46,7 +46,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_file_but_the_one_of_reasons_spells_a_reason() {
+fn reason_strings_are_spelled_in_one_file_only() {
     let mut files = Vec::new();
     for directory in ["src", "crates"] {
         sources(&root().join(directory), &mut files);
@@ -81,14 +81,14 @@ fn no_file_but_the_one_of_reasons_spells_a_reason() {
 }
 
 #[test]
-fn a_turn_is_found_in_the_log_by_its_word_and_in_json_as_a_field() {
+fn reason_is_in_text_log_and_in_json_log_as_a_field() {
     let machine = Machine::without_driver(
         "machine: bare\ndriver: 570.133.20\ngpus: [{board: H100_80GB_SXM}]\n",
     );
     let mut agent = machine.agent(&[]);
-    let line = agent.says("nvml: absent");
+    let line = agent.expect_log("nvml: absent");
     assert!(line.ends_with(" reason=no-driver"), "{line}");
     let mut agent = machine.agent(&["--log-format=json"]);
-    let line: Value = serde_json::from_str(&agent.says("nvml: absent")).unwrap();
+    let line: Value = serde_json::from_str(&agent.expect_log("nvml: absent")).unwrap();
     assert_eq!(line["fields"]["reason"], "no-driver");
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
 
-use super::served::{Served, served};
+use super::served::{ExposedMetrics, served};
 use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::process::Program;
 use crate::sysfs::amd_host::{CPX, mi300x};
-use crate::sysfs::neuron_host::{Arranged, Host, TRAINIUM2, torus};
+use crate::sysfs::neuron_host::{FileLayout, Host, TRAINIUM2, torus};
 use crate::time_limits::until_async;
-use crate::tree::plant;
+use crate::tree::write_tree;
 use crate::usage::served::complete;
 
 const HEAD: &str = "# Metrics
@@ -182,8 +182,8 @@ const DCGM: Section = Section {
 };
 
 impl Section {
-    /// The section with the metrics whose name satisfies `is_here`.
-    fn render(&self, served: &Served, is_here: impl Fn(&str) -> bool) -> String {
+    /// The section of the metrics whose name satisfies `is_here`.
+    fn render(&self, served: &ExposedMetrics, is_here: impl Fn(&str) -> bool) -> String {
         let mut page = format!("\n## {}\n\n{}\n", self.title, self.text);
         let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
         for (name, (kind, labels)) in served.metrics.iter().filter(|(name, _)| is_here(name)) {
@@ -219,15 +219,19 @@ impl Section {
 }
 
 /// Metrics of an agent on a machine with Neuron and AMD devices.
-async fn vendors() -> Served {
+async fn vendors() -> ExposedMetrics {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
-    let neuron =
-        Host { driver: "2.30.2.0", chip: TRAINIUM2, arranged: Arranged::Known, links: torus(4, 4) };
-    plant(root, &neuron.tree());
+    let neuron = Host {
+        driver: "2.30.2.0",
+        chip: TRAINIUM2,
+        file_layout: FileLayout::Known,
+        links: torus(4, 4),
+    };
+    write_tree(root, &neuron.tree());
     let power = "sys/class/neuron_device/neuron0/stats/power/utilization";
-    plant(root, &format!("{power} = POWER_STATUS_VALID,1789180860,0.00,99.90,12.50\\n"));
-    plant(&root.join("sys"), &mi300x(&[0x05, 0x27], CPX));
+    write_tree(root, &format!("{power} = POWER_STATUS_VALID,1789180860,0.00,99.90,12.50\\n"));
+    write_tree(&root.join("sys"), &mi300x(&[0x05, 0x27], CPX));
     let mut agent = Program::start(
         Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
             .arg("--sys-root")
@@ -243,7 +247,7 @@ async fn vendors() -> Served {
     let text = until_async("metrics of both vendors", scrape, |text| {
         text.contains("octavo_neuron_power_ratio{") && text.contains("octavo_amd_hive_devices{")
     });
-    let mut served = Served::default();
+    let mut served = ExposedMetrics::default();
     served.add(&text.await);
     served
 }
@@ -251,7 +255,7 @@ async fn vendors() -> Served {
 #[tokio::test]
 async fn metrics_reference_lists_every_exposed_metric_with_its_labels() {
     let (agent, aggregator) = served().await;
-    let mut usage = Served::default();
+    let mut usage = ExposedMetrics::default();
     usage.add(&complete(true).await);
     let vendors = vendors().await;
     let is_cluster = |name: &str| name.starts_with("octavo_cluster_");

@@ -1,4 +1,4 @@
-//! The alerts, as Prometheus's own tool reads and runs them.
+//! The alerts, parsed and evaluated by Prometheus's own tool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ fn name(alert: &Value) -> &str {
 }
 
 #[test]
-fn prometheus_reads_the_alerts_and_each_fires_when_it_should_and_at_no_other_time() {
+fn each_alert_fires_when_expected_and_at_no_other_time() {
     promtool::run(&["check", "rules", rules().to_str().unwrap()]);
     let directory = tempfile::tempdir().unwrap();
     let cases = directory.path().join("cases.yaml");
@@ -31,7 +31,7 @@ fn prometheus_reads_the_alerts_and_each_fires_when_it_should_and_at_no_other_tim
 }
 
 #[test]
-fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
+fn each_alert_has_a_firing_and_a_silent_case() {
     let cases: Value = serde_saphyr::from_str(CASES).unwrap();
     let mut fires = BTreeSet::new();
     let mut is_quiet = BTreeSet::new();
@@ -50,7 +50,7 @@ fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
 }
 
 #[test]
-fn each_alert_says_how_grave_it_is_what_to_do_and_where_to_read_on() {
+fn each_alert_has_severity_remedy_and_link() {
     let page = read(&root().join("docs/operations/monitoring.md"));
     for alert in alerts() {
         let name = name(&alert);

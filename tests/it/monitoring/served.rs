@@ -1,4 +1,4 @@
-//! What agent and aggregator really serve, and whether rules, dashboard and documentation speak of that.
+//! Metrics that agent and aggregator expose, compared with rules, dashboard and documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -25,18 +25,18 @@ use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 use crate::time_limits::until_async;
 
-/// Labels of a metric with the values that were seen.
+/// Labels of a metric with the observed values.
 pub(super) type Labels = BTreeMap<String, BTreeSet<String>>;
 
-/// An aggregator, and an agent whose layout waits for a process on one of two devices.
-pub(super) struct Running {
+/// An aggregator, and an agent whose layout is blocked by a process on one of two devices.
+pub(super) struct RunningFleet {
     pub(super) agent: SocketAddr,
     pub(super) aggregator: Aggregator,
     _program: Program,
     _machine: Machine,
 }
 
-pub(super) async fn running() -> Running {
+pub(super) async fn running() -> RunningFleet {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut program = partition(&machine, &aggregator, "both");
@@ -47,18 +47,18 @@ pub(super) async fn running() -> Running {
         devices[0]["state"] == "applied" && devices[1]["state"] == "blocked"
     })
     .await;
-    Running { agent, aggregator, _program: program, _machine: machine }
+    RunningFleet { agent, aggregator, _program: program, _machine: machine }
 }
 
-/// Served metrics by name: type, and labels with their values.
+/// Exposed metrics by name: type, and labels with their values.
 #[derive(Debug, Default)]
-pub(super) struct Served {
+pub(super) struct ExposedMetrics {
     pub(super) metrics: BTreeMap<String, (String, Labels)>,
     /// Help texts by name.
     pub(super) help: BTreeMap<String, String>,
 }
 
-impl Served {
+impl ExposedMetrics {
     pub(super) fn add(&mut self, text: &str) {
         for line in text.lines() {
             if let Some((name, help)) =
@@ -80,7 +80,7 @@ impl Served {
         }
     }
 
-    /// The name that a series is described by, which for parts of a histogram is shorter.
+    /// The name that a series is documented by, which is shorter for parts of a histogram.
     fn described<'a>(&self, series: &'a str) -> Option<&'a str> {
         if self.metrics.contains_key(series) {
             return Some(series);
@@ -94,7 +94,7 @@ impl Served {
     }
 }
 
-/// Label, operator and value of each in `{label="value",…}` at the beginning of `text`; none where that is not what it begins with.
+/// Label, operator and value of each matcher in a leading `{label="value",…}`; empty without one.
 fn matchers(text: &str) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     let Some(mut rest) = text.strip_prefix('{') else {
@@ -114,15 +114,15 @@ fn matchers(text: &str) -> Vec<(String, String, String)> {
     found
 }
 
-/// Served by the agent, and by the aggregator.
-pub(super) async fn served() -> (Served, Served) {
+/// Metrics of the agent, and of the aggregator.
+pub(super) async fn served() -> (ExposedMetrics, ExposedMetrics) {
     let running = running().await;
-    let mut agent = Served::default();
+    let mut agent = ExposedMetrics::default();
     agent.add(&Api::at(running.agent).get("/metrics").await.body);
     agent.add(&given());
-    let mut aggregator = Served::default();
+    let mut aggregator = ExposedMetrics::default();
     let http = Api::at(running.aggregator.http);
-    // A scrape does not wait for a slow count of the availability.
+    // A scrape does not wait for a slow recount of the availability.
     let scrape = async || http.get("/metrics").await.body;
     let is_counted = |text: &String| text.contains("octavo_aggregator_availability{");
     aggregator.add(&until_async("the availability metrics", scrape, is_counted).await);
@@ -130,7 +130,7 @@ pub(super) async fn served() -> (Served, Served) {
     (agent, aggregator)
 }
 
-/// The series that an agent serves about allocations to pods, which need a kubelet or NVIDIA's plugin.
+/// Series of an agent about pod allocations, which need a kubelet or NVIDIA's plugin.
 fn given() -> String {
     let applies = LayoutMetrics::default();
     let resource = ResourceStatus {
@@ -154,7 +154,7 @@ fn given() -> String {
     exposition::write(&applies.registry(), std::iter::empty()).unwrap().1
 }
 
-/// What the aggregator counts that nothing gave it reason to count here: the very counters that it serves, each moved once.
+/// Series of aggregator counters that this fleet does not increase: the same counters, each incremented once.
 fn counted() -> String {
     let stats = Stats::default();
     stats.count_message("hello");
@@ -171,7 +171,7 @@ fn counted() -> String {
     stats.count_invariant_violation("I9");
     let mut registry = Registry::default();
     stats.register(&mut registry);
-    // And what it says of a cluster that it follows.
+    // Series about a watched cluster.
     let followed =
         Followed { current_at: Some(Instant::now()), trouble: None, ..Followed::default() };
     let (_follower, followed) = watch::channel(Arc::new(followed));
@@ -179,9 +179,9 @@ fn counted() -> String {
     exposition::write(&registry, std::iter::empty()).unwrap().1
 }
 
-/// Labels and values of a series as rules see it: with what the scrape adds to an agent's.
-fn labels(series: &str, (agent, aggregator): &(Served, Served)) -> Option<Labels> {
-    let of = |served: &Served| {
+/// Labels and values of a series as rules see it, including those added by the scrape.
+fn labels(series: &str, (agent, aggregator): &(ExposedMetrics, ExposedMetrics)) -> Option<Labels> {
+    let of = |served: &ExposedMetrics| {
         let name = served.described(series)?;
         Some(served.metrics[name].1.clone())
     };
@@ -198,12 +198,12 @@ fn labels(series: &str, (agent, aggregator): &(Served, Served)) -> Option<Labels
     of(aggregator)
 }
 
-/// Whether a value is one that the label may have: one that was seen, or a reason's word.
+/// Whether the label may have this value: an observed one, or a reason.
 fn may_be(value: &str, seen: &BTreeSet<String>) -> bool {
     seen.contains(value) || Reason::parse(value).is_some()
 }
 
-/// Names of metrics in a query, each with what follows it.
+/// Metric names in a query, each with the text after it.
 fn series(query: &str) -> Vec<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -216,7 +216,7 @@ fn series(query: &str) -> Vec<(&str, &str)> {
             found.push((name, after));
         }
         rest = after;
-        // What stands in quotes is a value.
+        // Text in quotes is a value.
         if let Some(value) = rest.strip_prefix('"') {
             rest = value.split_once('"').map_or("", |(_, after)| after);
         }
@@ -232,8 +232,8 @@ fn grouped(query: &str) -> Vec<String> {
     labels.map(|label| label.trim().to_owned()).collect()
 }
 
-/// What is wrong with a query.
-fn faults(query: &str, shown: &[String], served: &(Served, Served)) -> Vec<String> {
+/// Errors in a query.
+fn faults(query: &str, shown: &[String], served: &(ExposedMetrics, ExposedMetrics)) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut all = BTreeSet::from(["le".to_owned()]);
     let series = series(query);
@@ -270,7 +270,7 @@ fn faults(query: &str, shown: &[String], served: &(Served, Served)) -> Vec<Strin
     wrong
 }
 
-/// Labels that a text speaks of: `{{ $labels.node }}` in an alert, `{{node}}` in a legend.
+/// Labels referenced by a text: `{{ $labels.node }}` in an alert, `{{node}}` in a legend.
 fn shown(text: &str) -> Vec<String> {
     let parts = text.split("{{").skip(1);
     let inside = parts.map(|part| part.split("}}").next().unwrap().trim());
@@ -284,7 +284,7 @@ fn shown(text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
+async fn every_metric_and_label_used_by_alerts_and_dashboard_is_exposed() {
     let served = served().await;
     let mut wrong = Vec::new();
     for alert in alerts() {
@@ -307,7 +307,7 @@ async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
 }
 
 #[tokio::test]
-async fn a_query_for_a_missing_series_is_found() {
+async fn query_for_missing_series_is_detected() {
     let served = served().await;
     for (query, shown) in [
         ("max(octavo_nothing)", &[][..]),

@@ -1,8 +1,9 @@
-//! Streams of agents, old and current: the aggregator reads them, and the API shows the same as before.
+//! Recorded streams of old agents and the current one: the aggregator reads them, and the API returns the same
+//! documents.
 //!
 //! `tests/fixtures/stream` holds the messages that an agent of an earlier commit sent, as bytes. A release must still
-//! read them, so these files are never rewritten; a new one is recorded beside them:
-//! `OCTAVO_RECORD_STREAM=FILE cargo test --test it -- recorded_stream::current_agent_reports_every_part`.
+//! read them, so these files are never rewritten; a new one is recorded beside them: `OCTAVO_RECORD_STREAM=FILE cargo
+//! test --test it -- recorded_stream::current_agent_reports_every_part`.
 
 mod recorder;
 
@@ -15,7 +16,7 @@ use octavo_stream::proto::v1::to_agent::Message as Answer;
 use prost::Message;
 use tonic::transport::Endpoint;
 
-use crate::agent_stream::Line;
+use crate::agent_stream::AgentStream;
 use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::process::Aggregator;
@@ -35,7 +36,7 @@ const DOCUMENTS: [(&str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn stream_of_an_old_agent_is_read_as_before() {
+async fn stream_of_old_agent_is_read_as_before() {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stream");
     let mut files: Vec<_> =
         fs::read_dir(recorded).unwrap().map(|file| file.unwrap().path()).collect();
@@ -70,11 +71,11 @@ async fn replay(messages: Vec<FromAgent>) -> Vec<(&'static str, String)> {
     let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
     let mut client = FleetClient::new(channel);
     let mut messages = messages.into_iter();
-    let mut line = Line::open(&mut client, messages.next().unwrap()).await.unwrap();
-    assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
+    let mut line = AgentStream::open(&mut client, messages.next().unwrap()).await.unwrap();
+    assert!(matches!(line.receive().await, Ok(Some(Answer::Resync(_)))));
     for message in messages {
         line.to.send(message).await.unwrap();
-        let answer = line.answer().await.unwrap();
+        let answer = line.receive().await.unwrap();
         assert!(matches!(answer, Some(Answer::Ack(_))), "{answer:?}");
     }
     let api = Api::at(aggregator.http);
@@ -97,7 +98,7 @@ fn lines(body: &str) -> String {
     retained.fold(String::new(), |all, line| all + line + "\n")
 }
 
-/// Comments, then a message a line as hexadecimal digits.
+/// Parses comments, then one message per line in hexadecimal.
 fn parse(text: &str) -> Vec<FromAgent> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::process::Program;
 use crate::time_limits::TIME_LIMIT;
-use crate::usage::rig::{Groups, Rig};
+use crate::usage::rig::{CgroupLayout, Rig};
 
 /// A layout that is applied to GPU 0, shares GPU 1, and is blocked on GPU 2 by a process; devices of three vendors.
 const GPUS: &str = "
@@ -61,7 +61,7 @@ impl Fleet for Recorder {
         tokio::spawn(async move {
             let mut receiver = None;
             while let Ok(Some(message)) = from.message().await {
-                let answer = answer(&mut receiver, message.clone());
+                let answer = receive(&mut receiver, message.clone());
                 let parts = receiver.as_ref().map(Receiver::parts);
                 let status = parts.and_then(|parts| status::decode(parts).ok());
                 let closed = record.send((message, status)).is_err();
@@ -81,7 +81,7 @@ impl Fleet for Recorder {
     }
 }
 
-fn answer(receiver: &mut Option<Receiver>, message: v1::FromAgent) -> AggregatorMessage {
+fn receive(receiver: &mut Option<Receiver>, message: v1::FromAgent) -> AggregatorMessage {
     let message = parse_from_agent(message).unwrap();
     let Some(known) = receiver else {
         let FromAgent::Hello(hello) = message else {
@@ -124,14 +124,14 @@ pub(super) async fn record() -> Vec<v1::FromAgent> {
     rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&[0]));
     rig.kubelet.give("b", "nvidia.com/gpu", &replicas(&[1, 2]));
     rig.kubelet.give("c", "nvidia.com/mig-3g.40gb", &[instance.2]);
-    rig.is_of(101, "a", Groups::V2Systemd);
-    rig.runs(101, 1, None, 40 * 1024);
-    rig.is_of(102, "b", Groups::V1Cgroupfs);
-    rig.runs(102, 1, None, 5000);
-    rig.is_of(103, "c", Groups::V2Systemd);
-    rig.runs(103, 2, Some((instance.0, instance.1)), 2048);
-    rig.is_of_no_pod(104);
-    rig.runs(104, 3, None, 700);
+    rig.assign_to_pod(101, "a", CgroupLayout::V2Systemd);
+    rig.add_process(101, 1, None, 40 * 1024);
+    rig.assign_to_pod(102, "b", CgroupLayout::V1Cgroupfs);
+    rig.add_process(102, 1, None, 5000);
+    rig.assign_to_pod(103, "c", CgroupLayout::V2Systemd);
+    rig.add_process(103, 2, Some((instance.0, instance.1)), 2048);
+    rig.assign_to_no_pod(104);
+    rig.add_process(104, 3, None, 700);
     let url = format!("--aggregator=http://{address}");
     let more = [
         "--aggregator-plaintext",
@@ -162,8 +162,8 @@ pub(super) async fn record() -> Vec<v1::FromAgent> {
         found.unwrap_or_else(|_late| panic!("{what}: {last:#?}"));
     };
     until("everything but the last process", |_, status| is_complete(status)).await;
-    rig.is_of_no_pod(105);
-    rig.runs(105, 3, None, 900);
+    rig.assign_to_no_pod(105);
+    rig.add_process(105, 3, None, 900);
     until("the last process", |_, status| {
         is_complete(status) && format!("{status:?}").contains("pid: 105")
     })

@@ -1,4 +1,4 @@
-//! Availability of a fleet that only agents report.
+//! Availability of a fleet without a cluster.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn figures(row: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn without_a_cluster_devices_without_processes_are_available_and_the_basis_is_reported() {
+async fn availability_without_cluster_counts_idle_devices_and_reports_basis() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/availability").await.json();
     assert_eq!(
@@ -47,10 +47,10 @@ async fn without_a_cluster_devices_without_processes_are_available_and_the_basis
 }
 
 #[tokio::test]
-async fn what_idle_devices_could_become_is_what_the_planner_has_room_for() {
+async fn possible_partitions_of_idle_devices_match_planner_capacity() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/availability").await.json();
-    // Two whole devices and one with two idle partitions; the fourth is in use and becomes nothing.
+    // Two whole devices and one with two idle partitions; the fourth is in use.
     for (resource, more) in [
         (GPU, 1),
         ("nvidia.com/mig-1g.10gb", 7 + 7 + 6),
@@ -65,7 +65,7 @@ async fn what_idle_devices_could_become_is_what_the_planner_has_room_for() {
 }
 
 #[tokio::test]
-async fn what_a_silent_node_has_is_of_no_use() {
+async fn stale_node_is_unavailable() {
     let aggregator = Aggregator::of(&Machines::read().await);
     aggregator.silence("gpu-2");
     let list = aggregator.get("/api/v1/availability").await.json();
@@ -78,7 +78,7 @@ async fn what_a_silent_node_has_is_of_no_use() {
 }
 
 #[tokio::test]
-async fn rows_are_filtered_and_what_is_wrong_is_a_problem() {
+async fn rows_are_filtered_and_invalid_parameters_are_problems() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let count = async |query: &str| {
         let path = format!("/api/v1/availability?{query}");
@@ -100,13 +100,13 @@ async fn rows_are_filtered_and_what_is_wrong_is_a_problem() {
 }
 
 #[tokio::test]
-async fn prometheus_reads_the_same_figures() {
+async fn prometheus_metrics_have_the_same_figures() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let lines = [
         r#"octavo_aggregator_availability{type="nvidia-l4-24gb",resource="nvidia.com/gpu",state="free"} 2"#,
         r#"octavo_aggregator_availability{type="nvidia-h100-80gb",resource="nvidia.com/mig-7g.80gb",state="requested"} 1"#,
     ];
-    // A scrape of a busy aggregator is answered without the figures, and the next has them.
+    // A scrape of a busy aggregator may omit the figures; the next one has them.
     let scrape = async || aggregator.get("/metrics").await.body;
     until_async("figures of availability", scrape, |metrics: &String| {
         lines.iter().all(|line| metrics.contains(line))

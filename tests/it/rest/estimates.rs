@@ -1,4 +1,4 @@
-//! `POST /api/v1/estimates`: by the rule of thumb, and by engines that are really asked over HTTP: good ones, and all others.
+//! `POST /api/v1/estimates`: the built-in estimate, and real HTTP engines with valid and invalid responses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::fleet::{Aggregator, Machines};
-use crate::engine::{Listening, Manner, way};
+use crate::engine::{EngineBehavior, TestEngine, engine_client};
 use crate::process;
 use crate::time_limits::TIME_LIMIT;
 
 const ESTIMATES: &str = "/api/v1/estimates";
 
-/// An aggregator that asks the engine at `url`, and waits so long for it.
+/// An aggregator with the engine at `url` and this timeout.
 fn asking(url: &str, timeout: Duration) -> Aggregator {
-    let engine = way(url, timeout);
+    let engine = engine_client(url, timeout);
     Aggregator::viewed(&Machines::default(), |view| view.with_engine(engine))
 }
 
@@ -36,7 +36,7 @@ async fn requested(aggregator: &Aggregator, request: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
+async fn ac_007_built_in_estimate_states_assumptions_and_price_book_costs() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
@@ -75,12 +75,12 @@ async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_p
 }
 
 #[tokio::test]
-async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
-    let says = json!({
+async fn req_004_estimate_of_valid_engine_is_returned_with_its_name() {
+    let engine_response = json!({
         "source": "bench 2026.3", "assumptions": ["flash attention"],
         "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 100, "high": 150.5}, "interpolated": true}],
     });
-    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let engine = TestEngine::new(EngineBehavior::Responds(engine_response.to_string())).await;
     let aggregator = asking(&engine.url, Duration::from_mins(1));
     let answer = requested(&aggregator, &training()).await;
     assert_eq!(answer["source"], "bench 2026.3");
@@ -97,33 +97,32 @@ async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
         "the estimate engine returned no value for these devices"
     );
     assert_eq!(engine.request_count(), 2);
-    // The same is not asked again at once.
+    // The cached response is returned.
     assert_eq!(requested(&aggregator, &other).await, answer);
     assert_eq!(engine.request_count(), 2);
 }
 
 #[tokio::test]
-async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why()
-{
+async fn req_006_unavailable_or_invalid_engine_yields_reason_without_times() {
     let one = |seconds: &str| {
         format!(
             r#"{{"source": "s", "items": [{{"type": "nvidia-h100-80gb", "count": 8, "seconds": {seconds}}}]}}"#
         )
     };
     let unknown = one(r#"{"low": 1, "high": 2}"#).replace("h100", "h9000");
-    let says = |text: String| Manner::Says(text);
-    for (manner, timeout_ms, reason) in [
-        (Manner::Hangs, 50, "did not respond within 50ms"),
-        (Manner::Drips, 50, "did not respond within 50ms"),
-        (Manner::Fails(StatusCode::INTERNAL_SERVER_ERROR), 60_000, "returned status 500"),
-        (Manner::Fails(StatusCode::FOUND), 60_000, "returned status 302"),
-        (says("x".repeat(1 << 20)), 60_000, "more than 256 KiB"),
-        (says(one(r#"{"low": NaN, "high": 2}"#)), 60_000, "cannot parse"),
-        (says(one(r#"{"low": -1, "high": 2}"#)), 60_000, "-1 is not a valid time"),
-        (says(one(r#"{"low": 3, "high": 2}"#)), 60_000, "reversed"),
-        (says(unknown), 60_000, "nvidia-h9000-80gb, which was not requested"),
+    let engine_response = |text: String| EngineBehavior::Responds(text);
+    for (behavior, timeout_ms, reason) in [
+        (EngineBehavior::Hangs, 50, "did not respond within 50ms"),
+        (EngineBehavior::Stalls, 50, "did not respond within 50ms"),
+        (EngineBehavior::Fails(StatusCode::INTERNAL_SERVER_ERROR), 60_000, "returned status 500"),
+        (EngineBehavior::Fails(StatusCode::FOUND), 60_000, "returned status 302"),
+        (engine_response("x".repeat(1 << 20)), 60_000, "more than 256 KiB"),
+        (engine_response(one(r#"{"low": NaN, "high": 2}"#)), 60_000, "cannot parse"),
+        (engine_response(one(r#"{"low": -1, "high": 2}"#)), 60_000, "-1 is not a valid time"),
+        (engine_response(one(r#"{"low": 3, "high": 2}"#)), 60_000, "reversed"),
+        (engine_response(unknown), 60_000, "nvidia-h9000-80gb, which was not requested"),
     ] {
-        let engine = Listening::new(manner).await;
+        let engine = TestEngine::new(behavior).await;
         let aggregator = asking(&engine.url, Duration::from_millis(timeout_ms));
         let answer = requested(&aggregator, &training()).await;
         assert_eq!(answer["times"], "none", "{answer}");
@@ -145,8 +144,8 @@ async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_t
 }
 
 #[tokio::test]
-async fn an_engine_that_fails_three_times_is_left_alone() {
-    let engine = Listening::new(Manner::Fails(StatusCode::BAD_GATEWAY)).await;
+async fn engine_is_suspended_after_three_failures() {
+    let engine = TestEngine::new(EngineBehavior::Fails(StatusCode::BAD_GATEWAY)).await;
     let aggregator = asking(&engine.url, Duration::from_mins(1));
     let mut reasons = Vec::new();
     for _ in 0..5 {
@@ -162,8 +161,8 @@ async fn an_engine_that_fails_three_times_is_left_alone() {
 }
 
 #[tokio::test]
-async fn samples_are_sent_to_the_estimator_as_tokens_and_an_ignored_batch_is_reported() {
-    let says = json!({
+async fn samples_are_sent_as_tokens_and_ignored_batch_is_reported() {
+    let engine_response = json!({
         "source": "bench", "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 1, "high": 2}}],
     });
     let mut question = training();
@@ -171,10 +170,10 @@ async fn samples_are_sent_to_the_estimator_as_tokens_and_an_ignored_batch_is_rep
         "kind": "training", "model": "llama-3-8b", "parameters": 7e9, "samples": 1e9, "tokensPerSample": 1000,
         "batch": 512, "precision": "bf16",
     });
-    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let engine = TestEngine::new(EngineBehavior::Responds(engine_response.to_string())).await;
     let answer = requested(&asking(&engine.url, Duration::from_mins(1)), &question).await;
     assert_eq!((&answer["times"], answer.get("notices")), (&json!("estimated"), None));
-    let workload = &engine.last_question()["workload"];
+    let workload = &engine.last_request()["workload"];
     assert_eq!(
         (&workload["tokens"], &workload["batch"], &workload["model"]),
         (&json!(1e12), &json!(512.0), &json!("llama-3-8b"))
@@ -189,7 +188,7 @@ async fn samples_are_sent_to_the_estimator_as_tokens_and_an_ignored_batch_is_rep
 }
 
 #[tokio::test]
-async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
+async fn request_that_cannot_be_estimated_is_a_problem_naming_its_field() {
     let aggregator = Aggregator::of(&Machines::default());
     let workload = |text: &str| format!("{{\"workload\": {text}}}");
     for (body, parameter, detail) in [
@@ -232,8 +231,8 @@ async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
 }
 
 #[test]
-fn the_program_itself_answers_without_times_when_its_engine_is_away() {
-    // Nothing listens on a port that was released.
+fn aggregator_answers_without_times_if_engine_is_unavailable() {
+    // Nothing listens on a released port.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);

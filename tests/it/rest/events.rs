@@ -1,4 +1,4 @@
-//! Event streams: what a reader receives from a fleet that changes, and what is left out.
+//! Event streams: what a reader receives when the fleet changes, and what is omitted.
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
@@ -34,7 +34,7 @@ impl StreamEvent {
 }
 
 impl Reader {
-    /// Of an answer that is a stream.
+    /// Reads the body of a streaming response.
     pub(crate) fn of(response: Response) -> Self {
         assert_eq!(response.status(), StatusCode::OK);
         let content = response.headers().get("content-type").unwrap();
@@ -42,7 +42,7 @@ impl Reader {
         Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
-    /// The next event. Comments, which keep the connection alive, are passed over.
+    /// The next event. Skips comments, which keep the connection alive.
     pub(crate) async fn next(&mut self) -> StreamEvent {
         within("an event", self.read()).await
     }
@@ -64,7 +64,7 @@ impl Reader {
                     .map(|name| field(name).unwrap_or_else(|| panic!("no {name} in {block}")));
                 return StreamEvent {
                     event,
-                    // Not every event has one.
+                    // Some events have no id.
                     id: field("id: ").unwrap_or_default(),
                     data: serde_json::from_str(&data).unwrap(),
                 };
@@ -92,7 +92,7 @@ impl Aggregator {
 }
 
 #[tokio::test]
-async fn a_reader_receives_the_whole_state_and_then_changes() {
+async fn reader_receives_whole_state_and_then_changes() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let mut reader = aggregator.follow("/api/v1/events").await;
@@ -112,7 +112,7 @@ async fn a_reader_receives_the_whole_state_and_then_changes() {
 }
 
 #[tokio::test]
-async fn becoming_stale_is_sent_and_a_confirmation_is_not() {
+async fn becoming_stale_is_sent_and_confirmation_is_not() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
     assert_eq!(reader.next().await.event, "synced");
@@ -125,12 +125,12 @@ async fn becoming_stale_is_sent_and_a_confirmation_is_not() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_skips_what_came_and_went() {
+async fn slow_reader_skips_superseded_changes() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::of(&machines);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
     assert_eq!(reader.next().await.event, "synced");
-    // One thread runs all of this, so no reader sees the fleet between these.
+    // Everything runs on one thread, so no reader sees the intermediate states.
     for round in 0..1000 {
         let name = if round % 2 == 0 { "bare-1" } else { "gpu-1" };
         aggregator.put("gpu-2", machines.inventory(name));
@@ -142,7 +142,7 @@ async fn a_slow_reader_skips_what_came_and_went() {
 }
 
 #[tokio::test]
-async fn streams_are_bounded_and_a_reader_that_leaves_makes_room() {
+async fn number_of_streams_is_limited_and_departing_reader_frees_one() {
     let machines = Machines::read().await;
     let aggregator = Aggregator::with_streams(&machines, 1);
     let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
@@ -152,7 +152,7 @@ async fn streams_are_bounded_and_a_reader_that_leaves_makes_room() {
     assert_eq!(refused.headers.get("retry-after").unwrap(), "10");
     assert_eq!(refused.json()["type"], "/problems/too-many-streams");
     drop(reader);
-    // The task behind the stream sees that when it runs next.
+    // The task of the stream notices that when it runs next.
     let ask = async || {
         let request = Request::get("/api/v1/events?changes=only").body(Body::empty()).unwrap();
         aggregator.router.clone().oneshot(request).await.unwrap()

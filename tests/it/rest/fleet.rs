@@ -1,4 +1,4 @@
-//! An aggregator's fleet without its network: what simulated machines said when they were read.
+//! A fleet of inventories of simulated machines, without network.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ pub(crate) struct Machines(BTreeMap<String, Inventory>);
 /// A router over a fleet that tests change.
 pub(crate) struct Aggregator {
     pub(crate) router: Router,
-    /// The same without the gate: who asks brings a sight.
+    /// The same without the access gate: requests carry a visibility.
     pub(crate) ungated: Router,
     pub(crate) ready: watch::Sender<bool>,
     fleet: Mutex<watch::Sender<Fleet>>,
@@ -54,7 +54,7 @@ pub(crate) struct Aggregator {
 }
 
 impl Machines {
-    /// Reads four machines: two alike, one with partitions, one without devices.
+    /// Reads four machines: two equal ones, one with partitions, one without devices.
     pub(crate) async fn read() -> Self {
         let mut machines = BTreeMap::new();
         let l4 = Machine::new(L4).observe().await;
@@ -76,17 +76,17 @@ impl Aggregator {
         Self::with_streams(machines, 8)
     }
 
-    /// With so many event streams at once.
+    /// With this limit of event streams.
     pub(crate) fn with_streams(machines: &Machines, max_streams: usize) -> Self {
         Self::made(machines, |view| view, max_streams, None)
     }
 
-    /// With layouts to plan for.
+    /// With layouts for plans.
     pub(crate) fn with_layouts(machines: &Machines, book: LayoutFile) -> Self {
         Self::viewed(machines, |view| view.with_layouts(book))
     }
 
-    /// With more to look at than the fleet.
+    /// With additional sources.
     pub(crate) fn viewed(machines: &Machines, more: impl FnOnce(FleetView) -> FleetView) -> Self {
         Self::made(machines, more, 8, None)
     }
@@ -96,7 +96,7 @@ impl Aggregator {
         Self::viewed(machines, |view| view.with_profiles(profiles))
     }
 
-    /// With hardware profiles, and a cluster by whose nodes and pods is counted.
+    /// With hardware profiles and a cluster of nodes and pods.
     pub(crate) fn following(
         machines: &Machines,
         profiles: Profiles,
@@ -143,7 +143,7 @@ impl Aggregator {
         aggregator
     }
 
-    /// The agent of `name` says that it is so.
+    /// Reports this inventory as the agent of `name`.
     pub(crate) fn put(&self, name: &str, inventory: &Inventory) {
         let labels = labels::compile(inventory, &Options::default(), None).labels;
         let origin = ReportingAgent {
@@ -161,7 +161,7 @@ impl Aggregator {
         ));
     }
 
-    /// The agent of `name` reports this sharing status and usage by pod.
+    /// Reports this sharing status and usage as the agent of `name`.
     pub(crate) fn share(&self, name: &str, report: &SharingStatus, usage: &Usage) {
         let mut node = Node::clone(&self.node(name));
         node.parts = node.parts.apply(&Change {
@@ -174,7 +174,7 @@ impl Aggregator {
         self.store(node);
     }
 
-    /// The agent of `name` is silent, and the writer has noticed it.
+    /// Makes the agent of `name` silent, and the node stale.
     pub(crate) fn silence(&self, name: &str) {
         let mut node = Node::clone(&self.node(name));
         let long_ago = Moment::from_millis(0);
@@ -182,7 +182,7 @@ impl Aggregator {
         self.store(node);
     }
 
-    /// The agent of `name` says that nothing changed.
+    /// Reports no change as the agent of `name`.
     pub(crate) fn confirm(&self, name: &str) {
         self.node(name).freshness.confirm(self.clock.now());
     }

@@ -1,4 +1,4 @@
-//! `POST /api/v1/match` through the real router, over machines that were really read.
+//! `POST /api/v1/match` through the real router, with inventories of simulated machines.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ async fn requested(aggregator: &Aggregator, request: Value) -> Value {
 }
 
 #[tokio::test]
-async fn matching_types_are_listed_with_free_devices_and_those_after_a_change() {
+async fn matching_types_list_free_devices_and_those_after_a_change() {
     let aggregator = Aggregator::of(&Machines::read().await);
     // Two are whole and free, one has unused partitions, one has a partition with a process.
     for (request, expected, verdict) in [
@@ -90,7 +90,7 @@ async fn matching_types_are_listed_with_free_devices_and_those_after_a_change() 
 }
 
 #[tokio::test]
-async fn free_devices_of_a_silent_node_are_unknown() {
+async fn free_devices_of_silent_node_are_unknown() {
     let aggregator = Aggregator::of(&Machines::read().await);
     aggregator.silence("mixed-1");
     let answer = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "80GB"})).await;
@@ -114,7 +114,7 @@ fn book(path: &Path, price: &str) {
 }
 
 #[tokio::test]
-async fn a_price_is_that_of_the_book_as_it_is_now_and_without_one_there_is_no_cost() {
+async fn price_comes_from_current_price_book_and_is_absent_without_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     book(&path, "2.10");
@@ -149,7 +149,7 @@ async fn a_price_is_that_of_the_book_as_it_is_now_and_without_one_there_is_no_co
 }
 
 #[tokio::test]
-async fn invalid_request_is_a_problem_that_names_the_field() {
+async fn invalid_request_is_a_problem_naming_the_field() {
     let aggregator = Aggregator::of(&Machines::default());
     let long = json!({"preferred": ["x".repeat(300_000)]}).to_string();
     for (body, status, kind, parameter, detail) in [
@@ -182,7 +182,7 @@ async fn invalid_request_is_a_problem_that_names_the_field() {
 }
 
 #[tokio::test]
-async fn arrays_in_place_of_objects_and_compressed_bodies_are_refused() {
+async fn arrays_in_place_of_objects_and_compressed_bodies_are_rejected() {
     let aggregator = Aggregator::of(&Machines::default());
     for document in ["[8, \"80GB\"]", "[]", "{\"performance\": [[]]}"] {
         let answer = aggregator.post(MATCH, document).await;

@@ -1,4 +1,4 @@
-//! `POST /api/v1/match` where a cluster is followed and people pick hardware profiles.
+//! `POST /api/v1/match` with a watched cluster and hardware profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use octavo_store::profiles::Profiles;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
-use super::profiles::{Around, profile};
+use super::profiles::{ProfileFixture, profile};
 
 const MATCH: &str = "/api/v1/match";
 const TYPE: &str = "octavo.dev/type";
@@ -47,8 +47,9 @@ fn pod(name: &str, on: &str) -> ClusterPod {
     }
 }
 
-/// Two nodes with an L4 each, one of them given away; and one with H100s, of which one is given away, and some in parts.
-async fn aggregator(profiles: &[Value]) -> (Around, Aggregator) {
+/// Two nodes with an L4 each, one of them allocated; and one with H100s, one of which is allocated and some are
+/// partitioned.
+async fn aggregator(profiles: &[Value]) -> (ProfileFixture, Aggregator) {
     let h100 = [
         (GPU, 2),
         ("nvidia.com/mig-3g.40gb", 1),
@@ -61,9 +62,9 @@ async fn aggregator(profiles: &[Value]) -> (Around, Aggregator) {
         node("mixed-1", H100, &h100),
     ];
     let pods = vec![pod("one", "gpu-2"), pod("two", "mixed-1")];
-    let (around, profiles, seen) = Around::of(nodes, pods, profiles);
+    let (fixture, profiles, seen) = ProfileFixture::of(nodes, pods, profiles);
     let aggregator = Aggregator::following(&Machines::read().await, profiles, seen);
-    (around, aggregator)
+    (fixture, aggregator)
 }
 
 fn two() -> Vec<Value> {
@@ -95,13 +96,13 @@ fn texts(of: &Value) -> String {
 }
 
 #[tokio::test]
-async fn ac_006_profiles_are_ranked_by_what_the_scheduler_would_place() {
-    let (_around, aggregator) = aggregator(&two()).await;
+async fn ac_006_profiles_are_ranked_by_what_scheduler_would_place() {
+    let (_fixture, aggregator) = aggregator(&two()).await;
     let answer = requested(&aggregator, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
     assert_eq!(names(&answer), ["1 a/large free", "1 a/small free"]);
     assert_eq!((&answer["freeBy"], &answer["verdict"]), (&json!("cluster"), &json!("fits-now")));
     let best = &answer["matches"][0];
-    // Agents see two without a process; one of them was promised to a pod.
+    // Agents report two without a process; one of them is allocated to a pod.
     assert_eq!(best["free"], json!({"total": 1, "onOneNode": 1}));
     assert_eq!((&best["resource"], &best["type"]), (&json!(GPU), &json!(H100)));
     assert_eq!(
@@ -127,8 +128,8 @@ async fn ac_006_profiles_are_ranked_by_what_the_scheduler_would_place() {
 }
 
 #[tokio::test]
-async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
-    let (around, aggregator) = aggregator(&two()[1..]).await;
+async fn type_without_profile_is_last_with_command_that_creates_one() {
+    let (fixture, aggregator) = aggregator(&two()[1..]).await;
     let request = json!({"memoryPerDeviceAtLeast": "20GB", "isolation": "mig"});
     let answer = requested(&aggregator, request).await;
     let all = names(&answer);
@@ -140,9 +141,9 @@ async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
         part.unwrap()["warnings"][0],
         "no profile offers it: octavo profiles create --type nvidia-h100-80gb --resource nvidia.com/mig-3g.40gb"
     );
-    // Without a cluster watcher, agents report what is free, and profiles where they lead.
+    // Without a cluster watcher, agents report what is free, and profiles determine where.
     let book =
-        octavo_files::config_files::profiles::HardwareProfileFile::open(&around.path()).unwrap();
+        octavo_files::config_files::profiles::HardwareProfileFile::open(&fixture.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
     let alone = Aggregator::with_profiles(&Machines::read().await, profiles);
     let answer = requested(&alone, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
@@ -154,18 +155,18 @@ async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
 }
 
 #[tokio::test]
-async fn a_profile_that_reaches_nothing_or_whose_queue_decides_says_so() {
+async fn profile_with_no_nodes_or_with_a_queue_is_reported() {
     let mut queued = profile("a", "queued", TYPE, L4);
     queued["spec"]["scheduling"] = json!({"type": "Queue", "kueue": {"localQueueName": "gpu"}});
     queued["metadata"]["annotations"][TYPE] = json!(L4);
     let mut mute = queued.clone();
     mute["metadata"] = json!({"name": "mute", "namespace": "a"});
     let nowhere = profile("a", "nowhere", TYPE, "nvidia-h200-141gb");
-    let (_around, aggregator) = aggregator(&[queued, mute, nowhere]).await;
+    let (_fixture, aggregator) = aggregator(&[queued, mute, nowhere]).await;
     let answer = requested(&aggregator, json!({"preferred": [L4]})).await;
     assert_eq!(names(&answer)[0], "1 a/queued unknown", "{answer:#}");
     assert!(texts(&answer["matches"][0]["warnings"]).contains("its queue gpu decides"));
-    // What nodes have is free now, and no profile makes it available as soon.
+    // Nodes have free devices that no profile makes available as soon.
     assert_eq!(names(&answer)[1], "1 nvidia-l4-24gb free");
     let why = |name: &str| {
         let refused = answer["refused"].as_array().unwrap().iter();
@@ -177,10 +178,10 @@ async fn a_profile_that_reaches_nothing_or_whose_queue_decides_says_so() {
 }
 
 #[tokio::test]
-async fn reader_of_some_types_sees_those_and_profiles_that_reach_no_others() {
+async fn reader_of_some_types_sees_those_and_profiles_limited_to_them() {
     let mut both = profile("a", "both", "kubernetes.io/os", "linux");
     both["spec"]["scheduling"]["node"]["nodeSelector"] = json!({});
-    let (_around, aggregator) = aggregator(&[two().remove(0), both, two().remove(1)]).await;
+    let (_fixture, aggregator) = aggregator(&[two().remove(0), both, two().remove(1)]).await;
     let request = json!({"count": 2}).to_string();
     let of = |profiles| Visibility {
         types: Types::Only(BTreeSet::from([H100.parse().unwrap()])),
@@ -204,8 +205,8 @@ async fn reader_of_some_types_sees_those_and_profiles_that_reach_no_others() {
 }
 
 #[tokio::test]
-async fn performance_rows_say_what_to_expect_and_a_row_that_cannot_be_is_a_problem() {
-    let (_around, aggregator) = aggregator(&two()).await;
+async fn performance_rows_add_expectations_and_invalid_row_is_a_problem() {
+    let (_fixture, aggregator) = aggregator(&two()).await;
     let row = |hardware: &str, speed: Value| json!({"hardware_type": hardware, "hardware_count": 1, "tps_mean": speed});
     let request = |rows: Value| json!({"preferred": ["H200"], "memoryPerDeviceAtLeast": "80GB", "performance": rows});
     let rows = json!([row("H200", json!(120)), row("H100", json!(75)), row("X9", json!(1))]);

@@ -1,4 +1,4 @@
-//! What a layout would do to a node, asked over HTTP.
+//! Plans of layouts over HTTP.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn verdicts(plan: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn plan_of_a_node_equals_its_agents_plan_and_names_blockers() {
+async fn plan_of_node_equals_its_agents_plan_and_names_blockers() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let answer = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb").await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
@@ -36,22 +36,22 @@ async fn plan_of_a_node_equals_its_agents_plan_and_names_blockers() {
     );
     assert_eq!(plan["outcome"], "blocked");
     assert_eq!(verdicts(&plan), ["change", "change", "change", "blocked"]);
-    // Two whole GPUs of Hopper: the mode costs no reset.
+    // Two Hopper GPUs without MIG: the mode change needs no reset.
     assert_eq!(plan["devices"][0]["modeChange"]["disruption"], "clients-bounce");
-    // The third keeps the 1g.10gb that it has.
+    // The third keeps its 1g.10gb.
     let after = plan["devices"][2]["after"].as_array().unwrap();
     let retained = after.iter().filter(|one| one.get("gpuInstance").is_some());
     assert_eq!((after.len(), retained.count()), (7, 1));
     let cause = &plan["devices"][3]["blockedBy"][0];
     assert_eq!(cause["holders"][0]["pid"], 99, "{cause}");
-    // Nothing is the other way round: what is allowed decides, and is said.
+    // Without `allow` the mode change of the first GPU is blocked.
     let careful = "/api/v1/nodes/mixed-1/plan?layout=all-balanced&allow=none";
     let plan = aggregator.get(careful).await.json();
     assert_eq!(verdicts(&plan)[0], "blocked");
 }
 
 #[tokio::test]
-async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name() {
+async fn file_layouts_come_first_and_hide_built_in_layouts_of_same_name() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
     fs::write(&file, LAYOUTS).unwrap();
@@ -72,7 +72,8 @@ async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name(
     let plan = aggregator.get("/api/v1/nodes/mixed-1/plan?layout=all-disabled").await.json();
     assert_eq!(verdicts(&plan), ["unchanged"]);
 
-    // A file that becomes invalid leaves the last layouts in use, and its error has the place; a fixed one is used immediately.
+    // An invalid file keeps the last layouts in use and its error has the location; a corrected one is used
+    // immediately.
     fs::write(
         &file,
         "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {small: [{devicse: all}]}\n",
@@ -88,7 +89,7 @@ async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name(
 }
 
 #[tokio::test]
-async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_is_called_so() {
+async fn invalid_layout_request_is_rejected_and_stale_node_is_marked() {
     let aggregator = Aggregator::of(&Machines::read().await);
     for (path, status, kind, parameter) in [
         ("plan", 400, "invalid-parameter", "layout"),
@@ -118,7 +119,7 @@ async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_
 }
 
 #[test]
-fn a_file_that_is_broken_at_the_start_is_an_error_with_its_places() {
+fn invalid_file_at_start_is_an_error_with_location() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("layouts.yaml");
     let missing = LayoutFile::open(&file).unwrap_err().to_string();

@@ -7,7 +7,7 @@ use tower::ServiceExt;
 
 use super::events::StreamEvent;
 use super::fleet::{Aggregator, Machines};
-use super::profiles::{Around, L4, followed, node, profile};
+use super::profiles::{L4, ProfileFixture, followed, node, profile};
 use crate::time_limits::until_async;
 
 const LABEL: &str = "octavo.dev/type";
@@ -23,8 +23,8 @@ fn short(shown: &StreamEvent) -> String {
 }
 
 #[tokio::test]
-async fn profile_stream_sends_all_profiles_then_their_changes_and_availability() {
-    let (around, profiles) = Around::new();
+async fn profile_stream_sends_profiles_changes_and_availability() {
+    let (fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let mut reader = aggregator.follow("/api/v1/profile-events").await;
     for expected in ["profile a/large", "profile a/twice", "profile b/twice"] {
@@ -35,8 +35,8 @@ async fn profile_stream_sends_all_profiles_then_their_changes_and_availability()
     assert_eq!((synced.event.as_str(), synced.id.is_empty()), ("synced", false));
     assert_eq!(synced.data, json!({"kind": "synced", "revision": 1}));
 
-    // Nothing is free any more: the two that reach those nodes have changed, the third has not.
-    around.cluster.send_replace(followed([]));
+    // Nothing is free any more: the two profiles that reach those nodes changed, the third did not.
+    fixture.cluster.send_replace(followed([]));
     for expected in ["profile a/large", "profile a/twice"] {
         let shown = reader.next().await;
         assert_eq!(short(&shown), expected);
@@ -44,7 +44,7 @@ async fn profile_stream_sends_all_profiles_then_their_changes_and_availability()
     }
     assert_eq!(reader.next().await.data["revision"], 2);
 
-    around.write(&[profile("a", "large", LABEL, L4), profile("b", "new", LABEL, L4)]);
+    fixture.write(&[profile("a", "large", LABEL, L4), profile("b", "new", LABEL, L4)]);
     let shown = [reader.next().await, reader.next().await, reader.next().await];
     assert_eq!(
         shown.each_ref().map(short),
@@ -59,7 +59,7 @@ async fn profile_stream_sends_all_profiles_then_their_changes_and_availability()
 
 #[tokio::test]
 async fn reconnected_reader_does_not_receive_unchanged_nodes_again() {
-    let (around, profiles) = Around::new();
+    let (fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let path = "/api/v1/profile-events?namespace=a";
     let mut reader = aggregator.follow(path).await;
@@ -68,11 +68,11 @@ async fn reconnected_reader_does_not_receive_unchanged_nodes_again() {
     let id = first[2].id.as_str();
     let mut again = aggregator.follow_from(path, id).await;
     assert_eq!(again.next().await, first[2]);
-    // What is asked for is part of the id: for other profiles it says nothing.
+    // The id includes the parameters: it is not valid for other profiles.
     let mut other = aggregator.follow_from("/api/v1/profile-events", id).await;
     assert_eq!(short(&other.next().await), "profile a/large");
 
-    around.cluster.send_replace(followed([]));
+    fixture.cluster.send_replace(followed([]));
     let next = async || reader.next().await;
     until_async("synced", next, |shown| shown.event == "synced").await;
     let mut late = aggregator.follow_from(path, id).await;
@@ -83,23 +83,23 @@ async fn reconnected_reader_does_not_receive_unchanged_nodes_again() {
 
 #[tokio::test]
 async fn short_lived_and_filtered_changes_are_not_sent() {
-    let (around, profiles) = Around::new();
+    let (fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let path = format!("/api/v1/profile-events?namespace=a&type={L4}&changes=only");
     let mut reader = aggregator.follow(&path).await;
     assert_eq!(reader.next().await.event, "synced");
-    // Only what is not asked for changes, and then something that is.
-    around.write(&[profile("a", "large", LABEL, L4), profile("a", "twice", LABEL, L4)]);
+    // Changes outside the filter are not sent; a following one inside is.
+    fixture.write(&[profile("a", "large", LABEL, L4), profile("a", "twice", LABEL, L4)]);
     aggregator.judged_again("b/twice").await;
-    around.cluster.send_replace(followed([node("gpu-1", &[(LABEL, L4)])]));
+    fixture.cluster.send_replace(followed([node("gpu-1", &[(LABEL, L4)])]));
     let shown = [reader.next().await, reader.next().await];
     assert_eq!(shown.each_ref().map(short), ["profile a/large", "profile a/twice"]);
     assert_eq!(shown[0].data["profile"]["available"], 1);
 }
 
 #[tokio::test]
-async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
-    let (_around, profiles) = Around::new();
+async fn i10_number_of_streams_is_limited_and_invalid_parameters_are_named() {
+    let (_fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     for (query, parameter) in [("x=1", "x"), ("changes=some", "changes"), ("type=a&type=b", "type")]
     {
@@ -119,14 +119,14 @@ async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
 }
 
 impl Aggregator {
-    /// Follows from an id on.
+    /// Opens a stream from an event id.
     async fn follow_from(&self, path: &str, id: &str) -> super::events::Reader {
         let request = Request::get(path).header("last-event-id", id);
         let request = request.body(Body::empty()).unwrap();
         super::events::Reader::of(self.router.clone().oneshot(request).await.unwrap())
     }
 
-    /// Waits until this profile is no more.
+    /// Waits until this profile is removed.
     async fn judged_again(&self, gone: &str) {
         let (namespace, name) = gone.split_once('/').unwrap();
         let path = format!("/api/v1/profiles/{namespace}/{name}");
@@ -134,7 +134,7 @@ impl Aggregator {
         until_async(&path, status, |status| *status == StatusCode::NOT_FOUND).await;
     }
 
-    /// The status alone: a stream has no end.
+    /// The status alone, because a stream does not end.
     async fn status_of(&self, path: &str) -> StatusCode {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let router = self.router.clone();

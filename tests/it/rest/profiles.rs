@@ -1,4 +1,4 @@
-//! Hardware profiles of a file, held against machines that were really read and a cluster as it might be.
+//! Hardware profiles of a file with a real fleet and a test cluster.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::time_limits::until_async;
 pub(super) const L4: &str = "nvidia-l4-24gb";
 
 /// A cluster snapshot with its source, and the directory of the file.
-pub(crate) struct Around {
+pub(crate) struct ProfileFixture {
     pub(crate) cluster: watch::Sender<Arc<Followed>>,
     directory: TempDir,
 }
 
-/// A profile as the API server has it. Its types are what the selector reaches.
+/// A profile as returned by the API server. Its selector determines its types.
 pub(crate) fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
     json!({
         "apiVersion": "infrastructure.opendatahub.io/v1", "kind": "HardwareProfile",
@@ -67,34 +67,34 @@ fn with_pods(
     })
 }
 
-impl Around {
+impl ProfileFixture {
     /// Three profiles in a file, two of which have one name, and two nodes of a type.
     pub(crate) fn new() -> (Self, Profiles) {
         let label = "octavo.dev/type";
         let nodes = ["gpu-1", "gpu-2"].map(|name| node(name, &[(label, L4)]));
         let (cluster, seen) = watch::channel(followed(nodes));
-        let around = Self { cluster, directory: tempfile::tempdir().unwrap() };
-        around.write(&[
+        let fixture = Self { cluster, directory: tempfile::tempdir().unwrap() };
+        fixture.write(&[
             profile("a", "large", label, L4),
             profile("a", "twice", label, L4),
             profile("b", "twice", "nvidia.com/gpu.product", "NVIDIA-L4"),
         ]);
-        let book = HardwareProfileFile::open(&around.path()).unwrap();
-        (around, Profiles::new(None, Some(seen), Some(book)))
+        let book = HardwareProfileFile::open(&fixture.path()).unwrap();
+        (fixture, Profiles::new(None, Some(seen), Some(book)))
     }
 
-    /// A cluster of these nodes and pods with these profiles in a file, and what follows it.
+    /// A cluster with these nodes and pods, these profiles in a file, and the watcher.
     pub(crate) fn of(
         nodes: Vec<ClusterNode>,
         pods: Vec<ClusterPod>,
         profiles: &[Value],
     ) -> (Self, Profiles, watch::Receiver<Arc<Followed>>) {
         let (cluster, seen) = watch::channel(with_pods(nodes, pods));
-        let around = Self { cluster, directory: tempfile::tempdir().unwrap() };
-        around.write(profiles);
-        let book = HardwareProfileFile::open(&around.path()).unwrap();
+        let fixture = Self { cluster, directory: tempfile::tempdir().unwrap() };
+        fixture.write(profiles);
+        let book = HardwareProfileFile::open(&fixture.path()).unwrap();
         let profiles = Profiles::new(None, Some(seen.clone()), Some(book));
-        (around, profiles, seen)
+        (fixture, profiles, seen)
     }
 
     pub(crate) fn path(&self) -> std::path::PathBuf {
@@ -111,8 +111,8 @@ impl Around {
 }
 
 #[tokio::test]
-async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
-    let (_around, profiles) = Around::new();
+async fn ac_005_profiles_show_purpose_and_availability() {
+    let (_fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/hardware-profiles").await.json();
     assert_eq!(list["kind"], "HardwareProfileList");
@@ -150,8 +150,8 @@ async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
 }
 
 #[tokio::test]
-async fn req_007_what_has_not_changed_is_not_sent_again() {
-    let (around, profiles) = Around::new();
+async fn req_007_unchanged_response_is_not_sent_again() {
+    let (fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     for path in ["/api/hardware-profiles", "/api/v1/profiles", "/api/v1/profiles/large"] {
         let first = aggregator.get(path).await;
@@ -169,7 +169,7 @@ async fn req_007_what_has_not_changed_is_not_sent_again() {
         assert_eq!(other.status(), StatusCode::OK, "{path}");
     }
     let tag = aggregator.get("/api/v1/profiles").await.header("etag").to_owned();
-    around.cluster.send_replace(followed([]));
+    fixture.cluster.send_replace(followed([]));
     // A result is cached for at most a second.
     let profiles = async || aggregator.get("/api/v1/profiles").await;
     let is_new = |answer: &Answer| answer.header("etag") != tag;
@@ -178,15 +178,15 @@ async fn req_007_what_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
-    let (around, profiles) = Around::new();
+async fn outdated_data_is_marked_and_invalid_file_keeps_previous_profiles() {
+    let (fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/v1/profiles").await.json();
     assert_eq!(list.get("notice"), None);
-    around.cluster.send_modify(|followed| {
+    fixture.cluster.send_modify(|followed| {
         Arc::make_mut(followed).trouble = Some("the API server is away".to_owned());
     });
-    std::fs::write(around.path(), "kind: Pod\n").unwrap();
+    std::fs::write(fixture.path(), "kind: Pod\n").unwrap();
     let expected = "the API server is away; cannot use the profiles in ";
     let profiles = async || aggregator.get("/api/v1/profiles").await.json();
     let list = until_async(expected, profiles, |list| {
@@ -198,9 +198,9 @@ async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
 }
 
 #[tokio::test]
-async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
-    let (around, _followed) = Around::new();
-    let book = HardwareProfileFile::open(&around.path()).unwrap();
+async fn profiles_without_cluster_are_listed_without_availability() {
+    let (fixture, _followed) = ProfileFixture::new();
+    let book = HardwareProfileFile::open(&fixture.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/hardware-profiles").await.json();
@@ -214,8 +214,8 @@ async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
 }
 
 #[tokio::test]
-async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
-    let (around, profiles) = Around::new();
+async fn draft_has_the_object_and_notes_before_creation() {
+    let (fixture, profiles) = ProfileFixture::new();
     let machines = Machines::read().await;
     let aggregator = Aggregator::with_profiles(&machines, profiles);
     let path =
@@ -236,21 +236,21 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
     let refused = aggregator.get("/api/v1/profile-draft?nodes=none").await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(refused.body.contains("it does not exist in the cluster"), "{}", refused.body);
-    // An agent's word counts more than a label: this node has H100s, some of them in parts.
-    around.cluster.send_replace(followed([node("mixed-1", &[("octavo.dev/type", L4)])]));
+    // An agent takes precedence over a label: this node has H100s, some of them partitioned.
+    fixture.cluster.send_replace(followed([node("mixed-1", &[("octavo.dev/type", L4)])]));
     let refused = aggregator.get("/api/v1/profile-draft?nodes=mixed-1").await;
     assert!(refused.body.contains("it lacks the label octavo.dev/type"), "{}", refused.body);
 }
 
 #[tokio::test]
-async fn a_draft_is_made_of_more_nodes_than_an_address_can_name() {
-    let (around, profiles) = Around::new();
+async fn draft_accepts_more_nodes_than_fit_into_a_url() {
+    let (fixture, profiles) = ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let label = "x".repeat(60);
     let names: Vec<String> =
         (0..1000).map(|at| format!("n{at:04}.{}.a", [label.as_str(); 4].join("."))).collect();
     let nodes = names.iter().map(|name| node(name, &[("octavo.dev/type", L4)]));
-    around.cluster.send_replace(followed(nodes));
+    fixture.cluster.send_replace(followed(nodes));
     let order = json!({"nodes": names, "name": "many", "counts": [{"identifier": "nvidia.com/gpu", "max": "1"}]});
     let answer = aggregator.post("/api/v1/profile-draft", &order.to_string()).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
@@ -280,10 +280,9 @@ fn many() -> (watch::Receiver<Arc<Followed>>, HardwareProfileFile, TempDir) {
     (seen, HardwareProfileFile::open(&path).unwrap(), directory)
 }
 
-/// How fast that is, is measured: docs/performance.md.
+/// The measured speed is in docs/performance.md.
 #[tokio::test]
-async fn nfr_001_a_hundred_clients_at_once_get_the_same_answer_about_a_thousand_nodes_and_two_hundred_profiles()
- {
+async fn nfr_001_hundred_concurrent_clients_get_equal_answers() {
     let (seen, book, _directory) = many();
     let profiles = Profiles::new(None, Some(seen), Some(book));
     let aggregator = Aggregator::with_profiles(&Machines::default(), profiles);

@@ -27,7 +27,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The type of a schema, in a word.
+/// The name of a schema's type.
 fn kind(document: &Value, schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let target = document.pointer(reference.trim_start_matches('#'));

@@ -1,5 +1,5 @@
-//! What is served is what the `OpenAPI` document says, judged by validators that are not ours; and Prometheus's own tool
-//! reads the metrics.
+//! Responses conform to the `OpenAPI` document, as checked by external validators; Prometheus's own tool reads the
+//! metrics.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::time_limits::output;
 /// The validators, from the package index `PyPI`.
 const VALIDATORS: [&str; 2] = ["openapi-spec-validator==0.9.0", "jsonschema==4.26.0"];
 
-/// Runs `command` with `input` and returns what came of it; where it cannot start, says what is missing.
+/// Runs `command` with `input` and returns its output; if it cannot start, the panic names what is missing.
 fn fed(command: &mut Command, input: &str, needs: &str) -> Output {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.stderr(Stdio::piped()).spawn();
@@ -25,13 +25,13 @@ fn fed(command: &mut Command, input: &str, needs: &str) -> Output {
 }
 
 #[track_caller]
-fn nothing_to_say(output: &Output) {
+fn no_output(output: &Output) {
     let reported = [&output.stdout[..], &output.stderr[..]].concat();
     let reported = String::from_utf8_lossy(&reported);
     assert!(output.status.success() && reported.is_empty(), "{reported}");
 }
 
-/// A Python that has the validators: kept in the cache, or the one that `OCTAVO_VALIDATORS_PYTHON` names.
+/// A Python with the validators: in the cache, or the one that `OCTAVO_VALIDATORS_PYTHON` names.
 static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     if let Some(python) = std::env::var_os("OCTAVO_VALIDATORS_PYTHON") {
         return python.into();
@@ -48,7 +48,7 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     environment.join("bin/python3")
 });
 
-/// Creates the environment under another name first, so that only a complete one is ever visible, also to a parallel run.
+/// Creates the environment under another name first, so that parallel runs see only a complete one.
 fn make_python(environment: &Path) {
     std::fs::create_dir_all(environment.parent().unwrap()).unwrap();
     let draft = environment.with_extension(format!("draft-{}", std::process::id()));
@@ -67,12 +67,12 @@ fn make_python(environment: &Path) {
     }
 }
 
-/// One answer: of which path of the document, and what it was.
+/// A response with its path in the document.
 fn case(path: &str, status: u16, media_type: &str, value: &Value) -> Value {
     json!({"path": path, "status": status.to_string(), "mediaType": media_type, "value": value})
 }
 
-/// What is asked for, and the path of the document that says what is answered.
+/// Requests, with their path in the document.
 const QUERIES: &[(&str, &str)] = &[
     ("/api/v1/nodes?limit=2", "/api/v1/nodes"),
     ("/api/v1/nodes?sort=size", "/api/v1/nodes"),
@@ -155,8 +155,8 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_document_is_valid_and_every_answer_is_what_it_says() {
-    let (_around, profiles) = super::profiles::Around::new();
+async fn openapi_document_is_valid_and_every_response_conforms() {
+    let (_fixture, profiles) = super::profiles::ProfileFixture::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     super::usage::give(&aggregator, "gpu-1");
     let document = aggregator.get("/openapi.json").await.json();
@@ -164,11 +164,11 @@ async fn the_document_is_valid_and_every_answer_is_what_it_says() {
     let mut validate = Command::new(&*PYTHON);
     validate.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/rest/validate.py"));
     let input = json!({"document": document, "cases": cases}).to_string();
-    nothing_to_say(&fed(&mut validate, &input, "the validators"));
+    no_output(&fed(&mut validate, &input, "the validators"));
 }
 
 #[tokio::test]
-async fn the_document_tells_every_word_a_parameter_can_be() {
+async fn openapi_document_lists_every_parameter_value() {
     let aggregator = Aggregator::of(&Machines::default());
     let document = aggregator.get("/openapi.json").await.json();
     let parameters = document["paths"]["/api/v1/nodes"]["get"]["parameters"].as_array().unwrap();
@@ -202,7 +202,7 @@ async fn the_document_tells_every_word_a_parameter_can_be() {
 }
 
 #[tokio::test]
-async fn metrics_tell_the_fleet_without_a_series_per_node_and_prometheus_finds_no_fault() {
+async fn fleet_metrics_have_no_series_per_node_and_pass_promtool() {
     let aggregator = Aggregator::of(&Machines::read().await);
     aggregator.silence("gpu-2");
     let answer = aggregator.get("/metrics").await;

@@ -1,4 +1,4 @@
-//! `POST /api/v1/slo` through the real router: rows of a model catalogue, held against objectives and the fleet.
+//! `POST /api/v1/slo` through the real router: rows of a model catalog, compared with objectives and the fleet.
 
 use axum::http::StatusCode;
 use octavo_files::config_files::prices::PriceFile;
@@ -6,7 +6,7 @@ use octavo_fleet::access::{Types, Visibility};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
-use super::profiles::{Around, L4, node, profile};
+use super::profiles::{L4, ProfileFixture, node, profile};
 
 const SLO: &str = "/api/v1/slo";
 
@@ -20,8 +20,7 @@ fn rows() -> Value {
 }
 
 #[tokio::test]
-async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_reported()
- {
+async fn req_001_rows_meeting_objectives_are_joined_to_fleet_types() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n\
@@ -61,7 +60,7 @@ async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_
 }
 
 #[tokio::test]
-async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
+async fn invalid_objectives_and_rows_are_problems_naming_the_field() {
     let aggregator = Aggregator::of(&Machines::default());
     for (objectives, rows, parameter, detail) in [
         (
@@ -111,7 +110,7 @@ async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
 }
 
 #[tokio::test]
-async fn req_003_rows_name_the_hardware_profiles_to_choose_and_how_many_are_available() {
+async fn req_003_rows_name_hardware_profiles_and_availability() {
     let label = "octavo.dev/type";
     let nodes = ["gpu-1", "gpu-2"].map(|name| node(name, &[(label, L4)]));
     let mut disabled = profile("a", "disabled", label, L4);
@@ -121,7 +120,7 @@ async fn req_003_rows_name_the_hardware_profiles_to_choose_and_how_many_are_avai
         profile("a", "gone", label, "nvidia-h200-141gb"),
         disabled,
     ];
-    let (_around, profiles, seen) = Around::of(nodes.into(), Vec::new(), &profiles);
+    let (_fixture, profiles, seen) = ProfileFixture::of(nodes.into(), Vec::new(), &profiles);
     let aggregator = Aggregator::following(&Machines::read().await, profiles, seen);
     let request = json!({
         "objectives": {"requestsPerSecondAtLeast": 1},
@@ -147,7 +146,7 @@ async fn req_003_rows_name_the_hardware_profiles_to_choose_and_how_many_are_avai
     );
     assert_eq!(of("H100 80GB")["profiles"], Value::Null);
 
-    // NFR-003: profiles are named to who may list them.
+    // NFR-003: profiles are named only to users who may list them.
     let sight = Visibility { types: Types::All, nodes: false, profiles: false };
     let answer = aggregator.post_as(sight, SLO, &request).await;
     assert!(!answer.body.contains("premium"), "{}", answer.body);

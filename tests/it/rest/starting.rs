@@ -1,4 +1,4 @@
-//! What is said while nodes are still returning after a start of the aggregator.
+//! Reports while nodes are still returning after a start of the aggregator.
 
 use axum::http::StatusCode;
 use octavo_fleet::startup::StartupProgress;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::fleet::{Aggregator, Machines};
 
 #[tokio::test]
-async fn lists_and_readiness_say_while_nodes_are_still_returning_after_a_start() {
+async fn lists_and_readiness_report_startup_while_nodes_are_returning() {
     let now = StartupProgress::new(4, Some(9));
     let (progress, startup) = tokio::sync::watch::channel(Some(now));
     let machines = Machines::read().await;

@@ -1,4 +1,4 @@
-//! Who uses what, of a node and over the fleet.
+//! Usage of a node and of the fleet.
 
 use axum::http::StatusCode;
 use octavo_model::quantity::Mebibytes;
@@ -31,7 +31,7 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
     }
 }
 
-/// Two share a device of `node`, one of them too greedily.
+/// Two pods share a device of `node`; one of them exceeds its share.
 pub(crate) fn give(aggregator: &Aggregator, node: &str) {
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
@@ -92,7 +92,7 @@ fn pods(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_node_says_how_it_gives_its_devices_out_and_who_uses_them() {
+async fn node_reports_its_sharing_and_usage() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let plain = aggregator.get("/api/v1/nodes/gpu-1").await.json();
     assert_eq!((&plain["sharingStatus"], &plain["usage"]), (&Value::Null, &Value::Null));
@@ -131,7 +131,7 @@ async fn a_node_says_how_it_gives_its_devices_out_and_who_uses_them() {
 }
 
 #[tokio::test]
-async fn ac_010_who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
+async fn ac_010_usage_is_filtered_sorted_and_paged_over_the_fleet() {
     let aggregator = Aggregator::of(&Machines::read().await);
     give(&aggregator, "gpu-1");
     give(&aggregator, "mixed-1");
@@ -184,14 +184,14 @@ async fn ac_010_who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
 }
 
 #[tokio::test]
-async fn i10_who_asks_for_a_pod_of_many_nodes_does_not_keep_others_waiting() {
+async fn i10_pod_usage_query_over_many_nodes_does_not_delay_others() {
     let aggregator = Aggregator::of(&Machines::read().await);
     for node in ["gpu-1", "gpu-2", "mixed-1"] {
         give_much(&aggregator, node);
     }
     let many = aggregator.get("/api/v1/usage?pod=nobody");
     let alive = aggregator.get("/healthz");
-    // The first is asked first, and has to let the other one have its turn.
+    // The first request starts first and must yield to the other one.
     let first = tokio::select! {
         biased;
         _ = many => "the many",
@@ -202,7 +202,7 @@ async fn i10_who_asks_for_a_pod_of_many_nodes_does_not_keep_others_waiting() {
     assert_eq!((&all["items"], &all["continue"]), (&json!([]), &Value::Null));
 }
 
-/// As much as a node may tell.
+/// The maximum usage that a node may report.
 fn give_much(aggregator: &Aggregator, node: &str) {
     let long = "x".repeat(230);
     let tenant = |number: u32| tenant(&format!("{long}-{number}"), number, 64, false);
@@ -234,7 +234,7 @@ fn give_much(aggregator: &Aggregator, node: &str) {
 }
 
 #[tokio::test]
-async fn octavo_usage_prints_what_each_namespace_has_of_each_type() {
+async fn octavo_usage_prints_usage_by_namespace_and_type() {
     let aggregator = Aggregator::of(&Machines::read().await);
     give(&aggregator, "gpu-1");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

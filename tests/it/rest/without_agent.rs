@@ -1,4 +1,5 @@
-//! Nodes of the cluster that no agent reports: listed by their labels, filtered, ordered and paged as all others, and drafted from.
+//! Nodes of the cluster without agent: listed by their labels, filtered, sorted and paged like others, and used in
+//! drafts.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +12,13 @@ use tower::ServiceExt;
 
 use super::events::Reader;
 use super::fleet::{Aggregator, Machines};
-use super::profiles::{Around, followed, node};
+use super::profiles::{ProfileFixture, followed, node};
 
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const A100: &str = "nvidia-a100-40gb";
 const VENDOR: (&str, &str) = (PRODUCT, "NVIDIA-A100-SXM4-40GB");
 
-/// A node that NVIDIA's labels describe, with four devices and room for what runs beside them.
+/// A node with NVIDIA's labels and four devices.
 fn vendor(name: &str, (key, value): (&str, &str)) -> ClusterNode {
     let all = Amounts::default()
         .with("nvidia.com/gpu", 4)
@@ -35,7 +36,7 @@ fn vendor(name: &str, (key, value): (&str, &str)) -> ClusterNode {
 }
 
 /// Four nodes with agents, two without, one without an accelerator; one of those with an agent is in the cluster too.
-async fn aggregator() -> (Aggregator, Around, Machines) {
+async fn aggregator() -> (Aggregator, ProfileFixture, Machines) {
     let machines = Machines::read().await;
     let cpu = ClusterNode { name: "cpu-1".to_owned(), ..ClusterNode::default() };
     let nodes = vec![
@@ -44,9 +45,9 @@ async fn aggregator() -> (Aggregator, Around, Machines) {
         node("gpu-1", &[("octavo.dev/type", "nvidia-l4-24gb")]),
         cpu,
     ];
-    let (around, profiles, seen) = Around::of(nodes, Vec::new(), &[]);
+    let (fixture, profiles, seen) = ProfileFixture::of(nodes, Vec::new(), &[]);
     let aggregator = Aggregator::following(&machines, profiles, seen);
-    (aggregator, around, machines)
+    (aggregator, fixture, machines)
 }
 
 fn names(list: &Value) -> Vec<&str> {
@@ -55,8 +56,8 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn ac_001_nodes_without_agent_are_listed_by_their_labels_and_marked() {
-    let (aggregator, _around, _) = aggregator().await;
+async fn ac_001_nodes_without_agent_are_listed_by_labels_and_marked() {
+    let (aggregator, _fixture, _) = aggregator().await;
     let list = aggregator.get("/api/v1/nodes").await.json();
     let listed = names(&list);
     assert_eq!(list["total"], listed.len());
@@ -98,8 +99,8 @@ async fn ac_001_nodes_without_agent_are_listed_by_their_labels_and_marked() {
 }
 
 #[tokio::test]
-async fn ac_001_filters_order_selector_and_pages_have_nodes_without_agent_too() {
-    let (aggregator, _around, _) = aggregator().await;
+async fn ac_001_filters_sort_selector_and_pages_include_nodes_without_agent() {
+    let (aggregator, _fixture, _) = aggregator().await;
     for (query, wanted) in [
         (format!("type={A100}"), &["vendor-a100", "vendor-b100"][..]),
         ("search=endor-b".to_owned(), &["vendor-b100"]),
@@ -129,8 +130,8 @@ async fn ac_001_filters_order_selector_and_pages_have_nodes_without_agent_too() 
 }
 
 #[tokio::test]
-async fn ac_001_an_agent_that_connects_replaces_the_entry_of_its_node() {
-    let (aggregator, around, machines) = aggregator().await;
+async fn ac_001_connecting_agent_replaces_the_entry_of_its_node() {
+    let (aggregator, fixture, machines) = aggregator().await;
     let before = aggregator.get("/api/v1/nodes").await.json();
     aggregator.put("vendor-a100", machines.inventory("gpu-1"));
     let after = aggregator.get("/api/v1/nodes").await.json();
@@ -141,16 +142,16 @@ async fn ac_001_an_agent_that_connects_replaces_the_entry_of_its_node() {
     let few = aggregator.get("/api/v1/nodes?state=no-agent").await.json();
     assert_eq!(names(&few), ["vendor-b100"]);
 
-    // What leaves the cluster is not listed any more; the agent's node stays the agent's.
-    around.cluster.send_replace(followed([]));
+    // Nodes that leave the cluster are removed; nodes with an agent remain.
+    fixture.cluster.send_replace(followed([]));
     let last = aggregator.get("/api/v1/nodes").await.json();
     assert!(names(&last).contains(&"vendor-a100") && !names(&last).contains(&"vendor-b100"));
     assert!(last["revision"].as_u64() > after["revision"].as_u64());
 }
 
 #[tokio::test]
-async fn ac_003_a_profile_of_a_node_without_agent_selects_by_the_label_of_its_vendor() {
-    let (aggregator, _around, _) = aggregator().await;
+async fn ac_003_profile_of_node_without_agent_selects_by_vendor_label() {
+    let (aggregator, _fixture, _) = aggregator().await;
     for query in ["nodes=vendor-a100".to_owned(), format!("type={A100}")] {
         let draft = aggregator.get(&format!("/api/v1/profile-draft?{query}")).await;
         assert_eq!(draft.status, StatusCode::OK, "{}", draft.body);
@@ -166,8 +167,8 @@ async fn ac_003_a_profile_of_a_node_without_agent_selects_by_the_label_of_its_ve
 }
 
 #[tokio::test]
-async fn ac_001_event_streams_have_nodes_without_agent_and_what_becomes_of_them() {
-    let (aggregator, around, machines) = aggregator().await;
+async fn ac_001_event_streams_include_nodes_without_agent_and_changes() {
+    let (aggregator, fixture, machines) = aggregator().await;
     let request = Request::get("/api/v1/events").body(Body::empty()).unwrap();
     let response = aggregator.router.clone().oneshot(request).await.unwrap();
     let mut reader = Reader::of(response);
@@ -181,7 +182,7 @@ async fn ac_001_event_streams_have_nodes_without_agent_and_what_becomes_of_them(
     }
     assert!(first.contains("vendor-a100") && first.contains("gpu-1"), "{first:?}");
 
-    around.cluster.send_replace(followed([vendor("vendor-a100", VENDOR)]));
+    fixture.cluster.send_replace(followed([vendor("vendor-a100", VENDOR)]));
     let shown = reader.next().await;
     assert_eq!((shown.event.as_str(), &shown.data["name"]), ("removed", &json!("vendor-b100")));
     aggregator.put("vendor-a100", machines.inventory("gpu-1"));
@@ -191,8 +192,8 @@ async fn ac_001_event_streams_have_nodes_without_agent_and_what_becomes_of_them(
 }
 
 #[tokio::test]
-async fn nfr_003_types_of_nodes_without_agent_are_shown_to_users_who_may_see_them() {
-    let (aggregator, _around, _) = aggregator().await;
+async fn nfr_003_types_of_nodes_without_agent_require_permission() {
+    let (aggregator, _fixture, _) = aggregator().await;
     for (of, wanted) in [(A100, &[A100][..]), ("nvidia-h200-141gb", &[])] {
         let mut request = Request::get("/api/v1/types").body(Body::empty()).unwrap();
         request.extensions_mut().insert(Visibility {

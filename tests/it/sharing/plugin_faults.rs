@@ -1,4 +1,4 @@
-//! What goes wrong between an agent that gives devices out and its kubelet: no hot loop, no wrong id, and a way back.
+//! Faults between the built-in device plugin and its kubelet: no busy loop, no wrong id, and recovery.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,25 +6,25 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use crate::device_plugin::{GPU, Rig, shared};
-use crate::kubelet::{Pod, Tells};
+use crate::kubelet::{Pod, PodListing};
 use crate::sockets::age;
 
 const EIGHT: &str = "- {board: A100_40GB, count: 8}\n";
 const ONE: &str = "- {board: A100_40GB}\n";
 
 #[test]
-fn a_kubelet_that_is_started_again_sixty_times_in_a_row_has_all_of_them_each_time() {
+fn plugin_reregisters_after_sixty_consecutive_kubelet_restarts() {
     let mut rig = Rig::new(EIGHT);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 32);
+    rig.kubelet.await_count(GPU, 32);
     let pod = rig.kubelet.admit("stays", GPU, 1).unwrap();
     for _ in 0..60 {
         rig.kubelet.restart();
-        rig.kubelet.counts(GPU, 32);
+        rig.kubelet.await_count(GPU, 32);
         rig.kubelet.allocate(GPU, &pod.ids).unwrap();
     }
-    let registrations = rig.kubelet.knows(|known| known.registrations);
-    // One for each start; a few more where it ended during the report.
+    let registrations = rig.kubelet.inspect(|known| known.registrations);
+    // One per start; a few more if it ended during the registration.
     assert!((61..=90).contains(&registrations), "{registrations}");
     let reported = agent.kill();
     let lines = reported.len();
@@ -32,10 +32,10 @@ fn a_kubelet_that_is_started_again_sixty_times_in_a_row_has_all_of_them_each_tim
 }
 
 #[test]
-fn sockets_deleted_under_a_running_kubelet_are_recreated() {
+fn sockets_deleted_under_running_kubelet_are_recreated() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     for round in 2..=4 {
         fs::remove_file(rig.directory().join("octavo-gpu.sock")).unwrap();
         rig.kubelet.wait("another registration", |known| {
@@ -46,79 +46,79 @@ fn sockets_deleted_under_a_running_kubelet_are_recreated() {
 }
 
 #[test]
-fn a_recreated_directory_is_found_again() {
+fn recreated_directory_is_found_again() {
     let mut rig = Rig::new(ONE);
     let _agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     rig.kubelet.stop();
     fs::remove_dir_all(rig.directory()).unwrap();
     rig.kubelet.restart();
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
-fn a_read_only_directory_is_reported_and_retried_with_backoff() {
+fn read_only_directory_is_reported_and_retried_with_backoff() {
     let mut rig = Rig::new(ONE);
     let place = rig.directory();
     fs::remove_file(place.join("kubelet.sock")).unwrap();
     fs::remove_dir(&place).unwrap();
-    // Not even root can make a socket there.
+    // Not even root can create a socket there.
     symlink("/proc", &place).unwrap();
     let mut agent = rig.agent(&shared(4), &[]);
-    agent.says("cannot serve nvidia.com/gpu");
-    agent.says("sharing-pending");
+    agent.expect_log("cannot serve nvidia.com/gpu");
+    agent.expect_log("sharing-pending");
     fs::remove_file(&place).unwrap();
     rig.kubelet.restart();
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     let reported = agent.kill();
     let complaints = reported.iter().filter(|line| line.contains("cannot serve nvidia.com/gpu"));
     assert!(complaints.count() < 3, "{}", reported.join("\n"));
 }
 
 #[test]
-fn what_kubelet_refuses_is_tried_ever_more_seldom_and_a_version_it_does_not_speak_not_at_all() {
+fn refused_registration_backs_off_and_unsupported_version_is_not_retried() {
     let mut rig = Rig::new(ONE);
-    rig.kubelet.behaves(|manners| manners.refuses = Some("not today".to_owned()));
+    rig.kubelet.set_behavior(|behavior| behavior.refuses = Some("not today".to_owned()));
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
-    let line = agent.says("sharing-not-in-force");
+    let line = agent.expect_log("sharing-not-in-force");
     assert!(line.contains("not today"), "{line}");
-    let before = rig.kubelet.knows(|known| known.registrations);
+    let before = rig.kubelet.inspect(|known| known.registrations);
     assert!((2..=4).contains(&before), "{before}");
     let unsupported = "requested API version \"v1beta1\" is not supported by kubelet. Supported version is \"v2\"";
-    rig.kubelet.behaves(|manners| manners.refuses = Some(unsupported.to_owned()));
-    let line = agent.says("does not support v1beta1");
+    rig.kubelet.set_behavior(|behavior| behavior.refuses = Some(unsupported.to_owned()));
+    let line = agent.expect_log("does not support v1beta1");
     assert!(line.contains("v2"), "{line}");
-    let before = rig.kubelet.knows(|known| known.registrations);
-    // An event makes it read everything again, more than once.
+    let before = rig.kubelet.inspect(|known| known.registrations);
+    // An event triggers several readings.
     for replicas in [5, 6] {
         rig.node.layouts(&shared(replicas));
-        agent.says("layout resolved layout=wanted");
+        agent.expect_log("layout resolved layout=wanted");
     }
-    assert_eq!(rig.kubelet.knows(|known| known.registrations), before);
-    rig.kubelet.behaves(|manners| manners.refuses = None);
+    assert_eq!(rig.kubelet.inspect(|known| known.registrations), before);
+    rig.kubelet.set_behavior(|behavior| behavior.refuses = None);
     rig.kubelet.restart();
-    rig.kubelet.counts(GPU, 6);
-    agent.says("sharing-in-force");
+    rig.kubelet.await_count(GPU, 6);
+    agent.expect_log("sharing-in-force");
 }
 
 #[test]
-fn a_slow_reader_misses_lists_in_between_and_never_the_last() {
+fn slow_reader_skips_intermediate_lists_but_not_the_latest() {
     let rig = Rig::new(EIGHT);
     let mut agent = rig.agent(&shared(2), &[]);
-    rig.kubelet.counts(GPU, 16);
-    let before = rig.kubelet.knows(|known| known.resources[GPU].lists);
-    rig.kubelet.behaves(|manners| manners.reads_nothing = true);
+    rig.kubelet.await_count(GPU, 16);
+    let before = rig.kubelet.inspect(|known| known.resources[GPU].lists);
+    rig.kubelet.set_behavior(|behavior| behavior.reads_no_lists = true);
     for replicas in 3..60 {
         rig.node.layouts(&shared(replicas));
         if replicas % 10 == 0 {
-            agent.says("layout resolved layout=wanted");
+            agent.expect_log("layout resolved layout=wanted");
         }
     }
     rig.node.layouts(&shared(7));
-    rig.kubelet.behaves(|manners| manners.reads_nothing = false);
-    rig.kubelet.counts(GPU, 56);
-    agent.says("sharing-in-force");
-    let lists = rig.kubelet.knows(|known| known.resources[GPU].lists) - before;
+    rig.kubelet.set_behavior(|behavior| behavior.reads_no_lists = false);
+    rig.kubelet.await_count(GPU, 56);
+    agent.expect_log("sharing-in-force");
+    let lists = rig.kubelet.inspect(|known| known.resources[GPU].lists) - before;
     assert!(lists <= 58, "{lists}");
 }
 
@@ -127,82 +127,82 @@ fn another_plugin_for_the_resource_is_reported_and_not_replaced() {
     let rig = Rig::new(ONE);
     let other = UnixListener::bind(rig.directory().join("nvidia-gpu.sock")).unwrap();
     let mut agent = rig.agent(&shared(4), &[]);
-    let line = agent.says("device-plugin-conflict");
+    let line = agent.expect_log("device-plugin-conflict");
     assert!(line.contains("nvidia-gpu.sock"), "{line}");
-    assert_eq!(rig.kubelet.knows(|known| known.registrations), 0);
+    assert_eq!(rig.kubelet.inspect(|known| known.registrations), 0);
     drop(other);
     fs::remove_file(rig.directory().join("nvidia-gpu.sock")).unwrap();
-    rig.kubelet.counts(GPU, 4);
-    agent.says("sharing-in-force");
-    // One whose socket is called otherwise: kubelet would give out what is not ours.
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("sharing-in-force");
+    // A plugin with another socket name: kubelet would allocate a foreign id.
     let strange: BTreeSet<String> = ["GPU-strange".to_owned()].into();
-    rig.kubelet.behaves(|manners| drop(manners.others.insert(GPU.to_owned(), strange)));
-    // It asks soon only while something is awaited.
+    rig.kubelet.set_behavior(|behavior| drop(behavior.others.insert(GPU.to_owned(), strange)));
+    // It polls quickly only while it waits for a change.
     rig.kubelet.admit("a", GPU, 1).unwrap();
-    let line = agent.says("device-plugin-conflict");
+    let line = agent.expect_log("device-plugin-conflict");
     assert!(line.contains("GPU-strange"), "{line}");
-    let before = rig.kubelet.knows(|known| known.registrations);
+    let before = rig.kubelet.inspect(|known| known.registrations);
     assert_eq!(before, 1);
 }
 
 #[test]
-fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
+fn devices_stay_advertised_while_kubelet_reports_no_allocations() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
-    rig.kubelet.counts(GPU, 4);
-    agent.says("sharing-in-force");
-    rig.kubelet.behaves(|manners| manners.tells = Tells::Nothing);
-    // An allocation makes it ask.
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("sharing-in-force");
+    rig.kubelet.set_behavior(|behavior| behavior.pod_listing = PodListing::Never);
+    // An allocation triggers a query.
     rig.kubelet.allocate(GPU, &rig.replicas(0, &[3])).unwrap();
-    let line = agent.says("sharing-pending");
+    let line = agent.expect_log("sharing-pending");
     assert!(line.contains("did not list the devices of its pods within 2 s"), "{line}");
     rig.node.layouts(&shared(2));
-    agent.says("sharing-not-in-force");
-    rig.kubelet.counts(GPU, 4);
-    let requested = rig.kubelet.knows(|known| known.requested);
+    agent.expect_log("sharing-not-in-force");
+    rig.kubelet.await_count(GPU, 4);
+    let requested = rig.kubelet.inspect(|known| known.requested);
     assert!(requested < 20, "{requested}");
-    rig.kubelet.behaves(|manners| manners.tells = Tells::All);
-    // The third of them was allocated a moment ago, and kubelet reports it after a while: two are too many.
-    rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 3]));
+    rig.kubelet.set_behavior(|behavior| behavior.pod_listing = PodListing::All);
+    // The third was just allocated and kubelet has not reported it yet: two are too many.
+    rig.kubelet.await_ids(GPU, &rig.replicas(0, &[0, 3]));
 }
 
 #[test]
-fn a_foreign_socket_is_left_to_its_listener_and_a_stale_one_is_replaced() {
+fn foreign_socket_is_retained_and_stale_socket_is_replaced() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
-    agent.says("sharing-in-force");
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("sharing-in-force");
     let (ours, draft) = (rig.directory().join("octavo-gpu.sock"), rig.directory().join("draft"));
     let other = UnixListener::bind(&draft).unwrap();
     fs::rename(&draft, &ours).unwrap();
-    let line = agent.says("device-plugin-conflict");
+    let line = agent.expect_log("device-plugin-conflict");
     assert!(line.contains("octavo-gpu.sock"), "{line}");
-    // It is still the other's.
+    // The socket still belongs to the other listener.
     std::os::unix::net::UnixStream::connect(&ours).unwrap();
     other.accept().unwrap();
     drop(other);
-    agent.says("sharing-in-force");
+    agent.expect_log("sharing-in-force");
     rig.kubelet.admit("a", GPU, 1).unwrap();
 }
 
 #[test]
-fn a_second_agent_of_a_node_leaves_the_sockets_to_the_first_until_that_ends() {
+fn second_agent_leaves_sockets_to_first_until_it_exits() {
     let rig = Rig::new(ONE);
     let first = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     let mut second = rig.agent(&shared(4), &[]);
-    let line =
-        second.says("only allocated devices are advertised until the desired layout is known: ");
+    let line = second
+        .expect_log("only allocated devices are advertised until the desired layout is known: ");
     assert!(line.contains("sharing-pending"), "{line}");
     rig.kubelet.admit("a", GPU, 1).unwrap();
-    assert_eq!(rig.kubelet.knows(|known| known.registrations), 1);
+    assert_eq!(rig.kubelet.inspect(|known| known.registrations), 1);
     drop(first);
-    second.says("sharing-in-force");
-    rig.kubelet.counts(GPU, 4);
+    second.expect_log("sharing-in-force");
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
-fn an_unknown_layout_at_the_start_takes_no_device_away() {
+fn unknown_layout_at_start_withdraws_no_device() {
     let rig = Rig::new(ONE);
     let layouts = rig.node.layouts(&shared(4));
     let directory = rig.directory().display().to_string();
@@ -215,93 +215,94 @@ fn an_unknown_layout_at_the_start_takes_no_device_away() {
         "--device-plugins",
         &directory,
     ]);
-    agent.says("this node has no layout \"unheard-of\"");
-    agent.says("sharing-in-force");
-    rig.kubelet.counts(GPU, 1);
+    agent.expect_log("this node has no layout \"unheard-of\"");
+    agent.expect_log("sharing-in-force");
+    rig.kubelet.await_count(GPU, 1);
 }
 
 #[test]
-fn a_kubelet_that_was_started_just_now_and_knows_no_pod_is_not_believed() {
+fn restarted_kubelet_without_pods_is_not_trusted() {
     let mut rig = Rig::new(ONE);
-    rig.kubelet.behaves(|manners| manners.is_young = true);
+    rig.kubelet.set_behavior(|behavior| behavior.is_young = true);
     rig.kubelet.restart();
     let mut agent = rig.agent(&shared(4), &[]);
-    agent.says(
+    agent.expect_log(
         "no device is advertised yet, because the allocations are unknown: the kubelet has just started",
     );
     age(&rig.node.kubelet());
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
 fn nothing_is_advertised_before_kubelet_reports_allocations() {
     let rig = Rig::new(ONE);
-    rig.kubelet.behaves(|manners| manners.tells = Tells::Nothing);
+    rig.kubelet.set_behavior(|behavior| behavior.pod_listing = PodListing::Never);
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=1s"]);
-    agent.says("sharing-not-in-force");
-    rig.kubelet.counts(GPU, 0);
-    rig.kubelet.behaves(|manners| manners.tells = Tells::All);
-    rig.kubelet.counts(GPU, 4);
+    agent.expect_log("sharing-not-in-force");
+    rig.kubelet.await_count(GPU, 0);
+    rig.kubelet.set_behavior(|behavior| behavior.pod_listing = PodListing::All);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
-fn a_kubelet_that_was_just_started_and_knows_no_pod_yet_takes_nothing_from_those_that_run() {
+fn restarted_kubelet_without_pods_withdraws_no_allocated_device() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     for name in ["a", "b", "c"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
     let held: Vec<String> =
-        rig.kubelet.knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+        rig.kubelet.inspect(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
     rig.node.layouts(&shared(2));
-    agent.says("sharing-held");
-    rig.kubelet.offers(GPU, &held);
-    rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
-    let requested = rig.kubelet.knows(|known| known.requested);
+    agent.expect_log("sharing-held");
+    rig.kubelet.await_ids(GPU, &held);
+    rig.kubelet.set_behavior(|behavior| behavior.pod_listing = PodListing::Empty);
+    let requested = rig.kubelet.inspect(|known| known.requested);
     rig.kubelet.restart();
     rig.kubelet.wait("three questions", |known| known.requested >= requested + 3);
-    rig.kubelet.offers(GPU, &held);
+    rig.kubelet.await_ids(GPU, &held);
 }
 
 #[test]
-fn a_kubelet_that_does_not_tell_what_it_would_give_out_is_believed_when_it_has_read_the_list() {
+fn kubelet_without_allocatable_report_is_trusted_after_reading_the_list() {
     let rig = Rig::new(ONE);
-    rig.kubelet.behaves(|manners| manners.is_old = true);
+    rig.kubelet.set_behavior(|behavior| behavior.is_old = true);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
-    agent.says("sharing-in-force");
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("sharing-in-force");
 }
 
 #[test]
-fn a_lost_gpu_is_not_advertised_until_it_is_back_and_others_are_unaffected() {
+fn lost_gpu_is_not_advertised_until_it_returns() {
     let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
     let mut agent = rig.agent(&shared(2), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     let pod = rig.kubelet.admit("runs", GPU, 1).unwrap();
     let lost = usize::from(pod.ids[0].starts_with(&rig.uuid(1)));
     let index = u32::try_from(lost).unwrap();
     let slot = rig.node.machine.world().slot_of_index(index).unwrap();
     rig.node.machine.change(|world| world.lose_gpu(slot));
-    // Both must be known before the device returns: an Xid that arrives later is a new fault, which lasts longer than this test.
-    agent.says_all(&["failing: ", "xid=79"]);
-    rig.kubelet.offers(GPU, &rig.replicas(1 - lost, &[0, 1]));
+    // Both must be known before the device returns: an Xid that arrives later is a new fault, which lasts longer than
+    // this test.
+    agent.expect_all_logs(&["failing: ", "xid=79"]);
+    rig.kubelet.await_ids(GPU, &rig.replicas(1 - lost, &[0, 1]));
     let ids = rig.replicas(lost, &[0, 1]);
-    let known = rig.kubelet.knows(|known| known.resources[GPU].devices.clone());
+    let known = rig.kubelet.inspect(|known| known.resources[GPU].devices.clone());
     assert!(ids.iter().all(|id| known.contains_key(id)), "{known:?}");
     let error = rig.kubelet.allocate(GPU, &ids[..1]).unwrap_err();
     assert!(error.message().contains("is not healthy"), "{error}");
     rig.kubelet.admit("next", GPU, 1).unwrap();
     rig.node.machine.change(|world| world.return_gpu(slot));
-    rig.kubelet.counts(GPU, 4);
-    agent.says("device-healthy");
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("device-healthy");
 }
 
 #[test]
-fn a_gpu_that_is_lost_in_the_middle_of_many_requests_gives_no_wrong_id() {
+fn gpu_lost_during_many_requests_yields_no_wrong_id() {
     let rig = Rig::new(EIGHT);
     let _agent = rig.agent(&shared(8), &[]);
-    rig.kubelet.counts(GPU, 64);
+    rig.kubelet.await_count(GPU, 64);
     let slot = rig.node.machine.world().slot_of_index(3).unwrap();
     let mut given: Vec<Pod> = Vec::new();
     for number in 0..60 {
@@ -323,42 +324,42 @@ fn a_gpu_that_is_lost_in_the_middle_of_many_requests_gives_no_wrong_id() {
 }
 
 #[test]
-fn a_storm_of_xids_is_no_storm_of_lists() {
+fn many_xids_cause_few_device_lists() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
-    agent.says("sharing-in-force");
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("sharing-in-force");
     let slot = rig.node.machine.world().slot_of_index(0).unwrap();
     for _ in 0..500 {
-        // Of an application: nothing is wrong with the device. Source: NVIDIA, "Xid Errors".
+        // An application error: the device is healthy. Source: NVIDIA, "Xid Errors".
         rig.node.machine.change(|world| world.xid(slot, 31, None));
     }
     rig.kubelet.admit("after", GPU, 1).unwrap();
-    let lists = rig.kubelet.knows(|known| known.resources[GPU].lists);
+    let lists = rig.kubelet.inspect(|known| known.resources[GPU].lists);
     assert!(lists <= 3, "{lists}");
-    assert_eq!(rig.kubelet.knows(|known| known.registrations), 1);
+    assert_eq!(rig.kubelet.inspect(|known| known.registrations), 1);
 }
 
 #[test]
-fn a_thousand_pods_are_given_a_replica_each_and_no_replica_is_given_twice() {
+fn thousand_pods_get_one_distinct_replica_each() {
     let rig = Rig::new(EIGHT);
     let _agent = rig.agent(&shared(128), &[]);
-    rig.kubelet.counts(GPU, 1024);
+    rig.kubelet.await_count(GPU, 1024);
     for number in 0..1000 {
         rig.kubelet.admit(&format!("pod-{number}"), GPU, 1).unwrap();
     }
-    let (ids, pods) = rig.kubelet.knows(|known| {
+    let (ids, pods) = rig.kubelet.inspect(|known| {
         let ids: BTreeSet<String> = known.pods.iter().flat_map(|pod| pod.ids.clone()).collect();
         (ids.len(), known.pods.len())
     });
     assert_eq!((ids, pods), (1000, 1000));
-    // Allocated ones stay, and as many unallocated ones that there are 126 of each.
-    let left: usize = rig.kubelet.knows(|known| {
+    // Allocated ids stay, and unallocated ones up to 126 of each.
+    let left: usize = rig.kubelet.inspect(|known| {
         let all = known.pods.iter().flat_map(|pod| &pod.ids);
         let all: Vec<&String> = all.collect();
         let of = |gpu| all.iter().filter(|id| id.starts_with(&rig.uuid(gpu))).count();
         (0..8).map(|gpu| of(gpu).max(126)).sum()
     });
     rig.node.layouts(&shared(126));
-    rig.kubelet.counts(GPU, left);
+    rig.kubelet.await_count(GPU, left);
 }

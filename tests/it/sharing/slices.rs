@@ -1,4 +1,4 @@
-//! Length of time slices: the agent and a substitute for `nvidia-smi`, which has the only call for it.
+//! Length of time slices: the agent with a substitute for `nvidia-smi`, which has the only call for it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 const SHORT: &str = "[{devices: all, timeSlicing: {replicas: 3, slice: short}}]";
 const ONE_LONG: &str = "[{devices: 0, timeSlicing: {replicas: 3, slice: long}}, {devices: 1, timeSlicing: {replicas: 3}}]";
 
-/// What the program was called with.
+/// Arguments of each call of the program.
 fn calls(rig: &Rig) -> Vec<String> {
     let text = fs::read_to_string(noted(rig)).unwrap();
     text.lines().map(ToOwned::to_owned).collect()
@@ -20,7 +20,7 @@ fn noted(rig: &Rig) -> PathBuf {
     rig.node.machine.path().join("called")
 }
 
-/// A program that notes how it was called, and then does `more`.
+/// A program that logs its arguments and then runs `more`.
 fn install(rig: &Rig, more: &str) {
     let path = rig.node.machine.path().join("nvidia-smi");
     let draft = path.with_extension("draft");
@@ -36,49 +36,51 @@ fn call(rig: &Rig, gpu: usize, number: u32) -> String {
 }
 
 #[test]
-fn turns_are_as_long_as_the_layout_says_and_as_the_driver_has_them_when_it_says_so_no_more() {
+fn time_slice_durations_follow_layout_and_return_to_driver_default() {
     let rig = Rig::new(TWO);
     install(&rig, "exit 0");
     let mut agent = rig.agent(SHORT, &[]);
-    agent.says("duration=short");
-    agent.says("duration=short");
-    agent.says("sharing-in-force");
+    agent.expect_log("duration=short");
+    agent.expect_log("duration=short");
+    agent.expect_log("sharing-in-force");
     let mut wanted = vec![call(&rig, 0, 1), call(&rig, 1, 1)];
     assert_eq!(calls(&rig), wanted);
     rig.node.layouts(ONE_LONG);
-    agent.says("duration=long");
-    agent.says("duration=default");
+    agent.expect_log("duration=long");
+    agent.expect_log("duration=default");
     wanted.extend([call(&rig, 0, 3), call(&rig, 1, 0)]);
     assert_eq!(calls(&rig), wanted);
-    rig.kubelet.counts(GPU, 6);
+    rig.kubelet.await_count(GPU, 6);
 }
 
 #[test]
-fn without_nvidia_smi_replicas_are_advertised_and_the_missing_program_is_reported() {
+fn missing_nvidia_smi_is_reported_and_replicas_are_advertised() {
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(SHORT, &[]);
-    let line = agent.says("sharing-refused");
+    let line = agent.expect_log("sharing-refused");
     assert!(line.contains("time-slice duration of GPU 0"), "{line}");
     assert!(line.contains("to short"), "{line}");
     assert!(line.contains("/nvidia-smi: No such file"), "{line}");
-    rig.kubelet.counts(GPU, 6);
-    // Once it is there it is found.
+    rig.kubelet.await_count(GPU, 6);
+    // The program is found once it exists.
     install(&rig, "exit 0");
-    agent.says("duration=short");
-    agent.says("duration=short");
-    agent.says("sharing-in-force");
+    agent.expect_log("duration=short");
+    agent.expect_log("duration=short");
+    agent.expect_log("sharing-in-force");
 }
 
 #[test]
-fn what_the_program_says_of_a_device_that_cannot_is_passed_on_and_another_one_is_set() {
+fn unsupported_time_slice_of_one_device_is_reported_and_another_is_set() {
     let rig = Rig::new(TWO);
     let uuid = rig.uuid(0);
     let refuses =
         format!("case \"$*\" in *{uuid}*) echo 'Timeslice is not supported' >&2; exit 3;; esac");
     install(&rig, &refuses);
     let mut agent = rig.agent(SHORT, &[]);
-    agent.says("cannot set the time-slice duration of GPU 0 to short: Timeslice is not supported");
-    agent.says("duration=short");
-    rig.kubelet.counts(GPU, 6);
+    agent.expect_log(
+        "cannot set the time-slice duration of GPU 0 to short: Timeslice is not supported",
+    );
+    agent.expect_log("duration=short");
+    rig.kubelet.await_count(GPU, 6);
     assert!(calls(&rig).contains(&call(&rig, 1, 1)));
 }

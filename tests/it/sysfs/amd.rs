@@ -1,4 +1,4 @@
-//! Machines with AMD's devices: what `octavo inspect` says of them, and what it says when files are missing or make no sense.
+//! Machines with AMD devices: the output of `octavo inspect`, also with missing or invalid files.
 
 use std::fs;
 use std::path::Path;
@@ -12,15 +12,15 @@ use super::faults::Fault;
 use crate::golden::golden;
 use crate::machine::start;
 use crate::time_limits::Finish;
-use crate::tree::{machine, plant};
+use crate::tree::{machine, write_tree};
 
-fn planted(tree: &str) -> tempfile::TempDir {
+fn tree_directory(tree: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    plant(directory.path(), tree);
+    write_tree(directory.path(), tree);
     directory
 }
 
-/// What the shipped program prints of the machine whose sysfs this is.
+/// Output of the shipped program for the machine with this sysfs.
 fn inspect(root: &Path, more: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["inspect", "--driver-root", "/nowhere", "--sys-root"])
@@ -48,12 +48,12 @@ fn two_bridged_cards_are_one_hive() {
 }
 
 #[test]
-fn a_virtual_function_has_a_type_without_any_name() {
+fn virtual_function_has_type_without_name() {
     reviewed("mi300x-vf", machine("mi300x-vf").path());
 }
 
 #[test]
-fn a_device_that_is_passed_through_is_shown_as_that() {
+fn passed_through_device_is_shown_as_such() {
     reviewed("mi300x-vfio", machine("mi300x-vfio").path());
 }
 
@@ -63,29 +63,29 @@ fn invalid_data_of_one_device_is_reported_for_that_device_only() {
 }
 
 #[test]
-fn whole_devices_have_one_part_each_whatever_drm_nodes_there_are() {
-    reviewed("mi300x-spx", planted(&mi300x(&MI300X, SPX)).path());
+fn whole_device_has_one_partition_regardless_of_drm_nodes() {
+    reviewed("mi300x-spx", tree_directory(&mi300x(&MI300X, SPX)).path());
 }
 
 #[test]
-fn partitioned_devices_are_one_device_each_with_eight_parts() {
-    reviewed("mi300x-cpx-nps4", planted(&mi300x(&MI300X, CPX)).path());
+fn partitioned_device_has_eight_partitions() {
+    reviewed("mi300x-cpx-nps4", tree_directory(&mi300x(&MI300X, CPX)).path());
 }
 
-/// One reading by a fresh start.
+/// One reading by a new process.
 async fn observe(root: &Path) -> Inventory {
     let settings = settings(root);
     Inventory::clone(&*start(&settings).observe().await)
 }
 
 fn settings(root: &Path) -> Settings {
-    // Named, or the loader gives the simulated one that another test of this process has open.
+    // Named explicitly, or the loader returns the simulated library that another test has open.
     crate::machine::settings(root.join("no driver/libnvidia-ml.so.1"), root.to_owned())
 }
 
 #[tokio::test]
-async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
-    let root = planted(&mi300x(&MI300X, SPX));
+async fn partitioning_is_seen_by_next_scan_of_same_program() {
+    let root = tree_directory(&mi300x(&MI300X, SPX));
     let handle = start(&settings(root.path()));
     let parts = |inventory: &Inventory| -> Vec<(String, usize)> {
         let shown = inventory.devices.iter().filter_map(|device| device.amd.as_ref());
@@ -98,18 +98,18 @@ async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
     for gone in [NODES, DEVICES] {
         fs::remove_dir_all(root.path().join(gone)).unwrap();
     }
-    plant(root.path(), &mi300x(&MI300X, CPX));
+    write_tree(root.path(), &mi300x(&MI300X, CPX));
     assert_eq!(parts(&*handle.observe().await), vec![("CPX".to_owned(), 8); 8]);
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_be_read_is_no_number_and_is_named() {
+async fn unreadable_file_yields_no_number_and_is_named() {
     let root = machine("mi210x2");
     let at = root.path().join(DEVICES).join("0000:03:00.0");
-    let _spells = [
-        Fault::Directory.befall(&at.join("mem_info_vram_used")),
-        Fault::NoUtf8.befall(&at.join("serial_number")),
-        Fault::Directory.befall(&root.path().join(NODES).join("3/properties")),
+    let _faults = [
+        Fault::Directory.inject(&at.join("mem_info_vram_used")),
+        Fault::NoUtf8.inject(&at.join("serial_number")),
+        Fault::Directory.inject(&root.path().join(NODES).join("3/properties")),
     ];
     let found = observe(root.path()).await;
     let device = &found.devices[0];

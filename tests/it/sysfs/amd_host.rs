@@ -1,12 +1,12 @@
-//! Machines with MI300X, out of a short description: partitioned, eight of them have hundreds of files.
+//! Machines with MI300X, generated from a short description: eight partitioned devices have hundreds of files.
 
 pub(crate) const MIB: u64 = 1 << 20;
-/// Below `/sys`.
+/// Path below `/sys`.
 pub(crate) const DEVICES: &str = "bus/pci/devices";
-/// Likewise.
+/// Path below `/sys`.
 pub(crate) const NODES: &str = "class/kfd/kfd/topology/nodes";
 
-/// The buses of the eight of a machine.
+/// The buses of the eight devices of a machine.
 pub(crate) const MI300X: [u64; 8] = [0x05, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0xe5];
 
 /// How devices are partitioned.
@@ -14,17 +14,18 @@ pub(crate) const MI300X: [u64; 8] = [0x05, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0
 pub(crate) struct Modes {
     compute: &'static str,
     memory: &'static str,
-    /// How many partitions each device has.
+    /// Number of partitions of each device.
     parts: u64,
-    /// What each of them sees of the memory.
+    /// Memory of each partition.
     each_mib: u64,
 }
 
 pub(crate) const SPX: Modes = Modes { compute: "SPX", memory: "NPS1", parts: 1, each_mib: 196_592 };
 pub(crate) const CPX: Modes = Modes { compute: "CPX", memory: "NPS4", parts: 8, each_mib: 49_148 };
 
-/// MI300X of one hive on these buses, with as many partitions and as much memory for each as the modes make of it. Ids, unit counts, gfx,
-/// hive and how partitions are numbered as in the test data of AMD's device plugin (CPX); chips' ids and memory in use are made up.
+/// MI300X of one hive on these buses, with the partitions and memory of the modes. Ids, unit counts, gfx, hive and
+/// partition numbers are those in the test data of AMD's device plugin (CPX); ids of chips and used memory are
+/// invented.
 pub(crate) fn mi300x(buses: &[u64], modes: Modes) -> String {
     let mut tree = vec!["module/amdgpu/version = 6.12.12\\n".to_owned()];
     let cpu =
@@ -38,7 +39,7 @@ pub(crate) fn mi300x(buses: &[u64], modes: Modes) -> String {
             node(&mut tree, device, *bus, (part, modes));
         }
     }
-    // The driver has DRM nodes for as many partitions as there may ever be, whether there are any or not.
+    // The driver has DRM nodes for the maximum number of partitions.
     for number in 0..buses.len() * 8 {
         let minor = 129 + number / 7 * 8 + number % 7;
         tree.push(format!("devices/platform/amdgpu_xcp_{number}/drm/renderD{minor}/"));
@@ -71,7 +72,7 @@ fn function(tree: &mut Vec<String>, device: u64, bus: u64, modes: Modes) {
     }
 }
 
-/// What KFD shows of a part of a device.
+/// The KFD node of a partition.
 fn node(tree: &mut Vec<String>, device: u64, bus: u64, (part, modes): (u64, Modes)) {
     let number = 2 + device * modes.parts + part;
     let (simds, minor) = (1216 / modes.parts, 128 + device * 8 + part);

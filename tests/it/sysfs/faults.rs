@@ -1,4 +1,4 @@
-//! What can replace a file or directory of `/sys`, and its restoration.
+//! Faults that replace a file or directory of `/sys`, and its restoration.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -12,21 +12,21 @@ use tempfile::TempDir;
 
 use super::unprivileged::give;
 
-/// The original, while it is in a directory of its own.
+/// The original, moved to a directory.
 const ASIDE: &str = "aside";
 
-/// What happens to a path.
+/// A fault of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Missing,
     Directory,
-    /// 64 MiB of nothing.
+    /// 64 MiB of zeros.
     Huge,
     NoUtf8,
     Zeros,
     /// A pipe without a writer.
     SilentPipe,
-    /// A pipe with as much in it as it holds, whose writer never ends.
+    /// A full pipe whose writer never closes it.
     FullPipe,
     /// A device that can be read without end.
     Endless,
@@ -36,15 +36,15 @@ pub(crate) enum Fault {
     Closed,
 }
 
-/// A path to which something happened. What was there is there again when this ends.
-pub(crate) struct Spell {
+/// A path with a fault. Dropping it restores the original.
+pub(crate) struct FaultGuard {
     path: PathBuf,
-    was: Was,
-    /// The end of a pipe that is written to.
+    was: Original,
+    /// The write end of a pipe.
     _writer: Option<File>,
 }
 
-enum Was {
+enum Original {
     Moved(TempDir),
     Open(Permissions),
 }
@@ -63,17 +63,17 @@ impl Fault {
         Self::Closed,
     ];
 
-    /// To whatever is there. A link has no rights of its own that could be taken.
-    pub(crate) fn befall(self, path: &Path) -> Option<Spell> {
+    /// Replaces an existing path. The permissions of a link cannot be removed.
+    pub(crate) fn inject(self, path: &Path) -> Option<FaultGuard> {
         if self == Self::Closed {
             let found = fs::symlink_metadata(path).unwrap();
             if found.is_symlink() {
                 return None;
             }
             fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
-            return Some(Spell {
+            return Some(FaultGuard {
                 path: path.to_owned(),
-                was: Was::Open(found.permissions()),
+                was: Original::Open(found.permissions()),
                 _writer: None,
             });
         }
@@ -83,7 +83,7 @@ impl Fault {
         if self != Self::Missing {
             give(path);
         }
-        Some(Spell { path: path.to_owned(), was: Was::Moved(aside), _writer: writer })
+        Some(FaultGuard { path: path.to_owned(), was: Original::Moved(aside), _writer: writer })
     }
 
     fn put(self, path: &Path) -> Option<File> {
@@ -102,10 +102,10 @@ impl Fault {
     }
 }
 
-/// Its end for writing, which keeps it from ever ending.
+/// The write end, which keeps the pipe open.
 fn full_pipe(path: &Path) -> File {
     nix::unistd::mkfifo(path, Mode::S_IRWXU).unwrap();
-    // For reading too, or it would be waited for a reader.
+    // Opened for reading too, or `open` would wait for a reader.
     let mut options = File::options();
     options.read(true).write(true);
     options.custom_flags(OFlag::O_NONBLOCK.bits());
@@ -114,13 +114,13 @@ fn full_pipe(path: &Path) -> File {
     writer
 }
 
-impl Drop for Spell {
+impl Drop for FaultGuard {
     fn drop(&mut self) {
         match &self.was {
-            Was::Open(permissions) => {
+            Original::Open(permissions) => {
                 fs::set_permissions(&self.path, permissions.clone()).unwrap();
             }
-            Was::Moved(aside) => {
+            Original::Moved(aside) => {
                 let _there_may_be_none =
                     fs::remove_file(&self.path).or_else(|_| fs::remove_dir(&self.path));
                 fs::rename(aside.path().join(ASIDE), &self.path).unwrap();

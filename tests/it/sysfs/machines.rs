@@ -1,5 +1,6 @@
-//! One table of machines: what `octavo inspect`, `octavo labels` and `octavo doctor` say of each, as whole files under
-//! `tests/golden/machines`, and that the agent says the same. All programs are those that ship and run without any rights.
+//! One table of machines: the output of `octavo inspect`, `octavo labels` and `octavo doctor` for each, as golden files
+//! under `tests/golden/machines`, and the same data from the agent. All programs are the shipped ones and run without
+//! permissions.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 
 use super::amd_host::{CPX, MI300X, SPX, mi300x};
 use super::neuron_host::{
-    Arranged, Chip, DEVICE, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
+    Chip, DEVICE, FileLayout, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
     garble, ring, torus,
 };
 use super::unprivileged::{command, give};
@@ -27,15 +28,15 @@ use crate::tree;
 
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 
-/// The head of the process table, by which a program knows that it sees all of it: kthreadd, a kernel thread.
+/// The first process, by which a program detects that it sees the whole process table: kthreadd, a kernel thread.
 const PROCESSES: &str = "proc/2/stat = 2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 18446744073709551615 0 0 0 0 0 0 0 2147483647 \
     0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\\n";
 
-/// Control groups as they are nowadays, pods' among them.
+/// Current control groups, including those of pods.
 const GROUPS: &str =
     "sys/fs/cgroup/cgroup.controllers = cpu memory pids\\n\nsys/fs/cgroup/kubepods/";
 
-/// What NVIDIA's driver says in the machine that has devices of four kinds.
+/// Output of NVIDIA's driver on the machine with devices of four vendors.
 const FOUR_KINDS: &str = "
 machine: four-kinds
 machine_type: Four Kinds 4U
@@ -45,14 +46,14 @@ gpus:
   - {board: A100_80GB}
 ";
 
-/// A machine below a directory of its own: `sys`, `dev`, `proc`, `opt`.
+/// A machine in its own directory: `sys`, `dev`, `proc`, `opt`.
 enum Site {
     Files(TempDir),
     /// With NVIDIA's driver.
     Simulated(Machine),
 }
 
-/// A machine's name, and how it is made.
+/// Name of a machine, and its constructor.
 type Row = (&'static str, fn() -> Site);
 
 const MACHINES: &[Row] = &[
@@ -62,12 +63,12 @@ const MACHINES: &[Row] = &[
     ("trn1.32xlarge", || neuron("2.26.5.0", TRAINIUM1, torus(4, 4))),
     ("trn2.48xlarge-lnc1", || {
         let site = neuron("2.29.1.0", TRAINIUM2, torus(4, 4));
-        site.plant(&format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
+        site.write_tree(&format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
         site
     }),
     ("trn2.48xlarge-lnc2", || neuron("2.29.1.0", TRAINIUM2, torus(4, 4))),
     ("neuron-driver-2.27", files_of_root_only),
-    ("neuron-driver-2.31", || arranged("2.31.7.0", TRAINIUM2, ring(4), Arranged::Moved)),
+    ("neuron-driver-2.31", || file_layout("2.31.7.0", TRAINIUM2, ring(4), FileLayout::Moved)),
     ("neuron-no-driver", without_neuron_driver),
     ("neuron-garbage", || {
         let site = neuron("2.30.2.0", TRAINIUM2, ring(3));
@@ -88,7 +89,7 @@ const MACHINES: &[Row] = &[
     ("amd-garbage", || amd(&fixture("amd-garbage"), &[128, 136, 144])),
     ("h100-nouveau-vfio", || {
         let site = Site::empty();
-        tree::plant(&site.path().join("sys"), &fixture("nouveau"));
+        tree::write_tree(&site.path().join("sys"), &fixture("nouveau"));
         site
     }),
     ("four-kinds", four_kinds),
@@ -97,9 +98,9 @@ const MACHINES: &[Row] = &[
 impl Site {
     fn empty() -> Self {
         let site = Self::Files(tempfile::tempdir().unwrap());
-        site.plant("dev/\nsys/bus/pci/devices/");
-        site.plant(PROCESSES);
-        site.plant(GROUPS);
+        site.write_tree("dev/\nsys/bus/pci/devices/");
+        site.write_tree(PROCESSES);
+        site.write_tree(GROUPS);
         site
     }
 
@@ -110,18 +111,18 @@ impl Site {
         }
     }
 
-    fn plant(&self, text: &str) {
-        tree::plant(self.path(), text);
+    fn write_tree(&self, text: &str) {
+        tree::write_tree(self.path(), text);
     }
 
-    /// Device files: only root may make real ones, and links to one do as well.
+    /// Device files: only root can create real ones, so they are links to one.
     fn devices(&self, names: impl IntoIterator<Item = String>) {
         for name in names {
-            self.plant(&format!("dev/{name} -> /dev/null"));
+            self.write_tree(&format!("dev/{name} -> /dev/null"));
         }
     }
 
-    /// A program on this machine and nothing else of this one. Its paths are short and always the same, since the output has some.
+    /// A program on this machine only. Its paths are short and constant, because the output contains some.
     fn program(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = command(program, self.path());
         command.args(arguments).args(["--sys-root", "sys"]);
@@ -138,7 +139,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn says(&self, arguments: &[&str]) -> (String, String) {
+    fn run(&self, arguments: &[&str]) -> (String, String) {
         let output = self.octavo(arguments);
         let notes = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{arguments:?}: {notes}");
@@ -151,27 +152,32 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(directory.join(format!("{name}.tree"))).unwrap()
 }
 
-fn arranged(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>, arranged: Arranged) -> Site {
+fn file_layout(
+    driver: &'static str,
+    chip: Chip,
+    links: Vec<Vec<u32>>,
+    file_layout: FileLayout,
+) -> Site {
     let site = Site::empty();
     let count = links.len();
-    let host = Host { driver, chip, arranged, links };
-    site.plant(&host.tree());
+    let host = Host { driver, chip, file_layout, links };
+    site.write_tree(&host.tree());
     site.devices((0..count).map(|number| format!("neuron{number}")));
     site
 }
 
 fn neuron(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>) -> Site {
-    arranged(driver, chip, links, Arranged::Known)
+    file_layout(driver, chip, links, FileLayout::Known)
 }
 
 fn trn1_as_captured() -> Site {
     let site = Site::empty();
-    site.plant(&fixture("trn1.2xlarge"));
+    site.write_tree(&fixture("trn1.2xlarge"));
     site.devices(["neuron0".to_owned()]);
     site
 }
 
-/// Until release 2.28 two files of each device may be read by root only.
+/// Until release 2.28 two files of each device are readable by root only.
 fn files_of_root_only() -> Site {
     let site = neuron("2.27.1.0", TRAINIUM1, torus(4, 4));
     for number in 0..16 {
@@ -184,22 +190,26 @@ fn files_of_root_only() -> Site {
     site
 }
 
-/// The same bus as a trn1.32xlarge, and no driver.
+/// The bus of a trn1.32xlarge without the driver.
 fn without_neuron_driver() -> Site {
     let site = Site::empty();
-    let host =
-        Host { driver: "none", chip: TRAINIUM1, arranged: Arranged::Known, links: torus(4, 4) };
+    let host = Host {
+        driver: "none",
+        chip: TRAINIUM1,
+        file_layout: FileLayout::Known,
+        links: torus(4, 4),
+    };
     let tree = host.tree();
     let bus = tree.lines().filter(|line| line.contains("/bus/pci/"));
     let bus: Vec<&str> = bus.filter(|line| !line.contains("/driver -> ")).collect();
-    site.plant(&bus.join("\n"));
+    site.write_tree(&bus.join("\n"));
     site
 }
 
-/// With the device files that its driver makes for these render minors.
+/// With the device files of the driver for these render minors.
 fn amd(tree: &str, minors: &[u64]) -> Site {
     let site = Site::empty();
-    tree::plant(&site.path().join("sys"), tree);
+    tree::write_tree(&site.path().join("sys"), tree);
     site.devices(["kfd".to_owned()]);
     site.devices(minors.iter().map(|minor| format!("dri/renderD{minor}")));
     site
@@ -208,18 +218,22 @@ fn amd(tree: &str, minors: &[u64]) -> Site {
 /// A T4, an A100, an MI300X and an Inferentia2 on one bus.
 fn four_kinds() -> Site {
     let site = Site::Simulated(Machine::new(FOUR_KINDS));
-    site.plant(PROCESSES);
-    site.plant(GROUPS);
-    tree::plant(&site.path().join("sys"), &mi300x(&[0xc5], SPX));
-    let host =
-        Host { driver: "2.26.5.0", chip: INFERENTIA2, arranged: Arranged::Known, links: chain(1) };
-    site.plant(&host.tree());
+    site.write_tree(PROCESSES);
+    site.write_tree(GROUPS);
+    tree::write_tree(&site.path().join("sys"), &mi300x(&[0xc5], SPX));
+    let host = Host {
+        driver: "2.26.5.0",
+        chip: INFERENTIA2,
+        file_layout: FileLayout::Known,
+        links: chain(1),
+    };
+    site.write_tree(&host.tree());
     for bus in sorted_functions(&site) {
-        site.plant(&format!(
+        site.write_tree(&format!(
             "sys/bus/pci/devices/{bus}/driver -> ../../../../bus/pci/drivers/nvidia"
         ));
     }
-    site.plant("sys/module/nvidia/version = 570.133.20\\n");
+    site.write_tree("sys/module/nvidia/version = 570.133.20\\n");
     let files = ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"];
     site.devices(files.map(str::to_owned));
     site.devices(["kfd", "dri/renderD128", "neuron0"].map(str::to_owned));
@@ -252,22 +266,22 @@ fn sound_labels(name: &str, labels: &str) {
 }
 
 #[test]
-fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
+fn each_machine_has_its_inventory_labels_and_diagnosis() {
     for (name, made) in MACHINES {
         let site = made();
         give(site.path());
-        let (inventory, _) = site.says(&["inspect", "-o", "json"]);
+        let (inventory, _) = site.run(&["inspect", "-o", "json"]);
         golden(&format!("machines/{name}/inventory.json"), &inventory);
         let read = parse(&inventory).unwrap();
         let printed = serde_json::to_string(&read).unwrap();
         assert_eq!(parse(&printed).unwrap(), read, "{name}");
 
-        let (labels, notes) = site.says(&["labels"]);
+        let (labels, notes) = site.run(&["labels"]);
         sound_labels(name, &labels);
         golden(&format!("machines/{name}/labels"), &labels);
         golden(&format!("machines/{name}/notes"), &notes);
         fs::write(site.path().join("labels"), &labels).unwrap();
-        // What was recorded of a machine has the labels that it had.
+        // A recording has the labels of its machine.
         fs::write(site.path().join("recorded"), &inventory).unwrap();
         let recorded = command(OCTAVO, site.path()).args(["labels", "--from", "recorded"]).finish();
         assert_eq!(String::from_utf8(recorded.stdout).unwrap(), labels, "{name}");
@@ -288,7 +302,7 @@ fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
     }
 }
 
-/// Lines as the API shows labels.
+/// Lines in the form of the API.
 fn as_object(labels: &str) -> Value {
     let labels = labels.lines().map(|line| {
         let (key, value) = line.split_once('=').unwrap();
@@ -308,7 +322,7 @@ fn agent(site: &Site, name: &str, aggregator: &Aggregator) -> Program {
 }
 
 #[tokio::test]
-async fn the_agent_reports_each_machine_alike_and_ends_on_sigterm() {
+async fn agent_reports_each_machine_and_exits_on_sigterm() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let api = Api::at(aggregator.http);
     let running: Vec<(&str, Site, Program)> = MACHINES
@@ -321,14 +335,14 @@ async fn the_agent_reports_each_machine_alike_and_ends_on_sigterm() {
         })
         .collect();
     for (name, site, mut program) in running {
-        program.says("labels published");
-        let (labels, _) = site.says(&["labels"]);
+        program.expect_log("labels published");
+        let (labels, _) = site.run(&["labels"]);
         let file = fs::read_to_string(site.path().join("features/octavo")).unwrap();
         let written: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(written, labels.lines().collect::<Vec<_>>(), "{name}");
 
         // Used memory is reported in steps.
-        let (inventory, _) = site.says(&["inspect", "-o", "json"]);
+        let (inventory, _) = site.run(&["inspect", "-o", "json"]);
         let inventory = parse(&inventory).unwrap();
         let inventory = rounded_for_report(&inventory).unwrap_or(inventory);
         let document =

@@ -1,10 +1,10 @@
-//! Machines as their `/sys` shows them: the shipped programs on trees of files.
+//! Machines as shown by `/sys`: the shipped programs on trees of files.
 
 mod amd;
 pub(crate) mod amd_host;
-mod crowds;
 mod faults;
 mod machines;
+mod many_devices;
 mod naming;
 mod neuron;
 mod neuron_fleet;

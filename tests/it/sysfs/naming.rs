@@ -1,4 +1,4 @@
-//! What devices are called that only the bus shows: by the catalogue's ids, by a file of one's own, by a person's word.
+//! Names of devices that only the bus shows: by ids of the catalog, by a custom file, or set manually.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::golden::golden;
 use crate::time_limits::Finish;
-use crate::tree::{machine, plant};
+use crate::tree::{machine, write_tree};
 
 fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_octavo"))
@@ -17,7 +17,7 @@ fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
         .finish()
 }
 
-/// What it prints, and what it notes.
+/// Output and notes.
 #[track_caller]
 fn reported(root: &Path, command: &str, more: &[&str]) -> (String, String) {
     let output = octavo(root, command, more);
@@ -26,14 +26,14 @@ fn reported(root: &Path, command: &str, more: &[&str]) -> (String, String) {
     (text(output.stdout), text(output.stderr))
 }
 
-/// One board that is in no catalogue.
+/// A board that is in no catalog.
 fn stranger(class: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = "bus/pci/devices/0000:5d:00.0";
     let tree = [("vendor", "0x1e52"), ("device", "0xfff7"), ("class", class)];
     let tree: Vec<String> =
         tree.iter().map(|(file, value)| format!("{at}/{file} = {value}\\n")).collect();
-    plant(directory.path(), &tree.join("\n"));
+    write_tree(directory.path(), &tree.join("\n"));
     directory
 }
 
@@ -41,7 +41,7 @@ const OWN: &str = "apiVersion: octavo.dev/v1\nkind: Catalogue\naccelerators:\n- 
                    architecture: One\n  pciIds: ['1e52:fff7']\n  aliases: [big one]\n";
 
 #[test]
-fn devices_of_all_vendors_are_identified_by_their_ids_and_unknown_ones_show_theirs() {
+fn devices_of_all_vendors_are_identified_by_ids() {
     let tree = machine("makers");
     let (few, _) = reported(tree.path(), "inspect", &[]);
     for line in few.lines() {
@@ -53,7 +53,7 @@ fn devices_of_all_vendors_are_identified_by_their_ids_and_unknown_ones_show_thei
 }
 
 #[test]
-fn a_previewed_name_applies_to_unknown_devices_and_is_marked_as_preview() {
+fn previewed_name_applies_to_unknown_devices_and_is_marked() {
     let tree = machine("makers");
     let (named, notes) = reported(tree.path(), "inspect", &["--type-override", "acme-x9"]);
     assert!(named.contains("acme-x9 (manual)"), "{named}");
@@ -72,7 +72,7 @@ fn a_previewed_name_applies_to_unknown_devices_and_is_marked_as_preview() {
     let (labels, _) = reported(tree.path(), "labels", &from);
     assert!(labels.contains("octavo.dev/type-source=manual\n"), "{labels}");
     assert!(labels.contains("type.octavo.dev/acme-x9=1\n"), "{labels}");
-    // A recording is named again as a machine is.
+    // A recording is named like a machine.
     let (labels, _) =
         reported(tree.path(), "labels", &[&from[..], &["--type-override=other"]].concat());
     assert!(labels.contains("type.octavo.dev/other=1\n"), "{labels}");
@@ -83,7 +83,7 @@ fn a_previewed_name_applies_to_unknown_devices_and_is_marked_as_preview() {
 }
 
 #[test]
-fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
+fn custom_catalog_recognizes_devices_of_any_pci_class() {
     for class in ["0x120000", "0x088000"] {
         let tree = stranger(class);
         let file = tree.path().join("own.yaml");
@@ -113,7 +113,7 @@ fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
 }
 
 #[test]
-fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
+fn invalid_catalog_ends_every_program_with_its_location() {
     let tree = stranger("0x120000");
     let file = tree.path().join("own.yaml");
     fs::write(&file, OWN.replace("1e52:fff7", "10de:2330")).unwrap();

@@ -1,4 +1,4 @@
-//! What `octavo inspect` says of machines with Neuron devices, as whole outputs under `tests/golden/sysfs`.
+//! Output of `octavo inspect` for machines with Neuron devices, as golden files under `tests/golden/sysfs`.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -8,14 +8,14 @@ use std::process::{Command, Output};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use super::neuron_host::{
-    Arranged, Chip, DEVICE, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
+    Chip, DEVICE, FileLayout, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
     garble, ring, torus,
 };
 use crate::golden::golden;
 use crate::time_limits::Finish;
 use crate::tree;
 
-/// `octavo inspect` on the machine below `root` and nothing of this one.
+/// `octavo inspect` on the machine below `root` only.
 fn inspect(root: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_octavo"))
         .arg("inspect")
@@ -38,7 +38,7 @@ fn reported(root: &Path, more: &[&str]) -> String {
 }
 
 #[track_caller]
-fn says(root: &Path, name: &str) {
+fn check_golden(root: &Path, name: &str) {
     let text = reported(root, &[]);
     for line in text.lines() {
         assert!(line.len() <= 80 && line.is_ascii(), "{name}: {line}");
@@ -47,85 +47,85 @@ fn says(root: &Path, name: &str) {
 }
 
 fn host(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>) -> Host {
-    Host { driver, chip, arranged: Arranged::Known, links }
+    Host { driver, chip, file_layout: FileLayout::Known, links }
 }
 
-fn planted(host: &Host) -> tempfile::TempDir {
+fn tree_directory(host: &Host) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    tree::plant(directory.path(), &host.tree());
+    tree::write_tree(directory.path(), &host.tree());
     directory
 }
 
 #[test]
-fn an_inf1_6xlarge_tells_no_serial_numbers_and_no_errors() {
-    let directory = planted(&host("2.21.37.0", INFERENTIA, chain(4)));
-    says(directory.path(), "inf1.6xlarge");
+fn inf1_6xlarge_reports_no_serial_numbers_or_errors() {
+    let directory = tree_directory(&host("2.21.37.0", INFERENTIA, chain(4)));
+    check_golden(directory.path(), "inf1.6xlarge");
 }
 
 #[test]
-fn an_inf2_48xlarge_has_twelve_devices_in_a_ring() {
-    let directory = planted(&host("2.26.5.0", INFERENTIA2, ring(12)));
-    says(directory.path(), "inf2.48xlarge");
+fn inf2_48xlarge_has_twelve_devices_in_a_ring() {
+    let directory = tree_directory(&host("2.26.5.0", INFERENTIA2, ring(12)));
+    check_golden(directory.path(), "inf2.48xlarge");
 }
 
 #[test]
-fn a_trn1_2xlarge_is_shown_as_it_was_captured() {
+fn trn1_2xlarge_is_shown_as_captured() {
     let directory = tree::machine("trn1.2xlarge");
-    says(directory.path(), "trn1.2xlarge");
+    check_golden(directory.path(), "trn1.2xlarge");
     golden("sysfs/trn1.2xlarge-wide.txt", &reported(directory.path(), &["-o", "wide"]));
 }
 
 #[test]
-fn a_trn1_32xlarge_has_sixteen_devices_in_a_torus() {
-    let directory = planted(&host("2.26.5.0", TRAINIUM1, torus(4, 4)));
-    says(directory.path(), "trn1.32xlarge");
+fn trn1_32xlarge_has_sixteen_devices_in_a_torus() {
+    let directory = tree_directory(&host("2.26.5.0", TRAINIUM1, torus(4, 4)));
+    check_golden(directory.path(), "trn1.32xlarge");
 }
 
 #[test]
-fn a_trn2_48xlarge_has_half_as_many_logical_cores_unless_it_is_set_otherwise() {
-    let directory = planted(&host("2.29.1.0", TRAINIUM2, torus(4, 4)));
-    says(directory.path(), "trn2.48xlarge-lnc2");
-    tree::plant(directory.path(), &format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
-    says(directory.path(), "trn2.48xlarge-lnc1");
+fn trn2_48xlarge_has_half_as_many_logical_cores_by_default() {
+    let directory = tree_directory(&host("2.29.1.0", TRAINIUM2, torus(4, 4)));
+    check_golden(directory.path(), "trn2.48xlarge-lnc2");
+    tree::write_tree(directory.path(), &format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
+    check_golden(directory.path(), "trn2.48xlarge-lnc1");
 }
 
 #[test]
-fn an_old_driver_that_keeps_files_for_root_still_has_its_cores_counted() {
+fn cores_are_counted_with_old_driver_that_restricts_files_to_root() {
     let mut old = host("2.27.1.0", TRAINIUM1, torus(4, 4));
     old.links.truncate(2);
-    old.arranged = Arranged::Closed;
-    says(planted(&old).path(), "driver-2.27-unprivileged");
+    old.file_layout = FileLayout::Closed;
+    check_golden(tree_directory(&old).path(), "driver-2.27-unprivileged");
 }
 
 #[test]
-fn a_driver_with_its_files_elsewhere_is_read_by_their_names() {
+fn driver_with_moved_files_is_read_by_name() {
     let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
-    new.arranged = Arranged::Moved;
-    says(planted(&new).path(), "driver-2.31-moved");
+    new.file_layout = FileLayout::Moved;
+    check_golden(tree_directory(&new).path(), "driver-2.31-moved");
 }
 
 #[test]
-fn the_errors_of_a_device_are_found_where_only_its_health_has_moved() {
+fn device_errors_are_found_if_only_health_files_have_moved() {
     let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
-    new.arranged = Arranged::PartlyMoved;
-    let directory = planted(&new);
+    new.file_layout = FileLayout::PartlyMoved;
+    let directory = tree_directory(&new);
     let counter = directory.path().join(DEVICE).join("health/ecc/mem_ecc_uncorrected");
     fs::write(counter, "7\n").unwrap();
-    says(directory.path(), "driver-2.31-partly-moved");
+    check_golden(directory.path(), "driver-2.31-partly-moved");
 }
 
 #[test]
 fn unreadable_bus_is_not_reported_as_empty() {
     let directory = tempfile::tempdir().unwrap();
-    tree::plant(directory.path(), "sys/bus/pci/devices = no folder\\n");
-    says(directory.path(), "bus-unreadable");
+    tree::write_tree(directory.path(), "sys/bus/pci/devices = no folder\\n");
+    check_golden(directory.path(), "bus-unreadable");
 }
 
 #[test]
-fn garbage_in_the_files_of_a_device_is_reported_and_the_other_device_is_read() {
-    let directory = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
+fn garbage_in_files_of_one_device_is_reported_and_other_is_read() {
+    let directory = tree_directory(&host("2.30.2.0", TRAINIUM2, ring(3)));
     garble(directory.path());
-    // The place of the setting differs from run to run.
+    // The location of the setting differs between runs.
     let text = reported(directory.path(), &[]).replace(directory.path().to_str().unwrap(), "");
     let words: Vec<&str> = text.split_whitespace().collect();
     let setting = format!("/{SETTING}: it is not a regular file");
@@ -147,7 +147,7 @@ fn garbage_in_the_files_of_a_device_is_reported_and_the_other_device_is_read() {
 }
 
 #[test]
-fn a_lost_device_is_reported_and_a_passed_through_one_is_not() {
+fn lost_device_is_reported_and_passed_through_device_is_not() {
     let mut all = host("2.26.5.0", TRAINIUM1, chain(4)).tree();
     for number in [2, 3] {
         let lost = format!("neuron_device/neuron{number}");
@@ -157,11 +157,11 @@ fn a_lost_device_is_reported_and_a_passed_through_one_is_not() {
     let passed = "0000:13:1e.0/driver -> ../../../../bus/pci/drivers/";
     let all = all.replace(&format!("{passed}neuron"), &format!("{passed}vfio-pci"));
     let directory = tempfile::tempdir().unwrap();
-    tree::plant(directory.path(), &all);
-    says(directory.path(), "one-lost-one-passed-through");
+    tree::write_tree(directory.path(), &all);
+    check_golden(directory.path(), "one-lost-one-passed-through");
 }
 
-/// Whether each file in these folders that is closed after `act` was open for writing, by the kernel's word.
+/// Whether each file in these directories that is closed after `act` was open for writing, according to inotify.
 fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, bool)> {
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     let closed = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE;
@@ -182,7 +182,7 @@ fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, boo
 }
 
 #[test]
-fn nothing_is_opened_for_writing_and_the_file_that_resets_a_device_is_not_opened_at_all() {
+fn no_file_is_opened_for_writing_and_reset_file_is_never_opened() {
     let directory = tree::machine("trn1.2xlarge");
     let root = directory.path();
     let watched = [
@@ -201,7 +201,7 @@ fn nothing_is_opened_for_writing_and_the_file_that_resets_a_device_is_not_opened
     }
     assert!(!has("reset"), "{seen:?}");
     assert!(seen.iter().all(|(_, writes)| !writes), "{seen:?}");
-    // The watch does see writers.
+    // The watch detects writers.
     let written = opened(&watched, root, || {
         fs::write(root.join(DEVICE).join("reset"), "1\n").unwrap();
     });

@@ -2,13 +2,13 @@
 
 use std::process::{Command, Stdio};
 
-use super::neuron_host::{Arranged, Host, INFERENTIA2, TRAINIUM2, ring, torus};
+use super::neuron_host::{FileLayout, Host, INFERENTIA2, TRAINIUM2, ring, torus};
 use crate::fleet_api::Api;
 use crate::process::{Aggregator, Program};
 use crate::time_limits::Finish;
 use crate::{promtool, tree};
 
-/// A machine with these files, whose agent reports it, and where.
+/// A machine with these files, and the agent that reports it.
 struct NeuronFleet {
     // Fields are dropped in this order.
     agent: Program,
@@ -19,7 +19,7 @@ struct NeuronFleet {
 impl NeuronFleet {
     fn new(host: &Host) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        tree::plant(directory.path(), &host.tree());
+        tree::write_tree(directory.path(), &host.tree());
         Self::of(directory)
     }
 
@@ -45,7 +45,7 @@ impl NeuronFleet {
         Api::at(self.aggregator.http)
     }
 
-    /// What `octavo` prints, its words one blank apart.
+    /// Output of `octavo` with single spaces between words.
     fn prints(&self, arguments: &[&str]) -> Vec<String> {
         let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(arguments)
@@ -60,11 +60,11 @@ impl NeuronFleet {
 }
 
 fn trn2() -> Host {
-    Host { driver: "2.30.2.0", chip: TRAINIUM2, arranged: Arranged::Known, links: torus(4, 4) }
+    Host { driver: "2.30.2.0", chip: TRAINIUM2, file_layout: FileLayout::Known, links: torus(4, 4) }
 }
 
 #[tokio::test]
-async fn sixteen_neuron_devices_are_sixteen_wherever_one_asks_and_none_of_them_lacks_a_driver() {
+async fn sixteen_neuron_devices_are_reported_everywhere_with_their_driver() {
     let mut fleet = NeuronFleet::new(&trn2());
     let node = fleet.api().node("chips", |node| node["types"][0]["devices"]["total"] == 16).await;
     assert_eq!(node["state"], "ok", "{node}");
@@ -98,11 +98,15 @@ async fn sixteen_neuron_devices_are_sixteen_wherever_one_asks_and_none_of_them_l
 }
 
 #[tokio::test]
-async fn the_health_of_a_neuron_device_is_its_nodes_and_what_the_driver_lost_is_missed() {
+async fn neuron_device_health_reaches_node_and_lost_device_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let host =
-        Host { driver: "2.30.2.0", chip: INFERENTIA2, arranged: Arranged::Known, links: ring(4) };
-    tree::plant(directory.path(), &host.tree());
+    let host = Host {
+        driver: "2.30.2.0",
+        chip: INFERENTIA2,
+        file_layout: FileLayout::Known,
+        links: ring(4),
+    };
+    tree::write_tree(directory.path(), &host.tree());
     let device = directory.path().join("sys/devices/virtual/neuron_device");
     let fleet = NeuronFleet::of(directory);
     fleet.api().node("chips", |node| node["state"] == "ok").await;
@@ -127,10 +131,10 @@ async fn the_health_of_a_neuron_device_is_its_nodes_and_what_the_driver_lost_is_
 }
 
 #[tokio::test]
-async fn what_the_agent_serves_of_neuron_devices_promtool_finds_no_fault_with() {
+async fn neuron_metrics_pass_promtool() {
     let mut fleet = NeuronFleet::new(&trn2());
     let address = fleet.agent.metrics();
-    fleet.agent.says("labels published");
+    fleet.agent.expect_log("labels published");
     let metrics = Api::at(address).get("/metrics").await.body;
     for line in [
         "octavo_neuron_driver_info{version=\"2.30.2.0\",layout=\"known\"} 1.0",

@@ -1,18 +1,18 @@
-//! Machines with Neuron devices, out of a short description: the large ones have thousands of files that all look alike.
+//! Machines with Neuron devices, generated from a short description: the large ones have thousands of similar files.
 //!
-//! Values are made up in the forms that the driver's releases up to 2.30 give them; names, counts, ids and links are those of the EC2
-//! instances. Where files are in [`Arranged::Moved`] is made up altogether: what release 2.31 did is not public.
+//! Values are invented in the forms of driver releases up to 2.30; names, counts, ids and links are those of the EC2
+//! instances. The file locations of [`FileLayout::Moved`] are invented: the change in release 2.31 is not public.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// The first device, from the root of a machine's file system on.
+/// The first device, relative to the root of a machine's file system.
 pub(crate) const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron0";
-/// The node's setting of logical cores, likewise.
+/// The file of the logical core setting, relative to the same root.
 pub(crate) const SETTING: &str = "opt/aws/neuron/logical_nc_config";
 
-/// What a chip's driver says of each of its devices.
+/// Facts that the driver of a chip reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chip {
     name: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Chip {
     core_architecture: &'static str,
     pci_device: u16,
     cores: u32,
-    /// It has a serial number and counts errors.
+    /// Whether it reports a serial number and error counters.
     is_reported: bool,
 }
 
@@ -57,29 +57,28 @@ pub(crate) const TRAINIUM2: Chip = Chip {
     is_reported: true,
 };
 
-/// Where a driver has its files.
+/// Locations of a driver's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arranged {
-    /// As releases up to 2.30.
+pub(crate) enum FileLayout {
+    /// Those of releases up to 2.30.
     Known,
-    /// The same, with some files readable by root only: an unreadable directory stands in their place.
+    /// The same, with some files readable by root only: an unreadable directory replaces them.
     Closed,
-    /// Elsewhere.
+    /// Other directories.
     Moved,
-    /// What tells of its health elsewhere, and all else as releases up to 2.30.
+    /// Health files in other directories, all else as in releases up to 2.30.
     PartlyMoved,
 }
 
-/// A machine.
 pub(crate) struct Host {
     pub(crate) driver: &'static str,
     pub(crate) chip: Chip,
-    pub(crate) arranged: Arranged,
-    /// Who is linked with whom, by number.
+    pub(crate) file_layout: FileLayout,
+    /// Linked devices of each device, by number.
     pub(crate) links: Vec<Vec<u32>>,
 }
 
-/// Each with the one before and the one after.
+/// Links each device with its predecessor and successor.
 pub(crate) fn chain(count: u32) -> Vec<Vec<u32>> {
     let near = |at: u32| [at.checked_sub(1), Some(at + 1).filter(|next| *next < count)];
     (0..count).map(|at| near(at).into_iter().flatten().collect()).collect()
@@ -91,7 +90,7 @@ pub(crate) fn ring(count: u32) -> Vec<Vec<u32>> {
     (0..count).map(near).collect()
 }
 
-/// Rings along and across, in the order that the driver gives neighbours: `12, 3, 4, 1` for the first of 4x4.
+/// Links devices in rows and columns, in the driver's order of neighbors: `12, 3, 4, 1` for the first of 4x4.
 pub(crate) fn torus(rows: u32, columns: u32) -> Vec<Vec<u32>> {
     let at = |row: u32, column: u32| row % rows * columns + column % columns;
     let near = |number: u32| {
@@ -106,7 +105,8 @@ pub(crate) fn torus(rows: u32, columns: u32) -> Vec<Vec<u32>> {
     (0..rows * columns).map(near).collect()
 }
 
-/// Writes nonsense into files of the first device, and trouble into those of the second, of a machine below `root`.
+/// Writes invalid values into files of the first device, and errors into those of the second, of a machine below
+/// `root`.
 pub(crate) fn garble(root: &Path) {
     let device = root.join(DEVICE);
     for (file, bytes) in [
@@ -128,7 +128,7 @@ pub(crate) fn garble(root: &Path) {
 }
 
 impl Host {
-    /// As a text for [`crate::tree::plant`].
+    /// The text for [`crate::tree::write_tree`].
     pub(crate) fn tree(&self) -> String {
         let mut text = format!("sys/module/neuron/version = {}\\n\n", self.driver);
         for (number, near) in self.links.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Host {
             let file = self.place(file);
             writeln!(text, "{root}/{file}{value}").unwrap();
         };
-        let closed = self.arranged == Arranged::Closed;
+        let closed = self.file_layout == FileLayout::Closed;
         let near: Vec<String> = near.iter().map(ToString::to_string).collect();
         for (file, value) in [
             ("core_count", self.chip.cores.to_string()),
@@ -182,10 +182,10 @@ impl Host {
     }
 
     fn place(&self, file: &str) -> String {
-        match self.arranged {
-            Arranged::Known | Arranged::Closed => return file.to_owned(),
-            Arranged::PartlyMoved => return file.replace("stats/hardware/", "health/ecc/"),
-            Arranged::Moved => {}
+        match self.file_layout {
+            FileLayout::Known | FileLayout::Closed => return file.to_owned(),
+            FileLayout::PartlyMoved => return file.replace("stats/hardware/", "health/ecc/"),
+            FileLayout::Moved => {}
         }
         file.replace("info/architecture/", "identity/")
             .replace("info/", "identity/")

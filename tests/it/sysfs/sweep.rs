@@ -1,4 +1,4 @@
-//! Every single path of a machine with devices of three makers is something else for once: it costs what it says and nothing else.
+//! Every single path of a machine with devices of three vendors is replaced once: it affects only its documented facts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,37 @@ use octavo_model::inventory::{Device, Inventory, NeuronDevice, NvmlState, ReadPr
 use tempfile::TempDir;
 
 use super::faults::{Fault, paths};
-use super::neuron_host::{Arranged, Host, INFERENTIA2, SETTING, TRAINIUM1, ring};
+use super::neuron_host::{FileLayout, Host, INFERENTIA2, SETTING, TRAINIUM1, ring};
 use super::unprivileged::{acting, give};
 use crate::machine::{settings, start};
 use crate::tree;
 
 const FUNCTIONS: &str = "sys/bus/pci/devices";
 
-/// Two MI210, two Inferentia2 and two H100 without a driver, as one machine.
+/// Two MI210, two Inferentia2 and two H100 without a driver in one machine.
 pub(super) fn machine() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let file = "tests/fixtures/sysfs/mi210x2.tree";
     let amd = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    tree::plant(&directory.path().join("sys"), &fs::read_to_string(amd).unwrap());
-    let neuron =
-        Host { driver: "2.26.5.0", chip: INFERENTIA2, arranged: Arranged::Known, links: ring(2) };
-    tree::plant(directory.path(), &neuron.tree());
+    tree::write_tree(&directory.path().join("sys"), &fs::read_to_string(amd).unwrap());
+    let neuron = Host {
+        driver: "2.26.5.0",
+        chip: INFERENTIA2,
+        file_layout: FileLayout::Known,
+        links: ring(2),
+    };
+    tree::write_tree(directory.path(), &neuron.tree());
     for bus in ["3b", "5e"] {
         let at = format!("{FUNCTIONS}/0000:{bus}:00.0");
         let files = format!(
             "{at}/vendor = 0x10de\\n\n{at}/device = 0x2330\\n\n{at}/class = 0x030200\\n\n{at}/numa_node = 1\\n\n\
              {at}/subsystem_vendor = 0x10de\\n\n{at}/subsystem_device = 0x16c1\\n\n"
         );
-        tree::plant(directory.path(), &files);
+        tree::write_tree(directory.path(), &files);
         fs::write(directory.path().join(at).join("config"), [0; 256]).unwrap();
     }
     let name = "sys/class/dmi/id/product_name = Server 4U\\n";
-    tree::plant(directory.path(), name);
+    tree::write_tree(directory.path(), name);
     give(directory.path());
     directory
 }
@@ -43,9 +47,9 @@ pub(super) fn machine() -> TempDir {
 pub(super) fn handle(root: &Path) -> Handle {
     start(&Settings {
         neuron_logical_config: root.join(SETTING),
-        // A reading that never ends is found as well, and a machine with much to do is not taken for one.
+        // Detects a reading that never ends, and is longer than any slow one.
         call_deadline: Duration::from_mins(2),
-        // Named, or the loader gives the simulated one that another test of this process has open.
+        // Named explicitly, or the loader returns the simulated library that another test has open.
         ..settings(root.join("no-driver/libnvidia-ml.so.1"), root.join("sys"))
     })
 }
@@ -56,16 +60,16 @@ pub(super) fn observe(root: &Path) -> Inventory {
     acting(|| runtime.block_on(async { Inventory::clone(&*handle(root).observe().await) }))
 }
 
-/// Whether a path is one of these, or leads to one, or lies in one.
+/// Whether a path is one of these, an ancestor or a descendant.
 fn concerns(path: &Path, own: &[String]) -> bool {
     own.iter().any(|own| path.starts_with(own) || Path::new(own).starts_with(path))
 }
 
-/// What a device of the bus is read from.
+/// Files that a device of the bus is read from.
 fn files_of(device: &Device) -> Vec<String> {
     let mut own = vec![format!("{FUNCTIONS}/{}", device.pci)];
     if device.vendor == Vendor::Amd {
-        // In the fixture the first device is KFD's last node.
+        // In the fixture the first device is the last KFD node.
         let node = if device.pci.to_string() == "0000:03:00.0" { 3 } else { 2 };
         own.push(format!("sys/class/kfd/kfd/topology/nodes/{node}"));
         own.push("sys/module/amdgpu".to_owned());
@@ -87,7 +91,7 @@ fn as_before<T: PartialEq + std::fmt::Debug>(now: Option<&T>, before: Option<&T>
     assert!(now.is_none() || now == before, "{place}: {now:?}, {before:?}");
 }
 
-/// What is said of trouble is short, and nothing in it steers a terminal.
+/// Error texts are short and contain no terminal control characters.
 #[track_caller]
 fn sound(problems: &[ReadProblem], place: &str) {
     assert!(problems.len() < 24, "{place}: {problems:?}");
@@ -100,7 +104,7 @@ fn sound(problems: &[ReadProblem], place: &str) {
 
 fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
     let place = format!("{fault:?} at {}", path.display());
-    // A reading that does not end would be a stall.
+    // A reading that does not end would be reported as stalled.
     assert!(matches!(now.nvml, NvmlState::Absent { .. }), "{place}: {:?}", now.nvml);
     for known in &before.devices {
         let seen = now.devices.iter().find(|device| device.pci == known.pci);
@@ -129,7 +133,7 @@ fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
 fn check_neuron(now: &Inventory, before: &Inventory, path: &Path, place: &str) {
     let known = before.neuron.as_ref().unwrap();
     let Some(seen) = &now.neuron else {
-        // Nothing less than all its traces at once makes it look as if there were no driver.
+        // Only the loss of all traces looks like a missing driver.
         assert_eq!(path, Path::new("sys"), "{place}");
         return;
     };
@@ -163,7 +167,7 @@ fn sweep(directory: &Path, least: usize) {
     assert!(all.len() > least, "{} paths", all.len());
     for path in &all {
         for fault in Fault::ALL {
-            let Some(spell) = fault.befall(&directory.join(path)) else {
+            let Some(spell) = fault.inject(&directory.join(path)) else {
                 continue;
             };
             check(&observe(directory), &before, path, fault);
@@ -174,7 +178,7 @@ fn sweep(directory: &Path, least: usize) {
 }
 
 #[test]
-fn one_path_that_fails_costs_what_it_says_and_nothing_else() {
+fn one_failing_path_affects_only_its_documented_facts() {
     let directory = machine();
     let before = observe(directory.path());
     assert_eq!(before.devices.len(), 6);
@@ -183,24 +187,28 @@ fn one_path_that_fails_costs_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn one_path_that_fails_costs_no_more_where_files_are_looked_for_by_name() {
+fn one_failing_path_affects_only_its_facts_with_moved_files() {
     let directory = tempfile::tempdir().unwrap();
-    let host =
-        Host { driver: "2.31.7.0", chip: TRAINIUM1, arranged: Arranged::Moved, links: ring(2) };
-    tree::plant(directory.path(), &host.tree());
+    let host = Host {
+        driver: "2.31.7.0",
+        chip: TRAINIUM1,
+        file_layout: FileLayout::Moved,
+        links: ring(2),
+    };
+    tree::write_tree(directory.path(), &host.tree());
     give(directory.path());
     sweep(directory.path(), 70);
 }
 
 #[test]
-fn a_file_without_read_permission_is_reported_by_name() {
+fn file_without_read_permission_is_reported_by_name() {
     let directory = machine();
     let denied = "Permission denied (os error 13)";
     for (file, of) in [
         ("sys/bus/pci/devices/0000:03:00.0/mem_info_vram_used", "mem_info_vram_used"),
         ("sys/devices/virtual/neuron_device/neuron1/connected_devices", "connected_devices"),
     ] {
-        let _spell = Fault::Closed.befall(&directory.path().join(file)).unwrap();
+        let _fault = Fault::Closed.inject(&directory.path().join(file)).unwrap();
         let found = observe(directory.path());
         let devices = found.devices.iter().map(|device| &device.problems);
         let neuron = found.neuron.iter().flat_map(|neuron| &neuron.devices);

@@ -1,4 +1,4 @@
-//! Reading without any permissions: tests that run as root drop them, others have none.
+//! Reading without any permissions: tests that run as root drop them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 
 use nix::unistd::{Uid, setfsuid};
 
-/// The user that owns nothing, by custom.
+/// The conventional user without any files.
 const NOBODY: u32 = 65_534;
 
-/// Whether there are rights to drop.
+/// Whether there are permissions to drop.
 fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
-/// Gives a directory and its content to the user that programs run as here.
+/// Gives a directory and its content to the user of the programs.
 pub(crate) fn give(path: &Path) {
     if !is_root() {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn give(path: &Path) {
     }
 }
 
-/// A program of ours, to be run in a directory that was given.
+/// A program, to be run in a directory given to its user.
 pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let program = Path::new(program);
     let mut command = if is_root() {
@@ -39,13 +39,13 @@ pub(crate) fn command(program: &str, directory: &Path) -> Command {
     } else {
         Command::new(program)
     };
-    // Environment variables of a pod are not part of these machines.
+    // Variables of a pod are not part of these machines.
     command.env_remove("KUBERNETES_SERVICE_HOST");
     command.current_dir(directory).stdin(Stdio::null());
     command
 }
 
-/// The program where it is or, if only root can reach it, a copy in the directory.
+/// The program itself or, if only root can reach it, a copy in the directory.
 fn within_reach(program: &Path, directory: &Path) -> PathBuf {
     let is_open = |directory: &Path| {
         let mode = fs::metadata(directory).unwrap().permissions().mode();
@@ -61,7 +61,7 @@ fn within_reach(program: &Path, directory: &Path) -> PathBuf {
     copy
 }
 
-/// Does something with files as whom programs run as here: on this thread, and on those that it starts meanwhile.
+/// Accesses files as the user of the programs: on this thread and on threads that it starts.
 pub(crate) fn acting<T>(act: impl FnOnce() -> T) -> T {
     if !is_root() {
         return act();

@@ -1,4 +1,4 @@
-//! Every text that a user reads uses the words of the field: pages, help, messages, web pages, the chart, the dashboard.
+//! Texts for users have standard words: pages, help, messages, web pages, the chart, the dashboard.
 
 use std::fs;
 use std::path::Path;
@@ -135,7 +135,7 @@ fn markdown(text: &str) -> Vec<(usize, String)> {
         if text.trim_start().starts_with("```") {
             in_code = !in_code;
         } else if !in_code {
-            // Every second part stands between backquotes.
+            // Every second part is between backquotes.
             prose.push((line, text.split('`').step_by(2).collect::<Vec<_>>().join(" x ")));
         }
     }

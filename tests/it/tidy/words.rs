@@ -47,13 +47,14 @@ const BUDGET: usize = 2;
 
 /// Parts of identifiers.
 const PARTS: &[&str] = &[
-    "anew", "asked", "book", "desk", "ears", "folder", "gist", "giver", "heard", "kept", "kin",
-    "maker", "nobody", "said", "sheet", "sight", "sights", "somebody", "standing", "teller",
-    "told", "untold", "whoever", "witness",
+    "anew", "asked", "chase", "desk", "door", "ears", "folder", "gist", "giver", "heard", "herald",
+    "kept", "kin", "maker", "manner", "manners", "mind", "newcomer", "nobody", "patient", "said",
+    "scenery", "sheet", "shelf", "sight", "sights", "somebody", "standing", "teller", "told",
+    "untold", "usher", "whoever", "witness",
 ];
 
 /// Number of uses of such identifiers in the product's sources. It only goes down.
-const IDENTIFIER_BUDGET: usize = 779;
+const IDENTIFIER_BUDGET: usize = 98;
 
 #[test]
 fn former_words_disappear_from_identifiers() {

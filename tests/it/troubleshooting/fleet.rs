@@ -1,4 +1,4 @@
-//! What the aggregator shows, and why it may not.
+//! Problems between the aggregator, its agents and its readers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::time_limits::Finish;
 
 const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
 
-/// What `octavo` says of an aggregator.
+/// Error output of `octavo` with an aggregator.
 fn asks(server: &str, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(arguments)
@@ -56,7 +56,7 @@ impl Certificates {
 }
 
 #[tokio::test]
-async fn a_node_whose_agent_is_gone_is_stale_and_says_since_when() {
+async fn node_of_stopped_agent_is_stale_with_time() {
     let problem = Problem::documented("node_stale");
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=1s"]);
     let machine = Machine::new(SINGLE);
@@ -71,10 +71,10 @@ async fn a_node_whose_agent_is_gone_is_stale_and_says_since_when() {
 }
 
 #[test]
-fn an_aggregator_that_is_away_is_missed_by_agents_and_by_people() {
+fn unavailable_aggregator_is_reported_by_agents_and_cli() {
     let problem = Problem::documented("aggregator_away");
     let machine = Machine::new(SINGLE);
-    // Ports of an address that only this test uses, where nothing listens any more.
+    // Nothing listens any more at an address that only this test uses.
     let mut gone = Aggregator::start(&["--plaintext"]);
     gone.kill();
     let mut agent = machine.report(&gone, "n", &[]);
@@ -84,7 +84,7 @@ fn an_aggregator_that_is_away_is_missed_by_agents_and_by_people() {
 }
 
 #[test]
-fn a_certificate_of_an_unconfigured_authority_is_not_trusted() {
+fn certificate_of_unconfigured_authority_is_not_trusted() {
     let problem = Problem::documented("certificate_unknown");
     let certificates = Certificates::new();
     let aggregator = certificates.serve();
@@ -102,7 +102,7 @@ fn a_certificate_of_an_unconfigured_authority_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn an_invalid_renewed_certificate_leaves_the_last_one_in_use_and_is_reported() {
+async fn invalid_renewed_certificate_is_reported_and_last_one_stays_in_use() {
     let problem = Problem::documented("certificate_not_renewed");
     let certificates = Certificates::new();
     let mut aggregator = certificates.serve();
@@ -118,11 +118,11 @@ async fn an_invalid_renewed_certificate_leaves_the_last_one_in_use_and_is_report
         .filter(|line| line.starts_with("octavo_aggregator_tls_reload_failures_total"))
         .find(|line| !line.ends_with(" 0"));
     problem.assert_quoted("/metrics", counted.unwrap());
-    problem.assert_quoted("log", &aggregator.says("cannot load the renewed certificate"));
+    problem.assert_quoted("log", &aggregator.expect_log("cannot load the renewed certificate"));
 }
 
 #[tokio::test]
-async fn no_rule_of_its_own_is_broken_by_an_aggregator_that_runs() {
+async fn running_aggregator_violates_no_invariant() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SINGLE);
     let _agent = machine.report(&aggregator, "n", &["--heartbeat=200ms"]);

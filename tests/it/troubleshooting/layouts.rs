@@ -1,4 +1,4 @@
-//! Layouts that are not applied, or not as expected: on a simulated machine, with the agent as it ships.
+//! Layouts that are not applied, or not as expected: the shipped agent on a simulated machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +15,8 @@ const SEVEN: &str =
 const RESET_REQUIRED: &str = "- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}";
 
 impl Node {
-    /// What a command of `octavo` that only looks prints, to people and beside it.
-    pub(super) fn looked(&self, arguments: &[&str]) -> String {
+    /// Standard output and errors of a read-only `octavo` command.
+    pub(super) fn command_output(&self, arguments: &[&str]) -> String {
         let path = self.machine.path();
         let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(arguments)
@@ -30,14 +30,14 @@ impl Node {
         format!("{shown}{noted}")
     }
 
-    /// What `octavo plan` says of the layout that is called `wanted` here.
-    pub(super) fn planned(&self, file: &str) -> String {
+    /// Output of `octavo plan` for the layout `wanted`.
+    pub(super) fn plan_output(&self, file: &str) -> String {
         let proc = self.machine.path().join("proc").display().to_string();
-        self.looked(&["plan", "wanted", "--layouts", file, "--proc-root", &proc])
+        self.command_output(&["plan", "wanted", "--layouts", file, "--proc-root", &proc])
     }
 
-    /// What an agent says that gives the node that layout once.
-    pub(super) fn once_of(&self, file: &str) -> String {
+    /// Log of an agent that applies the layout once.
+    pub(super) fn apply_file_once(&self, file: &str) -> String {
         let output = self.agent(&["--oneshot", "--layouts", file, "--layout", "wanted"]).finish();
         String::from_utf8(output.stderr).unwrap()
     }
@@ -51,7 +51,7 @@ impl Node {
     }
 
     /// A process in an instance of a GPU.
-    fn runs(&self, gpu: usize, instance: u32) {
+    fn add_process(&self, gpu: usize, instance: u32) {
         self.machine.change(|world| {
             let gpu_uuid = world.gpus[gpu].uuid.clone();
             world.add_process(Process {
@@ -72,46 +72,46 @@ fn success_is_never_reported_for_missing_partitions() {
     let problem = Problem::documented("pain_03");
     let node = Node::new(SEVEN);
     let before = node.geometry(0);
-    // The driver says that instances were destroyed, and they stay.
+    // The driver reports success, and the instances stay.
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, lie: true}");
-    let reported = node.once("all-7g.40gb");
+    let reported = node.apply_once("all-7g.40gb");
     problem.assert_quoted("log", &reported);
     assert!(!reported.contains("applied"), "{reported}");
     assert_eq!(node.geometry(0), before);
 }
 
 #[test]
-fn a_change_of_one_gpu_leaves_the_others_alone() {
+fn change_of_one_gpu_leaves_others_unchanged() {
     let problem = Problem::documented("pain_04");
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
     );
     let held = node.partition(1, 9);
-    node.runs(1, 1);
+    node.add_process(1, 1);
     let file = node.layouts("[{devices: [0], mig: {7g.40gb: 1}}]");
-    problem.assert_quoted("octavo plan", &node.planned(&file));
-    problem.assert_quoted("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.plan_output(&file));
+    problem.assert_quoted("log", &node.apply_file_once(&file));
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     assert_eq!(node.partition(1, 9), held);
 }
 
 #[test]
-fn partitions_come_and_go_beside_one_that_runs() {
+fn partitions_are_added_and_removed_beside_a_running_one() {
     let problem = Problem::documented("pain_05");
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\n",
     );
     let held = node.partition(0, 9);
-    node.runs(0, 1);
+    node.add_process(0, 1);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1, 2g.10gb: 1}}]");
-    problem.assert_quoted("octavo plan", &node.planned(&file));
-    problem.assert_quoted("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.plan_output(&file));
+    problem.assert_quoted("log", &node.apply_file_once(&file));
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "2g.10gb"]);
     assert_eq!(node.partition(0, 9), held);
 }
 
 #[test]
-fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
+fn mode_pending_reset_is_reported_with_remedy() {
     let problem = Problem::documented("pain_08");
     let node = Node::new("- {board: A100_40GB}\n");
     node.machine.faults(RESET_REQUIRED);
@@ -123,54 +123,54 @@ fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
         let arguments =
             ["--oneshot", "--layout=all-3g.20gb", "--allow=reboot", "--reboot-program", &reboot];
         let output = node.agent(&arguments).finish();
-        // Nothing here really reboots, so it does not help.
+        // The simulated reboot has no effect.
         problem.assert_quoted("log", &String::from_utf8(output.stderr).unwrap());
     }
     assert!(!node.is_partitioned(0));
 }
 
 #[test]
-fn mig_that_cannot_be_switched_off_now_is_after_a_reboot() {
+fn mig_that_cannot_be_disabled_now_is_disabled_after_reboot() {
     let problem = Problem::documented("pain_09");
     let node = Node::new(SEVEN);
     node.machine.faults(RESET_REQUIRED);
-    problem.assert_quoted("log", &node.once("all-disabled"));
+    problem.assert_quoted("log", &node.apply_once("all-disabled"));
     assert!(node.is_partitioned(0));
     node.machine.faults("[]");
     node.machine.change(|world| {
         world.reboot();
         Ok(())
     });
-    problem.assert_quoted("log", &node.once("all-disabled"));
+    problem.assert_quoted("log", &node.apply_once("all-disabled"));
     assert!(!node.is_partitioned(0));
 }
 
 #[test]
-fn what_no_board_of_the_kind_can_have_is_refused_with_the_rule_and_what_would_fit() {
+fn layout_infeasible_on_board_is_refused_with_rule_and_alternative() {
     let problem = Problem::documented("a100_80_infeasible");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
-    problem.assert_quoted("octavo plan", &node.planned(&file));
-    problem.assert_quoted("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.plan_output(&file));
+    problem.assert_quoted("log", &node.apply_file_once(&file));
     assert!(node.geometry(0).is_empty());
 }
 
 #[test]
-fn a_profile_that_the_gpus_do_not_have_is_named_beside_those_they_do() {
+fn unsupported_profile_is_named_with_supported_ones() {
     let problem = Problem::documented("profile_unknown");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
-    problem.assert_quoted("octavo plan", &node.planned(&file));
-    problem.assert_quoted("log", &node.once_of(&file));
+    problem.assert_quoted("octavo plan", &node.plan_output(&file));
+    problem.assert_quoted("log", &node.apply_file_once(&file));
     assert!(node.geometry(0).is_empty());
 }
 
 #[test]
-fn a_rule_that_selects_nothing_lists_the_available_devices() {
+fn rule_that_selects_nothing_lists_available_devices() {
     let problem = Problem::documented("rule_selects_nothing");
     let node = Node::new("- {board: A100_80GB, mig: enabled}\n");
     let file = node.layouts("[{devices: {type: nvidia-h100-80gb}, mig: {3g.40gb: 1}}]");
-    problem.assert_quoted("log", &node.once_of(&file));
+    problem.assert_quoted("log", &node.apply_file_once(&file));
 }
 
 #[test]
@@ -180,10 +180,13 @@ fn foreign_changes_are_reverted_or_left_and_reported() {
         let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
         let mut agent =
             node.start(&["--layout=all-7g.40gb", "--interval=100ms", &format!("--drift={policy}")]);
-        agent.says("GPU 0: applied");
+        agent.expect_log("GPU 0: applied");
         node.is_changed_by_another_process();
-        let line =
-            agent.says(if policy == "repair" { "another program changed" } else { "drifted" });
+        let line = agent.expect_log(if policy == "repair" {
+            "another program changed"
+        } else {
+            "drifted"
+        });
         problem.assert_quoted("log", &line);
     }
 }

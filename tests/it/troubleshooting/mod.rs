@@ -1,12 +1,12 @@
 //! Problems in `docs/operations/troubleshooting.md`, reproduced with the real programs.
 //!
-//! Each problem of the page has an id and quotations of Octavo's output. The test with that id reproduces the problem and finds each
-//! quotation in the place that the page names, so that page and programs cannot diverge.
+//! Each problem of the page has an id and quotations of Octavo's output. The test with that id reproduces the problem
+//! and finds each quotation in the place that the page names, so that page and programs cannot diverge.
 
+mod device_plugin;
 mod devices;
 mod files;
 mod fleet;
-mod given;
 mod layouts;
 mod problem;
 mod usage;

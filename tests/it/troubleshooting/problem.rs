@@ -3,7 +3,7 @@
 use crate::problem::Quotation;
 
 #[test]
-fn a_quotation_matches_any_text_for_its_wildcards_only() {
+fn quotation_matches_any_text_for_its_wildcards_only() {
     let quoted = Quotation::read("event `Told`: ``GPU …: see `octavo inspect` for …``");
     assert_eq!(quoted.place, "event Told");
     assert!(quoted.is_in("WARN GPU 7: see `octavo inspect` for the cause"));

@@ -1,29 +1,29 @@
-//! Memory of a shared device that is used up, and who used it.
+//! Exhausted memory of a shared device, and its users.
 
 use std::process::Command;
 
 use crate::problem::Problem;
 use crate::process::Program;
 use crate::time_limits::Finish;
-use crate::usage::rig::{Groups, Rig};
+use crate::usage::rig::{CgroupLayout, Rig};
 
 const ONE: &str = "- {board: A100_80GB}\n";
 const MIB: u64 = 1024;
 
-/// A GPU that three share, and what they use of it, in GiB.
+/// A GPU shared by three pods with this usage in GiB.
 fn shared(used: &[(&str, u64)]) -> Rig {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
     for (at, (pod, gib)) in (0_u32..).zip(used) {
         let pid = 101 + at;
         rig.kubelet.give(pod, "nvidia.com/gpu", &[format!("{gpu}::{at}")]);
-        rig.is_of(pid, pod, Groups::V2Systemd);
-        rig.runs(pid, 0, None, gib * MIB);
+        rig.assign_to_pod(pid, pod, CgroupLayout::V2Systemd);
+        rig.add_process(pid, 0, None, gib * MIB);
     }
     rig
 }
 
-/// What `octavo top --here` says.
+/// Output of `octavo top --here`.
 fn top(rig: &Rig) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["top", "--here", "--state-dir"])
@@ -36,7 +36,7 @@ fn top(rig: &Rig) -> String {
 
 /// Compares the agent's log, then the output of `octavo top`, with the quotations of the problem.
 async fn is_reported(problem: Problem, rig: Rig) {
-    // Kubelet answers meanwhile.
+    // The kubelet answers meanwhile.
     let shown = tokio::task::spawn_blocking(move || {
         let mut agent = Program::start(&mut rig.agent("{replicas: 3}", &[]));
         problem.await_log(&mut agent);
@@ -47,28 +47,28 @@ async fn is_reported(problem: Problem, rig: Rig) {
 }
 
 #[tokio::test]
-async fn a_container_over_its_share_is_named_and_left_alone() {
+async fn container_over_its_share_is_named_and_not_evicted() {
     let rig = shared(&[("notebook-7", 31), ("notebook-8", 2)]);
     is_reported(Problem::documented("over_share"), rig).await;
 }
 
 #[tokio::test]
-async fn a_full_shared_device_is_reported_with_all_its_tenants() {
+async fn full_shared_device_is_reported_with_all_its_tenants() {
     let rig = shared(&[("notebook-7", 26), ("notebook-8", 25), ("notebook-9", 26)]);
-    rig.is_of_no_pod(900);
-    rig.runs(900, 0, None, 2048);
+    rig.assign_to_no_pod(900);
+    rig.add_process(900, 0, None, 2048);
     is_reported(Problem::documented("memory_exhausted"), rig).await;
 }
 
 #[tokio::test]
-async fn without_the_hosts_processes_missing_data_is_reported() {
+async fn missing_data_is_reported_without_host_processes() {
     let rig = shared(&[("notebook-7", 31), ("notebook-8", 2)]);
-    rig.is_in_a_container();
+    rig.restrict_pid_namespace();
     is_reported(Problem::documented("usage_untold"), rig).await;
 }
 
 #[test]
-fn a_node_whose_agent_does_not_look_says_how_to_have_it_look() {
+fn node_without_usage_scan_reports_how_to_enable_it() {
     let problem = Problem::documented("usage_not_looked_at");
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))

@@ -14,7 +14,7 @@ const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
 
 #[test]
-fn a_blocking_client_is_named() {
+fn blocking_client_is_named() {
     let problem = Problem::documented("pain_10");
     let node = Node::new("- {board: A100_40GB}\n");
     let process = node.machine.path().join("proc/4242");
@@ -35,59 +35,59 @@ fn a_blocking_client_is_named() {
     let mut agent = node.start(&["--layout=all-3g.20gb", "--interval=100ms"]);
     problem.await_log(&mut agent);
     let proc = node.machine.path().join("proc").display().to_string();
-    let planned = node.looked(&["plan", "all-3g.20gb", "--proc-root", &proc]);
+    let planned = node.command_output(&["plan", "all-3g.20gb", "--proc-root", &proc]);
     problem.assert_quoted("octavo plan", &planned);
     assert!(!node.is_partitioned(0));
-    // It goes on by itself when they let go.
+    // The change continues when they exit.
     node.machine.change(|world| world.remove_process(4242));
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
 }
 
 #[test]
-fn a_handle_without_a_visible_holder_is_reported_as_a_leak() {
+fn handle_without_visible_holder_is_reported_as_leak() {
     let problem = Problem::documented("in_use_unseen");
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
-    problem.assert_quoted("log", &node.once("all-7g.40gb"));
+    problem.assert_quoted("log", &node.apply_once("all-7g.40gb"));
     assert_eq!(node.geometry(0).len(), 7);
 }
 
 #[test]
-fn a_driver_that_does_not_tell_its_processes_counts_as_in_use() {
+fn driver_without_process_list_counts_as_in_use() {
     let problem = Problem::documented("in_use_untold");
     let node = Node::new(SEVEN);
     node.machine.faults("- {call: nvmlDeviceGetComputeRunningProcesses*, return: NO_PERMISSION}");
-    problem.assert_quoted("log", &node.once("all-7g.40gb"));
-    problem.assert_quoted("octavo plan", &node.looked(&["plan", "all-7g.40gb"]));
+    problem.assert_quoted("log", &node.apply_once("all-7g.40gb"));
+    problem.assert_quoted("octavo plan", &node.command_output(&["plan", "all-7g.40gb"]));
     assert_eq!(node.geometry(0).len(), 7);
 }
 
 #[tokio::test]
-async fn a_blocking_pod_is_named() {
+async fn blocking_pod_is_named() {
     let problem = Problem::documented("in_use_by_a_pod");
     let node = Arc::new(Node::new(pods::GPUS));
     let held = pods::partition(&node, 1);
     let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held)];
     let _kubelet = pods::listen(&node, given);
-    problem.assert_quoted("log", &pods::once(&node).await);
+    problem.assert_quoted("log", &pods::apply_once(&node).await);
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[tokio::test]
-async fn a_kubelet_that_is_away_is_waited_for() {
+async fn unavailable_kubelet_is_awaited() {
     let problem = Problem::documented("pain_11");
     let node = Arc::new(Node::new(pods::GPUS));
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    problem.assert_quoted("log", &pods::once(&node).await);
+    problem.assert_quoted("log", &pods::apply_once(&node).await);
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    // When it is back nothing more is needed.
+    // It recovers without further action.
     let _kubelet = pods::listen(&node, Vec::new());
-    pods::once(&node).await;
+    pods::apply_once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn a_kubelet_that_the_pod_cannot_see_is_to_be_mounted() {
+fn kubelet_socket_invisible_to_pod_should_be_mounted() {
     let problem = Problem::documented("kubelet_not_mounted");
     let node = Node::new(SEVEN);
     let output = node

@@ -21,10 +21,10 @@ use tonic::{Request, Response, Status};
 
 use crate::record;
 
-/// Pods by name, with the ids that each was given of a resource.
+/// Pods by name, each with a resource and its ids.
 type Pods = BTreeMap<String, (String, Vec<String>)>;
 
-/// Ends when dropped.
+/// Stopped when dropped.
 pub(crate) struct Kubelet {
     directory: PathBuf,
     pods: Arc<Mutex<Pods>>,
@@ -76,7 +76,7 @@ impl Kubelet {
         }));
     }
 
-    /// It ends, and its socket with it.
+    /// Stops it and removes its socket.
     pub(super) fn stop(&mut self) {
         self.server.take().unwrap().abort();
         fs::remove_file(self.directory.join("kubelet.sock")).unwrap();
@@ -86,7 +86,7 @@ impl Kubelet {
         self.slow.send_replace(slow);
     }
 
-    /// A pod was given these, which its record has too.
+    /// Allocates these ids to a pod and records them in the checkpoint.
     pub(crate) fn give(&self, pod: &str, resource: &str, ids: &[String]) {
         self.give_unrecorded(pod, resource, ids);
         self.record();
@@ -97,8 +97,8 @@ impl Kubelet {
         self.pods.lock().unwrap().insert(pod.to_owned(), given);
     }
 
-    /// The pod has ended.
-    pub(super) fn ended(&self, pod: &str) {
+    /// Removes a pod.
+    pub(super) fn end_pod(&self, pod: &str) {
         self.pods.lock().unwrap().remove(pod);
         self.record();
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::rig::{Groups, Rig, adds_up};
+use super::rig::{CgroupLayout, Rig, adds_up};
 
 #[tokio::test]
-async fn a_thousand_pods_are_attributed_within_one_poll_interval() {
+async fn thousand_pods_are_attributed_within_one_poll_interval() {
     let rig = Rig::new("- {board: H100_80GB_SXM, count: 8}\n");
     let uuids: Vec<String> = (0..8).map(|at| rig.gpu(at)).collect();
     for number in 0..1000_u32 {
@@ -13,7 +13,7 @@ async fn a_thousand_pods_are_attributed_within_one_poll_interval() {
         let pod = format!("p{number}");
         let id = format!("{}::{}", uuids[gpu], number / 8);
         rig.kubelet.give_unrecorded(&pod, "nvidia.com/gpu", &[id]);
-        rig.is_of(1000 + number, &pod, Groups::V2Systemd);
+        rig.assign_to_pod(1000 + number, &pod, CgroupLayout::V2Systemd);
     }
     rig.kubelet.give("last", "nvidia.com/gpu", &[format!("{}::125", uuids[0])]);
     rig.machine.change(|world| {
@@ -31,8 +31,8 @@ async fn a_thousand_pods_are_attributed_within_one_poll_interval() {
         }
         Ok(())
     });
-    let mut watching = rig.watch(Some(126)).await;
-    let seen = watching.until(|seen| seen.answered.kubelet && seen.usage.devices.len() == 8).await;
+    let mut observer = rig.watch(Some(126)).await;
+    let seen = observer.until(|seen| seen.answered.kubelet && seen.usage.devices.len() == 8).await;
     adds_up(&seen);
     let tenants = seen.usage.devices.iter().flat_map(|device| &device.units[0].tenants);
     let used = tenants.clone().filter(|one| one.memory.is_some_and(|memory| memory.get() == 10));

@@ -1,8 +1,9 @@
-//! Who uses what: a simulated driver, a kubelet at a real socket with its record, and a `/proc` of files, asked by the observer that ships.
+//! Usage by pod: a simulated driver, a kubelet at a real socket with its checkpoint, and a `/proc` of files, read by
+//! the shipped observer.
 
-mod away;
 mod kubelet;
 mod many;
-mod moves;
+mod process_moves;
 pub(crate) mod rig;
 pub(crate) mod served;
+mod unresponsive;

@@ -1,4 +1,4 @@
-//! A node whose users a test decides, and an observer that looks at it.
+//! A node with configurable users, and its observer.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -26,14 +26,14 @@ pub(crate) struct Rig {
     pub(crate) kubelet: Kubelet,
 }
 
-/// An observer that runs, and what it saw.
-pub(super) struct Watching {
+/// A running observer with its observations.
+pub(super) struct RunningObserver {
     pub(super) views: UsageChannels,
 }
 
-/// How a control group is written: both versions, by both drivers of kubelet.
+/// Format of a control group: both versions, by both drivers of kubelet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Groups {
+pub(crate) enum CgroupLayout {
     V1Cgroupfs,
     V2Cgroupfs,
     V2Systemd,
@@ -52,13 +52,13 @@ impl Rig {
         self.machine.path().join("proc")
     }
 
-    /// The machine's processes are no longer visible.
+    /// Hides the processes of the machine.
     pub(super) fn hide_processes(&self) {
         fs::remove_dir_all(self.proc().join("2")).unwrap();
     }
 
-    /// The observer is in a namespace of its own, and the machine's processes are mounted beside.
-    pub(crate) fn is_in_a_container(&self) {
+    /// The observer runs in its own PID namespace, with the process file system of the machine.
+    pub(crate) fn restrict_pid_namespace(&self) {
         symlink("4194304", self.proc().join("self")).unwrap();
     }
 
@@ -67,30 +67,30 @@ impl Rig {
         self.machine.world().gpus[at].uuid.clone()
     }
 
-    /// The process is a pod's.
-    pub(crate) fn is_of(&self, pid: u32, pod: &str, groups: Groups) {
+    /// Assigns a process to a pod.
+    pub(crate) fn assign_to_pod(&self, pid: u32, pod: &str, groups: CgroupLayout) {
         let uid = uid(pod);
         let container = format!("{pid:064x}");
         let path = match groups {
-            Groups::V1Cgroupfs | Groups::V2Cgroupfs => {
+            CgroupLayout::V1Cgroupfs | CgroupLayout::V2Cgroupfs => {
                 format!("/kubepods/burstable/pod{uid}/{container}")
             }
-            Groups::V2Systemd => format!(
+            CgroupLayout::V2Systemd => format!(
                 "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{container}.scope",
                 uid.replace('-', "_")
             ),
         };
         let text = match groups {
-            Groups::V1Cgroupfs => {
+            CgroupLayout::V1Cgroupfs => {
                 format!("12:devices:{path}\n3:cpu,cpuacct:{path}\n1:name=systemd:/\n0::/\n")
             }
-            Groups::V2Cgroupfs | Groups::V2Systemd => format!("0::{path}\n"),
+            CgroupLayout::V2Cgroupfs | CgroupLayout::V2Systemd => format!("0::{path}\n"),
         };
         self.put(pid, &text);
     }
 
-    /// The process is the machine's own.
-    pub(crate) fn is_of_no_pod(&self, pid: u32) {
+    /// Assigns a process to the machine itself.
+    pub(crate) fn assign_to_no_pod(&self, pid: u32) {
         self.put(pid, "0::/system.slice/dcgm.service\n");
     }
 
@@ -101,8 +101,14 @@ impl Rig {
         fs::write(directory.join("cgroup"), groups).unwrap();
     }
 
-    /// A process begins on a GPU, or on a compute instance of it.
-    pub(crate) fn runs(&self, pid: u32, gpu: usize, place: Option<(u32, u32)>, memory_mib: u64) {
+    /// Starts a process on a GPU, or on one of its compute instances.
+    pub(crate) fn add_process(
+        &self,
+        pid: u32,
+        gpu: usize,
+        place: Option<(u32, u32)>,
+        memory_mib: u64,
+    ) {
         self.machine.change(|world| {
             let gpu_uuid = world.gpus[gpu].uuid.clone();
             world.add_process(Process {
@@ -117,7 +123,7 @@ impl Rig {
         });
     }
 
-    pub(super) fn ends(&self, pid: u32) {
+    pub(super) fn remove_process(&self, pid: u32) {
         self.machine.change(|world| world.remove_process(pid));
         fs::remove_dir_all(self.proc().join(pid.to_string())).unwrap();
     }
@@ -134,12 +140,12 @@ impl Rig {
         .unwrap()
     }
 
-    /// Where the agent of `agent` keeps its state, and is asked.
+    /// State directory and socket of the agent.
     pub(crate) fn state(&self) -> PathBuf {
         self.machine.path().join("agent-state")
     }
 
-    /// The agent as it ships, that looks once a second. Whole GPUs are shared so.
+    /// The shipped agent with a scan interval of one second and this sharing of whole GPUs.
     pub(crate) fn agent(&self, sharing: &str, more: &[&str]) -> Command {
         let path = self.machine.path();
         let layouts = path.join("layouts.yaml");
@@ -166,8 +172,8 @@ impl Rig {
         command
     }
 
-    /// Looks for the first time. Whole GPUs are shared by so many.
-    pub(super) async fn watch(&self, replicas: Option<u32>) -> Watching {
+    /// Starts the observer. Whole GPUs have this many replicas.
+    pub(super) async fn watch(&self, replicas: Option<u32>) -> RunningObserver {
         let mut settings = self.machine.settings();
         settings.call_deadline = Duration::from_secs(4);
         let handle = crate::machine::start(&settings);
@@ -182,12 +188,12 @@ impl Rig {
         }
         views.offered.send_replace(Arc::new(offers));
         tokio::spawn(observer.run());
-        Watching { views }
+        RunningObserver { views }
     }
 }
 
-impl Watching {
-    /// The first look that is as wanted.
+impl RunningObserver {
+    /// The first observation that satisfies `wanted`.
     #[track_caller]
     pub(super) fn until(
         &mut self,
@@ -202,20 +208,20 @@ impl Watching {
         }
     }
 
-    /// A look that began after this was called.
+    /// An observation that started after this call.
     pub(super) async fn next(&mut self) -> Arc<UsageObservation> {
         let looks = self.views.seen.borrow().scans;
-        // One may be under way that has asked already.
+        // The current one may have started before.
         self.until(|seen| seen.scans >= looks + 2).await
     }
 }
 
-/// The unit of a whole GPU, or the first partition.
+/// The unit of a whole GPU, or its first partition.
 pub(super) fn unit(seen: &UsageObservation, gpu: usize) -> &UnitUsage {
     &seen.usage.devices[gpu].units[0]
 }
 
-/// Pods, or the UID, with their memory.
+/// Pods, or their UIDs, with their memory.
 pub(super) fn named(unit: &UnitUsage) -> Vec<(String, Option<u64>)> {
     let name = |tenant: &Tenant| tenant.pod.clone().or_else(|| tenant.uid.clone());
     let all = unit.tenants.iter();
@@ -226,7 +232,7 @@ pub(super) fn named(unit: &UnitUsage) -> Vec<(String, Option<u64>)> {
     .collect()
 }
 
-/// The driver says the same as all tenants together and the rest.
+/// Asserts that the memory of all tenants and the rest add up to what the driver reports.
 #[track_caller]
 pub(super) fn adds_up(seen: &UsageObservation) {
     for (device, reading) in seen.usage.devices.iter().zip(&seen.readings) {

@@ -11,14 +11,14 @@ use octavo_node::sharing::join::{PodAttribution, UsageInput, join};
 use octavo_toolkit::telemetry::exposition;
 use tokio::sync::watch;
 
-use super::rig::{Groups, Rig};
+use super::rig::{CgroupLayout, Rig};
 use crate::fleet_api::Api;
 use crate::process::Program;
 use crate::promtool;
 
 const MIXED: &str = "- {board: H100_80GB_SXM}\n- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb, start: 0}, {profile: 1g.10gb, start: 6}]}\n- {board: T4}\n";
 
-/// A node with everything there is to be said of one.
+/// A node with every usage metric.
 async fn seen() -> UsageObservation {
     let rig = Rig::new(MIXED);
     let gpu = rig.gpu(0);
@@ -29,10 +29,10 @@ async fn seen() -> UsageObservation {
         .unwrap();
     rig.kubelet.give("a", "nvidia.com/gpu", &[format!("{gpu}::0")]);
     rig.kubelet.give("b", "nvidia.com/mig-3g.40gb", &[part.2]);
-    rig.is_of(101, "a", Groups::V2Systemd);
-    rig.runs(101, 0, None, 40 * 1024);
-    rig.is_of(102, "b", Groups::V2Systemd);
-    rig.runs(102, 1, Some((part.0, part.1)), 2048);
+    rig.assign_to_pod(101, "a", CgroupLayout::V2Systemd);
+    rig.add_process(101, 0, None, 40 * 1024);
+    rig.assign_to_pod(102, "b", CgroupLayout::V2Systemd);
+    rig.add_process(102, 1, Some((part.0, part.1)), 2048);
     rig.machine.change(|world| {
         let gpu = &mut world.gpus[0];
         gpu.utilization = (75, 30);
@@ -42,10 +42,10 @@ async fn seen() -> UsageObservation {
         gpu.pcie_replays = 3;
         Ok(())
     });
-    let mut watching = rig.watch(Some(2)).await;
-    watching.until(|seen| seen.usage.devices.len() == 3).await;
+    let mut observer = rig.watch(Some(2)).await;
+    observer.until(|seen| seen.usage.devices.len() == 3).await;
     rig.machine.change(|world| world.xid(Slot(2), 43, None));
-    let seen = watching.until(|seen| !seen.xids.is_empty()).await;
+    let seen = observer.until(|seen| !seen.xids.is_empty()).await;
     UsageObservation::clone(&seen)
 }
 
@@ -61,18 +61,18 @@ pub(crate) async fn complete(dcgm: bool) -> String {
     let mut usage = (*seen.usage).clone();
     usage.devices[0].units[0].exhausted_in = Some(60);
     seen.usage = Arc::new(usage);
-    // No board of the simulator reports it.
+    // No simulated board reports it.
     seen.readings[0].metrics.memory_temperature = Some(50);
     text(seen, dcgm)
 }
 
 #[tokio::test]
-async fn promtool_finds_no_fault_with_the_usage_metrics() {
+async fn usage_metrics_pass_promtool() {
     promtool::finds_no_fault(&complete(false).await);
 }
 
 #[tokio::test]
-async fn what_is_served_is_true() {
+async fn exposed_usage_metrics_are_correct() {
     let text = text(seen().await, false);
     let gib = |number: u64| number * (1 << 30);
     for line in [
@@ -89,7 +89,7 @@ async fn what_is_served_is_true() {
     ] {
         assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     }
-    // A divided GPU has no utilisation, and an instance's memory is said once.
+    // A partitioned GPU has no utilization, and the memory of an instance is reported once.
     assert!(!text.contains("octavo_device_utilization_ratio{device=\"1\"}"));
     let used = text
         .lines()
@@ -99,7 +99,7 @@ async fn what_is_served_is_true() {
 }
 
 #[tokio::test]
-async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_other() {
+async fn devices_without_driver_index_are_not_confused() {
     let mut seen = seen().await;
     for reading in &mut seen.readings {
         reading.index = None;
@@ -113,7 +113,7 @@ async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_ot
     });
     seen.usage = Arc::new(usage);
     let pci: Vec<String> = seen.readings.iter().map(|one| one.pci.to_string()).collect();
-    // NVIDIA's names have letters that promtool finds fault with, so it is given ours alone.
+    // promtool rejects letters in NVIDIA's names, so it reads only ours.
     promtool::finds_no_fault(&text(seen.clone(), false));
     let text = text(seen, true);
     for pci in pci {
@@ -130,7 +130,7 @@ async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_ot
 }
 
 #[tokio::test]
-async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_twice() {
+async fn dcgm_dashboards_find_their_names_and_labels_and_no_value_twice() {
     let text = text(seen().await, true);
     let dcgm = text.find("# HELP DCGM").unwrap();
     let text = &text[dcgm..];
@@ -138,7 +138,7 @@ async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_tw
         let all = text.lines().filter(|line| line.starts_with(&format!("DCGM_FI_DEV_{name}{{")));
         all.map(str::to_owned).collect::<Vec<_>>()
     };
-    // Once a device, or once a GPU instance: never once a pod.
+    // Once per device or GPU instance, never per pod.
     assert_eq!(gpus("POWER_USAGE").len(), 3);
     assert_eq!(gpus("GPU_UTIL").len(), 2);
     assert_eq!(gpus("FB_USED").len(), 4);
@@ -155,7 +155,7 @@ async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_tw
         ),
         "{part}"
     );
-    // A shared one is no pod's.
+    // A shared one belongs to no pod.
     let shared =
         gpus("FB_USED").into_iter().find(|line| line.starts_with("DCGM_FI_DEV_FB_USED{gpu=\"0\""));
     let shared = shared.unwrap();
@@ -164,7 +164,7 @@ async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_tw
 }
 
 #[tokio::test]
-async fn dcgm_memory_that_two_compute_instances_share_is_no_pods() {
+async fn dcgm_memory_shared_by_two_compute_instances_belongs_to_no_pod() {
     let mut seen = seen().await;
     let mut usage = (*seen.usage).clone();
     let units = &mut usage.devices[1].units;
@@ -182,17 +182,17 @@ async fn dcgm_memory_that_two_compute_instances_share_is_no_pods() {
 }
 
 #[tokio::test]
-async fn the_agent_says_who_is_over_the_share_of_a_layout_in_its_log_and_its_metrics() {
+async fn agent_reports_container_over_its_share_in_log_and_metrics() {
     let rig = Rig::new("- {board: H100_80GB_SXM}\n");
     let gpu = rig.gpu(0);
     rig.kubelet.give("a", "nvidia.com/gpu", &[format!("{gpu}::0")]);
-    rig.is_of(101, "a", Groups::V2Systemd);
-    rig.runs(101, 0, None, 40 * 1024);
+    rig.assign_to_pod(101, "a", CgroupLayout::V2Systemd);
+    rig.add_process(101, 0, None, 40 * 1024);
     let mut command = rig.agent("{replicas: 3}", &["--metrics-listen=127.0.0.1:0"]);
     let mut agent = tokio::task::spawn_blocking(move || {
         let mut agent = Program::start(&mut command);
         let address = agent.metrics();
-        let line = agent.says("fair share");
+        let line = agent.expect_log("fair share");
         (agent, address, line)
     })
     .await
@@ -206,5 +206,5 @@ async fn the_agent_says_who_is_over_the_share_of_a_layout_in_its_log_and_its_met
     let over = "octavo_container_memory_over_share{device=\"0\",gi=\"\",ci=\"\",profile=\"\",namespace=\"team\",pod=\"a\",container=\"main\"} 1.0";
     let body = Api::at(agent.1).metrics_with(&[over]).await;
     promtool::finds_no_fault(&body);
-    let _said = agent.0.kill();
+    let _logged = agent.0.kill();
 }

@@ -1,4 +1,4 @@
-//! The C side: every function of NVML's header, by its name, over the model.
+//! The C interface: every function of NVML's header, by name, on top of the model.
 //!
 //! ```text
 //!  C caller ── exported function ── call::gate ── body ── World

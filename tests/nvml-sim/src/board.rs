@@ -1,7 +1,7 @@
-//! The boards a scenario can name, and what is known of each.
+//! The boards of scenarios.
 //!
-//! [`Board::find`] answers by the SKU of `data/mig-profiles.json` (`H100_80GB_SXM`) or by a short name of a board without
-//! MIG (`T4`). What the file leaves open is computed by `derive`, by the rules of the board's family, and marked
+//! [`Board::find`] accepts the SKUs of `data/mig-profiles.json` (`H100_80GB_SXM`) and short names of boards without MIG
+//! (`T4`). `derive` computes facts that the file lacks by the rules of the board's family, marked as
 //! [`Provenance::Derived`](crate::model::Provenance).
 
 mod derive;
@@ -13,12 +13,12 @@ use crate::model::{Architecture, Brand, GiProfile};
 
 pub use table::skus;
 
-/// A model of board, ready to be put into a machine.
+/// A board model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
     /// Name in scenarios.
     pub sku: String,
-    /// What `nvmlDeviceGetName` answers; the first of the names the board is sold under.
+    /// The answer of `nvmlDeviceGetName`: the first marketing name.
     pub name: String,
     /// Brand.
     pub brand: Brand,
@@ -45,13 +45,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// The board of that name. Case does not matter, and `-` is as good as `_`.
+    /// The board with that name. Case is ignored, and `-` equals `_`.
     pub fn find(name: &str) -> Option<Self> {
         let sku = name.to_uppercase().replace('-', "_");
         table::board(&sku).or_else(|| plain::board(&sku))
     }
 
-    /// Every name a scenario can use: boards with MIG first.
+    /// All names for scenarios: boards with MIG first.
     pub fn names() -> Vec<String> {
         let mut names: Vec<String> = skus();
         names.extend(plain::NAMES.iter().map(|name| (*name).to_owned()));
@@ -59,8 +59,8 @@ impl Board {
     }
 }
 
-/// A number in the name of a profile that the go-nvlib library would compute, for boards whose driver gives no name:
-/// the share of the memory in eighths, rounded up, of the whole memory in GiB, rounded up; then rounded half up.
+/// The number in a profile name that the go-nvlib library computes for boards whose driver reports no name: the share
+/// of the memory in eighths, rounded up, of the whole memory in GiB, rounded up; then rounded half up.
 pub fn memory_in_name(memory_mib: u64, total_mib: u64) -> u64 {
     let eighths = memory_mib.saturating_mul(8).div_ceil(total_mib.max(1));
     let gib = total_mib.div_ceil(1024);
@@ -78,7 +78,7 @@ mod tests {
         before.rsplit('.').next().unwrap().parse().unwrap()
     }
 
-    /// Compares a board with the file, field by field where the file has one.
+    /// Compares a board with the file, for all fields that the file has.
     #[track_caller]
     fn agrees_with_the_file(sku: &str) {
         let board = Board::find(sku).unwrap_or_else(|| panic!("{sku} cannot be built"));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_every_profile_gives_its_name_by_the_naming_rule_of_clients() {
+    fn memory_of_every_profile_gives_its_name_by_client_rule() {
         for sku in skus() {
             let board = Board::find(&sku).unwrap();
             for profile in &board.profiles {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_figure_of_the_file_is_overruled_because_it_contradicts_its_name() {
+    fn only_one_figure_of_the_file_is_overridden() {
         let mut overruled = Vec::new();
         for sku in skus() {
             let board = Board::find(&sku).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_profile_is_whole_and_its_counts_are_possible() {
+    fn every_profile_is_complete_and_its_counts_are_possible() {
         for sku in skus() {
             let board = Board::find(&sku).unwrap();
             let mut ids: Vec<u32> = board.profiles.iter().map(|profile| profile.id).collect();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_double_memory_instance_of_hopper_is_filled_by_compute_profile_seven() {
+    fn double_memory_instance_of_hopper_is_filled_by_compute_profile_7() {
         let board = Board::find("H100_80GB_SXM").unwrap();
         let profile = board.profiles.iter().find(|profile| profile.id == 15).unwrap();
         assert_eq!(profile.full_compute_profile().unwrap().id, 7);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_computed_is_marked() {
+    fn computed_figures_are_marked() {
         let provenance = |sku: &str, id: u32| {
             let board = Board::find(sku).unwrap();
             let found = board.profiles.iter().find(|profile| profile.id == id);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rtx_board_is_cut_in_halves() {
+    fn small_rtx_board_is_split_in_halves() {
         let board = Board::find("rtx-pro-5000-blackwell-48gb").unwrap();
         let one = board.profiles.iter().find(|profile| profile.id == 14).unwrap();
         let places = [Placement { start: 0, size: 6 }, Placement { start: 6, size: 6 }];

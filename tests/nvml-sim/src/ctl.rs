@@ -22,9 +22,9 @@ use nvml_sim::sysfs;
 use thiserror::Error;
 
 pub(crate) use arguments::Arguments;
-use arguments::{Command, FaultCommand, GpuOf, ProcessCommand};
+use arguments::{Command, FaultCommand, GpuOption, ProcessCommand};
 
-/// Why a command did nothing.
+/// Why a command failed.
 #[derive(Debug, Error)]
 pub(crate) enum CtlError {
     /// Neither the option nor the variable is set.
@@ -33,7 +33,7 @@ pub(crate) enum CtlError {
     /// The state directory has no machine.
     #[error("{0} contains no machine; create one with: nvml-simctl --state {0} init SCENARIO")]
     NoMachine(PathBuf),
-    /// There is one already.
+    /// There is a machine already.
     #[error("{0} already contains a machine; use --force to replace it")]
     Present(PathBuf),
     /// No such GPU.
@@ -42,33 +42,33 @@ pub(crate) enum CtlError {
     /// No such profile.
     #[error("unknown profile {profile:?}; this GPU has {}", known.join(", "))]
     NoProfile {
-        /// What was asked for.
+        /// The requested profile.
         profile: String,
         /// The profiles of the board.
         known: Vec<String>,
     },
-    /// The model refuses.
+    /// The model rejects the operation.
     #[error("{doing}: {}", code.name())]
     Refused {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// The driver's answer.
         code: Code,
     },
-    /// The process cannot be there.
+    /// The process cannot be added.
     #[error("cannot add process {pid}: {reason}")]
     Process {
         /// Its pid.
         pid: u32,
-        /// Why not.
+        /// The reason.
         reason: ProcessRefusal,
     },
-    /// The rule is none.
+    /// The rule is invalid.
     #[error("cannot parse the fault {text:?}: {reason}")]
     Fault {
-        /// What was given.
+        /// The rule's text.
         text: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// No such rule.
@@ -79,29 +79,29 @@ pub(crate) enum CtlError {
     Library {
         /// The library.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: nvml_sim::elf::ElfError,
     },
-    /// No library is beside this program.
+    /// There is no library beside this program.
     #[error("no libnvml_sim.so in the directory of this program; set its path with --from")]
     NoLibrary,
-    /// The store.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The scenario.
+    /// An error of the scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The rules.
+    /// An error of the rules.
     #[error(transparent)]
     Rules(#[from] RuleError),
-    /// A file.
+    /// A file operation failed.
     #[error("cannot {doing} {path}")]
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
 }
@@ -245,7 +245,7 @@ fn read_rule(text: &str) -> Result<Rule, CtlError> {
     Ok(rule)
 }
 
-/// One change of the machine, whose refusal is the error of the command.
+/// Changes the machine; a rejection is the error of the command.
 fn change<T>(
     store: &Store,
     doing: &'static str,
@@ -254,10 +254,10 @@ fn change<T>(
     store.change(operation)?.map_err(|code| CtlError::Refused { doing, code })
 }
 
-/// The same for one GPU, which is found within the change so that nothing can come between.
+/// The same for one GPU, which is looked up within the change so that it is atomic.
 fn on_gpu<T>(
     store: &Store,
-    gpu: &GpuOf,
+    gpu: &GpuOption,
     doing: &'static str,
     operation: impl FnOnce(&mut World, Slot) -> Result<T, Code>,
 ) -> Result<T, CtlError> {
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// Runs a command line on the machine of a directory; answers what it prints, or the error.
+    /// Runs a command line on the machine of a directory; returns its output or the error.
     fn ctl(directory: &Path, line: &[&str]) -> Result<String, String> {
         let state = directory.join("state");
         let option = ["nvml-simctl", "--state", state.to_str().unwrap()];
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_of_amd_s_are_divided_where_they_can_be_and_their_files_say_so() {
+    fn amd_devices_are_partitioned_where_possible_and_their_files_agree() {
         let directory = tempfile::tempdir().unwrap();
         let scenario = directory.path().join("m.yaml");
         std::fs::write(&scenario, "machine: m\namd: [{chip: mi300x}]\n").unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_divided_reset_and_restarted_from_the_command_line() {
+    fn machine_is_partitioned_reset_and_restarted_from_command_line() {
         let directory = machine();
         let ctl = |line: &[&str]| ctl(directory.path(), line);
         let nothing = Ok(String::new());
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_replaced_only_by_force() {
+    fn existing_machine_is_replaced_only_with_force() {
         let directory = machine();
         let scenario = directory.path().join("m.yaml");
         let scenario = scenario.to_str().unwrap();

@@ -1,10 +1,10 @@
-//! Makes a copy of a shared library in which some functions cannot be found, to imitate an older driver.
+//! Creates a copy of a shared library in which some functions cannot be found, to simulate an older driver.
 //!
-//! The names of exported symbols stand in the dynamic string table. Changing the first letter of one leaves everything else
-//! in place: `dlsym` still finds the entry by its hash, compares the name, and answers that there is none. The code of the
-//! function stays, so a library that calls its own export by name would no longer load; this one does not.
+//! The names of exported symbols are in the dynamic string table. Changing the first letter of one leaves everything
+//! else in place: `dlsym` still finds the entry by its hash, compares the name, and fails. The code of the function
+//! stays, so a library that calls its own export by name would no longer load; this one does not.
 //!
-//! Only 64-bit little-endian ELF, which is every machine with these GPUs.
+//! Only 64-bit little-endian ELF, which covers every machine with these GPUs.
 
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ const PT_DYNAMIC: u32 = 2;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 
-/// What a hidden name starts with instead of `n`.
+/// First character of a hidden name instead of `n`.
 const HIDDEN: u8 = b'-';
 
 /// Why a library cannot be patched.
@@ -27,7 +27,7 @@ pub enum ElfError {
     NoSymbol(String),
 }
 
-/// Hides the named symbols in the bytes of a library.
+/// Hides symbols in the bytes of a library.
 pub fn hide(library: &mut [u8], names: &[&str]) -> Result<(), ElfError> {
     let table = string_table(library)?;
     for name in names {
@@ -45,7 +45,7 @@ pub fn hide(library: &mut [u8], names: &[&str]) -> Result<(), ElfError> {
     Ok(())
 }
 
-/// Where the dynamic string table lies in the file.
+/// Range of the dynamic string table in the file.
 fn string_table(library: &[u8]) -> Result<std::ops::Range<usize>, ElfError> {
     let bad = ElfError::NotALibrary;
     if library.get(..6) != Some(&[0x7f, b'E', b'L', b'F', 2, 1]) {
@@ -127,7 +127,7 @@ fn bytes<const N: usize>(library: &[u8], at: u64) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// A library with nothing in it but a dynamic segment and these names.
+    /// A library with only a dynamic segment and these names.
     fn library(names: &[&str]) -> Vec<u8> {
         let mut strings = vec![0];
         for name in names {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_name_changes_one_byte_and_names_that_contain_it_stay() {
+    fn hidden_symbol_changes_one_byte_and_longer_symbols_stay() {
         let names = ["nvmlInit_v2", "nvmlInit", "nvmlInitWithFlags"];
         let mut patched = library(&names);
         hide(&mut patched, &["nvmlInit"]).unwrap();
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_there_is_an_error() {
+    fn missing_symbol_is_an_error() {
         let mut file = library(&["nvmlInit"]);
         let error = hide(&mut file, &["nvmlFoo"]).unwrap_err();
         assert_eq!(error, ElfError::NoSymbol("nvmlFoo".to_owned()));
     }
 
     #[test]
-    fn what_is_no_library_is_refused_however_short_it_is_cut() {
+    fn file_that_is_not_a_library_is_rejected_at_any_length() {
         let whole = library(&["nvmlInit"]);
         for length in 0..whole.len() - 1 {
             let mut cut = whole[..length].to_vec();

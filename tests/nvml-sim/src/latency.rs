@@ -1,35 +1,35 @@
-//! How long calls take.
+//! Latency of calls.
 //!
-//! The C layer asks for the class of a call and waits that long. `null` is for tests of logic; `real` gives the medians
-//! that were measured on hardware, so that timings of a client mean something.
+//! The C layer waits for the latency of a call's class. `null` is for tests of logic; `real` has medians measured on
+//! hardware, so that timings of a client are realistic.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of work a call is.
+/// Class of a call by its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallClass {
     /// `nvmlInit`.
     Init,
-    /// Anything that only reads.
+    /// Any read.
     Query,
-    /// Listing profiles, placements and instances, which the driver answers more slowly.
+    /// Listing profiles, placements and instances, which takes the driver longer.
     MigQuery,
     /// `nvmlDeviceSetMigMode`.
     SetMigMode,
-    /// Making a GPU instance.
+    /// Creating a GPU instance.
     CreateGpuInstance,
     /// Destroying a GPU instance.
     DestroyGpuInstance,
-    /// Making a compute instance.
+    /// Creating a compute instance.
     CreateComputeInstance,
     /// Destroying a compute instance.
     DestroyComputeInstance,
 }
 
-/// Waits per class of call, in microseconds.
+/// Latency per class, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
@@ -54,9 +54,10 @@ pub struct Latency {
 impl Latency {
     /// Medians of public measurements.
     ///
-    /// Creating and destroying: 300 runs per layout on an A100 (52 ms to create 7g, 120 ms to destroy it, process start
-    /// included) and NVML calls timed on an A30 (130-160 ms, 100-110 ms). Init and queries: a driver log of an H100, where
-    /// init took 10 ms and a walk over all profiles and placements about 200 ms. The mode change is the time of a reset.
+    /// Creation and destruction: 300 runs per layout on an A100 (52 ms to create 7g, 120 ms to destroy it, including
+    /// process start) and NVML calls timed on an A30 (130-160 ms, 100-110 ms). Init and queries: a driver log of an
+    /// H100, where init took 10 ms and a walk over all profiles and placements about 200 ms. The mode change is the
+    /// time of a reset.
     pub const REAL: Self = Self {
         init_us: 10_000,
         query_us: 100,
@@ -68,10 +69,9 @@ impl Latency {
         destroy_compute_instance_us: 20_000,
     };
 
-    /// How long a call of that class takes under a fault that makes it slower.
+    /// Latency of a call of that class under a slowing fault.
     ///
-    /// A machine without latencies has nothing to multiply, so there the factor applies to the real ones: a hundred times
-    /// nothing would be no fault at all.
+    /// On a machine without latencies the factor applies to the real ones: otherwise the fault would have no effect.
     pub fn slowed(&self, class: CallClass, factor: f64) -> Duration {
         let usual = self.of(class);
         if (factor - 1.0).abs() < f64::EPSILON {
@@ -81,7 +81,7 @@ impl Latency {
         Duration::try_from_secs_f64(base.as_secs_f64() * factor).unwrap_or(Duration::MAX)
     }
 
-    /// How long a call of that class takes.
+    /// Latency of that class.
     pub fn of(&self, class: CallClass) -> Duration {
         Duration::from_micros(match class {
             CallClass::Init => self.init_us,
@@ -97,7 +97,7 @@ impl Latency {
 }
 
 impl CallClass {
-    /// The class of a function of NVML by its name.
+    /// The class of an NVML function by its name.
     pub fn of_function(name: &str) -> Self {
         let base = name.trim_start_matches("nvml");
         let starts = |prefix: &str| base.starts_with(prefix);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_fall_into_the_classes_their_names_say() {
+    fn functions_are_classified_by_their_names() {
         let classes = [
             ("nvmlInit_v2", CallClass::Init),
             ("nvmlDeviceGetUUID", CallClass::Query),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_machine_without_latencies_is_as_much_slower_than_a_real_one() {
+    fn slow_machine_without_latencies_scales_real_ones() {
         let create = CallClass::CreateGpuInstance;
         let none = Latency::default();
         assert_eq!(none.slowed(create, 1.0), Duration::ZERO);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn no_latency_is_the_default_and_real_has_one_for_each_class() {
+    fn default_has_no_latency_and_real_has_one_per_class() {
         assert_eq!(Latency::default().of(CallClass::Init), Duration::ZERO);
         assert_eq!(Latency::REAL.of(CallClass::CreateGpuInstance), Duration::from_millis(52));
     }

@@ -1,8 +1,8 @@
-//! A stateful fake of NVIDIA's management library, behind the real C ABI.
+//! A stateful fake of NVIDIA's management library with the real C ABI.
 //!
-//! [`model`] is the hardware and the driver as data, [`scenario`] describes a machine, [`board`] knows the boards,
-//! [`store`] keeps the machine in a directory, [`fault`] breaks it, and `abi` shows it to C.
-//! The README says how to test a program with it.
+//! [`model`] is the hardware and the driver as data, [`scenario`] describes a machine, [`board`] contains the boards,
+//! [`store`] stores the machine in a directory, [`fault`] injects faults, and `abi` is the C interface. The README
+//! explains how to test a program with it.
 
 mod abi;
 pub mod board;

@@ -1,8 +1,8 @@
-//! Where a loaded library finds its machine.
+//! Location of a loaded library's machine.
 //!
 //! Called once by the C layer, with the path of the library itself (from `dladdr`) and the two environment variables.
-//! The environment wins, so that one library file serves many machines; files beside the library serve clients whose
-//! environment cannot be set.
+//! The environment takes precedence, so that one library file serves many machines; files beside the library serve
+//! clients whose environment cannot be set.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub const SCENARIO_VARIABLE: &str = "NVML_SIM_SCENARIO";
 /// The variable that names the state directory.
 pub const STATE_VARIABLE: &str = "NVML_SIM_STATE";
 
-/// The two variables, as the environment has them.
+/// The two environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Environment {
     /// `NVML_SIM_SCENARIO`.
@@ -27,19 +27,19 @@ pub struct Environment {
     pub state: Option<OsString>,
 }
 
-/// Where the machine is described and where it lives.
+/// Location of scenario and state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The scenario file; read only when the state directory has no state yet.
+    /// The scenario file; read only if the state directory has no state.
     pub scenario: Option<PathBuf>,
-    /// The state directory; made when it does not exist.
+    /// The state directory; created if missing.
     pub state: PathBuf,
 }
 
 /// Why no machine can be found.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LocationError {
-    /// Neither the environment nor the library's own path says anything.
+    /// Neither the environment nor the path of the library determines it.
     #[error(
         "neither {STATE_VARIABLE} nor {SCENARIO_VARIABLE} is set, and the path of the library is unknown"
     )]
@@ -47,10 +47,10 @@ pub enum LocationError {
 }
 
 impl Location {
-    /// Finds scenario and state of a library. Pure: whether the files exist is seen when they are opened.
+    /// Finds scenario and state of a library. Pure: the files are checked when they are opened.
     ///
-    /// A scenario named by the environment without a state directory keeps its state beside the scenario, in
-    /// `<scenario>.state`: two scenarios in one directory never share a machine.
+    /// A scenario from the environment without a state directory has its state in `<scenario>.state`: two scenarios in
+    /// one directory never share a machine.
     pub fn find(library: Option<&Path>, environment: &Environment) -> Result<Self, LocationError> {
         let set = |value: &Option<OsString>| value.clone().filter(|text| !text.is_empty());
         let beside = library.and_then(Path::parent);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_over_the_files_beside_the_library() {
+    fn environment_takes_precedence_over_files_beside_the_library() {
         finds(Some("/a.yaml"), Some("/s"), (Some("/a.yaml"), "/s"));
         finds(Some("/a.yaml"), None, (Some("/a.yaml"), "/a.yaml.state"));
         finds(None, Some("/s"), (None, "/s"));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_knows_nothing_says_what_to_set() {
+    fn library_without_location_reports_what_to_set() {
         let error = Location::find(None, &Environment::default()).unwrap_err();
         assert_eq!(error, LocationError::Nowhere);
     }

@@ -1,4 +1,4 @@
-//! `nvml-simctl`: plays the owner of a simulated machine, while clients use it through the library.
+//! `nvml-simctl`: administers a simulated machine while clients use it through the library.
 
 mod ctl;
 
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
                 text = format!("{text}: {error}");
                 cause = error.source();
             }
-            // Where standard error is closed, the exit code has to do.
+            // If standard error is closed, only the exit code reports the failure.
             drop(writeln!(std::io::stderr(), "nvml-simctl: {text}"));
             ExitCode::FAILURE
         }

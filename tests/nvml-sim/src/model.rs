@@ -1,15 +1,15 @@
-//! The hardware and the driver, as plain data with operations; no file, no clock, no C.
+//! The hardware and the driver as plain data with operations; no files, no clock, no C.
 //!
 //! ```text
 //!  World ── Driver            what is loaded, and since which epoch
 //!    ├───── Gpu ── MigState   mode, GPU instances, compute instances
-//!    ├───── Process           who holds what
-//!    ├───── Others            accelerators that NVML does not speak for
-//!    └───── Event             what happened, numbered
+//!    ├───── Process           holders of GPUs and instances
+//!    ├───── OtherDevices      accelerators outside of NVML
+//!    └───── Event             numbered events
 //! ```
 //!
-//! The C layer reads and changes a [`World`] through the store; `nvml-simctl` plays the machine's owner (resets, driver
-//! reloads, Xids). Each operation answers the [`Code`] the driver would, so that the rules live here and only here.
+//! The C layer reads and changes a [`World`] through the store; `nvml-simctl` administers the machine (resets, driver
+//! reloads, Xids). Each operation returns the [`Code`] of the driver, so that all rules are in this module.
 
 mod capacity;
 mod code;
@@ -35,12 +35,12 @@ pub use gpu::{
     RemoteKind,
 };
 pub(crate) use ids::seed;
-pub use instance::{ComputeInstance, Departed, GpuInstance, MigDevice};
+pub use instance::{ComputeInstance, DestroyedMigDevice, GpuInstance, MigDevice};
 pub use lifecycle::is_driver_version;
 pub(crate) use lifecycle::nvml_version;
 pub use mig::{Attributes, MigMode};
 pub use others::{
-    AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, Others,
+    AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, OtherDevices,
 };
 pub use pci::{PciAddress, PciAddressError};
 pub use process::{Process, ProcessKind, ProcessRefusal};

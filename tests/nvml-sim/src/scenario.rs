@@ -1,12 +1,11 @@
-//! The description of a machine, as a person writes it.
+//! The description of a machine by a user.
 //!
 //! ```text
 //!  YAML ── format (strict, with places) ── Scenario ── build ── World
 //! ```
 //!
-//! Read by the store when a state directory is empty, and by `nvml-simctl`. Whatever is wrong is an error that names the
-//! file, the line and the column, because a scenario that silently means something else wastes a day of testing.
-//! The README lists every key.
+//! Read by the store when a state directory is empty, and by `nvml-simctl`. Every error names file, line and column,
+//! because a misread scenario would invalidate tests unnoticed. The README lists every key.
 
 mod build;
 mod format;
@@ -25,21 +24,21 @@ use thiserror::Error;
 use crate::fault::{Rule, RuleError, Rules};
 use crate::model::{ProcessRefusal, World};
 
-/// A scenario that was read; its values are checked when the machine is made of it.
+/// A parsed scenario; its values are checked when the machine is built.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     path: PathBuf,
     machine: format::Machine,
 }
 
-/// Where something stands in a scenario.
+/// A position in a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// The file.
     pub path: PathBuf,
-    /// Line, from 1; 0 when the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     pub line: u64,
-    /// Column, from 1; 0 when the whole file is meant.
+    /// Column, from 1; 0 for the whole file.
     pub column: u64,
 }
 
@@ -51,95 +50,95 @@ pub enum ScenarioError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// It is not YAML, has an unknown key or a value of the wrong type.
     #[error("{place}: {reason}")]
     Malformed {
-        /// Where.
-        place: Place,
-        /// What the parser says.
+        /// Its position.
+        place: SourcePosition,
+        /// The parser's message.
         reason: String,
     },
     /// No board has that name.
     #[error("{place}: unknown board {name:?}; known boards: {}", known.join(", "))]
     UnknownBoard {
-        /// Where.
-        place: Place,
+        /// Its position.
+        place: SourcePosition,
         /// The name.
         name: String,
         /// All names.
         known: Vec<String>,
     },
-    /// A value is not one that the key can have.
+    /// A key has an invalid value.
     #[error("{place}: {key}: {reason}")]
     Value {
-        /// Where the entry stands that has the key.
-        place: Place,
+        /// Position of the entry with the key.
+        place: SourcePosition,
         /// The key.
         key: &'static str,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// An instance cannot be there.
+    /// An instance is impossible.
     #[error("{place}: {instance} on GPU {gpu} {reason}")]
     Instance {
-        /// Where.
-        place: Place,
-        /// The instance as it was written.
+        /// Its position.
+        place: SourcePosition,
+        /// The instance in the scenario.
         instance: String,
         /// Index of the GPU.
         gpu: u32,
-        /// Why not.
+        /// The reason.
         reason: InstanceRefusal,
     },
-    /// A process cannot be there.
+    /// A process is impossible.
     #[error("{place}: process {pid} cannot be on GPU {gpu}: {reason}")]
     Process {
-        /// Where.
-        place: Place,
+        /// Its position.
+        place: SourcePosition,
         /// Its pid.
         pid: u32,
         /// Index of the GPU.
         gpu: u32,
-        /// Why not.
+        /// The reason.
         reason: ProcessRefusal,
     },
-    /// A fault is none, or two cannot be used together.
+    /// A fault is invalid, or two conflict.
     #[error("{place}: {reason}")]
     Faults {
-        /// Where.
-        place: Place,
-        /// Why not.
+        /// Its position.
+        place: SourcePosition,
+        /// The reason.
         reason: RuleError,
     },
 }
 
-/// Why an instance cannot be where a scenario puts it.
+/// Why an instance of a scenario is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InstanceRefusal {
-    /// The board cannot be divided.
+    /// The board does not support MIG.
     #[error("is impossible: the board does not support MIG")]
     NoMig,
-    /// The mode is off.
+    /// MIG is disabled.
     #[error("requires `mig: enabled`")]
     ModeOff,
-    /// The board does not offer it.
+    /// The board does not have the profile.
     #[error("is not a profile of this board, which has {}", .0.join(", "))]
     UnknownProfile(Vec<String>),
-    /// The profile is not offered there.
+    /// The profile has no placement there.
     #[error("cannot start at {start}; possible starts: {}", numbers(listed))]
     NotThere {
-        /// The start that was asked for.
+        /// The requested start.
         start: u32,
-        /// The starts there are.
+        /// Possible starts.
         listed: Vec<u32>,
     },
-    /// Another instance is there.
+    /// It overlaps another instance.
     #[error("overlaps {0}")]
     Overlaps(String),
-    /// Nothing is left for it.
+    /// No capacity is left.
     #[error("does not fit together with {}", .0.join(", "))]
     Full(Vec<String>),
 }
@@ -152,12 +151,12 @@ impl Scenario {
         Self::parse(path, &text)
     }
 
-    /// Reads a text; `path` is only for messages.
+    /// Parses a text; `path` is only for messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let machine = crate::yaml::read(text).map_err(|error| {
             let at = error.location();
             ScenarioError::Malformed {
-                place: Place {
+                place: SourcePosition {
                     path: path.to_owned(),
                     line: at.map_or(0, |at| at.line()),
                     column: at.map_or(0, |at| at.column()),
@@ -168,7 +167,7 @@ impl Scenario {
         Ok(Self { path: path.to_owned(), machine })
     }
 
-    /// The machine it describes, as it is when it is switched on.
+    /// The machine of the scenario in its initial state.
     pub fn world(&self) -> Result<World, ScenarioError> {
         build::world(self)
     }
@@ -187,12 +186,12 @@ impl Scenario {
             .map_err(|reason| refused(serde_saphyr::Location::UNKNOWN, reason))
     }
 
-    fn place(&self, at: serde_saphyr::Location) -> Place {
-        Place { path: self.path.clone(), line: at.line(), column: at.column() }
+    fn place(&self, at: serde_saphyr::Location) -> SourcePosition {
+        SourcePosition { path: self.path.clone(), line: at.line(), column: at.column() }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
         if self.line > 0 {
@@ -231,7 +230,7 @@ gpus:
 ";
 
     #[test]
-    fn the_scenario_of_the_readme_is_what_the_readme_says() {
+    fn readme_scenario_matches_readme() {
         let readme = include_str!("../README.md");
         let (_, rest) = readme.split_once("```yaml\n").unwrap();
         let (text, _) = rest.split_once("```").unwrap();
@@ -248,7 +247,7 @@ gpus:
     }
 
     #[test]
-    fn every_board_can_be_put_into_a_machine_by_its_name() {
+    fn every_board_can_be_added_to_a_machine_by_name() {
         for name in crate::board::Board::names() {
             let world = parse(&format!("machine: m\ngpus: [{{board: {name}}}]"));
             assert_eq!(world.unwrap().gpus.len(), 1, "{name}");
@@ -256,14 +255,14 @@ gpus:
     }
 
     #[test]
-    fn a_machine_needs_a_name_and_nothing_else() {
+    fn machine_needs_only_a_name() {
         let world = parse("machine: cpu-only").unwrap();
         assert_eq!((world.gpus.len(), world.driver.cuda_version), (0, 13000));
         assert_eq!(world.driver.nvml_version, "13.580.95.05");
     }
 
     #[test]
-    fn eight_boards_have_different_identities_and_the_same_ones_each_time() {
+    fn eight_boards_have_distinct_and_reproducible_identities() {
         let text = "
 machine: dgx
 driver: 575.57.08
@@ -290,7 +289,7 @@ gpus:
     }
 
     #[test]
-    fn numbers_may_be_hexadecimal_and_fields_of_a_board_can_be_overridden() {
+    fn numbers_may_be_hexadecimal_and_board_fields_can_be_overridden() {
         let text = "
 machine: m
 gpus:
@@ -307,7 +306,7 @@ gpus:
     }
 
     #[test]
-    fn instances_come_with_the_compute_instance_that_fills_them_unless_told_otherwise() {
+    fn instances_include_their_compute_instance_by_default() {
         let world = parse(&format!(
             "{MIG}
   - {{profile: 3g.40gb, start: 4}}
@@ -333,7 +332,7 @@ processes:
     }
 
     #[test]
-    fn instances_that_overlap_are_refused_with_the_place() {
+    fn overlapping_instances_are_rejected_with_location() {
         refused(
             &format!(
                 "{MIG}  - {{profile: 1g.10gb, start: 5}}\n  - {{profile: 3g.40gb, start: 4}}\n"
@@ -359,7 +358,7 @@ processes:
     }
 
     #[test]
-    fn a_process_on_something_that_is_not_there_says_what_is_missing() {
+    fn process_on_missing_object_reports_what_is_missing() {
         let on = |process: &str, reason: &str| {
             refused(
                 &format!(
@@ -386,7 +385,7 @@ processes:
     }
 
     #[test]
-    fn a_value_that_can_have_several_forms_is_refused_in_the_words_of_the_file() {
+    fn value_with_several_forms_is_rejected_in_words_of_the_file() {
         refused(
             "machine: m\ngpus: [{board: T4, minor: -1}]\n",
             "m.yaml:2:27: expected one valid value, or a list with one value for each GPU",
@@ -402,7 +401,7 @@ processes:
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_with_the_place() {
+    fn unknown_input_is_rejected_with_location() {
         refused("machine: m\ncolour: red\n", "m.yaml:2:1: unknown field");
         refused(
             "machine: m\ngpus:\n- board: H99\n",

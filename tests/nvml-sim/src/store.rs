@@ -1,15 +1,15 @@
-//! Keeps a [`World`] in a directory, so that it outlives every client and all clients see the same one.
+//! Stores a [`World`] in a directory, so that it outlives every client and all clients share it.
 //!
 //! ```text
-//!  state.json   generation and world; only ever replaced whole, by rename
-//!  state.tmp    the next one while it is written; a torn one is overwritten, never read
+//!  state.json   generation and world; only replaced by rename
+//!  state.tmp    the next one while it is written; a partial one is overwritten, never read
 //!  lock         flock'ed by each writer
 //!  faults.yaml  see `fault`
 //! ```
 //!
-//! Readers take no lock: a file that was renamed into place never changes. They look at its first bytes, where the
-//! generation stands, and read the rest only if it is new to them. Writers sync the file before the rename and the
-//! directory after it, so a crash at any point leaves the old world or the new one.
+//! Readers take no lock: a renamed file never changes. They read its first bytes, which contain the generation, and the
+//! rest only if it is new to them. Writers sync the file before the rename and the directory after it, so a crash at
+//! any point leaves the old world or the new one.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -30,7 +30,7 @@ const NEXT: &str = "state.tmp";
 const LOCK: &str = "lock";
 const FORMAT: u32 = 1;
 
-/// How much of the file is read to see its generation.
+/// Number of bytes read for the generation.
 const HEAD: u64 = 64;
 
 /// A machine in a directory.
@@ -43,7 +43,7 @@ pub struct Store {
 /// Why a machine cannot be read or changed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The state directory is empty and there is no scenario to fill it from.
+    /// The state directory is empty and there is no scenario.
     #[error("{0} contains no state, and no scenario is set")]
     NoScenario(PathBuf),
     /// The scenario cannot be used.
@@ -55,26 +55,26 @@ pub enum StoreError {
     /// A file operation failed.
     #[error("cannot {doing} {path}")]
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The state is there but cannot be understood.
+    /// The state cannot be parsed.
     #[error(
         "{path} is not a state of this version of nvml-sim (format {FORMAT}); create the machine again with nvml-simctl init --force"
     )]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: serde_json::Error,
     },
 }
 
-/// What is written. The order of the fields is part of the format: the head is read alone.
+/// The written state. The order of the fields is part of the format: the head is read separately.
 #[derive(Debug, Serialize, Deserialize)]
 struct File1<W> {
     format: u32,
@@ -82,7 +82,7 @@ struct File1<W> {
     world: W,
 }
 
-/// What tells two states apart. The generation alone would do but for a directory that is deleted and made again.
+/// Identity of a state. The generation alone is not enough if a directory is deleted and recreated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     generation: u64,
@@ -97,7 +97,7 @@ struct Cached {
 }
 
 impl Store {
-    /// Opens the machine at a location and makes it from the scenario if the state directory has none yet.
+    /// Opens the machine at a location, or creates it from the scenario if the state directory has none.
     pub fn open(location: &Location) -> Result<Self, StoreError> {
         let store = Self::at(&location.state);
         if store.has_state() {
@@ -110,7 +110,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The store in a directory, whether or not there is a state in it.
+    /// The store in a directory, with or without a state.
     pub fn at(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), cache: Mutex::new(None) }
     }
@@ -125,7 +125,7 @@ impl Store {
         self.path(STATE).exists()
     }
 
-    /// Makes the machine of a scenario. Of several that start at once one does it and the others find it done.
+    /// Creates the machine of a scenario. Of several concurrent calls one creates it and the others find it.
     pub fn create(&self, scenario: &Scenario, present: IfPresent) -> Result<(), StoreError> {
         fs::create_dir_all(&self.directory).map_err(self.failed("make", ""))?;
         let _lock = self.lock()?;
@@ -134,7 +134,7 @@ impl Store {
         }
         let mut world = scenario.world()?;
         let mut generation = 0;
-        // One that cannot be read has no process that could still hold anything of it.
+        // An unreadable one has no process that could still hold it.
         if let Ok(before) = self.load() {
             generation = before.version.generation;
             world.follow(&before.world);
@@ -143,13 +143,13 @@ impl Store {
         self.write(generation.saturating_add(1), &world)
     }
 
-    /// The world as it is now. Cheap when nothing changed since the last call.
+    /// The current world. Cheap if nothing changed since the last call.
     pub fn read(&self) -> Result<Arc<World>, StoreError> {
         self.load().map(|cached| cached.world)
     }
 
-    /// Changes the world under the lock. The outer result is the store's, the inner one the operation's; when the
-    /// operation refuses, nothing is written.
+    /// Changes the world under the lock. The outer result is the store's, the inner one the operation's; a rejected
+    /// operation writes nothing.
     pub fn change<T>(
         &self,
         operation: impl FnOnce(&mut World) -> Result<T, Code>,
@@ -210,7 +210,7 @@ impl Store {
         directory.sync_all().map_err(self.failed("sync", ""))
     }
 
-    /// Exclusive among processes and, because each call opens the file again, among threads. Ends with the file.
+    /// Exclusive among processes and, because each call opens the file again, among threads. Released with the file.
     fn lock(&self) -> Result<File, StoreError> {
         let file = File::options()
             .create(true)
@@ -231,16 +231,16 @@ impl Store {
     }
 }
 
-/// What [`Store::create`] does with a state that is there.
+/// What [`Store::create`] does with an existing state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfPresent {
-    /// Leaves it.
+    /// Retains it.
     Keep,
     /// Replaces it.
     Replace,
 }
 
-/// The generation in the head of a state; 0 when it is not where it belongs, which no written state has.
+/// The generation in the head of a state; 0, which no written state has, if it is missing.
 fn generation_in(head: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(head);
     let after = text.split_once("\"generation\":").map(|(_, rest)| rest);
@@ -288,7 +288,7 @@ gpus:
     }
 
     #[test]
-    fn a_read_without_a_change_gives_the_same_object() {
+    fn read_without_change_returns_the_same_object() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let before = store.read().unwrap();
@@ -298,7 +298,7 @@ gpus:
     }
 
     #[test]
-    fn a_refused_operation_and_one_that_changes_nothing_write_nothing() {
+    fn rejected_and_empty_operations_write_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let before = fs::read(store.path(STATE)).unwrap();
@@ -312,7 +312,7 @@ gpus:
     }
 
     #[test]
-    fn what_was_written_half_before_a_crash_is_ignored() {
+    fn partial_write_before_crash_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
         let store = Store::open(&location).unwrap();
@@ -328,7 +328,7 @@ gpus:
     }
 
     #[test]
-    fn a_state_that_was_damaged_is_an_error_with_its_path() {
+    fn damaged_state_is_an_error_with_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         fs::write(store.path(STATE), "{\"format\":1,").unwrap();
@@ -341,7 +341,7 @@ gpus:
     }
 
     #[test]
-    fn a_state_of_another_format_is_not_read_as_if_it_were_of_this_one() {
+    fn state_of_another_format_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&location(directory.path())).unwrap();
         let text = fs::read_to_string(store.path(STATE)).unwrap();
@@ -351,7 +351,7 @@ gpus:
     }
 
     #[test]
-    fn of_many_that_start_at_once_one_makes_the_machine_and_no_change_is_lost() {
+    fn one_of_many_concurrent_starts_creates_machine_and_no_change_is_lost() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
         let mut ids: Vec<u32> = std::thread::scope(|scope| {
@@ -364,7 +364,7 @@ gpus:
     }
 
     #[test]
-    fn a_machine_that_is_made_again_is_seen_by_those_who_had_it_open() {
+    fn recreated_machine_is_seen_by_open_handles() {
         let directory = tempfile::tempdir().unwrap();
         let location = location(directory.path());
         let store = Store::open(&location).unwrap();
@@ -384,7 +384,7 @@ gpus:
     }
 
     #[test]
-    fn an_empty_directory_without_a_scenario_says_so() {
+    fn empty_directory_without_scenario_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let location = Location { scenario: None, state: directory.path().to_owned() };
         let error = Store::open(&location).unwrap_err();

@@ -1,8 +1,8 @@
-//! The part of `/sys` that programs read beside NVML: PCI devices, the machine's product name, and what the drivers of others than
-//! NVIDIA tell there.
+//! The part of `/sys` that programs read beside NVML: PCI devices, the product name of the machine, and the files of
+//! other vendors' drivers.
 //!
-//! [`tree`] says which files with which texts, and which links; [`write()`] puts them under a directory. Real sysfs has links where this
-//! has directories; readers that open `/sys/bus/pci/devices/<address>/<file>` see no difference.
+//! [`tree`] lists files and links; [`write()`] writes them below a directory. Real sysfs has links where this has
+//! directories; readers of `/sys/bus/pci/devices/<address>/<file>` see no difference.
 
 mod amd;
 mod neuron;
@@ -18,34 +18,34 @@ use crate::model::{Architecture, Gpu, NvLink, PciAddress, RemoteKind, World};
 const NVIDIA: u16 = 0x10DE;
 const AMAZON: u16 = 0x1D0F;
 
-/// PCI class of a bridge of no particular kind, which is what an `NVSwitch` says it is.
+/// PCI class of other bridges, which an `NVSwitch` has.
 const CLASS_OTHER_BRIDGE: u32 = 0x0006_8000;
 
 /// Lines of a function's `resource` file: the BARs, the ROM and the windows of a bridge.
 const RESOURCES: usize = 13;
 
-/// A line of it: nothing is mapped.
+/// A line without a mapping.
 const NO_RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
 
 /// Size of a function's PCI configuration space without extensions.
 const CONFIG_BYTES: usize = 256;
 
-/// What stands at a path.
+/// An entry of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// A file with this text.
+    /// A text file.
     Text(String),
-    /// A file with these bytes.
+    /// A binary file.
     Bytes(Vec<u8>),
-    /// A symbolic link there.
+    /// A symbolic link with this target.
     Link(String),
 }
 
-/// A tree that grows.
+/// A tree under construction.
 #[derive(Debug, Default)]
 struct Files(BTreeMap<String, Entry>);
 
-/// Everything in the tree: its path below the root of the file system (`sys/...`), and what stands there.
+/// All entries by path below the root of the file system (`sys/...`).
 pub fn tree(world: &World) -> BTreeMap<String, Entry> {
     let mut files = Files::default();
     for gpu in &world.gpus {
@@ -101,11 +101,11 @@ fn others(files: &mut Files, world: &World) {
     }
 }
 
-/// Writes the tree under a directory, over what is there.
+/// Writes the tree below a directory, replacing existing entries.
 pub fn write(world: &World, root: &Path) -> io::Result<()> {
     // A machine without a GPU still has the directory.
     fs::create_dir_all(root.join("sys/bus/pci/devices"))?;
-    // Partitions that are no more have left no trace.
+    // Removed partitions leave no files.
     match fs::remove_dir_all(root.join("sys/class/kfd")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -116,13 +116,13 @@ pub fn write(world: &World, root: &Path) -> io::Result<()> {
             fs::create_dir_all(parent)?;
         }
         match entry {
-            // Who reads at this moment finds no file emptied that says the same as before.
+            // Unchanged files are not rewritten, so that concurrent readers never see an empty one.
             Entry::Text(text) if fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
             Entry::Text(text) => fs::write(path, text)?,
             Entry::Bytes(bytes) if fs::read(&path).is_ok_and(|old| old == bytes) => {}
             Entry::Bytes(bytes) => fs::write(path, bytes)?,
             Entry::Link(target) => match symlink(target, path) {
-                // What a link leads to never changes.
+                // The target of a link never changes.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 done => done?,
             },
@@ -138,7 +138,7 @@ impl Files {
         self.0.insert(path.to_owned(), text);
     }
 
-    /// Which kernel driver a function is bound to.
+    /// The kernel driver of a function.
     fn driver(&mut self, address: PciAddress, name: &str) {
         let path = format!("sys/bus/pci/devices/{}/driver", address.sysfs());
         let target = format!("../../../../bus/pci/drivers/{name}");
@@ -194,7 +194,7 @@ impl Device {
     }
 }
 
-/// Switches that links lead to, with the device id of their generation as far as it is known.
+/// Switches of links, with the device id of their generation if known.
 fn switches(world: &World) -> BTreeMap<PciAddress, u16> {
     let device = |gpu: &Gpu| match gpu.architecture {
         Architecture::Ampere => Some(0x1AF1),
@@ -222,7 +222,7 @@ mod tests {
     use crate::scenario::Scenario;
 
     #[test]
-    fn the_tree_has_each_gpu_and_switch_in_the_form_of_the_kernel() {
+    fn tree_has_each_gpu_and_switch_in_kernel_form() {
         let text = "
 machine: m
 machine_type: DGXA100
@@ -261,7 +261,7 @@ gpus:
     }
 
     #[test]
-    fn the_configuration_space_has_the_ids_of_the_function() {
+    fn configuration_space_has_ids_of_the_function() {
         let text = "machine: m\ngpus: [{board: A100_40GB, pci: '0000:0f:00.0'}]";
         let world = Scenario::parse(Path::new("m"), text).unwrap().world();
         let files = tree(&world.unwrap());
@@ -275,7 +275,7 @@ gpus:
     }
 
     #[test]
-    fn a_tree_is_written_as_it_is_listed() {
+    fn tree_is_written_as_listed() {
         let world = Scenario::parse(Path::new("m"), "machine: m\ngpus: [{board: T4}]");
         let world = world.unwrap().world().unwrap();
         let root = tempfile::tempdir().unwrap();
@@ -293,7 +293,7 @@ gpus:
     }
 
     #[test]
-    fn others_devices_are_where_their_drivers_have_them_and_can_be_written_again() {
+    fn devices_of_other_vendors_are_in_their_driver_paths_and_rewritable() {
         let text = "
 machine: m
 neuron: {chip: trainium2, count: 16, links: torus, logical_core: 1, used_mib: 3, unhealthy: {2: [hbm]}}

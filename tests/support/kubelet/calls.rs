@@ -1,4 +1,4 @@
-//! What plugins ask a kubelet, what it asks them, and what it tells of its pods.
+//! Calls between plugins and a kubelet, and the listing of pods.
 
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -23,32 +23,32 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Mind, Resource, Tells};
+use super::{PodListing, Resource, SharedState};
 use crate::sockets::listen_as_old;
 
-/// Where plugins register.
+/// The registration service.
 pub(super) struct CallHandler {
     pub(super) directory: PathBuf,
-    pub(super) mind: Arc<Mind>,
+    pub(super) state: Arc<SharedState>,
 }
 
 #[tonic::async_trait]
 impl Registration for CallHandler {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
         let request = request.into_inner();
-        let (registration, refuses) = self.mind.change(|known| {
+        let (registration, refuses) = self.state.change(|known| {
             known.registrations += 1;
-            (known.registrations, known.manners.refuses.clone())
+            (known.registrations, known.behavior.refuses.clone())
         });
         if let Some(reason) = refuses {
             return Err(Status::unknown(reason));
         }
         assert_eq!(request.version, "v1beta1");
-        // It calls back first: who registers has to serve.
+        // Kubelet calls back first: a plugin must serve when it registers.
         let mut plugin = connect(self.directory.join(&request.endpoint)).await?;
         let lists = plugin.list_and_watch(Empty {}).await?.into_inner();
         let name = request.resource_name;
-        self.mind.change(|known| {
+        self.state.change(|known| {
             let resource = Resource {
                 endpoint: request.endpoint,
                 is_connected: true,
@@ -57,23 +57,23 @@ impl Registration for CallHandler {
             };
             known.resources.insert(name.clone(), resource);
         });
-        tokio::spawn(read(Arc::clone(&self.mind), name, registration, lists));
+        tokio::spawn(read(Arc::clone(&self.state), name, registration, lists));
         Ok(Response::new(Empty {}))
     }
 }
 
-/// Reads lists until they end; then none of the devices is healthy any more.
+/// Reads lists until the stream ends; then all devices are unhealthy.
 async fn read(
-    mind: Arc<Mind>,
+    state: Arc<SharedState>,
     name: String,
     registration: u64,
     mut lists: Streaming<ListAndWatchResponse>,
 ) {
     loop {
-        // What is not read stays in the connection.
+        // Unread lists stay in the connection.
         loop {
-            let changed = mind.changed.notified();
-            if !mind.known.lock().unwrap().manners.reads_nothing {
+            let changed = state.changed.notified();
+            if !state.known.lock().unwrap().behavior.reads_no_lists {
                 break;
             }
             changed.await;
@@ -81,7 +81,7 @@ async fn read(
         let Ok(Some(list)) = lists.message().await else {
             break;
         };
-        of(&mind, &name, registration, |resource| {
+        of(&state, &name, registration, |resource| {
             resource.lists += 1;
             resource.devices =
                 list.devices.iter().map(|one| (one.id.clone(), one.health == "Healthy")).collect();
@@ -97,15 +97,15 @@ async fn read(
                 .collect();
         });
     }
-    of(&mind, &name, registration, |resource| {
+    of(&state, &name, registration, |resource| {
         resource.is_connected = false;
         resource.devices.values_mut().for_each(|healthy| *healthy = false);
     });
 }
 
-/// What this registration is of, unless another has taken its place.
-fn of(mind: &Mind, name: &str, registration: u64, what: impl FnOnce(&mut Resource)) {
-    mind.change(|known| {
+/// Changes the resource of this registration, unless it was replaced.
+fn of(state: &SharedState, name: &str, registration: u64, what: impl FnOnce(&mut Resource)) {
+    state.change(|known| {
         let resource = known.resources.get_mut(name);
         let ours = resource.filter(|one| one.registration == registration);
         if let Some(resource) = ours {
@@ -150,21 +150,21 @@ pub(super) async fn prefer(
     Ok(answer.remove(0).device_i_ds)
 }
 
-/// Tells of pods.
+/// The pod-resources service.
 #[derive(Clone)]
 pub(super) struct Lister {
-    mind: Arc<Mind>,
+    state: Arc<SharedState>,
     socket: PathBuf,
 }
 
 impl Lister {
-    pub(super) fn new(mind: &Arc<Mind>, socket: &Path) -> Self {
-        Self { mind: Arc::clone(mind), socket: socket.to_owned() }
+    pub(super) fn new(state: &Arc<SharedState>, socket: &Path) -> Self {
+        Self { state: Arc::clone(state), socket: socket.to_owned() }
     }
 
-    /// Begins to serve at its socket, replacing any other server.
+    /// Serves at its socket, replacing any other server.
     pub(super) fn listen(&self) {
-        let is_young = self.mind.change(|known| known.manners.is_young);
+        let is_young = self.state.change(|known| known.behavior.is_young);
         let listener = if is_young {
             UnixListener::bind(&self.socket).unwrap()
         } else {
@@ -182,20 +182,20 @@ impl PodResourcesLister for Lister {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
-        if self.mind.change(|known| std::mem::take(&mut known.gives_way)) {
+        if self.state.change(|known| std::mem::take(&mut known.replace_on_next_query)) {
             self.listen();
         }
-        let (manners, pods) = self.mind.change(|known| {
+        let (behavior, pods) = self.state.change(|known| {
             known.requested += 1;
-            (known.manners.clone(), known.pods.clone())
+            (known.behavior.clone(), known.pods.clone())
         });
-        if manners.tells == Tells::Nothing {
+        if behavior.pod_listing == PodListing::Never {
             pending::<()>().await;
         }
-        let count = match manners.tells {
-            Tells::All => pods.len(),
-            Tells::OfNone | Tells::Nothing => 0,
-            Tells::OfFirst(count) => count,
+        let count = match behavior.pod_listing {
+            PodListing::All => pods.len(),
+            PodListing::Empty | PodListing::Never => 0,
+            PodListing::First(count) => count,
         };
         let pods = pods.into_iter().take(count);
         let pods = pods.map(|pod| PodResources {
@@ -217,12 +217,12 @@ impl PodResourcesLister for Lister {
         &self,
         _: Request<AllocatableResourcesRequest>,
     ) -> Result<Response<AllocatableResourcesResponse>, Status> {
-        let known = self.mind.known.lock().unwrap();
-        if known.manners.is_old {
+        let known = self.state.known.lock().unwrap();
+        if known.behavior.is_old {
             return Err(Status::unimplemented("an old kubelet"));
         }
         let devices = known.resources.keys().map(|name| {
-            let others = known.manners.others.get(name).into_iter().flatten();
+            let others = known.behavior.others.get(name).into_iter().flatten();
             ContainerDevices {
                 resource_name: name.clone(),
                 device_ids: known.healthy(name).chain(others).cloned().collect(),

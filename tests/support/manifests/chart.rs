@@ -1,4 +1,4 @@
-//! The chart as helm renders it.
+//! The chart as rendered by helm.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ pub(crate) fn path() -> PathBuf {
     deploy().join("chart/octavo")
 }
 
-/// A directory with helm, kubeconform and schemas, built if need be.
+/// A directory with helm, kubeconform and schemas, built if necessary.
 pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/tools/build.sh");
-    // What has to be built may take longer than any other program.
+    // Builds may take longer than any other program.
     watch();
     let output = Command::new(script).stderr(Stdio::inherit()).output();
     let output = output.unwrap();
@@ -26,7 +26,7 @@ pub(crate) fn tools() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
 }
 
-/// What helm answers; it sees no configuration but ours.
+/// Runs helm without the user's configuration.
 pub(crate) fn helm(arguments: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
     Command::new(tools().join("helm"))
@@ -36,19 +36,19 @@ pub(crate) fn helm(arguments: &[&str]) -> Output {
         .finish()
 }
 
-/// What helm prints, and it has to be content.
+/// Runs helm, which must succeed, and returns its output.
 #[track_caller]
-pub(crate) fn helm_says(arguments: &[&str]) -> String {
+pub(crate) fn helm_output(arguments: &[&str]) -> String {
     let output = helm(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "helm {arguments:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The release `octavo` in `octavo-system`.
+/// Renders the release `octavo` in `octavo-system`.
 #[track_caller]
 pub(crate) fn render(values: &Path) -> String {
-    helm_says(&[
+    helm_output(&[
         "template",
         "octavo",
         path().to_str().unwrap(),
@@ -67,12 +67,12 @@ pub(crate) fn render_with(values: &Value) -> Vec<Value> {
     objects(&render(&file))
 }
 
-/// The values that try a part of the chart.
+/// A values file for tests.
 pub(crate) fn values(name: &str) -> PathBuf {
     path().join(format!("ci/{name}-values.yaml"))
 }
 
-/// The names of all values that try the chart.
+/// The names of all values files for tests.
 pub(crate) fn all_values() -> BTreeSet<String> {
     let files = fs::read_dir(path().join("ci")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());

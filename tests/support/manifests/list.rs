@@ -1,13 +1,13 @@
-//! Which parts of the list in docs/operations/permissions.md each set of manifests asks for, and nothing else.
+//! Parts of the list in docs/operations/permissions.md that each set of manifests requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a directory of `deploy` requests, and what values in `deploy/chart/octavo/ci` do.
+/// Requested parts of a directory of `deploy`, or of values in `deploy/chart/octavo/ci`.
 pub(crate) struct ManifestRequest {
     pub(crate) name: &'static str,
-    /// Parts of the list; with a pool's name before it, those of its own `DaemonSet`.
+    /// Parts of the list; with the prefix of a pool, those of its `DaemonSet`.
     parts: &'static str,
-    /// What the values themselves bring along.
+    /// Privileges from the values themselves.
     own: &'static str,
 }
 
@@ -42,7 +42,7 @@ pub(crate) const FOLDERS: &[ManifestRequest] = &[
     ),
 ];
 
-/// Every values file that tries the chart.
+/// Every values file for tests.
 pub(crate) const CHART: &[ManifestRequest] = &[
     ManifestRequest {
         name: "alone",
@@ -151,7 +151,7 @@ pub(crate) const CHART: &[ManifestRequest] = &[
 pub(crate) struct List(BTreeMap<String, Vec<String>>);
 
 impl List {
-    /// As the page says it.
+    /// Reads the list from the page.
     pub(crate) fn read() -> Self {
         let mut parts = BTreeMap::new();
         for section in page().split("\n### List: ").skip(1) {
@@ -165,7 +165,7 @@ impl List {
         Self(parts)
     }
 
-    /// All that is listed for these manifests.
+    /// All listed privileges of these manifests.
     pub(crate) fn of(&self, requested: &ManifestRequest) -> BTreeSet<String> {
         let own = requested.own.lines().map(str::trim);
         let mut all: BTreeSet<String> =
@@ -182,7 +182,7 @@ impl List {
         all
     }
 
-    /// Parts that no manifests request would be unnecessary privileges.
+    /// Parts that no manifests request, which would be unnecessary privileges.
     pub(crate) fn unused(&self) -> Vec<&String> {
         let requested = || FOLDERS.iter().chain(CHART).flat_map(|one| one.parts.split(", "));
         let mut names: Vec<&String> = self.0.keys().collect();

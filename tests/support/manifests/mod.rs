@@ -1,4 +1,4 @@
-//! The manifests in `deploy`: where they are, what they ask for, and what the documents list.
+//! The manifests in `deploy`: their location, their privileges, and the documented list.
 
 pub(crate) mod chart;
 pub(crate) mod list;
@@ -13,7 +13,7 @@ pub(crate) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
 }
 
-/// Compares all, so that one look says everything.
+/// Compares all, so that one run reports everything.
 pub(crate) fn compare(
     list: &List,
     all: &[ManifestRequest],
@@ -25,7 +25,7 @@ pub(crate) fn compare(
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is asked for and not listed, and what is listed and no longer asked for.
+/// Privileges that are requested and not listed, or listed and not requested.
 fn difference(list: &List, requested: &ManifestRequest, rendered: &str) -> Option<String> {
     let found = privileges::of(rendered);
     let listed = list.of(requested);
@@ -43,7 +43,7 @@ pub(crate) fn names(all: &[ManifestRequest]) -> BTreeSet<String> {
     all.iter().map(|requested| requested.name.to_owned()).collect()
 }
 
-/// Commands of the page that begin so, as words for kubectl.
+/// Commands of the page with this prefix, as words for kubectl.
 pub(crate) fn commands<'a>(
     page: &'a str,
     beginning: &'a str,

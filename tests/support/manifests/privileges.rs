@@ -1,14 +1,14 @@
-//! What rendered manifests ask for, one privilege a line.
+//! Privileges of rendered manifests, one per line.
 //!
-//! Fields that are known to be harmless are left out, and everything else is a privilege, also one that was not thought of.
+//! Fields that are known to be harmless are skipped; everything else counts as a privilege.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Of an object.
+/// Harmless fields of an object.
 const OBJECT: &[&str] = &["apiVersion", "kind", "metadata"];
-/// Of a pod's spec; what else is not a privilege is looked at by itself.
+/// Harmless fields of a pod's spec; others have their own rules.
 const POD: &[&str] = &[
     "affinity",
     "containers",
@@ -19,7 +19,7 @@ const POD: &[&str] = &[
     "tolerations",
     "volumes",
 ];
-/// Of a container.
+/// Harmless fields of a container.
 const CONTAINER: &[&str] = &[
     "args",
     "command",
@@ -33,12 +33,12 @@ const CONTAINER: &[&str] = &[
     "resources",
     "volumeMounts",
 ];
-/// Of where Prometheus looks.
+/// Harmless fields of a Prometheus endpoint.
 const ENDPOINT: &[&str] = &["honorLabels", "interval", "port", "relabelings", "scheme"];
-/// What a runtime gives to a container that has such a variable.
+/// Prefix of variables for which a runtime adds devices to a container.
 const TELLING: &str = "NVIDIA_";
 
-/// The objects in what was rendered.
+/// The objects in rendered manifests.
 pub(crate) fn objects(rendered: &str) -> Vec<Value> {
     let documents = format!("\n{rendered}");
     let documents = documents.split("\n---\n");
@@ -46,65 +46,65 @@ pub(crate) fn objects(rendered: &str) -> Vec<Value> {
     objects.filter(|object: &Value| !object.is_null()).collect()
 }
 
-/// All privileges of the objects in what was rendered.
+/// All privileges of rendered manifests.
 pub(crate) fn of(rendered: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for object in objects(rendered) {
         let kind = text_of(&object["kind"]);
         let name = text_of(&object["metadata"]["name"]);
-        let mut say = |what: String| {
+        let mut add = |what: String| {
             assert!(found.insert(format!("{kind} {name}: {what}")), "twice: {kind} {name}: {what}");
         };
         match kind {
-            "Role" | "ClusterRole" => rules(&object, &mut say),
+            "Role" | "ClusterRole" => rules(&object, &mut add),
             "DaemonSet" | "Deployment" => {
                 let template = &object["spec"]["template"];
                 let annotations = &template["metadata"]["annotations"];
-                entries(annotations).for_each(|(key, value)| leaves(key, value, &mut say));
-                pod(&template["spec"], &mut say);
+                entries(annotations).for_each(|(key, value)| leaves(key, value, &mut add));
+                pod(&template["spec"], &mut add);
             }
-            "Pod" => pod(&object["spec"], &mut say),
-            // What they hold is data, and the last ones take away only.
+            "Pod" => pod(&object["spec"], &mut add),
+            // They hold data, and the last two only restrict.
             "ConfigMap" | "Secret" | "PrometheusRule" | "NetworkPolicy" | "BackendTLSPolicy" => {}
             // Their backends are tested with the values.
             "Ingress" | "HTTPRoute" | "Route" => {
-                say("access from outside of the cluster".to_owned())
+                add("access from outside of the cluster".to_owned())
             }
             "ServiceMonitor" => {
                 let endpoints = each(&object["spec"]["endpoints"]).flat_map(entries);
                 endpoints
                     .filter(|(key, _)| !ENDPOINT.contains(key))
-                    .for_each(|(key, value)| leaves(key, value, &mut say));
+                    .for_each(|(key, value)| leaves(key, value, &mut add));
             }
-            "PriorityClass" => leaves("value", &object["value"], &mut say),
+            "PriorityClass" => leaves("value", &object["value"], &mut add),
             "Namespace" => {
                 let labels = entries(&object["metadata"]["labels"]);
                 labels
                     .filter(|(key, _)| !key.starts_with("app.kubernetes.io/"))
-                    .for_each(|(key, value)| leaves(&format!("labels.{key}"), value, &mut say));
+                    .for_each(|(key, value)| leaves(&format!("labels.{key}"), value, &mut add));
             }
             "ValidatingAdmissionPolicy" => {
-                leaves("failurePolicy", &object["spec"]["failurePolicy"], &mut say);
-                leaves("matches", &object["spec"]["matchConditions"], &mut say);
+                leaves("failurePolicy", &object["spec"]["failurePolicy"], &mut add);
+                leaves("matches", &object["spec"]["matchConditions"], &mut add);
             }
             "Service" => {
                 let spec = entries(&object["spec"]);
                 spec.filter(|(key, _)| !["ports", "selector"].contains(key))
-                    .for_each(|(key, value)| leaves(key, value, &mut say));
+                    .for_each(|(key, value)| leaves(key, value, &mut add));
             }
             _ => entries(&object)
                 .filter(|(key, _)| !OBJECT.contains(key))
-                .for_each(|(key, value)| leaves(key, value, &mut say)),
+                .for_each(|(key, value)| leaves(key, value, &mut add)),
         }
     }
     found
 }
 
-fn rules(object: &Value, say: &mut impl FnMut(String)) {
+fn rules(object: &Value, add: &mut impl FnMut(String)) {
     for rule in each(&object["rules"]) {
         for (key, value) in entries(rule) {
             if !["apiGroups", "resources", "verbs"].contains(&key) {
-                leaves(key, value, say);
+                leaves(key, value, add);
             }
         }
         for group in each(&rule["apiGroups"]) {
@@ -113,74 +113,74 @@ fn rules(object: &Value, say: &mut impl FnMut(String)) {
                     let place = text_of(&object["metadata"]["namespace"]);
                     let (group, resource, verb) =
                         (text_of(group), text_of(resource), text_of(verb));
-                    say(format!("{verb} {resource} of {group:?} in {place:?}"));
+                    add(format!("{verb} {resource} of {group:?} in {place:?}"));
                 }
             }
         }
     }
 }
 
-fn pod(spec: &Value, say: &mut impl FnMut(String)) {
+fn pod(spec: &Value, add: &mut impl FnMut(String)) {
     for (key, value) in entries(spec) {
         match key {
-            "containers" => each(value).for_each(|one| container(one, say)),
-            "volumes" => each(value).for_each(|one| leaves("volume", one, say)),
+            "containers" => each(value).for_each(|one| container(one, add)),
+            "volumes" => each(value).for_each(|one| leaves("volume", one, add)),
             known if POD.contains(&known) => {}
-            other => leaves(other, value, say),
+            other => leaves(other, value, add),
         }
     }
 }
 
-fn container(container: &Value, say: &mut impl FnMut(String)) {
+fn container(container: &Value, add: &mut impl FnMut(String)) {
     let name = text_of(&container["name"]);
     for mount in each(&container["volumeMounts"]) {
         let mode = if mount["readOnly"] == true { "ro" } else { "rw" };
         let (volume, path) = (text_of(&mount["name"]), text_of(&mount["mountPath"]));
-        say(format!("{name} mounts {volume} at {path} {mode}"));
+        add(format!("{name} mounts {volume} at {path} {mode}"));
         for (key, value) in entries(mount) {
             if !["name", "mountPath", "readOnly"].contains(&key) {
-                leaves(&format!("{name} mounts {volume} {key}"), value, say);
+                leaves(&format!("{name} mounts {volume} {key}"), value, add);
             }
         }
     }
     for variable in each(&container["env"]) {
         let key = text_of(&variable["name"]);
         if key.starts_with(TELLING) {
-            say(format!("{name} has {key}={}", text_of(&variable["value"])));
+            add(format!("{name} has {key}={}", text_of(&variable["value"])));
         }
         for (from, value) in entries(&variable["valueFrom"]).filter(|(from, _)| *from != "fieldRef")
         {
-            leaves(&format!("{name} has {key} {from}"), value, say);
+            leaves(&format!("{name} has {key} {from}"), value, add);
         }
     }
     for (key, value) in each(&container["ports"]).flat_map(entries) {
         if !["name", "containerPort", "protocol"].contains(&key) {
-            leaves(&format!("{name} ports.{key}"), value, say);
+            leaves(&format!("{name} ports.{key}"), value, add);
         }
     }
     for (key, value) in entries(container).filter(|(key, _)| !CONTAINER.contains(key)) {
-        leaves(&format!("{name} {key}"), value, say);
+        leaves(&format!("{name} {key}"), value, add);
     }
 }
 
-/// Every value in there with the way to it; parts of lists go by their name if they have one.
-fn leaves(path: &str, value: &Value, say: &mut impl FnMut(String)) {
+/// Every value with its path; list items use their name if they have one.
+fn leaves(path: &str, value: &Value, add: &mut impl FnMut(String)) {
     match value {
         Value::Object(fields) => {
             let named = fields.get("name").and_then(Value::as_str);
             let path = named.map_or_else(|| path.to_owned(), |name| format!("{path} {name}"));
             for (key, value) in fields {
                 if key != "name" || !value.is_string() {
-                    leaves(&format!("{path}.{key}"), value, say);
+                    leaves(&format!("{path}.{key}"), value, add);
                 }
             }
             if fields.keys().all(|key| key == "name") {
-                say(path);
+                add(path);
             }
         }
-        Value::Array(parts) => parts.iter().for_each(|part| leaves(path, part, say)),
-        Value::String(text) => say(format!("{path}={text}")),
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => say(format!("{path}={other}")),
+        Value::Array(parts) => parts.iter().for_each(|part| leaves(path, part, add)),
+        Value::String(text) => add(format!("{path}={text}")),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => add(format!("{path}={other}")),
     }
 }
 

@@ -9,7 +9,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn an_inventory_survives_both_forms(inventory in inventories::inventory()) {
+    fn inventory_round_trips_in_json_and_yaml(inventory in inventories::inventory()) {
         let json = serde_json::to_string_pretty(&inventory).unwrap();
         prop_assert_eq!(&parse(&json).unwrap(), &inventory, "{}", json);
         let yaml = serde_saphyr::to_string(&inventory).unwrap();
@@ -17,7 +17,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "\\PC{0,80}") {
+    fn arbitrary_text_does_not_panic(text in "\\PC{0,80}") {
         let _ = parse(&text);
         let _ = parse(&format!("{{{text}"));
     }
@@ -114,7 +114,7 @@ fn two_devices_cannot_share_an_address() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_line_and_column() {
+fn unknown_key_is_rejected_with_line_and_column() {
     let json = refusal(&document_with("\"remotePci\"", "\"remotepci\""));
     assert!(json.contains("unknown field `remotepci`") && json.contains("line 4"), "{json}");
     let yaml = refusal(
@@ -135,7 +135,7 @@ fn an_unknown_key_is_refused_with_line_and_column() {
 }
 
 #[test]
-fn another_version_or_kind_is_refused_by_name() {
+fn another_version_or_kind_is_rejected_by_name() {
     assert!(refusal(&document_with("dev/v1", "dev/v2")).contains("octavo.dev/v2"));
     assert!(refusal(&document_with("\"Inventory\"", "\"Layouts\"")).contains("Layouts"));
 }

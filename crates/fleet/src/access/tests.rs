@@ -4,7 +4,7 @@ use super::*;
 use crate::access::authentication::{AUTHENTICATED_GROUP, ForwardedError};
 use crate::credential::{Audience, Denial};
 
-fn asked(path: &str, namespace: Option<&str>) -> String {
+fn review_of(path: &str, namespace: Option<&str>) -> String {
     let row = RouteRule::find(Method::Read, path).unwrap();
     let question = row.review(path, namespace);
     question.map_or_else(|| "nothing".to_owned(), |question| question.to_string())
@@ -31,12 +31,12 @@ fn each_path_has_its_access_review() {
         ("/api/v1/events", "watch nodes.octavo.dev"),
         ("/api/v1/usage", "list usage.octavo.dev"),
     ] {
-        assert_eq!(asked(path, None), question, "{path}");
+        assert_eq!(review_of(path, None), question, "{path}");
     }
-    let team = asked("/api/v1/usage", Some("team-a"));
+    let team = review_of("/api/v1/usage", Some("team-a"));
     assert_eq!(team, "list usage.octavo.dev in namespace team-a");
     for none in ["", "A", "a.b", "*", "a/b"] {
-        let all = asked("/api/v1/usage", Some(none));
+        let all = review_of("/api/v1/usage", Some(none));
         assert_eq!(all, "list usage.octavo.dev", "{none:?}");
     }
 }
@@ -109,7 +109,7 @@ fn permissions(row: &RouteRule) -> Vec<String> {
 }
 
 #[test]
-fn the_document_has_each_path_under_what_it_needs_and_no_other() {
+fn access_document_lists_each_path_under_its_permission() {
     let documented = documented();
     let mut expected: Vec<(String, BTreeSet<String>)> = Vec::new();
     for row in ROUTE_RULES {
@@ -123,8 +123,8 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
     }
     for (permission, paths) in &expected {
         let found = documented.iter().find(|(known, _)| known == permission);
-        let (_, told) = found.unwrap_or_else(|| panic!("{permission} is in no heading"));
-        let missing: Vec<_> = paths.difference(told).collect();
+        let (_, listed) = found.unwrap_or_else(|| panic!("{permission} is in no heading"));
+        let missing: Vec<_> = paths.difference(listed).collect();
         assert!(missing.is_empty(), "{permission}: {missing:?}");
         let beside = |path: &&String| {
             // Data that requesters who may list nodes, or profiles, see in addition.
@@ -135,14 +135,14 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
                 _ => false,
             }
         };
-        let more = told.difference(paths).filter(|path| !beside(path));
+        let more = listed.difference(paths).filter(|path| !beside(path));
         assert_eq!(more.collect::<Vec<_>>(), Vec::<&String>::new(), "{permission}");
     }
     assert_eq!(documented.len(), expected.len());
 }
 
 #[test]
-fn no_path_is_in_the_table_twice() {
+fn each_path_is_in_the_table_once() {
     for (at, row) in ROUTE_RULES.iter().enumerate() {
         let first =
             ROUTE_RULES.iter().position(|one| (one.path, one.method) == (row.path, row.method));
@@ -153,8 +153,8 @@ fn no_path_is_in_the_table_twice() {
 #[test]
 fn invalid_name_in_path_requires_access_to_all() {
     // Decoded, it would be another node.
-    assert_eq!(asked("/nodes/gpu%2d07", None), "get nodes.octavo.dev");
-    assert_eq!(asked("/nodes/GPU-07", None), "get nodes.octavo.dev");
+    assert_eq!(review_of("/nodes/gpu%2d07", None), "get nodes.octavo.dev");
+    assert_eq!(review_of("/nodes/GPU-07", None), "get nodes.octavo.dev");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn restricted_types_hide_unidentified_devices() {
 }
 
 #[test]
-fn a_proxy_names_a_user_and_groups_within_bounds() {
+fn forwarded_user_and_groups_are_bounded() {
     let caller = Caller::from_forwarded(" ada ", &["team-a, team-b,,", "team-a"]).unwrap();
     assert_eq!(caller.user, "ada");
     assert_eq!(caller.groups, [AUTHENTICATED_GROUP, "team-a", "team-b"]);
@@ -223,11 +223,11 @@ fn token_must_have_user_and_audience() {
     assert_eq!(for_others.clone().authenticate(None).unwrap().user, "ada");
     let denied = for_others.authenticate(Some(&audience));
     assert_eq!(denied, Err(Denial::Audience(audience)));
-    let nobody = UserTokenReview { caller: Caller::default(), ..good.clone() };
-    assert!(matches!(nobody.authenticate(None), Err(Denial::NotAuthenticated(_))));
+    let anonymous = UserTokenReview { caller: Caller::default(), ..good.clone() };
+    assert!(matches!(anonymous.authenticate(None), Err(Denial::NotAuthenticated(_))));
     let bad = UserTokenReview { authenticated: false, error: "expired\x1b[2J".to_owned(), ..good };
-    let said = bad.authenticate(None).unwrap_err().to_string();
-    assert!(said.contains("expired [2J"), "{said}");
+    let denial = bad.authenticate(None).unwrap_err().to_string();
+    assert!(denial.contains("expired [2J"), "{denial}");
 }
 
 #[test]

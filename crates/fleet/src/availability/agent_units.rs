@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_time_sliced_is_as_many_units_as_it_has_replicas() {
+    fn time_sliced_device_has_one_unit_per_replica() {
         let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
         let mut busy = device();
         busy.processes = vec![process(7, None, None)];
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn i10_any_number_of_replicas_is_counted_without_a_list_of_them() {
+    fn i10_replicas_are_counted_without_a_list() {
         let sharing = sliced("sharing-in-force", u32::MAX);
         let counted = |device: Device, usage: Option<&Usage>| {
             let reported = AgentReport { usage, sharing: Some(&sharing) };

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn word_of_a_newer_version_is_read_and_written_as_it_is() {
+    fn word_of_newer_version_round_trips() {
         for (text, known) in [("\"deadlines\"", true), ("\"promises\"", false)] {
             let word: Reported<WaitBasis> = serde_json::from_str(text).unwrap();
             assert_eq!(word.known().is_some(), known);

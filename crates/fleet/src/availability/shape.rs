@@ -174,7 +174,7 @@ mod tests {
     use crate::accelerator_resource::is_accelerator;
 
     #[test]
-    fn a_resource_says_what_one_unit_is() {
+    fn shape_of_a_resource_is_determined() {
         let mig = |profile: &str| Shape::Mig(profile.to_owned());
         for (resource, product, shape) in [
             ("nvidia.com/gpu", None, Shape::Device),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_taint_is_that_of_the_maker() {
+    fn usual_taint_is_that_of_the_vendor() {
         let behind = |name| DeviceResource::for_resource(name).map(DeviceResource::as_str);
         assert_eq!(behind("nvidia.com/mig-1g.10gb"), Some("nvidia.com/gpu"));
         assert_eq!(behind("aws.amazon.com/neuroncore"), Some("aws.amazon.com/neuron"));

@@ -167,9 +167,9 @@ mod tests {
     }
 
     /// Deterministic random numbers from 0 to 1.
-    struct Dice(u64);
+    struct TestRandom(u64);
 
-    impl Dice {
+    impl TestRandom {
         fn roll(&mut self) -> f64 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
             self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn ac_008_estimates_are_calibrated() {
-        let mut dice = Dice(7);
+        let mut dice = TestRandom(7);
         let (mut by_first, mut by_second, mut estimates) = (0_u32, 0_u32, 0_u32);
         for _ in 0..400 {
             let past: Vec<u64> = (0..200).map(|_| dice.lasts()).collect();

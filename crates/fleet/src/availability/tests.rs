@@ -209,7 +209,7 @@ fn mixed_node_types_are_separated_by_resource() {
 }
 
 #[test]
-fn memory_of_a_resource_with_several_types_behind_it_is_the_least_of_them() {
+fn memory_of_a_resource_with_several_types_is_the_smallest() {
     let mut seen = seen(&[("nvidia-a100-80gb", GPU, 4), ("nvidia-v100-16gb", GPU, 4)]);
     seen.units[0].memory = Some(Mebibytes::new(81_920));
     seen.units[1].memory = Some(Mebibytes::new(16_384));
@@ -220,7 +220,7 @@ fn memory_of_a_resource_with_several_types_behind_it_is_the_least_of_them() {
 }
 
 #[test]
-fn devices_set_aside_for_virtual_machines_are_not_called_unhealthy() {
+fn devices_reserved_for_virtual_machines_are_not_unhealthy() {
     let mut seen = seen(&[(H200, GPU, 4)]);
     (seen.units[0].free, seen.units[0].in_use) = (0, 0);
     seen.units[0].reserved = 4;
@@ -234,7 +234,7 @@ fn devices_set_aside_for_virtual_machines_are_not_called_unhealthy() {
 }
 
 #[test]
-fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity() {
+fn d9_reserved_devices_are_reported_if_kubelet_retains_their_capacity() {
     let end = |set_aside: u64, (allocatable, capacity): (u64, u64)| {
         let mut seen = seen(&[(H200, GPU, 4)]);
         (seen.units[0].free, seen.units[0].in_use) = (4 - set_aside, 0);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_bounded_by_the_scarcest_and_by_the_number_of_pods() {
+    fn fitting_count_is_limited_by_scarcest_resource_and_pod_limit() {
         let free = amounts(&[("cpu", "10"), ("nvidia.com/gpu", "8"), ("pods", "3")]);
         assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "2")])), 3);
         assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "4")])), 2);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_hindrance_is_found_and_named() {
+    fn each_placement_obstacle_is_found_and_named() {
         let taint = Taint { key: "gpu".into(), value: "mig".into(), effect: Effect::NoSchedule };
         let mut cordoned = node();
         cordoned.is_cordoned = true;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_only_asks_for_other_nodes_first_forbids_nothing() {
+    fn prefer_no_schedule_taint_is_no_obstacle() {
         let mut node = node();
         node.taints.push(Taint {
             key: "spot".into(),

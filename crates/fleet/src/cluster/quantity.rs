@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_what_kubernetes_reads() {
+    fn quantities_are_parsed_as_in_kubernetes() {
         for (text, thousandths) in [
             ("8", 8000),
             ("0", 0),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_count_as_whole_ones() {
+    fn fractions_round_up() {
         let rounded = |text: &str| text.parse::<Quantity>().unwrap().rounded_up();
         assert_eq!((rounded("1500m"), rounded("1"), rounded("1m")), (2, 1, 1));
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_other_texts_are_refused_and_quoted_in_part() {
+    fn i12_invalid_quantities_are_rejected_and_quoted_in_part() {
         let long = "9".repeat(31);
         for text in ["", "m", "8x", "1 ", "--1", "1.2.3", "e3", "1e", "Ki", "8 Gi", "٣", &long] {
             assert!(text.parse::<Quantity>().is_err(), "{text}");

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_compared_as_the_scheduler_does() {
+    fn labels_are_compared_as_by_the_scheduler() {
         assert!(label("In", &["4", "8"]) && !label("In", &["4"]));
         assert!(label("NotIn", &["4"]) && !label("NotIn", &["8"]));
         assert!(label("Exists", &[]) && !label("DoesNotExist", &[]));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_has_to_fit_with_all_it_asks() {
+    fn one_affinity_term_must_match_completely() {
         let node = |terms| Affinity { terms }.fits("node-a", &BTreeMap::new());
         let named = |name| Term {
             labels: Vec::new(),

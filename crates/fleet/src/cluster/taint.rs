@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_toleration_is_compared_as_the_scheduler_does() {
+    fn toleration_is_compared_as_by_the_scheduler() {
         let taint = Taint {
             key: "nvidia.com/gpu".into(),
             value: "true".into(),

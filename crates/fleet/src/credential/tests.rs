@@ -23,7 +23,7 @@ fn good() -> AgentTokenReview {
 }
 
 #[test]
-fn an_agents_token_speaks_for_the_node_that_its_pod_is_on() {
+fn agent_token_authenticates_the_node_of_its_pod() {
     assert_eq!(rule().authenticate(&good()).unwrap().as_str(), "node-a");
     let several =
         AgentTokenReview { audiences: vec!["other".to_owned(), "octavo".to_owned()], ..good() };
@@ -32,8 +32,8 @@ fn an_agents_token_speaks_for_the_node_that_its_pod_is_on() {
 
 #[test]
 fn incomplete_review_is_rejected_with_reason() {
-    type Spoil = fn(&mut AgentTokenReview);
-    let table: [(Spoil, &str); 12] = [
+    type Corruption = fn(&mut AgentTokenReview);
+    let table: [(Corruption, &str); 12] = [
         (|it| it.authenticated = false, "no reason given"),
         (
             |it| (it.authenticated, it.error) = (false, "token\nhas expired".into()),
@@ -50,16 +50,16 @@ fn incomplete_review_is_rejected_with_reason() {
         (|it| it.nodes = vec![String::new()], "contains no node"),
         (|it| it.nodes = vec!["Node A".into()], "contains no node"),
     ];
-    for (spoil, said) in table {
+    for (spoil, expected) in table {
         let mut review = good();
         spoil(&mut review);
         let denial = rule().authenticate(&review).unwrap_err().to_string();
-        assert!(denial.contains(said), "{review:?}: {denial}");
+        assert!(denial.contains(expected), "{review:?}: {denial}");
     }
 }
 
 #[test]
-fn a_reason_of_the_api_server_is_shortened() {
+fn api_server_reason_is_truncated() {
     let long = AgentTokenReview { error: "x".repeat(100_000), ..AgentTokenReview::default() };
     let denial = rule().authenticate(&long).unwrap_err().to_string();
     assert!(denial.len() < 300, "{}", denial.len());
@@ -88,14 +88,14 @@ fn only_three_part_tokens_are_accepted() {
 }
 
 #[test]
-fn a_token_is_not_printed() {
+fn token_is_not_printed() {
     let token: Token = "eyJh.Ey_x.s-G".parse().unwrap();
     assert_eq!(format!("{token:?}"), "Token(..)");
     assert_eq!(format!("{:#?}", Some(&token)).matches("eyJh").count(), 0);
 }
 
 #[test]
-fn accounts_and_audiences_are_named_as_the_cluster_names_them() {
+fn accounts_and_audiences_follow_kubernetes_naming_rules() {
     let account: ServiceAccount = "octavo-system/octavo-agent".parse().unwrap();
     assert_eq!(account.username(), OURS);
     for text in ["", "/", "a", "a/", "/b", "a/b/c", "a.b/c", "a:b/c", "A/b", "a/b c"] {

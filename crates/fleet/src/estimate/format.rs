@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_the_unit_that_makes_them_short() {
+    fn time_uses_the_unit_with_the_shortest_text() {
         for (low, high, expected) in [
             (1.0, 1.0, "1.0 s"),
             (30.0, 90.0, "30 to 90 s"),
@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_an_engine_may_say_is_a_short_text(low in 1e-300..1e300_f64, more in 1.0..1e8_f64) {
+        fn any_engine_value_is_formatted_briefly(low in 1e-300..1e300_f64, more in 1.0..1e8_f64) {
             let both = interval(low, low * more);
             for text in [time(both), format_speed(both)] {
                 prop_assert!(text.len() < 60, "{}", text);

@@ -34,7 +34,7 @@ fn training_time_uses_dense_peak_and_efficiency() {
 }
 
 #[test]
-fn one_sequence_is_as_fast_as_its_weights_can_be_read() {
+fn single_sequence_is_limited_by_memory_bandwidth() {
     let workload = Workload::decoding(70e9, Precision::Fp8);
     let EstimateValue::TokensPerSecond(speed) =
         roofline(&workload, &devices("nvidia-h200-141gb", 2)).unwrap()
@@ -55,11 +55,11 @@ fn one_sequence_is_as_fast_as_its_weights_can_be_read() {
 #[test]
 fn missing_figures_give_no_estimate() {
     let workload = Workload::training(7e9, 1e12, Precision::Fp8);
-    for (name, said) in [
+    for (name, expected) in [
         ("nvidia-a100-80gb", "the catalog has no dense fp8 throughput for nvidia-a100-80gb"),
         ("acme-x1", "the catalog does not contain acme-x1"),
     ] {
-        assert_eq!(roofline(&workload, &devices(name, 1)).unwrap_err().to_string(), said);
+        assert_eq!(roofline(&workload, &devices(name, 1)).unwrap_err().to_string(), expected);
     }
 }
 
@@ -80,7 +80,7 @@ fn implausible_values_are_rejected_with_field() {
 }
 
 #[test]
-fn a_cost_is_the_price_of_all_devices_for_the_time_and_has_both_ends() {
+fn cost_is_the_price_of_all_devices_for_both_ends_of_the_time() {
     let price = Price {
         per_hour: "1.50".parse().unwrap(),
         currency: "USD".parse().unwrap(),
@@ -99,7 +99,7 @@ fn a_cost_is_the_price_of_all_devices_for_the_time_and_has_both_ends() {
 
 proptest! {
     #[test]
-    fn an_interval_is_finite_positive_and_the_right_way_up_or_refused(low in any::<f64>(), high in any::<f64>()) {
+    fn interval_is_finite_positive_and_ordered_or_rejected(low in any::<f64>(), high in any::<f64>()) {
         match Interval::new(low, high) {
             Ok(interval) => {
                 prop_assert!(interval.low() > 0.0 && interval.low() <= interval.high());
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
+fn human_readable_counts_are_parsed_and_others_rejected() {
     for (text, count) in [
         ("7e9", 7e9),
         ("7B", 7e9),
@@ -154,7 +154,7 @@ fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
 }
 
 #[test]
-fn samples_become_tokens_and_what_cannot_be_is_told_by_its_field() {
+fn samples_are_converted_to_tokens_and_errors_name_the_field() {
     let training = |model: &str, batch, samples, each| {
         let workload = Workload::Training {
             model: Some(model.to_owned()),
@@ -188,16 +188,16 @@ fn samples_become_tokens_and_what_cannot_be_is_told_by_its_field() {
 #[test]
 fn request_is_parsed_strictly_and_errors_name_the_field() {
     let read = |text: &str| -> Result<Workload, String> {
-        let asked: EstimateRequest =
+        let request: EstimateRequest =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        asked
+        request
             .validated()
-            .map(|asked| asked.workload)
+            .map(|request| request.workload)
             .map_err(|error| format!("{}: {error}", error.field))
     };
     let workload = r#""workload": {"kind": "decoding", "parameters": 7e9, "precision": "fp8"}"#;
     assert_eq!(read(&format!("{{{workload}}}")), Ok(Workload::decoding(7e9, Precision::Fp8)));
-    for (rest, said) in [
+    for (rest, expected) in [
         (r#", "devices": []"#, "devices: devices must have 1 to 64 entries"),
         (r#", "devices": [{"type": "A100", "count": 1}]"#, "\"A100\" is ambiguous"),
         (
@@ -213,7 +213,7 @@ fn request_is_parsed_strictly_and_errors_name_the_field() {
         (r#", "modell": 1"#, "unknown field `modell`"),
     ] {
         let error = read(&format!("{{{workload}{rest}}}")).unwrap_err();
-        assert!(error.contains(said), "{rest}: {error}");
+        assert!(error.contains(expected), "{rest}: {error}");
     }
     let training = r#"{"workload": {"kind": "training", "parameters": 7e9, "tokens": 1e20, "precision": "bf16"}}"#;
     assert!(read(training).unwrap_err().starts_with("workload.tokens: "));

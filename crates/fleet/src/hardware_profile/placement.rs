@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_names_each_node_that_is_reached_with_what_a_pod_could_have_there() {
+    fn placement_lists_each_reached_node_with_its_free_slots() {
         let mut tainted = node("d", "l4", 8, 64);
         tainted.taints.push(Taint {
             key: "team".to_owned(),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_queue_decides_or_no_cluster_is_followed_nothing_is_guessed() {
+    fn placement_is_unknown_with_a_queue_or_without_a_cluster() {
         let found = placements(&profile("l4", 1), None);
         assert_eq!(found[0].to, PlacementTarget::Unknown);
         let queued = HardwareProfile {
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pod_that_asks_for_so_many_fits_where_so_many_are_free_and_nowhere_else(
+        fn pod_fits_exactly_where_its_count_is_free(
             nodes in prop::collection::vec((0..9_u64, 0..20_u64, any::<bool>()), 1..6),
             taken in prop::collection::vec(0..9_u64, 1..6),
             count in 1..9_u64,

@@ -88,8 +88,8 @@ fn judged(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> (Option<Reac
 
 fn words(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> Vec<(&'static str, String)> {
     let (_, findings) = judged(profile, snapshot);
-    let told = findings.iter();
-    told.map(|one| (one.name(), format!("{one}. {}", one.remedy()))).collect()
+    let reported = findings.iter();
+    reported.map(|one| (one.name(), format!("{one}. {}", one.remedy()))).collect()
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn free_counts_workloads_that_fit() {
 }
 
 #[test]
-fn a_node_that_takes_nothing_now_is_reached_and_not_free() {
+fn unschedulable_node_is_reached_but_not_free() {
     let mut cordoned = node("a", H200);
     cordoned.is_cordoned = true;
     let mut away = node("b", H200);
@@ -205,35 +205,35 @@ fn each_defect_has_a_finding_and_remedy() {
         node
     });
     let cluster = snapshot(nodes);
-    for (profile, word, said) in wrong() {
-        let told = words(&profile, &cluster);
-        let [(found, text)] = told.as_slice() else {
-            panic!("{word}: {told:?}");
+    for (profile, word, expected) in wrong() {
+        let reported = words(&profile, &cluster);
+        let [(found, text)] = reported.as_slice() else {
+            panic!("{word}: {reported:?}");
         };
         assert_eq!(*found, word);
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
 }
 
 #[test]
-fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
+fn label_changed_by_sharing_is_found_with_an_alternative() {
     let mut shared = node("a", H200);
     let product = ("nvidia.com/gpu.product", "NVIDIA-H200-SHARED");
     shared.labels.insert(product.0.to_owned(), product.1.to_owned());
-    let told = words(&selecting(product.0, product.1), &snapshot([shared.clone()]));
-    let [(word, text)] = told.as_slice() else {
-        panic!("{told:?}");
+    let reported = words(&selecting(product.0, product.1), &snapshot([shared.clone()]));
+    let [(word, text)] = reported.as_slice() else {
+        panic!("{reported:?}");
     };
     assert_eq!(*word, "changing-label");
     assert!(text.ends_with("select by octavo.dev/type=nvidia-h200-141gb instead"), "{text}");
     // Another value of the same label matches nothing: there are two findings.
-    let told = words(&selecting(product.0, "NVIDIA-H200"), &snapshot([shared]));
-    let found: Vec<&str> = told.iter().map(|(word, _)| *word).collect();
+    let reported = words(&selecting(product.0, "NVIDIA-H200"), &snapshot([shared]));
+    let found: Vec<&str> = reported.iter().map(|(word, _)| *word).collect();
     assert_eq!(found, ["nothing-selected", "changing-label"]);
 }
 
 #[test]
-fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
+fn req_011_profile_annotated_for_several_types_may_reach_them() {
     let mut class = selecting("class", "large");
     class.annotations.types = [H200, T4].map(|name| name.parse().unwrap()).to_vec();
     let nodes = [("a", H200), ("b", T4)].map(|(name, of)| {
@@ -245,7 +245,7 @@ fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
 }
 
 #[test]
-fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
+fn ac_011_profile_without_selector_accepts_every_type() {
     let mut generic = profile();
     generic.scheduling = on_nodes(&[], &[GPU]);
     let mut mixed = node("c", "mixed");
@@ -303,7 +303,7 @@ fn queue_must_exist_and_decides_placement() {
     let around =
         ClusterContext { snapshot: &cluster, holds: &cluster.held(), types: &types(&cluster) };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    for (queues, said) in [
+    for (queues, expected) in [
         (LocalQueues::Unknown, None),
         (LocalQueues::Known(names(&["team", "other"])), None),
         (LocalQueues::Known(names(&["other"])), Some("no namespace has the LocalQueue \"team\"")),
@@ -311,15 +311,15 @@ fn queue_must_exist_and_decides_placement() {
     ] {
         let (reach, findings) = check_profile(&queued, Some(around), &queues);
         assert_eq!(reach, None);
-        assert_eq!(findings.len(), usize::from(said.is_some()));
+        assert_eq!(findings.len(), usize::from(expected.is_some()));
         for finding in findings {
-            assert!(finding.to_string().contains(said.unwrap()), "{finding}");
+            assert!(finding.to_string().contains(expected.unwrap()), "{finding}");
         }
     }
 }
 
 #[test]
-fn without_a_cluster_only_what_a_profile_says_itself_is_judged() {
+fn only_the_profile_itself_is_checked_without_a_cluster() {
     let (reach, findings) =
         check_profile(&selecting("nvidia.com/gpu.replicas", "4"), None, &LocalQueues::Unknown);
     assert_eq!(reach, None);

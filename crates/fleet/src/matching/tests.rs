@@ -263,7 +263,7 @@ fn missing_count_defaults_to_the_fewest_units_with_enough_memory() {
 #[test]
 fn invalid_request_names_field_and_valid_values() {
     let base = Request::default;
-    for (error, field, said) in [
+    for (error, field, expected) in [
         (base().with_count(0).unwrap_err(), "count", "from 1 to 1024"),
         (
             base().with_architecture("hoper").unwrap_err(),
@@ -281,7 +281,7 @@ fn invalid_request_names_field_and_valid_values() {
         ("x".parse::<Interconnect>().unwrap_err(), "interconnect", "nvlink"),
     ] {
         assert_eq!(error.field, field);
-        assert!(error.problem.contains(said), "{}", error.problem);
+        assert!(error.problem.contains(expected), "{}", error.problem);
     }
     for text in ["", "80", "80 apples", "GB", "0GB", "-1GB", "99999999999999TB"] {
         assert!(text.parse::<Bytes>().is_err(), "{text}");

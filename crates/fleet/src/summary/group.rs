@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_of_the_one_type_it_has_and_what_is_no_one_type_comes_last() {
+    fn node_is_grouped_by_its_single_type_and_other_groups_come_last() {
         let [a100, v100]: [TypeName; 2] =
             ["nvidia-a100-80gb", "nvidia-v100-16gb"].map(|name| name.parse().unwrap());
         let mut groups = [

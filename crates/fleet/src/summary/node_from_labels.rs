@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn ac_003_types_and_counts_of_a_node_without_agent_are_those_of_vendor_labels() {
+    fn ac_003_node_without_agent_has_types_and_counts_of_vendor_labels() {
         for (labels, capacity, wanted, source) in [
             (
                 &[(PRODUCT, "NVIDIA-A100-SXM4-40GB")][..],
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_node_whose_agent_left_is_true_during_a_start_too() {
+    fn reason_of_node_whose_agent_left_is_true_during_startup() {
         let (summary, _) = summary(&[(TYPE_LABEL, "nvidia-l4-24gb")], &[(GPU, 1)]).unwrap();
         let reason = summary.reason.unwrap();
         assert!(reason.contains("since the aggregator started"), "{reason}");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_several_types_is_mixed_and_one_whose_type_no_label_names_is_unknown() {
+    fn node_without_agent_is_mixed_or_unknown_by_its_labels() {
         let mixed = [
             ("octavo.dev/type", "mixed"),
             ("type.octavo.dev/nvidia-a100-80gb", "4"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_accelerator_is_not_listed() {
+    fn node_without_accelerator_is_not_listed() {
         assert_eq!(summary(&[("kubernetes.io/hostname", "cpu-1")], &[("cpu", 8)]), None);
     }
 }

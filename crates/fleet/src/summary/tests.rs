@@ -96,7 +96,7 @@ fn partitioned(count: u32, in_use: u32) -> Occupancy {
 }
 
 #[test]
-fn a_device_counts_as_what_can_be_done_with_it() {
+fn device_occupancy_follows_its_availability() {
     use RecoveryAction::{DrainP2p, Other, RebootNode, ResetGpu};
     let running = || vec![process(7, None, None)];
     for (device, expected) in [
@@ -175,18 +175,18 @@ fn node_reason_names_first_device_and_count() {
     let ready = NvmlState::Loading;
     let mut third = failing();
     third.index = Some(3);
-    let said = |devices: &[Device], nvml: &NvmlState| node(devices, nvml).reason;
-    assert_eq!(said(&[whole(Vec::new())], &ready), None);
+    let reason_of = |devices: &[Device], nvml: &NvmlState| node(devices, nvml).reason;
+    assert_eq!(reason_of(&[whole(Vec::new())], &ready), None);
     // The most severe device is reported first, wherever it is, and driver messages are truncated.
-    let several = said(&[asks(RecoveryAction::DrainP2p), third.clone()], &ready).unwrap();
+    let several = reason_of(&[asks(RecoveryAction::DrainP2p), third.clone()], &ready).unwrap();
     assert!(several.starts_with("GPU 3: failing: "), "{several}");
     assert!(several.ends_with(" (and 1 more)"), "{several}");
     let Condition::Failing { reason } = &mut third.condition else {
         panic!("it fails");
     };
     *reason = "x".repeat(10_000);
-    assert_eq!(said(&[third], &ready).unwrap().chars().count(), 160);
-    let stalled = said(&[failing()], &stalled()).unwrap();
+    assert_eq!(reason_of(&[third], &ready).unwrap().chars().count(), 160);
+    let stalled = reason_of(&[failing()], &stalled()).unwrap();
     assert!(stalled.ends_with(" does not return"), "{stalled}");
 }
 

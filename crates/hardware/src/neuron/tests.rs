@@ -265,7 +265,7 @@ fn files_of_unknown_release_are_searched_by_name() {
 }
 
 #[test]
-fn a_known_release_is_not_searched() {
+fn known_release_is_not_searched() {
     let host = Host::new("2.26.5.0", &[0]);
     moved(&host);
     let neuron = host.read().unwrap();

@@ -1,6 +1,6 @@
 //! Tests of the PCI scan on directory trees like sysfs.
 
-mod own;
+mod custom_catalog;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -223,7 +223,7 @@ fn fifo_as_configuration_space_does_not_block() {
 }
 
 #[test]
-fn a_machine_without_a_bus_has_no_accelerators() {
+fn machine_without_a_bus_has_no_accelerators() {
     let root = tempfile::tempdir().unwrap();
     let mut bus = Bus::new(Sysfs::new(root.path().to_owned()), Arc::default());
     assert_eq!(bus.scan(), []);

@@ -132,9 +132,9 @@ mod tests {
     use crate::{CallWatch, Code, DriverError};
 
     /// Returns immediately this many times and then fails.
-    struct Hasty(u32);
+    struct ImmediateEvents(u32);
 
-    impl EventSource for Hasty {
+    impl EventSource for ImmediateEvents {
         fn wait(&mut self) -> Result<EventWait, DriverError> {
             self.0 = self
                 .0
@@ -161,7 +161,7 @@ mod tests {
         });
         let (outbox, inbox) = mpsc::channel();
         let began = Instant::now();
-        EventsThread::spawn(Box::new(Hasty(4)), 1, shared, outbox).unwrap();
+        EventsThread::spawn(Box::new(ImmediateEvents(4)), 1, shared, outbox).unwrap();
         assert!(matches!(inbox.recv(), Ok(Message::EventsEnded { driver_generation: 1, .. })));
         assert!(began.elapsed() >= 4 * MIN_WAIT_INTERVAL);
     }

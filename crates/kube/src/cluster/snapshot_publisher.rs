@@ -230,21 +230,21 @@ mod tests {
     use super::*;
 
     /// Senders of updates, and the receiver of snapshots.
-    struct Ends {
+    struct Channels {
         nodes: mpsc::Sender<WatchUpdate<ClusterNode>>,
         pods: mpsc::Sender<WatchUpdate<ClusterPod>>,
         snapshots: watch::Receiver<Arc<Followed>>,
     }
 
-    fn start() -> Ends {
+    fn start() -> Channels {
         let (snapshots, receiver) = watch::channel(Arc::default());
         let (nodes, of_nodes) = mpsc::channel(8);
         let (pods, of_pods) = mpsc::channel(8);
         tokio::spawn(SnapshotPublisher::new(snapshots).run(of_nodes, of_pods));
-        Ends { nodes, pods, snapshots: receiver }
+        Channels { nodes, pods, snapshots: receiver }
     }
 
-    impl Ends {
+    impl Channels {
         async fn next(&mut self) -> Arc<Followed> {
             self.snapshots.changed().await.unwrap();
             Arc::clone(&self.snapshots.borrow_and_update())

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_seen_is_taken_for_what_is_sold() {
+    fn reported_memory_matches_marketed_size() {
         for (seen, sold) in [
             (24_564, 24),
             (22_888, 24),

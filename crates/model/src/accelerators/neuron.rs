@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drivers_names_are_those_of_the_catalogue() {
+    fn driver_names_match_the_catalog() {
         for (name, sku, gib) in [
             ("Inferentia", "aws-inferentia", 8),
             ("Inferentia2", "aws-inferentia2", 32),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trainium_2_has_a_default_that_is_stated() {
+    fn only_trainium_2_has_a_documented_default() {
         assert_eq!(logical_rule("Inferentia2"), LogicalRule::One);
         assert_eq!(logical_rule("Trainium2"), LogicalRule::Settable(Some(2)));
         assert_eq!(logical_rule("Trainium3"), LogicalRule::Settable(None));

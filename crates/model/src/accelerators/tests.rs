@@ -20,7 +20,7 @@ fn ids(text: &str) -> PciIds {
 }
 
 /// The type, with the SKU in brackets if there is one.
-fn told(pci: &str, name: Option<&str>, mebibytes: Option<u64>) -> String {
+fn type_of(pci: &str, name: Option<&str>, mebibytes: Option<u64>) -> String {
     match identify(ids(pci), name, mebibytes.map(Mebibytes::new)) {
         Identity::Known { type_name, sku: Some(sku) } => format!("{type_name} [{sku}]"),
         Identity::Known { type_name, sku: None } => type_name.to_string(),
@@ -47,33 +47,33 @@ fn pci_ids_alone_name_most_products() {
         ("1d0f:7264", "aws-inferentia2-32gb [aws-inferentia2]"),
         ("1d0f:7364", "aws-trainium2-96gb [aws-trainium2]"),
     ] {
-        assert_eq!(told(pci, None, None), expected, "{pci}");
+        assert_eq!(type_of(pci, None, None), expected, "{pci}");
     }
 }
 
 #[test]
 fn shared_device_id_is_resolved_by_subsystem_then_memory_and_name() {
     let (a2, a16) = ("nvidia-a2-16gb [nvidia-a2]", "nvidia-a16-16gb [nvidia-a16]");
-    assert_eq!(told("10de:25b6:10de:157e", None, None), a2);
-    assert_eq!(told("10de:25b6:10de:14a9", None, None), a16);
-    assert_eq!(told("10de:25b6", Some("NVIDIA A16"), Some(15_356)), a16);
-    assert_eq!(told("10de:25b6", Some("NVIDIA A2"), None), a2);
-    assert_eq!(told("10de:25b6", None, Some(15_356)), "unknown");
+    assert_eq!(type_of("10de:25b6:10de:157e", None, None), a2);
+    assert_eq!(type_of("10de:25b6:10de:14a9", None, None), a16);
+    assert_eq!(type_of("10de:25b6", Some("NVIDIA A16"), Some(15_356)), a16);
+    assert_eq!(type_of("10de:25b6", Some("NVIDIA A2"), None), a2);
+    assert_eq!(type_of("10de:25b6", None, Some(15_356)), "unknown");
 
     let small = "nvidia-rtx-pro-5000-48gb [nvidia-rtx-pro-5000-48gb]";
     let large = "nvidia-rtx-pro-5000-72gb [nvidia-rtx-pro-5000-72gb]";
-    assert_eq!(told("10de:2bb3", None, Some(48_935)), small);
-    assert_eq!(told("10de:2bb3", None, Some(73_415)), large);
+    assert_eq!(type_of("10de:2bb3", None, Some(48_935)), small);
+    assert_eq!(type_of("10de:2bb3", None, Some(73_415)), large);
     let (short, long) = ("NVIDIA RTX PRO 5000 Blackwell", "NVIDIA RTX PRO 5000 72GB Blackwell");
-    assert_eq!(told("10de:2bb3", Some(short), None), small);
-    assert_eq!(told("10de:2bb3", Some(long), None), large);
-    assert_eq!(told("10de:2bb3", None, None), "unknown");
+    assert_eq!(type_of("10de:2bb3", Some(short), None), small);
+    assert_eq!(type_of("10de:2bb3", Some(long), None), large);
+    assert_eq!(type_of("10de:2bb3", None, None), "unknown");
 
     assert_eq!(
-        told("1002:740c", Some("AMD INSTINCT MI250 (MCM) OAM AC MBA"), Some(65_520)),
+        type_of("1002:740c", Some("AMD INSTINCT MI250 (MCM) OAM AC MBA"), Some(65_520)),
         "amd-mi250-64gb [amd-mi250]"
     );
-    assert_eq!(told("1002:740c", None, None), "unknown");
+    assert_eq!(type_of("1002:740c", None, None), "unknown");
 }
 
 #[test]
@@ -87,18 +87,18 @@ fn reported_memory_may_differ_from_marketed_by_ecc_and_units() {
         ("10de:2901", 183_359, "nvidia-b200-180gb [nvidia-b200]"),
         ("1002:7408", 65_520, "amd-mi250x-64gb [amd-mi250x]"),
     ] {
-        assert_eq!(told(pci, None, Some(seen)), expected, "{pci}");
+        assert_eq!(type_of(pci, None, Some(seen)), expected, "{pci}");
     }
 }
 
 #[test]
 fn driver_takes_precedence_over_catalog() {
     let name = Some("NVIDIA B200");
-    assert_eq!(told("10de:2901", name, Some(172_032)), "nvidia-b200-168gb [nvidia-b200-168gb]");
-    assert_eq!(told("10de:2909", name, Some(183_359)), "nvidia-b200-180gb [nvidia-b200]");
-    assert_eq!(told("10de:2901", None, Some(98_304)), "nvidia-b200-96gb");
-    assert_eq!(told("10de:2236", Some("NVIDIA A10-8Q"), Some(8_192)), "nvidia-a10-8q-8gb");
-    assert_eq!(told("1002:74a1", None, Some(131_072)), "amd-mi300x-128gb");
+    assert_eq!(type_of("10de:2901", name, Some(172_032)), "nvidia-b200-168gb [nvidia-b200-168gb]");
+    assert_eq!(type_of("10de:2909", name, Some(183_359)), "nvidia-b200-180gb [nvidia-b200]");
+    assert_eq!(type_of("10de:2901", None, Some(98_304)), "nvidia-b200-96gb");
+    assert_eq!(type_of("10de:2236", Some("NVIDIA A10-8Q"), Some(8_192)), "nvidia-a10-8q-8gb");
+    assert_eq!(type_of("1002:74a1", None, Some(131_072)), "amd-mi300x-128gb");
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn unknown_product_gets_type_derived_from_driver_name() {
         ("NVIDIA Thor", Some(0), "nvidia-thor"),
         ("NVIDIA B200", Some(183_359), "nvidia-b200-180gb [nvidia-b200]"),
     ] {
-        assert_eq!(told("10de:ffff", Some(name), seen), expected);
+        assert_eq!(type_of("10de:ffff", Some(name), seen), expected);
     }
     assert_eq!(
-        told("10de:ffff", Some(&format!("NVIDIA {}", "long ".repeat(20))), Some(24_564)).len(),
+        type_of("10de:ffff", Some(&format!("NVIDIA {}", "long ".repeat(20))), Some(24_564)).len(),
         63
     );
 }
@@ -132,7 +132,7 @@ fn unidentified_device_is_unknown() {
         ("0000:0000", None),
         ("ffff:20b2", None),
     ] {
-        assert_eq!(told(pci, name, None), "unknown", "{pci}");
+        assert_eq!(type_of(pci, name, None), "unknown", "{pci}");
     }
 }
 
@@ -182,7 +182,7 @@ fn catalog_entries_are_sorted_and_consistent() {
         // Products of Habana are sold under the Intel brand.
         let brand = if vendor == "habana" { "intel" } else { &vendor };
         let name = type_name.as_str();
-        assert!([&vendor, brand].iter().any(|maker| name.starts_with(&format!("{maker}-"))));
+        assert!([&vendor, brand].iter().any(|prefix| name.starts_with(&format!("{prefix}-"))));
         for pattern in facts.pci_ids {
             assert_eq!(Vendor::from_pci(pattern.device.0), facts.vendor);
         }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_an_instances_id_leads_to_it_and_replicas_are_one_holder() {
+    fn every_id_form_identifies_its_instance_and_replicas_are_one_holder() {
         let older = format!("MIG-{GPU}/1/1");
         let replica = format!("{MIG}::3");
         let place = (Some(1), Some(1));

@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_search_finds_what_trying_everything_finds(
+        fn search_equals_brute_force(
             nodes in 1_usize..11,
             edges in proptest::collection::vec(any::<bool>(), 55),
         ) {

@@ -31,7 +31,7 @@ fn through(buses: &[u8]) -> Vec<LinkRemote> {
 }
 
 /// Kind, size of the largest fully connected set, and the sets by bus number.
-fn told(devices: &[Device]) -> Option<(String, usize, Vec<Vec<u8>>)> {
+fn summary_of(devices: &[Device]) -> Option<(String, usize, Vec<Vec<u8>>)> {
     let found = of(devices)?;
     let domains = found
         .domains
@@ -44,7 +44,7 @@ fn told(devices: &[Device]) -> Option<(String, usize, Vec<Vec<u8>>)> {
 #[track_caller]
 fn check(devices: &[Device], kind: &str, size: usize, domains: &[&[u8]]) {
     let domains = domains.iter().map(|domain| domain.to_vec()).collect();
-    assert_eq!(told(devices), Some((kind.to_owned(), size, domains)));
+    assert_eq!(summary_of(devices), Some((kind.to_owned(), size, domains)));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn bridged_pairs_are_domains_of_two() {
 }
 
 #[test]
-fn a_cube_mesh_is_one_domain_of_eight_in_which_four_are_all_linked() {
+fn cube_mesh_is_one_domain_of_eight_with_cliques_of_four() {
     // DGX-1 with V100: each half fully linked, and each GPU linked to its counterpart.
     let gpus: Vec<Device> = (0..8_u8)
         .map(|n| {
@@ -74,7 +74,7 @@ fn a_cube_mesh_is_one_domain_of_eight_in_which_four_are_all_linked() {
 }
 
 #[test]
-fn a_link_told_by_one_end_counts_for_both() {
+fn link_reported_by_one_end_counts_for_both() {
     check(&[gpu(1, &to(&[2])), gpu(2, &[])], "nvlink", 2, &[&[1, 2]]);
 }
 
@@ -84,7 +84,7 @@ fn gpus_without_links_are_on_the_bus() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_is_in_no_domain() {
+fn unresponsive_device_is_in_no_domain() {
     let mut gpus: Vec<Device> = (1..=4).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
     gpus[2].condition = Condition::Failing { reason: "GPU is lost".to_owned() };
     check(&gpus, "nvswitch", 3, &[&[1, 2, 4]]);
@@ -92,28 +92,28 @@ fn a_device_that_does_not_answer_is_in_no_domain() {
 
 #[test]
 fn unknown_links_give_no_interconnect() {
-    assert_eq!(told(&[]), None);
-    assert_eq!(told(&[gpu(1, &through(&[0xa0]))]), None, "a single device");
+    assert_eq!(summary_of(&[]), None);
+    assert_eq!(summary_of(&[gpu(1, &through(&[0xa0]))]), None, "a single device");
 
     let hidden = [gpu(1, &[LinkRemote::Unknown]), gpu(2, &[LinkRemote::Unknown])];
-    assert_eq!(told(&hidden), None, "far ends not told");
+    assert_eq!(summary_of(&hidden), None, "far ends not told");
 
     let mut silent = [gpu(1, &[]), gpu(2, &[])];
     silent[0].problems.push(ReadProblem {
         source: "nvmlDeviceGetNvLinkState".to_owned(),
         error: "Unknown Error".to_owned(),
     });
-    assert_eq!(told(&silent), None, "links could not be read");
+    assert_eq!(summary_of(&silent), None, "links could not be read");
 
     let mut one_silent = [gpu(1, &[]), gpu(2, &[]), gpu(3, &[])];
     one_silent[2].condition = Condition::PciOnly { kernel_driver: None };
-    assert_eq!(told(&one_silent), None, "one does not answer");
+    assert_eq!(summary_of(&one_silent), None, "one does not answer");
 
     let mut others = [gpu(1, &[]), gpu(2, &[])];
     for device in &mut others {
         device.vendor = Vendor::Amd;
     }
-    assert_eq!(told(&others), None, "another maker's");
+    assert_eq!(summary_of(&others), None, "another maker's");
 }
 
 /// An AMD device with this device id and hive id; 0 means no hive.
@@ -148,27 +148,27 @@ fn devices_of_a_hive_are_all_linked() {
 #[test]
 fn incomplete_hives_give_no_interconnect() {
     let modules = [amd(1, 0x7408, 7), amd(2, 0x7408, 7)];
-    assert_eq!(told(&modules), None, "not every pair of these is linked");
+    assert_eq!(summary_of(&modules), None, "not every pair of these is linked");
 
     let mut silent = [amd(1, 0x740f, 0), amd(2, 0x740f, 0)];
     silent[1].amd = Some(Amd::default());
-    assert_eq!(told(&silent), None, "nobody told the hive of one");
+    assert_eq!(summary_of(&silent), None, "nobody told the hive of one");
 
     let beside = [amd(1, 0x740f, 0), amd(2, 0x740f, 0), {
         let mut other = gpu(3, &[]);
         other.vendor = Vendor::Other(0x8086);
         other
     }];
-    assert_eq!(told(&beside), None, "another maker's beside them");
+    assert_eq!(summary_of(&beside), None, "another maker's beside them");
 
     let one_nvidia = [amd(1, 0x740f, 7), amd(2, 0x740f, 7), gpu(3, &[])];
-    assert_eq!(told(&one_nvidia), None, "NVIDIA's beside them");
-    assert_eq!(told(&[amd(1, 0x740f, 7)]), None, "a single device");
+    assert_eq!(summary_of(&one_nvidia), None, "NVIDIA's beside them");
+    assert_eq!(summary_of(&[amd(1, 0x740f, 7)]), None, "a single device");
 }
 
 #[test]
-fn more_devices_than_bits_are_not_judged() {
+fn more_devices_than_bits_are_not_analyzed() {
     let gpus: Vec<Device> = (0..65).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
-    assert_eq!(told(&gpus), None);
-    assert_eq!(told(&gpus[..64]).unwrap().1, 64);
+    assert_eq!(summary_of(&gpus), None);
+    assert_eq!(summary_of(&gpus[..64]).unwrap().1, 64);
 }

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_known_by_its_serial_number_unless_it_has_none_or_another_has_the_same() {
+    fn device_is_identified_by_unique_serial_number_or_else_by_number() {
         let device = |number, serial: Option<&str>| NeuronDevice {
             number,
             serial: serial.map(str::to_owned),

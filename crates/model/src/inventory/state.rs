@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_what_the_condition_and_the_health_say() {
+    fn state_follows_condition_and_health() {
         use RecoveryAction::{DrainAndReset, DrainP2p, None as Nothing, Other, RebootNode};
         let (notice, bad) = (Some(Severity::Warning), Some(Severity::Critical));
         let pending = Some(rows(true, false));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_broke_makes_only_its_own_working_devices_stale() {
+    fn broken_driver_link_makes_only_its_working_devices_stale() {
         for nvml in [lost(), stalled()] {
             let notice = Some(Severity::Warning);
             check(&gpu(), &nvml, "stale", notice);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_ordered_by_gravity() {
+    fn states_are_ordered_by_severity() {
         let mut states = [
             DeviceState::Failing,
             DeviceState::NeedsReset,
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_come_as_condition_driver_memory_and_what_could_not_be_read() {
+    fn issues_are_listed_by_condition_driver_memory_and_read_errors() {
         let mut device = unread(failing());
         device.health = Health {
             uncorrected_errors: Some(3),

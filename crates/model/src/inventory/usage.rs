@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_processes_is_idle_only_where_the_driver_told_them() {
+    fn device_without_processes_is_idle_only_if_driver_reported_them() {
         let mut device = gpu();
         assert_eq!(device.usage(), DeviceProcesses::Known(&[]));
         device.problems = vec![problem("nvmlDeviceGetNumaNodeId")];
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_of_amd_s_is_never_taken_for_idle() {
+    fn amd_device_is_never_idle() {
         let mut device = gpu();
         device.vendor = Vendor::Amd;
         assert_eq!(device.usage(), DeviceProcesses::Unknown);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_use_of_an_instance_follows_its_processes_and_compute_instances() {
+    fn instance_use_follows_its_processes_and_compute_instances() {
         let others = [process(1, Some(9), Some(0))];
         let anywhere = [process(2, None, None)];
         let cases: [(&[u32], &[Process], InstanceUse); 12] = [

@@ -46,7 +46,7 @@ fn partial(mut device: Device) -> Device {
 }
 
 /// `2@0+4` for slices 0 to 3 of instance 2, `@4` for a free slice, `!9` for a hidden instance.
-fn told(slices: &Slices<'_>) -> String {
+fn format_slices(slices: &Slices<'_>) -> String {
     let Slices::Partitioned { regions, hidden, .. } = slices else {
         panic!("{slices:?}");
     };
@@ -59,7 +59,7 @@ fn told(slices: &Slices<'_>) -> String {
 }
 
 #[test]
-fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
+fn partitioned_device_shows_its_instances_and_each_free_slice() {
     type Case<'a> = (u32, &'a [(u32, u32, u32)], &'a str, usize);
     let cases: [Case<'_>; 9] = [
         (4, &[], "@0 @1 @2 @3", 4),
@@ -80,7 +80,7 @@ fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
     for (slices, instances, expected, free) in cases {
         let device = device(MigMode::Enabled, slices, instances);
         let found = Slices::from_device(&device);
-        assert_eq!(told(&found), expected, "{instances:?}");
+        assert_eq!(format_slices(&found), expected, "{instances:?}");
         assert_eq!(found.free(), Some(free), "{instances:?}");
     }
 }

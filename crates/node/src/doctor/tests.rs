@@ -1,9 +1,9 @@
 //! Tests of the diagnosis, on constructed nodes with one defect each.
 
 mod devices;
+mod label_comparison;
+mod missing_information;
 mod others;
-mod untold;
-mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,7 +150,7 @@ impl Node {
     }
 
     #[track_caller]
-    fn says(&self, check: Check, verdict: CheckResult, evidence: &str) {
+    fn expect_finding(&self, check: Check, verdict: CheckResult, evidence: &str) {
         let found = self.gravest(check);
         assert_eq!(found.verdict, verdict, "{found:?}");
         assert!(found.evidence.contains(evidence), "{found:?}");
@@ -236,15 +236,15 @@ fn every_check_has_unique_name_and_runs_on_every_node() {
 }
 
 #[test]
-fn a_node_without_accelerators_has_nothing_that_could_fail() {
+fn node_without_accelerators_has_no_failing_check() {
     let node = Node::new(vec![]);
     let evidence = "no PCI function in /sys/bus/pci/devices is an accelerator";
-    node.says(Check::Accelerators, CheckResult::NotApplicable, evidence);
+    node.expect_finding(Check::Accelerators, CheckResult::NotApplicable, evidence);
     let found = node.examine();
     assert_eq!(count_verdicts(&found).not_applicable, found.len(), "{found:?}");
     let mut blind = Node::new(vec![]);
     blind.traces = Ok(DriverTraces::default());
-    blind.says(Check::Accelerators, CheckResult::Unknown, "/sys/bus/pci/devices");
+    blind.expect_finding(Check::Accelerators, CheckResult::Unknown, "/sys/bus/pci/devices");
 }
 
 #[test]
@@ -252,23 +252,23 @@ fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
     use Check::{Allocatable, DevicePlugin, NeuronDeviceFiles, NeuronDevices, NeuronDriver};
     // No driver.
     let node = trainium(2, None);
-    node.says(
+    node.expect_finding(
         NeuronDriver,
         CheckResult::Failing,
         "2 devices of AWS Neuron, but the driver is not loaded: /sys/module/neuron does not exist",
     );
     assert!(node.gravest(NeuronDriver).remedy.unwrap().contains("aws-neuronx-dkms"));
-    node.says(NeuronDevices, CheckResult::NotApplicable, "not known to be loaded");
-    node.says(DevicePlugin, CheckResult::NotApplicable, "nothing to allocate");
+    node.expect_finding(NeuronDevices, CheckResult::NotApplicable, "not known to be loaded");
+    node.expect_finding(DevicePlugin, CheckResult::NotApplicable, "nothing to allocate");
     // A driver that does not drive all devices.
     let node = trainium(2, Some("neuron")).module("neuron", "2.26.5.0").neuron([0]);
-    node.says(NeuronDriver, CheckResult::Ok, "/sys/module/neuron: 2.26.5.0");
-    node.says(
+    node.expect_finding(NeuronDriver, CheckResult::Ok, "/sys/module/neuron: 2.26.5.0");
+    node.expect_finding(
         NeuronDevices,
         CheckResult::Failing,
         "1 device in /sys/class/neuron_device, 2 functions on the bus",
     );
-    node.says(NeuronDeviceFiles, CheckResult::Failing, "/dev has no neuron0");
+    node.expect_finding(NeuronDeviceFiles, CheckResult::Failing, "/dev has no neuron0");
     // A driver without a device plugin.
     let works = || {
         trainium(2, Some("neuron"))
@@ -276,40 +276,44 @@ fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
             .neuron([0, 1])
             .files(&["neuron0", "neuron1"])
     };
-    works().says(NeuronDevices, CheckResult::Ok, "2 devices");
-    works().says(NeuronDeviceFiles, CheckResult::Ok, "neuron0, neuron1");
-    works().says(DevicePlugin, CheckResult::NotApplicable, "no kubelet has run here");
+    works().expect_finding(NeuronDevices, CheckResult::Ok, "2 devices");
+    works().expect_finding(NeuronDeviceFiles, CheckResult::Ok, "neuron0, neuron1");
+    works().expect_finding(DevicePlugin, CheckResult::NotApplicable, "no kubelet has run here");
     let node = works().kubelet(&[("nvidia.com/gpu", &[GPU])]);
-    node.says(
+    node.expect_finding(
         DevicePlugin,
         CheckResult::Failing,
         "no device plugin has registered aws.amazon.com/neuron*",
     );
-    node.says(Allocatable, CheckResult::NotApplicable, "no device plugin allocates");
+    node.expect_finding(Allocatable, CheckResult::NotApplicable, "no device plugin allocates");
     // A device plugin that offers no device, or not all.
     let resource = "aws.amazon.com/neuron";
     let node = works().kubelet(&[(resource, &[])]);
-    node.says(DevicePlugin, CheckResult::Ok, resource);
-    node.says(
+    node.expect_finding(DevicePlugin, CheckResult::Ok, resource);
+    node.expect_finding(
         Allocatable,
         CheckResult::Failing,
         "the plugin reports no healthy device: aws.amazon.com/neuron",
     );
     let node = works().kubelet(&[(resource, &["0"])]);
-    node.says(Allocatable, CheckResult::Failing, "aws.amazon.com/neuron: 1 offered, 2 present");
+    node.expect_finding(
+        Allocatable,
+        CheckResult::Failing,
+        "aws.amazon.com/neuron: 1 offered, 2 present",
+    );
     let node = works().kubelet(&[(resource, &["0", "1"])]);
-    node.says(Allocatable, CheckResult::Ok, "2 offered, 2 present");
+    node.expect_finding(Allocatable, CheckResult::Ok, "2 offered, 2 present");
     assert_eq!(count_verdicts(&node.examine()).failing, 0);
 }
 
 #[test]
-fn a_driver_for_claims_needs_no_device_plugin() {
+fn dra_driver_needs_no_device_plugin() {
     let mut node = trainium(1, Some("neuron")).module("neuron", "2.26").neuron([0]).kubelet(&[]);
-    node.says(Check::DevicePlugin, CheckResult::Failing, "aws.amazon.com/neuron*");
+    node.expect_finding(Check::DevicePlugin, CheckResult::Failing, "aws.amazon.com/neuron*");
     if let Ok(Some(kubelet)) = &mut node.kubelet {
         kubelet.claim_drivers = Ok(["neuron.aws.com".to_owned()].into());
     }
-    node.says(
+    node.expect_finding(
         Check::DevicePlugin,
         CheckResult::Ok,
         "neuron.aws.com allocates devices to claims: it has a directory in",
@@ -317,16 +321,16 @@ fn a_driver_for_claims_needs_no_device_plugin() {
 }
 
 #[test]
-fn inferentia_of_the_first_generation_fails_only_with_a_driver_that_does_not_know_it() {
+fn first_generation_inferentia_fails_only_with_unsupporting_driver() {
     let node = |version| Node::new(vec![on_bus(INFERENTIA, 0, None)]).module("neuron", version);
-    node("2.21.37.0").says(Check::NeuronDriver, CheckResult::Ok, "2.21");
-    node("2.22.2.0").says(
+    node("2.21.37.0").expect_finding(Check::NeuronDriver, CheckResult::Ok, "2.21");
+    node("2.22.2.0").expect_finding(
         Check::NeuronDriver,
         CheckResult::Failing,
         "does not support first-generation Inferentia",
     );
-    node("odd").says(Check::NeuronDriver, CheckResult::Ok, "odd");
-    trainium(1, Some("neuron")).module("neuron", "2.22.2.0").says(
+    node("odd").expect_finding(Check::NeuronDriver, CheckResult::Ok, "odd");
+    trainium(1, Some("neuron")).module("neuron", "2.22.2.0").expect_finding(
         Check::NeuronDriver,
         CheckResult::Ok,
         "2.22",

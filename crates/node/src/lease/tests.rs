@@ -9,7 +9,7 @@ fn at(seconds: u64) -> Duration {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a look at a Lease may find none")]
-fn sight(holder: &str, version: &str) -> Option<ObservedLease> {
+fn observed_lease(holder: &str, version: &str) -> Option<ObservedLease> {
     Some(ObservedLease {
         holder: Some(holder.to_owned()),
         duration: Some(LEASE_DURATION),
@@ -41,14 +41,14 @@ fn missing_lease_is_created_and_renewed_in_time() {
 #[test]
 fn expired_lease_of_another_holder_is_acquired() {
     let mut two = LeaderElector::new("b".to_owned());
-    two.record_observation(at(100), sight("a", "1"));
+    two.record_observation(at(100), observed_lease("a", "1"));
     assert_eq!(two.step(at(100)), Step::Wait(at(2)));
-    two.record_observation(at(110), sight("a", "1"));
+    two.record_observation(at(110), observed_lease("a", "1"));
     // A renewal restarts the interval.
-    two.record_observation(at(112), sight("a", "2"));
-    two.record_observation(at(126), sight("a", "2"));
+    two.record_observation(at(112), observed_lease("a", "2"));
+    two.record_observation(at(126), observed_lease("a", "2"));
     assert_eq!(two.step(at(128)), Step::Read);
-    two.record_observation(at(127), sight("a", "2"));
+    two.record_observation(at(127), observed_lease("a", "2"));
     assert_eq!(two.step(at(127)), write("2", true));
     assert_eq!(two.remaining_hold(at(127)), None);
     two.record_write(at(127), "3".to_owned());
@@ -65,7 +65,7 @@ fn released_lease_is_acquired_immediately() {
     assert_eq!(one.resign(), None);
     let mut two = LeaderElector::new("b".to_owned());
     for holder in [None, Some(String::new())] {
-        let mut free = sight("a", "2").unwrap();
+        let mut free = observed_lease("a", "2").unwrap();
         free.holder = holder;
         two.record_observation(at(1), Some(free));
         assert_eq!(two.step(at(1)), write("2", true));
@@ -75,7 +75,7 @@ fn released_lease_is_acquired_immediately() {
 #[test]
 fn excessive_lease_duration_is_capped() {
     let mut two = LeaderElector::new("b".to_owned());
-    let mut absurd = sight("a", "1").unwrap();
+    let mut absurd = observed_lease("a", "1").unwrap();
     absurd.duration = Some(Duration::MAX);
     two.record_observation(at(0), Some(absurd.clone()));
     two.record_observation(at(600), Some(absurd));
@@ -90,7 +90,7 @@ fn holder_stops_when_it_observes_another_holder() {
     one.record_conflict(at(4));
     assert_eq!(one.step(at(4)), Step::Read);
     assert!(one.remaining_hold(at(4)).is_some(), "nobody else can have it yet");
-    one.record_observation(at(4), sight("b", "2"));
+    one.record_observation(at(4), observed_lease("b", "2"));
     assert_eq!(one.remaining_hold(at(4)), None);
     assert_eq!(one.resign(), None);
 }
@@ -99,7 +99,7 @@ fn holder_stops_when_it_observes_another_holder() {
 struct Candidate {
     election: LeaderElector,
     began: Duration,
-    asked: Option<(Duration, Step)>,
+    pending: Option<(Duration, Step)>,
 }
 
 /// State of the API server.
@@ -111,7 +111,7 @@ struct Server {
 
 /// Outcome of a request.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum RequestOutcome {
     Answered,
     AnswerLost,
     Lost,
@@ -123,7 +123,7 @@ impl Server {
         self.writes.to_string()
     }
 
-    fn sight(&self) -> Option<ObservedLease> {
+    fn observed_lease(&self) -> Option<ObservedLease> {
         (self.writes > 0).then(|| ObservedLease {
             holder: self.holder.clone(),
             duration: Some(LEASE_DURATION),
@@ -147,27 +147,32 @@ impl Server {
 }
 
 impl Candidate {
-    fn turn(&mut self, server: &mut Server, now: Duration, fate: Fate) {
+    fn turn(&mut self, server: &mut Server, now: Duration, fate: RequestOutcome) {
         let now = now + self.began;
-        let (asked, step) = match self.asked.take() {
+        let (pending, step) = match self.pending.take() {
             Some(earlier) => earlier,
             None => (now, self.election.step(now)),
         };
         match (&step, fate) {
             (Step::Wait(_), _) => {}
             // A request has a deadline.
-            (_, Fate::StillOnItsWay) if now.saturating_sub(asked) < at(10) => {
-                self.asked = Some((asked, step));
+            (_, RequestOutcome::StillOnItsWay) if now.saturating_sub(pending) < at(10) => {
+                self.pending = Some((pending, step));
             }
-            (_, Fate::Lost | Fate::StillOnItsWay) | (Step::Read, Fate::AnswerLost) => {
+            (_, RequestOutcome::Lost | RequestOutcome::StillOnItsWay)
+            | (Step::Read, RequestOutcome::AnswerLost) => {
                 self.election.record_failure(now);
             }
-            (Step::Read, Fate::Answered) => self.election.record_observation(now, server.sight()),
+            (Step::Read, RequestOutcome::Answered) => {
+                self.election.record_observation(now, server.observed_lease())
+            }
             (Step::Create | Step::Write { .. }, fate) => {
                 let is_written = server.write(&step, self.election.identity());
                 match (fate, is_written) {
-                    (Fate::Answered, true) => self.election.record_write(asked, server.version()),
-                    (Fate::Answered, false) => self.election.record_conflict(now),
+                    (RequestOutcome::Answered, true) => {
+                        self.election.record_write(pending, server.version())
+                    }
+                    (RequestOutcome::Answered, false) => self.election.record_conflict(now),
                     _ => self.election.record_failure(now),
                 }
             }
@@ -179,12 +184,12 @@ impl Candidate {
     }
 }
 
-fn fates() -> impl Strategy<Value = Fate> {
+fn fates() -> impl Strategy<Value = RequestOutcome> {
     prop_oneof![
-        5 => Just(Fate::Answered),
-        1 => Just(Fate::AnswerLost),
-        1 => Just(Fate::Lost),
-        2 => Just(Fate::StillOnItsWay),
+        5 => Just(RequestOutcome::Answered),
+        1 => Just(RequestOutcome::AnswerLost),
+        1 => Just(RequestOutcome::Lost),
+        2 => Just(RequestOutcome::StillOnItsWay),
     ]
 }
 
@@ -201,11 +206,11 @@ proptest! {
             .map(|(number, began)| Candidate {
                 election: LeaderElector::new(format!("n{number}")),
                 began: at(*began),
-                asked: None,
+                pending: None,
             })
             .collect();
         let mut now = Duration::ZERO;
-        let calm = (0..120).map(|number| (number % 3, 500, Fate::Answered));
+        let calm = (0..120).map(|number| (number % 3, 500, RequestOutcome::Answered));
         for (who, millis, fate) in turns.into_iter().chain(calm) {
             now += Duration::from_millis(millis);
             all[who].turn(&mut server, now, fate);

@@ -88,14 +88,14 @@ mod tests {
             let mut budget = EventRateLimit::default();
             budget.available(at(0));
             budget.spend(25);
-            let mut told = 0;
+            let mut allowed = 0;
             for now in (0..=600).step_by(step) {
                 let room = budget.available(at(now));
                 budget.spend(room);
-                told += room;
+                allowed += room;
             }
             // The last call may be shortly before the end.
-            assert!((19..=20).contains(&told), "every {step} s: {told}");
+            assert!((19..=20).contains(&allowed), "every {step} s: {allowed}");
         }
     }
 
@@ -133,8 +133,8 @@ mod tests {
                     "{width} {before}: {}",
                     text.len()
                 );
-                let kept = text.strip_suffix('…').unwrap();
-                assert!(whole.starts_with(kept), "{width} {before}");
+                let prefix = text.strip_suffix('…').unwrap();
+                assert!(whole.starts_with(prefix), "{width} {before}");
             }
         }
         for fits in

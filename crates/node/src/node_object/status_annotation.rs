@@ -304,8 +304,8 @@ mod tests {
     }
 
     /// Sharing status with texts of this length and this number of kept device IDs.
-    fn shared(length: usize, kept: usize) -> SharingStatus {
-        let kept_one = RetainedId {
+    fn shared(length: usize, retained_count: usize) -> SharingStatus {
+        let retained_id = RetainedId {
             id: ShareId::replica("GPU-5fd4087b-86f3-7a43-b711-4771313afc50", 5),
             namespace: "team-a".to_owned(),
             pod: format!("notebook{}", "ö".repeat(length)),
@@ -323,7 +323,7 @@ mod tests {
             state: Reason::SharingHeld.into(),
             message: Some(format!("one is held{}", "ö".repeat(length))),
             resources: vec![resource],
-            retained: vec![kept_one; kept],
+            retained: vec![retained_id; retained_count],
             hand_off: None,
             named: None,
         }
@@ -345,7 +345,7 @@ mod tests {
             name: who,
             reason: reason.to_owned(),
         };
-        let standing = DrainStatus {
+        let drain_status = DrainStatus {
             policy: "affected",
             phase: Stage::Evicting,
             message: None,
@@ -354,7 +354,7 @@ mod tests {
                 waiting(BlockerName::Process("pid 7, python".to_owned()), "it is no pod's"),
             ],
         };
-        let text = annotation(&NodeLayoutStatus::default(), &empty(), &[], Some(&standing));
+        let text = annotation(&NodeLayoutStatus::default(), &empty(), &[], Some(&drain_status));
         assert_eq!(
             text,
             r#"{"drain":{"policy":"affected","phase":"emptying","waitsFor":[{"pod":"team-a/notebook-7","reason":"is ending"},{"process":"pid 7, python","reason":"it is no pod's"}]},"devices":[]}"#
@@ -368,7 +368,7 @@ mod tests {
                 name: BlockerName::Pod("ö".repeat(length)),
                 reason: "ü".repeat(length),
             };
-            let standing = DrainStatus {
+            let drain_status = DrainStatus {
                 policy: "node",
                 phase: Stage::Evicting,
                 message: Some("ä".repeat(length)),
@@ -376,16 +376,16 @@ mod tests {
             };
             let mut status = status(devices, &"ä".repeat(length));
             status.sharing = Some(shared(length, 300));
-            let text = annotation(&status, &empty(), &[], Some(&standing));
+            let text = annotation(&status, &empty(), &[], Some(&drain_status));
             assert!(text.len() <= MAX_ANNOTATION_BYTES, "{devices}: {}", text.len());
             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-            let told = read["devices"].as_array().unwrap().len();
+            let listed = read["devices"].as_array().unwrap().len();
             let left = usize::try_from(read["moreDevices"].as_u64().unwrap_or_default()).unwrap();
-            assert_eq!(told + left, devices);
+            assert_eq!(listed + left, devices);
             let drain = &read["drain"];
-            let told = drain["waitsFor"].as_array().unwrap().len();
+            let listed = drain["waitsFor"].as_array().unwrap().len();
             let left = usize::try_from(drain["moreWaitsFor"].as_u64().unwrap()).unwrap();
-            assert_eq!(told + left, 300);
+            assert_eq!(listed + left, 300);
             assert_eq!(read["sharing"]["moreKept"], 296);
         }
     }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_names_each_unit_once_whatever_replicas_were_allocated() {
+    fn variable_names_each_unit_once_for_any_number_of_replicas() {
         let units = [unit("GPU-b", 1, None), unit("GPU-a", 0, None)];
         let twice = [&units[..], &units[..]].concat();
         let given = inject(&twice, &[InjectionMethod::Environment].into(), &DeviceFiles::default())

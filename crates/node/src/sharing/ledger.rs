@@ -144,7 +144,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn told(pod: &str) -> Vec<DeviceAllocation> {
+    fn allocation_of(pod: &str) -> Vec<DeviceAllocation> {
         vec![DeviceAllocation {
             namespace: "team-a".to_owned(),
             pod: pod.to_owned(),
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn new_allocation_is_held_until_report_timeout() {
         let mut ledger = given(10);
-        for asked in [5, 10, 24] {
-            ledger.record_report(at(asked), Vec::new());
-            assert_eq!(ledger.allocations().len(), 1, "{asked}");
+        for requested_at in [5, 10, 24] {
+            ledger.record_report(at(requested_at), Vec::new());
+            assert_eq!(ledger.allocations().len(), 1, "{requested_at}");
         }
         ledger.record_report(at(25), Vec::new());
         assert_eq!(ledger.allocations(), []);
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn reported_allocation_is_freed_when_kubelet_drops_it() {
         let mut ledger = given(10);
-        ledger.record_report(at(11), told("train-0"));
-        assert_eq!(ledger.allocations(), told("train-0"));
+        ledger.record_report(at(11), allocation_of("train-0"));
+        assert_eq!(ledger.allocations(), allocation_of("train-0"));
         assert_eq!(ledger.unreported(), []);
         ledger.record_report(at(12), Vec::new());
         assert_eq!(ledger.allocations(), []);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn report_requested_before_allocation_does_not_confirm_it() {
         let mut ledger = given(10);
-        ledger.record_report(at(9), told("the-one-before"));
+        ledger.record_report(at(9), allocation_of("the-one-before"));
         assert_eq!(ledger.unreported().len(), 1);
         ledger.record_report(at(11), Vec::new());
         assert_eq!(ledger.allocations().len(), 1);
@@ -195,9 +195,9 @@ mod tests {
     fn only_new_allocations_are_being_admitted() {
         let (gpu, id) = (ResourceName::gpu(), ShareId::whole(GPU));
         let mut ledger = given(10);
-        ledger.record_report(at(9), told("the-one-before"));
+        ledger.record_report(at(9), allocation_of("the-one-before"));
         assert!(ledger.is_being_admitted(&gpu, &id));
-        ledger.record_report(at(11), told("train-0"));
+        ledger.record_report(at(11), allocation_of("train-0"));
         assert!(!ledger.is_being_admitted(&gpu, &id));
         ledger.kubelet_restarted(at(20));
         assert!(!ledger.is_being_admitted(&gpu, &id));
@@ -207,11 +207,11 @@ mod tests {
     #[test]
     fn allocations_survive_kubelet_restart() {
         let mut ledger = given(10);
-        ledger.record_report(at(11), told("train-0"));
+        ledger.record_report(at(11), allocation_of("train-0"));
         ledger.kubelet_restarted(at(20));
         ledger.record_report(at(79), Vec::new());
-        assert_eq!(ledger.allocations(), told("train-0"));
-        ledger.record_report(at(80), told("train-0"));
+        assert_eq!(ledger.allocations(), allocation_of("train-0"));
+        ledger.record_report(at(80), allocation_of("train-0"));
         ledger.record_report(at(81), Vec::new());
         assert_eq!(ledger.allocations(), []);
     }

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uid_of_a_named_pod_is_in_no_document() {
+    fn uid_of_named_pod_is_in_no_document() {
         let uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
         let unnamed = Tenant::default().with_uid(uid.clone());
         let named = Tenant { pod: Some("a".to_owned()), ..Tenant::default() };

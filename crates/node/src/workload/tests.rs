@@ -54,7 +54,7 @@ fn device(bus: u8, units: Vec<UnitUsage>) -> DeviceUsage {
 }
 
 /// A machine with an A100 at 1, an H100 at 2 and an unknown device at 3.
-fn said(devices: Vec<DeviceUsage>) -> Claims {
+fn claims_of(devices: Vec<DeviceUsage>) -> Claims {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
     let missing = Vec::new();
@@ -86,7 +86,7 @@ fn annotations_contain_type_profile_and_sharing() {
         unit(Some("not a profile"), vec![whole("odd")]),
         shared_part,
     ];
-    let found = said(vec![
+    let found = claims_of(vec![
         device(1, parts),
         device(2, vec![unit(None, vec![whole("alone"), whole("both"), replica])]),
         device(3, vec![unit(None, vec![whole("nobody-knows")])]),
@@ -121,14 +121,14 @@ fn tenant_without_allocation_or_name_is_not_claimed() {
         outside,
         whole("../../secrets/x"),
     ];
-    assert!(said(vec![device(1, vec![unit(None, tenants)])]).is_empty());
+    assert!(claims_of(vec![device(1, vec![unit(None, tenants)])]).is_empty());
 }
 
 #[test]
 fn idle_pod_is_claimed_with_uid_prefix() {
     let uid = "7d1c5a3e-1111-2222-3333-444455556666";
     let tenants = vec![tenant("idle", Some(uid), vec![ShareId::whole(GPU)])];
-    let found = said(vec![device(1, vec![unit(None, tenants)])]);
+    let found = claims_of(vec![device(1, vec![unit(None, tenants)])]);
     let claim = found.values().next().unwrap();
     assert_eq!(claim.uids, ["7d1c5a3e".to_owned()].into());
 }
@@ -136,7 +136,7 @@ fn idle_pod_is_claimed_with_uid_prefix() {
 #[test]
 fn claims_per_node_are_limited() {
     let tenants = (0..3000).map(|number| whole(&format!("p{number}")));
-    let found = said(vec![device(1, vec![unit(None, tenants.collect())])]);
+    let found = claims_of(vec![device(1, vec![unit(None, tenants.collect())])]);
     assert_eq!(found.len(), MAX_PODS_PER_NODE);
 }
 
@@ -198,7 +198,7 @@ fn annotations() -> impl Strategy<Value = Annotations> {
 proptest! {
     #[test]
     fn changes_are_idempotent_and_limited_to_own_keys(has in annotations()) {
-        let found = said(vec![device(1, vec![unit(None, vec![whole("p")])])]);
+        let found = claims_of(vec![device(1, vec![unit(None, vec![whole("p")])])]);
         let marks = &found.values().next().unwrap().annotations;
         let changes = marks.changes(&has);
         prop_assert!(changes.keys().all(|key| KEYS.contains(key)));

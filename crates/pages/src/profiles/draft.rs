@@ -388,11 +388,11 @@ mod tests {
             display_name: Some("secret".to_owned()),
             ..HardwareProfile::default()
         };
-        let told = |profiles| {
+        let notes_with = |profiles| {
             let visibility = Visibility { profiles, ..Visibility::everything() };
             ExistingProfile::compare(&there, &new, &visibility)
         };
-        let (seen, unseen) = (told(true), told(false));
+        let (seen, unseen) = (notes_with(true), notes_with(false));
         assert_eq!(seen.by.as_deref(), Some("ada"));
         assert!(seen.differences.is_some_and(|all| all.contains("secret")));
         assert_eq!((unseen.by, unseen.differences), (None, None));

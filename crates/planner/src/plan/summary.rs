@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn compute_instances_count_only_within_kept_gpu_instances() {
+    fn compute_instances_count_only_within_retained_gpu_instances() {
         let placement = Placement { start: 0, size: 1 };
         let compute =
             |gpu_instance| Step::DestroyComputeInstance { gpu_instance, compute_instance: 0 };

@@ -14,7 +14,7 @@ use tokio::time::{advance, timeout};
 use super::*;
 
 /// A cluster of one node with this many devices.
-fn sights(devices: u64) -> Arc<ClusterSnapshot> {
+fn snapshot(devices: u64) -> Arc<ClusterSnapshot> {
     let amounts = Amounts::default().with("nvidia.com/gpu", devices).with(PODS, 110);
     let node = ClusterNode {
         name: "node-a".to_owned(),
@@ -29,11 +29,11 @@ fn sights(devices: u64) -> Arc<ClusterSnapshot> {
     })
 }
 
-fn followed(sights: &Arc<ClusterSnapshot>, heard: Option<Instant>) -> Arc<Followed> {
+fn followed(snapshot: &Arc<ClusterSnapshot>, confirmed_at: Option<Instant>) -> Arc<Followed> {
     Arc::new(Followed {
-        sights: Arc::clone(sights),
-        current_at: heard,
-        trouble: heard.is_none().then(|| "not read yet".to_owned()),
+        sights: Arc::clone(snapshot),
+        current_at: confirmed_at,
+        trouble: confirmed_at.is_none().then(|| "not read yet".to_owned()),
         invalid_objects: 0,
     })
 }
@@ -50,8 +50,8 @@ fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watc
 }
 
 #[tokio::test(start_paused = true)]
-async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute_and_a_quiet_one_is_not() {
-    let cluster = sights(8);
+async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute() {
+    let cluster = snapshot(8);
     let (counter, says, _fleet) = counter(followed(&cluster, Some(Instant::now())));
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.rows[0].free, 8);
@@ -68,7 +68,7 @@ async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute_and_a_quiet_one_is_
 
 #[tokio::test(start_paused = true)]
 async fn unread_cluster_is_not_treated_as_empty() {
-    let cluster = sights(8);
+    let cluster = snapshot(8);
     let (counter, says, _fleet) = counter(followed(&Arc::default(), None));
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.basis, CountBasis::Agents);
@@ -83,7 +83,7 @@ async fn unread_cluster_is_not_treated_as_empty() {
 
 #[tokio::test(start_paused = true)]
 async fn recount_happens_only_after_a_change() {
-    let cluster = sights(8);
+    let cluster = snapshot(8);
     let now = Some(Instant::now());
     let (counter, says, fleet) = counter(followed(&cluster, now));
     let first = counter.current().await.unwrap();
@@ -92,18 +92,18 @@ async fn recount_happens_only_after_a_change() {
     advance(PAUSE * 2).await;
     assert!(is_first(&counter.current().await.unwrap()));
 
-    says.send_replace(followed(&sights(4), now));
+    says.send_replace(followed(&snapshot(4), now));
     // Requests during the count receive the previous one; later requests receive the new one.
     assert!(is_first(&counter.current().await.unwrap()));
     drop(counter.cache.state.lock().await);
     let second = counter.current().await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
     // Within `PAUSE`, the last count is reused.
-    says.send_replace(followed(&sights(2), now));
+    says.send_replace(followed(&snapshot(2), now));
     let same = async || {
-        let told = counter.current().await.unwrap();
+        let latest = counter.current().await.unwrap();
         drop(counter.cache.state.lock().await);
-        Arc::ptr_eq(&told.availability, &second.availability)
+        Arc::ptr_eq(&latest.availability, &second.availability)
     };
     assert!(same().await && same().await);
     // A count older than that is not returned.
@@ -118,7 +118,7 @@ async fn recount_happens_only_after_a_change() {
 
 /// A cluster of one device, which a pod has held since the Unix time `started_at`.
 fn held(by: &str, began: i64) -> Arc<ClusterSnapshot> {
-    let mut all = ClusterSnapshot::clone(&sights(1));
+    let mut all = ClusterSnapshot::clone(&snapshot(1));
     let pod = ClusterPod {
         key: PodKey { namespace: "team".to_owned(), name: by.to_owned() },
         node: Some("node-a".to_owned()),
@@ -136,14 +136,14 @@ fn held(by: &str, began: i64) -> Arc<ClusterSnapshot> {
 
 #[tokio::test(start_paused = true)]
 async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
-    let free = sights(1);
+    let free = snapshot(1);
     let (counter, says, _fleet) = counter(followed(&free, Some(Instant::now())));
     let _watching = tokio::spawn(counter.clone().watch_holders());
     let clock = counter.view().clock();
     let seconds = || clock.wall(clock.now()).as_second();
     // Let the observing task run before time advances.
-    let say = async |sights: &Arc<ClusterSnapshot>| {
-        says.send_replace(followed(sights, Some(Instant::now())));
+    let say = async |snapshot: &Arc<ClusterSnapshot>| {
+        says.send_replace(followed(snapshot, Some(Instant::now())));
         tokio::task::yield_now().await;
     };
     let since = seconds();
@@ -172,7 +172,7 @@ async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
 
 #[tokio::test(start_paused = true)]
 async fn many_simultaneous_ends_are_learned() {
-    let (counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
+    let (counter, says, _fleet) = counter(followed(&snapshot(1), Some(Instant::now())));
     let _watching = tokio::spawn(counter.clone().watch_holders());
     tokio::task::yield_now().await;
     let clock = counter.view().clock();
@@ -195,11 +195,11 @@ async fn many_simultaneous_ends_are_learned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back() {
+async fn no_end_is_observed_while_watch_is_broken_or_clock_is_set_back() {
     /// Correction of this machine's clock, in seconds.
     static SET: AtomicI64 = AtomicI64::new(0);
     let since = 1_700_000_000;
-    let (mut counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
+    let (mut counter, says, _fleet) = counter(followed(&snapshot(1), Some(Instant::now())));
     counter.today = |_| Timestamp::from_second(1_700_000_000 + SET.load(Relaxed)).unwrap();
     let _watching = tokio::spawn(counter.clone().watch_holders());
     let wait = async |pods: &Arc<ClusterSnapshot>, trouble: Option<&str>| {
@@ -226,11 +226,11 @@ async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back()
 }
 
 #[tokio::test(start_paused = true)]
-async fn stale_count_is_returned_while_recounting_and_an_expired_one_is_awaited() {
+async fn stale_count_is_returned_while_recounting_and_expired_is_awaited() {
     let now = Some(Instant::now());
-    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    let (counter, says, _fleet) = counter(followed(&snapshot(8), now));
     let first = counter.current().await.unwrap();
-    says.send_replace(followed(&sights(4), now));
+    says.send_replace(followed(&snapshot(4), now));
     advance(PAUSE).await;
     let work = Arc::clone(&counter.cache.state).lock_owned().await;
     let same = counter.current().await.unwrap();
@@ -246,9 +246,9 @@ async fn stale_count_is_returned_while_recounting_and_an_expired_one_is_awaited(
 #[tokio::test(start_paused = true)]
 async fn latest_waits_for_a_fresh_count() {
     let now = Some(Instant::now());
-    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    let (counter, says, _fleet) = counter(followed(&snapshot(8), now));
     counter.latest().await.unwrap();
-    says.send_replace(followed(&sights(4), now));
+    says.send_replace(followed(&snapshot(4), now));
     advance(PAUSE).await;
     let latest = counter.latest().await.unwrap();
     assert_eq!(latest.availability.rows[0].free, 4);

@@ -185,14 +185,14 @@ mod tests {
 
     use super::*;
 
-    fn asked() -> Vec<DeviceGroup> {
+    fn requested_devices() -> Vec<DeviceGroup> {
         let one = |name: &str, count| DeviceGroup { type_name: name.parse().unwrap(), count };
         vec![one("nvidia-h100-80gb", 8), one("nvidia-a100-80gb", 8)]
     }
 
     fn read(text: &str) -> Result<EngineEstimates, String> {
         let training = Workload::training(7e9, 1e12, Precision::Bf16);
-        validate(text.as_bytes(), &training, &asked()).map_err(|lie| lie.to_string())
+        validate(text.as_bytes(), &training, &requested_devices()).map_err(|lie| lie.to_string())
     }
 
     fn item(rest: &str) -> String {
@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn valid_engine_response_is_accepted() {
-        let said =
+        let estimates =
             read(&item(r#""seconds": {"low": 10, "high": 12.5}, "interpolated": true, "more": 1"#))
                 .unwrap();
         let key = ("nvidia-h100-80gb".parse().unwrap(), 8);
         let expected = EstimateValue::Seconds(Interval::new(10.0, 12.5).unwrap());
-        assert_eq!(said.figures.get(&key), Some(&(expected, true)));
-        assert_eq!(said.source, "bench");
+        assert_eq!(estimates.figures.get(&key), Some(&(expected, true)));
+        assert_eq!(estimates.source, "bench");
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         let same = r#"{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 1, "high": 2}}"#;
         let twice = format!(r#"{{"source": "s", "items": [{same}, {same}]}}"#);
         let many = format!(r#"{{"source": "s", "items": [{same}, {same}, {same}]}}"#);
-        for (text, said) in [
+        for (text, estimates) in [
             (seconds("NaN", "1"), "cannot parse"),
             (seconds("null", "1"), "cannot parse"),
             (seconds("1e999", "1"), "cannot parse"),
@@ -244,7 +244,7 @@ mod tests {
             ("{}".to_owned(), "missing field `source`"),
         ] {
             let lie = read(&text).unwrap_err();
-            assert!(lie.contains(said), "{text}: {lie}");
+            assert!(lie.contains(estimates), "{text}: {lie}");
         }
     }
 }

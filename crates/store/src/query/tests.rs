@@ -340,9 +340,9 @@ fn error_lists_valid_values() {
 
 #[test]
 fn token_is_bound_to_its_filters_and_order() {
-    let mut asked = Query::parse([("state".to_owned(), "ok,stale".to_owned())]).unwrap();
+    let mut query = Query::parse([("state".to_owned(), "ok,stale".to_owned())]).unwrap();
     let token =
-        ContinueToken::new(&asked, Rank::Text("a".into()), "a".parse().unwrap()).to_string();
+        ContinueToken::new(&query, Rank::Text("a".into()), "a".parse().unwrap()).to_string();
     let with = |pairs: &[(&str, &str)]| refusal(&[pairs, &[("continue", &token)]].concat());
     assert!(with(&[("state", "ok")]).contains("other values of search, type"));
     assert!(with(&[("state", "ok,stale"), ("search", "a")]).contains("other values"));
@@ -350,8 +350,8 @@ fn token_is_bound_to_its_filters_and_order() {
         with(&[("state", "ok,stale"), ("sort", "-age")])
             .contains("the value belongs to a request with sort=name, not sort=-age")
     );
-    asked.states.reverse();
-    assert_eq!(token.parse::<ContinueToken>().unwrap().check(&asked), Ok(()));
+    query.states.reverse();
+    assert_eq!(token.parse::<ContinueToken>().unwrap().check(&query), Ok(()));
 }
 
 #[test]

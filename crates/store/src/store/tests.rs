@@ -52,7 +52,7 @@ impl World {
         self.fleet().nodes.get(&name).cloned()
     }
 
-    fn hear(
+    fn handle(
         &mut self,
         agent: &Agent,
         message: &FromAgent,
@@ -87,7 +87,7 @@ impl World {
     ) -> Result<(), StoreError> {
         let mut next = Some(message);
         while let Some(message) = next {
-            next = if let Some(answer) = self.hear(agent, &message)? {
+            next = if let Some(answer) = self.handle(agent, &message)? {
                 agent.sender.handle_message(&answer)
             } else {
                 agent.drop_connection();
@@ -164,18 +164,18 @@ fn assert_refused(world: &mut World, agent: &Agent, change: &Change, text: &str)
         change: change.clone(),
         hash: before.parts.apply(change).hash(),
     };
-    let refusal = world.hear(agent, &message).unwrap_err();
-    let said = octavo_toolkit::error::chain(&refusal);
-    assert!(said.contains(text), "{said}");
+    let refusal = world.handle(agent, &message).unwrap_err();
+    let message = octavo_toolkit::error::chain(&refusal);
+    assert!(message.contains(text), "{message}");
     assert!(Arc::ptr_eq(&before, &world.node("n").unwrap()));
     // The agent can still send valid messages.
     let heartbeat = agent.sender.heartbeat().unwrap();
-    let answer = world.hear(agent, &heartbeat).unwrap();
+    let answer = world.handle(agent, &heartbeat).unwrap();
     assert_eq!(answer, Some(AggregatorMessage::Ack { seq: 1 }));
 }
 
 #[test]
-fn a_node_appears_with_its_first_status_and_not_before() {
+fn node_appears_with_its_first_status_and_not_before() {
     let mut world = World::new(9);
     let mut agent = Agent::new("n", 1);
     // The agent answers the resync with an empty status, which is invalid without the part `node`.
@@ -219,7 +219,7 @@ fn second_hello_and_excess_node_are_refused() {
     let mut world = World::new(1);
     let agent = synced_agent(&mut world, "n");
     let hello = agent.sender.clone().connected();
-    let refusal = world.hear(&agent, &hello).unwrap_err();
+    let refusal = world.handle(&agent, &hello).unwrap_err();
     assert!(matches!(refusal, StoreError::SecondHello));
     let refusal = world.connect(&mut Agent::new("m", 1)).unwrap_err();
     assert_eq!(
@@ -239,9 +239,9 @@ fn last_accepted_connection_supersedes_earlier_ones() {
     assert_eq!(newer.sender.set_status(parts(2)), None);
     world.connect(&mut newer).unwrap();
     let heartbeat = older.sender.heartbeat().unwrap();
-    assert_eq!(world.hear(&older, &heartbeat).unwrap(), None);
-    let told = older.speaker.as_mut().unwrap().superseded.try_recv();
-    assert_eq!(told, Ok(()));
+    assert_eq!(world.handle(&older, &heartbeat).unwrap(), None);
+    let signal = older.speaker.as_mut().unwrap().superseded.try_recv();
+    assert_eq!(signal, Ok(()));
     // The end of the older stream does not affect the newer one.
     world.disconnect(&mut older);
     let node = world.node("n").unwrap();
@@ -273,7 +273,7 @@ fn heartbeat_creates_no_new_version_of_a_fresh_node() {
     let first = world.node("n").unwrap();
     let heartbeat = agent.sender.heartbeat().unwrap();
     world.pass(9000);
-    world.hear(&agent, &heartbeat).unwrap();
+    world.handle(&agent, &heartbeat).unwrap();
     world.pass(9000);
     world.store.sweep(world.now);
     assert!(Arc::ptr_eq(&first, &world.node("n").unwrap()));
@@ -281,7 +281,7 @@ fn heartbeat_creates_no_new_version_of_a_fresh_node() {
     world.store.sweep(world.now);
     let stale = world.node("n").unwrap();
     assert!(stale.freshness.found_stale() && stale.freshness.is_stale(world.now));
-    world.hear(&agent, &heartbeat).unwrap();
+    world.handle(&agent, &heartbeat).unwrap();
     let live = world.node("n").unwrap();
     assert!(!live.freshness.found_stale() && !live.freshness.is_stale(world.now));
 }

@@ -66,9 +66,9 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         agent_version: "1".to_owned(),
     };
     let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
-    let gist = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    let digest = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
     let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
-    Arc::new(Node::new(origin, parts, gist, fresh))
+    Arc::new(Node::new(origin, parts, digest, fresh))
 }
 
 fn fleet(nodes: &[Vec<u64>]) -> Fleet {
@@ -109,18 +109,18 @@ proptest! {
         nodes in prop::collection::vec(prop::collection::vec(0..50_u64, 0..6), 0..8),
         limit in 1..7_usize,
         most in prop::sample::select(vec![1, 200, usize::MAX]),
-        asked in prop::sample::select(vec![
+        parameters in prop::sample::select(vec![
             "", "sort=memory", "over=true", "over=false&sort=memory", "namespace=team-1", "node=gpu-01", "pod=pod-0",
             "pod=pod-1&sort=memory",
         ]),
     ) {
         let (fleet, now) = (fleet(&nodes), Moment::default());
-        let whole = run(&fleet, &query(&format!("{asked}&limit=1000")).unwrap(), now);
+        let whole = run(&fleet, &query(&format!("{parameters}&limit=1000")).unwrap(), now);
         prop_assert_eq!(&whole.next, &None);
         let matching = nodes.iter().enumerate().flat_map(|(node, all)| {
             all.iter().enumerate().map(move |(pod, memory)| (node, pod, *memory))
         });
-        let matching = matching.filter(|(node, pod, memory)| match asked {
+        let matching = matching.filter(|(node, pod, memory)| match parameters {
             "over=true" => memory % 2 == 0,
             "over=false&sort=memory" => memory % 2 == 1,
             "namespace=team-1" => memory % 3 == 1,
@@ -130,13 +130,13 @@ proptest! {
             _ => true,
         });
         prop_assert_eq!(whole.items.len(), matching.count());
-        if asked.contains("memory") {
+        if parameters.contains("memory") {
             let memory: Vec<_> = whole.items.iter().map(|row| row.tenant.memory).collect();
             prop_assert!(memory.is_sorted_by(|a, b| a >= b), "{:?}", memory);
         }
         let (mut paged, mut token) = (Vec::new(), String::new());
         loop {
-            let query = query(&format!("{asked}&limit={limit}&continue={token}")).unwrap();
+            let query = query(&format!("{parameters}&limit={limit}&continue={token}")).unwrap();
             let page = run_search(Search::within(&fleet, &query, now, most)).0;
             prop_assert!(page.items.len() <= limit);
             paged.extend(page.items);
@@ -158,12 +158,12 @@ proptest! {
     ) {
         let mut fleet = fleet(&nodes);
         let name = format!("gpu-{changed:02}");
-        let (mut told, mut token, mut page) = (Vec::new(), String::new(), 0);
+        let (mut rows, mut token, mut page) = (Vec::new(), String::new(), 0);
         loop {
             let query = query(&format!("sort={sort}&limit={limit}&continue={token}")).unwrap();
             let answer = run_search(Search::within(&fleet, &query, Moment::default(), most)).0;
             prop_assert!(answer.items.len() <= limit);
-            told.extend(answer.items.iter().map(|row| (position(query.sort, row), row.node.clone())));
+            rows.extend(answer.items.iter().map(|row| (position(query.sort, row), row.node.clone())));
             let Some(next) = answer.next else { break };
             token = next.to_string();
             page += 1;
@@ -176,11 +176,11 @@ proptest! {
             }
         }
         // No row is repeated at the same position, and none is out of order.
-        prop_assert!(told.is_sorted_by(|one, other| one.0 < other.0), "{:?}", told);
+        prop_assert!(rows.is_sorted_by(|one, other| one.0 < other.0), "{:?}", rows);
         for (number, memory) in nodes.iter().enumerate().filter(|(number, _)| *number != changed) {
             let name = format!("gpu-{number:02}");
-            let rows = told.iter().filter(|(_, node)| *node == name);
-            prop_assert_eq!(rows.count(), memory.len(), "{}: {:?}", name, told);
+            let of_node = rows.iter().filter(|(_, node)| *node == name);
+            prop_assert_eq!(of_node.count(), memory.len(), "{}: {:?}", name, rows);
         }
     }
 
@@ -205,7 +205,7 @@ fn i12_error_lists_valid_values() {
     let fleet = fleet(&[vec![1, 2, 3]]);
     let page = run(&fleet, &query("limit=1").unwrap(), Moment::default());
     let token = page.next.unwrap();
-    for (asked, said) in [
+    for (parameters, expected) in [
         (
             "nodes=a".to_owned(),
             "unknown parameter \"nodes\"; valid parameters: node, namespace, pod, over, sort, limit, continue",
@@ -227,7 +227,7 @@ fn i12_error_lists_valid_values() {
             "the parameter continue is invalid; restart from the first page without it: the value belongs to a request with other values of node, namespace, pod, over or sort",
         ),
     ] {
-        assert_eq!(chain(&query(&asked).unwrap_err()), said);
+        assert_eq!(chain(&query(&parameters).unwrap_err()), expected);
     }
     // An empty form field counts as absent.
     assert_eq!(query("over=&sort=&node=").unwrap(), Query::default());
@@ -248,19 +248,19 @@ fn large(nodes: usize, tenants: u64) -> Fleet {
 fn at_most_one_node_per_row_is_read() {
     let (fleet, now) = (large(500, 24), Moment::default());
     let size = fleet.nodes.iter().next().unwrap().parts.size();
-    for asked in
+    for parameters in
         ["", "sort=memory", "over=false", "over=false&sort=memory", "over=true&sort=memory"]
     {
         let mut token = String::new();
         for _ in 0..5 {
-            let query = query(&format!("{asked}&limit=50&continue={token}")).unwrap();
+            let query = query(&format!("{parameters}&limit=50&continue={token}")).unwrap();
             // With this limit of bytes, each page is still complete.
             let (page, _) = run_search(Search::within(&fleet, &query, now, 51 * size * 2));
-            if asked.starts_with("over=true") {
+            if parameters.starts_with("over=true") {
                 assert_eq!((page.items.len(), page.next), (0, None));
                 break;
             }
-            assert_eq!(page.items.len(), 50, "{asked}");
+            assert_eq!(page.items.len(), 50, "{parameters}");
             token = page.next.unwrap().to_string();
         }
     }
@@ -290,23 +290,23 @@ fn ties_are_ordered_by_node() {
     let expected = std::iter::once(name(100)).chain(others).chain([name(3)]);
     let found = page.items.into_iter().map(|row| row.node);
     assert!(found.eq(expected));
-    let (mut told, mut token) = (Vec::new(), String::new());
+    let (mut rows, mut token) = (Vec::new(), String::new());
     loop {
         let query = query(&format!("sort=memory&limit=1000&continue={token}")).unwrap();
         let page = run(&fleet, &query, now);
-        told.extend(page.items);
+        rows.extend(page.items);
         let Some(next) = page.next else { break };
         token = next.to_string();
     }
-    assert_eq!(told.len(), 598 * 8 + 4);
+    assert_eq!(rows.len(), 598 * 8 + 4);
     let order = |row: &UsageRow| (std::cmp::Reverse(row.tenant.memory), row.node.clone());
-    assert!(told.is_sorted_by_key(order));
-    assert_eq!(told[0].node, "gpu-000100");
-    assert_eq!(told.last().unwrap().node, "gpu-000003");
+    assert!(rows.is_sorted_by_key(order));
+    assert_eq!(rows[0].node, "gpu-000100");
+    assert_eq!(rows.last().unwrap().node, "gpu-000003");
     // A page in the middle continues where the previous one ended, and reads no more than necessary.
     let size = fleet.nodes.iter().next().unwrap().parts.size();
     let mut token = String::new();
-    for page in told.chunks(50).take(20) {
+    for page in rows.chunks(50).take(20) {
         let query = query(&format!("sort=memory&limit=50&continue={token}")).unwrap();
         let found = run_search(Search::within(&fleet, &query, now, 8 * size)).0;
         assert_eq!(found.items, page);
@@ -345,10 +345,10 @@ fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
         fleet.nodes.insert(node_with_allocations(&format!("gpu-{number:03}"), 30));
     }
     let now = Moment::default();
-    let (told, steps) = run_summary(&fleet, usize::MAX, now);
+    let (rows, steps) = run_summary(&fleet, usize::MAX, now);
     assert!(steps > 1, "all of it was read at once");
-    assert!(!told.is_truncated);
-    let counts = told.holdings.iter();
+    assert!(!rows.is_truncated);
+    let counts = rows.holdings.iter();
     let counts: Vec<(String, u64, u64)> = counts
         .map(|((namespace, kind), held)| {
             assert_eq!(*kind, None);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_of_names_full_of_control_characters_is_short() {
+    fn token_of_control_character_names_is_short() {
         let last: Position = (u64::MAX, "n".repeat(253), "\u{1}".repeat(5 * 256));
         let token = ContinueToken::new(&Query::default(), last.clone());
         let text = token.to_string();

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_half_a_minute_and_start_again_after_success() {
+    fn delay_doubles_up_to_half_a_minute_and_resets_after_success() {
         let mut backoff = Backoff::default();
         let longest: Vec<u64> = (0..7)
             .map(|_| backoff.next_delay(u64::MAX).as_millis())

@@ -28,7 +28,7 @@ fn hello(message: FromAgent) -> Hello {
 }
 
 /// Handles a message as the aggregator does, accepting every offered status.
-fn hear(receiver: &mut Receiver, message: FromAgent) -> AggregatorMessage {
+fn handle(receiver: &mut Receiver, message: FromAgent) -> AggregatorMessage {
     let offer = match message {
         FromAgent::Hello(hello) => panic!("{hello:?} on a connection that is greeted"),
         FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
@@ -51,7 +51,7 @@ fn converse(
     let mut answer = Some(answer);
     while let Some(message) = answer.and_then(|answer| sender.handle_message(&answer)) {
         sent.push(message.clone());
-        answer = Some(hear(receiver, message));
+        answer = Some(handle(receiver, message));
         assert!(sent.len() < 10, "{sent:?}");
     }
     sent
@@ -77,7 +77,7 @@ fn new_node_sends_snapshot_then_deltas() {
     // The status changes twice before the answer arrives: one message follows.
     assert_eq!(sender.set_status(status(3)), None);
     assert_eq!(sender.set_status(status(4)), None);
-    let answer = hear(&mut receiver, delta);
+    let answer = handle(&mut receiver, delta);
     assert_eq!(answer, AggregatorMessage::Ack { seq: 2 });
     let sent = converse(&mut sender, &mut receiver, answer);
     assert!(matches!(sent.as_slice(), [FromAgent::Delta { seq: 3, .. }]), "{sent:?}");
@@ -87,7 +87,7 @@ fn new_node_sends_snapshot_then_deltas() {
 }
 
 #[test]
-fn after_a_reconnect_only_what_changed_is_sent() {
+fn only_changes_are_sent_after_a_reconnect() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     sender.disconnected();
     assert_eq!(sender.heartbeat(), None);
@@ -132,7 +132,7 @@ fn later_agent_wins_contested_node() {
     assert_eq!(receiver.run(), before.run());
     assert_eq!(receiver.parts(), before.parts());
     let heartbeat = new.heartbeat().unwrap();
-    assert_eq!(hear(&mut receiver, heartbeat), AggregatorMessage::Ack { seq: 1 });
+    assert_eq!(handle(&mut receiver, heartbeat), AggregatorMessage::Ack { seq: 1 });
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn late_heartbeat_confirms_nothing() {
     let confirmed = receiver.heartbeat(seq, hash);
     assert_eq!(confirmed, StatusOffer::Confirmed(AggregatorMessage::Ack { seq: 1 }));
     let delta = sender.set_status(status(2)).unwrap();
-    hear(&mut receiver, delta);
+    handle(&mut receiver, delta);
     let late = receiver.heartbeat(seq, hash);
     assert_eq!(late, StatusOffer::Nothing(AggregatorMessage::Ack { seq: 2 }));
     assert_eq!(receiver.parts(), &status(2));
@@ -176,23 +176,23 @@ fn late_heartbeat_confirms_nothing() {
 fn replay_is_ignored_and_gap_requests_snapshot() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     let delta = sender.set_status(status(2)).unwrap();
-    hear(&mut receiver, delta.clone());
-    assert_eq!(hear(&mut receiver, delta), AggregatorMessage::Ack { seq: 2 });
+    handle(&mut receiver, delta.clone());
+    assert_eq!(handle(&mut receiver, delta), AggregatorMessage::Ack { seq: 2 });
     assert_eq!(receiver.parts(), &status(2));
 
     assert_eq!(sender.handle_message(&AggregatorMessage::Ack { seq: 2 }), None);
     let lost = sender.set_status(status(3)).unwrap();
     let heartbeat = sender.heartbeat().unwrap();
-    let answer = hear(&mut receiver, heartbeat);
+    let answer = handle(&mut receiver, heartbeat);
     assert!(matches!(answer, AggregatorMessage::Resync { .. }), "{answer:?}");
     // In the lost state no message is acknowledged, not even an old one.
     let replay = FromAgent::Delta { seq: 2, change: Change::default(), hash: Digest::default() };
-    let answer = hear(&mut receiver, replay);
+    let answer = handle(&mut receiver, replay);
     assert!(matches!(answer, AggregatorMessage::Resync { .. }), "{answer:?}");
     let sent = converse(&mut sender, &mut receiver, answer);
     assert!(matches!(sent.as_slice(), [FromAgent::Snapshot { seq: 4, .. }]), "{sent:?}");
     assert_eq!(receiver.parts(), &status(3));
-    assert_eq!(hear(&mut receiver, lost), AggregatorMessage::Ack { seq: 4 });
+    assert_eq!(handle(&mut receiver, lost), AggregatorMessage::Ack { seq: 4 });
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn restored_agent_continues_above_acknowledged_seq() {
     let mut restored = sender.clone();
     for number in 2..5 {
         let delta = sender.set_status(status(number)).unwrap();
-        let answer = hear(&mut receiver, delta);
+        let answer = handle(&mut receiver, delta);
         assert_eq!(sender.handle_message(&answer), None);
     }
     restored.disconnected();

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_nvml_writes_them() {
+    fn addresses_are_formatted_as_by_nvml() {
         let address = PciAddress::new(0, 0x3b, 0, 0).unwrap();
         assert_eq!(bus_id(address), "00000000:3B:00.0");
     }

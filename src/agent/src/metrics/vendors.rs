@@ -258,9 +258,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Of(Arc<Inventory>);
+    struct InventoryCollector(Arc<Inventory>);
 
-    impl Collector for Of {
+    impl Collector for InventoryCollector {
         fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
             write(encoder, &self.0)
         }
@@ -272,12 +272,12 @@ mod tests {
             std::fs::read_to_string(format!("{directory}/{document}/inventory.json")).unwrap();
         let inventory = octavo_files::inventory::parse(&json).unwrap();
         let mut registry = Registry::with_prefix("octavo");
-        registry.register_collector(Box::new(Of(Arc::new(inventory))));
+        registry.register_collector(Box::new(InventoryCollector(Arc::new(inventory))));
         exposition::write(&registry, std::iter::empty()).unwrap().1
     }
 
     #[track_caller]
-    fn tells(text: &str, samples: &[&str]) {
+    fn check_samples(text: &str, samples: &[&str]) {
         for sample in samples {
             assert!(text.lines().any(|line| line == *sample), "{sample}\n{text}");
         }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn neuron_device_has_core_memory_and_error_series() {
         let text = text("trn2.48xlarge-lnc2");
-        tells(
+        check_samples(
             &text,
             &[
                 "octavo_neuron_driver_info{version=\"2.29.1.0\",layout=\"known\"} 1.0",
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn amd_device_has_partition_and_link_series() {
         let text = text("mi300x-cpx-nps4");
-        tells(
+        check_samples(
             &text,
             &[
                 "octavo_amd_partition_info{device=\"0000:05:00.0\",compute=\"CPX\",memory=\"NPS4\"} 1.0",
@@ -337,7 +337,7 @@ mod tests {
             devices: Vec::new(),
         };
         let mut registry = Registry::with_prefix("octavo");
-        registry.register_collector(Box::new(Of(Arc::new(nothing))));
+        registry.register_collector(Box::new(InventoryCollector(Arc::new(nothing))));
         let text = exposition::write(&registry, std::iter::empty()).unwrap().1;
         assert!(!text.contains("TYPE"), "{text}");
     }

@@ -51,7 +51,7 @@ fn known(receiver: &Receiver) -> String {
 
 /// Handles the agent's next message as the aggregator does, and answers.
 async fn take(peer: &mut Peer, receiver: &mut Receiver) -> FromAgent {
-    let incoming = peer.hears().await;
+    let incoming = peer.receive().await;
     let offer = match incoming.clone() {
         FromAgent::Hello(hello) => panic!("{hello:?} again"),
         FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
@@ -62,7 +62,7 @@ async fn take(peer: &mut Peer, receiver: &mut Receiver) -> FromAgent {
         StatusOffer::Status(status) => receiver.take(status),
         StatusOffer::Confirmed(answer) | StatusOffer::Nothing(answer) => answer,
     };
-    peer.says(&answer).await;
+    peer.send(&answer).await;
     incoming
 }
 
@@ -72,7 +72,7 @@ async fn first(fake: &mut FakeAggregator) -> (Peer, Receiver) {
     let hello = peer.greeting().await;
     assert_eq!((hello.seq, &hello.run), (0, &this_one()));
     let (mut receiver, answer) = Receiver::new(&hello);
-    peer.says(&answer).await;
+    peer.send(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(matches!(incoming, FromAgent::Snapshot { seq: 1, .. }), "{incoming:?}");
     (peer, receiver)
@@ -121,7 +121,7 @@ async fn known_state_is_not_resent_after_reconnect() {
     assert_eq!(answer, AggregatorMessage::Ack { seq: 1 });
     // Something changes while the answer is on its way.
     put(&mut outbox, "two");
-    peer.says(&answer).await;
+    peer.send(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(matches!(incoming, FromAgent::Delta { seq: 2, .. }), "{incoming:?}");
     assert_eq!(known(&receiver), "two");
@@ -140,7 +140,7 @@ async fn silent_aggregator_is_disconnected_after_three_heartbeats() {
 
     let hello = peer.greeting().await;
     let (mut receiver, answer) = Receiver::new(&hello);
-    peer.says(&answer).await;
+    peer.send(&answer).await;
     take(&mut peer, &mut receiver).await;
     let mut beats = 0;
     let start = Instant::now();
@@ -161,7 +161,7 @@ async fn retry_after_is_honored_with_jitter() {
     for _ in 0..8 {
         peer.greeting().await;
         let start = Instant::now();
-        peer.says(&AggregatorMessage::HoldOff {
+        peer.send(&AggregatorMessage::HoldOff {
             retry_after: Duration::from_secs(100),
             reason: "too many at once".to_owned(),
         })
@@ -182,8 +182,8 @@ async fn rejected_status_is_retried_with_backoff() {
     for _ in 0..12 {
         let mut peer = fake.peer().await;
         let hello = peer.greeting().await;
-        peer.says(&Receiver::new(&hello).1).await;
-        let incoming = peer.hears().await;
+        peer.send(&Receiver::new(&hello).1).await;
+        let incoming = peer.receive().await;
         assert!(matches!(incoming, FromAgent::Snapshot { .. }), "{incoming:?}");
         peer.refuses(tonic::Status::invalid_argument("device/7 is no address")).await;
     }
@@ -222,7 +222,7 @@ async fn shutdown_is_immediate_while_connecting() {
     let (mut fake, outbox, uplink) = reporting("one");
     let mut peer = fake.peer().await;
     peer.greeting().await;
-    peer.says(&AggregatorMessage::HoldOff {
+    peer.send(&AggregatorMessage::HoldOff {
         retry_after: Duration::from_mins(5),
         reason: "later".to_owned(),
     })

@@ -1,8 +1,8 @@
 //! Tests of the guard with the real routes and a fake API server, in paused time; the cluster tests use a real one.
 
 mod document;
-mod lasting;
 mod proxies;
+mod stream_lifetime;
 mod visibility;
 
 use std::collections::BTreeSet;
@@ -208,10 +208,10 @@ async fn each_path_requires_exactly_its_permission() {
         assert_eq!(site.status(path, None).await, 401, "{path}");
         let refused = site.get(path, Some("nobody")).await;
         assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path}");
-        let said = text(refused).await;
+        let body = text(refused).await;
         let what = format!("you do not have the permission to {right}");
-        assert!(said.contains(&what), "{path}: {said}");
-        assert!(said.contains("kubectl auth can-i "), "{path}: {said}");
+        assert!(body.contains(&what), "{path}: {body}");
+        assert!(body.contains("kubectl auth can-i "), "{path}: {body}");
         let user = format!("user-{number}");
         for (_, other, _) in ROWS.iter().filter(|row| row.1 != *right) {
             site.server.gives(&format!("others-{number}: {other}"));
@@ -259,9 +259,9 @@ async fn invalid_token_is_refused_with_a_reason_and_never_echoed() {
             assert_eq!(answer.status(), 401, "{shown}");
             assert_eq!(answer.headers()["www-authenticate"], "Bearer");
             assert_eq!(answer.headers()["cache-control"], "no-store");
-            let said = text(answer).await;
-            assert!(said.contains(why), "{shown}: {said}");
-            assert!(!said.contains("secret") && !said.contains("c3Rv"), "{said}");
+            let body = text(answer).await;
+            assert!(body.contains(why), "{shown}: {body}");
+            assert!(!body.contains("secret") && !body.contains("c3Rv"), "{body}");
         }
     }
     let twice = [("authorization", "Bearer token-a"), ("authorization", "Bearer token-b")];

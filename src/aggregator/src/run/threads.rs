@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_panics_is_named() {
+    async fn panicked_thread_is_named() {
         let threads = Threads::new();
         let mut stopped = threads.stopped();
         let good = move || {

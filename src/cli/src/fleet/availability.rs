@@ -261,7 +261,7 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4     1            8  
     }
 
     #[test]
-    fn devices_whose_use_is_not_reported_are_unknown_and_not_unusable() {
+    fn devices_with_unreported_use_are_unknown_and_not_unusable() {
         let mut silent = row("amd.com/gpu", "device", 0);
         silent.requested = None;
         silent.in_use = Some(0);

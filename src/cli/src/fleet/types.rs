@@ -120,7 +120,7 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
     }
 
     #[test]
-    fn devices_whose_use_is_not_reported_are_not_counted_as_none_free() {
+    fn devices_with_unreported_use_are_not_counted_as_not_free() {
         let mut node = row("n1", "ok");
         node.types[0].devices = DeviceCounts {
             total: 8,

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_is_a_name_and_a_number() {
+    fn latency_has_a_name_and_a_number() {
         assert_eq!(latency("ttft_p90 = 300"), Ok(("ttft_p90".to_owned(), 300.0)));
         for text in ["ttft_p90", "ttft_p90=", "ttft_p90=soon", "ttft_p90=nan"] {
             assert!(latency(text).is_err(), "{text}");

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_node_is_described() {
+    fn new_node_is_described() {
         assert_eq!(
             words_of(None, row("a", "ok")).unwrap(),
             "a: ok, 8x nvidia-a100-80gb, 2 of 8 free, 5 of 12 partitions free"

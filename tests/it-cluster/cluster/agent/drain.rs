@@ -1,5 +1,4 @@
-//! Pods that block a layout: evicted where that is wanted, with the Node tainted before and free of the taint after it, whatever
-//! happens.
+//! Eviction of pods that block a layout: the Node is tainted before it, and the taint is always removed afterwards.
 
 mod site;
 
@@ -15,7 +14,7 @@ use crate::time_limits::Finish;
 const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
 const AFFECTED: &str = "--drain=affected";
 
-/// A drain that a budget holds up, with its agent.
+/// A drain that waits for a disruption budget, with its agent.
 fn held_up(arguments: &[&str]) -> (Site, Program) {
     let site = Site::new();
     site.pod("notebook-7");
@@ -29,7 +28,7 @@ fn held_up(arguments: &[&str]) -> (Site, Program) {
 }
 
 #[test]
-fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
+fn only_blocking_pods_are_evicted_after_taint_and_cordon_stays() {
     let site = Site::new();
     site.rig.api.kubectl(&["cordon", site.rig.name()]);
     site.pod("notebook-7");
@@ -38,16 +37,16 @@ fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
     site.rig.label(&[LAYOUT]);
     let mut agent = site.rig.start(&[AFFECTED]);
     let name = site.full("notebook-7");
-    agent.says(&format!("pod evicted pod={name}"));
+    agent.expect_log(&format!("pod evicted pod={name}"));
     let waits = json!([{"pod": name, "reason": "is terminating"}]);
     let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
     site.await_drain(&mut agent, &drain);
     assert!(site.is_tainted());
     // Unused devices are changed meanwhile.
-    site.rig.machine.settles(0, &["7g.40gb"]);
+    site.rig.machine.await_geometry(0, &["7g.40gb"]);
     assert_eq!(names(&site.rig.machine.geometry(1)), ["3g.20gb", "3g.20gb"]);
     site.end("notebook-7");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     site.await_taint(&mut agent, false);
     assert_eq!(names(&site.rig.machine.geometry(1)), ["7g.40gb"]);
     assert!(site.stays("other"));
@@ -59,7 +58,7 @@ fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
         let uri = |event: &Value| event["requestURI"].as_str().unwrap_or_default().to_owned();
         events.iter().position(|event| what(&uri(event))).unwrap()
     };
-    // Taints are written so and by nothing else of an agent that pauses nothing.
+    // Requests of this form write only taints if the agent pauses no operand.
     let node = format!("/nodes/{}?", site.rig.name());
     let tainted = first(&|uri| uri.contains(&node) && uri.contains("octavo-agent-operands"));
     let evicted = first(&|uri| uri.contains(&site.namespace) && uri.contains("/eviction"));
@@ -69,7 +68,7 @@ fn only_blocking_pods_are_evicted_after_the_taint_and_a_cordon_stays() {
 }
 
 #[test]
-fn a_blocker_makes_every_evictable_pod_of_the_node_leave() {
+fn node_drain_evicts_every_evictable_pod_if_one_blocks() {
     let site = Site::new();
     site.pod("notebook-7");
     site.pod("other");
@@ -77,11 +76,11 @@ fn a_blocker_makes_every_evictable_pod_of_the_node_leave() {
     site.holds("notebook-7", 1);
     site.rig.label(&[LAYOUT]);
     let mut agent = site.rig.start(&["--drain=node"]);
-    agent.says(&format!("pod evicted pod={}", site.full("notebook-7")));
-    agent.says(&format!("pod evicted pod={}", site.full("other")));
+    agent.expect_log(&format!("pod evicted pod={}", site.full("notebook-7")));
+    agent.expect_log(&format!("pod evicted pod={}", site.full("other")));
     assert!(site.stays("alone"));
     site.end("notebook-7");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     site.await_taint(&mut agent, false);
     assert!(site.stays("alone"));
     let mut evicted: Vec<String> = site.evictions().into_iter().map(|(pod, _)| pod).collect();
@@ -90,7 +89,7 @@ fn a_blocker_makes_every_evictable_pod_of_the_node_leave() {
 }
 
 #[test]
-fn by_default_no_pod_is_evicted_and_no_taint_is_written() {
+fn default_policy_evicts_no_pod_and_writes_no_taint() {
     let site = Site::new();
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
@@ -101,7 +100,7 @@ fn by_default_no_pod_is_evicted_and_no_taint_is_written() {
 }
 
 #[test]
-fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another_choice() {
+fn unsatisfied_disruption_budget_ends_drain_with_pod_name_and_no_taint() {
     let (site, mut agent) = held_up(&["--drain-deadline=3s"]);
     let because =
         format!("pod {}: its PodDisruptionBudget allows no eviction", site.full("notebook-7"));
@@ -117,32 +116,32 @@ fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another
     assert!(message.contains(&site.full("notebook-7")), "{message}");
     assert!(site.stays("notebook-7"));
     assert!(site.evictions().iter().all(|(_, code)| *code == 429));
-    // The budget yields, and the same layout is chosen once more.
+    // The budget is deleted, and the same layout is selected again.
     site.rig.api.kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
     site.rig.label(&["octavo.dev/layout-"]);
     site.await_status(&mut agent, "layout", &Value::Null);
     site.rig.label(&[LAYOUT]);
-    agent.says(&format!("pod evicted pod={}", site.full("notebook-7")));
+    agent.expect_log(&format!("pod evicted pod={}", site.full("notebook-7")));
     site.end("notebook-7");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     site.await_taint(&mut agent, false);
 }
 
 #[test]
-fn a_budget_that_yields_late_lets_the_drain_go_on() {
+fn drain_continues_when_disruption_budget_allows_eviction() {
     let (site, mut agent) = held_up(&[]);
     let waits = json!([{"pod": site.full("notebook-7"), "reason": "its PodDisruptionBudget allows no eviction"}]);
     let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
     site.await_drain(&mut agent, &drain);
     site.rig.api.kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
-    agent.says(&format!("pod evicted pod={}", site.full("notebook-7")));
+    agent.expect_log(&format!("pod evicted pod={}", site.full("notebook-7")));
     site.end("notebook-7");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     site.await_taint(&mut agent, false);
 }
 
 #[test]
-fn a_layout_that_is_withdrawn_in_the_middle_takes_the_taint_along() {
+fn withdrawn_layout_removes_drain_taint() {
     let (site, mut agent) = held_up(&[]);
     site.rig.label(&["octavo.dev/layout-"]);
     site.await_taint(&mut agent, false);
@@ -150,7 +149,7 @@ fn a_layout_that_is_withdrawn_in_the_middle_takes_the_taint_along() {
 }
 
 #[test]
-fn i11_the_taint_of_an_agent_that_was_killed_is_taken_off_by_the_next_one_that_drains_or_not() {
+fn i11_next_agent_removes_drain_taint_of_killed_agent() {
     let (site, mut agent) = held_up(&[]);
     agent.kill();
     assert!(site.is_tainted());
@@ -160,7 +159,7 @@ fn i11_the_taint_of_an_agent_that_was_killed_is_taken_off_by_the_next_one_that_d
 }
 
 #[test]
-fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
+fn i11_cleanup_removes_drain_taint() {
     let (site, mut agent) = held_up(&[]);
     agent.kill();
     assert!(site.is_tainted());
@@ -171,7 +170,7 @@ fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
 }
 
 #[test]
-fn i11_an_agent_terminated_during_a_drain_leaves_no_taint() {
+fn i11_agent_terminated_during_drain_leaves_no_taint() {
     let (site, agent) = held_up(&[]);
     assert!(agent.stop().success());
     assert!(!site.is_tainted());
@@ -179,7 +178,7 @@ fn i11_an_agent_terminated_during_a_drain_leaves_no_taint() {
 }
 
 #[test]
-fn nothing_is_evicted_if_one_blocker_would_stay_and_it_is_named() {
+fn drain_is_refused_and_names_the_blocker_that_cannot_be_evicted() {
     for daemon in [true, false] {
         let site = Site::new();
         site.pod("notebook-7");
@@ -201,12 +200,12 @@ fn nothing_is_evicted_if_one_blocker_would_stay_and_it_is_named() {
 }
 
 #[test]
-fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
+fn missing_permission_to_list_pods_is_reported_with_remedy() {
     let site = Site::new();
     site.pod("notebook-7");
     site.holds("notebook-7", 1);
     site.rig.label(&[LAYOUT]);
-    let bearer = site.rig.api.as_bearer(&site.token());
+    let bearer = site.rig.api.kubeconfig_with_token(&site.token());
     let kubeconfig = bearer.path().display().to_string();
     let arguments = ["--label-sink=node", "--interval=200ms", AFFECTED];
     let mut command = site.rig.machine.agent(&arguments);
@@ -217,7 +216,7 @@ fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
     assert!(!site.is_tainted() && site.evictions().is_empty());
 }
 
-/// What the API server says to the eviction of this very pod.
+/// The API server's response to the eviction of exactly this pod.
 async fn requested(site: &Site, id: PodId) -> EvictionResult {
     let node = site.rig.name().parse().unwrap();
     let (door, usher) = Evictor::new(site.rig.api.client(), &node);
@@ -232,7 +231,7 @@ async fn requested(site: &Site, id: PodId) -> EvictionResult {
 }
 
 #[tokio::test]
-async fn a_newer_pod_of_the_same_name_is_not_evicted_and_two_budgets_are_reported() {
+async fn recreated_pod_is_not_evicted_and_two_budgets_are_reported() {
     let site = Site::new();
     site.pod("notebook-7");
     let id = |uid: &str| PodId {
@@ -243,8 +242,8 @@ async fn a_newer_pod_of_the_same_name_is_not_evicted_and_two_budgets_are_reporte
     let before = id("another-one");
     assert_eq!(requested(&site, before).await, EvictionResult::Gone);
     assert!(site.stays("notebook-7"));
-    let nobody = PodId { name: "nobody".to_owned(), ..id("x") };
-    assert_eq!(requested(&site, nobody).await, EvictionResult::Gone);
+    let missing = PodId { name: "nobody".to_owned(), ..id("x") };
+    assert_eq!(requested(&site, missing).await, EvictionResult::Gone);
     let uid = site.get("pod", "notebook-7")["metadata"]["uid"].clone();
     let this = id(uid.as_str().unwrap());
     for budget in ["one", "another"] {

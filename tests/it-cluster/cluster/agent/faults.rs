@@ -1,5 +1,5 @@
-//! An API server in trouble, credentials that go, a Node that goes, another agent, a clock that steps: what becomes of the node,
-//! and how many requests that makes.
+//! Unavailable API server, expired credentials, deleted Node, second agent and clock steps: the state of the node, and
+//! the number of requests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::proxy::{Fault, Proxy, To};
+use super::proxy::{Fault, Proxy, RequestFilter};
 use super::{NODE_WRITTEN, Rig};
 use crate::cluster::Api;
 use crate::node::names;
@@ -17,11 +17,12 @@ use crate::time_limits::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
-/// Nothing is answered well until this ends.
-const REFUSES_ALL: Fault = Fault { to: To::All, code: 500, retry_after: None, times: u32::MAX };
+/// All requests fail until the fault is cleared.
+const REFUSES_ALL: Fault =
+    Fault { to: RequestFilter::All, code: 500, retry_after: None, times: u32::MAX };
 
 impl Rig<'_> {
-    /// An agent that speaks through a proxy.
+    /// An agent that connects through a proxy.
     pub(super) fn through(&self, proxy: &Proxy, arguments: &[&str]) -> Program {
         let mut command = self.machine.agent(&["--interval=200ms", "--label-sink=node"]);
         command
@@ -35,7 +36,7 @@ impl Rig<'_> {
 }
 
 #[test]
-fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_is_back() {
+fn api_server_outage_delays_no_hardware_change_and_loses_no_report() {
     let mut api = Api::fresh();
     api.stop();
     let machine = crate::node::Node::new(TWO);
@@ -53,27 +54,27 @@ fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_
         node.name(),
     ];
     let mut agent = Program::start(&mut machine.agent(&arguments));
-    // The layout is not known yet, so nothing is begun; the inventory is read.
-    agent.says("cannot watch the Node");
-    agent.says("device found");
+    // The layout is unknown, so no change starts; the inventory is read.
+    agent.expect_log("cannot watch the Node");
+    agent.expect_log("device found");
     assert!(machine.geometry(0).is_empty());
     api.start();
-    agent.says("GPU 1: applied");
-    agent.says(NODE_WRITTEN);
+    agent.expect_log("GPU 1: applied");
+    agent.expect_log(NODE_WRITTEN);
     api.stop();
-    agent.says("cannot watch the Node");
+    agent.expect_log("cannot watch the Node");
     // Another process destroys the instances, and they are restored although the API server is unavailable.
     machine.machine.change(|world| {
         let slot = world.slot_of_index(0).unwrap();
         world.destroy_ci(slot, 0, 0)?;
         world.destroy_gi(slot, 0)
     });
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     assert_eq!(names(&machine.geometry(0)), ["7g.40gb"]);
     machine.machine.change(|world| world.lose_gpu(world.slot_of_index(1).unwrap()));
     api.start();
-    agent.says("the API server responds again");
-    // A GPU that fell off the bus is not among those that the driver speaks for.
+    agent.expect_log("the API server responds again");
+    // A lost GPU is no longer reported by the driver.
     let name = format!("node/{}", node.name());
     let gone = "--for=jsonpath={.metadata.labels.nvidia\\.com/gpu\\.count}=1";
     api.kubectl(&["wait", "--timeout=100s", gone, &name]);
@@ -84,21 +85,21 @@ fn throttled_requests_are_retried_only_as_often_as_needed() {
     for (code, retry_after) in [(429, Some(1)), (500, None), (503, Some(1)), (409, None)] {
         let rig = Rig::new(Api::shared(), TWO);
         let proxy = Proxy::start(rig.api);
-        proxy.fault(Fault { to: To::Patches, code, retry_after, times: 3 });
+        proxy.fault(Fault { to: RequestFilter::Patches, code, retry_after, times: 3 });
         let mut agent = rig.through(&proxy, &[]);
-        agent.says(NODE_WRITTEN);
+        agent.expect_log(NODE_WRITTEN);
         rig.await_label("octavo.dev/count", "2");
         assert_eq!(proxy.count("PATCH"), 4, "{code}: {:?}", proxy.requests());
     }
 }
 
 #[test]
-fn an_expired_watch_is_restarted_without_writes() {
+fn expired_watch_is_restarted_without_writes() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
-    proxy.fault(Fault { to: To::Watches, code: 410, retry_after: None, times: 3 });
+    proxy.fault(Fault { to: RequestFilter::Watches, code: 410, retry_after: None, times: 3 });
     let mut agent = rig.through(&proxy, &[]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     let requests = proxy.requests();
@@ -109,53 +110,53 @@ fn an_expired_watch_is_restarted_without_writes() {
 }
 
 #[test]
-fn an_api_server_that_refuses_everything_is_retried_with_backoff() {
+fn rejected_requests_are_retried_with_backoff() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     proxy.fault(REFUSES_ALL);
     let (began, before) = (Instant::now(), proxy.requests().len());
-    // Much changes meanwhile, and each change is something to write.
+    // Many changes meanwhile, each of which requires a write.
     for turn in 0..30 {
         rig.machine.machine.change(|world| {
             let slot = world.slot_of_index(turn % 2).unwrap();
             if turn % 4 < 2 { world.lose_gpu(slot) } else { world.return_gpu(slot) }
         });
-        agent.says("device changed");
+        agent.expect_log("device changed");
     }
     let requested = proxy.requests().len() - before;
     let most = 10 + 2 * usize::try_from(began.elapsed().as_secs()).unwrap();
     assert!(requested <= most, "{requested} requests in {:?}", began.elapsed());
     proxy.fault(None);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
 }
 
 #[test]
-fn an_api_server_that_refuses_from_the_start_is_retried_with_backoff() {
+fn requests_rejected_at_start_are_retried_with_backoff() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
     proxy.fault(REFUSES_ALL);
     let began = Instant::now();
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
-    agent.says("cannot watch the Node");
+    agent.expect_log("cannot watch the Node");
     for _ in 0..4 {
-        agent.says("still cannot watch the Node");
+        agent.expect_log("still cannot watch the Node");
     }
-    // Half a second, one, two and four at the least, whatever else is asked for meanwhile.
+    // At least half a second, one, two and four, regardless of other requests.
     assert!(began.elapsed().as_secs_f64() > 7.0, "{:?}", proxy.requests());
     assert!(proxy.requests().len() <= 6, "{:?}", proxy.requests());
     proxy.fault(None);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
 }
 
 #[test]
-fn a_token_that_is_refused_is_read_again_until_it_is_a_good_one() {
+fn rejected_token_is_reread_until_accepted() {
     let api = Api::fresh();
     let rig = Rig::new(&api, TWO);
     let token = token(&api, rig.name());
-    let bearer = api.as_bearer("refused");
+    let bearer = api.kubeconfig_with_token("refused");
     let kubeconfig = bearer.path().display().to_string();
     let mut agent = Program::start(&mut rig.machine.agent(&[
         "--label-sink=node",
@@ -165,20 +166,20 @@ fn a_token_that_is_refused_is_read_again_until_it_is_a_good_one() {
         "--node-name",
         rig.name(),
     ]));
-    agent.says("401");
+    agent.expect_log("401");
     bearer.set_token(&token);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
     let refused = api.audit().iter().filter(|event| event["responseStatus"]["code"] == 401).count();
     assert!(refused <= 40, "{refused} requests with a bad token");
 }
 
 #[test]
-fn a_new_authority_of_the_api_server_is_trusted_without_a_restart() {
+fn new_api_server_ca_is_trusted_without_restart() {
     let mut api = Api::fresh();
     let machine = crate::node::Node::new(TWO);
     let node = api.node("rotated");
-    let bearer = api.as_bearer(&token(&api, node.name()));
+    let bearer = api.kubeconfig_with_token(&token(&api, node.name()));
     let kubeconfig = bearer.path().display().to_string();
     let mut agent = Program::start(&mut machine.agent(&[
         "--label-sink=node",
@@ -189,16 +190,16 @@ fn a_new_authority_of_the_api_server_is_trusted_without_a_restart() {
         "--node-name",
         node.name(),
     ]));
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     api.rotate_ca();
-    // The client reads the file of authorities once a minute.
+    // The client reads the CA file once a minute.
     api.kubectl(&["label", "node", node.name(), "octavo.dev/layout=all-7g.40gb"]);
-    agent.says("GPU 1: applied");
-    agent.says(NODE_WRITTEN);
+    agent.expect_log("GPU 1: applied");
+    agent.expect_log(NODE_WRITTEN);
     std::mem::forget(node);
 }
 
-/// A token of a service account that may do what the agent does, bound to a pod on `node`.
+/// A token of a service account with the permissions of the agent, bound to a pod on `node`.
 fn token(api: &Api, node: &str) -> String {
     let namespace = api.namespace();
     api.apply(
@@ -218,13 +219,13 @@ fn token(api: &Api, node: &str) -> String {
 }
 
 #[test]
-fn a_node_that_is_deleted_and_made_again_is_labelled_again_and_keeps_its_partitions() {
+fn recreated_node_is_labeled_again_and_keeps_its_partitions() {
     let rig = Rig::new(Api::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.api.kubectl(&["delete", "node", rig.name()]);
-    agent.says("the Node was deleted");
+    agent.expect_log("the Node was deleted");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
         "name": rig.name(), "labels": {"octavo.dev/layout": "all-3g.20gb"}}});
@@ -234,11 +235,11 @@ fn a_node_that_is_deleted_and_made_again_is_labelled_again_and_keeps_its_partiti
 }
 
 #[test]
-fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
+fn two_agents_with_one_node_name_report_conflict_and_back_off() {
     let rig = Rig::new(Api::shared(), TWO);
     let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
     let mut one = rig.start(&[]);
-    one.says(NODE_WRITTEN);
+    one.expect_log(NODE_WRITTEN);
     let kubeconfig = rig.api.kubeconfig().display().to_string();
     let mut two = Program::start(&mut other.agent(&[
         "--label-sink=node",
@@ -248,17 +249,17 @@ fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
         "--node-name",
         rig.name(),
     ]));
-    two.says("check for a second agent");
-    one.says("check for a second agent");
+    two.expect_log("check for a second agent");
+    one.expect_log("check for a second agent");
     let writes = rig.writes();
     assert!(writes.len() <= 16, "{} writes: {writes:#?}", writes.len());
 }
 
-/// Clocks by their numbers. Source: Linux, `include/uapi/linux/time.h`.
+/// Clock ids. Source: Linux, `include/uapi/linux/time.h`.
 const WALL_CLOCK: u32 = 0;
 pub(crate) const MONOTONIC_CLOCK: u32 = 1;
 
-/// Makes a clock of a program what a file says: seconds to add.
+/// A library that shifts a clock of a program by the seconds in a file.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -281,7 +282,7 @@ int clock_gettime(clockid_t which, struct timespec *time) {
 }
 "#;
 
-/// Has a program's clock go by a file, which is given.
+/// Shifts a clock of a program by the seconds in the returned file.
 pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf {
     let directory = rig.machine.machine.path();
     let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
@@ -302,19 +303,19 @@ pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf
 }
 
 #[test]
-fn a_wall_clock_that_steps_is_no_reason_to_do_anything() {
+fn wall_clock_step_triggers_no_action() {
     let rig = Rig::new(Api::shared(), TWO);
     let mut command = rig.agent(&["--label-sink=node", "--log-level=debug"]);
     let step = clock(&rig, WALL_CLOCK, &mut command);
     let mut agent = Program::start(&mut command);
-    agent.says("the Node is up to date");
+    agent.expect_log("the Node is up to date");
     let before = rig.writes().len();
-    // A month ahead, and back: a step forwards and one backwards.
+    // A step forward by a month, and back.
     for (seconds, layout) in [("2592000", "all-7g.40gb"), ("0", "all-3g.20gb")] {
         fs::write(&step, seconds).unwrap();
         rig.label(&[&format!("octavo.dev/layout={layout}")]);
-        agent.says("GPU 1: applied");
-        agent.says("the Node is up to date");
+        agent.expect_log("GPU 1: applied");
+        agent.expect_log("the Node is up to date");
     }
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
@@ -324,7 +325,7 @@ fn a_wall_clock_that_steps_is_no_reason_to_do_anything() {
     assert!(reported.contains(&stamp_in_a_month()), "the clock did not step:\n{reported}");
 }
 
-/// The month that it is in a month: part of the log's lines of then.
+/// The month in a month, as part of the timestamps in the log.
 fn stamp_in_a_month() -> String {
     let then = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(720);
     then.strftime("%Y-%m-%d").to_string()

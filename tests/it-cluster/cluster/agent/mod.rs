@@ -1,4 +1,4 @@
-//! The agent as it ships, on a simulated machine, with a Node of a real API server.
+//! The shipped agent on a simulated machine, with a Node of a real API server.
 
 mod drain;
 pub(crate) mod faults;
@@ -18,7 +18,7 @@ use super::objects::TestNode;
 use crate::node::Node as Machine;
 use crate::process::Program;
 
-/// What it says once it has seen its Node and held the machine against it.
+/// Logged after the agent has compared its Node with the machine and written it.
 pub(crate) const NODE_WRITTEN: &str = "Node updated";
 
 /// A machine and its Node.
@@ -37,7 +37,7 @@ impl<'a> Rig<'a> {
         self.node.name()
     }
 
-    /// The agent with these arguments, as an administrator.
+    /// The agent with these arguments and administrator credentials.
     pub(crate) fn agent(&self, arguments: &[&str]) -> Command {
         let mut command = self.machine.agent(&["--interval=200ms"]);
         command
@@ -49,7 +49,7 @@ impl<'a> Rig<'a> {
         command
     }
 
-    /// One that writes its Node and goes on.
+    /// An agent that writes its Node.
     pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         let arguments = [&["--label-sink=node"], arguments].concat();
         Program::start(&mut self.agent(&arguments))
@@ -62,7 +62,7 @@ impl<'a> Rig<'a> {
         self.api.kubectl(&arguments);
     }
 
-    /// mig-manager says that it partitions the node.
+    /// Sets the label by which mig-manager reports that it is partitioning the node.
     #[track_caller]
     pub(crate) fn is_claimed_by_mig_manager(&self) {
         let pending = "nvidia.com/mig.config.state=pending";
@@ -75,14 +75,14 @@ impl<'a> Rig<'a> {
         self.api.kubectl(&["annotate", "--overwrite", "node", self.name(), annotation]);
     }
 
-    /// Waits until the label is there and says this.
+    /// Waits until the label has this value.
     #[track_caller]
     pub(crate) fn await_label(&self, key: &str, value: &str) {
         let path = format!("{{.metadata.labels.{}}}={value}", key.replace('.', "\\."));
         self.await_path(&path);
     }
 
-    /// Waits until a JSON path of the Node says this.
+    /// Waits until a JSON path of the Node has this value.
     #[track_caller]
     pub(crate) fn await_path(&self, path: &str) {
         let name = format!("node/{}", self.name());
@@ -108,7 +108,7 @@ impl<'a> Rig<'a> {
             .collect()
     }
 
-    /// What the annotation says.
+    /// The status annotation.
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         let node = self.get();
@@ -116,7 +116,7 @@ impl<'a> Rig<'a> {
         serde_json::from_str(text.unwrap()).unwrap()
     }
 
-    /// Reasons and messages of the Node's events, the oldest first.
+    /// Reasons and messages of the Node's events, oldest first.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
         let selector =
             format!("--field-selector=involvedObject.name={},source=octavo-agent", self.name());
@@ -130,7 +130,7 @@ impl<'a> Rig<'a> {
         events.iter().map(|event| (text(event, "reason"), text(event, "message"))).collect()
     }
 
-    /// Waits until there is an event with this reason, and gives its message.
+    /// Waits for an event with this reason and returns its message.
     #[track_caller]
     pub(crate) fn await_event(&self, reason: &str) -> String {
         for _ in 0..100 {
@@ -138,7 +138,7 @@ impl<'a> Rig<'a> {
             if let Some((_, message)) = known.into_iter().find(|(known, _)| known == reason) {
                 return message;
             }
-            // The watch ends with the next event of whatever kind, or soon.
+            // The watch ends with the next event of any kind, or soon.
             let selector =
                 format!("--field-selector=involvedObject.name={},reason={reason}", self.name());
             let _nothing_came = self.api.try_kubectl(&[
@@ -154,7 +154,7 @@ impl<'a> Rig<'a> {
         panic!("no event {reason}: {:?}", self.events());
     }
 
-    /// Requests of agents that write this Node.
+    /// Requests of agents that modify this Node.
     pub(crate) fn writes(&self) -> Vec<String> {
         let of_ours = |event: &Value| {
             let uri = event["requestURI"].as_str().unwrap_or_default();

@@ -1,25 +1,25 @@
-//! The name that a label of the Node gives to unknown devices.
+//! Manual types of unknown devices, set by a label of the Node.
 
 use std::fs;
 
 use super::Rig;
 use crate::cluster::Api;
 use crate::time_limits::{Finish, until};
-use crate::tree::plant;
+use crate::tree::write_tree;
 
 const LABEL: &str = "octavo.dev/type-override";
 const NONE: &str = " []";
 
-/// A board that is in no catalogue, on the rig's machine.
+/// Adds a board that is in no catalog to the machine.
 fn stranger(rig: &Rig<'_>, slot: &str) {
     let at = format!("sys/bus/pci/devices/0000:{slot}:00.0");
     let tree = [("vendor", "0x1e52"), ("device", "0xfff7"), ("class", "0x120000")];
     let tree: Vec<String> =
         tree.iter().map(|(file, value)| format!("{at}/{file} = {value}\\n")).collect();
-    plant(rig.machine.machine.path(), &tree.join("\n"));
+    write_tree(rig.machine.machine.path(), &tree.join("\n"));
 }
 
-/// The labels that say what is in the node, as `key=value`.
+/// Labels about the devices of the node, as `key=value`.
 fn types(rig: &Rig<'_>) -> Vec<String> {
     let own = rig.labels("octavo.dev/type").into_iter();
     let each = rig.labels("type.octavo.dev/").into_iter();
@@ -28,14 +28,14 @@ fn types(rig: &Rig<'_>) -> Vec<String> {
 }
 
 #[test]
-fn a_label_names_unknown_devices_until_its_removal_and_outlives_agents() {
+fn label_names_unknown_devices_until_removal_and_outlives_agents() {
     let api = Api::fresh();
     let rig = Rig::new(&api, NONE);
     stranger(&rig, "5d");
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/type", "unknown");
     rig.label(&[&format!("{LABEL}=acme-x1")]);
-    let reported = agent.says("manually set");
+    let reported = agent.expect_log("manually set");
     assert!(
         reported
             .contains("octavo.dev/type-override=acme-x1: 1 device is manually set to type acme-x1"),
@@ -45,22 +45,22 @@ fn a_label_names_unknown_devices_until_its_removal_and_outlives_agents() {
     let named =
         ["octavo.dev/type=acme-x1", "octavo.dev/type-source=manual", "type.octavo.dev/acme-x1=1"];
     assert_eq!(types(&rig), named);
-    // A product of the catalogue brings its SKU, which its maker's devices alone can have.
+    // A product of the catalog has a SKU, which only devices of its vendor can have.
     rig.label(&[&format!("{LABEL}=Acme_X2")]);
     rig.await_label("octavo.dev/type", "acme-x2");
     rig.label(&[&format!("{LABEL}=acme-x1")]);
     rig.await_label("octavo.dev/type", "acme-x1");
     let before = rig.writes();
     agent.kill();
-    // The next one says the same from its first word on: nothing is written.
+    // The next agent reports the same from the start: nothing is written.
     let mut agent = rig.start(&["--log-level=debug"]);
-    agent.says("manually set to type acme-x1");
-    agent.says("the Node is up to date");
+    agent.expect_log("manually set to type acme-x1");
+    agent.expect_log("the Node is up to date");
     assert_eq!(rig.writes(), before);
     assert_eq!(types(&rig), named);
     // Removing our labels keeps those of other owners.
     rig.label(&[&format!("{LABEL}-")]);
-    agent.says("type override removed from the Node");
+    agent.expect_log("type override removed from the Node");
     rig.await_label("octavo.dev/type", "unknown");
     assert_eq!(types(&rig), ["octavo.dev/type=unknown", "type.octavo.dev/unknown=1"]);
     rig.label(&[&format!("{LABEL}=acme-x1")]);
@@ -74,17 +74,17 @@ fn a_label_names_unknown_devices_until_its_removal_and_outlives_agents() {
 }
 
 #[test]
-fn an_invalid_name_is_reported_and_changes_nothing() {
+fn invalid_type_override_is_reported_and_changes_nothing() {
     let rig = Rig::new(Api::shared(), "- {board: H100_80GB_SXM, count: 1}\n");
     rig.label(&[&format!("{LABEL}=acme-x1")]);
     let mut agent = rig.start(&[]);
-    agent.says(
+    agent.expect_log(
         "octavo.dev/type-override=acme-x1 has no effect: the type of every device on this node is known and does not change",
     );
     rig.await_label("octavo.dev/type", "nvidia-h100-80gb");
-    // One that comes is named at the next look.
+    // A new device is named by the next scan.
     stranger(&rig, "5d");
-    agent.says("1 device is manually set to type acme-x1");
+    agent.expect_log("1 device is manually set to type acme-x1");
     rig.await_label("octavo.dev/type", "mixed");
     rig.await_label("octavo.dev/type-source", "manual");
     for (value, expected) in [
@@ -97,7 +97,7 @@ fn an_invalid_name_is_reported_and_changes_nothing() {
         ),
     ] {
         rig.label(&[&format!("{LABEL}={value}")]);
-        let reported = agent.says(expected);
+        let reported = agent.expect_log(expected);
         assert!(reported.contains("WARN"), "{reported}");
         let expected = [
             "octavo.dev/type=mixed",
@@ -108,7 +108,7 @@ fn an_invalid_name_is_reported_and_changes_nothing() {
         rig.label(&[&format!("{LABEL}=acme-x1")]);
         rig.await_label("octavo.dev/type-source", "manual");
     }
-    // What Kubernetes takes for no label never gets here.
+    // Invalid label values are rejected by Kubernetes.
     for value in ["h 7", &"x".repeat(64)] {
         let wrong = format!("{LABEL}={value}");
         let arguments = ["label", "--overwrite", "node", rig.name(), &wrong];
@@ -117,7 +117,7 @@ fn an_invalid_name_is_reported_and_changes_nothing() {
 }
 
 #[test]
-fn a_name_of_a_catalogue_of_ones_own_brings_its_facts() {
+fn name_from_custom_catalog_adds_its_facts() {
     let rig = Rig::new(Api::shared(), NONE);
     stranger(&rig, "5d");
     let file = rig.machine.machine.path().join("own.yaml");

@@ -1,4 +1,4 @@
-//! GPU Operator's operands: paused while they block a change, and resumed whatever happens.
+//! Operands of the GPU Operator: paused while they block a change, and always resumed.
 
 use nvml_sim::model::{Process, ProcessKind};
 
@@ -14,7 +14,7 @@ const NVSM: &str = "nvidia.com/gpu.deploy.nvsm";
 pub(crate) const MONITOR: u32 = 4242;
 pub(crate) const COMPAT: &str = "--compat=mig-manager";
 
-/// What the operator has created: one that runs, one that does not, one of another owner, and none of the rest.
+/// Labels of the operator: one operand that runs, one that does not, one of another owner, and none of the rest.
 pub(crate) fn deploy(rig: &Rig<'_>) {
     rig.label(&[
         &format!("{DCGM}=true"),
@@ -47,7 +47,7 @@ pub(crate) fn close_the_gpu(rig: &Rig<'_>) {
     rig.machine.machine.change(|world| world.remove_process(MONITOR));
 }
 
-/// An agent that has paused operands for a monitor which does not let go, and what they said before.
+/// An agent that has paused operands for a monitor that keeps running, and their previous labels.
 fn paused_for_a_monitor() -> (Rig<'static>, Vec<(String, String)>, Program) {
     let rig = Rig::new(Api::shared(), WHOLE);
     deploy(&rig);
@@ -60,7 +60,7 @@ fn paused_for_a_monitor() -> (Rig<'static>, Vec<(String, String)>, Program) {
 }
 
 #[test]
-fn operands_are_paused_while_a_client_blocks_a_mode_change_and_resumed_after_it() {
+fn operands_pause_while_client_blocks_mode_change_and_then_resume() {
     let rig = Rig::new(Api::shared(), WHOLE);
     rig.machine.install_nvidia_smi();
     deploy(&rig);
@@ -72,7 +72,7 @@ fn operands_are_paused_while_a_client_blocks_a_mode_change_and_resumed_after_it(
     let during = deployed(&rig);
     assert_eq!(during.len(), before.len(), "{during:?}");
     assert_eq!(during.iter().filter(|(_, value)| value == "paused-for-octavo").count(), 1);
-    // Its pod is gone.
+    // The pod of the operand has exited.
     close_the_gpu(&rig);
     rig.await_label("nvidia.com/mig.config.state", "success");
     rig.await_label(DCGM, "true");
@@ -83,7 +83,7 @@ fn operands_are_paused_while_a_client_blocks_a_mode_change_and_resumed_after_it(
 }
 
 #[test]
-fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() {
+fn i11_next_agent_resumes_operands_paused_by_killed_agent() {
     let (rig, before, mut agent) = paused_for_a_monitor();
     agent.kill();
     assert_ne!(deployed(&rig), before);
@@ -95,14 +95,14 @@ fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() 
 }
 
 #[test]
-fn i11_a_terminated_agent_resumes_paused_operands() {
+fn i11_terminated_agent_resumes_paused_operands() {
     let (rig, before, agent) = paused_for_a_monitor();
     assert!(agent.stop().success());
     assert_eq!(deployed(&rig), before);
 }
 
 #[test]
-fn by_default_no_operand_is_changed() {
+fn default_settings_change_no_operand() {
     let rig = Rig::new(Api::shared(), WHOLE);
     deploy(&rig);
     let before = deployed(&rig);
@@ -114,7 +114,7 @@ fn by_default_no_operand_is_changed() {
 }
 
 #[test]
-fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_offers_is_checked() {
+fn new_partitions_restart_device_plugin_and_check_allocatable() {
     let rig = Rig::new(Api::shared(), MIG);
     rig.label(&[&format!("{PLUGIN}=true")]);
     let offer = |resource: &str| {
@@ -135,7 +135,7 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
     let _agent = rig.start(&[COMPAT, "--mig-strategy=mixed"]);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
     rig.await_label(PLUGIN, "paused-for-octavo");
-    // The plugin is gone, and kubelet has seen that.
+    // The plugin has exited, and kubelet has noticed.
     offer("nvidia.com/mig-3g.20gb\": \"0\", \"nvidia.com/none");
     let patch = r#"{"status": {"allocatable": {"nvidia.com/none": "0"}}}"#;
     rig.api.kubectl(&[
@@ -154,7 +154,7 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
 }
 
 #[test]
-fn where_config_manager_runs_the_plugin_is_given_the_other_name_of_its_configuration() {
+fn config_manager_plugin_receives_alternate_configuration_name() {
     let rig = Rig::new(Api::shared(), MIG);
     rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/device-plugin.config=a"]);
     let _agent = rig.start(&[COMPAT, "--device-plugin-configs=a,b"]);

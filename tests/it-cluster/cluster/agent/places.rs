@@ -1,4 +1,4 @@
-//! Labels on the Node and in the NodeFeature: who has a key, what a restart writes, what is left behind.
+//! Labels on the Node and in the NodeFeature: their owners, the writes of a restart, and cleanup.
 
 use serde_json::{Value, json};
 
@@ -11,33 +11,33 @@ use crate::time_limits::{Finish, until, until_async};
 const FOUR: &str = "- {board: H100_80GB_SXM, count: 4}\n";
 
 #[test]
-fn a_restart_of_the_agent_writes_nothing_and_what_changes_is_written_once() {
+fn agent_restart_writes_nothing_and_each_change_is_written_once() {
     let api = Api::fresh();
     let rig = Rig::new(&api, FOUR);
     let mut agent = rig.start(&[]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "4");
     let before = rig.writes();
     assert_eq!(before.len(), 1, "{before:?}");
     agent.kill();
     let mut agent = rig.start(&["--log-level=debug"]);
-    // It has looked at the Node, and several times at the hardware.
-    agent.says("device found");
-    agent.says("the Node is up to date");
+    // The agent has read the Node, and scanned the hardware several times.
+    agent.expect_log("device found");
+    agent.expect_log("the Node is up to date");
     assert_eq!(rig.writes(), before);
     rig.machine.machine.change(|world| world.lose_gpu(world.slot_of_index(0).unwrap()));
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     assert_eq!(rig.writes().len(), 2);
 }
 
 #[test]
-fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() {
+fn keys_of_other_owners_are_reported_and_adopted_after_release() {
     let rig = Rig::new(Api::shared(), FOUR);
     let theirs =
         ["label", "node", rig.name(), "nvidia.com/gpu.count=3", "--field-manager=nfd-master"];
     rig.api.kubectl(&theirs);
     let mut agent = rig.start(&[]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "4");
     let of = |key: &str| rig.get()["metadata"]["labels"][key].clone();
     assert_eq!(of("nvidia.com/gpu.count"), "3");
@@ -46,7 +46,7 @@ fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() 
     let expected = json!([{"key": "nvidia.com/gpu.count", "owner": "nfd-master"}]);
     let left = || rig.status()["leftToOthers"].clone();
     until("the key that is left to its owner", left, |left| *left == expected);
-    // A person overrides one of ours, and thinks better of it.
+    // A user overrides an own label and reverts it.
     rig.label(&["octavo.dev/type=mine"]);
     rig.label(&["nvidia.com/gpu.count-"]);
     rig.await_label("nvidia.com/gpu.count", "4");
@@ -56,20 +56,20 @@ fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() 
 }
 
 #[test]
-fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
+fn cleanup_removes_own_fields_and_keeps_foreign_fields() {
     let rig = Rig::new(Api::shared(), FOUR);
     rig.label(&[
         "octavo.dev/layout=no-such-layout",
         "nvidia.com/gpu.deploy.dcgm=paused-for-octavo",
     ]);
     let mut agent = rig.start(&["--taint-not-ready", "--compat=mig-manager"]);
-    agent.says("1 taints");
+    agent.expect_log("1 taints");
     rig.await_label("octavo.dev/count", "4");
     agent.kill();
     let cleaned = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
     assert!(cleaned.status.success(), "{cleaned:?}");
     let node = rig.get();
-    // The label that chooses is a person's.
+    // The label that selects the layout belongs to the user.
     let retained = ["octavo.dev/layout"].map(|key| (key.to_owned(), "no-such-layout".to_owned()));
     assert_eq!(rig.labels("octavo.dev/"), retained);
     assert_eq!(rig.labels("type.octavo.dev/"), []);
@@ -86,14 +86,14 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
 }
 
 #[tokio::test]
-async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_nothing_again() {
+async fn cleanup_stay_becomes_ready_when_done_and_writes_nothing_again() {
     let rig = Rig::new(Api::shared(), FOUR);
     let mut agent = rig.start(&[]);
     rig.await_label("octavo.dev/count", "4");
     agent.kill();
     let mut cleaner = rig.start(&["--cleanup=stay", "--metrics-listen=127.0.0.1:0"]);
     let readers = Readers::at(cleaner.metrics());
-    cleaner.says("all fields of this agent removed from the Node");
+    cleaner.expect_log("all fields of this agent removed from the Node");
     let ready = async || readers.get("/readyz").await.status;
     until_async("/readyz", ready, |status| *status == 200).await;
     assert_eq!(rig.labels("octavo.dev/"), []);
@@ -103,7 +103,7 @@ async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_n
 }
 
 #[test]
-fn an_agent_that_looks_once_ends_when_the_node_has_it_or_says_why_not() {
+fn oneshot_agent_exits_after_node_update_or_reports_failure() {
     let rig = Rig::new(Api::shared(), FOUR);
     let once = rig.agent(&["--label-sink=node", "--oneshot"]).finish();
     assert!(once.status.success(), "{once:?}");
@@ -111,8 +111,8 @@ fn an_agent_that_looks_once_ends_when_the_node_has_it_or_says_why_not() {
     assert!(!rig.labels("nvidia.com/").is_empty());
 }
 
-/// The kinds of node-feature-discovery, as far as the API server needs to know them. Source: node-feature-discovery v0.18.3,
-/// `deployment/base/nfd-crds/nfd-api-crds.yaml`.
+/// The kinds of node-feature-discovery with the fields that the API server needs. Source: node-feature-discovery
+/// v0.18.3, `deployment/base/nfd-crds/nfd-api-crds.yaml`.
 const NODE_FEATURES: &str = r#"{
   "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
   "metadata": {"name": "nodefeatures.nfd.k8s-sigs.io",
@@ -142,7 +142,7 @@ fn feature(api: &Api, node: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
+fn node_feature_has_labels_and_devices_and_is_removed_by_cleanup() {
     let api = Api::fresh();
     api.apply(NODE_FEATURES);
     api.kubectl(&[
@@ -155,7 +155,7 @@ fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
     let start =
         || Program::start(&mut rig.agent(&["--label-sink=nodefeature", "--log-level=debug"]));
     let mut agent = start();
-    agent.says("NodeFeature updated");
+    agent.expect_log("NodeFeature updated");
     let object = feature(&api, rig.name()).unwrap();
     assert_eq!(object["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"], rig.name());
     assert_eq!(object["spec"]["labels"]["octavo.dev/type"], "nvidia-h100-80gb");
@@ -165,12 +165,12 @@ fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
     assert_eq!(devices[0]["attributes"]["type"], "nvidia-h100-80gb");
     agent.kill();
     let mut agent = start();
-    agent.says("the NodeFeature is up to date");
+    agent.expect_log("the NodeFeature is up to date");
     assert_eq!(
         feature(&api, rig.name()).unwrap()["metadata"]["resourceVersion"],
         object["metadata"]["resourceVersion"]
     );
-    // Nothing but the object is written: the Node is node-feature-discovery's.
+    // Only the object is written: node-feature-discovery writes the Node.
     assert_eq!(rig.labels("octavo.dev/"), []);
     agent.kill();
     let cleaned = rig.agent(&["--label-sink=nodefeature", "--cleanup"]).finish();

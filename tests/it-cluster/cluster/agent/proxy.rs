@@ -1,4 +1,4 @@
-//! Something between an agent and its API server that answers in its place now and then, as an API server in trouble does.
+//! A proxy between an agent and its API server that injects failures.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -16,52 +16,52 @@ use tokio::sync::oneshot;
 use crate::cluster::Api;
 use crate::time_limits::TIME_LIMIT;
 
-/// Which requests something is answered to.
+/// The requests that a fault applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum To {
+pub(crate) enum RequestFilter {
     Patches,
     Watches,
     Events,
     All,
 }
 
-/// What is answered, and how often.
+/// A failure response, and the number of requests that get it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    pub(crate) to: To,
+    pub(crate) to: RequestFilter,
     pub(crate) code: u16,
-    /// Seconds, where the server asks for patience.
+    /// Seconds of the `Retry-After` header, if any.
     pub(crate) retry_after: Option<u32>,
     pub(crate) times: u32,
 }
 
-/// The proxy; it ends when dropped.
+/// The proxy; stopped when dropped.
 pub(crate) struct Proxy {
     directory: TempDir,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     _stop: oneshot::Sender<()>,
 }
 
-struct Shared {
+struct ProxyState {
     fault: Mutex<Option<Fault>>,
     requests: Mutex<Vec<String>>,
 }
 
 #[derive(Clone)]
-struct Behind {
+struct ProxyContext {
     client: kube::Client,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 impl Proxy {
-    /// In front of `api`, as an administrator of it.
+    /// Starts a proxy for `api` with administrator credentials.
     pub(crate) fn start(api: &Api) -> Self {
-        let shared = Arc::new(Shared { fault: Mutex::default(), requests: Mutex::default() });
+        let shared = Arc::new(ProxyState { fault: Mutex::default(), requests: Mutex::default() });
         let (stop, stopped) = oneshot::channel::<()>();
-        let (tell, port) = std::sync::mpsc::channel();
+        let (port_sender, port) = std::sync::mpsc::channel();
         let kubeconfig = api.kubeconfig().to_owned();
         let known = Arc::clone(&shared);
-        thread::spawn(move || serve(&kubeconfig, known, &tell, stopped));
+        thread::spawn(move || serve(&kubeconfig, known, &port_sender, stopped));
         let proxy = Self { directory: tempfile::tempdir().unwrap(), shared, _stop: stop };
         let port: u16 = port.recv_timeout(TIME_LIMIT).unwrap();
         let config = json!({
@@ -78,12 +78,12 @@ impl Proxy {
         self.directory.path().join("kubeconfig")
     }
 
-    /// Answers so from now on; `None` ends it.
+    /// Activates a fault; `None` clears it.
     pub(crate) fn fault(&self, fault: impl Into<Option<Fault>>) {
         *self.shared.fault.lock().unwrap() = fault.into();
     }
 
-    /// Requests so far that begin so, such as `PATCH`.
+    /// Number of requests so far with this prefix, such as `PATCH`.
     pub(crate) fn count(&self, beginning: &str) -> usize {
         let requests = self.shared.requests.lock().unwrap();
         requests.iter().filter(|request| request.starts_with(beginning)).count()
@@ -97,8 +97,8 @@ impl Proxy {
 
 fn serve(
     kubeconfig: &Path,
-    shared: Arc<Shared>,
-    tell: &std::sync::mpsc::Sender<u16>,
+    shared: Arc<ProxyState>,
+    port_sender: &std::sync::mpsc::Sender<u16>,
     stopped: oneshot::Receiver<()>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread();
@@ -108,9 +108,9 @@ fn serve(
             octavo_kube::client::connect(Some(kubeconfig), octavo_kube::client::Program::Agent)
                 .await
                 .unwrap();
-        let router = Router::new().fallback(pass).with_state(Behind { client, shared });
+        let router = Router::new().fallback(forward).with_state(ProxyContext { client, shared });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        tell.send(listener.local_addr().unwrap().port()).unwrap();
+        port_sender.send(listener.local_addr().unwrap().port()).unwrap();
         tokio::select! {
             served = axum::serve(listener, router) => served.unwrap(),
             _gone = stopped => {}
@@ -118,32 +118,34 @@ fn serve(
     });
 }
 
-async fn pass(State(behind): State<Behind>, request: Request) -> Response {
+async fn forward(State(context): State<ProxyContext>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let line = format!("{} {}", head.method, head.uri);
-    behind.shared.requests.lock().unwrap().push(line.clone());
-    if let Some(fault) = take(&behind.shared, &line) {
+    context.shared.requests.lock().unwrap().push(line.clone());
+    if let Some(fault) = take_fault(&context.shared, &line) {
         return answer(fault);
     }
     let body = to_bytes(body, 1 << 20).await.unwrap().to_vec();
     let mut request = axum::http::Request::from_parts(head, kube::client::Body::from(body));
-    // Requests are anonymous; the client behind adds its identity and the address.
+    // Requests are anonymous; the proxy's client adds its identity and the address.
     request.headers_mut().remove("host");
-    match behind.client.send(request).await {
+    match context.client.send(request).await {
         Ok(response) => response.map(Body::new),
-        Err(_away) => answer(Fault { to: To::All, code: 502, retry_after: None, times: 0 }),
+        Err(_away) => {
+            answer(Fault { to: RequestFilter::All, code: 502, retry_after: None, times: 0 })
+        }
     }
 }
 
-/// The fault that this request meets, counted down.
-fn take(shared: &Shared, line: &str) -> Option<Fault> {
+/// The fault for this request, counted down.
+fn take_fault(shared: &ProxyState, line: &str) -> Option<Fault> {
     let mut held = shared.fault.lock().unwrap();
     let fault = held.as_mut()?;
     let met = match fault.to {
-        To::Patches => line.starts_with("PATCH"),
-        To::Watches => line.contains("watch=true"),
-        To::Events => line.starts_with("POST") && line.contains("/events"),
-        To::All => true,
+        RequestFilter::Patches => line.starts_with("PATCH"),
+        RequestFilter::Watches => line.contains("watch=true"),
+        RequestFilter::Events => line.starts_with("POST") && line.contains("/events"),
+        RequestFilter::All => true,
     };
     if !met || fault.times == 0 {
         return None;
@@ -160,7 +162,7 @@ fn answer(fault: Fault) -> Response {
     if let Some(seconds) = fault.retry_after {
         status["details"] = json!({"retryAfterSeconds": seconds});
     }
-    // A watch that expires says so within a good answer. Source: Kubernetes, "Efficient detection of changes".
+    // An expired watch is reported in a successful response. Source: Kubernetes, "Efficient detection of changes".
     let (code, body): (u16, Value) = if fault.code == 410 {
         (200, json!({"type": "ERROR", "object": status}))
     } else {

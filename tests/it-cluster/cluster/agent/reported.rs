@@ -1,6 +1,6 @@
-//! What a node reports of lost GPUs, broken layouts, read-only agents, and events that are not accepted.
+//! Reports about lost GPUs, invalid layouts, read-only agents and rejected events.
 
-use super::proxy::{Fault, Proxy, To};
+use super::proxy::{Fault, Proxy, RequestFilter};
 use super::{NODE_WRITTEN, Rig};
 use crate::cluster::Api;
 use crate::time_limits::until;
@@ -8,13 +8,13 @@ use crate::time_limits::until;
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn events_wait_while_the_api_server_does_not_accept_them_and_the_last_one_is_sent() {
+fn rejected_events_are_retried_and_the_latest_is_sent() {
     for code in [403, 503] {
         let rig = Rig::new(Api::shared(), TWO);
         let proxy = Proxy::start(rig.api);
         let mut agent = rig.through(&proxy, &[]);
-        agent.says(NODE_WRITTEN);
-        proxy.fault(Fault { to: To::Events, code, retry_after: None, times: 3 });
+        agent.expect_log(NODE_WRITTEN);
+        proxy.fault(Fault { to: RequestFilter::Events, code, retry_after: None, times: 3 });
         rig.label(&["octavo.dev/layout=all-7g.40gb"]);
         rig.await_label("octavo.dev/layout-state", "applied");
         let shown = rig.await_event("LayoutApplied");
@@ -25,7 +25,7 @@ fn events_wait_while_the_api_server_does_not_accept_them_and_the_last_one_is_sen
 }
 
 #[test]
-fn a_gpu_that_is_lost_makes_its_node_failed_for_everybody_until_it_is_back() {
+fn lost_gpu_sets_node_to_failed_until_it_returns() {
     let rig = Rig::new(Api::shared(), TWO);
     let _agent = rig.start(&[]);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -48,10 +48,10 @@ fn a_gpu_that_is_lost_makes_its_node_failed_for_everybody_until_it_is_back() {
 }
 
 #[test]
-fn a_read_only_agent_warns_of_nothing_and_reports_that_a_layout_has_no_effect() {
+fn read_only_agent_reports_layout_has_no_effect_without_warning() {
     let rig = Rig::new(Api::shared(), TWO);
     let mut agent = rig.start(&["--read-only"]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     rig.await_label("octavo.dev/count", "2");
     assert_eq!(rig.status().get("message"), None);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -67,11 +67,11 @@ fn a_read_only_agent_warns_of_nothing_and_reports_that_a_layout_has_no_effect() 
 }
 
 #[test]
-fn a_file_of_layouts_that_is_broken_at_the_start_is_reported_until_it_is_repaired() {
+fn invalid_layout_file_at_start_is_reported_until_repaired() {
     let rig = Rig::new(Api::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, migg: disabled}]");
     let mut agent = rig.start(&["--layouts", &file]);
-    agent.says(NODE_WRITTEN);
+    agent.expect_log(NODE_WRITTEN);
     let shown = rig.await_event("LayoutNotice");
     assert!(shown.contains("unknown key \"migg\""), "{shown}");
     let message = rig.status()["message"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Applying the layout that a Node's label names.
+//! Layout selection by a label of the Node.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::time_limits::until;
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn a_label_selects_the_layout_of_the_node_and_all_outputs_report_it() {
+fn label_selects_node_layout_and_all_outputs_report_it() {
     let rig = Rig::new(Server::shared(), TWO);
     let _agent = rig.start(&[]);
     rig.await_label("octavo.dev/type", "nvidia-a100-40gb");
@@ -34,13 +34,14 @@ fn a_label_selects_the_layout_of_the_node_and_all_outputs_report_it() {
 }
 
 #[test]
-fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
+fn partitions_stay_without_label_and_unknown_layout_changes_nothing() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.label(&["octavo.dev/layout=all-9g.99gb"]);
-    let reported = agent.says("this node has no layout \"all-9g.99gb\"; available layouts: all-");
+    let reported =
+        agent.expect_log("this node has no layout \"all-9g.99gb\"; available layouts: all-");
     let after = "; the previous layout stays in effect reason=failed";
     assert!(reported.ends_with(after), "{reported}");
     rig.await_label("octavo.dev/layout-state", "failed");
@@ -49,7 +50,7 @@ fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(rig.await_event("LayoutFailed").contains("all-9g.99gb"));
     rig.label(&["octavo.dev/layout-"]);
-    // The label of the state goes with the layout.
+    // The state label is removed with the layout.
     let state = || rig.labels("octavo.dev/layout-state");
     until("a Node without the state of a layout", state, Vec::is_empty);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -58,7 +59,7 @@ fn without_the_label_partitions_stay_and_an_unknown_layout_changes_nothing() {
 }
 
 #[test]
-fn an_edited_layout_file_is_used_and_an_invalid_one_leaves_the_last_layouts_in_use() {
+fn edited_layout_file_is_used_and_invalid_file_keeps_previous_layouts() {
     let rig = Rig::new(Server::shared(), TWO);
     let file = rig.machine.layouts("[{devices: all, mig: {1g.5gb: 7}}]");
     rig.label(&["octavo.dev/layout=wanted"]);
@@ -67,16 +68,16 @@ fn an_edited_layout_file_is_used_and_an_invalid_one_leaves_the_last_layouts_in_u
     let first = rig.status()["layouts"].clone();
     assert_eq!(names(&rig.machine.geometry(0)).len(), 7);
     rig.machine.layouts("[{devices: all, mig: {2g.10gb: 3}}]");
-    agent.says("reloaded the layouts");
+    agent.expect_log("reloaded the layouts");
     rig.await_label("octavo.dev/layout-state", "applied");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
-    // Replaced whole, as a mounted ConfigMap is.
+    // Replaced atomically, like a mounted ConfigMap.
     fs::write(format!("{file}.new"), "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: [[\n")
         .unwrap();
     fs::rename(format!("{file}.new"), &file).unwrap();
-    agent.says("the previous layouts stay in use");
-    // An earlier change may still be written first.
+    agent.expect_log("the previous layouts stay in use");
+    // An earlier change may be written first.
     let status = until(
         "the error in the file",
         || rig.status(),
@@ -88,12 +89,12 @@ fn an_edited_layout_file_is_used_and_an_invalid_one_leaves_the_last_layouts_in_u
     assert_eq!((&status["state"], &status["layout"]), (&"applied".into(), &"wanted".into()));
     assert_ne!(status["layouts"], first);
     rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
 }
 
 #[tokio::test]
-async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
+async fn label_changing_ten_times_per_second_is_debounced() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&["--log-level=debug"]);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
@@ -113,7 +114,7 @@ async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
     let reported = agent.kill().join("\n");
-    // The first change counts at once, and the last; what was between them is a storm.
+    // The first and last change take effect immediately; those between them are debounced.
     let plans = reported.matches("applying the layout").count();
     assert!(plans <= 6, "{plans} plans:\n{reported}");
     let writes = rig.writes().len();
@@ -121,7 +122,7 @@ async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
 }
 
 #[test]
-fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
+fn mig_manager_label_is_honored_and_answered_in_compat_mode() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb", "nvidia.com/mig.config.state=failed"]);
     let _agent = rig.start(&["--compat=mig-manager"]);
@@ -129,19 +130,19 @@ fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
     assert_eq!(names(&rig.machine.geometry(1)).len(), 7);
     rig.label(&["nvidia.com/mig.config=no-such-layout"]);
     rig.await_label("nvidia.com/mig.config.state", "failed");
-    // Ours goes first, and then theirs is not answered for.
+    // Octavo's label takes precedence, and mig-manager's is no longer answered.
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn a_mig_manager_that_is_at_work_is_left_to_it() {
+fn node_is_left_to_active_mig_manager() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.is_claimed_by_mig_manager();
     let mut agent = rig.start(&[]);
-    agent.says("nvidia-mig-manager reports that it is partitioning this node");
+    agent.expect_log("nvidia-mig-manager reports that it is partitioning this node");
     assert!(rig.machine.geometry(0).is_empty());
     rig.label(&["nvidia.com/mig.config.state=success"]);
     rig.await_label("octavo.dev/layout-state", "applied");
@@ -149,7 +150,7 @@ fn a_mig_manager_that_is_at_work_is_left_to_it() {
 }
 
 #[test]
-fn what_a_label_chose_is_not_chosen_by_hand() {
+fn layout_selected_by_label_cannot_be_changed_manually() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     let _agent = rig.start(&[]);
@@ -162,39 +163,39 @@ fn what_a_label_chose_is_not_chosen_by_hand() {
 }
 
 #[test]
-fn pods_are_not_scheduled_until_the_layout_is_applied_and_other_taints_stay() {
+fn pods_are_not_scheduled_until_layout_is_applied_and_other_taints_stay() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.api.kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
-    agent.says("2 taints");
+    agent.expect_log("2 taints");
     rig.await_path("{.spec.taints[1].key}=octavo.dev/not-ready");
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
-    agent.says("1 taints");
+    agent.expect_log("1 taints");
     let node = rig.get();
     let taints = node["spec"]["taints"].as_array().unwrap();
     assert_eq!((taints.len(), &taints[0]["key"]), (1, &"team".into()), "{taints:?}");
 }
 
 #[test]
-fn i11_a_taint_of_an_agent_that_was_killed_goes_with_the_next_one() {
+fn i11_next_agent_removes_taint_of_killed_agent() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
-    agent.says("1 taints");
+    agent.expect_log("1 taints");
     agent.kill();
     let mut agent = rig.start(&[]);
-    agent.says("0 taints");
+    agent.expect_log("0 taints");
     assert!(rig.get()["spec"].get("taints").is_none());
 }
 
 #[test]
-fn the_log_is_turned_by_an_annotation_while_the_agent_runs() {
+fn annotation_changes_log_level_of_running_agent() {
     let rig = Rig::new(Server::shared(), TWO);
     let mut agent = rig.start(&[]);
-    agent.says(super::NODE_WRITTEN);
+    agent.expect_log(super::NODE_WRITTEN);
     rig.annotate("octavo.dev/log-level=debug");
-    agent.says("log level set level=debug");
+    agent.expect_log("log level set level=debug");
     rig.annotate("octavo.dev/log-level=loud");
-    agent.says("unknown log level");
+    agent.expect_log("unknown log level");
 }

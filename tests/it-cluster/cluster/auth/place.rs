@@ -1,4 +1,4 @@
-//! What tests of agents' tokens have in common: accounts, pods and their tokens, and an aggregator that asks about them.
+//! Common fixtures for tests of agent tokens: accounts, pods, their tokens, and an aggregator that reviews them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::super::Api;
-use super::super::objects::Bearer;
+use super::super::objects::TokenKubeconfig;
 use crate::fleet_api::Api as Readers;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
@@ -17,22 +17,22 @@ use crate::process::{Aggregator, Program};
 pub(crate) const ACCOUNT: &str = "octavo-agent";
 pub(crate) const AUDIENCE: &str = "octavo";
 
-/// A namespace with agents' service account, and another one that may ask about tokens and nothing else.
-pub(crate) struct Place<'a> {
+/// A namespace with the service account of agents, and another one that may only create token reviews.
+pub(crate) struct AuthNamespace<'a> {
     pub(crate) cluster: &'a Api,
     pub(crate) namespace: String,
-    /// What the aggregator asks with.
-    asks: Bearer,
+    /// Credentials of the aggregator.
+    asks: TokenKubeconfig,
 }
 
-/// An aggregator that lets in agents of a place, with a certificate.
+/// An aggregator that admits agents of a namespace, with a certificate.
 pub(crate) struct Site {
     pub(crate) aggregator: Aggregator,
     pub(crate) readers: Readers,
     directory: TempDir,
 }
 
-impl<'a> Place<'a> {
+impl<'a> AuthNamespace<'a> {
     pub(crate) fn new(cluster: &'a Api) -> Self {
         let namespace = cluster.namespace();
         let in_it = |name: &str| json!({"name": name, "namespace": namespace});
@@ -54,10 +54,10 @@ impl<'a> Place<'a> {
         let objects = objects.map(|object| object.to_string());
         cluster.apply(&objects.join("\n---\n"));
         let token = cluster.kubectl(&["create", "token", "aggregator", "-n", &namespace]);
-        Self { cluster, asks: cluster.as_bearer(token.trim_end()), namespace }
+        Self { cluster, asks: cluster.kubeconfig_with_token(token.trim_end()), namespace }
     }
 
-    /// A pod of a service account, on a node, which need not run.
+    /// A pod of a service account on a node; it need not run.
     pub(crate) fn pod(&self, account: &str, node: &str) -> String {
         let name = format!("{account}-{node}");
         let pod = json!({
@@ -72,7 +72,7 @@ impl<'a> Place<'a> {
         name
     }
 
-    /// The token that kubelet would give to the agent on a node.
+    /// The token that kubelet would project into the agent on a node.
     pub(crate) fn agents_token(&self, node: &str) -> String {
         let pod = self.pod(ACCOUNT, node);
         self.token(&pod, AUDIENCE)
@@ -114,12 +114,12 @@ impl Site {
         path
     }
 
-    /// An agent that says to be on `node`, with the token in a file.
+    /// An agent that claims to be on `node`, with the token in a file.
     pub(crate) fn agent(&self, machine: &Machine, node: &str, token: Option<&Path>) -> Program {
         self.agent_at("info", machine, node, token)
     }
 
-    /// The same with a log of this level. At `trace` it always writes something, so waiting for a line always ends.
+    /// The same with this log level. At `trace` it logs continuously, so every wait for a line ends.
     pub(crate) fn agent_at(
         &self,
         level: &str,
@@ -140,7 +140,7 @@ impl Site {
         machine.agent(&arguments)
     }
 
-    /// A counter of the aggregator; 0 where it has none.
+    /// A counter of the aggregator; 0 if absent.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.readers.get("/metrics").await.body;
         let line =
@@ -169,8 +169,8 @@ fn base64url(bytes: &[u8]) -> String {
     text
 }
 
-/// A token of an agent on `node` that the API server might have made, with its key or another one, good until `expires`.
-pub(crate) fn forged(place: &Place<'_>, node: &str, key: &[u8], expires: i64) -> String {
+/// A forged token of an agent on `node`, signed with this key, valid until `expires`.
+pub(crate) fn forged(place: &AuthNamespace<'_>, node: &str, key: &[u8], expires: i64) -> String {
     let cluster = place.cluster;
     let uid = |kind: &str, name: &str| {
         let uid = "-o=jsonpath={.metadata.uid}";

@@ -1,21 +1,21 @@
-//! What an aggregator may change of pods that tells them what they were given: three annotations, and nothing else of anything.
+//! Permissions of an aggregator that annotates pods: three annotations, and nothing else.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::place::Verdict::{self, Done, NoRight, Refused};
-use super::place::{Ask, Place, Who};
+use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
+use super::cluster::{ApiRequest, PermissionCluster, Requester};
 use super::{beyond, plain_account, reviews};
 use crate::cluster::pod_types::{A100, report, reported};
-use crate::manifests::chart::{helm_says, path};
+use crate::manifests::chart::{helm_output, path};
 use crate::process::Aggregator;
 
 const TYPE: &str = "accelerator.opendatahub.io/type";
 const POD: &str = "/api/v1/namespaces/octavo-system/pods/train";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/octavo-system/leases";
 
-/// A pod with something of everybody on it.
+/// A pod with fields of several owners.
 fn pod() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -31,18 +31,18 @@ fn pod() -> Value {
     })
 }
 
-fn metadata(fields: &Value) -> Ask {
-    Ask::patch(POD, json!({"metadata": fields}))
+fn metadata(fields: &Value) -> ApiRequest {
+    ApiRequest::patch(POD, json!({"metadata": fields}))
 }
 
-fn annotations(fields: &Value) -> Ask {
+fn annotations(fields: &Value) -> ApiRequest {
     metadata(&json!({"annotations": fields}))
 }
 
-/// The tier `applier`, and an aggregator that tells pods.
-fn upgrade(place: &Place) {
+/// The tier `applier`, and an aggregator that annotates pods.
+fn upgrade(cluster: &PermissionCluster) {
     let chart = path();
-    let rendered = helm_says(&[
+    let rendered = helm_output(&[
         "template",
         "octavo",
         chart.to_str().unwrap(),
@@ -52,52 +52,52 @@ fn upgrade(place: &Place) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rendered.yaml");
     fs::write(&file, rendered).unwrap();
-    place.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]);
 }
 
-async fn expect(who: &Who, rows: Vec<(&str, Ask, Verdict)>) {
-    for (what, ask, verdict) in rows {
-        who.expects(what, &ask, verdict).await;
+async fn expect(who: &Requester, rows: Vec<(&str, ApiRequest, Verdict)>) {
+    for (what, request, verdict) in rows {
+        who.expect(what, &request, verdict).await;
     }
 }
 
 #[tokio::test]
-async fn an_aggregator_that_tells_pods_changes_three_annotations_and_nothing_else() {
-    let place = Place::new().await;
-    // Which the controllers would make, which are not there.
+async fn aggregator_that_annotates_pods_changes_three_annotations_only() {
+    let cluster = PermissionCluster::new().await;
+    // Created by a controller in a real cluster.
     let account = ["create", "serviceaccount", "default"];
-    place.kubectl(&[&account[..], &["--namespace=octavo-system"]].concat());
-    let create = Ask::post("/api/v1/namespaces/octavo-system/pods", pod());
-    place.admin().expects("a pod", &create, Done).await;
-    place.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
-    let token = place.token("octavo-aggregator", "aggregator", &[]);
-    let aggregator = place.bearer(&token).await;
+    cluster.kubectl(&[&account[..], &["--namespace=octavo-system"]].concat());
+    let create = ApiRequest::post("/api/v1/namespaces/octavo-system/pods", pod());
+    cluster.admin().expect("a pod", &create, Allowed).await;
+    cluster.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
+    let token = cluster.token("octavo-aggregator", "aggregator", &[]);
+    let aggregator = cluster.bearer(&token).await;
     let ours = annotations(&json!({TYPE: A100}));
-    aggregator.expects("before", &ours, NoRight).await;
-    upgrade(&place);
-    aggregator.expects_soon(&ours, Done).await;
+    aggregator.expect("before", &ours, Forbidden).await;
+    upgrade(&cluster);
+    aggregator.expect_eventually(&ours, Allowed).await;
     let foreign = annotations(&json!({"person": "2"}));
-    let refused = Refused("not allowed to change these annotations of a pod: person");
-    aggregator.expects_soon(&foreign, refused).await;
-    let before: Value = read(&place).await;
+    let refused = DeniedByPolicy("not allowed to change these annotations of a pod: person");
+    aggregator.expect_eventually(&foreign, refused).await;
+    let before: Value = read(&cluster).await;
     expect(&aggregator, refusals()).await;
-    expect(&aggregator, refusals_of_more()).await;
-    assert_eq!(read(&place).await, before, "what was refused changed something");
+    expect(&aggregator, denials_of_other_changes()).await;
+    assert_eq!(read(&cluster).await, before, "what was refused changed something");
     expect(&aggregator, what_is_ours()).await;
     expect(&aggregator, rights()).await;
-    all_that_roles_allow(&place, &aggregator).await;
-    with_that_token_the_program_does_its_work(&place, &token).await;
-    it_is_the_policy_that_refuses(&place, &aggregator, &foreign).await;
+    all_role_permissions(&cluster, &aggregator).await;
+    program_works_with_this_token(&cluster, &token).await;
+    policy_is_the_reason(&cluster, &aggregator, &foreign).await;
 }
 
-async fn read(place: &Place) -> Value {
-    let answer = place.admin().asks(&Ask::get(POD)).await;
+async fn read(cluster: &PermissionCluster) -> Value {
+    let answer = cluster.admin().send(&ApiRequest::get(POD)).await;
     serde_json::from_str(&answer.text).unwrap()
 }
 
-fn refusals() -> Vec<(&'static str, Ask, Verdict)> {
-    let foreign = Refused("not allowed to change these annotations of a pod");
-    let words = Refused("are not valid types, MIG profiles or sharing modes");
+fn refusals() -> Vec<(&'static str, ApiRequest, Verdict)> {
+    let foreign = DeniedByPolicy("not allowed to change these annotations of a pod");
+    let words = DeniedByPolicy("are not valid types, MIG profiles or sharing modes");
     vec![
         ("a person's goes", annotations(&json!({"person": null})), foreign),
         ("ours and a person's", annotations(&json!({TYPE: "a", "person": "2"})), foreign),
@@ -109,13 +109,13 @@ fn refusals() -> Vec<(&'static str, Ask, Verdict)> {
     ]
 }
 
-/// What is no annotation.
-fn refusals_of_more() -> Vec<(&'static str, Ask, Verdict)> {
-    let labels = Refused("labels of a pod");
-    let finalizers = Refused("finalizers of a pod");
-    let frozen = Refused("the spec or status of a pod");
+/// Changes other than annotations.
+fn denials_of_other_changes() -> Vec<(&'static str, ApiRequest, Verdict)> {
+    let labels = DeniedByPolicy("labels of a pod");
+    let finalizers = DeniedByPolicy("finalizers of a pod");
+    let frozen = DeniedByPolicy("the spec or status of a pod");
     let image = json!({"spec": {"containers": [{"name": "main", "image": "test.invalid/evil:1"}]}});
-    let strategic = Ask::strategic(POD, image);
+    let strategic = ApiRequest::strategic(POD, image);
     vec![
         ("a label", metadata(&json!({"labels": {"person": "2"}})), labels),
         ("a new label", metadata(&json!({"labels": {"octavo.dev/x": "2"}})), labels),
@@ -129,15 +129,23 @@ fn refusals_of_more() -> Vec<(&'static str, Ask, Verdict)> {
         (
             "owners go",
             metadata(&json!({"ownerReferences": null})),
-            Refused("ownerReferences of a pod"),
+            DeniedByPolicy("ownerReferences of a pod"),
         ),
         ("an image", strategic, frozen),
-        ("a deadline", Ask::patch(POD, json!({"spec": {"activeDeadlineSeconds": 1}})), frozen),
-        ("a toleration", Ask::patch(POD, json!({"spec": {"tolerations": tolerations()}})), frozen),
+        (
+            "a deadline",
+            ApiRequest::patch(POD, json!({"spec": {"activeDeadlineSeconds": 1}})),
+            frozen,
+        ),
+        (
+            "a toleration",
+            ApiRequest::patch(POD, json!({"spec": {"tolerations": tolerations()}})),
+            frozen,
+        ),
     ]
 }
 
-/// Those that a pod is given, and one more: Kubernetes itself takes no other change of them.
+/// The default tolerations and one more: Kubernetes itself allows no other change of them.
 fn tolerations() -> Value {
     let given = ["not-ready", "unreachable"].map(|word| {
         json!({
@@ -149,17 +157,17 @@ fn tolerations() -> Value {
     given.into_iter().chain([all]).collect()
 }
 
-fn what_is_ours() -> Vec<(&'static str, Ask, Verdict)> {
+fn what_is_ours() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let profile = json!({"octavo.dev/mig-profile": "1g.10gb+me", "octavo.dev/sharing": "mig"});
     vec![
-        ("the type", annotations(&json!({TYPE: A100})), Done),
-        ("the rest", annotations(&profile), Done),
-        ("one goes", annotations(&json!({"octavo.dev/mig-profile": null})), Done),
-        ("it is read", Ask::get(POD), Done),
+        ("the type", annotations(&json!({TYPE: A100})), Allowed),
+        ("the rest", annotations(&profile), Allowed),
+        ("one goes", annotations(&json!({"octavo.dev/mig-profile": null})), Allowed),
+        ("it is read", ApiRequest::get(POD), Allowed),
     ]
 }
 
-fn rights() -> Vec<(&'static str, Ask, Verdict)> {
+fn rights() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let lease = |name: &str| {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -169,51 +177,67 @@ fn rights() -> Vec<(&'static str, Ask, Verdict)> {
     let one = format!("{LEASES}/octavo-aggregator");
     let other = format!("{LEASES}/other");
     let elsewhere = LEASES.replace("octavo-system", "kube-system");
-    let status = Ask::patch(&format!("{POD}/status"), json!({"status": {"phase": "Failed"}}));
+    let status =
+        ApiRequest::patch(&format!("{POD}/status"), json!({"status": {"phase": "Failed"}}));
     vec![
-        ("all pods", Ask::get("/api/v1/pods"), NoRight),
-        ("a pod is made", Ask::post("/api/v1/namespaces/octavo-system/pods", pod()), NoRight),
-        ("a pod is put", Ask::put(POD, pod()), NoRight),
-        ("a pod is deleted", Ask::delete(POD), NoRight),
-        ("a pod's status", status, NoRight),
-        ("its log", Ask::get(&format!("{POD}/log")), NoRight),
-        ("a secret", Ask::get("/api/v1/namespaces/octavo-system/secrets/ours"), NoRight),
-        ("the Lease is made", Ask::post(LEASES, lease("octavo-aggregator")), Done),
-        ("the Lease is read", Ask::get(&one), Done),
-        ("the Lease is written", Ask::patch(&one, json!({"spec": {"holderIdentity": null}})), Done),
-        ("the Lease is deleted", Ask::delete(&one), NoRight),
-        ("another is written", Ask::patch(&other, json!({"spec": {}})), NoRight),
-        ("all are listed", Ask::get(LEASES), NoRight),
-        ("one elsewhere", Ask::post(&elsewhere, lease("octavo-aggregator")), NoRight),
+        ("all pods", ApiRequest::get("/api/v1/pods"), Forbidden),
+        (
+            "a pod is made",
+            ApiRequest::post("/api/v1/namespaces/octavo-system/pods", pod()),
+            Forbidden,
+        ),
+        ("a pod is put", ApiRequest::put(POD, pod()), Forbidden),
+        ("a pod is deleted", ApiRequest::delete(POD), Forbidden),
+        ("a pod's status", status, Forbidden),
+        ("its log", ApiRequest::get(&format!("{POD}/log")), Forbidden),
+        ("a secret", ApiRequest::get("/api/v1/namespaces/octavo-system/secrets/ours"), Forbidden),
+        ("the Lease is made", ApiRequest::post(LEASES, lease("octavo-aggregator")), Allowed),
+        ("the Lease is read", ApiRequest::get(&one), Allowed),
+        (
+            "the Lease is written",
+            ApiRequest::patch(&one, json!({"spec": {"holderIdentity": null}})),
+            Allowed,
+        ),
+        ("the Lease is deleted", ApiRequest::delete(&one), Forbidden),
+        ("another is written", ApiRequest::patch(&other, json!({"spec": {}})), Forbidden),
+        ("all are listed", ApiRequest::get(LEASES), Forbidden),
+        ("one elsewhere", ApiRequest::post(&elsewhere, lease("octavo-aggregator")), Forbidden),
     ]
 }
 
-async fn all_that_roles_allow(place: &Place, aggregator: &Who) {
-    let plain = plain_account(place).await;
+async fn all_role_permissions(cluster: &PermissionCluster, aggregator: &Requester) {
+    let plain = plain_account(cluster).await;
     let pods = json!({"verbs": ["get", "patch"], "apiGroups": [""], "resources": ["pods"]});
     let mut rules = beyond(aggregator, &plain, "default").await;
-    // The API server tells them in no order of its own.
+    // The API server returns them in any order.
     rules.sort_by_key(ToString::to_string);
     let [tokens, access] = reviews();
     assert_eq!(rules, [pods, tokens, access]);
 }
 
-/// The annotations and the Lease, by the program as it ships.
-async fn with_that_token_the_program_does_its_work(place: &Place, token: &str) {
-    let way_in = place.way_in_with(token);
-    let kubeconfig = format!("--kubeconfig={}", way_in.path().display());
+/// The shipped program writes the annotations and the Lease.
+async fn program_works_with_this_token(cluster: &PermissionCluster, token: &str) {
+    let kubeconfig = cluster.kubeconfig_with_token(token);
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.path().display());
     let mut program = Aggregator::start(&["--plaintext", "--annotate-pods", &kubeconfig]);
-    program.says(" namespace=octavo-system lease=octavo-aggregator");
-    place.admin().expects("it was another", &annotations(&json!({TYPE: "another"})), Done).await;
+    program.expect_log(" namespace=octavo-system lease=octavo-aggregator");
+    cluster
+        .admin()
+        .expect("it was another", &annotations(&json!({TYPE: "another"})), Allowed)
+        .await;
     let _line = report(&program, "node-a", reported("octavo-system", &[("train", None)])).await;
     let condition =
         format!("--for=jsonpath={{.metadata.annotations.{}}}={A100}", TYPE.replace('.', "\\."));
     let wait = ["wait", "pod", "train", "-n", "octavo-system", "--timeout=300s"];
-    place.kubectl(&[&wait[..], &[&condition]].concat());
+    cluster.kubectl(&[&wait[..], &[&condition]].concat());
 }
 
-async fn it_is_the_policy_that_refuses(place: &Place, aggregator: &Who, foreign: &Ask) {
+async fn policy_is_the_reason(
+    cluster: &PermissionCluster,
+    aggregator: &Requester,
+    foreign: &ApiRequest,
+) {
     let binding = "octavo-aggregator-pods";
-    place.kubectl(&["delete", "validatingadmissionpolicybinding", binding]);
-    aggregator.expects_soon(foreign, Done).await;
+    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", binding]);
+    aggregator.expect_eventually(foreign, Allowed).await;
 }

@@ -1,11 +1,11 @@
-//! The same for the objects of Node Feature Discovery, which writes labels with rights of its own.
+//! The same for objects of Node Feature Discovery, which writes labels with its own permissions.
 
 use serde_json::{Value, json};
 
-use super::place::Verdict::{self, Done, NoRight, Refused};
-use super::place::{Ask, Place};
+use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
+use super::cluster::{ApiRequest, PermissionCluster};
 
-/// As Node Feature Discovery has it, less what it says of the fields.
+/// The definition of Node Feature Discovery without field descriptions.
 const NODE_FEATURES: &str = r"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -38,71 +38,71 @@ fn feature(name: &str, node: &str, key: &str) -> Value {
     })
 }
 
-fn post(name: &str, node: &str, key: &str) -> Ask {
-    Ask::post(ALL, feature(name, node, key))
+fn post(name: &str, node: &str, key: &str) -> ApiRequest {
+    ApiRequest::post(ALL, feature(name, node, key))
 }
 
-fn patch(of: &str, key: &str) -> Ask {
+fn patch(of: &str, key: &str) -> ApiRequest {
     let path = format!("{ALL}/octavo-{of}");
-    Ask::patch(&path, json!({"spec": {"labels": {key: "1"}}}))
+    ApiRequest::patch(&path, json!({"spec": {"labels": {key: "1"}}}))
 }
 
-/// The object of node-a is to be for this node.
-fn lead(to: Option<&str>) -> Ask {
+/// Sets the node that the object of node-a is for.
+fn lead(to: Option<&str>) -> ApiRequest {
     let path = format!("{ALL}/octavo-node-a");
-    Ask::patch(&path, json!({"metadata": {"labels": {NODE: to}}}))
+    ApiRequest::patch(&path, json!({"metadata": {"labels": {NODE: to}}}))
 }
 
-/// In this order: the agent on node-a has no object before.
-fn rows() -> Vec<(&'static str, Ask, Verdict)> {
+/// Order matters: the agent on node-a has no object before.
+fn rows() -> Vec<(&'static str, ApiRequest, Verdict)> {
     let own = format!("{ALL}/octavo-node-a");
-    let other = Ask::delete(&format!("{ALL}/octavo-node-b"));
-    let replaced = Ask::put(&own, feature("octavo-node-a", "node-a", COUNT));
+    let other = ApiRequest::delete(&format!("{ALL}/octavo-node-b"));
+    let replaced = ApiRequest::put(&own, feature("octavo-node-a", "node-a", COUNT));
     let mut nameless = feature("octavo-node-a", "node-a", COUNT);
     nameless["metadata"]["labels"] = json!({});
     let layout = post("octavo-node-a", "node-a", "octavo.dev/layout");
     let zone = post("octavo-node-a", "node-a", "topology.kubernetes.io/zone");
-    let foreign = Refused("not allowed to set these labels on a node");
-    let astray = Refused("must have the label nfd.node.kubernetes.io/node-name");
+    let foreign = DeniedByPolicy("not allowed to set these labels on a node");
+    let astray = DeniedByPolicy("must have the label nfd.node.kubernetes.io/node-name");
     vec![
         ("for another node", post("octavo-node-a", "node-b", COUNT), astray),
-        ("for no node", Ask::post(ALL, nameless), astray),
-        ("by another name", post("mine", "node-a", COUNT), Refused("not mine")),
+        ("for no node", ApiRequest::post(ALL, nameless), astray),
+        ("by another name", post("mine", "node-a", COUNT), DeniedByPolicy("not mine")),
         ("a layout", layout, foreign),
         ("a zone", zone, foreign),
-        ("its own", post("octavo-node-a", "node-a", COUNT), Done),
-        ("its own is read", Ask::get(&own), Done),
-        ("all are listed", Ask::get(ALL), Done),
-        ("its own is patched", patch("node-a", "nvidia.com/gpu.count"), Done),
+        ("its own", post("octavo-node-a", "node-a", COUNT), Allowed),
+        ("its own is read", ApiRequest::get(&own), Allowed),
+        ("all are listed", ApiRequest::get(ALL), Allowed),
+        ("its own is patched", patch("node-a", "nvidia.com/gpu.count"), Allowed),
         ("a foreign label", patch("node-a", "person"), foreign),
         ("it is led to another node", lead(Some("node-b")), astray),
         ("it is led to no node", lead(None), astray),
-        ("another's is patched", patch("node-b", COUNT), Refused("not octavo-node-b")),
-        ("another's is deleted", other, Refused("not octavo-node-b")),
-        ("its own is replaced", replaced, NoRight),
-        ("its own is deleted", Ask::delete(&own), Done),
+        ("another's is patched", patch("node-b", COUNT), DeniedByPolicy("not octavo-node-b")),
+        ("another's is deleted", other, DeniedByPolicy("not octavo-node-b")),
+        ("its own is replaced", replaced, Forbidden),
+        ("its own is deleted", ApiRequest::delete(&own), Allowed),
     ]
 }
 
 #[tokio::test]
-async fn a_node_feature_is_of_the_agents_own_node_and_has_its_own_labels() {
-    let place = Place::new().await;
-    let agent = place.agent("agent-a").await;
-    let list = Ask::get(ALL);
-    agent.expects("without the option", &list, NoRight).await;
-    place.define(NODE_FEATURES);
-    place.install("options/nodefeature");
+async fn node_feature_is_limited_to_own_node_and_own_labels() {
+    let cluster = PermissionCluster::new().await;
+    let agent = cluster.agent("agent-a").await;
+    let list = ApiRequest::get(ALL);
+    agent.expect("without the option", &list, Forbidden).await;
+    cluster.define(NODE_FEATURES);
+    cluster.install("options/nodefeature");
     let others = post("octavo-node-b", "node-b", COUNT);
     let words = "only the NodeFeature octavo-node-a, not octavo-node-b";
-    agent.expects_soon(&others, Refused(words)).await;
-    let b = place.agent("agent-b").await;
-    b.expects("node-b has its own", &others, Done).await;
+    agent.expect_eventually(&others, DeniedByPolicy(words)).await;
+    let b = cluster.agent("agent-b").await;
+    b.expect("node-b has its own", &others, Allowed).await;
     let unbound = ["create", "token", "octavo-agent", "--namespace=octavo-system"];
-    let unbound = place.bearer(place.kubectl(&unbound).trim_end()).await;
+    let unbound = cluster.bearer(cluster.kubectl(&unbound).trim_end()).await;
     let own = post("octavo-node-a", "node-a", COUNT);
-    let nowhere = Refused("not bound to a pod on a node");
-    unbound.expects("a token of no pod", &own, nowhere).await;
-    for (what, ask, verdict) in rows() {
-        agent.expects(what, &ask, verdict).await;
+    let nowhere = DeniedByPolicy("not bound to a pod on a node");
+    unbound.expect("a token of no pod", &own, nowhere).await;
+    for (what, request, verdict) in rows() {
+        agent.expect(what, &request, verdict).await;
     }
 }

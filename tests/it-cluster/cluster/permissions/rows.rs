@@ -1,50 +1,50 @@
-//! What an agent may do and what not, line by line: the agent's pod is on node-a.
+//! Permissions of an agent, row by row: its pod is on node-a.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::place::Verdict::{self, Done, NoRight, Refused};
-use super::place::{Ask, event, node};
+use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
+use super::cluster::{ApiRequest, event, node};
 
 /// The subject, the request, and its expected outcome.
-pub(super) type Row = (String, Ask, Verdict);
+pub(super) type Row = (String, ApiRequest, Verdict);
 
 pub(super) const OWN: &str = "/api/v1/nodes/node-a";
 pub(super) const OTHER: &str = "/api/v1/nodes/node-b";
 
-pub(super) fn labels(of: &str, labels: &Value) -> Ask {
-    Ask::patch(of, json!({"metadata": {"labels": labels}}))
+pub(super) fn labels(of: &str, labels: &Value) -> ApiRequest {
+    ApiRequest::patch(of, json!({"metadata": {"labels": labels}}))
 }
 
-fn row(what: &str, ask: Ask, verdict: Verdict) -> Row {
-    (what.to_owned(), ask, verdict)
+fn row(what: &str, request: ApiRequest, verdict: Verdict) -> Row {
+    (what.to_owned(), request, verdict)
 }
 
-/// A label of the own node is set, or removed.
+/// Sets or removes a label of the own node.
 fn label((key, value, verdict): (&str, Option<&str>, Verdict)) -> Row {
     let what = format!("the label {key} becomes {value:?}");
     (what, labels(OWN, &json!({key: value})), verdict)
 }
 
-/// An annotation of the own node is set, or removed.
+/// Sets or removes an annotation of the own node.
 fn annotation((key, value, verdict): (&str, Option<&str>, Verdict)) -> Row {
     let what = format!("the annotation {key} becomes {value:?}");
     let patch = json!({"metadata": {"annotations": {key: value}}});
-    (what, Ask::patch(OWN, patch), verdict)
+    (what, ApiRequest::patch(OWN, patch), verdict)
 }
 
-/// The own node is server-side applied with this label.
+/// Server-side applies the own node with this label.
 fn applied(key: &str, verdict: Verdict) -> Row {
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "node-a", "labels": {key: "8"}},
     });
-    (format!("{key} is applied"), Ask::apply(OWN, node), verdict)
+    (format!("{key} is applied"), ApiRequest::apply(OWN, node), verdict)
 }
 
-/// All sets of labels that the agent is known to publish.
+/// All label sets that the agent publishes.
 fn published() -> impl Iterator<Item = (String, Value)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/labels");
     let machines = fs::read_dir(directory).unwrap();
@@ -62,36 +62,36 @@ fn published() -> impl Iterator<Item = (String, Value)> {
         })
 }
 
-/// Labels that it may write.
+/// Labels that the agent may write.
 pub(super) fn its_labels() -> Vec<Row> {
     let mut rows: Vec<Row> =
-        published().map(|(file, set)| (file, labels(OWN, &set), Done)).collect();
+        published().map(|(file, set)| (file, labels(OWN, &set), Allowed)).collect();
     assert!(rows.len() >= 20, "only {} sets of labels", rows.len());
-    rows.push(applied("octavo.dev/count", Done));
-    rows.push(applied("type.octavo.dev/nvidia-h200-141gb", Done));
+    rows.push(applied("octavo.dev/count", Allowed));
+    rows.push(applied("type.octavo.dev/nvidia-h200-141gb", Allowed));
     let more = [
-        ("octavo.dev/count", Some("2"), Done),
-        ("octavo.dev/count", None, Done),
-        ("octavo.dev/layout-state", Some("applied"), Done),
-        ("nvidia.com/mig.config.state", Some("success"), Done),
-        ("nvidia.com/gfd.timestamp", Some("1"), Done),
-        ("nvidia.com/gpu.clique", Some("7b968a6d.1"), Done),
-        ("nvidia.com/mig-1g.24gb-me.count", Some("1"), Done),
-        ("nvidia.com/vgpu.host-driver-version", Some("570.1"), Done),
-        ("nvidia.com/vgpu.host-driver-branch", Some("r570"), Done),
+        ("octavo.dev/count", Some("2"), Allowed),
+        ("octavo.dev/count", None, Allowed),
+        ("octavo.dev/layout-state", Some("applied"), Allowed),
+        ("nvidia.com/mig.config.state", Some("success"), Allowed),
+        ("nvidia.com/gfd.timestamp", Some("1"), Allowed),
+        ("nvidia.com/gpu.clique", Some("7b968a6d.1"), Allowed),
+        ("nvidia.com/mig-1g.24gb-me.count", Some("1"), Allowed),
+        ("nvidia.com/vgpu.host-driver-version", Some("570.1"), Allowed),
+        ("nvidia.com/vgpu.host-driver-branch", Some("r570"), Allowed),
     ];
     rows.extend(more.map(label));
     rows
 }
 
-/// Labels of others.
+/// Labels of other owners.
 pub(super) fn foreign_labels() -> Vec<Row> {
-    let refused = Refused("not allowed to make this change to these labels");
-    let layout = Refused("labels: octavo.dev/layout.");
-    let config = Refused("labels: nvidia.com/mig.config.");
+    let refused = DeniedByPolicy("not allowed to make this change to these labels");
+    let layout = DeniedByPolicy("labels: octavo.dev/layout.");
+    let config = DeniedByPolicy("labels: nvidia.com/mig.config.");
     let mut rows: Vec<Row> = [
-        ("person", Some("2"), Refused("labels: person.")),
-        ("person", None, Refused("labels: person.")),
+        ("person", Some("2"), DeniedByPolicy("labels: person.")),
+        ("person", None, DeniedByPolicy("labels: person.")),
         ("octavo.dev/layout", Some("mine"), layout),
         ("octavo.dev/layout", None, layout),
         ("nvidia.com/mig.config", Some("mine"), config),
@@ -118,24 +118,24 @@ pub(super) fn foreign_labels() -> Vec<Row> {
     .into();
     let mixed = labels(OWN, &json!({"octavo.dev/count": "2", "person": "2"}));
     let what = "a foreign label among its own";
-    rows.push(row(what, mixed, Refused("labels: person.")));
+    rows.push(row(what, mixed, DeniedByPolicy("labels: person.")));
     rows.push(applied("octavo.dev/layout", layout));
-    rows.push(applied("person", Refused("labels: person.")));
+    rows.push(applied("person", DeniedByPolicy("labels: person.")));
     rows
 }
 
-/// Switches of the GPU Operator's operands, as they are on the node: DCGM is on, NVSM off, the plugin was paused by us, the
-/// exporter by mig-manager, and validator has no label.
+/// Labels of the GPU Operator's operands on the node: DCGM is on, NVSM off, the plugin is paused by us, the exporter by
+/// mig-manager, and the validator has no label.
 pub(super) fn switches() -> Vec<Row> {
     let (ours, theirs) = (Some("paused-for-octavo"), Some("paused-for-mig-change"));
     let (on, off) = (Some("true"), Some("false"));
-    let refused = Refused("labels: nvidia.com/gpu.deploy.");
+    let refused = DeniedByPolicy("labels: nvidia.com/gpu.deploy.");
     let operands = [
-        ("dcgm", ours, Done),
+        ("dcgm", ours, Allowed),
         ("dcgm", off, refused),
         ("dcgm", theirs, refused),
         ("dcgm", None, refused),
-        ("device-plugin", on, Done),
+        ("device-plugin", on, Allowed),
         ("device-plugin", off, refused),
         ("device-plugin", theirs, refused),
         ("device-plugin", None, refused),
@@ -156,18 +156,17 @@ pub(super) fn switches() -> Vec<Row> {
         })
         .collect();
     let config = "nvidia.com/device-plugin.config";
-    rows.push(label((config, Some("two"), Refused(config))));
-    rows.push(label((config, Some("octavo-a-1"), Refused(config))));
-    rows.push(label((config, None, Refused(config))));
+    rows.push(label((config, Some("two"), DeniedByPolicy(config))));
+    rows.push(label((config, Some("octavo-a-1"), DeniedByPolicy(config))));
+    rows.push(label((config, None, DeniedByPolicy(config))));
     rows
 }
 
-/// Annotations and owners.
 pub(super) fn annotations_and_owners() -> Vec<Row> {
-    let foreign = Refused("not allowed to change these annotations");
+    let foreign = DeniedByPolicy("not allowed to change these annotations");
     let mut rows: Vec<Row> = [
-        ("octavo.dev/status", Some("new"), Done),
-        ("octavo.dev/status", None, Done),
+        ("octavo.dev/status", Some("new"), Allowed),
+        ("octavo.dev/status", None, Allowed),
         ("person", Some("2"), foreign),
         ("person", None, foreign),
         ("cluster-autoscaler.kubernetes.io/x", Some("1"), foreign),
@@ -184,8 +183,8 @@ pub(super) fn annotations_and_owners() -> Vec<Row> {
         ("ownerReferences", mine),
         ("ownerReferences", json!(null)),
     ] {
-        let ask = Ask::patch(OWN, json!({"metadata": {field: value}}));
-        rows.push((format!("{field} become {value}"), ask, Refused(field)));
+        let request = ApiRequest::patch(OWN, json!({"metadata": {field: value}}));
+        rows.push((format!("{field} become {value}"), request, DeniedByPolicy(field)));
     }
     rows
 }
@@ -198,13 +197,13 @@ pub(super) fn spec() -> Vec<Row> {
     let changed = json!({"key": "person", "value": "2", "effect": "NoSchedule"});
     let added = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     let alike = json!({"key": "octavo.device/x", "effect": "NoSchedule"});
-    let taint = Refused("not allowed to change a taint");
-    let frozen = Refused("the spec of a node, except its own taints");
-    let other = Refused("the agent on node node-a is not allowed to change node node-b");
+    let taint = DeniedByPolicy("not allowed to change a taint");
+    let frozen = DeniedByPolicy("the spec of a node, except its own taints");
+    let other = DeniedByPolicy("the agent on node node-a is not allowed to change node node-b");
     let mut rows: Vec<Row> = [
-        (json!([theirs]), Done),
-        (json!([theirs, harder]), Done),
-        (json!([ours, theirs]), Done),
+        (json!([theirs]), Allowed),
+        (json!([theirs, harder]), Allowed),
+        (json!([ours, theirs]), Allowed),
         (json!([ours]), taint),
         (json!(null), taint),
         (json!([changed, ours]), taint),
@@ -214,8 +213,8 @@ pub(super) fn spec() -> Vec<Row> {
     .into_iter()
     .map(|(taints, verdict)| {
         let what = format!("taints become {taints}");
-        let ask = Ask::patch(OWN, json!({"spec": {"taints": taints}}));
-        (what, ask, verdict)
+        let request = ApiRequest::patch(OWN, json!({"spec": {"taints": taints}}));
+        (what, request, verdict)
     })
     .collect();
     let uncordon = json!({"spec": {"unschedulable": null}});
@@ -223,46 +222,46 @@ pub(super) fn spec() -> Vec<Row> {
     let taint = json!({"spec": {"taints": [theirs]}});
     let count = labels(OTHER, &json!({"octavo.dev/count": "8"}));
     rows.extend([
-        row("nothing differs", Ask::patch(OWN, json!({})), Done),
-        row("its node is uncordoned", Ask::patch(OWN, uncordon), frozen),
-        row("that, and its taint", Ask::patch(OWN, both), frozen),
+        row("nothing differs", ApiRequest::patch(OWN, json!({})), Allowed),
+        row("its node is uncordoned", ApiRequest::patch(OWN, uncordon), frozen),
+        row("that, and its taint", ApiRequest::patch(OWN, both), frozen),
         row("another node's label", count, other),
-        row("another node's taint", Ask::patch(OTHER, taint), other),
-        row("another node as it is", Ask::patch(OTHER, json!({})), other),
+        row("another node's taint", ApiRequest::patch(OTHER, taint), other),
+        row("another node as it is", ApiRequest::patch(OTHER, json!({})), other),
     ]);
     rows
 }
 
-/// What RBAC allows, and what beside nodes it does not.
+/// RBAC permissions on other objects.
 pub(super) fn rights() -> Vec<Row> {
     let watch = "/api/v1/nodes?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=node-a";
     let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/octavo-agent";
     let bindings =
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/octavo-agent";
-    let status = Ask::patch(&format!("{OWN}/status"), json!({"status": {}}));
+    let status = ApiRequest::patch(&format!("{OWN}/status"), json!({"status": {}}));
     let unborn = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-c"}});
-    let applied = Ask::apply("/api/v1/nodes/node-c", unborn.clone());
-    let kubelet = Ask::get(&format!("{OWN}/proxy/pods"));
+    let applied = ApiRequest::apply("/api/v1/nodes/node-c", unborn.clone());
+    let kubelet = ApiRequest::get(&format!("{OWN}/proxy/pods"));
     let events = "/api/v1/namespaces/default/events";
-    let about_b = Refused("events only on its own node");
+    let about_b = DeniedByPolicy("events only on its own node");
     let mut rows = vec![
-        row("its node is read", Ask::get(OWN), Done),
-        row("another node is read", Ask::get(OTHER), Done),
-        row("nodes are listed", Ask::get("/api/v1/nodes"), Done),
-        row("its node is watched", Ask::get(watch), Done),
-        row("the status of its node", status, NoRight),
-        row("its node is replaced", Ask::put(OWN, node("node-a")), NoRight),
-        row("its node is deleted", Ask::delete(OWN), NoRight),
-        row("all nodes are deleted", Ask::delete("/api/v1/nodes"), NoRight),
-        row("a node is created", Ask::post("/api/v1/nodes", unborn), NoRight),
-        row("a node is created by apply", applied, NoRight),
-        row("its kubelet is asked", kubelet, NoRight),
-        row("an event", event("default", "node-a"), Done),
+        row("its node is read", ApiRequest::get(OWN), Allowed),
+        row("another node is read", ApiRequest::get(OTHER), Allowed),
+        row("nodes are listed", ApiRequest::get("/api/v1/nodes"), Allowed),
+        row("its node is watched", ApiRequest::get(watch), Allowed),
+        row("the status of its node", status, Forbidden),
+        row("its node is replaced", ApiRequest::put(OWN, node("node-a")), Forbidden),
+        row("its node is deleted", ApiRequest::delete(OWN), Forbidden),
+        row("all nodes are deleted", ApiRequest::delete("/api/v1/nodes"), Forbidden),
+        row("a node is created", ApiRequest::post("/api/v1/nodes", unborn), Forbidden),
+        row("a node is created by apply", applied, Forbidden),
+        row("its kubelet is asked", kubelet, Forbidden),
+        row("an event", event("default", "node-a"), Allowed),
         row("of another node", event("default", "node-b"), about_b),
-        row("elsewhere", event("octavo-system", "node-a"), NoRight),
-        row("events are deleted", Ask::delete(events), NoRight),
-        row("its policy is deleted", Ask::delete(policies), NoRight),
-        row("its binding is deleted", Ask::delete(bindings), NoRight),
+        row("elsewhere", event("octavo-system", "node-a"), Forbidden),
+        row("events are deleted", ApiRequest::delete(events), Forbidden),
+        row("its policy is deleted", ApiRequest::delete(policies), Forbidden),
+        row("its binding is deleted", ApiRequest::delete(bindings), Forbidden),
     ];
     let own = "/api/v1/namespaces/octavo-system";
     for path in [
@@ -273,7 +272,7 @@ pub(super) fn rights() -> Vec<Row> {
         "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(),
         "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases".to_owned(),
     ] {
-        rows.push((path.clone(), Ask::post(&path, json!({})), NoRight));
+        rows.push((path.clone(), ApiRequest::post(&path, json!({})), Forbidden));
     }
     for what in ["secrets", "configmaps", "pods", "serviceaccounts", "events"] {
         for path in [
@@ -282,15 +281,16 @@ pub(super) fn rights() -> Vec<Row> {
             format!("/api/v1/namespaces/default/{what}"),
             format!("/api/v1/namespaces/default/{what}/one"),
         ] {
-            rows.push((path.clone(), Ask::get(&path), NoRight));
+            rows.push((path.clone(), ApiRequest::get(&path), Forbidden));
         }
     }
     rows
 }
 
-/// What the policies refuse to an agent that has all rights.
+/// Requests that the policies deny to an agent with all RBAC permissions.
 pub(super) fn too_wide() -> Vec<Row> {
-    let status = Ask::patch(&format!("{OWN}/status"), json!({"status": {"phase": "Running"}}));
+    let status =
+        ApiRequest::patch(&format!("{OWN}/status"), json!({"status": {"phase": "Running"}}));
     let mut replaced = node("node-a");
     replaced["metadata"]["labels"]["person"] = json!("2");
     let unborn = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-c"}});
@@ -299,18 +299,18 @@ pub(super) fn too_wide() -> Vec<Row> {
         "metadata": {"generateName": "octavo-", "namespace": "default"},
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "node-a", "namespace": "default"},
     });
-    let about_a_pod = Ask::post("/api/v1/namespaces/default/events", about_a_pod);
-    let status_is_others = Refused("not allowed to change the status");
-    let person = Refused("labels: person.");
-    let (b, c) = (Refused("to change node node-b"), Refused("to change node node-c"));
-    let own = Refused("events only on its own node");
+    let about_a_pod = ApiRequest::post("/api/v1/namespaces/default/events", about_a_pod);
+    let status_is_others = DeniedByPolicy("not allowed to change the status");
+    let person = DeniedByPolicy("labels: person.");
+    let (b, c) = (DeniedByPolicy("to change node node-b"), DeniedByPolicy("to change node node-c"));
+    let own = DeniedByPolicy("events only on its own node");
     vec![
         row("the status of its node", status, status_is_others),
         row("a foreign label", labels(OWN, &json!({"person": "2"})), person),
-        row("its node is replaced", Ask::put(OWN, replaced), person),
-        row("another node", Ask::patch(OTHER, json!({})), b),
-        row("a node is created", Ask::post("/api/v1/nodes", unborn), c),
+        row("its node is replaced", ApiRequest::put(OWN, replaced), person),
+        row("another node", ApiRequest::patch(OTHER, json!({})), b),
+        row("a node is created", ApiRequest::post("/api/v1/nodes", unborn), c),
         row("an event of a pod", about_a_pod, own),
-        row("an event of its node", event("default", "node-a"), Done),
+        row("an event of its node", event("default", "node-a"), Allowed),
     ]
 }

@@ -1,25 +1,24 @@
-//! What agents and aggregator may do in addition where devices are shared: the one `ConfigMap` of NVIDIA's plugin, one more label,
-//! and events about pods.
+//! Additional permissions for sharing: the `ConfigMap` of NVIDIA's plugin, one more label, and events about pods.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::place::Verdict::{self, Done, NoRight, Refused};
-use super::place::{Ask, Place, Who};
+use super::cluster::Verdict::{self, Allowed, DeniedByPolicy, Forbidden};
+use super::cluster::{ApiRequest, PermissionCluster, Requester};
 use super::rows::{OWN, labels};
-use crate::manifests::chart::{helm_says, path};
+use crate::manifests::chart::{helm_output, path};
 
 const CONFIG_MAP: &str = "/api/v1/namespaces/gpu-operator/configmaps/plugin-config";
 const LABEL: &str = "nvidia.com/device-plugin.config";
 
-/// The tier `applier` with these options, as helm would have it.
-pub(super) fn upgrade(place: &Place) {
-    place.create(
+/// The tier `applier` with these options, as rendered by helm.
+pub(super) fn upgrade(cluster: &PermissionCluster) {
+    cluster.create(
         &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}),
     );
     let chart = path();
-    let rendered = helm_says(&[
+    let rendered = helm_output(&[
         "template",
         "octavo",
         chart.to_str().unwrap(),
@@ -30,22 +29,22 @@ pub(super) fn upgrade(place: &Place) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rendered.yaml");
     fs::write(&file, rendered).unwrap();
-    place.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    cluster.kubectl(&["apply", "-f", file.to_str().unwrap()]);
 }
 
-/// An event about a pod, said in the name of a node.
-pub(super) fn pod_event(namespace: &str, reason: &str, from: &str) -> Ask {
+/// An event about a pod, reported by a node.
+pub(super) fn pod_event(namespace: &str, reason: &str, from: &str) -> ApiRequest {
     about(namespace, "Pod", reason, from)
 }
 
-fn about(namespace: &str, kind: &str, reason: &str, from: &str) -> Ask {
+fn about(namespace: &str, kind: &str, reason: &str, from: &str) -> ApiRequest {
     let body = json!({
         "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": reason, "message": "a test",
         "metadata": {"generateName": "train.", "namespace": namespace},
         "involvedObject": {"apiVersion": "v1", "kind": kind, "name": "train", "namespace": namespace},
         "reportingComponent": "octavo.dev/agent", "reportingInstance": from,
     });
-    Ask::post(&format!("/api/v1/namespaces/{namespace}/events"), body)
+    ApiRequest::post(&format!("/api/v1/namespaces/{namespace}/events"), body)
 }
 
 fn config_map(namespace: &str, name: &str) -> (String, Value) {
@@ -57,95 +56,104 @@ fn config_map(namespace: &str, name: &str) -> (String, Value) {
     (all, object)
 }
 
-async fn expect(who: &Who, rows: &[(&str, Ask, Verdict)]) {
-    for (what, ask, verdict) in rows {
-        who.expects(what, ask, *verdict).await;
+async fn expect(who: &Requester, rows: &[(&str, ApiRequest, Verdict)]) {
+    for (what, request, verdict) in rows {
+        who.expect(what, request, *verdict).await;
     }
 }
 
 #[tokio::test]
-async fn sharing_adds_one_config_map_one_label_and_events_of_three_reasons() {
-    let place = Place::new().await;
-    let agent = place.agent("agent-a").await;
+async fn sharing_adds_access_to_one_config_map_one_label_and_three_events() {
+    let cluster = PermissionCluster::new().await;
+    let agent = cluster.agent("agent-a").await;
     let over = pod_event("octavo-system", "MemoryOverShare", "node-a");
-    let before = [("before", Ask::get(CONFIG_MAP), NoRight), ("before", over.clone(), NoRight)];
+    let before =
+        [("before", ApiRequest::get(CONFIG_MAP), Forbidden), ("before", over.clone(), Forbidden)];
     expect(&agent, &before).await;
-    upgrade(&place);
-    place.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
-    let token = place.token("octavo-aggregator", "aggregator", &[]);
-    let aggregator = place.bearer(&token).await;
-    the_aggregator_writes_one_config_map(&aggregator).await;
-    agents_read_it_and_what_runs_beside_it(&agent).await;
-    the_label_is_ours_where_its_value_is(&place, &agent).await;
+    upgrade(&cluster);
+    cluster.start_pod("deployment/octavo-aggregator", "aggregator", Some("node-a"));
+    let token = cluster.token("octavo-aggregator", "aggregator", &[]);
+    let aggregator = cluster.bearer(&token).await;
+    aggregator_writes_one_config_map(&aggregator).await;
+    agents_read_config_map_and_plugin(&agent).await;
+    label_is_writable_with_own_value(&cluster, &agent).await;
     events_about_pods_have_three_reasons(&agent, over).await;
 }
 
-async fn the_aggregator_writes_one_config_map(aggregator: &Who) {
+async fn aggregator_writes_one_config_map(aggregator: &Requester) {
     let (all, ours) = config_map("gpu-operator", "plugin-config");
     let (_, other) = config_map("gpu-operator", "other");
     let (elsewhere, there) = config_map("kube-system", "plugin-config");
-    // It does not exist yet: a server-side apply also creates it, by its name.
-    aggregator.expects_soon(&Ask::apply(CONFIG_MAP, ours.clone()), Done).await;
+    // It does not exist yet: a server-side apply also creates it.
+    aggregator.expect_eventually(&ApiRequest::apply(CONFIG_MAP, ours.clone()), Allowed).await;
     let rows = [
-        ("it is made", Ask::apply(CONFIG_MAP, ours.clone()), Done),
-        ("it is written again", Ask::apply(CONFIG_MAP, ours.clone()), Done),
-        ("it is read", Ask::get(CONFIG_MAP), Done),
-        ("made without a name", Ask::post(&all, ours), NoRight),
-        ("another", Ask::apply(&format!("{all}/other"), other), NoRight),
-        ("elsewhere", Ask::apply(&format!("{elsewhere}/plugin-config"), there), NoRight),
-        ("all are listed", Ask::get(&all), NoRight),
-        ("it is deleted", Ask::delete(CONFIG_MAP), NoRight),
+        ("it is made", ApiRequest::apply(CONFIG_MAP, ours.clone()), Allowed),
+        ("it is written again", ApiRequest::apply(CONFIG_MAP, ours.clone()), Allowed),
+        ("it is read", ApiRequest::get(CONFIG_MAP), Allowed),
+        ("made without a name", ApiRequest::post(&all, ours), Forbidden),
+        ("another", ApiRequest::apply(&format!("{all}/other"), other), Forbidden),
+        ("elsewhere", ApiRequest::apply(&format!("{elsewhere}/plugin-config"), there), Forbidden),
+        ("all are listed", ApiRequest::get(&all), Forbidden),
+        ("it is deleted", ApiRequest::delete(CONFIG_MAP), Forbidden),
     ];
     expect(aggregator, &rows).await;
 }
 
-async fn agents_read_it_and_what_runs_beside_it(agent: &Who) {
+async fn agents_read_config_map_and_plugin(agent: &Requester) {
     let own = "/api/v1/namespaces/gpu-operator";
     let sets = "/apis/apps/v1/namespaces";
     let (all, ours) = config_map("gpu-operator", "plugin-config");
-    agent.expects_soon(&Ask::get(CONFIG_MAP), Done).await;
-    let list = |what: &str| Ask::get(&format!("{own}/{what}"));
+    agent.expect_eventually(&ApiRequest::get(CONFIG_MAP), Allowed).await;
+    let list = |what: &str| ApiRequest::get(&format!("{own}/{what}"));
     let rows = [
-        ("it is read", Ask::get(CONFIG_MAP), Done),
-        ("it is written", Ask::apply(CONFIG_MAP, ours), NoRight),
-        ("all are listed", Ask::get(&all), NoRight),
-        ("another", list("configmaps/other"), NoRight),
-        ("pods beside it", list("pods"), Done),
-        ("one of them", list("pods/one"), NoRight),
-        ("secrets beside it", list("secrets"), NoRight),
-        ("daemonsets beside it", Ask::get(&format!("{sets}/gpu-operator/daemonsets")), Done),
-        ("daemonsets elsewhere", Ask::get(&format!("{sets}/kube-system/daemonsets")), NoRight),
-        ("all pods", Ask::get("/api/v1/pods"), NoRight),
+        ("it is read", ApiRequest::get(CONFIG_MAP), Allowed),
+        ("it is written", ApiRequest::apply(CONFIG_MAP, ours), Forbidden),
+        ("all are listed", ApiRequest::get(&all), Forbidden),
+        ("another", list("configmaps/other"), Forbidden),
+        ("pods beside it", list("pods"), Allowed),
+        ("one of them", list("pods/one"), Forbidden),
+        ("secrets beside it", list("secrets"), Forbidden),
+        (
+            "daemonsets beside it",
+            ApiRequest::get(&format!("{sets}/gpu-operator/daemonsets")),
+            Allowed,
+        ),
+        (
+            "daemonsets elsewhere",
+            ApiRequest::get(&format!("{sets}/kube-system/daemonsets")),
+            Forbidden,
+        ),
+        ("all pods", ApiRequest::get("/api/v1/pods"), Forbidden),
     ];
     expect(agent, &rows).await;
 }
 
-async fn the_label_is_ours_where_its_value_is(place: &Place, agent: &Who) {
+async fn label_is_writable_with_own_value(cluster: &PermissionCluster, agent: &Requester) {
     let set = |value: Option<&str>| labels(OWN, &json!({LABEL: value}));
-    let refused = Refused("labels: nvidia.com/device-plugin.config");
-    let admin = place.admin();
-    agent.expects("a person's goes", &set(None), refused).await;
+    let refused = DeniedByPolicy("labels: nvidia.com/device-plugin.config");
+    let admin = cluster.admin();
+    agent.expect("a person's goes", &set(None), refused).await;
     let ours = set(Some("octavo-a-1"));
-    agent.expects("a person's is ours", &ours, refused).await;
-    admin.expects("nobody's", &set(None), Done).await;
-    agent.expects_soon(&set(Some("octavo-a-1")), Done).await;
+    agent.expect("a person's is ours", &ours, refused).await;
+    admin.expect("nobody's", &set(None), Allowed).await;
+    agent.expect_eventually(&set(Some("octavo-a-1")), Allowed).await;
     let rows = [
         ("another's value", set(Some("mine")), refused),
-        ("ours", set(Some("octavo-a-1")), Done),
-        ("the next of ours", set(Some("octavo-b-2")), Done),
-        ("ours goes", set(None), Done),
+        ("ours", set(Some("octavo-a-1")), Allowed),
+        ("the next of ours", set(Some("octavo-b-2")), Allowed),
+        ("ours goes", set(None), Allowed),
     ];
     expect(agent, &rows).await;
 }
 
-async fn events_about_pods_have_three_reasons(agent: &Who, over: Ask) {
-    agent.expects_soon(&over, Done).await;
-    let refused = Refused("on pods only about their device memory usage");
+async fn events_about_pods_have_three_reasons(agent: &Requester, over: ApiRequest) {
+    agent.expect_eventually(&over, Allowed).await;
+    let refused = DeniedByPolicy("on pods only about their device memory usage");
     let exhausted = pod_event("default", "MemoryNearlyExhausted", "node-a");
     let within = pod_event("kube-system", "MemoryWithinShare", "node-a");
     let rows = [
-        ("in any namespace", exhausted, Done),
-        ("and in any other", within, Done),
+        ("in any namespace", exhausted, Allowed),
+        ("and in any other", within, Allowed),
         ("another reason", pod_event("default", "Killing", "node-a"), refused),
         ("in the name of another node", pod_event("default", "MemoryOverShare", "node-b"), refused),
         ("about something else", about("default", "Secret", "MemoryOverShare", "node-a"), refused),

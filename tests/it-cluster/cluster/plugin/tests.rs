@@ -1,4 +1,4 @@
-//! The plugin and a real kubelet, without anything of ours between them.
+//! The plugin with a real kubelet and none of our programs.
 
 use octavo_kubelet::proto::pod_resources::ListPodResourcesRequest;
 use octavo_kubelet::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
@@ -9,12 +9,12 @@ use super::*;
 use crate::machine::Machine;
 
 const NODE: &str = "node-2";
-/// None of NVIDIA's, for an agent of another test may be on the node, and would ask itself what this is.
+/// Not an NVIDIA resource, because an agent of another test on the node would process it.
 const RESOURCE: &str = "test.invalid/mig-3g.40gb";
 const HALVES: &str = "machine: plugin\ngpus:\n- {board: A100_80GB, mig: enabled, instances: \
     [{profile: 3g.40gb, start: 0}, {profile: 3g.40gb, start: 4}]}\n";
 
-/// Waits until pods of the node can be given so many.
+/// Waits until this many devices are allocatable.
 #[track_caller]
 fn await_allocatable(nodes: &Nodes, count: usize) {
     let resource = RESOURCE.replace('.', "\\.");
@@ -23,7 +23,7 @@ fn await_allocatable(nodes: &Nodes, count: usize) {
     nodes.api().kubectl(&wait);
 }
 
-/// What the kubelet says to have given to a pod.
+/// The devices that kubelet reports for a pod.
 async fn given(nodes: &Nodes, namespace: &str) -> Vec<String> {
     let socket = nodes.kubelet(NODE).join("pod-resources/kubelet.sock");
     let socket = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
@@ -39,7 +39,7 @@ async fn given(nodes: &Nodes, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_pod_is_given_a_device_that_the_machine_has_and_kubelet_says_which() {
+async fn pod_is_allocated_an_existing_device_that_kubelet_reports() {
     let nodes = Nodes::shared();
     let api = nodes.api();
     let machine = Machine::new(HALVES);
@@ -76,7 +76,7 @@ async fn a_pod_is_given_a_device_that_the_machine_has_and_kubelet_says_which() {
 }
 
 #[test]
-fn devices_are_given_of_the_gpu_that_has_most_left() {
+fn devices_are_allocated_from_gpu_with_most_available() {
     let device = |id: &str, gpu: usize| Device { id: id.to_owned(), gpu };
     let offered = [device("a", 0), device("b", 0), device("c", 1), device("d", 1)];
     let choose = |available: &[&str], must: &[&str], size: i32| {

@@ -1,5 +1,5 @@
-//! New profiles, made by an aggregator that was started for that: tried, made, never put over another one without a word, and only
-//! for people who may make them themselves.
+//! Profile creation by an aggregator with that option: validated, created, replaced only on explicit request, and only
+//! for authorized users.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn start(api: &Api, more: &[&str]) -> Aggregator {
     Aggregator::start(&[&always[..], more].concat())
 }
 
-/// Waits until the aggregator knows this node.
+/// Waits until the aggregator has this node.
 async fn knows(readers: &Readers, name: &str) {
     let path = format!("/api/v1/profile-draft?nodes={name}&resource={GPU}");
     let draft = async || readers.get(&path).await;
@@ -48,7 +48,7 @@ fn detail(problem: &Value) -> &str {
     problem["detail"].as_str().unwrap()
 }
 
-async fn a_profile_is_tried_and_made(readers: &Readers, api: &Api, order: &Value) {
+async fn profile_is_validated_and_created(readers: &Readers, api: &Api, order: &Value) {
     let (namespace, name) = (order["namespace"].as_str().unwrap(), "premium");
     let tried = readers.post(&format!("{PATH}?dryRun=All"), order).await;
     assert_eq!(tried.status, 200, "{}", tried.body);
@@ -69,13 +69,13 @@ async fn a_profile_is_tried_and_made(readers: &Readers, api: &Api, order: &Value
     let node = &there["spec"]["scheduling"]["node"];
     assert_eq!(node.get("tolerations"), None);
 
-    // The same again is the same, and nothing is written.
+    // A repeated request is unchanged, and nothing is written.
     let again = readers.post(PATH, order).await;
     assert_eq!((again.status, again.json()["outcome"].as_str()), (200, Some("unchanged")));
     assert_eq!(object(api, namespace, name), Some(there));
 }
 
-async fn another_of_its_name_is_left_alone(readers: &Readers, api: &Api, order: &Value) {
+async fn other_profile_of_same_name_is_not_modified(readers: &Readers, api: &Api, order: &Value) {
     let namespace = order["namespace"].as_str().unwrap();
     let before = object(api, namespace, "premium");
     let other = with(order, json!({"counts": [{"identifier": GPU, "max": "6"}]}));
@@ -89,7 +89,7 @@ async fn another_of_its_name_is_left_alone(readers: &Readers, api: &Api, order: 
     let there = object(api, namespace, "premium").unwrap();
     assert_eq!(there["spec"]["identifiers"][2]["maxCount"], 6);
 
-    // What something else made is never replaced.
+    // Profiles of other creators are never replaced.
     api.apply(&super::profile(namespace, "theirs", ("octavo.dev/type", H200)));
     let before = object(api, namespace, "theirs");
     let over = with(&other, json!({"name": "theirs"}));
@@ -98,7 +98,7 @@ async fn another_of_its_name_is_left_alone(readers: &Readers, api: &Api, order: 
     assert_eq!(object(api, namespace, "theirs"), before);
 }
 
-async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Value) {
+async fn invalid_request_is_rejected_with_field(readers: &Readers, order: &Value) {
     let counts = json!({"counts": [{"identifier": "cpu"}, {"identifier": GPU, "default": "9"}]});
     let problem = refused(readers, &with(order, counts), 422, "unsuitable-nodes").await;
     assert_eq!(problem["parameter"], "counts[1].default");
@@ -112,9 +112,10 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
     let odd = with(order, json!({"name": "A b"}));
     assert_eq!(refused(readers, &odd, 400, "invalid-body").await["parameter"], "name");
     for from in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
-        refused(&readers.saying(from), order, 403, "cross-site").await;
+        refused(&readers.with_header(from), order, 403, "cross-site").await;
     }
-    // A name that another site's page gave to this machine: readers are not authenticated here, so only this machine's own will do.
+    // DNS rebinding: a host name of another site resolves to this machine. Readers are not authenticated here, so only
+    // the machine's own names are accepted.
     let elsewhere = format!("http://evil.example{PATH}");
     let answer = readers.post(&elsewhere, order).await;
     assert_eq!(answer.status, 421, "{}", answer.body);
@@ -122,7 +123,7 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
 }
 
 #[tokio::test]
-async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_line() {
+async fn nfr_003_aggregator_creates_profile_and_audits_every_attempt() {
     let mut api = Api::fresh();
     define(&api, HARDWARE);
     let (gpus, namespace) = (node(&api, H200), api.namespace());
@@ -141,9 +142,9 @@ async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_l
         "counts": [{"identifier": GPU, "default": "2", "max": "4"}], "tolerations": [], "reason": "team vision",
     });
     let wanted = with(&bare, reported);
-    a_profile_is_tried_and_made(&readers, &api, &wanted).await;
-    another_of_its_name_is_left_alone(&readers, &api, &wanted).await;
-    what_cannot_be_is_refused_with_its_place(&readers, &wanted).await;
+    profile_is_validated_and_created(&readers, &api, &wanted).await;
+    other_profile_of_same_name_is_not_modified(&readers, &api, &wanted).await;
+    invalid_request_is_rejected_with_field(&readers, &wanted).await;
     api.stop();
     let problem = refused(&readers, &with(&bare, json!({"name": "late"})), 503, "no-answer").await;
     assert!(!detail(&problem).is_empty());
@@ -156,14 +157,14 @@ async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_l
         all.filter(|line| line.contains(&format!("HardwareProfile {namespace}/"))).count()
     };
     assert_eq!(shown("dry-run", "create"), 1, "{audit:#?}");
-    // Made, and then found to be there already.
+    // Created once, then found to exist.
     assert_eq!(shown("done", "create"), 1, "{audit:#?}");
     assert_eq!(shown("unchanged", "create"), 1, "{audit:#?}");
     assert_eq!(shown("done", "replace"), 1, "{audit:#?}");
     assert_eq!(shown("not-done", "create"), 1, "{audit:#?}");
     assert_eq!(shown("not-done", "replace"), 1, "{audit:#?}");
     assert_eq!(shown("unknown", "create"), 1, "{audit:#?}");
-    // Each but the one that was tried was reported before, too.
+    // Each but the dry run was also logged before.
     assert_eq!(shown("begun", "replace"), 2, "{audit:#?}");
     let replaced = audit
         .iter()
@@ -174,7 +175,7 @@ async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_l
     }
 }
 
-/// An account that may list nodes of ours, and do this with profiles in the namespace.
+/// An account that may list nodes, and has these verbs on profiles in the namespace.
 fn account(api: &Api, namespace: &str, name: &str, verbs: &[&str]) -> String {
     let rbac = "rbac.authorization.k8s.io/v1";
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
@@ -198,17 +199,17 @@ fn account(api: &Api, namespace: &str, name: &str, verbs: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_profile_is_made_only_for_who_may_make_it_there_and_says_who_that_is() {
+async fn profile_creation_requires_requester_permission_and_records_requester() {
     let api = Api::shared();
     define(api, HARDWARE);
-    // Of a type of which no other test has nodes in the API server that they share.
+    // A type of which no other test has nodes in the shared API server.
     let gpus = node(api, "nvidia-l40s-48gb");
     let (namespace, other) = (api.namespace(), api.namespace());
     let [reader, vendor] = [("reader", &["get"][..]), ("maker", &["get", "create"])]
         .map(|(name, verbs)| account(api, &namespace, name, verbs));
     let mut aggregator = start(api, &["--create-profiles", "--http-auth=token-review"]);
     let readers = Readers::at(aggregator.http);
-    let (reader, vendor) = (readers.saying(&reader), readers.saying(&vendor));
+    let (reader, vendor) = (readers.with_header(&reader), readers.with_header(&vendor));
     knows(&reader, gpus.name()).await;
     knows(&vendor, gpus.name()).await;
     let wanted = order(gpus.name(), &namespace, "ours");
@@ -219,7 +220,7 @@ async fn a_profile_is_made_only_for_who_may_make_it_there_and_says_who_that_is()
     assert!(detail(&problem).contains(&right), "{problem:#}");
     assert!(detail(&problem).contains("kubectl auth can-i create"), "{problem:#}");
     assert_eq!(object(api, &namespace, "ours"), None);
-    // A right in one namespace is none in another.
+    // Permission in one namespace is none in another.
     refused(&vendor, &with(&wanted, json!({"namespace": other})), 403, "forbidden").await;
 
     let made = vendor.post(PATH, &wanted).await;
@@ -227,7 +228,7 @@ async fn a_profile_is_made_only_for_who_may_make_it_there_and_says_who_that_is()
     let there = object(api, &namespace, "ours").unwrap();
     let who = format!("system:serviceaccount:{namespace}:maker");
     assert_eq!(there["metadata"]["annotations"]["octavo.dev/created-by"], who);
-    // Who may make one may not put it over another.
+    // Permission to create is none to replace.
     let over = with(&wanted, json!({"replace": true, "displayName": "Other"}));
     let problem = refused(&vendor, &over, 403, "forbidden").await;
     assert!(detail(&problem).contains("patch hardwareprofiles"), "{problem:#}");

@@ -1,4 +1,4 @@
-//! New profiles, made from nodes as the person who asks; and where their work goes.
+//! Profiles created from nodes with the permissions of the requester, and the placement of their workloads.
 
 use serde_json::{Value, json};
 
@@ -22,43 +22,43 @@ pub(super) fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-fn it_says_who_and_why_and_names_no_node(made: &Value, nodes: &[TestNode]) {
+fn profile_records_requester_without_node_names(made: &Value, nodes: &[TestNode]) {
     let annotations = &made["metadata"]["annotations"];
     assert_eq!(annotations["opendatahub.io/display-name"], "Premium GPU");
     assert_eq!(annotations["octavo.dev/type"], H200);
     assert_eq!(annotations["octavo.dev/reason"], "team vision");
     assert!(annotations["octavo.dev/created-by"].as_str().is_some_and(|who| !who.is_empty()));
     assert_eq!(made["metadata"]["managedFields"][0]["manager"], "octavo-profiles");
-    // Everybody may read it, so it names no node.
+    // Every user may read it, so it names no node.
     assert!(nodes.iter().all(|node| !made.to_string().contains(node.name())));
 }
 
-fn what_others_made_is_left_alone(site: &Site<'_>, namespace: &str) {
+fn foreign_profiles_are_not_modified(site: &Site<'_>, namespace: &str) {
     let api = site.api;
     let other = super::profile(namespace, T4, ("octavo.dev/type", T4));
     api.apply(&other);
     let before = object(api, namespace, T4);
     let over = ["create", "--type", T4, "-n", namespace];
-    let (_, reported) = site.says(&over, 1);
+    let (_, reported) = site.run(&over, 1);
     assert!(reported.contains("created by kubectl; it is not changed"), "{reported}");
     assert!(reported.contains("- spec.identifiers[0].defaultCount: 2"), "{reported}");
     assert_eq!(object(api, namespace, T4), before);
 }
 
 #[tokio::test]
-async fn a_profile_is_drafted_from_nodes_tried_created_and_never_overwrites_anothers() {
+async fn profile_is_drafted_from_nodes_created_and_overwrites_no_other() {
     let api = Api::fresh();
     let nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);
     let path = format!("/api/v1/profile-draft?type={H200}");
     site.until(&path, |draft| draft["kind"] == "ProfileDraft").await;
 
-    // Without the kind there is a draft, and nothing to make it in.
+    // Without the kind there is a draft, but it cannot be created.
     let of_type = ["create", "--type", H200];
-    let (printed, shown) = site.says(&[&of_type[..], &["--dry-run"]].concat(), 0);
+    let (printed, shown) = site.run(&[&of_type[..], &["--dry-run"]].concat(), 0);
     assert!(printed.contains("octavo.dev/type: nvidia-h200-141gb"), "{printed}");
     assert!(shown.contains("was not created"), "{shown}");
-    let (_, reported) = site.says(&of_type, 1);
+    let (_, reported) = site.run(&of_type, 1);
     assert!(reported.contains("no namespace for the profile"), "{reported}");
     let namespace = api.namespace();
     let here = [
@@ -66,32 +66,32 @@ async fn a_profile_is_drafted_from_nodes_tried_created_and_never_overwrites_anot
         &["-n", &namespace, "--display-name", "Premium GPU", "--reason", "team vision"],
     ]
     .concat();
-    let (_, reported) = site.says(&here, 1);
+    let (_, reported) = site.run(&here, 1);
     assert!(reported.contains("this cluster has no HardwareProfile resource"), "{reported}");
 
     define(&api, HARDWARE);
-    let (reported, _) = site.says(&[&here[..], &["--dry-run=server"]].concat(), 0);
+    let (reported, _) = site.run(&[&here[..], &["--dry-run=server"]].concat(), 0);
     assert!(reported.contains("can be created"), "{reported}");
     assert_eq!(object(&api, &namespace, H200), None);
-    let (reported, _) = site.says(&here, 0);
+    let (reported, _) = site.run(&here, 0);
     assert_eq!(reported, format!("profile {namespace}/{H200} created\n"));
     let made = object(&api, &namespace, H200).unwrap();
-    it_says_who_and_why_and_names_no_node(&made, &nodes);
+    profile_records_requester_without_node_names(&made, &nodes);
     let judged = site.profile(H200, |one| one["available"] == 8).await;
     assert_eq!(words(&judged), [] as [&str; 0]);
     assert_eq!(judged["reason"], "team vision");
-    // Again it is the same, and nothing is written.
-    site.says(&here, 0);
+    // A repeated creation changes nothing.
+    site.run(&here, 0);
     assert_eq!(object(&api, &namespace, H200), Some(made));
 
-    what_others_made_is_left_alone(&site, &namespace);
+    foreign_profiles_are_not_modified(&site, &namespace);
     let both = format!("{},{}", nodes[0].name(), nodes[1].name());
-    let (_, reported) = site.says(&["create", "--from-nodes", &both], 1);
+    let (_, reported) = site.run(&["create", "--from-nodes", &both], 1);
     assert!(reported.contains("these nodes have 2 types"), "{reported}");
 }
 
-/// The pod that the webhook makes of a workload with this profile: requests and limits are the default counts, selector and
-/// tolerations the profile's. Source: workbenches-operator, `/workbenches-hardware-profile`.
+/// The pod that the webhook creates for a workload with this profile: requests and limits are the default counts,
+/// selector and tolerations those of the profile. Source: workbenches-operator, `/workbenches-hardware-profile`.
 pub(super) fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
     let counts = profile["spec"]["identifiers"].as_array().unwrap().iter();
     let counts: serde_json::Map<String, Value> = counts
@@ -115,8 +115,7 @@ pub(super) fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn req_009_workloads_of_a_created_profile_run_on_nodes_of_its_type_only_and_as_many_as_predicted()
- {
+async fn req_009_workloads_of_created_profile_run_only_on_nodes_of_its_type() {
     let api = Api::shared();
     let (h200, _t4) = (node(api, H200), node(api, T4));
     define(api, HARDWARE);
@@ -136,7 +135,7 @@ async fn req_009_workloads_of_a_created_profile_run_on_nodes_of_its_type_only_an
     ];
     let path = format!("/api/v1/profile-draft?nodes={}&resource={GPU}", h200.name());
     site.until(&path, |draft| draft["kind"] == "ProfileDraft").await;
-    site.says(&create, 0);
+    site.run(&create, 0);
     let path = format!("{namespace}/premium");
     let judged = site.profile(&path, |one| one["available"] == 8).await;
     assert_eq!(judged["type"], H200);
@@ -144,7 +143,7 @@ async fn req_009_workloads_of_a_created_profile_run_on_nodes_of_its_type_only_an
     for number in 0..9 {
         api.create(&pod(&made, &namespace, &format!("work-{number}")));
     }
-    // What was said to be available is what the scheduler finds, and no pod goes to the other type.
+    // The scheduler places as many as reported available, and no pod on the other type.
     let placed = || -> Vec<Value> {
         let pods = api.kubectl(&["get", "pods", "-n", &namespace, "-o", "json"]);
         let pods: Value = serde_json::from_str(&pods).unwrap();

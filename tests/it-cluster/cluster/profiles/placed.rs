@@ -1,6 +1,6 @@
-//! Profiles on two real nodes with devices of different types: agents, kubelets and scheduler are real, and so are the pods.
+//! Profiles on two real nodes with devices of different types: agents, kubelets, scheduler and pods are real.
 //!
-//! Each agent is a process beside its node's kubelet, on a simulated machine, and its node's device plugin.
+//! Each agent runs beside the kubelet of its node, on a simulated machine, and is its device plugin.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,13 +21,13 @@ const GPU: &str = "nvidia.com/gpu";
 const SHELL: &str = "test.invalid/placed:1";
 const A100: &str = "nvidia-a100-80gb";
 const H100: &str = "nvidia-h100-80gb";
-/// Which no node has.
+/// A type without nodes.
 const V100: &str = "nvidia-v100-32gb";
 const TAINT: &str = "nvidia.com/gpu";
 
-/// A machine, its node, and the agent there.
+/// A machine, its node, and its agent.
 struct Host {
-    // Before the machine, which it has files of.
+    // Dropped before the machine, whose files it uses.
     agent: Program,
     machine: Node,
     name: &'static str,
@@ -43,11 +43,11 @@ impl Host {
     ) -> Self {
         let nodes = Nodes::shared();
         let machine = Node::new(&format!("- {{board: {board}, count: {devices}}}\n"));
-        // Where the machine's kubelet is asked which pod has what.
+        // The pod-resources socket of the machine's kubelet.
         let kubelet = machine.kubelet();
         let requested = nodes.kubelet(name).join("pod-resources");
         symlink(requested, kubelet.parent().unwrap()).unwrap();
-        // And where processes of pods are seen, without which who has ended still has what it had.
+        // Processes of pods must be visible, or ended pods would retain their devices.
         let proc = machine.machine.path().join("proc");
         fs::remove_dir_all(&proc).unwrap();
         symlink("/proc", proc).unwrap();
@@ -70,7 +70,7 @@ impl Host {
         Self { agent, machine, name, type_name, devices }
     }
 
-    /// Waits until pods can be given all of its devices, and its type is known.
+    /// Waits until all its devices are allocatable and its type is known.
     fn is_ready(&self, api: &Api) {
         let count =
             format!("--for=jsonpath={{.status.allocatable.nvidia\\.com/gpu}}={}", self.devices);
@@ -81,14 +81,13 @@ impl Host {
         }
     }
 
-    /// UUIDs of its devices.
     fn uuids(&self) -> BTreeSet<String> {
         let world = self.machine.machine.world();
         world.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()
     }
 
-    /// Leaves the node as it was.
-    fn leaves(self, api: &Api) {
+    /// Restores the node.
+    fn restore_node(self, api: &Api) {
         self.agent.stop();
         let mut cleaner =
             self.machine.agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
@@ -100,7 +99,7 @@ impl Host {
     }
 }
 
-/// A profile's pod that says what it was given, and stays.
+/// A pod of a profile that prints its devices and keeps running.
 fn work(profile: &Value, namespace: &str, name: &str) -> String {
     let mut pod = pod(profile, namespace, name);
     let spec = &mut pod["spec"];
@@ -112,12 +111,12 @@ fn work(profile: &Value, namespace: &str, name: &str) -> String {
     pod.to_string()
 }
 
-/// A profile of a type, made of the fleet as people do; and how much of its work has room, which may be less than there are devices:
-/// processors are the testing machine's.
+/// Creates a profile of a type from the fleet, and returns its available workloads. There may be fewer than devices,
+/// because processors of the test machine are limited.
 async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Value, usize) {
     let of = host.type_name;
     let draft = format!("/api/v1/profile-draft?type={of}");
-    // Once the aggregator has seen all of the node that is drafted from.
+    // Once the aggregator has received the complete node.
     site.until(&draft, |draft| {
         let spec = &draft["profile"]["spec"];
         let counts = spec["identifiers"].as_array().into_iter().flatten();
@@ -126,7 +125,7 @@ async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Val
         most == Some(json!(host.devices)) && *tolerated == TAINT
     })
     .await;
-    site.says(&["create", "--type", of, "--name", name, "-n", namespace], 0);
+    site.run(&["create", "--type", of, "--name", name, "-n", namespace], 0);
     let path = format!("{namespace}/{name}");
     let judged = site.profile(&path, |one| one["reach"]["nodes"] == 1).await;
     assert_eq!((&judged["type"], words(&judged)), (&json!(of), Vec::new()));
@@ -139,7 +138,7 @@ async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Val
     (made, room)
 }
 
-/// Where a pod runs, and what it finds in itself.
+/// The node of a pod, and its output.
 fn runs(api: &Api, namespace: &str, name: &str) -> (String, String) {
     let pod = ["-n", namespace, &format!("pod/{name}")];
     let ready = ["wait", "--for=condition=Ready", "--timeout=300s"];
@@ -152,7 +151,7 @@ fn runs(api: &Api, namespace: &str, name: &str) -> (String, String) {
     (node, log.trim_end().to_owned())
 }
 
-/// Waits until the scheduler has said that a pod fits nowhere.
+/// Waits until the scheduler reports that a pod fits nowhere.
 fn waits(api: &Api, namespace: &str, name: &str) {
     let unscheduled = "--for=condition=PodScheduled=false";
     let pod = format!("pod/{name}");
@@ -161,9 +160,9 @@ fn waits(api: &Api, namespace: &str, name: &str) {
     assert_eq!(api.kubectl(&node), "", "{name}");
 }
 
-/// As many pods as there was said to be room for run where their type is, each with a device of its own; one more waits, whatever
+/// The predicted number of pods run on nodes of their type, each with its own device; one more stays pending, whatever
 /// the other node has.
-fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: &Host) {
+fn all_are_placed(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: &Host) {
     let of = profile["metadata"]["name"].as_str().unwrap();
     let names: Vec<String> = (0..*room).map(|number| format!("{of}-{number}")).collect();
     let all: Vec<String> = names.iter().map(|name| work(profile, namespace, name)).collect();
@@ -176,7 +175,7 @@ fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: 
     let more = format!("{of}-more");
     api.apply(&work(profile, namespace, &more));
     waits(api, namespace, &more);
-    // What it really has is on the pod.
+    // Each pod is annotated with its devices.
     for name in names {
         let key = "accelerator\\.opendatahub\\.io/type";
         let shown = format!("--for=jsonpath={{.metadata.annotations.{key}}}={}", host.type_name);
@@ -185,9 +184,9 @@ fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: 
     }
 }
 
-/// Work for a type that no node has waits, and every reader sees that.
-async fn no_node_has_the_type(site: &Site<'_>, namespace: &str) {
-    let (_, reported) = site.says(&["create", "--type", V100, "-n", namespace], 1);
+/// Workloads for a type without nodes stay pending, and every reader reports it.
+async fn workload_without_nodes_stays_pending(site: &Site<'_>, namespace: &str) {
+    let (_, reported) = site.run(&["create", "--type", V100, "-n", namespace], 1);
     assert!(reported.contains(V100), "{reported}");
     site.api.apply(&profile(namespace, "nowhere", ("octavo.dev/type", V100)));
     let path = format!("{namespace}/nowhere");
@@ -209,8 +208,7 @@ async fn no_node_has_the_type(site: &Site<'_>, namespace: &str) {
 }
 
 #[tokio::test]
-async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_and_real_kubelets_run_it()
- {
+async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
     let _alone = Nodes::alone().await;
     let api = Nodes::shared().api();
     define(api, HARDWARE);
@@ -230,15 +228,15 @@ async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_
         made(&site, &namespace, "hopper", &hosts[1]).await,
     ];
     for (profile, host) in profiles.iter().zip(&hosts) {
-        all_land(api, &namespace, profile, host);
+        all_are_placed(api, &namespace, profile, host);
     }
     for name in ["ampere", "hopper"] {
         let path = format!("{namespace}/{name}");
         site.profile(&path, |one| one["available"] == 0).await;
     }
-    no_node_has_the_type(&site, &namespace).await;
+    workload_without_nodes_stays_pending(&site, &namespace).await;
     api.kubectl(&["delete", "namespace", &namespace, "--timeout=300s"]);
     for host in hosts {
-        host.leaves(api);
+        host.restore_node(api);
     }
 }

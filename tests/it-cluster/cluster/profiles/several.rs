@@ -1,4 +1,4 @@
-//! A profile that accepts several types: it says so, and the scheduler takes whichever node there is.
+//! A profile annotated for several types: the scheduler uses nodes of each.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::cluster::Api;
 use crate::cluster::objects::TestNode;
 
 const CLASS: &str = "octavo.test/class";
-/// Types of which no other test has nodes in the API server that they share: pods for one would land here.
+/// Types of which no other test has nodes in the shared API server: their pods would be placed here.
 const TYPES: [&str; 3] = ["nvidia-b300-288gb", "nvidia-a30-24gb", "nvidia-l4-24gb"];
 
 #[tokio::test]
-async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_on_no_other() {
+async fn req_011_workloads_of_multi_type_profile_use_each_type_and_no_other() {
     let api = Api::shared();
     let nodes = TYPES.map(|one| node(api, one));
     define(api, HARDWARE);

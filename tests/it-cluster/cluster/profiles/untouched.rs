@@ -1,4 +1,4 @@
-//! Other people's profiles are theirs: Octavo comes, is upgraded and goes, and not a byte of them is another.
+//! Profiles of users are never modified: not by installation, upgrade or removal.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{DASHBOARD, GPU, H200, HARDWARE, OLD, OLDER, QUEUES, Site, define, node, profile};
 use crate::cluster::Api;
-use crate::cluster::objects::Bearer;
-use crate::manifests::chart::{helm_says, path};
+use crate::cluster::objects::TokenKubeconfig;
+use crate::manifests::chart::{helm_output, path};
 
 const NAMESPACE: &str = "octavo-system";
 const ACCOUNT: &str = "system:serviceaccount:octavo-system:octavo-aggregator";
-/// What is there is these, each by its path in the API but for the namespace.
+/// API paths of the objects, relative to the namespace.
 const KINDS: [(&str, &str, &[&str]); 4] = [
     (
         "infrastructure.opendatahub.io/v1",
@@ -22,10 +22,11 @@ const KINDS: [(&str, &str, &[&str]); 4] = [
     ("dashboard.opendatahub.io/v1", "acceleratorprofiles", &["oldest"]),
     ("kueue.x-k8s.io/v1beta2", "localqueues", &["team"]),
 ];
-/// How many of them are profiles.
+/// Number of profiles among them.
 const PROFILES: usize = 7;
 
-/// One that says its type as we do, and others that do not: by a label of NVIDIA's, without devices, by a queue, of old kinds.
+/// One profile with our annotation, and others without: by a label of NVIDIA's, without devices, by a queue, of old
+/// kinds.
 fn objects(namespace: &str) -> [String; 7] {
     let typed = profile(namespace, "typed", ("octavo.dev/type", H200));
     let mut typed: Value = serde_json::from_str(&typed).unwrap();
@@ -65,7 +66,7 @@ fn objects(namespace: &str) -> [String; 7] {
     ]
 }
 
-/// What the API server answers for each object and for the definition of each kind, byte for byte.
+/// The API server's response for each object and for the definition of each kind.
 fn bytes(api: &Api, namespace: &str) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut take = |path: String| {
@@ -85,26 +86,26 @@ fn bytes(api: &Api, namespace: &str) -> BTreeMap<String, String> {
     all
 }
 
-/// What helm does with the release.
+/// Runs helm on the release.
 fn helm(api: &Api, verb: &str, more: &[&str]) {
     let kubeconfig = ["--kubeconfig", api.kubeconfig().to_str().unwrap()];
     let release = [verb, "octavo", "--namespace", NAMESPACE];
-    helm_says(&[&release[..], &kubeconfig, more].concat());
+    helm_output(&[&release[..], &kubeconfig, more].concat());
 }
 
-/// The aggregator as the chart starts it, with its own account's rights, but for the certificate.
-fn installed<'a>(api: &'a Api, pod: &str) -> (Site<'a>, Bearer) {
+/// The aggregator as started by the chart, with the permissions of its account, except for the certificate.
+fn installed<'a>(api: &'a Api, pod: &str) -> (Site<'a>, TokenKubeconfig) {
     let get = ["get", "deployment", "octavo-aggregator", "-n", NAMESPACE];
     let deployment = api.kubectl(&[&get[..], &["-o", "json"]].concat());
     let deployment: Value = serde_json::from_str(&deployment).unwrap();
     let spec = &deployment["spec"]["template"]["spec"];
-    // Which its controller would make, which is not there.
+    // Created by a controller in a real cluster.
     api.create(&json!({
         "apiVersion": "v1", "kind": "Pod", "spec": spec,
         "metadata": {"name": pod, "namespace": NAMESPACE},
     }));
     let token = api.token(NAMESPACE, "octavo-aggregator", pod, &[]);
-    let bearer = api.as_bearer(&token);
+    let bearer = api.kubeconfig_with_token(&token);
     let arguments = spec["containers"][0]["args"].as_array().unwrap().iter();
     let arguments: Vec<&str> = arguments
         .map(|argument| argument.as_str().unwrap())
@@ -114,12 +115,12 @@ fn installed<'a>(api: &'a Api, pod: &str) -> (Site<'a>, Bearer) {
         assert!(arguments.contains(&requested), "{arguments:?}");
     }
     let mut site = Site::with(api, &bearer.path(), &arguments);
-    site.aggregator.says("this process is the leader");
+    site.aggregator.expect_log("this process is the leader");
     (site, bearer)
 }
 
-/// Everything is asked that is said of profiles, once all of them are known.
-async fn everything_is_requested(site: &Site<'_>, namespace: &str) {
+/// Requests every document about profiles, once all of them are known.
+async fn request_all_documents(site: &Site<'_>, namespace: &str) {
     let list = site
         .until("/api/v1/profiles", |list| {
             let known = list["items"].as_array().map(Vec::len);
@@ -136,14 +137,14 @@ async fn everything_is_requested(site: &Site<'_>, namespace: &str) {
         let path = format!("/api/v1/profiles/{namespace}/{name}");
         assert_eq!(site.readers.status(&path).await, 200, "{path}");
     }
-    site.says(&["list"], 0);
-    site.says(&["check"], 3);
+    site.run(&["list"], 0);
+    site.run(&["check"], 3);
     let again = ["create", "--type", H200, "--name", "made", "--resource", GPU];
     let tried = ["-n", namespace, "--dry-run=server"];
-    site.says(&[&again[..], &tried].concat(), 0);
+    site.run(&[&again[..], &tried].concat(), 0);
 }
 
-/// What the aggregator's account asked of such objects, by verb.
+/// Requests of the aggregator's account for such objects, by verb.
 fn requested(api: &Api) -> BTreeMap<String, usize> {
     let log = api.audit();
     let of = log.iter().filter(|event| {
@@ -157,8 +158,7 @@ fn requested(api: &Api) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgrade_and_when_it_is_gone()
- {
+async fn ac_011_profiles_are_byte_identical_after_upgrade_and_removal() {
     let api = Api::fresh();
     let _node = node(&api, H200);
     let namespace = api.namespace();
@@ -168,12 +168,12 @@ async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgr
     for object in objects(&namespace) {
         api.apply(&object);
     }
-    // One of ours that a user created before: from then on it is theirs as well.
+    // A profile that a user created with Octavo belongs to the user.
     let site = Site::new(&api);
     let draft = format!("/api/v1/profile-draft?type={H200}&resource={GPU}");
     site.until(&draft, |draft| draft["kind"] == "ProfileDraft").await;
     let create = ["create", "--type", H200, "--name", "made", "--resource", GPU];
-    site.says(&[&create[..], &["-n", &namespace]].concat(), 0);
+    site.run(&[&create[..], &["-n", &namespace]].concat(), 0);
     drop(site);
     let before = bytes(&api, &namespace);
     assert_eq!(before.len(), 12);
@@ -186,16 +186,16 @@ async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgr
     let install = [chart, "--create-namespace", "--set=tier=reader", switched_on];
     helm(&api, "install", &install);
     let (mut site, _token) = installed(&api, "first");
-    everything_is_requested(&site, &namespace).await;
+    request_all_documents(&site, &namespace).await;
     assert_eq!(bytes(&api, &namespace), before);
 
     let more = "--set=tier=applier,aggregator.podDisruptionBudget.enabled=true,networkPolicy.enabled=true,\
                 aggregator.extraArgs={--log-level=debug}";
     helm(&api, "upgrade", &[chart, switched_on, more]);
-    // The old one goes before the new one comes, as the Deployment's strategy has it.
+    // The old one stops before the new one starts, as in the Deployment's strategy.
     site.aggregator.kill();
     let (mut site, _token) = installed(&api, "second");
-    everything_is_requested(&site, &namespace).await;
+    request_all_documents(&site, &namespace).await;
     assert_eq!(bytes(&api, &namespace), before);
 
     helm(&api, "uninstall", &[]);

@@ -1,9 +1,9 @@
-//! Accounts with a role each, and an aggregator that asks the cluster about them.
+//! Accounts with one role each, and an aggregator that reviews them.
 
 use serde_json::{Value, json};
 
 use crate::cluster::Api;
-use crate::cluster::objects::Bearer;
+use crate::cluster::objects::TokenKubeconfig;
 use crate::fleet_api::Api as Readers;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
@@ -14,15 +14,15 @@ const A100: &str = "{machine: a100, driver: 570.133.20, gpus: [{board: A100_80GB
 pub(super) const H100_TYPE: &str = "nvidia-h100-80gb";
 pub(super) const A100_TYPE: &str = "nvidia-a100-80gb";
 
-/// A namespace with accounts that have a role each.
-pub(super) struct Place<'a> {
+/// A namespace with accounts that have one role each.
+pub(super) struct ReaderNamespace<'a> {
     cluster: &'a Api,
     pub(super) namespace: String,
-    /// What the aggregator asks with.
-    pub(super) asks: Bearer,
+    /// Credentials of the aggregator.
+    pub(super) asks: TokenKubeconfig,
 }
 
-/// An aggregator that asks the cluster who may see what, and two nodes that report to it.
+/// An aggregator that authorizes readers with the cluster, and two nodes that report to it.
 pub(super) struct Site {
     pub(super) aggregator: Aggregator,
     _agents: [(Program, Machine); 2],
@@ -33,10 +33,10 @@ fn rule(resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": ["octavo.dev"], "resources": resources, "verbs": verbs})
 }
 
-impl<'a> Place<'a> {
+impl<'a> ReaderNamespace<'a> {
     pub(super) fn new(cluster: &'a Api) -> Self {
         let namespace = cluster.namespace();
-        let place = Self { asks: cluster.as_bearer("none yet"), cluster, namespace };
+        let place = Self { asks: cluster.kubeconfig_with_token("none yet"), cluster, namespace };
         let reviews = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["create"]});
         place.gives(
             "aggregator",
@@ -67,7 +67,7 @@ impl<'a> Place<'a> {
         place
     }
 
-    /// An account, and these rules for it in the whole cluster.
+    /// An account with these rules in the whole cluster.
     fn gives(&self, account: &str, rules: &[Value]) {
         let namespace = &self.namespace;
         let name = format!("{namespace}-{account}");
@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
         self.cluster.kubectl(&token).trim_end().to_owned()
     }
 
-    /// What RBAC calls an account.
+    /// The RBAC user name of an account.
     pub(super) fn user(&self, account: &str) -> String {
         format!("system:serviceaccount:{}:{account}", self.namespace)
     }
@@ -119,12 +119,12 @@ impl<'a> Place<'a> {
             let to = format!("--aggregator=http://{}", aggregator.grpc);
             let name = format!("--node-name={name}");
             let mut agent = machine.agent(&["--aggregator-plaintext", "--interval=1s", &to, &name]);
-            agent.says("reporting to the aggregator aggregator=http://");
+            agent.expect_log("reporting to the aggregator aggregator=http://");
             (agent, machine)
         });
         let readers = Readers::at(aggregator.http);
         let site = Site { readers, aggregator, _agents: agents };
-        // Roles apply a moment after their creation, and nodes appear a moment after their report.
+        // Roles take effect with a delay, and nodes appear after their report.
         let admin = site.as_who(&self.token("admin"));
         let types = async || admin.get("/api/v1/types").await;
         until_async("types of both nodes", types, |answer| {
@@ -136,8 +136,8 @@ impl<'a> Place<'a> {
 }
 
 impl Site {
-    /// A reader who shows this token.
+    /// A reader with this token.
     pub(super) fn as_who(&self, token: &str) -> Readers {
-        self.readers.saying(&format!("Authorization: Bearer {token}"))
+        self.readers.with_header(&format!("Authorization: Bearer {token}"))
     }
 }

@@ -1,7 +1,7 @@
-//! What the documents tell people to type, typed: the blocks of `docs` that are marked `<!-- followed: NAME -->`.
+//! Runs the commands of the documentation: the blocks of `docs` that are marked `<!-- followed: NAME -->`.
 //!
-//! They run to the letter, in a directory that looks like a checkout. Helm gets what this place lacks from a file of values, which
-//! a program called helm adds: there is no driver, no DNS and no service address but that of the API.
+//! They run literally in a directory like a checkout. A wrapper named helm adds a values file for what this environment
+//! lacks: there is no driver, no DNS and no service address except that of the API.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -17,7 +17,7 @@ use super::site::{figure, story};
 use crate::manifests::chart;
 use crate::time_limits::Finish;
 
-/// A user who reads a document and types its commands.
+/// A user who runs the commands of a page.
 pub(super) struct Reader {
     directory: TempDir,
     api: &'static Api,
@@ -44,8 +44,8 @@ impl Reader {
         Self { directory, api }
     }
 
-    /// Helm's values for this place from now on.
-    pub(super) fn knows(&self, values: &Value) {
+    /// Sets the helm values for this environment.
+    pub(super) fn set_values(&self, values: &Value) {
         fs::write(self.values(), values.to_string()).unwrap();
     }
 
@@ -53,17 +53,17 @@ impl Reader {
         self.directory.path().join("values.yaml")
     }
 
-    /// Types the block `name` of the page, for `node`.
+    /// Runs the block `name` of the page, for `node`.
     #[track_caller]
-    pub(super) fn follows(&self, page: &str, name: &str, node: &str) {
+    pub(super) fn run_block(&self, page: &str, name: &str, node: &str) {
         let began = Instant::now();
-        self.types(&block(page, name), node);
+        self.run_commands(&block(page, name), node);
         figure(&format!("{page}, {name}: {:?}", began.elapsed()));
     }
 
-    /// Types these commands.
+    /// Runs these commands.
     #[track_caller]
-    pub(super) fn types(&self, commands: &str, node: &str) {
+    pub(super) fn run_commands(&self, commands: &str, node: &str) {
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", commands])
             .current_dir(self.directory.path().join("checkout"))
@@ -83,14 +83,14 @@ impl Reader {
     }
 }
 
-/// The file of values that a user creates first.
+/// The values file of the installation page.
 fn user_values() -> String {
     let install = include_str!("../../../../docs/get-started/install.md");
     let (_, file) = install.split_once("```yaml\n# values.yaml\n").unwrap();
     file.split_once("```").unwrap().0.to_owned()
 }
 
-/// The code after the mark.
+/// The code after the marker.
 fn block(page: &str, name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
     let text = fs::read_to_string(path).unwrap();
@@ -100,7 +100,7 @@ fn block(page: &str, name: &str) -> String {
 }
 
 #[test]
-fn every_block_that_is_marked_is_followed_by_the_story() {
+fn every_marked_documentation_block_is_tested() {
     let story = [include_str!("../real.rs"), include_str!("site.rs")].concat();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let mut marks = 0;

@@ -1,7 +1,8 @@
-//! Pods that block a layout, on a node with a real kubelet: which are evicted, which stay, and what is left behind.
+//! Pods that block a layout, on a node with a real kubelet: which are evicted, which stay, and that nothing is left
+//! behind.
 //!
-//! node-1 has two A100 in halves. One pod has a partition of the first, one of the second, and one has none; a device plugin has
-//! offered them to the kubelet, and each pod is a controller's.
+//! node-1 has two A100 in halves. One pod has a partition of the first, one of the second, and one has none; a device
+//! plugin advertises them to the kubelet, and each pod has a controller.
 
 mod api_requests;
 
@@ -20,33 +21,33 @@ use api_requests::{evictions, taints};
 
 const RESOURCE: &str = "nvidia.com/mig-3g.40gb";
 const TAINT: &str = "octavo.dev/repartitioning";
-/// Who has a partition of the first GPU, who of the second, and who has none.
+/// The pods with a partition of the first GPU, of the second, and without one.
 const FIRST: &str = "on-the-first";
 const SECOND: &str = "on-the-second";
 const UNRELATED: &str = "without";
 
-/// A budget keeps the second pod, so that only the first can ever be evicted.
+/// A budget protects the second pod, so only the first can be evicted.
 pub(super) async fn only_blockers_are_evicted(site: &Site) {
     let began = Instant::now();
     let since = last_received(&site.api().audit());
-    let story = Story::new(site).await;
-    story.only_blocking_pods_are_evicted(since).await;
-    story.a_killed_agent_leaves_nothing_behind();
-    story.a_budget_that_never_yields_ends_in_blocked();
-    story.no_other_pod_and_no_cordon_was_touched(since);
-    story.end();
+    let scenario = DrainScenario::new(site).await;
+    scenario.only_blocking_pods_are_evicted(since).await;
+    scenario.killed_agent_leaves_no_taint();
+    scenario.unsatisfied_budget_ends_in_blocked();
+    scenario.no_other_pod_and_no_cordon_was_touched(since);
+    scenario.end();
     figure(&format!("the story of draining: {:?}", began.elapsed()));
 }
 
-struct Story<'a> {
+struct DrainScenario<'a> {
     site: &'a Site,
     namespace: String,
     plugin: Plugin,
-    /// What is never to be touched: the pods of [`SECOND`] and [`UNRELATED`].
-    stays: [Value; 2],
+    /// Pods that must not change: those of [`SECOND`] and [`UNRELATED`].
+    unchanged: [Value; 2],
 }
 
-impl<'a> Story<'a> {
+impl<'a> DrainScenario<'a> {
     async fn new(site: &'a Site) -> Self {
         let api = site.api();
         let namespace = api.namespace();
@@ -58,20 +59,20 @@ impl<'a> Story<'a> {
         let resource = RESOURCE.replace('.', "\\.");
         let four = format!("--for=jsonpath={{.status.allocatable.{resource}}}=4");
         api.kubectl(&["wait", "node", A100, &four, "--timeout=120s"]);
-        let mut story = Self { site, namespace, plugin, stays: [Value::Null, Value::Null] };
-        // One after the other, for the plugin gives of the GPU that has most left.
+        let mut scenario = Self { site, namespace, plugin, unchanged: [Value::Null, Value::Null] };
+        // One after the other, because the plugin prefers the GPU with most free devices.
         for (app, devices) in [(FIRST, 1), (SECOND, 1), (UNRELATED, 0)] {
-            api.apply(&story.replica_set(app, devices));
-            story.ready(app);
+            api.apply(&scenario.replica_set(app, devices));
+            scenario.ready(app);
         }
-        api.apply(&story.budget(SECOND));
+        api.apply(&scenario.budget(SECOND));
         let counted = "--for=jsonpath={.status.currentHealthy}=1";
-        story.kubectl(&["wait", "pdb", SECOND, counted, "--timeout=120s"]);
-        story.stays = [SECOND, UNRELATED].map(|app| life(&story.pod(app)));
-        assert_eq!(story.gpu_of(FIRST).await, Some(0));
-        assert_eq!(story.gpu_of(SECOND).await, Some(1));
-        assert_eq!(story.gpu_of(UNRELATED).await, None);
-        story
+        scenario.kubectl(&["wait", "pdb", SECOND, counted, "--timeout=120s"]);
+        scenario.unchanged = [SECOND, UNRELATED].map(|app| identity(&scenario.pod(app)));
+        assert_eq!(scenario.gpu_of(FIRST).await, Some(0));
+        assert_eq!(scenario.gpu_of(SECOND).await, Some(1));
+        assert_eq!(scenario.gpu_of(UNRELATED).await, None);
+        scenario
     }
 
     async fn only_blocking_pods_are_evicted(&self, since: Timestamp) {
@@ -83,11 +84,11 @@ impl<'a> Story<'a> {
         figure(&format!("from the label to applied, one pod evicted: {:?}", began.elapsed()));
         assert_eq!(site.geometry(0), SMALL);
         assert_eq!(site.geometry(1), HALVES);
-        self.stays_as_it_is();
+        self.check_other_pods_unchanged();
         self.event("DrainBegan", &evicted);
         self.event("DrainEnded", "");
 
-        // Its successor waited until the taint was gone, and has what is left now.
+        // Its successor waited for the removal of the taint and has the remaining partition.
         self.ready(FIRST);
         assert_eq!(self.gpu_of(FIRST).await, Some(1));
         let successor = name(&self.pod(FIRST));
@@ -108,11 +109,11 @@ impl<'a> Story<'a> {
             of["subresource"] == "binding" && of["name"] == *successor
         });
         assert!(received(bound.unwrap()) > freed);
-        // It would be evicted as well when the second GPU is to change.
+        // It would be evicted as well when the second GPU changes.
         self.kubectl(&["delete", "replicaset", FIRST, "--cascade=foreground"]);
     }
 
-    fn a_killed_agent_leaves_nothing_behind(&self) {
+    fn killed_agent_leaves_no_taint(&self) {
         let site = self.site;
         let api = site.api();
         self.choose("second-small");
@@ -121,7 +122,7 @@ impl<'a> Story<'a> {
         let agent = site.pod(A100);
         let of_agent = ["-n", NAMESPACE, "pod", &agent];
 
-        // The next one goes on where this one was, for what was chosen is chosen still.
+        // The next agent continues, because the layout is still selected.
         let killed = last_received(&api.audit());
         signal(site, &agent, Signal::SIGKILL);
         site.until("the next agent asks for an eviction", || {
@@ -132,7 +133,7 @@ impl<'a> Story<'a> {
         assert_eq!(status["lastState"]["terminated"]["exitCode"], 137);
         site.node(A100, is_tainted);
 
-        // This one is held in the middle of it, and killed without a successor: its taint stays.
+        // This one is stopped during the drain and killed without a successor: its taint stays.
         signal(site, &agent, Signal::SIGSTOP);
         api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present-"]);
         let killing = format!("--field-selector=involvedObject.name={agent},reason=Killing");
@@ -141,23 +142,23 @@ impl<'a> Story<'a> {
         signal(site, &agent, Signal::SIGKILL);
         api.kubectl(&[&["wait", "--for=delete", "--timeout=120s"], &of_agent[..]].concat());
         assert!(is_tainted(&site.get(&["node", A100])));
-        // Meanwhile the layout was changed back. The next agent has nothing to drain.
+        // The layout was changed back meanwhile, so the next agent has nothing to drain.
         self.choose("first-small");
         let killed = last_received(&api.audit());
         api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present=true"]);
         let node = site.node(A100, |node| !is_tainted(node) && is_applied(node, "first-small"));
         assert_eq!(node["spec"]["unschedulable"], Value::Null);
         assert_eq!(evictions(&api.audit(), killed), []);
-        self.stays_as_it_is();
+        self.check_other_pods_unchanged();
         site.rolled_out("daemonset/octavo-agent");
     }
 
-    fn a_budget_that_never_yields_ends_in_blocked(&self) {
+    fn unsatisfied_budget_ends_in_blocked(&self) {
         let site = self.site;
         let api = site.api();
-        // That is a person's, and has nothing to do with it.
+        // A cordon by a user is unrelated.
         api.kubectl(&["cordon", A100]);
-        site.reader.types(
+        site.reader.run_commands(
             "helm upgrade octavo deploy/chart/octavo --namespace octavo-system --reset-then-reuse-values \
              --set agent.drain.deadline=3s --wait",
             A100,
@@ -181,10 +182,10 @@ impl<'a> Story<'a> {
         assert_eq!(taints, [true, false]);
         let codes = evictions(&log, since);
         assert!(!codes.is_empty() && codes.iter().all(|(_, _, code)| *code == 429));
-        self.stays_as_it_is();
+        self.check_other_pods_unchanged();
     }
 
-    /// What agents asked of the server, all in all.
+    /// Checks all requests of agents.
     fn no_other_pod_and_no_cordon_was_touched(&self, since: Timestamp) {
         let log = self.site.api().audit();
         let held = name(&self.pod(SECOND));
@@ -208,7 +209,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The node is as it was, for the next story.
+    /// Restores the node for the next test.
     fn end(self) {
         let api = self.site.api();
         api.kubectl(&["uncordon", A100]);
@@ -231,7 +232,7 @@ impl<'a> Story<'a> {
         self.site.api().kubectl(&change);
     }
 
-    /// A pod on node-1, made again whenever it is gone.
+    /// A pod on node-1 that is recreated when deleted.
     fn replica_set(&self, app: &str, devices: u8) -> String {
         let labels = json!({"app": app});
         let mut container =
@@ -275,7 +276,7 @@ impl<'a> Story<'a> {
         pods.remove(0)
     }
 
-    /// Which GPU a pod has a partition of, as its kubelet says.
+    /// The GPU of a pod's partition according to its kubelet.
     async fn gpu_of(&self, app: &str) -> Option<usize> {
         let socket = self.site.kubelet(A100).join("pod-resources/kubelet.sock");
         let given = pod_resources::list(&socket, Duration::from_mins(1)).await;
@@ -290,7 +291,7 @@ impl<'a> Story<'a> {
         Some(device.unwrap().gpu)
     }
 
-    /// Waits for an event about node-1 that has this in its message.
+    /// Waits for an event about node-1 whose message contains this text.
     fn event(&self, reason: &str, part: &str) {
         let of = format!("--field-selector=involvedObject.name={A100},reason={reason}");
         self.site.until(&format!("the event {reason}"), || {
@@ -301,14 +302,14 @@ impl<'a> Story<'a> {
         });
     }
 
-    fn stays_as_it_is(&self) {
-        let now = [SECOND, UNRELATED].map(|app| life(&self.pod(app)));
-        assert_eq!(now, self.stays);
+    fn check_other_pods_unchanged(&self) {
+        let now = [SECOND, UNRELATED].map(|app| identity(&self.pod(app)));
+        assert_eq!(now, self.unchanged);
     }
 }
 
-/// What would be another were a pod, or a container in it, another.
-fn life(pod: &Value) -> Value {
+/// Fields that differ if the pod or one of its containers is recreated.
+fn identity(pod: &Value) -> Value {
     let container = &pod["status"]["containerStatuses"][0];
     json!([
         pod["metadata"]["uid"],
@@ -327,7 +328,7 @@ fn is_tainted(node: &Value) -> bool {
     taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
 }
 
-/// Whether the Node says that its drain waits for a pod, and that a budget is why.
+/// Whether the Node reports that its drain waits for a pod because of a budget.
 fn waits_for(node: &Value, pod: &str) -> bool {
     let ours = ours(node);
     let Some(status) = ours.get("octavo.dev/status") else {
@@ -342,7 +343,6 @@ fn waits_for(node: &Value, pod: &str) -> bool {
     })
 }
 
-/// Sends a signal to the process of an agent's pod.
 fn signal(site: &Site, pod: &str, signal: Signal) {
     let processes = site.processes(NAMESPACE, pod, "octavo-agent");
     assert_eq!(processes.len(), 1, "{processes:?}");

@@ -1,4 +1,4 @@
-//! The aggregator's service address, which no kube-proxy serves here: connections to node-1 go to whatever pod there is.
+//! The service address of the aggregator without kube-proxy: connections to node-1 are forwarded to its pod.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::{io, thread};
@@ -6,7 +6,7 @@ use std::{io, thread};
 use super::super::Api;
 use super::site::NAMESPACE;
 
-/// Where node-1 is, for pods and for us.
+/// Address of node-1 for pods and tests.
 pub(super) const ADDRESS: &str = "10.98.0.1";
 /// The ports of the service.
 pub(super) const GRPC: u16 = 7443;
@@ -19,7 +19,7 @@ pub(super) fn serve(api: &'static Api) {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                // Where there is no pod the connection is closed, as a service without endpoints refuses it.
+                // Without a pod the connection is closed, like a service without endpoints.
                 thread::spawn(move || pass(api, &client, port));
             }
         });
@@ -39,7 +39,7 @@ fn pass(api: &Api, client: &TcpStream, port: u16) -> io::Result<()> {
     })
 }
 
-/// All of one direction, and then its end.
+/// Copies one direction until it ends.
 fn flow(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
     let copied = io::copy(&mut from, &mut to);
     let _closed = to.shutdown(Shutdown::Write);

@@ -1,4 +1,4 @@
-//! The agent as a pod of the chart that shares devices: on real nodes it is their device plugin, sees who uses what, and tells pods.
+//! The agent as a pod of the chart with sharing: on real nodes it is the device plugin, observes usage and reports it.
 
 use std::path::Path;
 
@@ -17,7 +17,8 @@ layouts:
   by-turns: [{devices: all, timeSlicing: {replicas: 3}}]
 ";
 
-/// What an administrator sets who has agents give devices out; kept short where the defaults are for large clusters.
+/// Values of an administrator who uses the built-in device plugin; intervals are short because the defaults are for
+/// large clusters.
 fn sharing() -> Value {
     let mut values = values(VERSION);
     values["tier"] = json!("applier");
@@ -39,22 +40,22 @@ helm install octavo deploy/chart/octavo --namespace octavo-system --wait
 ";
 
 #[tokio::test]
-async fn the_chart_gives_an_agent_that_shares_what_it_needs_to_give_out_to_see_and_to_tell() {
+async fn chart_grants_sharing_agent_the_required_access() {
     let _alone = Nodes::alone().await;
     let site = Site::without_service();
-    site.reader.knows(&sharing());
-    site.reader.types(INSTALL, A100);
+    site.reader.set_values(&sharing());
+    site.reader.run_commands(INSTALL, A100);
     // The other node's GPU is in MIG mode and has no partition.
     site.node(A100, |node| node["status"]["allocatable"][GPU] == "6");
-    the_pod_has_what_the_values_say(&site);
-    a_pod_that_exceeds_its_share_gets_an_event(&site);
-    site.reader.follows("operations/upgrade.md", "uninstall", A100);
+    pod_matches_values(&site);
+    pod_over_its_share_gets_event(&site);
+    site.reader.run_block("operations/upgrade.md", "uninstall", A100);
     site.node(A100, |node| node["status"]["allocatable"][GPU] == "0");
-    site.is_as_it_was();
+    site.is_restored();
 }
 
-/// As the API server has it, which lets in no more than the namespace may.
-fn the_pod_has_what_the_values_say(site: &Site) {
+/// As stored by the API server, which admits only what the namespace allows.
+fn pod_matches_values(site: &Site) {
     let pod = site.get(&["pod", "-n", NAMESPACE, &site.pod(A100)]);
     let spec = &pod["spec"];
     assert_eq!(spec["hostPID"], true);
@@ -75,7 +76,7 @@ fn the_pod_has_what_the_values_say(site: &Site) {
     assert!(log.contains("registered with the kubelet resource=nvidia.com/gpu"), "{log}");
 }
 
-/// A pod of node-1 that has one replica, says of what, and stays.
+/// A pod of node-1 with one replica that prints its device and keeps running.
 fn pod(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
@@ -90,13 +91,13 @@ fn pod(namespace: &str, name: &str) -> Value {
     })
 }
 
-fn a_pod_that_exceeds_its_share_gets_an_event(site: &Site) {
+fn pod_over_its_share_gets_event(site: &Site) {
     let api = site.api();
     let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
     site.image(A100, SHELL, root(&tools).path(), &["/bin/sh"]);
     let namespace = api.namespace();
     api.await_account(&namespace);
-    // Others have the rest, so that each GPU has several.
+    // Other pods hold the rest, so each GPU has several.
     let names = ["greedy", "two", "three", "four", "five", "six"];
     let pods = names.map(|name| pod(&namespace, name).to_string());
     api.apply(&pods.join("\n---\n"));

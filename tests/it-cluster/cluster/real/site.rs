@@ -1,7 +1,7 @@
-//! Octavo on the two real nodes, installed as the documents say: node-1 has two A100, node-2 an H100.
+//! Octavo on the two real nodes, installed as documented: node-1 has two A100, node-2 an H100.
 //!
-//! The simulated driver comes into containers as NVIDIA's does, by their runtime: pods are as the chart makes them. Helm's values
-//! for this place are all in [`values`]: only [`service`] answers for the aggregator's service.
+//! The container runtime adds the simulated driver as it does NVIDIA's, so pods are those of the chart. [`values`] has
+//! all helm values of this environment; [`service`] replaces the aggregator's service.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::time_limits::TIME_LIMIT;
 
 pub(super) const A100: &str = "node-1";
 pub(super) const H100: &str = "node-2";
-/// Whose writes are counted.
+/// Account whose writes are counted.
 pub(super) const ACCOUNT: &str = "system:serviceaccount:octavo-system:octavo-agent";
 pub(super) const NAMESPACE: &str = "octavo-system";
 const NAME: &str = "octavo-aggregator.octavo-system.svc";
-/// What is installed, and what comes after it: the same under another name.
+/// The installed version, and the next one: the same under another name.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) const NEXT: &str = "next";
 const LAYOUTS: &str = "
@@ -38,14 +38,14 @@ layouts:
   second-small: [{devices: 1, mig: {1g.10gb: 7}}]
 ";
 
-/// What the runtime adds to a container: the driver where it is looked for, and the PCI bus that goes with it.
+/// What the runtime adds to a container: the driver, and the matching PCI bus.
 const RUNTIME: &str = r#"
 .mounts += [
   {destination: "/run/nvidia/driver/usr/lib64", type: "bind", source: "MACHINE", options: ["rbind", "rw"]}
 ] | .process.env += ["OCTAVO_SYS_ROOT=/run/nvidia/driver/usr/lib64/sys"]
 "#;
 
-/// What an installation of a version needs to know of this place.
+/// Values that an installation of a version needs here.
 pub(super) fn values(version: &str) -> Value {
     json!({
         "image": {"registry": "", "agent": {"tag": version}, "aggregator": {"tag": version}},
@@ -53,7 +53,7 @@ pub(super) fn values(version: &str) -> Value {
     })
 }
 
-/// The same, with layouts for the stories of this test.
+/// The same with the layouts of this test.
 pub(super) fn values_with_layouts(version: &str) -> Value {
     let mut values = values(version);
     values["layouts"] = json!(LAYOUTS);
@@ -66,19 +66,19 @@ pub(super) struct Site {
     pub(super) machine: Machine,
     _other: Machine,
     pub(super) reader: Reader,
-    /// The nodes before anything was installed.
+    /// The nodes before the installation.
     before: [String; 2],
 }
 
 impl Site {
-    /// The state before anything is installed: nodes with a driver, and images; and an address for the aggregator.
+    /// State before the installation: nodes with a driver, images, and an address for the aggregator.
     pub(super) fn new() -> Self {
         let site = Self::without_service();
         service::serve(site.api());
         site
     }
 
-    /// The same, where no aggregator is to be reached.
+    /// The same without an aggregator.
     pub(super) fn without_service() -> Self {
         let nodes = Nodes::shared();
         let api = nodes.api();
@@ -96,11 +96,11 @@ impl Site {
         let other = machine(H100, "{board: H100_80GB_SXM, mig: enabled}");
         images(nodes);
         let reader = Reader::new(api);
-        reader.knows(&values(VERSION));
-        // There is neither GPU Operator nor Node Feature Discovery.
-        reader.follows("get-started/install.md", "runtime-class", A100);
+        reader.set_values(&values(VERSION));
+        // The cluster has neither the GPU Operator nor Node Feature Discovery.
+        reader.run_block("get-started/install.md", "runtime-class", A100);
         for node in [A100, H100] {
-            reader.follows("get-started/install.md", "label", node);
+            reader.run_block("get-started/install.md", "label", node);
         }
         Self {
             nodes,
@@ -128,9 +128,9 @@ impl Site {
         readers
     }
 
-    /// Whether the nodes are what they were before anything was installed, byte for byte.
+    /// Whether the nodes are the same as before the installation.
     #[track_caller]
-    pub(super) fn is_as_it_was(&self) {
+    pub(super) fn is_restored(&self) {
         let now = [A100, H100].map(|node| looks(self.api(), node));
         assert_eq!(now, self.before);
     }
@@ -141,7 +141,7 @@ impl Site {
         rolled_out(self.api(), what);
     }
 
-    /// What the API server has of something.
+    /// An object of the API server.
     #[track_caller]
     pub(super) fn get(&self, arguments: &[&str]) -> Value {
         let arguments = [&["get", "-o", "json", "--show-managed-fields"], arguments].concat();
@@ -168,7 +168,7 @@ impl Site {
         self.nodes.kubelet(node)
     }
 
-    /// Asks for a Node until it is as wanted, and gives it.
+    /// Polls a Node until it satisfies `wanted` and returns it.
     #[track_caller]
     pub(super) fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut node = Value::Null;
@@ -179,19 +179,19 @@ impl Site {
         node
     }
 
-    /// Looks until something is so.
+    /// Polls until a condition holds.
     #[track_caller]
     pub(super) fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !so() {
             let patient = began.elapsed() < TIME_LIMIT;
             assert!(patient, "never: {what}\n{}", story(self.api()));
-            // Nothing tells when a simulated machine changes; it is looked at, at a pace that leaves the processor to others.
+            // A simulated machine reports no changes, so it is polled at a pace that leaves the processor to others.
             thread::park_timeout(Duration::from_millis(10));
         }
     }
 
-    /// Profiles that a GPU of node-1 really has, in their order, and whether each has its compute instance.
+    /// Profiles on a GPU of node-1 in order, and whether each has its compute instance.
     pub(super) fn geometry(&self, gpu: usize) -> Vec<String> {
         let world = self.machine.world();
         let gpu = &world.gpus[gpu];
@@ -210,7 +210,7 @@ impl Site {
         all.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Processes with this name of a pod. The kubelet names the groups of a pod's processes after it.
+    /// Processes of a pod with this name. The kubelet names the cgroups after the pod.
     pub(super) fn processes(&self, namespace: &str, pod: &str, name: &str) -> Vec<i32> {
         let pod = self.get(&["pod", "-n", namespace, pod]);
         let group = format!("pod{}/", pod["metadata"]["uid"].as_str().unwrap());
@@ -219,14 +219,14 @@ impl Site {
             let read = |file: &str| {
                 fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file))
             };
-            // Others end while we look.
+            // Processes may end meanwhile.
             let is_called = read("comm").ok()?.trim_end() == name;
             (is_called && read("cgroup").ok()?.contains(&group)).then_some(pid)
         });
         all.collect()
     }
 
-    /// Whether something was begun on node-1 and neither finished nor brought back.
+    /// Whether a change on node-1 has started and neither completed nor rolled back.
     pub(super) fn is_under_way(&self) -> bool {
         self.nodes.directory(A100).join("octavo/journal").exists()
     }
@@ -248,13 +248,13 @@ pub(super) fn story(api: &Api) -> String {
     .join("\n")
 }
 
-/// Prints a figure when the tests run with `--nocapture`.
+/// Prints a figure with `--nocapture`.
 #[expect(clippy::print_stderr, reason = "figures are to be seen, and nothing depends on them")]
 pub(super) fn figure(text: &str) {
     eprintln!("{text}");
 }
 
-/// Gives both nodes our images, and the same ones under the name of the version that comes next.
+/// Imports our images on both nodes, also under the name of the next version.
 fn images(nodes: &Nodes) {
     let images = Images::shared();
     for (node, image) in
@@ -266,7 +266,7 @@ fn images(nodes: &Nodes) {
     }
 }
 
-/// What is in there may be read and written by every user, as a driver's devices may.
+/// Lets every user read and write the directory, like device files.
 fn open_to_all(directory: &Path) {
     let all = fs::Permissions::from_mode(0o777);
     fs::set_permissions(directory, all.clone()).unwrap();
@@ -280,7 +280,7 @@ fn open_to_all(directory: &Path) {
     }
 }
 
-/// All of a Node that people and programs write.
+/// All fields of a Node that users and programs write.
 fn looks(api: &Api, node: &str) -> String {
     let node = api.kubectl(&["get", "node", node, "-o", "json"]);
     let node: Value = serde_json::from_str(&node).unwrap();

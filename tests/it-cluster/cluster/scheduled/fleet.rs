@@ -1,24 +1,24 @@
-//! Nodes and pods made at random, of little choice, so that they often fit each other and often do not.
+//! Random nodes and pods from small sets of values, so that some fit and some do not.
 
 use serde_json::{Value, json};
 
-/// Whose fleet a node is of; its pods are for no other.
+/// Label with the fleet of a node, which its pods select.
 pub(super) const LABEL: &str = "test.invalid/fleet";
 
 const TAINTS: [&str; 3] = ["gpu", "team", "spot"];
 const EFFECTS: [&str; 3] = ["NoSchedule", "NoExecute", "PreferNoSchedule"];
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
-/// Numbers that look random and are the same in every run.
-pub(super) struct Dice(u64);
+/// A pseudorandom generator with a fixed seed.
+pub(super) struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Less than `below`. Source: "Xorshift RNGs", Marsaglia 2003.
-    fn roll(&mut self, below: u64) -> u64 {
+    /// A number below `below`. Source: "Xorshift RNGs", Marsaglia 2003.
+    fn next(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -26,14 +26,14 @@ impl Dice {
     }
 
     fn one_in(&mut self, times: u64) -> bool {
-        self.roll(times) == 0
+        self.next(times) == 0
     }
 
     fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[usize::try_from(self.roll(all.len() as u64)).unwrap()]
+        all[usize::try_from(self.next(all.len() as u64)).unwrap()]
     }
 
-    /// A node that says it is ready.
+    /// A ready node.
     pub(super) fn node(&mut self, fleet: &str, number: u64) -> Value {
         let name = format!("{fleet}-{number}");
         let mut labels =
@@ -51,9 +51,9 @@ impl Dice {
         let mut has = json!({
             "cpu": self.of(&["4", "8", "15500m", "32"]),
             "memory": self.of(&["8Gi", "32Gi"]),
-            "pods": (3 + self.roll(10)).to_string(),
+            "pods": (3 + self.next(10)).to_string(),
         });
-        has[device(fleet)] = json!(self.roll(17).to_string());
+        has[device(fleet)] = json!(self.next(17).to_string());
         json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             "spec": {"taints": taints, "unschedulable": self.one_in(6)},
@@ -70,14 +70,14 @@ impl Dice {
     /// A pod's spec.
     pub(super) fn pod(&mut self, fleet: &str) -> Value {
         let mut first = Vec::new();
-        for number in 0..self.roll(3) {
+        for number in 0..self.next(3) {
             let mut container = self.container(fleet, &format!("first-{number}"));
             if self.one_in(3) {
                 container["restartPolicy"] = json!("Always");
             }
             first.push(container);
         }
-        let containers = 1 + self.roll(2);
+        let containers = 1 + self.next(2);
         let containers: Vec<Value> = (0..containers)
             .map(|number| self.container(fleet, &format!("then-{number}")))
             .collect();
@@ -90,7 +90,7 @@ impl Dice {
             spec["nodeSelector"]["zone"] = json!(self.of(&ZONES));
         }
         if self.one_in(3) {
-            let terms: Vec<Value> = (0..=self.roll(2)).map(|_| self.term(fleet)).collect();
+            let terms: Vec<Value> = (0..=self.next(2)).map(|_| self.term(fleet)).collect();
             let required = json!({"nodeSelectorTerms": terms});
             spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
         }
@@ -102,7 +102,7 @@ impl Dice {
         requests["cpu"] = json!(self.of(&["0", "100m", "1", "1500m"]));
         let mut limits = json!({});
         if !self.one_in(4) {
-            let count = json!((1 + self.roll(3)).to_string());
+            let count = json!((1 + self.next(3)).to_string());
             limits[device(fleet)] = count.clone();
             if self.one_in(2) {
                 requests[device(fleet)] = count;
@@ -117,7 +117,7 @@ impl Dice {
     fn tolerations(&mut self) -> Vec<Value> {
         let mut all = Vec::new();
         for key in TAINTS {
-            match self.roll(5) {
+            match self.next(5) {
                 0 => all.push(json!({"key": key, "operator": "Exists"})),
                 1 => all.push(json!({"key": key, "value": self.of(&["x", "y"])})),
                 2 => {
@@ -138,21 +138,21 @@ impl Dice {
     }
 
     fn term(&mut self, fleet: &str) -> Value {
-        let labels = match self.roll(6) {
+        let labels = match self.next(6) {
             0 => {
                 json!({"key": "zone", "operator": "In", "values": [self.of(&ZONES), self.of(&ZONES)]})
             }
             1 => json!({"key": "zone", "operator": "NotIn", "values": [self.of(&ZONES)]}),
             2 => json!({"key": "zone", "operator": "Exists"}),
             3 => json!({"key": "zone", "operator": "DoesNotExist"}),
-            4 => json!({"key": "rank", "operator": "Gt", "values": [self.roll(3).to_string()]}),
+            4 => json!({"key": "rank", "operator": "Gt", "values": [self.next(3).to_string()]}),
             _ => {
-                json!({"key": "rank", "operator": "Lt", "values": [(1 + self.roll(3)).to_string()]})
+                json!({"key": "rank", "operator": "Lt", "values": [(1 + self.next(3)).to_string()]})
             }
         };
         let mut term = json!({"matchExpressions": [labels]});
         if self.one_in(3) {
-            let name = format!("{fleet}-{}", self.roll(5));
+            let name = format!("{fleet}-{}", self.next(5));
             let operator = self.of(&["In", "NotIn"]);
             term["matchFields"] =
                 json!([{"key": "metadata.name", "operator": operator, "values": [name]}]);
@@ -161,7 +161,7 @@ impl Dice {
     }
 }
 
-/// What such nodes have instead of GPUs, each fleet its own.
+/// The extended resource of a fleet.
 fn device(fleet: &str) -> String {
     format!("{fleet}.test.invalid/gpu")
 }

@@ -1,54 +1,54 @@
-//! Each reason for which replicas do not show up, brought about and named.
+//! Each cause of missing replicas, reproduced and named.
 
 use serde_json::{Value, json};
 
-use super::{LABEL, MAP, Stage, TWO, shown};
+use super::{HandOffFixture, LABEL, MAP, TWO, shown};
 use crate::process::Program;
 
 pub(crate) const SHARED: &str = "[{devices: all, timeSlicing: {replicas: 3}}]";
 pub(crate) const NOW: &[&str] = &["--sharing=hand-off", "--sharing-deadline=1s"];
 
-/// What stands around the agent.
+/// State of the plugin around the agent.
 #[derive(Clone, Copy)]
-pub(crate) struct Scenery {
-    /// Whether the `ConfigMap` has what the agent asks for.
+pub(crate) struct PluginSetup {
+    /// Whether the `ConfigMap` has the requested key.
     pub(crate) has_key: bool,
     /// `DaemonSets` that run the plugin: the name, the `ConfigMap` of each, whether there is a config-manager.
     pub(crate) sets: &'static [(&'static str, &'static str, bool)],
-    /// What is said of the containers of their pods; nothing where there is no pod.
+    /// Container state of their pods; `None` without a pod.
     pub(crate) pod: Option<&'static str>,
-    /// What the Node offers, and what it has.
+    /// Allocatable and capacity of the Node.
     pub(crate) gpus: Option<(u64, u64)>,
 }
 
 const RUNNING: &str = r#"{"running": {"startedAt": "2026-01-01T00:00:00Z"}}"#;
 const CRASHING: &str = r#"{"waiting": {"reason": "CrashLoopBackOff"}}"#;
-pub(crate) const WELL: Scenery = Scenery {
+pub(crate) const COMPLETE: PluginSetup = PluginSetup {
     has_key: true,
     sets: &[("plugin", MAP, true)],
     pod: Some(RUNNING),
     gpus: Some((2, 2)),
 };
 
-impl Stage {
-    fn set_up(&self, scenery: &Scenery) {
+impl HandOffFixture {
+    fn set_up(&self, setup: &PluginSetup) {
         let api = self.rig.api;
-        if scenery.has_key {
+        if setup.has_key {
             self.make_map();
             let shown = shown("wanted", 3);
             let patch = json!({"data": {shown.key: shown.config}}).to_string();
             api.kubectl(&["patch", "configmap", MAP, "-n", &self.namespace, "-p", &patch]);
         }
-        if scenery.pod.is_some() {
+        if setup.pod.is_some() {
             api.await_account(&self.namespace);
         }
-        for (name, map, follows) in scenery.sets {
+        for (name, map, follows) in setup.sets {
             let set = api.create(&self.daemon_set(name, map, *follows));
-            if let Some(state) = scenery.pod {
+            if let Some(state) = setup.pod {
                 self.pod(&set, state);
             }
         }
-        if let Some((offered, there)) = scenery.gpus {
+        if let Some((offered, there)) = setup.gpus {
             self.offer(
                 &json!({"nvidia.com/gpu": offered.to_string()}),
                 &json!({"nvidia.com/gpu": there.to_string()}),
@@ -63,7 +63,7 @@ impl Stage {
         self.rig.api.kubectl(&[&node[..], &["-p", &patch]].concat());
     }
 
-    /// As GPU Operator and Helm create it, but on no node, so that only the test creates its pods.
+    /// As created by GPU Operator and Helm, but on no node, so that only the test creates its pods.
     fn daemon_set(&self, name: &str, map: &str, follows: bool) -> Value {
         let mut containers = vec![json!({
             "name": "nvidia-device-plugin", "image": "test.invalid/none:1", "command": ["nvidia-device-plugin"]})];
@@ -118,89 +118,92 @@ impl Stage {
     }
 }
 
-/// A stage with its agent, started.
-pub(crate) fn play(scenery: &Scenery, more: &[&str]) -> (Stage, Program) {
-    let stage = Stage::new(TWO);
-    stage.set_up(scenery);
-    let agent = stage.agent(SHARED, more);
-    (stage, agent)
+/// A fixture with this state and a running agent.
+pub(crate) fn start_setup(setup: &PluginSetup, more: &[&str]) -> (HandOffFixture, Program) {
+    let fixture = HandOffFixture::new(TWO);
+    fixture.set_up(setup);
+    let agent = fixture.agent(SHARED, more);
+    (fixture, agent)
 }
 
 #[test]
-fn each_reason_why_replicas_do_not_show_up_is_named_with_what_proved_it() {
+fn each_cause_of_missing_replicas_is_reported_with_evidence() {
     let cases = [
-        (Scenery { has_key: false, ..WELL }, "does not exist"),
+        (PluginSetup { has_key: false, ..COMPLETE }, "does not exist"),
         (
-            Scenery { sets: &[("plugin", "other", true)], ..WELL },
+            PluginSetup { sets: &[("plugin", "other", true)], ..COMPLETE },
             "No volume of DaemonSet plugin refers to ConfigMap plugin-config",
         ),
         (
-            Scenery { sets: &[("plugin", MAP, false)], ..WELL },
+            PluginSetup { sets: &[("plugin", MAP, false)], ..COMPLETE },
             "DaemonSet plugin has no config-manager",
         ),
-        (Scenery { sets: &[], pod: None, ..WELL }, "runs NVIDIA's device plugin. Install it there"),
-        (Scenery { pod: None, ..WELL }, "DaemonSet plugin has no pod on this node"),
         (
-            Scenery { pod: Some(CRASHING), ..WELL },
+            PluginSetup { sets: &[], pod: None, ..COMPLETE },
+            "runs NVIDIA's device plugin. Install it there",
+        ),
+        (PluginSetup { pod: None, ..COMPLETE }, "DaemonSet plugin has no pod on this node"),
+        (
+            PluginSetup { pod: Some(CRASHING), ..COMPLETE },
             "its container config-manager is not running: CrashLoopBackOff",
         ),
-        (WELL, "nvidia.com/gpu: 6 requested, 2 advertised). The plugin did not receive"),
+        (COMPLETE, "nvidia.com/gpu: 6 requested, 2 advertised). The plugin did not receive"),
         (
-            Scenery { gpus: Some((0, 6)), ..WELL },
+            PluginSetup { gpus: Some((0, 6)), ..COMPLETE },
             "The Node has 6 of nvidia.com/gpu, but the plugin reports none of them as healthy",
         ),
         (
-            Scenery { sets: &[("plugin", MAP, true), ("second", MAP, true)], ..WELL },
+            PluginSetup { sets: &[("plugin", MAP, true), ("second", MAP, true)], ..COMPLETE },
             "Pods of plugin and second both run on this node",
         ),
     ];
-    // All at once, for each waits for its own deadline.
-    let playing: Vec<(Stage, Program)> =
-        cases.iter().map(|(scenery, _)| play(scenery, NOW)).collect();
-    for ((stage, _agent), (_, reported)) in playing.iter().zip(&cases) {
-        let why = stage.rig.await_event("SharingNotInForce");
+    // All at the same time, because each waits for its own deadline.
+    let fixtures: Vec<(HandOffFixture, Program)> =
+        cases.iter().map(|(setup, _)| start_setup(setup, NOW)).collect();
+    for ((fixture, _agent), (_, reported)) in fixtures.iter().zip(&cases) {
+        let why = fixture.rig.await_event("SharingNotInForce");
         assert!(why.contains(reported), "{reported}: {why}");
     }
 }
 
 #[test]
-fn a_missing_key_is_reported_and_a_fix_applies_without_a_restart() {
-    let stage = Stage::new(TWO);
-    stage.make_map();
-    let mut agent = stage.agent(SHARED, NOW);
-    let why = stage.rig.await_event("SharingNotInForce");
+fn missing_key_is_reported_and_fix_applies_without_restart() {
+    let fixture = HandOffFixture::new(TWO);
+    fixture.make_map();
+    let mut agent = fixture.agent(SHARED, NOW);
+    let why = fixture.rig.await_event("SharingNotInForce");
     let key = shown("wanted", 3).key;
-    let reported = format!("ConfigMap {} has no key {key}", stage.map());
+    let reported = format!("ConfigMap {} has no key {key}", fixture.map());
     assert!(why.contains(&reported), "{why}");
-    assert_eq!(stage.followed(), None);
+    assert_eq!(fixture.followed(), None);
     let _aggregator_or_a_person = {
         let patch = json!({"data": {key.clone(): shown("wanted", 3).config}}).to_string();
-        let map = ["patch", "configmap", MAP, "-n", &stage.namespace, "-p", &patch];
-        stage.rig.api.kubectl(&map)
+        let map = ["patch", "configmap", MAP, "-n", &fixture.namespace, "-p", &patch];
+        fixture.rig.api.kubectl(&map)
     };
-    stage.rig.await_label(LABEL, &key);
-    stage.offer(&json!({"nvidia.com/gpu": "6"}), &json!({"nvidia.com/gpu": "6"}));
-    agent.says("the Node advertises 6 nvidia.com/gpu");
+    fixture.rig.await_label(LABEL, &key);
+    fixture.offer(&json!({"nvidia.com/gpu": "6"}), &json!({"nvidia.com/gpu": "6"}));
+    agent.expect_log("the Node advertises 6 nvidia.com/gpu");
 }
 
 #[test]
 fn missing_device_plugin_is_reported_even_if_none_is_expected() {
-    let scenery = Scenery { sets: &[], pod: None, gpus: None, ..WELL };
-    let (stage, _agent) = play(&scenery, &["--sharing-deadline=1s"]);
-    let why = stage.rig.await_event("SharingNotInForce");
+    let setup = PluginSetup { sets: &[], pod: None, gpus: None, ..COMPLETE };
+    let (fixture, _agent) = start_setup(&setup, &["--sharing-deadline=1s"]);
+    let why = fixture.rig.await_event("SharingNotInForce");
     assert!(why.contains("and advertises no nvidia.com/gpu"), "{why}");
-    assert_eq!(stage.followed(), None);
+    assert_eq!(fixture.followed(), None);
 }
 
 #[test]
 fn partitions_named_differently_by_the_plugin_block_mig() {
-    let stage = Stage::new("- {board: A100_40GB, mig: enabled}\n");
-    stage.offer(&json!({"nvidia.com/gpu": "7"}), &json!({"nvidia.com/gpu": "7"}));
-    stage.set_up(&Scenery { has_key: false, gpus: None, ..WELL });
+    let fixture = HandOffFixture::new("- {board: A100_40GB, mig: enabled}\n");
+    fixture.offer(&json!({"nvidia.com/gpu": "7"}), &json!({"nvidia.com/gpu": "7"}));
+    fixture.set_up(&PluginSetup { has_key: false, gpus: None, ..COMPLETE });
     let rules = "[{devices: all, mig: {1g.5gb: 7}, timeSlicing: {replicas: 2}}]";
     let more = [NOW, &["--mig-strategy=mixed"]].concat();
-    let _agent = stage.agent(rules, &more);
-    let why = stage.rig.await_event("SharingNotInForce");
+    let _agent = fixture.agent(rules, &more);
+    let why = fixture.rig.await_event("SharingNotInForce");
     assert!(
         why.contains("The Node advertises 7 of nvidia.com/gpu, which was not requested"),
         "{why}"
@@ -208,14 +211,14 @@ fn partitions_named_differently_by_the_plugin_block_mig() {
 }
 
 #[test]
-fn without_permissions_unreadable_data_is_reported() {
-    let stage = Stage::new(TWO);
-    stage.set_up(&WELL);
-    let api = stage.rig.api;
-    let account = ["create", "serviceaccount", "blind", "-n", &stage.namespace];
+fn unreadable_data_is_reported_without_permissions() {
+    let fixture = HandOffFixture::new(TWO);
+    fixture.set_up(&COMPLETE);
+    let api = fixture.rig.api;
+    let account = ["create", "serviceaccount", "blind", "-n", &fixture.namespace];
     api.kubectl(&account);
-    // All of its Node, and nothing of the plugin's namespace.
-    let role = format!("blind-{}", stage.namespace);
+    // All permissions on its Node, and none in the namespace of the plugin.
+    let role = format!("blind-{}", fixture.namespace);
     let rules = [
         "create",
         "clusterrole",
@@ -224,7 +227,7 @@ fn without_permissions_unreadable_data_is_reported() {
         "--resource=nodes,nodes/status",
     ];
     api.kubectl(&rules);
-    let subject = format!("--serviceaccount={}:blind", stage.namespace);
+    let subject = format!("--serviceaccount={}:blind", fixture.namespace);
     api.kubectl(&[
         "create",
         "clusterrolebinding",
@@ -232,18 +235,18 @@ fn without_permissions_unreadable_data_is_reported() {
         &format!("--clusterrole={role}"),
         &subject,
     ]);
-    let token = api.kubectl(&["create", "token", "blind", "-n", &stage.namespace]);
-    let bearer = api.as_bearer(token.trim_end());
-    let mut command = stage.rig.machine.agent(&["--interval=200ms", "--label-sink=node"]);
-    let file = stage.rig.machine.layouts(SHARED);
-    stage.rig.label(&["octavo.dev/layout=wanted"]);
+    let token = api.kubectl(&["create", "token", "blind", "-n", &fixture.namespace]);
+    let bearer = api.kubeconfig_with_token(token.trim_end());
+    let mut command = fixture.rig.machine.agent(&["--interval=200ms", "--label-sink=node"]);
+    let file = fixture.rig.machine.layouts(SHARED);
+    fixture.rig.label(&["octavo.dev/layout=wanted"]);
     command
-        .args(["--layouts", &file, "--node-name", stage.rig.name()])
-        .arg(format!("--plugin-config-map={}", stage.map()))
+        .args(["--layouts", &file, "--node-name", fixture.rig.name()])
+        .arg(format!("--plugin-config-map={}", fixture.map()))
         .args(NOW)
         .arg("--kubeconfig")
         .arg(bearer.path());
-    let reported = Program::start(&mut command).says("sharing-not-in-force");
+    let reported = Program::start(&mut command).expect_log("sharing-not-in-force");
     for what in ["configmaps", "daemonsets", "pods"] {
         assert!(
             reported.contains(&format!("cannot list resource \"{what}\""))

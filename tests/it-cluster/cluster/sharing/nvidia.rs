@@ -1,5 +1,5 @@
-//! NVIDIA's device plugin as a node sees it: a config-manager that follows the Node's label and ends where it names a file that is
-//! not there, a plugin that offers devices as its configuration says, and kubelet that tells of them in the Node.
+//! NVIDIA's device plugin as seen by a node: a config-manager that follows the label of the Node and exits if the file
+//! does not exist, a plugin that advertises devices as configured, and the kubelet's update of the Node.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,30 +14,30 @@ use tokio_stream::StreamExt;
 
 const LABEL: &str = "nvidia.com/device-plugin.config";
 
-/// Where it runs, and what it has to give out.
+/// Location and devices of the plugin.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct PluginSettings {
     pub(super) kubeconfig: PathBuf,
     pub(super) node: String,
     pub(super) namespace: String,
     pub(super) devices: BTreeMap<String, u64>,
 }
 
-/// One that runs; ended when dropped.
+/// A running plugin; stopped when dropped.
 pub(super) struct Plugin {
     stop: Option<oneshot::Sender<()>>,
     thread: JoinHandle<()>,
 }
 
 impl Plugin {
-    pub(super) fn start(place: &Place) -> Self {
+    pub(super) fn start(settings: &PluginSettings) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let place = place.clone();
+        let settings = settings.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 tokio::select! {
-                    () = follow(&place) => {}
+                    () = follow(&settings) => {}
                     _ = stopped => {}
                 }
             });
@@ -45,7 +45,7 @@ impl Plugin {
         Self { stop: Some(stop), thread }
     }
 
-    /// Whether its config-manager has ended because a label named what was not there.
+    /// Whether its config-manager exited because a label named a missing file.
     pub(super) fn has_crashed(&self) -> bool {
         self.thread.is_finished()
     }
@@ -57,14 +57,16 @@ impl Drop for Plugin {
     }
 }
 
-async fn follow(place: &Place) {
-    let client =
-        octavo_kube::client::connect(Some(&place.kubeconfig), octavo_kube::client::Program::Agent)
-            .await
-            .unwrap();
+async fn follow(settings: &PluginSettings) {
+    let client = octavo_kube::client::connect(
+        Some(&settings.kubeconfig),
+        octavo_kube::client::Program::Agent,
+    )
+    .await
+    .unwrap();
     let nodes: Api<Node> = Api::all(client.clone());
-    let maps: Api<ConfigMap> = Api::namespaced(client, &place.namespace);
-    let only = watcher::Config::default().fields(&format!("metadata.name={}", place.node));
+    let maps: Api<ConfigMap> = Api::namespaced(client, &settings.namespace);
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", settings.node));
     let mut seen = Box::pin(watcher(nodes.clone(), only));
     let mut known: Option<Option<String>> = None;
     while let Some(event) = seen.next().await {
@@ -86,15 +88,16 @@ async fn follow(place: &Place) {
             }
         };
         known = Some(label);
-        offer(&nodes, place, &config).await;
+        offer(&nodes, settings, &config).await;
     }
 }
 
-/// What kubelet tells of it. Source: NVIDIA k8s-device-plugin, `internal/rm`: a resource that is not shared is offered as it is.
-async fn offer(nodes: &Api<Node>, place: &Place, config: &Value) {
+/// Updates allocatable as kubelet does. Source: NVIDIA k8s-device-plugin, `internal/rm`: a resource without sharing is
+/// advertised unchanged.
+async fn offer(nodes: &Api<Node>, settings: &PluginSettings, config: &Value) {
     let sharing = &config["sharing"]["timeSlicing"];
     let mut offered: BTreeMap<String, String> = BTreeMap::new();
-    for (name, count) in &place.devices {
+    for (name, count) in &settings.devices {
         let resources = sharing["resources"].as_array().into_iter().flatten();
         let shared = resources.into_iter().find(|one| one["name"] == *name);
         let renamed = format!("{name}.shared");
@@ -108,5 +111,5 @@ async fn offer(nodes: &Api<Node>, place: &Place, config: &Value) {
     }
     let patch = json!({"status": {"allocatable": offered, "capacity": offered}});
     let params = PatchParams::default();
-    nodes.patch_status(&place.node, &params, &Patch::Merge(patch)).await.unwrap();
+    nodes.patch_status(&settings.node, &params, &Patch::Merge(patch)).await.unwrap();
 }

@@ -8,19 +8,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fault::{self, Abort, HangOf, Verdict};
+use crate::fault::{self, Abort, ActiveHang, Verdict};
 use crate::latency::CallClass;
-use crate::model::{Code, ComputeInstance, Departed, Gpu, GpuInstance, MigDevice, Slot, World};
+use crate::model::{
+    Code, ComputeInstance, DestroyedMigDevice, Gpu, GpuInstance, MigDevice, Slot, World,
+};
 
 use super::handle::{CiHandle, DeviceHandle, GiHandle, Handle, Kind, Parts};
 use super::library::{self, Library, Session};
 use super::log::{self, Clock, Entry};
 use super::pointer::Argument;
 
-/// How often a hanging call looks whether it may go on.
+/// Poll interval of a hanging call.
 const HANG_STEP: Duration = Duration::from_millis(10);
 
-/// One call that was let through: the machine as it was at its start, and how to change it.
+/// A call that passed the gate: a snapshot of the machine, and access to change it.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     session: &'a Session,
@@ -28,7 +30,7 @@ pub(super) struct Call<'a> {
     verdict: &'a Verdict,
 }
 
-/// A device a client holds: a GPU, or a MIG device on it.
+/// A device of a client: a GPU, or a MIG device on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Device<'a> {
     pub(super) slot: Slot,
@@ -36,7 +38,7 @@ pub(super) struct Device<'a> {
     pub(super) mig: Option<MigDevice<'a>>,
 }
 
-/// Lets a call of a session through to its body.
+/// Runs the body of a call within a session.
 pub(super) fn gate(
     function: &'static str,
     arguments: &[&dyn Argument],
@@ -54,7 +56,7 @@ pub(super) fn gate(
     })
 }
 
-/// Lets `nvmlInit` through, which needs no session but makes one.
+/// Runs `nvmlInit`, which needs no session and opens one.
 pub(super) fn gate_init(function: &'static str, arguments: &[&dyn Argument]) -> u32 {
     let entry = Entry::start(function, arguments);
     match library::open() {
@@ -63,11 +65,11 @@ pub(super) fn gate_init(function: &'static str, arguments: &[&dyn Argument]) -> 
     }
 }
 
-/// Lets `nvmlShutdown` through, which works whatever became of the driver.
+/// Runs `nvmlShutdown`, which works in any state of the driver.
 pub(super) fn gate_shutdown(function: &'static str) -> u32 {
     let entry = Entry::start(function, &[]);
     match library::session() {
-        // Without a machine there is nothing to wait for and no fault, and the session is over all the same.
+        // Without a machine there is no latency and no fault, and the session ends anyway.
         Ok(session) if session.library.read().is_err() => {
             entry.finish(library::end().err().unwrap_or(Code::Success))
         }
@@ -104,7 +106,7 @@ fn pass(
         wait_out(library, hang);
     }
     if !time.is_zero() || verdict.hang.is_some() {
-        // The machine went on meanwhile.
+        // The machine may have changed meanwhile.
         world = match library.read() {
             Ok(world) => world,
             Err(code) => return entry.finish(code),
@@ -113,7 +115,7 @@ fn pass(
     let code =
         verdict.answer.unwrap_or_else(|| act(&verdict, &world).err().unwrap_or(Code::Success));
     if let Some(slot) = slot.filter(|_| verdict.lose_gpu) {
-        // A GPU that is lost already is as lost as it was asked to be.
+        // A lost GPU stays lost.
         let _ = library.change(|world| world.lose_gpu(Slot(slot)));
     }
     if verdict.abort == Some(Abort::After) {
@@ -127,7 +129,7 @@ fn slowed(time: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
-/// Waits without the standard library, whose threads keep thread-local data that would outlive an unload.
+/// Sleeps without the standard library, whose threads have thread-local data that would survive an unload.
 pub(super) fn sleep(time: Duration) {
     if time.is_zero() {
         return;
@@ -138,7 +140,7 @@ pub(super) fn sleep(time: Duration) {
     };
     loop {
         let wanted = rest;
-        // SAFETY: both structs are ours and live through the call.
+        // SAFETY: both structs are locals that outlive the call.
         let done = unsafe { libc::nanosleep(&raw const wanted, &raw mut rest) };
         if done == 0 {
             return;
@@ -146,17 +148,17 @@ pub(super) fn sleep(time: Duration) {
     }
 }
 
-fn wait_out(library: &Library, hang: &HangOf) {
+fn wait_out(library: &Library, hang: &ActiveHang) {
     while library.faults().still_hangs(hang) {
         sleep(HANG_STEP);
     }
 }
 
-/// Ends the process as `kill -9` would: nothing is flushed, nothing is unwound.
+/// Ends the process like `kill -9`: nothing is flushed or unwound.
 fn die() -> ! {
-    // SAFETY: takes nothing and always succeeds.
+    // SAFETY: has no arguments and always succeeds.
     let own = unsafe { libc::getpid() };
-    // SAFETY: takes no memory; a process may always send itself a signal.
+    // SAFETY: has no memory arguments; a process may always signal itself.
     unsafe { libc::kill(own, libc::SIGKILL) };
     loop {
         sleep(Duration::MAX);
@@ -168,7 +170,7 @@ impl<'a> Entry<'a> {
         Self { function, arguments, started: Clock::now() }
     }
 
-    /// A line of its own about something that happens within the call.
+    /// Logs an event within the call.
     fn note(&self, what: &str) {
         if log::is_on() {
             log::write(self, what);
@@ -187,12 +189,12 @@ impl Call<'_> {
         self.world
     }
 
-    /// How the faults bend this call.
+    /// The effect of the faults on this call.
     pub(super) fn verdict(&self) -> &Verdict {
         self.verdict
     }
 
-    /// The machine as it is by now, if the session is still open and the driver still the one of it.
+    /// The current machine, if the session is still open and its driver still loaded.
     pub(super) fn look_again(&self) -> Result<Arc<World>, Code> {
         if library::session()?.generation != self.session.generation {
             return Err(Code::Uninitialized);
@@ -202,7 +204,7 @@ impl Call<'_> {
         Ok(world)
     }
 
-    /// Where the machine is kept.
+    /// The state directory of the machine.
     pub(super) fn state_directory(&self) -> &Path {
         self.session.library.state_directory()
     }
@@ -214,12 +216,12 @@ impl Call<'_> {
         self.session.library.change(operation)
     }
 
-    /// Every GPU's place in the world.
+    /// The slots of all GPUs.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
         (0..self.world.gpus.len()).map(Slot)
     }
 
-    /// The GPU or MIG device of a handle, if it is still there and on the bus.
+    /// The GPU or MIG device of a handle, if it still exists and is on the bus.
     pub(super) fn device(&self, handle: DeviceHandle) -> Result<Device<'_>, Code> {
         let (parts, gpu) = self.find(handle)?;
         let mig = match parts.kind {
@@ -229,14 +231,14 @@ impl Call<'_> {
                 let (gi, ci) = found.ok_or(Code::InvalidArgument)?;
                 Some(MigDevice { gi, ci })
             }
-            Kind::DepartedMig | Kind::GpuInstance | Kind::ComputeInstance | Kind::EventSet => {
+            Kind::DestroyedMig | Kind::GpuInstance | Kind::ComputeInstance | Kind::EventSet => {
                 return Err(Code::InvalidArgument);
             }
         };
         Ok(Device { slot: Slot(parts.gpu), gpu, mig })
     }
 
-    /// A whole GPU; what is asked of it cannot be asked of a MIG device.
+    /// The GPU of a handle that must not be a MIG device.
     pub(super) fn gpu(&self, handle: DeviceHandle) -> Result<(Slot, &Gpu), Code> {
         let device = self.device(handle)?;
         match device.mig {
@@ -252,13 +254,13 @@ impl Call<'_> {
         Ok((device.slot, mig))
     }
 
-    /// A MIG device that is gone, by a handle that only the stale-handle fault returns.
-    pub(super) fn departed(&self, handle: DeviceHandle) -> Option<&Departed> {
+    /// A destroyed MIG device, by a handle that only the stale-handle fault returns.
+    pub(super) fn destroyed(&self, handle: DeviceHandle) -> Option<&DestroyedMigDevice> {
         let (parts, gpu) = self.find(handle).ok()?;
-        let departed = &gpu.mig.as_ref()?.departed;
-        departed
+        let destroyed = &gpu.mig.as_ref()?.destroyed;
+        destroyed
             .iter()
-            .find(|device| parts.kind == Kind::DepartedMig && device.ci_serial == parts.serial)
+            .find(|device| parts.kind == Kind::DestroyedMig && device.ci_serial == parts.serial)
     }
 
     pub(super) fn gi(&self, handle: GiHandle) -> Result<(Slot, &Gpu, &GpuInstance), Code> {

@@ -1,4 +1,4 @@
-//! Compute instances inside a GPU instance: profiles, placements, capacity, and their life.
+//! Compute instances of a GPU instance: profiles, placements, capacity, creation and destruction.
 
 use std::ffi::c_uint;
 
@@ -9,9 +9,9 @@ use crate::model::{CiProfile, Code, Engines, Placement};
 use super::call::Call;
 use super::export::exports;
 use super::handle::{CiHandle, DeviceHandle, GiHandle, Kind};
-use super::pointer::{In, Out, field, version_of};
+use super::pointer::{InputPtr, OutputPtr, field, version_of};
 
-/// `nvmlComputeInstanceInfo_t` of the first version, with handles as they are written here.
+/// `nvmlComputeInstanceInfo_t` of the first version, with the handle types of this crate.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct CiInfoV1 {
@@ -21,7 +21,7 @@ struct CiInfoV1 {
     profile_id: c_uint,
 }
 
-/// The second version adds where it sits. Its device is the MIG device.
+/// The second version adds the placement. Its device is the MIG device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct CiInfo {
@@ -29,34 +29,34 @@ struct CiInfo {
     placement: sys::nvmlComputeInstancePlacement_t,
 }
 
-/// The one engine profile there is (`NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED`).
+/// The only engine profile (`NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED`).
 const SHARED_ENGINES: c_uint = 0;
 
 exports! {
-    fn nvmlGpuInstanceGetComputeInstanceProfileInfo(gi: GiHandle, index: c_uint, engines: c_uint, info: Out<sys::nvmlComputeInstanceProfileInfo_t>) |call| {
+    fn nvmlGpuInstanceGetComputeInstanceProfileInfo(gi: GiHandle, index: c_uint, engines: c_uint, info: OutputPtr<sys::nvmlComputeInstanceProfileInfo_t>) |call| {
         let (profile, engines) = profile(call, gi, index, engines)?;
         info.put(info_v1(profile, engines))
     }
 
-    fn nvmlGpuInstanceGetComputeInstanceProfileInfoV(gi: GiHandle, index: c_uint, engines: c_uint, info: Out<sys::nvmlComputeInstanceProfileInfo_v2_t>) |call| {
+    fn nvmlGpuInstanceGetComputeInstanceProfileInfoV(gi: GiHandle, index: c_uint, engines: c_uint, info: OutputPtr<sys::nvmlComputeInstanceProfileInfo_v2_t>) |call| {
         let (profile, engines) = profile(call, gi, index, engines)?;
         put_versioned(profile, engines, info)
     }
 
-    fn nvmlGpuInstanceGetComputeInstancePossiblePlacements(gi: GiHandle, id: c_uint, list: Out<sys::nvmlComputeInstancePlacement_t>, count: Out<c_uint>) |call| {
+    fn nvmlGpuInstanceGetComputeInstancePossiblePlacements(gi: GiHandle, id: c_uint, list: OutputPtr<sys::nvmlComputeInstancePlacement_t>, count: OutputPtr<c_uint>) |call| {
         placements(call, gi, id, list, count)
     }
 
-    fn nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi: GiHandle, id: c_uint, count: Out<c_uint>) |call| {
+    fn nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi: GiHandle, id: c_uint, count: OutputPtr<c_uint>) |call| {
         let (_, gpu, gi) = call.gi(gi)?;
         count.put(gpu.ci_remaining_capacity(gi, id)?)
     }
 
-    fn nvmlGpuInstanceCreateComputeInstance(gi: GiHandle, id: c_uint, ci: Out<CiHandle>) |call| {
+    fn nvmlGpuInstanceCreateComputeInstance(gi: GiHandle, id: c_uint, ci: OutputPtr<CiHandle>) |call| {
         create(call, gi, id, None, ci)
     }
 
-    fn nvmlGpuInstanceCreateComputeInstanceWithPlacement(gi: GiHandle, id: c_uint, placement: In<sys::nvmlComputeInstancePlacement_t>, ci: Out<CiHandle>) |call| {
+    fn nvmlGpuInstanceCreateComputeInstanceWithPlacement(gi: GiHandle, id: c_uint, placement: InputPtr<sys::nvmlComputeInstancePlacement_t>, ci: OutputPtr<CiHandle>) |call| {
         let wanted = placement.get()?;
         create(call, gi, id, Some(Placement { start: wanted.start, size: wanted.size }), ci)
     }
@@ -65,7 +65,7 @@ exports! {
         let (slot, gi, ci) = call.ci(ci)?;
         let (gi, id, serial) = (gi.id, ci.id, ci.serial);
         call.change(|world| {
-            // Another client may have been faster: the id can be a later instance's by now.
+            // Another client may have destroyed it: the id may belong to a later instance.
             let there = world.gpu(slot)?.ci_by_serial(serial).is_some();
             if !there {
                 return Err(Code::InvalidArgument);
@@ -74,7 +74,7 @@ exports! {
         })
     }
 
-    fn nvmlGpuInstanceGetComputeInstances(gi: GiHandle, id: c_uint, list: Out<CiHandle>, count: Out<c_uint>) |call| {
+    fn nvmlGpuInstanceGetComputeInstances(gi: GiHandle, id: c_uint, list: OutputPtr<CiHandle>, count: OutputPtr<c_uint>) |call| {
         let (slot, gpu, gi) = call.gi(gi)?;
         gpu.ci_placements(gi, id)?;
         let found = gi.compute.iter().filter(|ci| ci.profile_id == id);
@@ -85,17 +85,17 @@ exports! {
         list.put_all(&handles)
     }
 
-    fn nvmlGpuInstanceGetComputeInstanceById(gi: GiHandle, id: c_uint, ci: Out<CiHandle>) |call| {
+    fn nvmlGpuInstanceGetComputeInstanceById(gi: GiHandle, id: c_uint, ci: OutputPtr<CiHandle>) |call| {
         let (slot, _, gi) = call.gi(gi)?;
         let found = gi.compute.iter().find(|ci| ci.id == id).ok_or(Code::NotFound)?;
         ci.put(call.handle(Kind::ComputeInstance, slot, found.serial))
     }
 
-    fn nvmlComputeInstanceGetInfo(ci: CiHandle, info: Out<CiInfoV1>) |call| {
+    fn nvmlComputeInstanceGetInfo(ci: CiHandle, info: OutputPtr<CiInfoV1>) |call| {
         info.put(info_of(call, ci)?.first)
     }
 
-    fn nvmlComputeInstanceGetInfo_v2(ci: CiHandle, info: Out<CiInfo>) |call| {
+    fn nvmlComputeInstanceGetInfo_v2(ci: CiHandle, info: OutputPtr<CiInfo>) |call| {
         info.put(info_of(call, ci)?)
     }
 }
@@ -114,13 +114,13 @@ fn profile<'a>(
     Ok((gpu.ci_profile(gi, index)?, gpu.profile_of(gi)?.engines))
 }
 
-/// The list is as long as the profile has placements, whatever the count said before: so says the header.
+/// The list has all placements of the profile, regardless of the count argument, as the header specifies.
 fn placements(
     call: &Call<'_>,
     gi: GiHandle,
     id: c_uint,
-    list: Out<sys::nvmlComputeInstancePlacement_t>,
-    count: Out<c_uint>,
+    list: OutputPtr<sys::nvmlComputeInstancePlacement_t>,
+    count: OutputPtr<c_uint>,
 ) -> Result<(), Code> {
     let (_, gpu, gi) = call.gi(gi)?;
     let found = gpu.ci_placements(gi, id)?;
@@ -141,7 +141,7 @@ fn create(
     gi: GiHandle,
     profile: c_uint,
     wanted: Option<Placement>,
-    ci: Out<CiHandle>,
+    ci: OutputPtr<CiHandle>,
 ) -> Result<(), Code> {
     let (slot, _, gi) = call.gi(gi)?;
     ci.check()?;
@@ -186,11 +186,11 @@ fn info_v1(profile: &CiProfile, engines: Engines) -> sys::nvmlComputeInstancePro
     }
 }
 
-/// The second version has the name, the third also capabilities, of which there are none.
+/// The second version has the name, the third also capabilities, which are empty.
 fn put_versioned(
     profile: &CiProfile,
     engines: Engines,
-    info: Out<sys::nvmlComputeInstanceProfileInfo_v2_t>,
+    info: OutputPtr<sys::nvmlComputeInstanceProfileInfo_v2_t>,
 ) -> Result<(), Code> {
     let v1 = info_v1(profile, engines);
     let version = info.version()?;

@@ -1,7 +1,7 @@
-//! Events: sets, registration, and a wait that really blocks.
+//! Events: sets, registration, and a blocking wait.
 //!
-//! A set remembers the number of the last event it gave out. To wait is to look, whenever the world changed, whether it
-//! has a later one that a client registered for; so events come whichever process caused them.
+//! A set stores the number of its last event. A wait checks, whenever the world changes, whether there is a later one
+//! that the client registered for; so events of all processes are received.
 
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::handle::{DeviceHandle, Kind, SetHandle};
 use super::library::with_event_sets;
 use super::log::steady_ns;
 use super::memory::NO_INSTANCE;
-use super::pointer::Out;
+use super::pointer::OutputPtr;
 use super::watch::Watch;
 
 /// Bits of `nvmlEventType*`.
@@ -24,10 +24,10 @@ const XID: c_ulonglong = 0x8;
 const MIG_CONFIG: c_ulonglong = 0x100;
 const UNAVAILABLE_OR_RECOVERY: c_ulonglong = 0x4000 | 0x8000;
 
-/// The driver branch that brought the event types above 0x100.
+/// The driver branch that introduced the event types above 0x100.
 const FIRST_BRANCH_WITH_RECOVERY_EVENTS: u32 = 610;
 
-/// `nvmlEventData_t` of the first version, with a handle as it is written here.
+/// `nvmlEventData_t` of the first version, with the handle type of this crate.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct DataV1 {
@@ -46,11 +46,11 @@ struct Data {
 }
 
 exports! {
-    fn nvmlDeviceGetSupportedEventTypes(device: DeviceHandle, types: Out<c_ulonglong>) |call| {
+    fn nvmlDeviceGetSupportedEventTypes(device: DeviceHandle, types: OutputPtr<c_ulonglong>) |call| {
         types.put(supported(call, call.gpu(device)?.1))
     }
 
-    fn nvmlEventSetCreate(set: Out<SetHandle>) |call| {
+    fn nvmlEventSetCreate(set: OutputPtr<SetHandle>) |call| {
         set.check()?;
         let number = with_event_sets(|sets| Ok(sets.add(EventSet::default())))?;
         set.put(call.handle(Kind::EventSet, Slot(0), number))
@@ -69,12 +69,12 @@ exports! {
         })
     }
 
-    fn nvmlEventSetWait(set: SetHandle, data: Out<DataV1>, timeout_ms: c_uint) |call| {
+    fn nvmlEventSetWait(set: SetHandle, data: OutputPtr<DataV1>, timeout_ms: c_uint) |call| {
         data.check()?;
         data.put(wait(call, set, timeout_ms)?.first)
     }
 
-    fn nvmlEventSetWait_v2(set: SetHandle, data: Out<Data>, timeout_ms: c_uint) |call| {
+    fn nvmlEventSetWait_v2(set: SetHandle, data: OutputPtr<Data>, timeout_ms: c_uint) |call| {
         data.check()?;
         data.put(wait(call, set, timeout_ms)?)
     }
@@ -97,7 +97,7 @@ fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Cod
     let number = call.event_set(set)?;
     let timeout = u64::from(timeout_ms).saturating_mul(1_000_000);
     let until = steady_ns().saturating_add(timeout);
-    // Before the first look: what happens after it ends the sleep.
+    // Before the first check, so that later changes end the sleep.
     let watch = Watch::on(call.state_directory());
     loop {
         let world = call.look_again()?;

@@ -1,10 +1,10 @@
-//! Event sets: what clients wait for.
+//! Event sets of clients.
 
 use std::ffi::c_ulonglong;
 
 use crate::model::{Event, Slot, World};
 
-/// What a client waits for.
+/// Registrations of a client.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventSet {
     pub(super) registered: Vec<Registration>,
@@ -15,12 +15,12 @@ pub(super) struct EventSet {
 pub(super) struct Registration {
     pub(super) slot: Slot,
     pub(super) types: c_ulonglong,
-    /// The newest event when it was made: only later ones count.
+    /// The newest event at registration: only later ones count.
     pub(super) since: u64,
 }
 
 impl EventSet {
-    /// The first event after the last one given that a client registered for; skipped ones stay skipped.
+    /// The next event that the client registered for; skipped ones stay skipped.
     pub(super) fn next(&mut self, world: &World) -> Option<(Slot, Event)> {
         let events = world.events_after(self.last);
         let hit = events.iter().find_map(|event| Some((self.wanted(world, event)?, event.clone())));

@@ -1,8 +1,8 @@
-//! How an exported function is written: its C name and arguments, and a body that answers `Result<(), Code>`.
+//! Declaration of exported functions: C name, arguments, and a body that returns `Result<(), Code>`.
 //!
-//! The macro wraps each body into the call gate, so that none can be forgotten, and hands the arguments to the call log.
+//! The macro wraps each body into the call gate and passes the arguments to the call log.
 
-/// Makes C functions of bodies.
+/// Declares C functions with their bodies.
 macro_rules! exports {
     ($(
         $(#[$meta:meta])*

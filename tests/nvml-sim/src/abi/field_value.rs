@@ -1,4 +1,4 @@
-//! `nvmlDeviceGetFieldValues`: many small facts by number, each with an answer of its own.
+//! `nvmlDeviceGetFieldValues`: values by field number, each with its own return code.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,9 +10,9 @@ use super::export::exports;
 use super::handle::DeviceHandle;
 use super::health::{ecc_errors, remapped};
 use super::log;
-use super::pointer::Out;
+use super::pointer::OutputPtr;
 
-/// A value as a field carries it.
+/// A value of a field.
 #[derive(Debug, Clone, Copy)]
 enum Value {
     Unsigned(c_uint),
@@ -24,7 +24,7 @@ const TYPE_UNSIGNED_INT: c_uint = 1;
 const TYPE_UNSIGNED_LONG_LONG: c_uint = 3;
 
 exports! {
-    fn nvmlDeviceGetFieldValues(device: DeviceHandle, count: c_int, values: Out<sys::nvmlFieldValue_t>) |call| {
+    fn nvmlDeviceGetFieldValues(device: DeviceHandle, count: c_int, values: OutputPtr<sys::nvmlFieldValue_t>) |call| {
         let (_, gpu) = call.gpu(device)?;
         values.check()?;
         let count = usize::try_from(count).map_err(|_| Code::InvalidArgument)?;
@@ -36,8 +36,8 @@ exports! {
     }
 }
 
-fn answered(gpu: &Gpu, asked: sys::nvmlFieldValue_t) -> sys::nvmlFieldValue_t {
-    let found = read(gpu, asked.fieldId, asked.scopeId);
+fn answered(gpu: &Gpu, requested: sys::nvmlFieldValue_t) -> sys::nvmlFieldValue_t {
+    let found = read(gpu, requested.fieldId, requested.scopeId);
     let (value_type, value) = match found {
         Ok(Value::Unsigned(number)) => (TYPE_UNSIGNED_INT, u64::from(number)),
         Ok(Value::Wide(number)) => (TYPE_UNSIGNED_LONG_LONG, number),
@@ -49,11 +49,11 @@ fn answered(gpu: &Gpu, asked: sys::nvmlFieldValue_t) -> sys::nvmlFieldValue_t {
         valueType: value_type,
         nvmlReturn: found.err().unwrap_or(Code::Success).code(),
         value: sys::nvmlValue_t { ullVal: value },
-        ..asked
+        ..requested
     }
 }
 
-/// The fields that are simulated, by the numbers of `NVML_FI_DEV_*`.
+/// Simulated fields, by the numbers of `NVML_FI_DEV_*`.
 fn read(gpu: &Gpu, field: c_uint, scope: c_uint) -> Result<Value, Code> {
     let ecc = |pending: bool| {
         let mode = gpu.ecc.ok_or(Code::NotSupported)?;
@@ -94,7 +94,7 @@ fn link(gpu: &Gpu, number: c_uint) -> Result<&crate::model::NvLink, Code> {
     gpu.links.get(at).ok_or(Code::InvalidArgument)
 }
 
-/// Speed of one link, or of the first that is up, in MB/s; by generation: 25.781, 26.562 (A100 and H100), 53.125 GB/s.
+/// Speed of a link, or of the first active one, in MB/s; by generation: 25.781, 26.562 (A100 and H100), 53.125 GB/s.
 fn link_speed(gpu: &Gpu, number: Option<c_uint>) -> Result<Value, Code> {
     let link = match number {
         Some(number) => link(gpu, number)?,

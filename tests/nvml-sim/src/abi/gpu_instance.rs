@@ -1,4 +1,4 @@
-//! GPU instances: profiles, placements, capacity, and their life.
+//! GPU instances: profiles, placements, capacity, creation and destruction.
 
 use std::ffi::c_uint;
 
@@ -9,9 +9,9 @@ use crate::model::{Code, GiProfile, Placement, Slot, World};
 use super::call::Call;
 use super::export::exports;
 use super::handle::{DeviceHandle, GiHandle, Kind};
-use super::pointer::{In, Out, field, version_of};
+use super::pointer::{InputPtr, OutputPtr, field, version_of};
 
-/// `nvmlGpuInstanceInfo_t`, with a device handle as it is written here.
+/// `nvmlGpuInstanceInfo_t`, with the device handle type of this crate.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct GiInfo {
@@ -25,37 +25,37 @@ struct GiInfo {
 const CAN_DRAW: c_uint = 2;
 
 exports! {
-    fn nvmlDeviceGetGpuInstanceProfileInfo(device: DeviceHandle, index: c_uint, info: Out<sys::nvmlGpuInstanceProfileInfo_t>) |call| {
+    fn nvmlDeviceGetGpuInstanceProfileInfo(device: DeviceHandle, index: c_uint, info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_t>) |call| {
         info.put(info_v1(call.gpu(device)?.1.gi_profile(index)?))
     }
 
-    fn nvmlDeviceGetGpuInstanceProfileInfoV(device: DeviceHandle, index: c_uint, info: Out<sys::nvmlGpuInstanceProfileInfo_v2_t>) |call| {
+    fn nvmlDeviceGetGpuInstanceProfileInfoV(device: DeviceHandle, index: c_uint, info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_v2_t>) |call| {
         put_versioned(call.gpu(device)?.1.gi_profile(index)?, info)
     }
 
-    fn nvmlDeviceGetGpuInstanceProfileInfoByIdV(device: DeviceHandle, id: c_uint, info: Out<sys::nvmlGpuInstanceProfileInfo_v2_t>) |call| {
+    fn nvmlDeviceGetGpuInstanceProfileInfoByIdV(device: DeviceHandle, id: c_uint, info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_v2_t>) |call| {
         put_versioned(call.gpu(device)?.1.gi_profile_by_id(id)?, info)
     }
 
-    /// The first version does not take a null list for the question how many there are.
-    fn nvmlDeviceGetGpuInstancePossiblePlacements(device: DeviceHandle, id: c_uint, list: Out<sys::nvmlGpuInstancePlacement_t>, count: Out<c_uint>) |call| {
+    /// The first version does not accept a null list as a query for the count.
+    fn nvmlDeviceGetGpuInstancePossiblePlacements(device: DeviceHandle, id: c_uint, list: OutputPtr<sys::nvmlGpuInstancePlacement_t>, count: OutputPtr<c_uint>) |call| {
         list.check()?;
         placements(call, device, id, list, count)
     }
 
-    fn nvmlDeviceGetGpuInstancePossiblePlacements_v2(device: DeviceHandle, id: c_uint, list: Out<sys::nvmlGpuInstancePlacement_t>, count: Out<c_uint>) |call| {
+    fn nvmlDeviceGetGpuInstancePossiblePlacements_v2(device: DeviceHandle, id: c_uint, list: OutputPtr<sys::nvmlGpuInstancePlacement_t>, count: OutputPtr<c_uint>) |call| {
         placements(call, device, id, list, count)
     }
 
-    fn nvmlDeviceGetGpuInstanceRemainingCapacity(device: DeviceHandle, id: c_uint, count: Out<c_uint>) |call| {
+    fn nvmlDeviceGetGpuInstanceRemainingCapacity(device: DeviceHandle, id: c_uint, count: OutputPtr<c_uint>) |call| {
         count.put(call.gpu(device)?.1.remaining_capacity(id)?)
     }
 
-    fn nvmlDeviceCreateGpuInstance(device: DeviceHandle, id: c_uint, gi: Out<GiHandle>) |call| {
+    fn nvmlDeviceCreateGpuInstance(device: DeviceHandle, id: c_uint, gi: OutputPtr<GiHandle>) |call| {
         create(call, device, id, None, gi)
     }
 
-    fn nvmlDeviceCreateGpuInstanceWithPlacement(device: DeviceHandle, id: c_uint, placement: In<sys::nvmlGpuInstancePlacement_t>, gi: Out<GiHandle>) |call| {
+    fn nvmlDeviceCreateGpuInstanceWithPlacement(device: DeviceHandle, id: c_uint, placement: InputPtr<sys::nvmlGpuInstancePlacement_t>, gi: OutputPtr<GiHandle>) |call| {
         let wanted = placement.get()?;
         let wanted = Placement { start: wanted.start, size: wanted.size };
         create(call, device, id, Some(wanted), gi)
@@ -65,7 +65,7 @@ exports! {
         let (slot, _, gi) = call.gi(gi)?;
         let (id, serial) = (gi.id, gi.serial);
         call.change(|world| {
-            // Another client may have been faster: the id can be a later instance's by now.
+            // Another client may have destroyed it: the id may belong to a later instance.
             let there = world.gpu(slot)?.gi_by_serial(serial).is_some();
             if !there {
                 return Err(Code::InvalidArgument);
@@ -74,7 +74,7 @@ exports! {
         })
     }
 
-    fn nvmlDeviceGetGpuInstances(device: DeviceHandle, id: c_uint, list: Out<GiHandle>, count: Out<c_uint>) |call| {
+    fn nvmlDeviceGetGpuInstances(device: DeviceHandle, id: c_uint, list: OutputPtr<GiHandle>, count: OutputPtr<c_uint>) |call| {
         let (slot, gpu) = call.gpu(device)?;
         let found = gpu.gpu_instances(id)?;
         let handle = |serial| call.handle(Kind::GpuInstance, slot, serial);
@@ -84,14 +84,14 @@ exports! {
         list.put_all(&handles)
     }
 
-    fn nvmlDeviceGetGpuInstanceById(device: DeviceHandle, id: c_uint, gi: Out<GiHandle>) |call| {
+    fn nvmlDeviceGetGpuInstanceById(device: DeviceHandle, id: c_uint, gi: OutputPtr<GiHandle>) |call| {
         let (slot, gpu) = call.gpu(device)?;
         gpu.mig_enabled()?;
         let found = gpu.gi(id).ok_or(Code::NotFound)?;
         gi.put(call.handle(Kind::GpuInstance, slot, found.serial))
     }
 
-    fn nvmlGpuInstanceGetInfo(gi: GiHandle, info: Out<GiInfo>) |call| {
+    fn nvmlGpuInstanceGetInfo(gi: GiHandle, info: OutputPtr<GiInfo>) |call| {
         let (slot, _, gi) = call.gi(gi)?;
         info.put(GiInfo {
             device: call.gpu_handle(slot),
@@ -106,13 +106,13 @@ fn placement(place: Placement) -> sys::nvmlGpuInstancePlacement_t {
     sys::nvmlGpuInstancePlacement_t { start: place.start, size: place.size }
 }
 
-/// The list is as long as the profile has placements, whatever the count said before: so says the header.
+/// The list has all placements of the profile, regardless of the count argument, as the header specifies.
 fn placements(
     call: &Call<'_>,
     device: DeviceHandle,
     id: c_uint,
-    list: Out<sys::nvmlGpuInstancePlacement_t>,
-    count: Out<c_uint>,
+    list: OutputPtr<sys::nvmlGpuInstancePlacement_t>,
+    count: OutputPtr<c_uint>,
 ) -> Result<(), Code> {
     let found = call.gpu(device)?.1.possible_placements(id)?;
     count.put(c_uint::try_from(found.len()).map_err(|_| Code::Unknown)?)?;
@@ -128,7 +128,7 @@ fn create(
     device: DeviceHandle,
     profile: c_uint,
     wanted: Option<Placement>,
-    gi: Out<GiHandle>,
+    gi: OutputPtr<GiHandle>,
 ) -> Result<(), Code> {
     let (slot, _) = call.gpu(device)?;
     gi.check()?;
@@ -144,7 +144,7 @@ fn create(
     gi.put(call.handle(Kind::GpuInstance, slot, serial))
 }
 
-/// Makes the instance anywhere but where it was asked for; `None` when there is no other room.
+/// Creates the instance at another placement than requested; `None` if there is no other.
 fn create_elsewhere(
     world: &mut World,
     slot: Slot,
@@ -175,7 +175,7 @@ fn info_v1(profile: &GiProfile) -> sys::nvmlGpuInstanceProfileInfo_t {
 /// The second version has the name, the third also capabilities in place of the P2P flag.
 fn put_versioned(
     profile: &GiProfile,
-    info: Out<sys::nvmlGpuInstanceProfileInfo_v2_t>,
+    info: OutputPtr<sys::nvmlGpuInstanceProfileInfo_v2_t>,
 ) -> Result<(), Code> {
     let v1 = info_v1(profile);
     let version = info.version()?;

@@ -1,4 +1,4 @@
-//! Handles: numbers that say what they are, of which session, of which GPU, and of which instance.
+//! Handles: numbers with kind, session, GPU and instance.
 //!
 //! ```text
 //!  63      56 55        44 43        32 31             0
@@ -15,7 +15,7 @@ use crate::model::Code;
 
 use super::pointer::Argument;
 
-/// What a handle stands for.
+/// The kind of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -24,11 +24,11 @@ pub(crate) enum Kind {
     GpuInstance = 0x53,
     ComputeInstance = 0x54,
     EventSet = 0x55,
-    /// A MIG device that is gone; only the stale-handle fault makes these.
-    DepartedMig = 0x56,
+    /// A destroyed MIG device; only the stale-handle fault creates these.
+    DestroyedMig = 0x56,
 }
 
-/// The parts of a handle that was made here.
+/// The parts of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) kind: Kind,
@@ -42,7 +42,7 @@ const GENERATION_BITS: u32 = 12;
 const GPU_BITS: u32 = 12;
 const SERIAL_BITS: u32 = 32;
 
-/// Generations wrap; twelve bits are enough to tell a session from its neighbours.
+/// Generations wrap; twelve bits are enough to distinguish a session from its neighbors.
 pub(crate) const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 
 macro_rules! handles {
@@ -85,7 +85,7 @@ handles! {
     SetHandle
 }
 
-/// What the handle types have in common.
+/// Common operations of the handle types.
 pub(crate) trait Handle: Copy {
     fn from_bits(bits: u64) -> Self;
 
@@ -95,7 +95,7 @@ pub(crate) trait Handle: Copy {
         Self::from_bits(pack(parts))
     }
 
-    /// `INVALID_ARGUMENT` for null and for every number that was not made here in this generation.
+    /// `INVALID_ARGUMENT` for null and for every number that was not created in this generation.
     fn parts(self, generation: u16) -> Result<Parts, Code> {
         unpack(self.bits())
             .filter(|parts| parts.generation == generation)
@@ -121,7 +121,7 @@ fn unpack(bits: u64) -> Option<Parts> {
         0x53 => Kind::GpuInstance,
         0x54 => Kind::ComputeInstance,
         0x55 => Kind::EventSet,
-        0x56 => Kind::DepartedMig,
+        0x56 => Kind::DestroyedMig,
         _ => return None,
     };
     let generation = (bits >> (GPU_BITS + SERIAL_BITS)) & GENERATION_MASK;
@@ -134,7 +134,7 @@ fn unpack(bits: u64) -> Option<Parts> {
     })
 }
 
-/// In the call log: `gpu0`, `gpu0/gi#3`; a number that is no handle of ours as it is.
+/// In the call log: `gpu0`, `gpu0/gi#3`; an unknown number is written as it is.
 fn write_handle(bits: u64, to: &mut String) -> fmt::Result {
     let Some(parts) = unpack(bits) else {
         return if bits == 0 { to.write_str("null") } else { write!(to, "{bits:#x}") };
@@ -142,7 +142,7 @@ fn write_handle(bits: u64, to: &mut String) -> fmt::Result {
     let Parts { gpu, serial, .. } = parts;
     match parts.kind {
         Kind::Gpu => write!(to, "gpu{gpu}"),
-        Kind::Mig | Kind::DepartedMig => write!(to, "gpu{gpu}/mig#{serial}"),
+        Kind::Mig | Kind::DestroyedMig => write!(to, "gpu{gpu}/mig#{serial}"),
         Kind::GpuInstance => write!(to, "gpu{gpu}/gi#{serial}"),
         Kind::ComputeInstance => write!(to, "gpu{gpu}/ci#{serial}"),
         Kind::EventSet => write!(to, "set{serial}"),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_keeps_its_parts_and_no_other_number_is_one() {
+    fn handle_round_trips_and_no_other_number_is_valid() {
         let parts = Parts { kind: Kind::GpuInstance, generation: 4095, gpu: 300, serial: 7 };
         assert_eq!(GiHandle::new(parts).parts(4095), Ok(parts));
         assert_eq!(GiHandle::new(parts).parts(1), Err(Code::InvalidArgument), "of another session");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_names_a_handle_by_what_it_is() {
+    fn log_names_handle_by_its_kind() {
         let parts = Parts { kind: Kind::Mig, generation: 1, gpu: 2, serial: 9 };
         let mut text = String::new();
         DeviceHandle::new(parts).write(&mut text).unwrap();

@@ -1,4 +1,4 @@
-//! Errors, temperatures, power, clocks, and the modes of a GPU. All of a whole GPU: MIG devices answer `NOT_SUPPORTED`.
+//! Errors, temperatures, power, clocks, and modes of whole GPUs: MIG devices answer `NOT_SUPPORTED`.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -9,7 +9,7 @@ use crate::model::{Architecture, Code, Gpu, RemappedRows};
 use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
-use super::pointer::{Out, version_of};
+use super::pointer::{OutputPtr, version_of};
 
 /// `nvmlMemoryErrorType_t` and `nvmlEccCounterType_t` both go from 0 to 1.
 const CORRECTED: c_uint = 0;
@@ -17,27 +17,27 @@ const UNCORRECTED: c_uint = 1;
 const VOLATILE: c_uint = 0;
 const AGGREGATE: c_uint = 1;
 
-/// Banks of the row remapper on HBM boards, all of them with every spare row left.
+/// Banks of the row remapper on HBM boards, all with all spare rows available.
 const REMAPPER_BANKS: c_uint = 640;
 
 exports! {
-    fn nvmlDeviceGetEccMode(device: DeviceHandle, current: Out<c_uint>, pending: Out<c_uint>) |call| {
+    fn nvmlDeviceGetEccMode(device: DeviceHandle, current: OutputPtr<c_uint>, pending: OutputPtr<c_uint>) |call| {
         let mode = call.gpu(device)?.1.ecc.ok_or(Code::NotSupported)?;
         pending.check()?;
         current.put(mode.current.into())?;
         pending.put(mode.pending.into())
     }
 
-    fn nvmlDeviceGetDefaultEccMode(device: DeviceHandle, default: Out<c_uint>) |call| {
+    fn nvmlDeviceGetDefaultEccMode(device: DeviceHandle, default: OutputPtr<c_uint>) |call| {
         call.gpu(device)?.1.ecc.ok_or(Code::NotSupported)?;
         default.put(1)
     }
 
-    fn nvmlDeviceGetTotalEccErrors(device: DeviceHandle, error: c_uint, counter: c_uint, count: Out<c_ulonglong>) |call| {
+    fn nvmlDeviceGetTotalEccErrors(device: DeviceHandle, error: c_uint, counter: c_uint, count: OutputPtr<c_ulonglong>) |call| {
         count.put(ecc_errors(call.gpu(device)?.1, error, counter)?)
     }
 
-    fn nvmlDeviceGetRemappedRows(device: DeviceHandle, correctable: Out<c_uint>, uncorrectable: Out<c_uint>, pending: Out<c_uint>, failed: Out<c_uint>) |call| {
+    fn nvmlDeviceGetRemappedRows(device: DeviceHandle, correctable: OutputPtr<c_uint>, uncorrectable: OutputPtr<c_uint>, pending: OutputPtr<c_uint>, failed: OutputPtr<c_uint>) |call| {
         let rows = remapped(call.gpu(device)?.1)?;
         for out in [correctable, uncorrectable, pending, failed] {
             out.check()?;
@@ -48,7 +48,7 @@ exports! {
         failed.put(rows.failed.into())
     }
 
-    fn nvmlDeviceGetRowRemapperHistogram(device: DeviceHandle, values: Out<sys::nvmlRowRemapperHistogramValues_t>) |call| {
+    fn nvmlDeviceGetRowRemapperHistogram(device: DeviceHandle, values: OutputPtr<sys::nvmlRowRemapperHistogramValues_t>) |call| {
         let rows = remapped(call.gpu(device)?.1)?;
         let none = c_uint::from(rows.failed);
         let touched = rows.correctable.saturating_add(rows.uncorrectable).min(REMAPPER_BANKS - none);
@@ -61,23 +61,23 @@ exports! {
         })
     }
 
-    /// Pages were retired until Turing; boards that remap rows do not support the question.
-    fn nvmlDeviceGetRetiredPages(device: DeviceHandle, _cause: c_uint, count: Out<c_uint>, _addresses: Out<c_ulonglong>) |call| {
+    /// Pages were retired until Turing; boards that remap rows do not support the call.
+    fn nvmlDeviceGetRetiredPages(device: DeviceHandle, _cause: c_uint, count: OutputPtr<c_uint>, _addresses: OutputPtr<c_ulonglong>) |call| {
         retires_pages(call.gpu(device)?.1)?;
         count.put(0)
     }
 
-    fn nvmlDeviceGetRetiredPages_v2(device: DeviceHandle, _cause: c_uint, count: Out<c_uint>, _addresses: Out<c_ulonglong>, _times: Out<c_ulonglong>) |call| {
+    fn nvmlDeviceGetRetiredPages_v2(device: DeviceHandle, _cause: c_uint, count: OutputPtr<c_uint>, _addresses: OutputPtr<c_ulonglong>, _times: OutputPtr<c_ulonglong>) |call| {
         retires_pages(call.gpu(device)?.1)?;
         count.put(0)
     }
 
-    fn nvmlDeviceGetRetiredPagesPendingStatus(device: DeviceHandle, pending: Out<c_uint>) |call| {
+    fn nvmlDeviceGetRetiredPagesPendingStatus(device: DeviceHandle, pending: OutputPtr<c_uint>) |call| {
         retires_pages(call.gpu(device)?.1)?;
         pending.put(0)
     }
 
-    fn nvmlDeviceGetTemperature(device: DeviceHandle, sensor: c_uint, temperature: Out<c_uint>) |call| {
+    fn nvmlDeviceGetTemperature(device: DeviceHandle, sensor: c_uint, temperature: OutputPtr<c_uint>) |call| {
         let (_, gpu) = call.gpu(device)?;
         if sensor != 0 {
             return Err(Code::InvalidArgument);
@@ -85,62 +85,62 @@ exports! {
         temperature.put(gpu.temperature_c)
     }
 
-    fn nvmlDeviceGetTemperatureV(device: DeviceHandle, temperature: Out<sys::nvmlTemperature_t>) |call| {
+    fn nvmlDeviceGetTemperatureV(device: DeviceHandle, temperature: OutputPtr<sys::nvmlTemperature_t>) |call| {
         temperature_v(call, device, temperature)
     }
 
-    fn nvmlDeviceGetPowerUsage(device: DeviceHandle, power: Out<c_uint>) |call| {
+    fn nvmlDeviceGetPowerUsage(device: DeviceHandle, power: OutputPtr<c_uint>) |call| {
         power.put(call.gpu(device)?.1.power_mw)
     }
 
-    fn nvmlDeviceGetTotalEnergyConsumption(device: DeviceHandle, energy: Out<c_ulonglong>) |call| {
+    fn nvmlDeviceGetTotalEnergyConsumption(device: DeviceHandle, energy: OutputPtr<c_ulonglong>) |call| {
         energy.put(call.gpu(device)?.1.energy_mj)
     }
 
-    fn nvmlDeviceGetPcieReplayCounter(device: DeviceHandle, replays: Out<c_uint>) |call| {
+    fn nvmlDeviceGetPcieReplayCounter(device: DeviceHandle, replays: OutputPtr<c_uint>) |call| {
         replays.put(call.gpu(device)?.1.pcie_replays)
     }
 
-    fn nvmlDeviceGetPowerManagementLimit(device: DeviceHandle, limit: Out<c_uint>) |call| {
+    fn nvmlDeviceGetPowerManagementLimit(device: DeviceHandle, limit: OutputPtr<c_uint>) |call| {
         limit.put(call.gpu(device)?.1.power_limit_mw)
     }
 
-    fn nvmlDeviceGetPowerManagementDefaultLimit(device: DeviceHandle, limit: Out<c_uint>) |call| {
+    fn nvmlDeviceGetPowerManagementDefaultLimit(device: DeviceHandle, limit: OutputPtr<c_uint>) |call| {
         limit.put(call.gpu(device)?.1.power_limit_mw)
     }
 
-    fn nvmlDeviceGetEnforcedPowerLimit(device: DeviceHandle, limit: Out<c_uint>) |call| {
+    fn nvmlDeviceGetEnforcedPowerLimit(device: DeviceHandle, limit: OutputPtr<c_uint>) |call| {
         limit.put(call.gpu(device)?.1.power_limit_mw)
     }
 
-    /// A third of the limit is about what the boards' own minimum is.
-    fn nvmlDeviceGetPowerManagementLimitConstraints(device: DeviceHandle, least: Out<c_uint>, most: Out<c_uint>) |call| {
+    /// A third of the limit is close to the real minimum of the boards.
+    fn nvmlDeviceGetPowerManagementLimitConstraints(device: DeviceHandle, least: OutputPtr<c_uint>, most: OutputPtr<c_uint>) |call| {
         let limit = call.gpu(device)?.1.power_limit_mw;
         most.check()?;
         least.put(limit / 3)?;
         most.put(limit)
     }
 
-    /// Passed through to no virtual machine.
-    fn nvmlDeviceGetVirtualizationMode(device: DeviceHandle, mode: Out<c_uint>) |call| {
+    /// No passthrough.
+    fn nvmlDeviceGetVirtualizationMode(device: DeviceHandle, mode: OutputPtr<c_uint>) |call| {
         call.gpu(device)?;
         mode.put(0)
     }
 
-    fn nvmlDeviceGetClockInfo(device: DeviceHandle, clock: c_uint, mhz: Out<c_uint>) |call| {
+    fn nvmlDeviceGetClockInfo(device: DeviceHandle, clock: c_uint, mhz: OutputPtr<c_uint>) |call| {
         mhz.put(clock_mhz(call.gpu(device)?.1, clock)?)
     }
 
-    fn nvmlDeviceGetMaxClockInfo(device: DeviceHandle, clock: c_uint, mhz: Out<c_uint>) |call| {
+    fn nvmlDeviceGetMaxClockInfo(device: DeviceHandle, clock: c_uint, mhz: OutputPtr<c_uint>) |call| {
         mhz.put(clock_mhz(call.gpu(device)?.1, clock)?)
     }
 
-    fn nvmlDeviceGetPerformanceState(device: DeviceHandle, state: Out<c_uint>) |call| {
+    fn nvmlDeviceGetPerformanceState(device: DeviceHandle, state: OutputPtr<c_uint>) |call| {
         call.gpu(device)?;
         state.put(0)
     }
 
-    fn nvmlDeviceGetPersistenceMode(device: DeviceHandle, mode: Out<c_uint>) |call| {
+    fn nvmlDeviceGetPersistenceMode(device: DeviceHandle, mode: OutputPtr<c_uint>) |call| {
         mode.put(call.gpu(device)?.1.persistence.into())
     }
 
@@ -155,7 +155,7 @@ exports! {
         })
     }
 
-    fn nvmlDeviceGetComputeMode(device: DeviceHandle, mode: Out<c_uint>) |call| {
+    fn nvmlDeviceGetComputeMode(device: DeviceHandle, mode: OutputPtr<c_uint>) |call| {
         mode.put(call.device(device)?.gpu.compute_mode)
     }
 
@@ -164,7 +164,7 @@ exports! {
     }
 }
 
-/// The counter of one kind of error since one time; the numbers are `nvml.h`'s.
+/// The counter of an error type and counter type; the numbers are those of `nvml.h`.
 pub(super) fn ecc_errors(gpu: &Gpu, error: c_uint, counter: c_uint) -> Result<u64, Code> {
     gpu.ecc.filter(|mode| mode.current).ok_or(Code::NotSupported)?;
     let counts = gpu.ecc_errors;
@@ -177,7 +177,7 @@ pub(super) fn ecc_errors(gpu: &Gpu, error: c_uint, counter: c_uint) -> Result<u6
     }
 }
 
-/// Row remapping came with Ampere.
+/// Row remapping was introduced with Ampere.
 pub(super) fn remapped(gpu: &Gpu) -> Result<RemappedRows, Code> {
     gpu.remapped_rows.ok_or(Code::NotSupported)
 }
@@ -192,20 +192,20 @@ fn retires_pages(gpu: &Gpu) -> Result<(), Code> {
 fn temperature_v(
     call: &Call<'_>,
     device: DeviceHandle,
-    temperature: Out<sys::nvmlTemperature_t>,
+    temperature: OutputPtr<sys::nvmlTemperature_t>,
 ) -> Result<(), Code> {
     let (_, gpu) = call.gpu(device)?;
     let version = version_of::<sys::nvmlTemperature_t>(1);
     if temperature.version()? != version {
         return Err(Code::ArgumentVersionMismatch);
     }
-    let asked = temperature.get()?;
-    if asked.sensorType != 0 {
+    let requested = temperature.get()?;
+    if requested.sensorType != 0 {
         return Err(Code::InvalidArgument);
     }
     temperature.put(sys::nvmlTemperature_t {
         temperature: c_int::try_from(gpu.temperature_c).map_err(|_| Code::Unknown)?,
-        ..asked
+        ..requested
     })
 }
 
@@ -226,7 +226,7 @@ fn clock_mhz(gpu: &Gpu, clock: c_uint) -> Result<c_uint, Code> {
     }
 }
 
-/// `EXCLUSIVE_THREAD` (1) is gone since CUDA 8; `EXCLUSIVE_PROCESS` (3) does not exist in MIG mode.
+/// `EXCLUSIVE_THREAD` (1) was removed in CUDA 8; `EXCLUSIVE_PROCESS` (3) does not exist in MIG mode.
 fn set_compute_mode(call: &Call<'_>, device: DeviceHandle, mode: c_uint) -> Result<(), Code> {
     let (slot, gpu) = call.gpu(device)?;
     let divided = gpu.mig.as_ref().is_some_and(|mig| mig.current);

@@ -1,4 +1,5 @@
-//! What a device is: names, numbers, places. A MIG device answers with its own name and UUID, else with its GPU's facts.
+//! Identity of devices: names, numbers, addresses. A MIG device has its own name and UUID, and otherwise the facts of
+//! its GPU.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -9,7 +10,7 @@ use crate::model::{Architecture, Code, Gpu, PciAddress};
 use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
-use super::pointer::{Out, TextOut, field, version_of};
+use super::pointer::{OutputPtr, OutputText, field, version_of};
 
 /// `nvmlPciInfo_t` of the first version.
 #[repr(C)]
@@ -32,7 +33,7 @@ pub(super) struct PciInfoV2 {
 }
 
 exports! {
-    fn nvmlDeviceGetName(device: DeviceHandle, name: TextOut, length: c_uint) |call| {
+    fn nvmlDeviceGetName(device: DeviceHandle, name: OutputText, length: c_uint) |call| {
         let device = call.device(device)?;
         match device.mig {
             Some(mig) => {
@@ -44,15 +45,15 @@ exports! {
         }
     }
 
-    fn nvmlDeviceGetUUID(device: DeviceHandle, uuid: TextOut, length: c_uint) |call| {
-        if let Some(departed) = call.departed(device) {
-            return uuid.put(length, &departed.uuid);
+    fn nvmlDeviceGetUUID(device: DeviceHandle, uuid: OutputText, length: c_uint) |call| {
+        if let Some(destroyed) = call.destroyed(device) {
+            return uuid.put(length, &destroyed.uuid);
         }
         let device = call.device(device)?;
         uuid.put(length, device.mig.map_or(&device.gpu.uuid, |mig| &mig.ci.uuid))
     }
 
-    fn nvmlDeviceGetIndex(device: DeviceHandle, index: Out<c_uint>) |call| {
+    fn nvmlDeviceGetIndex(device: DeviceHandle, index: OutputPtr<c_uint>) |call| {
         let device = call.device(device)?;
         let Some(mig) = device.mig else {
             return index.put(shown_index(call, device.gpu.index));
@@ -61,27 +62,27 @@ exports! {
         index.put(at.and_then(|at| c_uint::try_from(at).ok()).ok_or(Code::Unknown)?)
     }
 
-    fn nvmlDeviceGetBrand(device: DeviceHandle, brand: Out<c_uint>) |call| {
+    fn nvmlDeviceGetBrand(device: DeviceHandle, brand: OutputPtr<c_uint>) |call| {
         brand.put(call.device(device)?.gpu.brand.number())
     }
 
-    fn nvmlDeviceGetArchitecture(device: DeviceHandle, architecture: Out<c_uint>) |call| {
+    fn nvmlDeviceGetArchitecture(device: DeviceHandle, architecture: OutputPtr<c_uint>) |call| {
         architecture.put(call.device(device)?.gpu.architecture.number())
     }
 
-    fn nvmlDeviceGetCudaComputeCapability(device: DeviceHandle, major: Out<c_int>, minor: Out<c_int>) |call| {
+    fn nvmlDeviceGetCudaComputeCapability(device: DeviceHandle, major: OutputPtr<c_int>, minor: OutputPtr<c_int>) |call| {
         let (high, low) = call.device(device)?.gpu.compute_capability;
         minor.check()?;
         major.put(c_int::try_from(high).map_err(|_| Code::Unknown)?)?;
         minor.put(c_int::try_from(low).map_err(|_| Code::Unknown)?)
     }
 
-    fn nvmlDeviceGetNumGpuCores(device: DeviceHandle, cores: Out<c_uint>) |call| {
+    fn nvmlDeviceGetNumGpuCores(device: DeviceHandle, cores: OutputPtr<c_uint>) |call| {
         let (_, gpu) = call.gpu(device)?;
         cores.put(gpu.multiprocessors.saturating_mul(cores_per_multiprocessor(gpu)))
     }
 
-    fn nvmlDeviceGetSerial(device: DeviceHandle, serial: TextOut, length: c_uint) |call| {
+    fn nvmlDeviceGetSerial(device: DeviceHandle, serial: OutputText, length: c_uint) |call| {
         let (_, gpu) = call.gpu(device)?;
         if gpu.serial.is_empty() {
             return Err(Code::NotSupported);
@@ -89,94 +90,94 @@ exports! {
         serial.put(length, &gpu.serial)
     }
 
-    fn nvmlDeviceGetMinorNumber(device: DeviceHandle, minor: Out<c_uint>) |call| {
+    fn nvmlDeviceGetMinorNumber(device: DeviceHandle, minor: OutputPtr<c_uint>) |call| {
         minor.put(call.gpu(device)?.1.minor)
     }
 
-    fn nvmlDeviceGetVbiosVersion(device: DeviceHandle, version: TextOut, length: c_uint) |call| {
+    fn nvmlDeviceGetVbiosVersion(device: DeviceHandle, version: OutputText, length: c_uint) |call| {
         version.put(length, &call.gpu(device)?.1.vbios)
     }
 
-    fn nvmlDeviceGetBoardPartNumber(device: DeviceHandle, number: TextOut, length: c_uint) |call| {
+    fn nvmlDeviceGetBoardPartNumber(device: DeviceHandle, number: OutputText, length: c_uint) |call| {
         let (_, gpu) = call.gpu(device)?;
         number.put(length, &format!("900-2{:04X}-0000-000", gpu.pci_ids.device))
     }
 
-    fn nvmlDeviceGetBoardId(device: DeviceHandle, id: Out<c_uint>) |call| {
+    fn nvmlDeviceGetBoardId(device: DeviceHandle, id: OutputPtr<c_uint>) |call| {
         let (_, gpu) = call.gpu(device)?;
         id.put(gpu.pci.domain << 16 | c_uint::from(gpu.pci.bus) << 8)
     }
 
-    fn nvmlDeviceGetMultiGpuBoard(device: DeviceHandle, multi: Out<c_uint>) |call| {
+    fn nvmlDeviceGetMultiGpuBoard(device: DeviceHandle, multi: OutputPtr<c_uint>) |call| {
         call.gpu(device)?;
         multi.put(0)
     }
 
-    /// The documented buffer has 80 bytes (`NVML_GSP_FIRMWARE_VERSION_BUF_SIZE`); the call has no length.
-    fn nvmlDeviceGetGspFirmwareVersion(device: DeviceHandle, version: TextOut) |call| {
+    /// The documented buffer has 80 bytes (`NVML_GSP_FIRMWARE_VERSION_BUF_SIZE`); the call has no length argument.
+    fn nvmlDeviceGetGspFirmwareVersion(device: DeviceHandle, version: OutputText) |call| {
         has_gsp(call.gpu(device)?.1)?;
         version.put(80, &call.world().driver.version)
     }
 
-    fn nvmlDeviceGetGspFirmwareMode(device: DeviceHandle, enabled: Out<c_uint>, default: Out<c_uint>) |call| {
+    fn nvmlDeviceGetGspFirmwareMode(device: DeviceHandle, enabled: OutputPtr<c_uint>, default: OutputPtr<c_uint>) |call| {
         has_gsp(call.gpu(device)?.1)?;
         default.check()?;
         enabled.put(1)?;
         default.put(1)
     }
 
-    fn nvmlDeviceGetAddressingMode(device: DeviceHandle, mode: Out<sys::nvmlDeviceAddressingMode_t>) |call| {
+    fn nvmlDeviceGetAddressingMode(device: DeviceHandle, mode: OutputPtr<sys::nvmlDeviceAddressingMode_t>) |call| {
         addressing_mode(call, device, mode)
     }
 
-    fn nvmlDeviceGetPciInfo(device: DeviceHandle, info: Out<PciInfoV1>) |call| {
+    fn nvmlDeviceGetPciInfo(device: DeviceHandle, info: OutputPtr<PciInfoV1>) |call| {
         info.put(pci_info_v1(call.device(device)?.gpu))
     }
 
-    fn nvmlDeviceGetPciInfo_v2(device: DeviceHandle, info: Out<PciInfoV2>) |call| {
+    fn nvmlDeviceGetPciInfo_v2(device: DeviceHandle, info: OutputPtr<PciInfoV2>) |call| {
         info.put(pci_info_v2(call.device(device)?.gpu))
     }
 
-    fn nvmlDeviceGetPciInfo_v3(device: DeviceHandle, info: Out<sys::nvmlPciInfo_t>) |call| {
+    fn nvmlDeviceGetPciInfo_v3(device: DeviceHandle, info: OutputPtr<sys::nvmlPciInfo_t>) |call| {
         let gpu = call.device(device)?.gpu;
         info.put(pci_info(gpu.pci, device_id(gpu), subsystem_id(gpu)))
     }
 
-    fn nvmlDeviceGetPciInfoExt(device: DeviceHandle, info: Out<sys::nvmlPciInfoExt_t>) |call| {
+    fn nvmlDeviceGetPciInfoExt(device: DeviceHandle, info: OutputPtr<sys::nvmlPciInfoExt_t>) |call| {
         pci_info_ext(call, device, info)
     }
 
-    fn nvmlDeviceGetMaxPcieLinkGeneration(device: DeviceHandle, generation: Out<c_uint>) |call| {
+    fn nvmlDeviceGetMaxPcieLinkGeneration(device: DeviceHandle, generation: OutputPtr<c_uint>) |call| {
         generation.put(pcie_generation(call.gpu(device)?.1))
     }
 
-    fn nvmlDeviceGetGpuMaxPcieLinkGeneration(device: DeviceHandle, generation: Out<c_uint>) |call| {
+    fn nvmlDeviceGetGpuMaxPcieLinkGeneration(device: DeviceHandle, generation: OutputPtr<c_uint>) |call| {
         generation.put(pcie_generation(call.gpu(device)?.1))
     }
 
-    fn nvmlDeviceGetCurrPcieLinkGeneration(device: DeviceHandle, generation: Out<c_uint>) |call| {
+    fn nvmlDeviceGetCurrPcieLinkGeneration(device: DeviceHandle, generation: OutputPtr<c_uint>) |call| {
         generation.put(pcie_generation(call.gpu(device)?.1))
     }
 
-    fn nvmlDeviceGetMaxPcieLinkWidth(device: DeviceHandle, width: Out<c_uint>) |call| {
+    fn nvmlDeviceGetMaxPcieLinkWidth(device: DeviceHandle, width: OutputPtr<c_uint>) |call| {
         call.gpu(device)?;
         width.put(16)
     }
 
-    fn nvmlDeviceGetCurrPcieLinkWidth(device: DeviceHandle, width: Out<c_uint>) |call| {
+    fn nvmlDeviceGetCurrPcieLinkWidth(device: DeviceHandle, width: OutputPtr<c_uint>) |call| {
         call.gpu(device)?;
         width.put(16)
     }
 }
 
-/// The index under which a GPU is shown, which is its own unless a fault changes the order.
+/// The reported index of a GPU, which a fault can change.
 fn shown_index(call: &Call<'_>, index: c_uint) -> c_uint {
     let order = call.verdict().index_order.as_ref();
     let shown = order.and_then(|order| order.iter().position(|real| *real == index));
     shown.and_then(|at| c_uint::try_from(at).ok()).unwrap_or(index)
 }
 
-/// The layout that `nvmlDeviceGetPciInfo_v3` and `nvmlDeviceGetNvLinkRemotePciInfo_v2` share.
+/// The layout shared by `nvmlDeviceGetPciInfo_v3` and `nvmlDeviceGetNvLinkRemotePciInfo_v2`.
 pub(super) fn pci_info(
     address: PciAddress,
     device_id: c_uint,
@@ -193,7 +194,7 @@ pub(super) fn pci_info(
     }
 }
 
-/// What NVML reports, with SUCCESS, for a switch that is not on the PCI bus: all bits of the address set.
+/// NVML's answer, with SUCCESS, for a switch that is not on the PCI bus: all address bits set.
 pub(super) fn no_pci_info() -> sys::nvmlPciInfo_t {
     sys::nvmlPciInfo_t {
         busIdLegacy: field("FFFF:FF:FF.0"),
@@ -206,7 +207,7 @@ pub(super) fn no_pci_info() -> sys::nvmlPciInfo_t {
     }
 }
 
-/// The older layout of the same facts.
+/// The older layout of the same data.
 pub(super) fn older(info: sys::nvmlPciInfo_t) -> PciInfoV2 {
     PciInfoV2 {
         first: PciInfoV1 {
@@ -229,7 +230,7 @@ fn pci_info_v2(gpu: &Gpu) -> PciInfoV2 {
     older(pci_info(gpu.pci, device_id(gpu), subsystem_id(gpu)))
 }
 
-/// Device in the upper half, vendor in the lower, as NVML writes PCI ids.
+/// Device in the upper half, vendor in the lower, as in NVML's PCI ids.
 pub(super) fn device_id(gpu: &Gpu) -> c_uint {
     c_uint::from(gpu.pci_ids.device) << 16 | 0x10de
 }
@@ -242,7 +243,7 @@ pub(super) fn subsystem_id(gpu: &Gpu) -> c_uint {
 fn pci_info_ext(
     call: &Call<'_>,
     device: DeviceHandle,
-    info: Out<sys::nvmlPciInfoExt_t>,
+    info: OutputPtr<sys::nvmlPciInfoExt_t>,
 ) -> Result<(), Code> {
     let gpu = call.device(device)?.gpu;
     let version = version_of::<sys::nvmlPciInfoExt_t>(1);
@@ -265,7 +266,7 @@ fn pci_info_ext(
 fn addressing_mode(
     call: &Call<'_>,
     device: DeviceHandle,
-    mode: Out<sys::nvmlDeviceAddressingMode_t>,
+    mode: OutputPtr<sys::nvmlDeviceAddressingMode_t>,
 ) -> Result<(), Code> {
     call.gpu(device)?;
     let version = version_of::<sys::nvmlDeviceAddressingMode_t>(1);
@@ -275,7 +276,7 @@ fn addressing_mode(
     mode.put(sys::nvmlDeviceAddressingMode_t { version, value: 0 })
 }
 
-/// The GPU system processor came with Turing.
+/// The GPU system processor was introduced with Turing.
 fn has_gsp(gpu: &Gpu) -> Result<(), Code> {
     if gpu.architecture < Architecture::Turing {
         return Err(Code::NotSupported);

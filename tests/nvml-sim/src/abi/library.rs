@@ -1,4 +1,4 @@
-//! What lives as long as the loaded library: the machine it found, the driver version it belongs to, the open session.
+//! State of the loaded library: its machine, its driver version, the open session.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr};
@@ -17,16 +17,16 @@ use super::handle::GENERATION_MASK;
 use super::log;
 use super::setting::setting;
 
-/// The machine behind the library.
+/// The machine of the library.
 #[derive(Debug)]
 pub(super) struct Library {
     store: Store,
     faults: Mutex<Faults>,
-    /// The driver version this library is of: the one that was loaded when it was first initialised.
+    /// The driver version of this library: the one loaded at its first initialization.
     version: Mutex<Option<String>>,
 }
 
-/// What `nvmlInit` opened.
+/// The session that `nvmlInit` opens.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) library: Arc<Library>,
@@ -38,7 +38,7 @@ pub(super) struct Session {
 struct State {
     library: Option<Arc<Library>>,
     session: Option<Session>,
-    /// How many `nvmlInit` are still to be matched by `nvmlShutdown`.
+    /// Number of `nvmlInit` calls without a matching `nvmlShutdown`.
     opened: u32,
     sessions: u64,
     sets: EventSets,
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl Library {
-    /// The world as it is now. A state that cannot be read is an unknown error, and the reason goes to standard error.
+    /// The directory of the machine's state.
     pub(super) fn state_directory(&self) -> &Path {
         self.store.directory()
     }
@@ -80,7 +80,7 @@ impl Library {
         self.store.change(operation).map_err(|error| unreadable(&error))?
     }
 
-    /// What the faults do to a call. A file of faults that cannot be read is said once, on standard error.
+    /// The effect of the faults on a call. An unreadable fault file is reported once, on standard error.
     pub(super) fn decide(&self, call: &fault::Call<'_>) -> Verdict {
         let mut faults = self.faults();
         let verdict = faults.decide(call);
@@ -94,7 +94,7 @@ impl Library {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds the library to the loaded driver if it is bound to none, and answers what a session has to remember.
+    /// Binds the library to the loaded driver if it is unbound, and returns the stamp of a session.
     fn stamp(&self, world: &World) -> Result<DriverStamp, Code> {
         if !world.driver.loaded {
             return Err(Code::DriverNotLoaded);
@@ -118,7 +118,7 @@ impl EventSets {
         self.sets.get_mut(&number).ok_or(Code::InvalidArgument)
     }
 
-    /// Ends all sets. Numbers go on, so that who still waits on one is never given a set of the next session.
+    /// Ends all sets. Numbers continue, so that a waiting client never gets a set of the next session.
     fn end(&mut self) {
         self.sets.clear();
     }
@@ -129,8 +129,8 @@ impl EventSets {
     }
 }
 
-/// The machine, found and made at the first call that needs it; looked for again while there is none, because a driver
-/// may come late. Without one there is no driver, and the reason is said once.
+/// The machine, found and created at the first call that needs it; searched again while there is none, because a driver
+/// may be loaded later. Without one there is no driver, and the reason is printed once.
 pub(super) fn open() -> Result<Arc<Library>, Code> {
     let mut state = state();
     if let Some(library) = &state.library {
@@ -152,7 +152,7 @@ pub(super) fn open() -> Result<Arc<Library>, Code> {
     Ok(library)
 }
 
-/// Opens a session or joins the open one. A session that a driver reload ended is replaced.
+/// Opens a session or joins the open one. A session that ended with a driver reload is replaced.
 pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
     let world = library.read()?;
     let stamp = library.stamp(&world)?;
@@ -173,7 +173,7 @@ pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
     Ok(())
 }
 
-/// Closes the session with the last matching call. Works whatever became of the driver.
+/// Closes the session with the last matching call. Works in any state of the driver.
 pub(super) fn end() -> Result<(), Code> {
     let mut state = state();
     match state.opened {
@@ -193,16 +193,16 @@ pub(super) fn session() -> Result<Session, Code> {
     state().session.clone().ok_or(Code::Uninitialized)
 }
 
-/// Works on the event sets; not while waiting.
+/// Accesses the event sets; not while waiting.
 pub(super) fn with_event_sets<T>(
     act: impl FnOnce(&mut EventSets) -> Result<T, Code>,
 ) -> Result<T, Code> {
     act(&mut state().sets)
 }
 
-/// A client that loads the library again and again, as after each driver update, must not grow by it.
+/// A client that loads the library repeatedly, as after driver updates, must not leak memory.
 ///
-/// Also runs at the end of the process, when other threads may be inside a call: then it leaves things as they are.
+/// Also runs at process exit, when other threads may be inside a call: then it changes nothing.
 extern "C" fn unload() {
     log::forget();
     if let Ok(mut state) = STATE.try_lock() {
@@ -236,7 +236,7 @@ fn own_path() -> Option<PathBuf> {
         dli_saddr: std::ptr::null_mut(),
     };
     let here: fn() -> Option<PathBuf> = own_path;
-    // SAFETY: any address may be asked about, and the struct is ours.
+    // SAFETY: any address is valid, and the struct is a local.
     let found = unsafe { libc::dladdr(here as *const libc::c_void, &raw mut info) };
     if found == 0 || info.dli_fname.is_null() {
         return None;

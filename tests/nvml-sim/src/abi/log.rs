@@ -1,7 +1,7 @@
-//! The call log: one JSON object a line, appended to the file that `NVML_SIM_LOG` names, for tests that count calls.
+//! The call log: one JSON object per line, appended to the file in `NVML_SIM_LOG`, for tests that count calls.
 //!
-//! Each line goes out in one `write` to a file opened for appending, so lines of many threads and processes never mix.
-//! Nothing of the standard library's streams is used: their thread-local buffers would keep the library from unloading.
+//! Each line is one `write` to a file opened for appending, so lines of many threads and processes never mix. The
+//! standard library's streams are not used: their thread-local buffers would prevent unloading.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use super::pointer::Argument;
 use super::setting::setting;
 
-/// One call as the log shows it.
+/// An entry of the log.
 pub(super) struct Entry<'a> {
     pub(super) function: &'a str,
     pub(super) arguments: &'a [&'a dyn Argument],
     pub(super) started: Clock,
 }
 
-/// A moment: on the wall for people, and on the monotonic clock for durations.
+/// A point in time: wall clock for readers, monotonic clock for durations.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     wall_ns: u64,
@@ -31,31 +31,31 @@ impl Clock {
     }
 }
 
-/// Nanoseconds on the clock that never jumps.
+/// Nanoseconds of the monotonic clock.
 pub(super) fn steady_ns() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
-/// Microseconds since 1970, as NVML stamps its values.
+/// Microseconds since 1970, as in NVML's timestamps.
 pub(super) fn wall_us() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME) / 1000
 }
 
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the struct is ours and lives through the call; an unknown clock would leave it zero.
+    // SAFETY: the struct is a local that outlives the call; an unknown clock would leave it zero.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let rest = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Whether anything is to be written; asked first, so that an unlogged call formats nothing.
+/// Whether logging is on; checked first, so that an unlogged call formats nothing.
 pub(super) fn is_on() -> bool {
     file() >= 0
 }
 
-/// Appends one line. What cannot be written is lost silently: the log must never change what the program sees.
+/// Appends one line. Write errors are ignored: the log must never affect the program.
 pub(super) fn write(entry: &Entry<'_>, result: &str) {
     static SEQUENCE: AtomicU64 = AtomicU64::new(1);
     let duration = steady_ns().saturating_sub(entry.started.steady_ns);
@@ -82,13 +82,13 @@ pub(super) fn write(entry: &Entry<'_>, result: &str) {
     append(file(), line.as_bytes());
 }
 
-/// Says something on standard error without the standard library's stream.
+/// Prints to standard error without the standard library's stream.
 pub(super) fn complain(text: &str) {
     append(libc::STDERR_FILENO, format!("nvml-sim: {text}\n").as_bytes());
 }
 
 fn append(file: libc::c_int, bytes: &[u8]) {
-    // SAFETY: the buffer is ours and as long as said; a bad descriptor only fails.
+    // SAFETY: the buffer is a local of this length; an invalid descriptor only fails.
     let _ = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
 }
 
@@ -112,14 +112,14 @@ fn write_quoted(line: &mut String, argument: &dyn Argument) {
 }
 
 fn thread_id() -> libc::pid_t {
-    // SAFETY: takes nothing and always succeeds.
+    // SAFETY: has no arguments and always succeeds.
     unsafe { libc::gettid() }
 }
 
-/// The descriptor of the log; -1 for none, -2 for not looked yet.
+/// The descriptor of the log; -1 for none, -2 for unknown.
 static FILE: AtomicI32 = AtomicI32::new(-2);
 
-/// Opens the log at the first call and keeps it until the library is unloaded.
+/// Opens the log at the first call and retains it until the library is unloaded.
 fn file() -> libc::c_int {
     let known = FILE.load(Ordering::Acquire);
     if known != -2 {
@@ -141,18 +141,18 @@ fn open() -> libc::c_int {
         return -1;
     };
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: the path is a NUL-terminated string that lives through the call.
+    // SAFETY: the path is a NUL-terminated string that outlives the call.
     unsafe { libc::open(path.as_ptr(), flags, 0o644) }
 }
 
 fn close(file: libc::c_int) {
     if file >= 0 {
-        // SAFETY: takes no memory, and the descriptor is one that `open` made.
+        // SAFETY: has no memory arguments, and the descriptor comes from `open`.
         unsafe { libc::close(file) };
     }
 }
 
-/// Gives the descriptor back when the library is unloaded.
+/// Closes the descriptor when the library is unloaded.
 pub(super) fn forget() {
     close(FILE.swap(-2, Ordering::AcqRel));
 }

@@ -1,4 +1,4 @@
-//! Memory and what uses it: sizes, processes, utilisation. A MIG device answers for itself alone.
+//! Memory usage: sizes, processes, utilization. A MIG device reports only its own.
 
 use std::ffi::c_uint;
 
@@ -9,14 +9,14 @@ use crate::model::{Code, Gpu, Process, ProcessKind};
 use super::call::{Call, Device};
 use super::export::exports;
 use super::handle::DeviceHandle;
-use super::pointer::{Out, version_of};
+use super::pointer::{OutputPtr, version_of};
 
 const MIB: u64 = 1 << 20;
 
-/// What NVML writes for "not on an instance".
+/// NVML's value for "not on an instance".
 pub(super) const NO_INSTANCE: c_uint = c_uint::MAX;
 
-/// Most BAR1 windows of data-centre boards span the framebuffer, rounded up to a power of two.
+/// Most BAR1 windows of data-center boards span the framebuffer, rounded up to a power of two.
 const BAR1_USED: u64 = MIB;
 
 struct Memory {
@@ -26,7 +26,7 @@ struct Memory {
 }
 
 exports! {
-    fn nvmlDeviceGetMemoryInfo(device: DeviceHandle, info: Out<sys::nvmlMemory_t>) |call| {
+    fn nvmlDeviceGetMemoryInfo(device: DeviceHandle, info: OutputPtr<sys::nvmlMemory_t>) |call| {
         let memory = memory(call, device)?;
         let used = memory.used.saturating_add(memory.reserved);
         info.put(sys::nvmlMemory_t {
@@ -36,11 +36,11 @@ exports! {
         })
     }
 
-    fn nvmlDeviceGetMemoryInfo_v2(device: DeviceHandle, info: Out<sys::nvmlMemory_v2_t>) |call| {
+    fn nvmlDeviceGetMemoryInfo_v2(device: DeviceHandle, info: OutputPtr<sys::nvmlMemory_v2_t>) |call| {
         memory_v2(call, device, info)
     }
 
-    fn nvmlDeviceGetBAR1MemoryInfo(device: DeviceHandle, info: Out<sys::nvmlBAR1Memory_t>) |call| {
+    fn nvmlDeviceGetBAR1MemoryInfo(device: DeviceHandle, info: OutputPtr<sys::nvmlBAR1Memory_t>) |call| {
         let (_, gpu) = call.gpu(device)?;
         let memory = gpu.memory_mib.saturating_mul(MIB);
         let total = memory.checked_next_power_of_two().unwrap_or(memory);
@@ -51,8 +51,8 @@ exports! {
         })
     }
 
-    /// A divided GPU has no utilisation of its own, says the header.
-    fn nvmlDeviceGetUtilizationRates(device: DeviceHandle, utilization: Out<sys::nvmlUtilization_t>) |call| {
+    /// A partitioned GPU has no utilization of its own, according to the header.
+    fn nvmlDeviceGetUtilizationRates(device: DeviceHandle, utilization: OutputPtr<sys::nvmlUtilization_t>) |call| {
         let (_, gpu) = call.gpu(device)?;
         if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
             return Err(Code::NotSupported);
@@ -61,48 +61,48 @@ exports! {
         utilization.put(sys::nvmlUtilization_t { gpu, memory })
     }
 
-    fn nvmlDeviceGetComputeRunningProcesses(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v1_t>) |call| {
+    fn nvmlDeviceGetComputeRunningProcesses(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v1_t>) |call| {
         list.put_list(count, &older(&processes(call, device, ProcessKind::Compute)?))
     }
 
-    fn nvmlDeviceGetComputeRunningProcesses_v2(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v2_t>) |call| {
         list.put_list(count, &processes(call, device, ProcessKind::Compute)?)
     }
 
-    fn nvmlDeviceGetComputeRunningProcesses_v3(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v2_t>) |call| {
         list.put_list(count, &processes(call, device, ProcessKind::Compute)?)
     }
 
-    fn nvmlDeviceGetGraphicsRunningProcesses(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v1_t>) |call| {
+    fn nvmlDeviceGetGraphicsRunningProcesses(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v1_t>) |call| {
         list.put_list(count, &older(&processes(call, device, ProcessKind::Graphics)?))
     }
 
-    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v2_t>) |call| {
         list.put_list(count, &processes(call, device, ProcessKind::Graphics)?)
     }
 
-    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v2_t>) |call| {
         list.put_list(count, &processes(call, device, ProcessKind::Graphics)?)
     }
 
-    fn nvmlDeviceGetMPSComputeRunningProcesses(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v1_t>) |call| {
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v1_t>) |call| {
         list.put_list(count, &older(&processes(call, device, ProcessKind::Mps)?))
     }
 
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v2_t>) |call| {
         list.put_list(count, &processes(call, device, ProcessKind::Mps)?)
     }
 
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: DeviceHandle, count: OutputPtr<c_uint>, list: OutputPtr<sys::nvmlProcessInfo_v2_t>) |call| {
         list.put_list(count, &processes(call, device, ProcessKind::Mps)?)
     }
 
-    fn nvmlDeviceGetRunningProcessDetailList(device: DeviceHandle, list: Out<sys::nvmlProcessDetailList_t>) |call| {
+    fn nvmlDeviceGetRunningProcessDetailList(device: DeviceHandle, list: OutputPtr<sys::nvmlProcessDetailList_t>) |call| {
         process_details(call, device, list)
     }
 
-    /// One sample of now for each process that is said to be busy, so it is always newer than the caller's last.
-    fn nvmlDeviceGetProcessUtilization(device: DeviceHandle, samples: Out<sys::nvmlProcessUtilizationSample_t>, count: Out<c_uint>, _since: u64) |call| {
+    /// One current sample for each busy process, so it is always newer than the caller's last.
+    fn nvmlDeviceGetProcessUtilization(device: DeviceHandle, samples: OutputPtr<sys::nvmlProcessUtilizationSample_t>, count: OutputPtr<c_uint>, _since: u64) |call| {
         let (_, gpu) = call.gpu(device)?;
         if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
             return Err(Code::NotSupported);
@@ -115,12 +115,12 @@ exports! {
         samples.put_list(count, &all)
     }
 
-    /// The period is that of the driver's sampling, in microseconds.
-    fn nvmlDeviceGetEncoderUtilization(device: DeviceHandle, utilization: Out<c_uint>, period_us: Out<c_uint>) |call| {
+    /// The period of the driver's sampling, in microseconds.
+    fn nvmlDeviceGetEncoderUtilization(device: DeviceHandle, utilization: OutputPtr<c_uint>, period_us: OutputPtr<c_uint>) |call| {
         video(call.gpu(device)?.1.video_utilization.0, call.gpu(device)?.1, (utilization, period_us))
     }
 
-    fn nvmlDeviceGetDecoderUtilization(device: DeviceHandle, utilization: Out<c_uint>, period_us: Out<c_uint>) |call| {
+    fn nvmlDeviceGetDecoderUtilization(device: DeviceHandle, utilization: OutputPtr<c_uint>, period_us: OutputPtr<c_uint>) |call| {
         video(call.gpu(device)?.1.video_utilization.1, call.gpu(device)?.1, (utilization, period_us))
     }
 }
@@ -136,11 +136,11 @@ fn sample((pid, (sm, memory)): (&u32, &(u32, u32))) -> sys::nvmlProcessUtilizati
     }
 }
 
-/// A divided GPU has none of its own, as with its other utilisation.
+/// A partitioned GPU has none of its own, like its other utilization.
 fn video(
     percent: u32,
     gpu: &Gpu,
-    (utilization, period_us): (Out<c_uint>, Out<c_uint>),
+    (utilization, period_us): (OutputPtr<c_uint>, OutputPtr<c_uint>),
 ) -> Result<(), Code> {
     if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
         return Err(Code::NotSupported);
@@ -170,7 +170,7 @@ fn memory(call: &Call<'_>, device: DeviceHandle) -> Result<Memory, Code> {
 fn memory_v2(
     call: &Call<'_>,
     device: DeviceHandle,
-    info: Out<sys::nvmlMemory_v2_t>,
+    info: OutputPtr<sys::nvmlMemory_v2_t>,
 ) -> Result<(), Code> {
     let memory = memory(call, device)?;
     let version = version_of::<sys::nvmlMemory_v2_t>(2);
@@ -187,7 +187,7 @@ fn memory_v2(
     })
 }
 
-/// A GPU lists all its processes, with the instance each is on; a MIG device only its own.
+/// A GPU lists all its processes with their instances; a MIG device only its own.
 fn processes(
     call: &Call<'_>,
     device: DeviceHandle,
@@ -199,18 +199,18 @@ fn processes(
     Ok(found.into_iter().map(process_info).collect())
 }
 
-/// The list of one mode (compute, graphics, MPS), in a struct that carries room, number and array.
+/// The list of one mode (compute, graphics, MPS), in a struct with capacity, count and array.
 fn process_details(
     call: &Call<'_>,
     device: DeviceHandle,
-    list: Out<sys::nvmlProcessDetailList_t>,
+    list: OutputPtr<sys::nvmlProcessDetailList_t>,
 ) -> Result<(), Code> {
     call.device(device)?;
     if list.version()? != version_of::<sys::nvmlProcessDetailList_t>(1) {
         return Err(Code::ArgumentVersionMismatch);
     }
-    let asked = list.get()?;
-    let kind = match asked.mode {
+    let requested = list.get()?;
+    let kind = match requested.mode {
         0 => ProcessKind::Compute,
         1 => ProcessKind::Graphics,
         2 => ProcessKind::Mps,
@@ -227,11 +227,11 @@ fn process_details(
         })
         .collect();
     let number = c_uint::try_from(details.len()).map_err(|_| Code::Unknown)?;
-    list.put(sys::nvmlProcessDetailList_t { numProcArrayEntries: number, ..asked })?;
-    if number > asked.numProcArrayEntries {
+    list.put(sys::nvmlProcessDetailList_t { numProcArrayEntries: number, ..requested })?;
+    if number > requested.numProcArrayEntries {
         return Err(Code::InsufficientSize);
     }
-    Out::from_caller(asked.procArray).put_all(&details)
+    OutputPtr::from_caller(requested.procArray).put_all(&details)
 }
 
 fn process_info(process: &Process) -> sys::nvmlProcessInfo_v2_t {

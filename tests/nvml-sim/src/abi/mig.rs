@@ -1,4 +1,4 @@
-//! MIG mode, and MIG devices as devices.
+//! MIG mode, and MIG devices.
 
 use std::ffi::c_uint;
 
@@ -9,7 +9,7 @@ use crate::model::{Attributes, Code, MigMode};
 use super::call::Call;
 use super::export::exports;
 use super::handle::{DeviceHandle, Kind};
-use super::pointer::Out;
+use super::pointer::OutputPtr;
 
 /// `nvmlDeviceAttributes_t` of the first version.
 #[repr(C)]
@@ -24,14 +24,14 @@ struct AttributesV1 {
 }
 
 exports! {
-    fn nvmlDeviceGetMigMode(device: DeviceHandle, current: Out<c_uint>, pending: Out<c_uint>) |call| {
+    fn nvmlDeviceGetMigMode(device: DeviceHandle, current: OutputPtr<c_uint>, pending: OutputPtr<c_uint>) |call| {
         let mig = call.gpu(device)?.1.mig()?;
         pending.check()?;
         current.put(mig.current.into())?;
         pending.put(mig.pending.into())
     }
 
-    fn nvmlDeviceSetMigMode(device: DeviceHandle, mode: c_uint, status: Out<c_uint>) |call| {
+    fn nvmlDeviceSetMigMode(device: DeviceHandle, mode: c_uint, status: OutputPtr<c_uint>) |call| {
         let (slot, _) = call.gpu(device)?;
         let mode = match mode {
             0 => MigMode::Disabled,
@@ -47,44 +47,44 @@ exports! {
         status.put(activated.code())
     }
 
-    /// "Returns zero if MIG is not supported or enabled", says the header.
-    fn nvmlDeviceGetMaxMigDeviceCount(device: DeviceHandle, count: Out<c_uint>) |call| {
+    /// "Returns zero if MIG is not supported or enabled", according to the header.
+    fn nvmlDeviceGetMaxMigDeviceCount(device: DeviceHandle, count: OutputPtr<c_uint>) |call| {
         let (_, gpu) = call.gpu(device)?;
         let divided = gpu.mig.as_ref().is_some_and(|mig| mig.current);
         count.put(if divided { gpu.max_mig_devices() } else { 0 })
     }
 
-    fn nvmlDeviceGetMigDeviceHandleByIndex(device: DeviceHandle, index: c_uint, mig: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetMigDeviceHandleByIndex(device: DeviceHandle, index: c_uint, mig: OutputPtr<DeviceHandle>) |call| {
         mig_by_index(call, device, index, mig)
     }
 
-    fn nvmlDeviceIsMigDeviceHandle(device: DeviceHandle, is_mig: Out<c_uint>) |call| {
-        if call.departed(device).is_some() {
+    fn nvmlDeviceIsMigDeviceHandle(device: DeviceHandle, is_mig: OutputPtr<c_uint>) |call| {
+        if call.destroyed(device).is_some() {
             return is_mig.put(1);
         }
         is_mig.put(call.device(device)?.mig.is_some().into())
     }
 
-    fn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig: DeviceHandle, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig: DeviceHandle, device: OutputPtr<DeviceHandle>) |call| {
         let (slot, _) = call.mig_device(mig)?;
         device.put(call.gpu_handle(slot))
     }
 
-    fn nvmlDeviceGetGpuInstanceId(device: DeviceHandle, id: Out<c_uint>) |call| {
-        if let Some(departed) = call.departed(device) {
-            return id.put(departed.gi);
+    fn nvmlDeviceGetGpuInstanceId(device: DeviceHandle, id: OutputPtr<c_uint>) |call| {
+        if let Some(destroyed) = call.destroyed(device) {
+            return id.put(destroyed.gi);
         }
         id.put(call.mig_device(device)?.1.gi.id)
     }
 
-    fn nvmlDeviceGetComputeInstanceId(device: DeviceHandle, id: Out<c_uint>) |call| {
-        if let Some(departed) = call.departed(device) {
-            return id.put(departed.ci);
+    fn nvmlDeviceGetComputeInstanceId(device: DeviceHandle, id: OutputPtr<c_uint>) |call| {
+        if let Some(destroyed) = call.destroyed(device) {
+            return id.put(destroyed.ci);
         }
         id.put(call.mig_device(device)?.1.ci.id)
     }
 
-    fn nvmlDeviceGetAttributes(device: DeviceHandle, attributes: Out<AttributesV1>) |call| {
+    fn nvmlDeviceGetAttributes(device: DeviceHandle, attributes: OutputPtr<AttributesV1>) |call| {
         let has = attributes_of(call, device)?;
         attributes.put(AttributesV1 {
             multiprocessors: has.multiprocessors,
@@ -96,7 +96,7 @@ exports! {
         })
     }
 
-    fn nvmlDeviceGetAttributes_v2(device: DeviceHandle, attributes: Out<sys::nvmlDeviceAttributes_t>) |call| {
+    fn nvmlDeviceGetAttributes_v2(device: DeviceHandle, attributes: OutputPtr<sys::nvmlDeviceAttributes_t>) |call| {
         let has = attributes_of(call, device)?;
         attributes.put(sys::nvmlDeviceAttributes_t {
             multiprocessorCount: has.multiprocessors,
@@ -117,12 +117,12 @@ fn attributes_of(call: &Call<'_>, device: DeviceHandle) -> Result<Attributes, Co
     device.gpu.attributes(device.mig.ok_or(Code::InvalidArgument)?)
 }
 
-/// `NOT_FOUND` for an index that has no device now, `INVALID_ARGUMENT` past the most there can be.
+/// `NOT_FOUND` for an index without a device, `INVALID_ARGUMENT` beyond the maximum.
 fn mig_by_index(
     call: &Call<'_>,
     device: DeviceHandle,
     index: c_uint,
-    mig: Out<DeviceHandle>,
+    mig: OutputPtr<DeviceHandle>,
 ) -> Result<(), Code> {
     let (slot, gpu) = call.gpu(device)?;
     gpu.mig_enabled()?;
@@ -135,8 +135,8 @@ fn mig_by_index(
         return mig.put(call.mig_handle(slot, *serial));
     }
     let behind = at.saturating_sub(devices.len());
-    let departed = &gpu.mig()?.departed;
-    let stale = call.verdict().stale_mig_handles.then(|| departed.get(behind));
+    let destroyed = &gpu.mig()?.destroyed;
+    let stale = call.verdict().stale_mig_handles.then(|| destroyed.get(behind));
     let stale = stale.flatten().ok_or(Code::NotFound)?;
-    mig.put(call.handle(Kind::DepartedMig, slot, stale.ci_serial))
+    mig.put(call.handle(Kind::DestroyedMig, slot, stale.ci_serial))
 }

@@ -1,27 +1,27 @@
-//! What comes over the C boundary, wrapped once so that the simulated functions need no `unsafe` of their own.
+//! Arguments of the C interface, wrapped so that the simulated functions need no `unsafe`.
 //!
 //! The contract is NVML's: a pointer argument is null or points to memory of its type that the caller lends for the
-//! call. The wrappers are transparent, so they stand directly in the exported signatures; only C callers make them.
-//! Null is answered with `INVALID_ARGUMENT`, as the real library does. What a caller passes beyond that (a wild pointer)
-//! is undefined there and here.
+//! call. The wrappers are transparent, so they appear directly in the exported signatures; only C callers create them.
+//! Null is answered with `INVALID_ARGUMENT`, as in the real library. Other invalid pointers are undefined behavior in
+//! both.
 
 use std::ffi::{CStr, c_char, c_uint};
 use std::fmt::{self, Write as _};
 
 use crate::model::Code;
 
-/// Something a function gives back through a pointer.
+/// A pointer through which a function returns a value.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Out<T>(*mut T);
+pub(crate) struct OutputPtr<T>(*mut T);
 
-impl<T: Copy> Out<T> {
-    /// A pointer that a caller put into a struct; the contract is the same as for an argument.
+impl<T: Copy> OutputPtr<T> {
+    /// A pointer in a struct of the caller; the contract is the same as for an argument.
     pub(crate) fn from_caller(pointer: *mut T) -> Self {
         Self(pointer)
     }
 
-    /// `INVALID_ARGUMENT` for null, so that a call can refuse before it acts.
+    /// `INVALID_ARGUMENT` for null, so that a call can fail before it acts.
     pub(crate) fn check(self) -> Result<(), Code> {
         if self.0.is_null() {
             return Err(Code::InvalidArgument);
@@ -35,7 +35,7 @@ impl<T: Copy> Out<T> {
 
     pub(crate) fn put(self, value: T) -> Result<(), Code> {
         self.check()?;
-        // SAFETY: not null, so by the contract of this module writable and of type T; unaligned, because some callers
+        // SAFETY: not null, so writable and of type T by the contract of this module; unaligned, because some callers
         // pack their structs.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
@@ -55,22 +55,22 @@ impl<T: Copy> Out<T> {
         }
         self.check()?;
         let bytes = values.as_ptr().cast::<u8>();
-        // SAFETY: not null, and the caller said through its count argument that the array has room; the callers of this
-        // function checked that count. By bytes, because the array may be unaligned.
+        // SAFETY: not null, and the caller's count argument guarantees the space, which the callers of this function
+        // checked. By bytes, because the array may be unaligned.
         unsafe {
             self.0.cast::<u8>().copy_from_nonoverlapping(bytes, size_of_val(values));
         }
         Ok(())
     }
 
-    /// The element at `at` of the array that starts here; the caller's count argument says how many there are.
+    /// The element at `at` of the array that starts here, whose length is the caller's count argument.
     pub(crate) fn element(self, at: usize) -> Self {
         Self(self.0.wrapping_add(at))
     }
 
-    /// NVML's pattern for lists: `count` carries the room in and the number out; too little room is `INSUFFICIENT_SIZE`.
-    /// A null list with room for none is the question for the number.
-    pub(crate) fn put_list(self, count: Out<c_uint>, values: &[T]) -> Result<(), Code> {
+    /// NVML's pattern for lists: `count` is the capacity on input and the number on output; too little capacity is
+    /// `INSUFFICIENT_SIZE`. A null list with capacity 0 queries the number.
+    pub(crate) fn put_list(self, count: OutputPtr<c_uint>, values: &[T]) -> Result<(), Code> {
         let room = count.get()?;
         let number = c_uint::try_from(values.len()).unwrap_or(c_uint::MAX);
         count.put(number)?;
@@ -83,16 +83,16 @@ impl<T: Copy> Out<T> {
         self.put_all(values)
     }
 
-    /// The version word that opens every versioned struct.
+    /// The version word at the start of every versioned struct.
     pub(crate) fn version(self) -> Result<c_uint, Code> {
         self.check()?;
         // SAFETY: not null, and every type this is called for starts with the version as a 32-bit word.
         Ok(unsafe { self.0.cast::<c_uint>().read_unaligned() })
     }
 
-    /// The same place seen as another struct version of the same function.
-    pub(crate) fn cast<U>(self) -> Out<U> {
-        Out(self.0.cast())
+    /// The same pointer as another struct version of the same function.
+    pub(crate) fn cast<U>(self) -> OutputPtr<U> {
+        OutputPtr(self.0.cast())
     }
 }
 
@@ -106,12 +106,12 @@ pub(crate) const fn version_of<T>(number: c_uint) -> c_uint {
     size | (number << 24)
 }
 
-/// Something a caller gives by pointer and keeps.
+/// A pointer through which the caller passes a value.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct In<T>(*const T);
+pub(crate) struct InputPtr<T>(*const T);
 
-impl<T: Copy> In<T> {
+impl<T: Copy> InputPtr<T> {
     pub(crate) fn get(self) -> Result<T, Code> {
         if self.0.is_null() {
             return Err(Code::InvalidArgument);
@@ -121,13 +121,13 @@ impl<T: Copy> In<T> {
     }
 }
 
-/// A text the caller gives.
+/// A string of the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TextIn(*const c_char);
+pub(crate) struct InputText(*const c_char);
 
-impl TextIn {
-    /// The text; bytes that are no UTF-8 can name nothing here, so they are `INVALID_ARGUMENT`.
+impl InputText {
+    /// The string; invalid UTF-8 matches nothing here, so it is `INVALID_ARGUMENT`.
     pub(crate) fn get(&self) -> Result<&str, Code> {
         if self.0.is_null() {
             return Err(Code::InvalidArgument);
@@ -138,13 +138,13 @@ impl TextIn {
     }
 }
 
-/// A buffer of the caller for a text; its length comes as an argument of its own.
+/// A string buffer of the caller; its length is a separate argument.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TextOut(*mut c_char);
+pub(crate) struct OutputText(*mut c_char);
 
-impl TextOut {
-    /// `INVALID_ARGUMENT` for null, so that a call can refuse before it looks for what to write.
+impl OutputText {
+    /// `INVALID_ARGUMENT` for null, so that a call can fail before it searches for the text.
     pub(crate) fn check(self) -> Result<(), Code> {
         if self.0.is_null() {
             return Err(Code::InvalidArgument);
@@ -159,16 +159,16 @@ impl TextOut {
             return Err(Code::InsufficientSize);
         }
         let target = self.0.cast::<u8>();
-        // SAFETY: not null, and the caller said that the buffer holds `room` bytes, more than the text has.
+        // SAFETY: not null, and the caller states that the buffer holds `room` bytes, more than the text has.
         unsafe { target.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
         let end = target.wrapping_add(text.len());
-        // SAFETY: one past the text is still inside the buffer, because the text is shorter than the room.
+        // SAFETY: one past the text is still inside the buffer, because the text is shorter than the buffer.
         unsafe { end.write(0) };
         Ok(())
     }
 }
 
-/// A text in a fixed field of a struct, cut where it does not fit, always terminated.
+/// A string in a fixed field of a struct, truncated if necessary, always terminated.
 pub(crate) fn field<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (to, from) in field.iter_mut().take(N.saturating_sub(1)).zip(text.bytes()) {
@@ -177,11 +177,11 @@ pub(crate) fn field<const N: usize>(text: &str) -> [c_char; N] {
     field
 }
 
-/// How an argument looks in the call log.
+/// Format of an argument in the call log.
 pub(crate) trait Argument {
     fn write(&self, to: &mut String) -> fmt::Result;
 
-    /// The GPU it speaks of, by position in the world, so that faults can be aimed at one GPU.
+    /// The GPU of the argument, by position in the world, for faults limited to one GPU.
     fn gpu(&self) -> Option<usize> {
         None
     }
@@ -199,25 +199,25 @@ macro_rules! plain_arguments {
 
 plain_arguments!(c_uint, i32, u64);
 
-impl<T> Argument for Out<T> {
+impl<T> Argument for OutputPtr<T> {
     fn write(&self, to: &mut String) -> fmt::Result {
         to.write_str(if self.0.is_null() { "null" } else { "out" })
     }
 }
 
-impl<T> Argument for In<T> {
+impl<T> Argument for InputPtr<T> {
     fn write(&self, to: &mut String) -> fmt::Result {
         to.write_str(if self.0.is_null() { "null" } else { "in" })
     }
 }
 
-impl Argument for TextOut {
+impl Argument for OutputText {
     fn write(&self, to: &mut String) -> fmt::Result {
         to.write_str(if self.0.is_null() { "null" } else { "out" })
     }
 }
 
-impl Argument for TextIn {
+impl Argument for InputText {
     fn write(&self, to: &mut String) -> fmt::Result {
         to.write_str(self.get().unwrap_or("null"))
     }

@@ -1,4 +1,4 @@
-//! Opening and closing: `nvmlInit` is counted, and the last `nvmlShutdown` ends the session and all its handles.
+//! Sessions: `nvmlInit` is counted, and the last `nvmlShutdown` ends the session and all its handles.
 
 use std::ffi::c_uint;
 
@@ -14,7 +14,7 @@ extern "C" fn nvmlInit_v2() -> u32 {
     gate_init("nvmlInit_v2", &[])
 }
 
-/// The flags (`NO_GPUS`, `NO_ATTACH`) only relax what initialisation demands, and it demands nothing here.
+/// The flags (`NO_GPUS`, `NO_ATTACH`) only relax requirements of the initialization, and there are none here.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInitWithFlags(flags: c_uint) -> u32 {
     gate_init("nvmlInitWithFlags", &[&flags])

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use crate::model::Code;
 
-/// The one function that never fails and needs no initialisation; an unknown number is an unknown error.
+/// The only function that never fails and needs no initialization; an unknown number is an unknown error.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlErrorString(result: u32) -> *const c_char {
     Code::from_number(result).unwrap_or(Code::Unknown).message().as_ptr()

@@ -1,6 +1,7 @@
-//! Everything of the header that is not simulated: there, so that any client can load the library, and `NOT_SUPPORTED`.
+//! All functions of the header that are not simulated: they exist so that any client can load the library, and return
+//! `NOT_SUPPORTED`.
 //!
-//! A caller's arguments stay where the C calling convention put them and are not looked at.
+//! The arguments are not read.
 
 macro_rules! stubs {
     ($($name:ident)*) => {$(

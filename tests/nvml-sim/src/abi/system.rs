@@ -1,4 +1,4 @@
-//! Questions about the machine, and how a client finds a device.
+//! Queries about the machine, and device lookups.
 
 use std::ffi::{c_int, c_uint};
 
@@ -9,89 +9,89 @@ use crate::model::{Code, Gpu, Slot};
 use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
-use super::pointer::{In, Out, TextIn, TextOut, field, version_of};
+use super::pointer::{InputPtr, InputText, OutputPtr, OutputText, field, version_of};
 
 /// `nvmlUUID_t.type`: the value is text, or sixteen bytes.
 const UUID_TYPE_ASCII: c_uint = 1;
 const UUID_TYPE_BINARY: c_uint = 2;
 
 exports! {
-    fn nvmlSystemGetDriverVersion(version: TextOut, length: c_uint) |call| {
+    fn nvmlSystemGetDriverVersion(version: OutputText, length: c_uint) |call| {
         version.put(length, &call.world().driver.version)
     }
 
-    fn nvmlSystemGetNVMLVersion(version: TextOut, length: c_uint) |call| {
+    fn nvmlSystemGetNVMLVersion(version: OutputText, length: c_uint) |call| {
         version.put(length, &call.world().driver.nvml_version)
     }
 
-    fn nvmlSystemGetCudaDriverVersion(version: Out<c_int>) |call| {
+    fn nvmlSystemGetCudaDriverVersion(version: OutputPtr<c_int>) |call| {
         cuda_version(call, version)
     }
 
-    fn nvmlSystemGetCudaDriverVersion_v2(version: Out<c_int>) |call| {
+    fn nvmlSystemGetCudaDriverVersion_v2(version: OutputPtr<c_int>) |call| {
         cuda_version(call, version)
     }
 
-    fn nvmlSystemGetDriverBranch(branch: Out<sys::nvmlSystemDriverBranchInfo_t>, length: c_uint) |call| {
+    fn nvmlSystemGetDriverBranch(branch: OutputPtr<sys::nvmlSystemDriverBranchInfo_t>, length: c_uint) |call| {
         driver_branch(call, branch, length)
     }
 
-    fn nvmlSystemGetProcessName(pid: c_uint, name: TextOut, length: c_uint) |call| {
+    fn nvmlSystemGetProcessName(pid: c_uint, name: OutputText, length: c_uint) |call| {
         name.check()?;
         let process = call.world().processes.iter().find(|process| process.pid == pid);
         name.put(length, &process.ok_or(Code::NotFound)?.name)
     }
 
-    fn nvmlDeviceGetCount(count: Out<c_uint>) |call| {
+    fn nvmlDeviceGetCount(count: OutputPtr<c_uint>) |call| {
         device_count(call, count)
     }
 
-    fn nvmlDeviceGetCount_v2(count: Out<c_uint>) |call| {
+    fn nvmlDeviceGetCount_v2(count: OutputPtr<c_uint>) |call| {
         device_count(call, count)
     }
 
-    fn nvmlDeviceGetHandleByIndex(index: c_uint, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleByIndex(index: c_uint, device: OutputPtr<DeviceHandle>) |call| {
         by_index(call, index, device)
     }
 
-    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: OutputPtr<DeviceHandle>) |call| {
         by_index(call, index, device)
     }
 
-    fn nvmlDeviceGetHandleByUUID(uuid: TextIn, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleByUUID(uuid: InputText, device: OutputPtr<DeviceHandle>) |call| {
         by_uuid(call, uuid.get()?, device)
     }
 
-    fn nvmlDeviceGetHandleByUUIDV(uuid: In<sys::nvmlUUID_t>, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleByUUIDV(uuid: InputPtr<sys::nvmlUUID_t>, device: OutputPtr<DeviceHandle>) |call| {
         by_tagged_uuid(call, uuid, device)
     }
 
-    fn nvmlDeviceGetHandleByPciBusId(address: TextIn, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleByPciBusId(address: InputText, device: OutputPtr<DeviceHandle>) |call| {
         by_pci(call, address, device)
     }
 
-    fn nvmlDeviceGetHandleByPciBusId_v2(address: TextIn, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleByPciBusId_v2(address: InputText, device: OutputPtr<DeviceHandle>) |call| {
         by_pci(call, address, device)
     }
 
-    fn nvmlDeviceGetHandleBySerial(serial: TextIn, device: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetHandleBySerial(serial: InputText, device: OutputPtr<DeviceHandle>) |call| {
         let slot = call.world().slot_of_serial(serial.get()?);
         give(call, slot.ok_or(Code::NotFound)?, device)
     }
 
-    fn nvmlGetExcludedDeviceCount(count: Out<c_uint>) |_call| {
+    fn nvmlGetExcludedDeviceCount(count: OutputPtr<c_uint>) |_call| {
         count.put(0)
     }
 }
 
-fn cuda_version(call: &Call<'_>, version: Out<c_int>) -> Result<(), Code> {
+fn cuda_version(call: &Call<'_>, version: OutputPtr<c_int>) -> Result<(), Code> {
     let number = call.world().driver.cuda_version;
     version.put(c_int::try_from(number).map_err(|_| Code::Unknown)?)
 }
 
 fn driver_branch(
     call: &Call<'_>,
-    branch: Out<sys::nvmlSystemDriverBranchInfo_t>,
+    branch: OutputPtr<sys::nvmlSystemDriverBranchInfo_t>,
     length: c_uint,
 ) -> Result<(), Code> {
     let version = version_of::<sys::nvmlSystemDriverBranchInfo_t>(1);
@@ -105,11 +105,11 @@ fn driver_branch(
     branch.put(sys::nvmlSystemDriverBranchInfo_t { version, branch: field(&text) })
 }
 
-fn device_count(call: &Call<'_>, count: Out<c_uint>) -> Result<(), Code> {
+fn device_count(call: &Call<'_>, count: OutputPtr<c_uint>) -> Result<(), Code> {
     count.put(c_uint::try_from(call.world().gpus.len()).map_err(|_| Code::Unknown)?)
 }
 
-fn by_index(call: &Call<'_>, index: c_uint, device: Out<DeviceHandle>) -> Result<(), Code> {
+fn by_index(call: &Call<'_>, index: c_uint, device: OutputPtr<DeviceHandle>) -> Result<(), Code> {
     let order = call.verdict().index_order.as_ref();
     let place = usize::try_from(index).unwrap_or(usize::MAX);
     let real = order.and_then(|order| order.get(place)).unwrap_or(&index);
@@ -117,13 +117,17 @@ fn by_index(call: &Call<'_>, index: c_uint, device: Out<DeviceHandle>) -> Result
     give(call, slot.ok_or(Code::InvalidArgument)?, device)
 }
 
-fn by_pci(call: &Call<'_>, address: TextIn, device: Out<DeviceHandle>) -> Result<(), Code> {
+fn by_pci(
+    call: &Call<'_>,
+    address: InputText,
+    device: OutputPtr<DeviceHandle>,
+) -> Result<(), Code> {
     let slot = call.world().slot_of_pci(address.get()?);
     give(call, slot.ok_or(Code::NotFound)?, device)
 }
 
 /// A UUID of a GPU or of a MIG device.
-fn by_uuid(call: &Call<'_>, uuid: &str, device: Out<DeviceHandle>) -> Result<(), Code> {
+fn by_uuid(call: &Call<'_>, uuid: &str, device: OutputPtr<DeviceHandle>) -> Result<(), Code> {
     if let Some((slot, serial)) = call.world().mig_device_of_uuid(uuid) {
         return device.put(call.mig_handle(slot, serial));
     }
@@ -133,8 +137,8 @@ fn by_uuid(call: &Call<'_>, uuid: &str, device: Out<DeviceHandle>) -> Result<(),
 
 fn by_tagged_uuid(
     call: &Call<'_>,
-    uuid: In<sys::nvmlUUID_t>,
-    device: Out<DeviceHandle>,
+    uuid: InputPtr<sys::nvmlUUID_t>,
+    device: OutputPtr<DeviceHandle>,
 ) -> Result<(), Code> {
     let uuid = uuid.get()?;
     if uuid.version != version_of::<sys::nvmlUUID_t>(1) {
@@ -142,7 +146,7 @@ fn by_tagged_uuid(
     }
     match uuid.type_ {
         UUID_TYPE_ASCII => {
-            // SAFETY: both members are plain bytes, so every content is a value of either.
+            // SAFETY: both members are plain bytes, so every content is valid for either.
             let letters = unsafe { uuid.value.str_ };
             let letters = letters.into_iter().flat_map(std::ffi::c_char::to_ne_bytes);
             let text: Vec<u8> = letters.take_while(|byte| *byte != 0).collect();
@@ -150,7 +154,7 @@ fn by_tagged_uuid(
             by_uuid(call, text, device)
         }
         UUID_TYPE_BINARY => {
-            // SAFETY: both members are plain bytes, so every content is a value of either.
+            // SAFETY: both members are plain bytes, so every content is valid for either.
             let bytes = unsafe { uuid.value.bytes };
             by_hexadecimal(call, &format!("{:032x}", u128::from_be_bytes(bytes)), device)
         }
@@ -158,8 +162,8 @@ fn by_tagged_uuid(
     }
 }
 
-/// Finds what has these 32 digits in its UUID, whatever stands before them.
-fn by_hexadecimal(call: &Call<'_>, hex: &str, device: Out<DeviceHandle>) -> Result<(), Code> {
+/// Finds the device with these 32 digits in its UUID, with any prefix.
+fn by_hexadecimal(call: &Call<'_>, hex: &str, device: OutputPtr<DeviceHandle>) -> Result<(), Code> {
     let same = |uuid: &str| uuid.replace('-', "").ends_with(hex);
     let gpus = &call.world().gpus;
     let gpu = gpus.iter().find(|gpu| same(&gpu.uuid));
@@ -171,8 +175,8 @@ fn by_hexadecimal(call: &Call<'_>, hex: &str, device: Out<DeviceHandle>) -> Resu
     by_uuid(call, uuid.ok_or(Code::NotFound)?, device)
 }
 
-/// A handle is only given for a GPU that is still on the bus.
-fn give(call: &Call<'_>, slot: Slot, device: Out<DeviceHandle>) -> Result<(), Code> {
+/// Returns a handle only for a GPU that is still on the bus.
+fn give(call: &Call<'_>, slot: Slot, device: OutputPtr<DeviceHandle>) -> Result<(), Code> {
     call.world().gpu(slot)?.present()?;
     device.put(call.gpu_handle(slot))
 }

@@ -1,4 +1,4 @@
-//! How GPUs are connected: NUMA, PCIe, NVLink, fabric.
+//! Connections of GPUs: NUMA, PCIe, NVLink, fabric.
 
 use std::ffi::{c_uint, c_ulong};
 
@@ -10,7 +10,7 @@ use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
 use super::identity::{PciInfoV2, device_id, no_pci_info, older, pci_info, subsystem_id};
-use super::pointer::{Out, version_of};
+use super::pointer::{OutputPtr, version_of};
 
 /// `NVML_NVLINK_MAX_LINKS`.
 const MOST_LINKS: c_uint = 18;
@@ -30,54 +30,54 @@ const P2P_NVLINK: c_uint = 2;
 const P2P_PCI: c_uint = 4;
 
 exports! {
-    fn nvmlDeviceGetNumaNodeId(device: DeviceHandle, node: Out<c_uint>) |call| {
+    fn nvmlDeviceGetNumaNodeId(device: DeviceHandle, node: OutputPtr<c_uint>) |call| {
         node.put(call.gpu(device)?.1.numa_node.ok_or(Code::NotSupported)?)
     }
 
-    fn nvmlDeviceGetMemoryAffinity(device: DeviceHandle, size: c_uint, set: Out<c_ulong>, scope: c_uint) |call| {
+    fn nvmlDeviceGetMemoryAffinity(device: DeviceHandle, size: c_uint, set: OutputPtr<c_ulong>, scope: c_uint) |call| {
         let (_, gpu) = call.gpu(device)?;
         let node = gpu.numa_node.unwrap_or(0);
         put_bits(size, set, scope, node..node.saturating_add(1))
     }
 
-    fn nvmlDeviceGetCpuAffinity(device: DeviceHandle, size: c_uint, set: Out<c_ulong>) |call| {
+    fn nvmlDeviceGetCpuAffinity(device: DeviceHandle, size: c_uint, set: OutputPtr<c_ulong>) |call| {
         put_bits(size, set, 0, cpus(call.gpu(device)?.1))
     }
 
-    fn nvmlDeviceGetCpuAffinityWithinScope(device: DeviceHandle, size: c_uint, set: Out<c_ulong>, scope: c_uint) |call| {
+    fn nvmlDeviceGetCpuAffinityWithinScope(device: DeviceHandle, size: c_uint, set: OutputPtr<c_ulong>, scope: c_uint) |call| {
         put_bits(size, set, scope, cpus(call.gpu(device)?.1))
     }
 
-    fn nvmlDeviceGetTopologyCommonAncestor(one: DeviceHandle, other: DeviceHandle, level: Out<c_uint>) |call| {
+    fn nvmlDeviceGetTopologyCommonAncestor(one: DeviceHandle, other: DeviceHandle, level: OutputPtr<c_uint>) |call| {
         let (one, _) = call.gpu(one)?;
         let (other, _) = call.gpu(other)?;
         level.put(call.world().common_ancestor(one, other)?)
     }
 
-    fn nvmlDeviceGetTopologyNearestGpus(device: DeviceHandle, level: c_uint, count: Out<c_uint>, list: Out<DeviceHandle>) |call| {
+    fn nvmlDeviceGetTopologyNearestGpus(device: DeviceHandle, level: c_uint, count: OutputPtr<c_uint>, list: OutputPtr<DeviceHandle>) |call| {
         nearest(call, device, level, count, list)
     }
 
-    fn nvmlDeviceGetP2PStatus(one: DeviceHandle, other: DeviceHandle, index: c_uint, status: Out<c_uint>) |call| {
+    fn nvmlDeviceGetP2PStatus(one: DeviceHandle, other: DeviceHandle, index: c_uint, status: OutputPtr<c_uint>) |call| {
         status.put(p2p(call, one, other, index)?)
     }
 
-    fn nvmlDeviceOnSameBoard(one: DeviceHandle, other: DeviceHandle, same: Out<c_uint>) |call| {
+    fn nvmlDeviceOnSameBoard(one: DeviceHandle, other: DeviceHandle, same: OutputPtr<c_uint>) |call| {
         let (one, _) = call.gpu(one)?;
         let (other, _) = call.gpu(other)?;
         same.put((one == other).into())
     }
 
-    fn nvmlDeviceGetNvLinkState(device: DeviceHandle, number: c_uint, active: Out<c_uint>) |call| {
+    fn nvmlDeviceGetNvLinkState(device: DeviceHandle, number: c_uint, active: OutputPtr<c_uint>) |call| {
         active.put(link(call.gpu(device)?.1, number)?.active.into())
     }
 
-    fn nvmlDeviceGetNvLinkVersion(device: DeviceHandle, number: c_uint, version: Out<c_uint>) |call| {
+    fn nvmlDeviceGetNvLinkVersion(device: DeviceHandle, number: c_uint, version: OutputPtr<c_uint>) |call| {
         version.put(active_link(call.gpu(device)?.1, number)?.version)
     }
 
-    /// All capabilities but SLI (4), which no such board has.
-    fn nvmlDeviceGetNvLinkCapability(device: DeviceHandle, number: c_uint, capability: c_uint, result: Out<c_uint>) |call| {
+    /// All capabilities except SLI (4), which no such board has.
+    fn nvmlDeviceGetNvLinkCapability(device: DeviceHandle, number: c_uint, capability: c_uint, result: OutputPtr<c_uint>) |call| {
         link(call.gpu(device)?.1, number)?;
         match capability {
             0..=3 | 5 => result.put(1),
@@ -86,22 +86,22 @@ exports! {
         }
     }
 
-    fn nvmlDeviceGetNvLinkRemoteDeviceType(device: DeviceHandle, number: c_uint, kind: Out<c_uint>) |call| {
+    fn nvmlDeviceGetNvLinkRemoteDeviceType(device: DeviceHandle, number: c_uint, kind: OutputPtr<c_uint>) |call| {
         kind.put(match active_link(call.gpu(device)?.1, number)?.remote {
             RemoteKind::Gpu => 0,
             RemoteKind::Switch | RemoteKind::HiddenSwitch => 2,
         })
     }
 
-    fn nvmlDeviceGetNvLinkRemotePciInfo(device: DeviceHandle, number: c_uint, info: Out<PciInfoV2>) |call| {
+    fn nvmlDeviceGetNvLinkRemotePciInfo(device: DeviceHandle, number: c_uint, info: OutputPtr<PciInfoV2>) |call| {
         info.put(older(remote_pci_info(call, device, number)?))
     }
 
-    fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: DeviceHandle, number: c_uint, info: Out<sys::nvmlPciInfo_t>) |call| {
+    fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: DeviceHandle, number: c_uint, info: OutputPtr<sys::nvmlPciInfo_t>) |call| {
         info.put(remote_pci_info(call, device, number)?)
     }
 
-    fn nvmlDeviceGetGpuFabricInfo(device: DeviceHandle, info: Out<sys::nvmlGpuFabricInfo_t>) |call| {
+    fn nvmlDeviceGetGpuFabricInfo(device: DeviceHandle, info: OutputPtr<sys::nvmlGpuFabricInfo_t>) |call| {
         let (_, gpu) = call.gpu(device)?;
         has_fabric(gpu)?;
         info.put(sys::nvmlGpuFabricInfo_t {
@@ -112,7 +112,7 @@ exports! {
         })
     }
 
-    fn nvmlDeviceGetGpuFabricInfoV(device: DeviceHandle, info: Out<sys::nvmlGpuFabricInfo_v3_t>) |call| {
+    fn nvmlDeviceGetGpuFabricInfoV(device: DeviceHandle, info: OutputPtr<sys::nvmlGpuFabricInfo_v3_t>) |call| {
         fabric_info_v(call, device, info)
     }
 }
@@ -125,7 +125,7 @@ fn link(gpu: &Gpu, number: c_uint) -> Result<&NvLink, Code> {
     gpu.links.get(at).ok_or(Code::NotSupported)
 }
 
-/// A link that is down knows nothing of its other end.
+/// An inactive link has no remote end.
 fn active_link(gpu: &Gpu, number: c_uint) -> Result<&NvLink, Code> {
     let link = link(gpu, number)?;
     link.active.then_some(link).ok_or(Code::NotSupported)
@@ -161,10 +161,10 @@ fn cpus(gpu: &Gpu) -> std::ops::Range<u32> {
     first..first.saturating_add(CPUS_PER_NODE)
 }
 
-/// Writes a bit set of `size` words with the bits of `range` that fit; 0 is the scope of the node, 1 of the socket.
+/// Writes a bit set of `size` words with the bits of `range` that fit; scope 0 is the node, 1 the socket.
 fn put_bits(
     size: c_uint,
-    set: Out<c_ulong>,
+    set: OutputPtr<c_ulong>,
     scope: c_uint,
     range: std::ops::Range<u32>,
 ) -> Result<(), Code> {
@@ -188,8 +188,8 @@ fn nearest(
     call: &Call<'_>,
     device: DeviceHandle,
     level: c_uint,
-    count: Out<c_uint>,
-    list: Out<DeviceHandle>,
+    count: OutputPtr<c_uint>,
+    list: OutputPtr<DeviceHandle>,
 ) -> Result<(), Code> {
     let (slot, _) = call.gpu(device)?;
     if !LEVELS.contains(&level) {
@@ -205,7 +205,8 @@ fn nearest(
     list.put_list(count, &handles)
 }
 
-/// Peers over NVLink do everything; over PCIe they read and write unless sockets are between; MIG has no peers at all.
+/// Peers over NVLink have all capabilities; over PCIe they read and write unless on different sockets; MIG has no
+/// peers.
 fn p2p(
     call: &Call<'_>,
     one: DeviceHandle,
@@ -252,13 +253,13 @@ fn has_fabric(gpu: &Gpu) -> Result<(), Code> {
 fn fabric_info_v(
     call: &Call<'_>,
     device: DeviceHandle,
-    info: Out<sys::nvmlGpuFabricInfo_v3_t>,
+    info: OutputPtr<sys::nvmlGpuFabricInfo_v3_t>,
 ) -> Result<(), Code> {
     let (_, gpu) = call.gpu(device)?;
     has_fabric(gpu)?;
     let version = info.version()?;
     let fabric = gpu.fabric;
-    // Only GPUs of a multi-node domain report health; all is well there.
+    // Only GPUs of a multi-node domain report health; all are healthy.
     let in_domain = fabric.cluster_uuid != [0; 16];
     let health_mask = if in_domain { 0x1aa } else { 0 };
     if version == version_of::<sys::nvmlGpuFabricInfo_v2_t>(2) {

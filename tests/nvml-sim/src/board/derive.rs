@@ -1,18 +1,18 @@
-//! Fills what no listing was found for, by the rules of the board's family.
+//! Derives missing facts by the rules of the board's family.
 //!
-//! Every rule here was read off boards whose listing is complete, and is applied to their relatives. A profile with at
-//! least one computed field says so ([`Provenance::Derived`]), so that a test never mistakes it for a fact.
+//! Every rule was derived from boards with complete listings and is applied to related boards. A profile with at least
+//! one computed field is marked ([`Provenance::Derived`]), so that a test never treats it as a fact.
 
 use super::profile_row::{CiRow, GiRow};
 use crate::model::{CiProfile, Engines, GiProfile, Placement, Provenance};
 
-/// Units of the placement grid of RTX PRO boards, where the file does not say: those of the RTX PRO 6000.
+/// Units of the placement grid of RTX PRO boards if the file has none: those of the RTX PRO 6000.
 pub(super) const RTX_UNITS: u32 = 12;
 
-/// What a driver keeps of the marketed memory, MiB: the B300's marketed 269 GiB are reported as 275040 MiB.
+/// What a driver reserves of the marketed memory, MiB: the B300's marketed 269 GiB are reported as 275040 MiB.
 const MISSING_MIB: u64 = 416;
 
-/// Boards whose tables follow one pattern.
+/// Boards whose tables follow the same pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     /// GA100 and GH100.
@@ -23,9 +23,9 @@ pub(super) enum Family {
     Rtx,
 }
 
-/// The whole board.
+/// Totals of a board.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whole {
+pub(super) struct BoardTotals {
     pub(super) memory_mib: u64,
     pub(super) multiprocessors: u32,
     /// Memory slices.
@@ -33,13 +33,14 @@ pub(super) struct Whole {
     pub(super) family: Family,
 }
 
-/// Memory of the board from the name of its full profile: the largest number of gigabytes any name has.
+/// Memory of the board from the name of its full profile: the largest number of gigabytes in any name.
 pub(super) fn total_memory(rows: &[GiRow]) -> Option<u64> {
     let gigabytes = rows.iter().filter_map(|row| gigabytes(&row.name)).max()?;
     gigabytes.checked_mul(1024)?.checked_sub(MISSING_MIB)
 }
 
-/// Multiprocessors of boards for which the file has none: as the closest relative, or the vendor's core count by 128.
+/// Multiprocessors of boards for which the file has none: those of the closest relative, or the vendor's core count
+/// divided by 128.
 pub(super) fn multiprocessors(sku: &str) -> Option<u32> {
     Some(match sku {
         "H20_141GB" => 78,
@@ -51,7 +52,7 @@ pub(super) fn multiprocessors(sku: &str) -> Option<u32> {
     })
 }
 
-/// Power limit in watts: vendor figures, 400 where there is none (a superchip's is shared with its processor).
+/// Power limit in watts: vendor figures, or 400 (a superchip shares it with its processor).
 pub(super) fn power_w(sku: &str) -> u32 {
     match sku {
         "A30_24GB" => 165,
@@ -70,7 +71,7 @@ pub(super) fn power_w(sku: &str) -> u32 {
     }
 }
 
-/// Number of `NVLink`s of the board: 12 on GA100, 18 on SXM boards since; bridges on PCIe boards have as many as the board offers.
+/// Number of `NVLink`s of the board: 12 on GA100, 18 on later SXM boards; PCIe boards have those of their bridges.
 pub(super) fn links(sku: &str) -> u32 {
     match sku {
         "A100_40GB" | "A100_80GB" | "H100_80GB_PCIE" | "H100_NVL_94GB" => 12,
@@ -81,13 +82,13 @@ pub(super) fn links(sku: &str) -> u32 {
 }
 
 /// The complete profiles of a board.
-pub(super) fn profiles(whole: &Whole, rows: &[GiRow]) -> Vec<GiProfile> {
+pub(super) fn profiles(whole: &BoardTotals, rows: &[GiRow]) -> Vec<GiProfile> {
     let smallest = rows.iter().find(|row| row.nvml_profile_index == 0);
     let one_slice = smallest.map_or(0, |row| multiprocessors_of(whole, row, rows));
     rows.iter().filter_map(|row| profile(whole, row, rows, one_slice)).collect()
 }
 
-fn profile(whole: &Whole, row: &GiRow, rows: &[GiRow], one_slice: u32) -> Option<GiProfile> {
+fn profile(whole: &BoardTotals, row: &GiRow, rows: &[GiRow], one_slice: u32) -> Option<GiProfile> {
     let placements = match &row.placements {
         Some(placements) => placements.clone(),
         None => placements(whole, row, rows),
@@ -142,9 +143,9 @@ fn id(family: Family, index: u32) -> Option<u32> {
     found.map(|(_, id)| *id)
 }
 
-/// Placements of the eight-unit grid, as every complete GA100 and GH100 listing has them; RTX boards are cut evenly by the
+/// Placements of the eight-unit grid, as in every complete GA100 and GH100 listing; RTX boards are split evenly by the
 /// slices of their largest profile.
-fn placements(whole: &Whole, row: &GiRow, rows: &[GiRow]) -> Vec<Placement> {
+fn placements(whole: &BoardTotals, row: &GiRow, rows: &[GiRow]) -> Vec<Placement> {
     let (starts, size): (&[u32], u32) = match (whole.family, row.nvml_profile_index) {
         (Family::Rtx, _) => {
             let slices = rows.iter().map(|row| row.slices).max().unwrap_or(1);
@@ -163,17 +164,17 @@ fn placements(whole: &Whole, row: &GiRow, rows: &[GiRow]) -> Vec<Placement> {
     starts.iter().map(|&start| Placement { start, size }).collect()
 }
 
-/// The share of the memory by memory slices, less half a per cent, in steps of 64 MiB as listings have it. Staying below
-/// the exact share is what makes the rounded-up eighths of the naming rule come out right.
-fn memory(whole: &Whole, size: u32) -> u64 {
+/// The share of the memory by memory slices, less half a percent, in steps of 64 MiB as in listings. Values below the
+/// exact share make the rounded-up eighths of the naming rule correct.
+fn memory(whole: &BoardTotals, size: u32) -> u64 {
     let share = whole.memory_mib.saturating_mul(u64::from(size)) / u64::from(whole.units.max(1));
     let usable = share.saturating_mul(995) / 1000;
     usable / 64 * 64
 }
 
-/// Multiprocessors scale with the board as on the H100 SXM (16, 26, 32, 60, 64 of 132), never below what the slices of the
-/// smallest profile add up to, in pairs because a TPC has two. RTX boards are cut evenly.
-fn multiprocessors_of(whole: &Whole, row: &GiRow, rows: &[GiRow]) -> u32 {
+/// Multiprocessors scale with the board as on the H100 SXM (16, 26, 32, 60, 64 of 132), never below the sum of the
+/// slices of the smallest profile, in pairs because a TPC has two. RTX boards are split evenly.
+fn multiprocessors_of(whole: &BoardTotals, row: &GiRow, rows: &[GiRow]) -> u32 {
     if let Some(sourced) = row.sms {
         return sourced;
     }
@@ -217,7 +218,7 @@ fn engines(family: Family, row: &GiRow) -> Engines {
     }
 }
 
-/// The compute profiles of a GPU instance: those of the file, and what the file leaves out.
+/// The compute profiles of a GPU instance: those of the file, and derived ones.
 fn compute(row: &GiRow, multiprocessors: u32, one_slice: u32) -> Vec<CiProfile> {
     let mut profiles: Vec<CiProfile> =
         row.compute_instance_profiles.iter().flatten().map(sourced_compute).collect();
@@ -242,10 +243,11 @@ fn sourced_compute(row: &CiRow) -> CiProfile {
     }
 }
 
-/// `C` compute slices fit `G` when `C` is `G` or at most half of it, rounded up; ids count the allowed sizes 1, 2, 3, 4, 7.
+/// `C` compute slices fit `G` if `C` is `G` or at most half of it, rounded up; ids count the allowed sizes 1, 2, 3, 4,
+/// 7.
 ///
-/// A 1g instance with more multiprocessors than one slice (the double-memory one of GH100 and later) has both: CI 0 with
-/// the multiprocessors of one slice, and CI 7 (`1_SLICE_REV1`) with all of them.
+/// A 1g instance with more multiprocessors than one slice (the double-memory one of GH100 and later) has both: CI 0
+/// with the multiprocessors of one slice, and CI 7 (`1_SLICE_REV1`) with all of them.
 fn derived_compute(row: &GiRow, multiprocessors: u32, one_slice: u32) -> Vec<CiProfile> {
     let wide = row.slices == 1 && multiprocessors > one_slice;
     let ids = [(1, 0), (2, 1), (3, 2), (4, 3), (7, 4)];
@@ -287,8 +289,8 @@ fn derived_compute(row: &GiRow, multiprocessors: u32, one_slice: u32) -> Vec<CiP
     profiles
 }
 
-/// Whether clients that compute the name from the memory get this name. One figure of the file (a single report of a 1g of
-/// the B300) is more than an eighth of its board and would be called by the next size.
+/// Whether clients that compute the name from the memory get this name. One figure of the file (a single report of a 1g
+/// of the B300) is more than an eighth of its board and would get the name of the next size.
 fn agrees_with_name(name: &str, memory_mib: u64, total_mib: u64) -> bool {
     gigabytes(name) == Some(super::memory_in_name(memory_mib, total_mib))
 }

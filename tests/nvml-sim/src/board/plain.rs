@@ -1,12 +1,12 @@
 //! Boards without MIG.
 //!
-//! Names, PCI ids, capabilities and power are vendor figures; memory is what drivers report where that was found, else the
-//! marketed size less the usual two per cent.
+//! Names, PCI ids, capabilities and power are vendor figures; memory is the value reported by drivers if known,
+//! otherwise the marketed size less two percent.
 
 use super::Board;
 use crate::model::{Architecture, Brand};
 
-/// The names, as scenarios write them.
+/// The names in scenarios.
 pub(super) const NAMES: &[&str] = &[
     "T4",
     "T4G",

@@ -1,10 +1,10 @@
-//! Profiles as `data/mig-profiles.json` has them.
+//! Profiles of `data/mig-profiles.json`.
 
 use serde::Deserialize;
 
 use crate::model::Placement;
 
-/// A GPU instance profile as the file has it.
+/// A GPU instance profile of the file.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct GiRow {
     pub(super) id: Option<u32>,
@@ -23,7 +23,7 @@ pub(super) struct GiRow {
     pub(super) compute_instance_profiles: Option<Vec<CiRow>>,
 }
 
-/// A compute instance profile as the file has it.
+/// A compute instance profile of the file.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct CiRow {
     pub(super) id: u32,

@@ -1,6 +1,6 @@
 //! Reads the built-in `data/mig-profiles.json`.
 //!
-//! The file is read each time a board is wanted, which is when a machine is made and never in a call of a client.
+//! The file is read for each board lookup, that is, when a machine is created and never during a client's call.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::{Architecture, Brand};
 
 const FILE: &str = include_str!("../../data/mig-profiles.json");
 
-/// A SKU as the file has it. `None` is "no source", which [`derive`] fills.
+/// A SKU of the file. `None` means that there is no source; [`derive`] computes it.
 #[derive(Debug, Deserialize)]
 pub(super) struct SkuRow {
     pub(super) device_names: Vec<String>,
@@ -36,7 +36,7 @@ pub(super) fn board(sku: &str) -> Option<Board> {
     let rtx = row.architecture.contains("GB20");
     let memory_mib = row.memory_mib.or_else(|| derive::total_memory(&row.gpu_instance_profiles))?;
     let multiprocessors = row.multiprocessors.or_else(|| derive::multiprocessors(sku))?;
-    let board = derive::Whole {
+    let board = derive::BoardTotals {
         memory_mib,
         multiprocessors,
         units: row.memory_slice_units.unwrap_or(derive::RTX_UNITS),
@@ -72,7 +72,7 @@ pub(super) fn row(sku: &str) -> Option<SkuRow> {
 }
 
 fn raw() -> BTreeMap<String, serde_json::Value> {
-    // The file is part of the program; that it can be read is tested for every SKU.
+    // The file is compiled in; a test reads every SKU.
     serde_json::from_str(FILE).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! What `nvml-simctl` can be told.
+//! Arguments of `nvml-simctl`.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// Report an Xid error
     Xid {
         #[command(flatten)]
-        gpu: GpuOf,
+        gpu: GpuOption,
         /// Xid number
         number: u64,
         /// GPU instance that the error is limited to
@@ -55,20 +55,20 @@ pub(crate) enum Command {
         ci: Option<u32>,
     },
     /// Simulate a GPU that has fallen off the bus
-    Lose(GpuOf),
+    Lose(GpuOption),
     /// Restore a lost GPU with its previous state
-    Return(GpuOf),
+    Return(GpuOption),
     /// Set the recovery action (field 230): 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
     Recovery {
         #[command(flatten)]
-        gpu: GpuOf,
+        gpu: GpuOption,
         /// Recovery action
         action: u32,
     },
     /// Reset a GPU: destroy its instances, apply pending modes, restore it if it was lost
     Reset {
         #[command(flatten)]
-        gpu: GpuOf,
+        gpu: GpuOption,
         /// Terminate the processes on the GPU first, instead of failing
         #[arg(long)]
         kill: bool,
@@ -114,7 +114,7 @@ pub(crate) enum Command {
 
 /// A GPU.
 #[derive(Debug, Args)]
-pub(crate) struct GpuOf {
+pub(crate) struct GpuOption {
     /// Index, UUID or PCI address of the GPU
     pub(crate) gpu: String,
 }
@@ -133,7 +133,7 @@ pub(crate) enum ProcessCommand {
 #[derive(Debug, Args)]
 pub(crate) struct AddedProcess {
     #[command(flatten)]
-    pub(crate) gpu: GpuOf,
+    pub(crate) gpu: GpuOption,
     /// Process ID
     #[arg(long)]
     pub(crate) pid: u32,
@@ -187,17 +187,17 @@ pub(crate) enum MigCommand {
     /// Set the MIG mode
     Mode {
         #[command(flatten)]
-        gpu: GpuOf,
+        gpu: GpuOption,
         /// New mode
         #[arg(value_enum)]
         mode: Mode,
     },
     /// List profiles with their placements and remaining capacity
-    List(GpuOf),
+    List(GpuOption),
     /// Create a GPU instance with the compute instance that fills it
     Create {
         #[command(flatten)]
-        gpu: GpuOf,
+        gpu: GpuOption,
         /// Name or ID of the profile
         profile: String,
         /// First memory slice; default: chosen by the driver
@@ -210,7 +210,7 @@ pub(crate) enum MigCommand {
     /// Destroy a GPU instance with its compute instances
     Destroy {
         #[command(flatten)]
-        gpu: GpuOf,
+        gpu: GpuOption,
         /// GPU instance ID; default: all
         gi: Option<u32>,
     },
@@ -238,7 +238,7 @@ pub(crate) struct LibraryOptions {
 }
 
 impl Arguments {
-    /// The option, else the variable.
+    /// The value of the option, otherwise of the variable.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the place where the tool reads its environment"
@@ -285,12 +285,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_arguments_do_not_contradict_each_other() {
+    fn arguments_are_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn every_example_of_the_help_is_understood() {
+    fn every_help_example_is_accepted() {
         for line in EXAMPLES.lines().filter_map(|line| line.trim().strip_prefix("nvml-simctl ")) {
             let (before, quoted) = line.split_once('\'').unwrap_or((line, ""));
             let words = before.split_whitespace().map(str::to_owned);

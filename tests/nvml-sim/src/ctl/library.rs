@@ -22,7 +22,7 @@ pub(super) fn run(options: &LibraryOptions) -> Result<(), CtlError> {
     let mut bytes = fs::read(&from).map_err(failed("read", &from))?;
     let names: Vec<&str> = options.without.iter().map(String::as_str).collect();
     elf::hide(&mut bytes, &names).map_err(|source| CtlError::Library { path: from, source })?;
-    // A library that is mapped must not be written to; a new file under the old name leaves the mapping alone.
+    // A mapped library must not be written to; a new file under the same name does not affect the mapping.
     if let Some(directory) = options.out.parent() {
         fs::create_dir_all(directory).map_err(failed("create the directory of", &options.out))?;
     }

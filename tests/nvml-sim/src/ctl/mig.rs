@@ -1,11 +1,11 @@
-//! `nvml-simctl mig`: geometry without a client.
+//! `nvml-simctl mig`: changes of the geometry without a client.
 
 use std::io::Write;
 
 use nvml_sim::model::{Code, Gpu, MigMode, Placement, Slot, World};
 use nvml_sim::store::Store;
 
-use super::arguments::{GpuOf, MigCommand, Mode};
+use super::arguments::{GpuOption, MigCommand, Mode};
 use super::{CtlError, find, on_gpu, print, show};
 
 pub(super) fn run(
@@ -33,7 +33,7 @@ pub(super) fn run(
             print(out, &found.map(show::profiles).unwrap_or_default())
         }
         MigCommand::Create { gpu, profile, start, empty } => {
-            let wanted = Wanted { profile, start: *start, filled: !*empty };
+            let wanted = RequestedInstance { profile, start: *start, filled: !*empty };
             create(store, gpu, &wanted, out)
         }
         MigCommand::Destroy { gpu, gi } => {
@@ -44,7 +44,7 @@ pub(super) fn run(
     }
 }
 
-struct Wanted<'a> {
+struct RequestedInstance<'a> {
     profile: &'a str,
     start: Option<u32>,
     filled: bool,
@@ -52,8 +52,8 @@ struct Wanted<'a> {
 
 fn create(
     store: &Store,
-    gpu: &GpuOf,
-    wanted: &Wanted<'_>,
+    gpu: &GpuOption,
+    wanted: &RequestedInstance<'_>,
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
     let mut known = None;
@@ -92,7 +92,7 @@ fn names(gpu: &Gpu) -> Vec<String> {
     gpu.profiles.iter().map(|profile| profile.name.clone()).collect()
 }
 
-/// All or nothing: a refusal in the middle leaves the machine as it was, because the change is not written then.
+/// All or nothing: a rejected operation leaves the machine unchanged, because the change is not written.
 fn destroy(world: &mut World, slot: Slot, gi: Option<u32>) -> Result<(), Code> {
     let mig = world.gpu(slot)?.mig_enabled()?;
     let chosen: Vec<(u32, Vec<u32>)> = mig

@@ -1,4 +1,4 @@
-//! What `nvml-simctl` prints.
+//! Output of `nvml-simctl`.
 
 use nvml_sim::fault::Rule;
 use nvml_sim::model::{Gpu, Placement, Process, World};
@@ -47,7 +47,7 @@ pub(super) fn profiles(gpu: &Gpu) -> String {
     lines.join("\n")
 }
 
-/// One rule, in the form in which it can be added again.
+/// A rule in the format in which it can be added again.
 pub(super) fn fault(rule: &Rule) -> String {
     let written = Rule { made: 0, ..rule.clone() };
     serde_json::to_string(&written).unwrap_or_else(|_| rule.id.clone())

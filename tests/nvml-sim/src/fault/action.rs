@@ -1,4 +1,4 @@
-//! What a fault does, and which calls are counted for it.
+//! Actions of faults, and how calls are counted.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,60 +7,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Code;
 
-/// What one rule does.
+/// Action of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Answers a code without doing anything.
+    /// Returns a code without effect.
     Return(Code),
-    /// Does not come back.
+    /// Does not return.
     Hang(Hang),
-    /// Takes longer by this.
+    /// Takes this much longer.
     Delay(Duration),
-    /// Takes this many times as long as its class of call.
+    /// Takes this many times the latency of its class.
     Slow(f64),
-    /// Kills the calling process, as `kill -9`.
+    /// Kills the calling process, like `kill -9`.
     Abort(Abort),
-    /// Answers SUCCESS without doing anything: an instance that stays after it was destroyed.
+    /// Returns SUCCESS without effect: an instance that stays after it was destroyed.
     Lie,
-    /// Answers `IN_USE` for this long after the first matching call, then lets one through and starts again.
+    /// Returns `IN_USE` for this long after the first matching call, then lets one call succeed and starts again.
     InUseFor(Duration),
-    /// Puts a GPU instance somewhere else than asked, when there is another free place.
+    /// Creates a GPU instance at another placement than requested, if there is a free one.
     WrongPlacement,
-    /// `nvmlDeviceGetMigDeviceHandleByIndex` also answers devices that were destroyed.
+    /// `nvmlDeviceGetMigDeviceHandleByIndex` also returns destroyed devices.
     StaleMigHandles,
     /// GPUs are enumerated in this order of their indices.
     IndexOrder(Vec<u32>),
-    /// `nvmlDeviceSetMigMode` succeeds with this activation status: the mode waits for a reset, or with SUCCESS for nothing.
+    /// `nvmlDeviceSetMigMode` succeeds with this activation status: the mode waits for a reset, or with SUCCESS never
+    /// changes.
     Activation(Code),
-    /// The GPU of the call is lost when the call is done.
+    /// The GPU of the call is lost after the call.
     LoseGpu,
 }
 
-/// How a hang ends, other than by removing its rule.
+/// How a hang ends, besides removal of its rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hang {
-    /// It does not.
+    /// Never.
     Forever,
     /// When this file appears.
     UntilFile(PathBuf),
 }
 
-/// When the caller dies.
+/// When the calling process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Abort {
-    /// Nothing was done yet.
+    /// Before the call has an effect.
     Before,
-    /// It was done, and the caller never learns.
+    /// After the call had its effect, without a result.
     After,
 }
 
-/// Over what "the nth call" counts.
+/// Scope of the count for "the nth call".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Counting {
-    /// Calls of each process on its own; a restarted client starts at one.
+pub enum CountScope {
+    /// Calls of each process; a restarted client starts at one.
     #[default]
     Process,
     /// Calls of all processes on this state directory.

@@ -1,13 +1,13 @@
-//! How a rule is written: flat, strict, with exactly one action.
+//! Format of a rule: flat, strict, with exactly one action.
 //!
-//! Type of the file, not of the domain.
+//! A type of the file, not of the domain.
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Abort, Counting, Hang};
+use super::action::{Abort, CountScope, Hang};
 use crate::model::Code;
 
-/// A rule as it is written.
+/// A rule in the file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(
@@ -23,7 +23,7 @@ pub(super) struct RawRule {
     pub(super) nth: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times: Option<u64>,
-    pub(super) count: Counting,
+    pub(super) count: CountScope,
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<Code>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
-//! One fault: which calls it is for, which of them it hits, and what it does to them.
+//! A fault: its calls, the affected ones among them, and its action.
 //!
-//! A rule is written flat (`call: ..., nth: 2, return: IN_USE`) and is one action; two actions are two rules. Rules are
-//! independent: each that matches counts the call, and what they do is put together in one [`Verdict`].
+//! A rule is written flat (`call: ..., nth: 2, return: IN_USE`) and has one action; two actions are two rules. Rules
+//! are independent: each that matches counts the call, and their effects are combined in one [`Verdict`].
 
 mod conversion;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::action::{Abort, Action, Counting, Hang};
+use super::action::{Abort, Action, CountScope, Hang};
 use super::format::RawRule;
 use crate::model::Code;
 
@@ -20,21 +20,21 @@ use crate::model::Code;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawRule", into = "RawRule")]
 pub struct Rule {
-    /// Names the rule, to remove it; generated (`fault-1`) when the writer names none.
+    /// Id of the rule, for its removal; generated (`fault-1`) if not given.
     pub id: String,
     /// Function name, exact or with `*` for any text.
     pub call: String,
     /// Only calls on this GPU: an index, or a UUID.
     pub gpu: Option<String>,
-    /// The first matching call that it hits, from 1.
+    /// The first affected matching call, from 1.
     pub nth: u64,
-    /// How many calls it hits; `None` for no end.
+    /// Number of affected calls; `None` for all.
     pub times: Option<u64>,
-    /// Over what calls are counted.
-    pub count: Counting,
-    /// What it does.
+    /// Scope of the count.
+    pub count: CountScope,
+    /// Its action.
     pub action: Action,
-    /// Tells it from a rule of the same name that was there before; 0 until it is written.
+    /// Distinguishes it from an earlier rule with the same id; 0 until it is written.
     pub made: u64,
 }
 
@@ -52,7 +52,7 @@ pub enum RuleError {
         /// How many.
         found: usize,
     },
-    /// Calls are counted from one.
+    /// The factor must be positive.
     #[error("the fault for {0} has nth: 0; calls are counted from 1")]
     ZerothCall(String),
     /// Time cannot run backwards or stand still.
@@ -61,17 +61,17 @@ pub enum RuleError {
     /// The name of the function is misspelt.
     #[error("NVML has no function {0}")]
     NoFunction(String),
-    /// Two rules have one name.
+    /// Two rules have the same id.
     #[error("two faults have the ID {0:?}")]
     SameId(String),
     /// The file cannot be read or written.
     #[error("cannot {doing} {path}")]
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// The file is no list of rules.
@@ -79,65 +79,65 @@ pub enum RuleError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Why not, with line and column.
+        /// The reason, with line and column.
         reason: String,
     },
 }
 
-/// One call at the gate.
+/// A call at the gate.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// Exported name, as `nvmlDeviceGetCount_v2`.
+    /// Exported name, such as `nvmlDeviceGetCount_v2`.
     pub function: &'a str,
-    /// Index and UUID of the GPU it is on, if it is on one.
+    /// Index and UUID of its GPU, if any.
     pub gpu: Option<(u32, &'a str)>,
-    /// A clock that does not go backwards, in milliseconds.
+    /// A monotonic clock in milliseconds.
     pub now_ms: u64,
 }
 
-/// What to do with a call. In this order: wait, die, hang, answer, or do it (bent), then lose the GPU, then die.
+/// Effect on a call, in this order: wait, kill, hang, return a code or execute (modified), lose the GPU, kill.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// Wait this long more.
+    /// Additional delay.
     pub delay: Duration,
-    /// Multiply the latency of the call's class by this.
+    /// Factor for the latency of the call's class.
     pub slow_factor: f64,
     /// Kill the process, before or after.
     pub abort: Option<Abort>,
-    /// Do not come back until this is over.
-    pub hang: Option<HangOf>,
-    /// Answer this without doing it; SUCCESS is a lie.
+    /// Hang until this ends.
+    pub hang: Option<ActiveHang>,
+    /// Return this code without effect; SUCCESS is a false result.
     pub answer: Option<Code>,
-    /// Put the GPU instance elsewhere.
+    /// Use another placement for the GPU instance.
     pub wrong_placement: bool,
-    /// Answer destroyed MIG devices too.
+    /// Return destroyed MIG devices too.
     pub stale_mig_handles: bool,
-    /// Enumerate in this order: entry n is the true index of what is shown at n.
+    /// Order of enumeration: entry n is the real index of the device reported at n.
     pub index_order: Option<Vec<u32>>,
-    /// Do not activate a MIG mode, and answer this status.
+    /// Do not activate a MIG mode, and return this status.
     pub activation: Option<Code>,
     /// Lose the GPU after the call.
     pub lose_gpu: bool,
 }
 
-/// A hang and the rule that made it: it is over when the rule is gone.
+/// A hang with its rule: it ends when the rule is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HangOf {
+pub struct ActiveHang {
     /// The key of the rule.
     pub rule: String,
-    /// How else it ends.
+    /// Its other end condition.
     pub hang: Hang,
 }
 
-/// What has been counted, by the key of the rule.
-pub type Counts = BTreeMap<String, Tally>;
+/// Counts by the key of the rule.
+pub type Counts = BTreeMap<String, RuleCount>;
 
-/// What one rule has counted.
+/// Counts of one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tally {
-    /// Calls that matched.
+pub struct RuleCount {
+    /// Number of matching calls.
     pub matched: u64,
-    /// When the running `IN_USE` period began, on the clock of the calls.
+    /// Start of the current `IN_USE` period, on the clock of the calls.
     pub since_ms: Option<u64>,
 }
 
@@ -163,7 +163,7 @@ impl Default for Verdict {
 }
 
 impl Rules {
-    /// Gives each unnamed rule a name that no other has, and refuses two of one name.
+    /// Gives each unnamed rule a unique id, and rejects duplicates.
     pub fn named(mut self) -> Result<Self, RuleError> {
         let mut taken = std::collections::BTreeSet::new();
         for rule in self.0.iter().filter(|rule| !rule.id.is_empty()) {
@@ -182,9 +182,9 @@ impl Rules {
         Ok(self)
     }
 
-    /// Whether deciding on the call needs the counts that all processes share.
+    /// Whether the decision on the call needs the counts shared by all processes.
     pub fn counts_on_machine(&self, call: &Call<'_>) -> bool {
-        self.0.iter().any(|rule| rule.count == Counting::Machine && rule.matches(call))
+        self.0.iter().any(|rule| rule.count == CountScope::Machine && rule.matches(call))
     }
 
     /// Decides on one call and counts it.
@@ -192,8 +192,8 @@ impl Rules {
         let mut verdict = Verdict::default();
         for rule in self.0.iter().filter(|rule| rule.matches(call)) {
             let counts = match rule.count {
-                Counting::Process => &mut *process,
-                Counting::Machine => &mut *machine,
+                CountScope::Process => &mut *process,
+                CountScope::Machine => &mut *machine,
             };
             let tally = counts.entry(rule.key()).or_default();
             tally.matched = tally.matched.saturating_add(1);
@@ -205,11 +205,11 @@ impl Rules {
     }
 }
 
-/// Every function of the library, one a line.
+/// Every function of the library, one per line.
 const FUNCTIONS: &str = include_str!("../../data/nvml-functions.txt");
 
 impl Rule {
-    /// Refuses a rule that no call can ever match, because a test with such a fault would test nothing.
+    /// Rejects a rule that no call can match, because such a fault would test nothing.
     pub fn check(&self) -> Result<(), RuleError> {
         let mut functions = FUNCTIONS.lines().map(str::as_bytes);
         if functions.any(|name| glob(self.call.as_bytes(), name)) {
@@ -218,7 +218,7 @@ impl Rule {
         Err(RuleError::NoFunction(self.call.clone()))
     }
 
-    /// What its calls are counted under: a rule that is removed and added again starts at one.
+    /// Key of its counts: a rule that is removed and added again starts at one.
     pub(super) fn key(&self) -> String {
         format!("{}@{}", self.id, self.made)
     }
@@ -237,11 +237,11 @@ impl Rule {
         since.is_some_and(|nth| self.times.is_none_or(|times| nth < times))
     }
 
-    fn apply(&self, now_ms: u64, tally: &mut Tally, verdict: &mut Verdict) {
+    fn apply(&self, now_ms: u64, tally: &mut RuleCount, verdict: &mut Verdict) {
         match &self.action {
             Action::Return(code) => verdict.answer = Some(*code),
             Action::Hang(hang) => {
-                verdict.hang = Some(HangOf { rule: self.key(), hang: hang.clone() });
+                verdict.hang = Some(ActiveHang { rule: self.key(), hang: hang.clone() });
             }
             Action::Delay(delay) => verdict.delay = verdict.delay.saturating_add(*delay),
             Action::Slow(factor) => verdict.slow_factor *= factor,
@@ -266,7 +266,7 @@ impl Rule {
     }
 }
 
-/// Whether the text is of the pattern, in which `*` stands for any text.
+/// Whether the text matches the pattern, in which `*` matches any text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
@@ -291,7 +291,7 @@ mod tests {
         Call { function, gpu: Some((1, "GPU-a")), now_ms }
     }
 
-    /// What is answered to `times` calls of a function by one process, a millisecond apart; `None` is "do it".
+    /// Results of `times` calls of a function by one process, a millisecond apart; `None` means that it is executed.
     fn answers(rules: &Rules, function: &str, times: u64) -> Vec<Option<Code>> {
         let (mut process, mut machine) = (Counts::new(), Counts::new());
         (0..times)
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_hits_from_the_nth_call_as_often_as_it_says() {
+    fn rule_applies_from_nth_call_for_its_number_of_times() {
         let rules = rules("- {call: nvmlInit_v2, nth: 2, times: 2, return: TIMEOUT}");
         let timeout = Some(Code::Timeout);
         assert_eq!(answers(&rules, "nvmlInit_v2", 5), [None, timeout, timeout, None, None]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_stands_for_many_functions_and_counts_them_together() {
+    fn pattern_matches_many_functions_and_counts_them_together() {
         let rules = rules("- {call: 'nvml*Get*', nth: 2, return: NO_DATA}");
         let (mut process, mut machine) = (Counts::new(), Counts::new());
         let mut decide = |name| rules.decide(&call(name, 0), &mut process, &mut machine).answer;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_a_gpu_leaves_the_others_and_calls_without_one_alone() {
+    fn rule_for_one_gpu_affects_no_other_call() {
         for (gpu, hit) in [("1", true), ("0", false), ("GPU-a", true), ("GPU-b", false)] {
             let rules = rules(&format!("- {{call: '*', gpu: {gpu}, return: UNKNOWN}}"));
             assert_eq!(answers(&rules, "f", 1) == [Some(Code::Unknown)], hit, "{gpu}");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn in_use_for_a_while_begins_with_the_first_call_and_begins_again_after_one_was_let_through() {
+    fn in_use_period_starts_with_first_call_and_restarts_after_success() {
         let rules = rules("- {call: nvmlGpuInstanceDestroy, in_use_ms: 2}");
         let busy = Some(Code::InUse);
         assert_eq!(
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_rules_do_to_one_call_is_put_together() {
+    fn effects_of_several_rules_on_one_call_are_combined() {
         let rules = rules(
             "
 - {call: f, delay_ms: 3}
@@ -366,7 +366,7 @@ mod tests {
                 delay: Duration::from_millis(7),
                 slow_factor: 10.0,
                 abort: Some(Abort::Before),
-                hang: Some(HangOf { rule: "stuck@0".to_owned(), hang: Hang::Forever }),
+                hang: Some(ActiveHang { rule: "stuck@0".to_owned(), hang: Hang::Forever }),
                 answer: Some(Code::Success),
                 wrong_placement: true,
                 stale_mig_handles: true,
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_the_machine_counts_in_the_shared_counts() {
+    fn machine_rule_uses_shared_counts() {
         let rules = rules("- {call: f, nth: 2, count: machine, return: UNKNOWN}");
         assert!(rules.counts_on_machine(&call("f", 0)));
         assert!(!rules.counts_on_machine(&call("g", 0)));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_rule_can_be_written_and_read_again() {
+    fn every_kind_of_rule_round_trips() {
         let rules = rules(
             "
 - {call: f, gpu: 3, nth: 4, times: 5, count: machine, return: IN_USE}
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_means_nothing_is_refused() {
+    fn rule_without_effect_is_rejected() {
         for (text, reason) in [
             ("{return: IN_USE}", "a fault requires `call`"),
             ("{call: f}", "the fault for f has 0 actions"),

@@ -1,7 +1,7 @@
-//! The file of rules and the counts, around the pure decision.
+//! The files of rules and counts, around the pure decision.
 //!
-//! One [`Faults`] belongs to one loaded library. Counts of the process live in it; counts of the machine live in a file
-//! beside the rules, and only calls that such a rule matches pay for the lock and the write.
+//! One [`Faults`] belongs to one loaded library. It holds the counts of the process; counts of the machine are in a
+//! file beside the rules, and only calls that match such a rule need the lock and the write.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::action::Hang;
-use super::rule::{Call, Counts, HangOf, Rule, RuleError, Rules, Verdict};
+use super::rule::{ActiveHang, Call, Counts, Rule, RuleError, Rules, Verdict};
 
 const RULES: &str = "faults.yaml";
 const COUNTS: &str = "fault-counts.json";
 const LOCK: &str = "faults.lock";
 
-/// The rules of a state directory, as one process sees them.
+/// The rules of a state directory in one process.
 #[derive(Debug)]
 pub struct Faults {
     directory: PathBuf,
@@ -29,16 +29,16 @@ pub struct Faults {
 
 type FileVersion = (u64, u64, i64, i64);
 
-/// What stands in the file of counts.
+/// Content of the counts file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Stored {
-    /// How many rules were ever made here; the number of the newest.
+struct StoredCounts {
+    /// Number of rules created so far, which is the number of the newest.
     made: u64,
     counts: Counts,
 }
 
-impl Stored {
+impl StoredCounts {
     fn read(path: &Path) -> Self {
         let bytes = fs::read(path).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
@@ -46,7 +46,7 @@ impl Stored {
 }
 
 impl Faults {
-    /// The rules of a state directory; a file that is missing is no rules.
+    /// Opens the rules of a state directory; a missing file means no rules.
     pub fn open(directory: &Path) -> Self {
         let mut faults = Self {
             directory: directory.to_owned(),
@@ -65,21 +65,21 @@ impl Faults {
         if !self.rules.counts_on_machine(call) {
             return self.rules.decide(call, &mut self.counts, &mut Counts::new());
         }
-        // Without the lock two processes could both be "the second call"; with an unusable directory no time-slicing,
-        // and the call is counted as the first of the machine.
+        // Without the lock two processes could both be "the second call"; with an unusable directory the count is not
+        // shared and the call is the first of the machine.
         let _lock = lock(&self.directory);
         let path = self.directory.join(COUNTS);
-        let mut stored = Stored::read(&path);
+        let mut stored = StoredCounts::read(&path);
         let verdict = self.rules.decide(call, &mut self.counts, &mut stored.counts);
         if let Ok(bytes) = serde_json::to_vec(&stored) {
-            // Lost counts only make a fault come later; the call itself must not fail for it.
+            // Lost counts only delay a fault; the call itself must not fail.
             drop(replace(&path, &bytes));
         }
         verdict
     }
 
     /// Whether a hang continues; the hanging call checks it repeatedly.
-    pub fn still_hangs(&mut self, hang: &HangOf) -> bool {
+    pub fn still_hangs(&mut self, hang: &ActiveHang) -> bool {
         self.refresh();
         let there = self.rules.0.iter().any(|rule| rule.key() == hang.rule);
         let ended = match &hang.hang {
@@ -89,7 +89,7 @@ impl Faults {
         there && !ended
     }
 
-    /// Why the newest `faults.yaml` is not active, once; the previous rules still are.
+    /// Why the newest `faults.yaml` is not active; returned once. The previous rules stay active.
     pub fn take_problem(&mut self) -> Option<RuleError> {
         self.problem.take()
     }
@@ -112,7 +112,7 @@ impl Faults {
     }
 }
 
-/// The rules in a state directory; a file that is missing is no rules.
+/// The rules in a state directory; a missing file means no rules.
 pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
     let path = directory.join(RULES);
     let text = match fs::read_to_string(&path) {
@@ -132,7 +132,7 @@ pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
     Rules(rules).named()
 }
 
-/// Replaces the rules of a state directory, naming those without a name. Counts of rules that went are forgotten.
+/// Replaces the rules of a state directory and names unnamed ones. Counts of removed rules are dropped.
 pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
     change_rules(directory, |there| {
         *there = rules.to_vec();
@@ -140,7 +140,7 @@ pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
     })
 }
 
-/// Changes the rules of a state directory under their lock, so that of two changes at a time none is lost.
+/// Changes the rules of a state directory under their lock, so that concurrent changes are not lost.
 pub fn change_rules<E: From<RuleError>>(
     directory: &Path,
     change: impl FnOnce(&mut Vec<Rule>) -> Result<(), E>,
@@ -154,14 +154,14 @@ pub fn change_rules<E: From<RuleError>>(
     change(&mut rules)?;
     let mut rules = Rules(rules).named()?;
     let counts = directory.join(COUNTS);
-    let mut stored = Stored::read(&counts);
+    let mut stored = StoredCounts::read(&counts);
     for rule in rules.0.iter_mut().filter(|rule| rule.made == 0) {
         stored.made = stored.made.saturating_add(1);
         rule.made = stored.made;
     }
     let known = |key: &String| rules.0.iter().any(|rule| rule.key() == *key);
     stored.counts.retain(|key, _| known(key));
-    // YAML is a superset of JSON, and JSON is written the same way by every version of every library.
+    // YAML is a superset of JSON, and JSON is independent of the library version.
     let lines: Result<Vec<String>, _> = rules.0.iter().map(serde_json::to_string).collect();
     let lines = lines.map_err(|error| failed("write")(error.into()))?;
     let text = lines.iter().fold(String::new(), |text, line| text + "- " + line + "\n");
@@ -176,7 +176,7 @@ fn lock(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Replaces a file whole, so that a reader sees the old text or the new one.
+/// Replaces a file atomically.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension("tmp");
     fs::write(&next, bytes)?;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_take_effect_and_go_while_a_client_runs() {
+    fn rules_are_added_and_removed_while_a_client_runs() {
         let directory = tempfile::tempdir().unwrap();
         let mut faults = Faults::open(directory.path());
         assert_eq!(faults.decide(&call("f")), Verdict::default());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_cleared_and_added_again_counts_from_one() {
+    fn rule_cleared_and_added_again_counts_from_one() {
         for count in ["process", "machine"] {
             let directory = tempfile::tempdir().unwrap();
             let once =
@@ -226,14 +226,14 @@ mod tests {
                 write_rules(directory.path(), std::slice::from_ref(&once)).unwrap();
                 let answers = [(); 2].map(|()| faults.decide(&call("f")).answer);
                 assert_eq!(answers, [Some(Code::InUse), None], "{count}");
-                // The client makes no call between the two changes, so it never sees the rule gone.
+                // The client makes no call between the two changes, so it never sees the rule removed.
                 write_rules(directory.path(), &[]).unwrap();
             }
         }
     }
 
     #[test]
-    fn a_rule_that_stays_goes_on_counting_when_another_is_added() {
+    fn rule_keeps_its_count_when_another_is_added() {
         let directory = tempfile::tempdir().unwrap();
         write_rules(directory.path(), &[rule("{call: f, nth: 2, return: IN_USE}")]).unwrap();
         let mut faults = Faults::open(directory.path());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_changes_at_once_none_is_lost() {
+    fn concurrent_changes_are_not_lost() {
         let directory = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_can_end_when_a_file_appears() {
+    fn hang_can_end_when_a_file_appears() {
         let directory = tempfile::tempdir().unwrap();
         let go = directory.path().join("go");
         let text = format!("{{call: f, hang: {{until_file: {}}}}}", go.display());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_share_the_count_of_the_machine_and_not_their_own() {
+    fn two_processes_share_machine_count_but_not_their_own() {
         let directory = tempfile::tempdir().unwrap();
         let shared = rule("{call: f, nth: 2, times: 1, count: machine, return: IN_USE}");
         let own = rule("{call: g, nth: 2, return: TIMEOUT}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_leaves_the_rules_of_before_in_force_and_says_why() {
+    fn unreadable_file_keeps_previous_rules_and_reports_why() {
         let directory = tempfile::tempdir().unwrap();
         write_rules(directory.path(), &[rule("{call: f, lie: true}")]).unwrap();
         let mut faults = Faults::open(directory.path());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_given_names_that_do_not_change_when_another_goes() {
+    fn rule_names_do_not_change_when_another_rule_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let unnamed = rule("{call: f, lie: true}");
         write_rules(directory.path(), &[unnamed.clone(), unnamed.clone()]).unwrap();

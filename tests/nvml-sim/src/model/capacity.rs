@@ -1,16 +1,16 @@
-//! What still fits: the pure part of instance creation.
+//! Remaining capacity: the pure part of instance creation.
 //!
-//! Three rules hold at once: placements of GPU instances never share a memory slice, the slices together never exceed the
-//! board's, and exclusive profiles stay exclusive. NVML answers 23 for each of them alike.
+//! Three rules apply: placements of GPU instances never share a memory slice, the slices together never exceed those of
+//! the board, and exclusive profiles stay exclusive. NVML returns 23 for all of them.
 
 use super::instance::GpuInstance;
 use super::profile::{GiProfile, Placement};
 
-/// The order in which the driver tries the placements of a profile when the client names none.
+/// The order in which the driver tries the placements of a profile if the client names none.
 ///
-/// It starts in the half of the board that has fewer places for the profile (the upper one when they have as many), there
-/// in the quarter with fewer places, and goes upward within it. That is what listings show: seven 1g instances go to
-/// 6, 4, 5, 0, 1, 2, 3, and the first 3g goes to 4. The order does not depend on what is taken.
+/// It starts in the half of the board with fewer placements of the profile (the upper one if equal), there in the
+/// quarter with fewer placements, and continues upward. This matches listings: seven 1g instances get 6, 4, 5, 0, 1, 2,
+/// 3, and the first 3g gets 4. The order does not depend on existing instances.
 pub(crate) fn filling_order(placements: &[Placement], units: u32) -> Vec<Placement> {
     let places_in = |placement: &Placement, parts: u32| {
         let region = (units / parts).max(1);
@@ -25,18 +25,18 @@ pub(crate) fn filling_order(placements: &[Placement], units: u32) -> Vec<Placeme
     order
 }
 
-/// The id the driver gives a GPU instance at a placement: 0 the full board, 1-2 the halves, 3-6 the quarters, 7-14 the
-/// eighths, each counted from the start of the board.
+/// The id of a GPU instance by its placement: 0 the full board, 1-2 the halves, 3-6 the quarters, 7-14 the eighths,
+/// each counted from the start of the board.
 ///
-/// The rule is the resource manager's for boards of eight units. It is applied to boards of 4 and 12 units by the fraction
-/// of the board that a placement takes, which makes it unique there too: regions that could share an id overlap.
+/// The rule is the resource manager's for boards of eight units. Boards of 4 and 12 units use the fraction of the board
+/// that a placement takes, which is unique too: regions that could share an id overlap.
 pub(crate) fn instance_id(placement: Placement, units: u32) -> u32 {
     let size = placement.size.max(1);
     let parts = (units / size).max(1);
     (parts - 1).saturating_add(placement.start / size)
 }
 
-/// Whether a profile can be put at a placement beside what is there.
+/// Whether a profile fits at a placement beside the existing instances.
 pub(crate) fn fits(
     instances: &[GpuInstance],
     profiles: &[GiProfile],
@@ -47,7 +47,7 @@ pub(crate) fn fits(
     free && remaining_by_rules(instances, profiles, profile) > 0
 }
 
-/// How many more instances of the profile fit beside what is there.
+/// Number of further instances of the profile that fit.
 pub(crate) fn remaining(
     instances: &[GpuInstance],
     profiles: &[GiProfile],
@@ -64,7 +64,7 @@ pub(crate) fn remaining(
     free.min(remaining_by_rules(instances, profiles, profile))
 }
 
-/// The limit set by everything but the placements.
+/// The limit without the placements.
 fn remaining_by_rules(
     instances: &[GpuInstance],
     profiles: &[GiProfile],
@@ -82,7 +82,7 @@ fn remaining_by_rules(
     profile.max_count.saturating_sub(same).min(by_slices)
 }
 
-/// Whether the profile wants media engines that another instance has to itself, or the other way round.
+/// Whether the profile needs media engines that another instance has exclusively, or the other way round.
 fn excluded(present: &[&GiProfile], profile: &GiProfile) -> bool {
     present.iter().any(|other| {
         (other.has_media_extensions() && profile.has_media_extensions())
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_h100_fills_from_the_top_with_the_ids_of_the_capture() {
+    fn h100_fills_from_the_top_with_captured_ids() {
         fills(&[0, 1, 2, 3, 4, 5, 6], 1, 8, &[6, 4, 5, 0, 1, 2, 3], &[13, 11, 12, 7, 8, 9, 10]);
         fills(&[0, 2, 4], 2, 8, &[4, 0, 2], &[5, 3, 4]);
         fills(&[0, 4], 4, 8, &[4, 0], &[2, 1]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_of_four_and_twelve_units_number_by_the_fraction_of_the_board() {
+    fn boards_of_four_and_twelve_units_number_by_fraction_of_board() {
         fills(&[0, 1, 2, 3], 1, 4, &[2, 3, 0, 1], &[5, 6, 3, 4]);
         fills(&[0, 2], 2, 4, &[2, 0], &[2, 1]);
         fills(&[0, 3, 6, 9], 3, 12, &[6, 9, 0, 3], &[5, 6, 3, 4]);

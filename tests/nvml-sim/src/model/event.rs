@@ -1,14 +1,14 @@
-//! What the driver would report through `nvmlEventSetWait`.
+//! Events that the driver reports through `nvmlEventSetWait`.
 //!
-//! Events are numbered and kept in the world, so that a wait is a question: what came after the last one I saw? The list
-//! is bounded; a reader that falls far behind misses the oldest, as with the real queue.
+//! Events are numbered and stored in the world, so that a wait queries the events after the last one it saw. The list
+//! is bounded; a slow reader misses the oldest, as with the real queue.
 
 use serde::{Deserialize, Serialize};
 
-/// How many events are kept.
-pub(crate) const KEPT: usize = 1024;
+/// Number of stored events.
+pub(crate) const MAX_EVENTS: usize = 1024;
 
-/// The kinds an event set can ask for.
+/// Event types that a client can register for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -26,18 +26,18 @@ pub enum EventKind {
     RecoveryAction,
 }
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Grows by one with each event of the world; the first is 1.
+    /// Increases by one with each event of the world; the first is 1.
     pub sequence: u64,
-    /// What kind.
+    /// Its type.
     pub kind: EventKind,
     /// For an Xid its number, else kind-specific or 0.
     pub data: u64,
-    /// The GPU it happened on.
+    /// Its GPU.
     pub gpu_uuid: String,
-    /// The GPU instance, when it is known to be confined to one.
+    /// The GPU instance, if it is confined to one.
     pub gi: Option<u32>,
     /// The compute instance, when known.
     pub ci: Option<u32>,

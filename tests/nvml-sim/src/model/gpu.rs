@@ -1,21 +1,21 @@
-//! One GPU: what the board is, what is set on it, and what state it is in.
+//! A GPU: board facts, settings and state.
 //!
-//! Everything a query answers stands here as a plain field, in NVML's units, so that the C layer only copies. What has
-//! rules (MIG, reset) is changed through the operations of [`World`](super::World).
+//! Every answer of a query is a plain field in NVML's units, so that the C layer only copies. Fields with rules (MIG,
+//! reset) are changed by the operations of [`World`](super::World).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
-use super::instance::{ComputeInstance, Departed, GpuInstance, MigDevice};
+use super::instance::{ComputeInstance, DestroyedMigDevice, GpuInstance, MigDevice};
 use super::pci::PciAddress;
 use super::profile::GiProfile;
 
-/// A GPU and everything that is on it.
+/// A GPU with its instances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// The SKU of the catalogue it was made from; names the profile table.
+    /// The SKU of its board, which determines the profile table.
     pub board: String,
     /// `nvmlDeviceGetName`.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct Gpu {
     pub compute_capability: (u32, u32),
     /// Framebuffer as the driver reports it, MiB.
     pub memory_mib: u64,
-    /// Part of it that the driver keeps (`nvmlMemory_v2_t.reserved`), MiB.
+    /// Reserved part (`nvmlMemory_v2_t.reserved`), MiB.
     pub reserved_mib: u64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
@@ -37,25 +37,25 @@ pub struct Gpu {
     pub power_mw: u32,
     /// Temperature, degrees Celsius.
     pub temperature_c: u32,
-    /// GPU and memory utilisation, per cent.
+    /// GPU and memory utilization, percent.
     pub utilization: (u32, u32),
-    /// How busy each process keeps it, and its memory, per cent, by pid.
+    /// Utilization of GPU and memory by each process, percent, by pid.
     #[serde(default)]
     pub process_utilization: BTreeMap<u32, (u32, u32)>,
-    /// Encoder and decoder utilisation, per cent.
+    /// Encoder and decoder utilization, percent.
     #[serde(default)]
     pub video_utilization: (u32, u32),
     /// Energy drawn since the driver was loaded, millijoules.
     #[serde(default)]
     pub energy_mj: u64,
-    /// PCIe packets that were sent again.
+    /// PCIe replays.
     #[serde(default)]
     pub pcie_replays: u32,
     /// `GPU-` and a UUID.
     pub uuid: String,
-    /// Board serial number; empty where the board has none (`nvmlDeviceGetSerial` answers `NOT_SUPPORTED`).
+    /// Board serial number; empty if the board has none (`nvmlDeviceGetSerial` answers `NOT_SUPPORTED`).
     pub serial: String,
-    /// Index NVML enumerates with.
+    /// Index in NVML's enumeration.
     pub index: u32,
     /// N of `/dev/nvidiaN`.
     pub minor: u32,
@@ -71,7 +71,7 @@ pub struct Gpu {
     pub links: Vec<NvLink>,
     /// NVLink fabric registration.
     pub fabric: Fabric,
-    /// ECC mode; both on boards that have ECC.
+    /// ECC mode; `None` on boards without ECC.
     pub ecc: Option<EccMode>,
     /// ECC error counts.
     pub ecc_errors: EccCounters,
@@ -83,16 +83,16 @@ pub struct Gpu {
     pub persistence: bool,
     /// `nvmlComputeMode_t`: 0 default, 2 prohibited, 3 exclusive process.
     pub compute_mode: u32,
-    /// It fell off the bus: every call on it answers `GPU_IS_LOST` until it is reset.
+    /// Lost: every call on it returns `GPU_IS_LOST` until it is reset.
     pub lost: bool,
     /// MIG; `None` on boards without.
     pub mig: Option<MigState>,
-    /// What MIG can cut from this board; empty without MIG. Not stored per GPU but in the world's tables.
+    /// MIG profiles of this board; empty without MIG. Stored in the world's tables.
     #[serde(skip)]
     pub profiles: std::sync::Arc<Vec<GiProfile>>,
 }
 
-/// MIG mode and what is there.
+/// MIG mode and instances.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MigState {
     /// The current mode.
@@ -101,9 +101,9 @@ pub struct MigState {
     pub pending: bool,
     /// GPU instances, by id.
     pub instances: Vec<GpuInstance>,
-    /// MIG devices that were destroyed, newest last; only the stale-handle fault looks at them.
-    pub departed: Vec<Departed>,
-    /// How many instances were ever made on this GPU, so that a handle is never mistaken for a later one.
+    /// Destroyed MIG devices, newest last; only the stale-handle fault uses them.
+    pub destroyed: Vec<DestroyedMigDevice>,
+    /// Number of instances ever created on this GPU, so that a handle never matches a later one.
     pub made: u64,
 }
 
@@ -135,19 +135,19 @@ pub enum Architecture {
     Blackwell,
 }
 
-/// `nvmlBrandType_t`, as far as data-centre boards go.
+/// `nvmlBrandType_t` of data-center boards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Brand {
     /// Up to Volta.
     Tesla,
-    /// Data-centre boards since.
+    /// Later data-center boards.
     Nvidia,
     /// RTX PRO boards.
     NvidiaRtx,
 }
 
-/// What is at the other end of an NVLink.
+/// Remote end of an NVLink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemoteKind {
@@ -173,11 +173,11 @@ impl RemoteKind {
 /// One NVLink of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvLink {
-    /// Whether it is up.
+    /// Whether it is active.
     pub active: bool,
-    /// What is at the other end.
+    /// Its remote end.
     pub remote: RemoteKind,
-    /// Where that is.
+    /// PCI address of the remote end.
     pub remote_pci: PciAddress,
     /// NVLink generation: 2 on Volta, 3 on Ampere, 4 on Hopper, 5 on Blackwell.
     pub version: u32,
@@ -188,9 +188,9 @@ pub struct NvLink {
 pub struct Fabric {
     /// 0 not supported, 1 not started, 2 in progress, 3 completed.
     pub state: u8,
-    /// What registration answered; 0 is success.
+    /// Result of the registration; 0 is success.
     pub status: u32,
-    /// The NVLink domain; zero on machines that are a domain of their own.
+    /// The NVLink domain; zero on machines that form their own domain.
     pub cluster_uuid: [u8; 16],
     /// Clique within the domain.
     pub clique: u32,
@@ -212,9 +212,9 @@ pub struct EccCounters {
     pub volatile_corrected: u64,
     /// Uncorrected since the driver was loaded.
     pub volatile_uncorrected: u64,
-    /// Corrected in the life of the board.
+    /// Corrected in the lifetime of the board.
     pub aggregate_corrected: u64,
-    /// Uncorrected in the life of the board.
+    /// Uncorrected in the lifetime of the board.
     pub aggregate_uncorrected: u64,
 }
 
@@ -227,7 +227,7 @@ pub struct RemappedRows {
     pub uncorrectable: u32,
     /// A remapping waits for the next reset.
     pub pending: bool,
-    /// A remapping failed: the board is to be replaced.
+    /// A remapping failed: the board should be replaced.
     pub failed: bool,
 }
 
@@ -244,8 +244,8 @@ impl Architecture {
         }
     }
 
-    /// Whether the MIG mode is written to the board and so survives driver reload and reboot (Ampere), instead of being
-    /// lost with them (Hopper and later). Source: MIG User Guide, "GPU Reset on Hopper+".
+    /// Whether the MIG mode is stored on the board and survives driver reload and reboot (Ampere), instead of being
+    /// lost (Hopper and later). Source: MIG User Guide, "GPU Reset on Hopper+".
     pub const fn keeps_mig_mode(self) -> bool {
         matches!(self, Self::Ampere)
     }
@@ -263,7 +263,7 @@ impl Brand {
 }
 
 impl Gpu {
-    /// `GPU_IS_LOST` for a GPU that fell off the bus; the first question of every call on a GPU.
+    /// `GPU_IS_LOST` for a lost GPU; checked first by every call on a GPU.
     pub fn present(&self) -> Result<(), Code> {
         if self.lost { Err(Code::GpuIsLost) } else { Ok(()) }
     }
@@ -273,17 +273,17 @@ impl Gpu {
         self.mig.as_ref().ok_or(Code::NotSupported)
     }
 
-    /// The most MIG devices the board can have, whether or not the mode is on; 0 on boards without MIG.
+    /// The maximum number of MIG devices of the board in any mode; 0 on boards without MIG.
     pub fn max_mig_devices(&self) -> u32 {
         self.total_slices()
     }
 
-    /// GPU slices of the whole board: those of its largest profile.
+    /// GPU slices of the board: those of its largest profile.
     pub fn total_slices(&self) -> u32 {
         self.profiles.iter().map(|profile| profile.slices).max().unwrap_or(0)
     }
 
-    /// Memory slices of the whole board: where the largest placement ends.
+    /// Memory slices of the board: the end of the largest placement.
     pub fn memory_slices(&self) -> u32 {
         self.profiles
             .iter()
@@ -298,12 +298,12 @@ impl Gpu {
         self.mig.as_ref()?.instances.iter().find(|gi| gi.id == id)
     }
 
-    /// The GPU instance a handle was made for, if it still is.
+    /// The GPU instance of a handle, if it still exists.
     pub fn gi_by_serial(&self, serial: u64) -> Option<&GpuInstance> {
         self.mig.as_ref()?.instances.iter().find(|gi| gi.serial == serial)
     }
 
-    /// The compute instance a handle was made for, with its GPU instance, if it still is.
+    /// The compute instance of a handle with its GPU instance, if it still exists.
     pub fn ci_by_serial(&self, serial: u64) -> Option<(&GpuInstance, &ComputeInstance)> {
         let instances = &self.mig.as_ref()?.instances;
         instances.iter().find_map(|gi| {
@@ -312,7 +312,7 @@ impl Gpu {
         })
     }
 
-    /// The MIG devices in the order `nvmlDeviceGetMigDeviceHandleByIndex` counts them: by GPU instance id, then by compute
+    /// The MIG devices in the order of `nvmlDeviceGetMigDeviceHandleByIndex`: by GPU instance id, then by compute
     /// instance id. A GPU instance without a compute instance is no device.
     pub fn mig_devices(&self) -> impl Iterator<Item = MigDevice<'_>> {
         let mig = self.mig.as_ref().filter(|mig| mig.current);

@@ -1,6 +1,6 @@
-//! Identities without randomness: the same scenario gives the same UUIDs in every run, and no two are equal.
+//! Deterministic identities: the same scenario has the same UUIDs in every run, and all are distinct.
 
-/// Hashes text, for a seed (FNV-1a, 64 bits).
+/// Hashes text for a seed (FNV-1a, 64 bits).
 pub(crate) fn seed(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -22,13 +22,13 @@ pub(crate) fn uuid(seed: u64, counter: u64) -> String {
     )
 }
 
-/// Two independent words. A bijection of the counter for each seed, so no two counters meet.
+/// Two independent words. A bijection of the counter for each seed, so all are distinct.
 fn halves(seed: u64, counter: u64) -> [u64; 2] {
     let first = mix(seed ^ mix(counter));
     [first, mix(first ^ seed.rotate_left(32) ^ counter)]
 }
 
-/// The finaliser of `SplitMix64` with its increment.
+/// The finalizer of `SplitMix64` with its increment.
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_depends_on_seed_and_counter_and_has_the_usual_form() {
+    fn uuid_depends_on_seed_and_counter_and_has_usual_form() {
         let one = uuid(seed("dgx"), 1);
         assert_eq!(one, uuid(seed("dgx"), 1));
         assert_ne!(one, uuid(seed("dgx"), 2));

@@ -4,37 +4,37 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::Placement;
 
-/// A part of a GPU with memory and engines of its own.
+/// A part of a GPU with its own memory and engines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuInstance {
-    /// What NVML calls it by; used again after it is destroyed.
+    /// NVML's id; reused after destruction.
     pub id: u32,
-    /// What a handle holds; never used again on this GPU.
+    /// Serial number in handles; never reused on this GPU.
     pub serial: u64,
-    /// Profile it was made from.
+    /// Profile of the instance.
     pub profile_id: u32,
-    /// Memory slices it takes.
+    /// Memory slices of the instance.
     pub placement: Placement,
     /// Compute instances in it, by id.
     pub compute: Vec<ComputeInstance>,
 }
 
-/// A share of the compute slices of a GPU instance; what a program runs on.
+/// A share of the compute slices of a GPU instance, on which programs run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComputeInstance {
     /// Unique within its GPU instance.
     pub id: u32,
-    /// What a handle holds; never used again on this GPU.
+    /// Serial number in handles; never reused on this GPU.
     pub serial: u64,
-    /// Profile it was made from.
+    /// Profile of the instance.
     pub profile_id: u32,
-    /// Compute slices it takes.
+    /// Compute slices of the instance.
     pub placement: Placement,
     /// UUID of the MIG device: `MIG-<uuid>`, before R470 `MIG-GPU-<uuid>/<gi>/<ci>`.
     pub uuid: String,
 }
 
-/// A MIG device is a compute instance, seen with its GPU instance.
+/// A MIG device: a compute instance with its GPU instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigDevice<'a> {
     /// The GPU instance.
@@ -43,15 +43,15 @@ pub struct MigDevice<'a> {
     pub ci: &'a ComputeInstance,
 }
 
-/// A MIG device that is no more.
+/// A destroyed MIG device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Departed {
-    /// GPU instance id it had.
+pub struct DestroyedMigDevice {
+    /// Its former GPU instance id.
     pub gi: u32,
-    /// Compute instance id it had.
+    /// Its former compute instance id.
     pub ci: u32,
-    /// Serial of its compute instance, so that a handle to it can be made.
+    /// Serial of its compute instance, for stale handles.
     pub ci_serial: u64,
-    /// UUID it had.
+    /// Its former UUID.
     pub uuid: String,
 }

@@ -1,4 +1,4 @@
-//! What the owner of a machine does to it: reset, reload, reboot, and what breaks by itself.
+//! Administration of a machine: reset, reload, reboot, and hardware faults.
 //!
 //! ```text
 //!              instances   MIG mode, Ampere   MIG mode, later   lost GPU   processes
@@ -7,7 +7,8 @@
 //!  reboot      gone        pending applies    off               back       end
 //! ```
 //!
-//! Source: MIG User Guide, "GPU Reset on Hopper+ GPUs": instances never survive, the mode is stored on Ampere boards only.
+//! Source: MIG User Guide, "GPU Reset on Hopper+ GPUs": instances never survive, the mode is stored on Ampere boards
+//! only.
 
 use super::code::Code;
 use super::event::EventKind;
@@ -15,11 +16,11 @@ use super::gpu::{EccCounters, Gpu};
 use super::process::{Process, ProcessRefusal};
 use super::world::{Slot, World};
 
-/// The Xid of a GPU that fell off the bus.
+/// The Xid of a lost GPU.
 const XID_FALLEN_OFF_THE_BUS: u64 = 79;
 
 impl World {
-    /// Resets one GPU, as `nvidia-smi -r`. `IN_USE` while anybody holds it.
+    /// Resets a GPU, like `nvidia-smi -r`. `IN_USE` while a process holds it.
     pub fn reset_gpu(&mut self, slot: Slot) -> Result<(), Code> {
         if self.gpu_in_use(slot) {
             return Err(Code::InUse);
@@ -31,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// Unloads the driver and loads it again, in another version if one is given. `IN_USE` while anybody holds a GPU.
+    /// Unloads the driver and loads it again, in another version if given. `IN_USE` while a process holds a GPU.
     pub fn reload_driver(&mut self, version: Option<&str>) -> Result<(), Code> {
         self.unload_driver()?;
         if let Some(version) = version {
@@ -42,7 +43,7 @@ impl World {
         Ok(())
     }
 
-    /// Unloads the driver; a GPU that is held keeps it loaded (`IN_USE`).
+    /// Unloads the driver; `IN_USE` while a process holds a GPU.
     pub fn unload_driver(&mut self) -> Result<(), Code> {
         if !self.processes.is_empty() {
             return Err(Code::InUse);
@@ -56,20 +57,20 @@ impl World {
         Ok(())
     }
 
-    /// Loads the driver; every session of before is void.
+    /// Loads the driver; all earlier sessions are invalid.
     pub fn load_driver(&mut self) {
         self.driver.loaded = true;
         self.driver.epoch = self.driver.epoch.saturating_add(1);
     }
 
-    /// Takes the place of another machine under clients that are still there: for them it is a driver that was reloaded, so
-    /// no handle of theirs names anything here, and the numbers of events go on.
+    /// Replaces another machine with open clients: for them the driver was reloaded, so their handles are invalid here,
+    /// and event numbers continue.
     pub fn follow(&mut self, before: &Self) {
         self.driver.epoch = before.driver.epoch.saturating_add(1);
         self.last_event = before.last_event.saturating_add(self.last_event);
     }
 
-    /// Restarts the machine: processes end, events are forgotten, lost GPUs are back.
+    /// Restarts the machine: processes end, events are dropped, lost GPUs return.
     pub fn reboot(&mut self) {
         self.processes.clear();
         self.events.clear();
@@ -82,7 +83,7 @@ impl World {
         self.load_driver();
     }
 
-    /// The GPU falls off the bus: Xid 79, and `GPU_IS_LOST` from every call until a reset or reboot.
+    /// Loses the GPU: Xid 79, and `GPU_IS_LOST` from every call until a reset or reboot.
     pub fn lose_gpu(&mut self, slot: Slot) -> Result<(), Code> {
         let gpu = self.gpu_mut(slot)?;
         gpu.lost = true;
@@ -92,7 +93,7 @@ impl World {
         Ok(())
     }
 
-    /// The GPU is back without a reset, as after a loose cable; what was on it is as it was.
+    /// Returns the GPU without a reset, as after a loose cable; its instances are unchanged.
     pub fn return_gpu(&mut self, slot: Slot) -> Result<(), Code> {
         let gpu = self.gpu_mut(slot)?;
         gpu.lost = false;
@@ -112,15 +113,15 @@ impl World {
         Ok(())
     }
 
-    /// Changes the recovery action (field 230) and says so.
+    /// Changes the recovery action (field 230) and reports the event.
     pub fn set_recovery_action(&mut self, slot: Slot, action: u32) -> Result<(), Code> {
         self.gpu_mut(slot)?.recovery_action = action;
         self.record(slot, EventKind::RecoveryAction, u64::from(action), None);
         Ok(())
     }
 
-    /// A process starts to use a GPU or an instance. `NOT_FOUND` when that is not there; `IN_USE` for a pid that is
-    /// already on the same GPU in the same list.
+    /// Adds a process on a GPU or an instance. `NOT_FOUND` if that does not exist; `IN_USE` for a pid that is already
+    /// on the same GPU in the same list.
     pub fn add_process(&mut self, process: Process) -> Result<(), Code> {
         self.refusal_of(&process).map_err(|refusal| refusal.code())?;
         self.processes.push(process);
@@ -159,7 +160,7 @@ impl World {
         Ok(())
     }
 
-    /// A process ends, on every GPU it held. `NOT_FOUND` when no such process holds anything.
+    /// Removes a process from every GPU. `NOT_FOUND` if it holds none.
     pub fn remove_process(&mut self, pid: u32) -> Result<(), Code> {
         let before = self.processes.len();
         self.processes.retain(|process| process.pid != pid);
@@ -171,11 +172,11 @@ impl World {
 }
 
 impl Gpu {
-    /// What each reset does: instances go, what was pending applies, volatile counts start again.
+    /// Common part of each reset: instances are removed, pending modes apply, volatile counts restart.
     fn settle(&mut self) {
         if let Some(mig) = &mut self.mig {
             mig.instances.clear();
-            mig.departed.clear();
+            mig.destroyed.clear();
             mig.current = mig.pending;
         }
         if let Some(ecc) = &mut self.ecc {
@@ -189,7 +190,7 @@ impl Gpu {
         self.recovery_action = 0;
     }
 
-    /// What an unload of the driver does beside: from Hopper on the MIG mode is not stored.
+    /// Additional effect of a driver unload: from Hopper on the MIG mode is not stored.
     fn forget_mode(&mut self) {
         if self.architecture.keeps_mig_mode() {
             return;
@@ -201,7 +202,7 @@ impl Gpu {
     }
 }
 
-/// Whether a text is the version of a driver: two numbers or more, with dots between them.
+/// Whether a text is a driver version: at least two numbers separated by dots.
 pub fn is_driver_version(text: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.contains('.') && text.split('.').all(number)

@@ -1,7 +1,7 @@
 //! MIG: mode, GPU instances and compute instances, with the rules of the driver.
 //!
-//! The rules were read from the MIG User Guide, `nvml.h` and the open kernel modules: see [`super::capacity`] for what
-//! fits. Destroying goes from the inside out, and nothing in use is destroyed.
+//! Sources of the rules: the MIG User Guide, `nvml.h` and the open kernel modules; [`super::capacity`] has the rules of
+//! capacity. Instances are destroyed from the inside out, and never while in use.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,16 +9,16 @@ use super::capacity;
 use super::code::Code;
 use super::event::EventKind;
 use super::gpu::{Gpu, MigState};
-use super::instance::{ComputeInstance, Departed, GpuInstance, MigDevice};
+use super::instance::{ComputeInstance, DestroyedMigDevice, GpuInstance, MigDevice};
 use super::profile::{
     CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement,
 };
 use super::world::{Slot, World};
 
-/// How many destroyed MIG devices a GPU remembers.
-const DEPARTED_KEPT: usize = 16;
+/// Number of destroyed MIG devices stored per GPU.
+const MAX_DESTROYED: usize = 16;
 
-/// The driver branch that gave MIG devices UUIDs of their own.
+/// The first driver branch whose MIG devices have their own UUIDs.
 const FIRST_BRANCH_WITH_MIG_UUIDS: u32 = 470;
 
 /// `nvmlDeviceAttributes_t` of a MIG device.
@@ -37,8 +37,8 @@ pub struct Attributes {
 }
 
 impl Gpu {
-    /// `nvmlDeviceGetGpuInstanceProfileInfo`: by enum index. `NOT_SUPPORTED` for a profile the board lacks,
-    /// `INVALID_ARGUMENT` past the last. Answers with MIG off, too.
+    /// `nvmlDeviceGetGpuInstanceProfileInfo`: by enum index. `NOT_SUPPORTED` for a profile that the board lacks,
+    /// `INVALID_ARGUMENT` beyond the last. Works with MIG disabled, too.
     pub fn gi_profile(&self, index: u32) -> Result<&GiProfile, Code> {
         self.present()?;
         self.mig()?;
@@ -49,7 +49,7 @@ impl Gpu {
         found.ok_or(Code::NotSupported)
     }
 
-    /// The profile with that id (not index); `INVALID_ARGUMENT` when the board has none.
+    /// The profile with that id (not index); `INVALID_ARGUMENT` if the board has none.
     pub fn gi_profile_by_id(&self, id: u32) -> Result<&GiProfile, Code> {
         self.present()?;
         self.mig()?;
@@ -57,12 +57,12 @@ impl Gpu {
         found.ok_or(Code::InvalidArgument)
     }
 
-    /// `nvmlDeviceGetGpuInstancePossiblePlacements`: static, whatever is taken and whether MIG is on.
+    /// `nvmlDeviceGetGpuInstancePossiblePlacements`: static, independent of instances and mode.
     pub fn possible_placements(&self, profile_id: u32) -> Result<&[Placement], Code> {
         Ok(&self.gi_profile_by_id(profile_id)?.placements)
     }
 
-    /// `nvmlDeviceGetGpuInstanceRemainingCapacity`: how many more of the profile can be made now.
+    /// `nvmlDeviceGetGpuInstanceRemainingCapacity`: number of further instances of the profile.
     pub fn remaining_capacity(&self, profile_id: u32) -> Result<u32, Code> {
         let profile = self.gi_profile_by_id(profile_id)?;
         let mig = self.mig_enabled()?;
@@ -76,7 +76,7 @@ impl Gpu {
         Ok(instances.iter().filter(|gi| gi.profile_id == profile_id).collect())
     }
 
-    /// The profile a GPU instance was made from.
+    /// The profile of a GPU instance.
     pub fn profile_of(&self, gi: &GpuInstance) -> Result<&GiProfile, Code> {
         self.gi_profile_by_id(gi.profile_id).map_err(|_| Code::Unknown)
     }
@@ -116,7 +116,7 @@ impl Gpu {
         })
     }
 
-    /// The MIG state of a GPU whose MIG mode is on; `NOT_SUPPORTED` while it is off.
+    /// The MIG state of a GPU in MIG mode; `NOT_SUPPORTED` while it is disabled.
     pub fn mig_enabled(&self) -> Result<&MigState, Code> {
         self.present()?;
         let mig = self.mig()?;
@@ -143,10 +143,10 @@ impl Gpu {
 }
 
 impl World {
-    /// `nvmlDeviceSetMigMode`. `Ok` is the activation status; the call itself has then succeeded.
+    /// `nvmlDeviceSetMigMode`. `Ok` is the activation status; the call itself succeeded.
     ///
-    /// Idle GPUs change at once (Ampere by the reset that is part of the call). With a client on it, or with instances
-    /// left when MIG goes off, the change stays pending until the GPU is reset, and the status is `IN_USE`.
+    /// Idle GPUs change immediately (Ampere by the reset that is part of the call). With a client, or with remaining
+    /// instances when MIG is disabled, the change stays pending until the GPU is reset, and the status is `IN_USE`.
     pub fn set_mig_mode(&mut self, slot: Slot, mode: MigMode) -> Result<Code, Code> {
         let gpu = self.gpu(slot)?;
         gpu.present()?;
@@ -167,8 +167,8 @@ impl World {
         Ok(Code::Success)
     }
 
-    /// `nvmlDeviceSetMigMode` where activation does not come about: the change waits for a reset. A status of SUCCESS says
-    /// that all is well, and not even that was noted.
+    /// `nvmlDeviceSetMigMode` without activation: the change waits for a reset. With status SUCCESS the change is not
+    /// even pending.
     pub fn defer_mig_mode(
         &mut self,
         slot: Slot,
@@ -184,10 +184,10 @@ impl World {
         Ok(status)
     }
 
-    /// `nvmlDeviceCreateGpuInstance` and `...WithPlacement`: makes a GPU instance and answers its id.
+    /// `nvmlDeviceCreateGpuInstance` and `...WithPlacement`: creates a GPU instance and returns its id.
     ///
-    /// `INVALID_ARGUMENT` for a profile the board lacks or a placement that is not listed for it, `NOT_SUPPORTED` without
-    /// MIG or with the mode off, `INSUFFICIENT_RESOURCES` when it does not fit or the placement is taken.
+    /// `INVALID_ARGUMENT` for a profile that the board lacks or a placement that is not listed for it, `NOT_SUPPORTED`
+    /// without MIG or with MIG disabled, `INSUFFICIENT_RESOURCES` if it does not fit or the placement is taken.
     pub fn create_gi(
         &mut self,
         slot: Slot,
@@ -237,8 +237,8 @@ impl World {
         Ok(())
     }
 
-    /// `nvmlGpuInstanceCreateComputeInstance` and `...WithPlacement`: makes a compute instance, and with it a MIG device
-    /// with a UUID of its own; answers its id. Without a placement the first free one is taken.
+    /// `nvmlGpuInstanceCreateComputeInstance` and `...WithPlacement`: creates a compute instance, and with it a MIG
+    /// device with its own UUID; returns its id. The default is the first free placement.
     pub fn create_ci(
         &mut self,
         slot: Slot,
@@ -281,15 +281,16 @@ impl World {
         let found =
             gpu.gi(gi).and_then(|instance| instance.compute.iter().find(|other| other.id == ci));
         let gone = found.ok_or(Code::NotFound)?;
-        let departed = Departed { gi, ci, ci_serial: gone.serial, uuid: gone.uuid.clone() };
+        let destroyed =
+            DestroyedMigDevice { gi, ci, ci_serial: gone.serial, uuid: gone.uuid.clone() };
         if self.ci_in_use(slot, gi, ci) {
             return Err(Code::InUse);
         }
         let gpu = self.gpu_mut(slot)?;
         gpu.gi_mut(gi)?.compute.retain(|other| other.id != ci);
-        let remembered = &mut gpu.mig_mut()?.departed;
-        remembered.push(departed);
-        let surplus = remembered.len().saturating_sub(DEPARTED_KEPT);
+        let remembered = &mut gpu.mig_mut()?.destroyed;
+        remembered.push(destroyed);
+        let surplus = remembered.len().saturating_sub(MAX_DESTROYED);
         remembered.drain(..surplus);
         self.record(slot, EventKind::MigConfigChange, 0, Some((gi, Some(ci))));
         Ok(())
@@ -303,13 +304,13 @@ impl World {
     }
 }
 
-/// What `nvmlDeviceSetMigMode` is asked for.
+/// Requested mode of `nvmlDeviceSetMigMode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MigMode {
-    /// One whole GPU.
+    /// Whole GPU.
     Disabled,
-    /// Divided.
+    /// Partitioned.
     Enabled,
 }
 

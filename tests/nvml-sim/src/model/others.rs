@@ -1,21 +1,21 @@
-//! Accelerators that NVML does not speak for: what the kernel's files say of them is all there is.
+//! Accelerators outside of NVML, known only from kernel files.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Code, PciAddress};
 
-/// Whatever is on the machine beside its GPUs.
+/// Devices of the machine other than its GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Others {
-    /// AWS Neuron's, all of one chip.
+pub struct OtherDevices {
+    /// AWS Neuron devices, all with the same chip.
     pub neuron: Option<Neuron>,
-    /// AMD's, in the order of their addresses.
+    /// AMD devices, ordered by address.
     pub amd: Vec<AmdDevice>,
     /// Functions that only the bus reports.
     pub functions: Vec<Function>,
 }
 
-/// A chip, as AWS Neuron's driver tells of it.
+/// A chip of AWS Neuron.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NeuronChip {
@@ -32,21 +32,21 @@ pub enum NeuronChip {
 /// Neuron devices of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neuron {
-    /// What they are.
+    /// Their chip.
     pub chip: NeuronChip,
     /// Version of the driver.
     pub driver: String,
-    /// Who is linked with whom, for each device by number.
+    /// Linked devices of each device, by number.
     pub links: Vec<Vec<u32>>,
-    /// Physical cores in a logical one, where the node is set so.
+    /// Physical cores per logical core, if configured.
     pub logical_core: Option<u32>,
     /// Memory in use on each core of each device, MiB.
     pub used_mib: Vec<u64>,
-    /// Parts that the driver calls unhealthy, for each device.
+    /// Unhealthy parts of each device according to the driver.
     pub unhealthy: Vec<Vec<String>>,
 }
 
-/// A chip of AMD's.
+/// A chip of AMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AmdChip {
@@ -56,46 +56,46 @@ pub enum AmdChip {
     Mi300x,
 }
 
-/// How a device's compute units are divided.
+/// Partitioning of a device's compute units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ComputeMode {
     /// Whole.
     Spx,
-    /// In two.
+    /// Two partitions.
     Dpx,
-    /// In four.
+    /// Four partitions.
     Qpx,
-    /// In eight.
+    /// Eight partitions.
     Cpx,
 }
 
-/// How a device's memory is divided.
+/// Partitioning of a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum MemoryMode {
     /// Whole.
     Nps1,
-    /// In four.
+    /// Four partitions.
     Nps4,
 }
 
 /// A device that amdgpu drives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AmdDevice {
-    /// What it is.
+    /// Its chip.
     pub chip: AmdChip,
-    /// Where it is.
+    /// Its address.
     pub pci: PciAddress,
     /// Its NUMA node.
     pub numa_node: u32,
     /// Its chip's id.
     pub unique_id: u64,
-    /// The hive that it is linked in; 0 for none.
+    /// Its hive; 0 for none.
     pub hive: u64,
-    /// How its compute units are divided.
+    /// Partitioning of its compute units.
     pub compute: ComputeMode,
-    /// How its memory is divided.
+    /// Partitioning of its memory.
     pub memory: MemoryMode,
     /// Memory in use, MiB.
     pub used_mib: u64,
@@ -104,7 +104,7 @@ pub struct AmdDevice {
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
-    /// Where it is.
+    /// Its address.
     pub pci: PciAddress,
     /// PCI vendor.
     pub vendor: u16,
@@ -114,14 +114,14 @@ pub struct Function {
     pub class: u32,
     /// Its NUMA node.
     pub numa_node: u32,
-    /// The kernel driver that holds it.
+    /// The kernel driver bound to it.
     pub driver: Option<String>,
 }
 
-impl Others {
-    /// AMD's devices that can be divided are divided so, all of them, as those of one hive are.
+impl OtherDevices {
+    /// Partitions all AMD devices that support it, as in a hive.
     pub fn divide(&mut self, compute: ComputeMode, memory: MemoryMode) -> Result<(), Code> {
-        if !memory.goes_with(compute) {
+        if !memory.is_compatible_with(compute) {
             return Err(Code::InvalidArgument);
         }
         let mut found = false;
@@ -151,24 +151,24 @@ impl NeuronChip {
         }
     }
 
-    /// Whether its driver counts errors and tells serial numbers.
-    pub fn is_told(self) -> bool {
+    /// Whether its driver reports error counters and serial numbers.
+    pub fn reports_errors_and_serial(self) -> bool {
         self != Self::Inferentia
     }
 
-    /// Whether two of its cores can be one.
+    /// Whether two of its cores can form a logical core.
     pub fn has_logical_cores(self) -> bool {
         self == Self::Trainium2
     }
 }
 
 impl AmdChip {
-    /// Whether it can be divided.
+    /// Whether it can be partitioned.
     pub fn has_partitions(self) -> bool {
         self == Self::Mi300x
     }
 
-    /// All of its memory, MiB.
+    /// Its memory, MiB.
     pub fn memory_mib(self) -> u64 {
         match self {
             Self::Mi210 => 65_520,
@@ -178,7 +178,7 @@ impl AmdChip {
 }
 
 impl ComputeMode {
-    /// How many parts it makes.
+    /// Number of partitions.
     pub fn parts(self) -> u32 {
         match self {
             Self::Spx => 1,
@@ -188,7 +188,7 @@ impl ComputeMode {
         }
     }
 
-    /// As the driver writes it.
+    /// The driver's name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spx => "SPX",
@@ -200,7 +200,7 @@ impl ComputeMode {
 }
 
 impl MemoryMode {
-    /// How many parts it makes.
+    /// Number of partitions.
     pub fn parts(self) -> u32 {
         match self {
             Self::Nps1 => 1,
@@ -208,7 +208,7 @@ impl MemoryMode {
         }
     }
 
-    /// As the driver writes it.
+    /// The driver's name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nps1 => "NPS1",
@@ -216,8 +216,8 @@ impl MemoryMode {
         }
     }
 
-    /// Whether the kernel takes it beside such compute partitions: Linux, `aqua_vanjaram.c`.
-    pub fn goes_with(self, compute: ComputeMode) -> bool {
+    /// Whether the kernel allows it with these compute partitions: Linux, `aqua_vanjaram.c`.
+    pub fn is_compatible_with(self, compute: ComputeMode) -> bool {
         match self {
             Self::Nps1 => true,
             Self::Nps4 => matches!(compute, ComputeMode::Qpx | ComputeMode::Cpx),

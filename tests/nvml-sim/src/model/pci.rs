@@ -1,6 +1,6 @@
-//! A PCI address as NVML writes it: `00000000:3B:00.0`.
+//! A PCI address in NVML's format: `00000000:3B:00.0`.
 //!
-//! sysfs writes the same address with four digits of domain and in lower case; both are read, the first is printed.
+//! sysfs uses a domain of four digits and lower case; both are parsed, the first is printed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Where a function sits on the PCI buses.
+/// Address of a PCI function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PciAddress {
@@ -22,7 +22,7 @@ pub struct PciAddress {
     pub function: u8,
 }
 
-/// The text is no PCI address.
+/// The text is not a PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not a PCI address like 0000:3b:00.0")]
 pub struct PciAddressError(String);
@@ -33,7 +33,7 @@ impl PciAddress {
         format!("{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
     }
 
-    /// The form of the first NVML versions, with four digits of domain (`nvmlPciInfo_t.busIdLegacy`).
+    /// The format of the first NVML versions, with a domain of four digits (`nvmlPciInfo_t.busIdLegacy`).
     pub fn legacy(self) -> String {
         self.sysfs().to_uppercase()
     }
@@ -48,7 +48,7 @@ impl fmt::Display for PciAddress {
 impl FromStr for PciAddress {
     type Err = PciAddressError;
 
-    /// The function may be missing (`0000:3b:00`), and so may the domain, as NVML itself accepts them.
+    /// The function may be missing (`0000:3b:00`), and so may the domain, as NVML accepts them.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| PciAddressError(text.to_owned()))
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_address_is_rejected() {
         for text in ["", "3b", "x:00.0", "0000:3b:20.0", "0000:3b:00.8", "1:2:3:4.0"] {
             assert_eq!(text.parse::<PciAddress>(), Err(PciAddressError(text.to_owned())));
         }

@@ -1,14 +1,14 @@
-//! Who holds a GPU.
+//! Holders of a GPU.
 //!
-//! Processes here are entries of a table, not processes of the machine: a test says that pid 4711 computes on an instance,
-//! and the driver's rules (`IN_USE`) follow.
+//! Processes are entries of a table, not processes of the machine: a test adds pid 4711 to an instance, and the
+//! driver's rules (`IN_USE`) apply.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::code::Code;
 
-/// One holder of a GPU or of an instance on it.
+/// A holder of a GPU or of one of its instances.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id as NVML reports it.
@@ -17,17 +17,17 @@ pub struct Process {
     pub name: String,
     /// UUID of the GPU.
     pub gpu_uuid: String,
-    /// GPU instance it is confined to.
+    /// GPU instance of the process.
     pub gi: Option<u32>,
-    /// Compute instance it is confined to.
+    /// Compute instance of the process.
     pub ci: Option<u32>,
     /// Memory it uses, MiB.
     pub memory_mib: u64,
-    /// In which list it appears.
+    /// The list that contains it.
     pub kind: ProcessKind,
 }
 
-/// In which of NVML's lists a process appears.
+/// NVML's process lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessKind {
@@ -37,50 +37,50 @@ pub enum ProcessKind {
     Graphics,
     /// A client of the MPS server.
     Mps,
-    /// Holds the device without being listed anywhere, as a monitoring daemon with a leaked handle does.
+    /// Holds the device without being listed, like a monitoring daemon with a leaked handle.
     Holder,
 }
 
 /// Why a process cannot be on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProcessRefusal {
-    /// There is no such GPU.
+    /// The GPU does not exist.
     #[error("the machine does not have this GPU")]
     NoGpu,
-    /// The GPU fell off the bus.
+    /// The GPU is lost.
     #[error("the GPU is lost")]
     GpuLost,
-    /// The GPU instance is not there.
-    #[error("GPU instance {gi} does not exist; {}", what_there_is("GPU instance", there))]
+    /// The GPU instance does not exist.
+    #[error("GPU instance {gi} does not exist; {}", existing_instances("GPU instance", there))]
     NoGpuInstance {
-        /// The one that was named.
+        /// The requested one.
         gi: u32,
-        /// Those there are.
+        /// Existing ones.
         there: Vec<u32>,
     },
-    /// The compute instance is not there.
+    /// The compute instance does not exist.
     #[error(
         "compute instance {ci} does not exist in GPU instance {gi}; {}",
-        what_there_is("compute instance", there)
+        existing_instances("compute instance", there)
     )]
     NoComputeInstance {
-        /// The GPU instance, which is there.
+        /// The existing GPU instance.
         gi: u32,
-        /// The one that was named.
+        /// The requested one.
         ci: u32,
-        /// Those there are in the GPU instance.
+        /// Existing ones in the GPU instance.
         there: Vec<u32>,
     },
-    /// A compute instance was named without its GPU instance.
+    /// A compute instance without its GPU instance.
     #[error("compute instance {0} has no GPU instance; set `gi`")]
     ComputeInstanceAlone(u32),
-    /// The same process is in the same list of the same GPU already.
+    /// The process is already in the same list of the same GPU.
     #[error("the process is already on this GPU")]
     AlreadyThere,
 }
 
 impl ProcessRefusal {
-    /// What the model answers.
+    /// The return code of the model.
     pub fn code(&self) -> Code {
         match self {
             Self::GpuLost => Code::GpuIsLost,
@@ -93,7 +93,7 @@ impl ProcessRefusal {
     }
 }
 
-fn what_there_is(kind: &str, ids: &[u32]) -> String {
+fn existing_instances(kind: &str, ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     match ids.len() {
         0 => format!("no {kind} exists"),

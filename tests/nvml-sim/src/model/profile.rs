@@ -1,7 +1,7 @@
-//! What a board can be divided into: GPU instance profiles, their placements, and the compute instances inside.
+//! Partitions of a board: GPU instance profiles, their placements, and their compute instances.
 //!
-//! Profiles are facts of a board, made by the catalogue and never changed. A profile has two numbers: the *enum index*
-//! a client enumerates with, and the *id* it creates with. The same id means different profiles on different boards.
+//! Profiles are constant facts of a board. A profile has two numbers: the *enum index* for enumeration, and the *id*
+//! for creation. The same id means different profiles on different boards.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Placement {
     pub size: u32,
 }
 
-/// Whether a row was read from a real listing or computed by the rules of the board's family.
+/// Whether a row comes from a real listing or is computed by the rules of the board's family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provenance {
@@ -30,7 +30,7 @@ pub enum Provenance {
     Derived,
 }
 
-/// How many of each engine an instance owns or shares.
+/// Number of engines that an instance has or shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Engines {
     /// Copy engines.
@@ -45,18 +45,18 @@ pub struct Engines {
     pub ofa: u32,
 }
 
-/// One way to cut a GPU instance out of a board.
+/// A GPU instance profile of a board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiProfile {
-    /// What creation takes and what `nvidia-smi mig -lgip` prints.
+    /// Id for creation, as printed by `nvidia-smi mig -lgip`.
     pub id: u32,
-    /// `NVML_GPU_INSTANCE_PROFILE_*`: what enumeration takes.
+    /// `NVML_GPU_INSTANCE_PROFILE_*`: index for enumeration.
     pub index: u32,
     /// `3g.40gb`, `1g.10gb+me`.
     pub name: String,
     /// GPU (compute) slices.
     pub slices: u32,
-    /// How many fit an empty board.
+    /// Maximum count on an empty board.
     pub max_count: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
@@ -64,28 +64,28 @@ pub struct GiProfile {
     pub multiprocessors: u32,
     /// Engines.
     pub engines: Engines,
-    /// Every place it can sit, ascending.
+    /// Possible placements, ascending.
     pub placements: Vec<Placement>,
-    /// What fits inside.
+    /// Compute profiles.
     pub compute: Vec<CiProfile>,
-    /// Where the row comes from.
+    /// Source of the row.
     pub provenance: Provenance,
 }
 
-/// One way to cut a compute instance out of a GPU instance.
+/// A compute instance profile of a GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CiProfile {
-    /// Both the id and the `NVML_COMPUTE_INSTANCE_PROFILE_*` index: they are equal on every board seen.
+    /// Both the id and the `NVML_COMPUTE_INSTANCE_PROFILE_*` index: they are equal on every known board.
     pub id: u32,
-    /// `1c.3g.40gb`; without the `c` part when it takes the whole GPU instance.
+    /// `1c.3g.40gb`; without the `c` part if it takes the whole GPU instance.
     pub name: String,
     /// Compute slices.
     pub slices: u32,
-    /// How many fit an empty GPU instance.
+    /// Maximum count in an empty GPU instance.
     pub max_count: u32,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Where the row comes from.
+    /// Source of the row.
     pub provenance: Provenance,
 }
 
@@ -112,7 +112,7 @@ impl GiProfile {
         matches!(self.index, 0xF | 0x10)
     }
 
-    /// Whether it has no media engine at all (`-me`) and so gets along with `+me.all`.
+    /// Whether it has no media engine at all (`-me`) and so is compatible with `+me.all`.
     pub fn has_no_media(&self) -> bool {
         matches!(self.index, 0xD | 0xE)
     }
@@ -122,16 +122,16 @@ impl GiProfile {
         self.compute.iter().find(|profile| profile.id == id)
     }
 
-    /// The compute profile that takes the whole GPU instance: the one with as many multiprocessors.
+    /// The compute profile of the whole GPU instance: the one with the same number of multiprocessors.
     pub fn full_compute_profile(&self) -> Option<&CiProfile> {
         self.compute.iter().find(|profile| profile.multiprocessors == self.multiprocessors)
     }
 }
 
 impl CiProfile {
-    /// Where it can sit in a GPU instance of `slices` slices: 2-slice ones at even starts, 3 and 4 at multiples of 4.
+    /// Placements in a GPU instance of `slices` slices: 2-slice ones at even starts, 3 and 4 at multiples of 4.
     ///
-    /// These starts give exactly the counts that listings print (7 slices hold three 2c, two 3c, one 4c).
+    /// These starts give exactly the counts of listings (7 slices hold three 2c, two 3c, one 4c).
     pub fn placements(&self, slices: u32) -> Vec<Placement> {
         let step = self.slices.next_power_of_two();
         (0..slices)

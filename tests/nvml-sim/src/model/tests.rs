@@ -1,4 +1,4 @@
-//! Facts about the model, on boards of the catalogue.
+//! Facts about the model, on boards of the catalog.
 
 mod properties;
 
@@ -46,7 +46,7 @@ fn modes(world: &World) -> (bool, bool) {
 }
 
 #[test]
-fn seven_small_instances_get_the_ids_of_the_capture() {
+fn seven_small_instances_get_captured_ids() {
     let mut world = divided("H100_80GB_SXM");
     let made = create(&mut world, &[19; 8]);
     let full = Err(Code::InsufficientResources);
@@ -54,7 +54,7 @@ fn seven_small_instances_get_the_ids_of_the_capture() {
 }
 
 #[test]
-fn a_process_on_a_whole_gpu_instance_uses_every_compute_instance_in_it() {
+fn process_on_whole_gpu_instance_uses_all_its_compute_instances() {
     let mut world = divided("H100_80GB_SXM");
     let gi = world.create_gi(GPU, 9, None).unwrap();
     let ci = world.create_ci(GPU, gi, 0, None).unwrap();
@@ -66,21 +66,21 @@ fn a_process_on_a_whole_gpu_instance_uses_every_compute_instance_in_it() {
 }
 
 #[test]
-fn a_reset_does_the_row_remapping_that_waits_and_forgets_destroyed_devices() {
+fn reset_completes_pending_row_remapping_and_forgets_destroyed_devices() {
     let mut world = divided("H100_80GB_SXM");
     let gi = world.create_gi(GPU, 9, None).unwrap();
     let ci = world.create_ci(GPU, gi, 2, None).unwrap();
     world.destroy_ci(GPU, gi, ci).unwrap();
     let rows = &mut world.gpu_mut(GPU).unwrap().remapped_rows;
     rows.as_mut().unwrap().pending = true;
-    assert_eq!(gpu(&world).mig().unwrap().departed.len(), 1);
+    assert_eq!(gpu(&world).mig().unwrap().destroyed.len(), 1);
     world.reset_gpu(GPU).unwrap();
-    assert_eq!(gpu(&world).mig().unwrap().departed, []);
+    assert_eq!(gpu(&world).mig().unwrap().destroyed, []);
     assert!(!gpu(&world).remapped_rows.unwrap().pending);
 }
 
 #[test]
-fn small_instances_first_leave_no_room_for_a_large_one_and_large_ones_first_do() {
+fn creation_order_decides_whether_a_large_instance_fits() {
     let mut world = divided("H100_80GB_SXM");
     let full = Err(Code::InsufficientResources);
     assert_eq!(create(&mut world, &[19, 19, 14, 9]), [Ok(13), Ok(11), Ok(3), full]);
@@ -89,7 +89,7 @@ fn small_instances_first_leave_no_room_for_a_large_one_and_large_ones_first_do()
 }
 
 #[test]
-fn a_taken_placement_and_a_full_board_answer_alike_and_an_unlisted_placement_does_not() {
+fn taken_placement_and_full_board_fail_alike_and_unlisted_one_does_not() {
     let mut world = divided("A100_40GB");
     let at = |start| Some(Placement { start, size: 4 });
     assert_eq!(world.create_gi(GPU, 9, at(0)), Ok(1));
@@ -100,7 +100,7 @@ fn a_taken_placement_and_a_full_board_answer_alike_and_an_unlisted_placement_doe
 }
 
 #[test]
-fn the_media_extensions_are_given_once() {
+fn media_extensions_are_allocated_once() {
     let mut world = divided("A30_24GB");
     assert_eq!(create(&mut world, &[21, 6]), [Ok(5), Err(Code::InsufficientResources)]);
     assert_eq!(gpu(&world).remaining_capacity(21), Ok(0));
@@ -108,7 +108,7 @@ fn the_media_extensions_are_given_once() {
 }
 
 #[test]
-fn an_instance_with_all_media_engines_gets_along_only_with_those_that_have_none() {
+fn instance_with_all_media_engines_coexists_only_with_those_without() {
     let full = Err(Code::InsufficientResources);
     let mut world = divided("RTX_PRO_6000_BLACKWELL_96GB");
     assert_eq!(
@@ -120,7 +120,7 @@ fn an_instance_with_all_media_engines_gets_along_only_with_those_that_have_none(
 }
 
 #[test]
-fn profiles_are_enumerated_with_holes_and_an_end_also_while_mig_is_off() {
+fn profiles_are_enumerated_with_gaps_even_with_mig_disabled() {
     let world = machine("A100_40GB", "disabled");
     let gpu = gpu(&world);
     assert_eq!(gpu.gi_profile(0).unwrap().id, 19);
@@ -132,7 +132,7 @@ fn profiles_are_enumerated_with_holes_and_an_end_also_while_mig_is_off() {
 }
 
 #[test]
-fn a_board_without_mig_supports_none_of_it() {
+fn board_without_mig_supports_no_mig_call() {
     let text = "machine: m\ngpus: [{board: T4}]\n";
     let mut world = Scenario::parse(Path::new("m"), text).unwrap().world().unwrap();
     assert_eq!(gpu(&world).gi_profile(0), Err(Code::NotSupported));
@@ -142,7 +142,7 @@ fn a_board_without_mig_supports_none_of_it() {
 }
 
 #[test]
-fn destroying_goes_from_the_inside_out_and_spares_what_is_used() {
+fn instances_are_destroyed_inside_out_and_used_ones_stay() {
     let mut world = divided("A100_80GB");
     let gi = world.create_gi(GPU, 9, None).unwrap();
     let ci = world.create_ci(GPU, gi, 2, None).unwrap();
@@ -157,7 +157,7 @@ fn destroying_goes_from_the_inside_out_and_spares_what_is_used() {
 }
 
 #[test]
-fn compute_instances_share_the_slices_of_their_gpu_instance() {
+fn compute_instances_share_slices_of_their_gpu_instance() {
     let mut world = divided("A100_80GB");
     let gi = world.create_gi(GPU, 0, None).unwrap();
     let mut make = |profile| world.create_ci(GPU, gi, profile, None);
@@ -175,7 +175,7 @@ fn compute_instances_share_the_slices_of_their_gpu_instance() {
 }
 
 #[test]
-fn ids_are_used_again_and_uuids_and_serials_are_not() {
+fn ids_are_reused_and_uuids_and_serials_are_not() {
     let mut world = divided("H100_80GB_SXM");
     let mut identities = BTreeSet::new();
     for _ in 0..3 {
@@ -187,13 +187,13 @@ fn ids_are_used_again_and_uuids_and_serials_are_not() {
         world.destroy_gi(GPU, 2).unwrap();
     }
     assert_eq!(identities.len(), 3);
-    let departed: BTreeSet<String> =
-        gpu(&world).mig().unwrap().departed.iter().map(|gone| gone.uuid.clone()).collect();
-    assert_eq!(departed, identities.into_iter().map(|(uuid, ..)| uuid).collect());
+    let destroyed: BTreeSet<String> =
+        gpu(&world).mig().unwrap().destroyed.iter().map(|gone| gone.uuid.clone()).collect();
+    assert_eq!(destroyed, identities.into_iter().map(|(uuid, ..)| uuid).collect());
 }
 
 #[test]
-fn before_r470_a_mig_device_is_named_by_its_place() {
+fn before_r470_mig_device_is_named_by_its_place() {
     let mut world = divided("A100_40GB");
     "460.106.00".clone_into(&mut world.driver.version);
     world.create_gi(GPU, 9, None).unwrap();
@@ -204,7 +204,7 @@ fn before_r470_a_mig_device_is_named_by_its_place() {
 }
 
 #[test]
-fn an_idle_gpu_changes_its_mode_at_once_and_a_used_one_with_the_next_reset() {
+fn idle_gpu_changes_mode_immediately_and_used_gpu_at_next_reset() {
     for board in ["A100_40GB", "H100_80GB_SXM"] {
         let mut world = machine(board, "disabled");
         assert_eq!(world.set_mig_mode(GPU, MigMode::Enabled), Ok(Code::Success));
@@ -221,7 +221,7 @@ fn an_idle_gpu_changes_its_mode_at_once_and_a_used_one_with_the_next_reset() {
 }
 
 #[test]
-fn going_back_to_the_mode_in_force_withdraws_the_pending_change() {
+fn return_to_current_mode_withdraws_pending_change() {
     let mut world = divided("H100_80GB_SXM");
     world.create_gi(GPU, 19, None).unwrap();
     assert_eq!(world.set_mig_mode(GPU, MigMode::Disabled), Ok(Code::InUse));
@@ -230,8 +230,8 @@ fn going_back_to_the_mode_in_force_withdraws_the_pending_change() {
 }
 
 #[test]
-fn instances_survive_nothing_and_the_mode_survives_reload_and_reboot_on_ampere_only() {
-    for (board, kept) in
+fn mode_survives_reload_and_reboot_on_ampere_only() {
+    for (board, survives) in
         [("A100_40GB", true), ("A30_24GB", true), ("H100_80GB_SXM", false), ("B200_180GB", false)]
     {
         for reboots in [false, true] {
@@ -243,7 +243,7 @@ fn instances_survive_nothing_and_the_mode_survives_reload_and_reboot_on_ampere_o
             } else {
                 world.reload_driver(None).unwrap();
             }
-            assert_eq!(modes(&world), (kept, kept), "{board}");
+            assert_eq!(modes(&world), (survives, survives), "{board}");
             assert!(gpu(&world).mig().unwrap().instances.is_empty());
         }
         let mut world = divided(board);
@@ -253,7 +253,7 @@ fn instances_survive_nothing_and_the_mode_survives_reload_and_reboot_on_ampere_o
 }
 
 #[test]
-fn a_library_is_told_what_happened_to_the_driver_under_it() {
+fn library_detects_what_happened_to_its_driver() {
     let mut world = machine("A100_40GB", "disabled");
     let stamp = world.stamp();
     assert_eq!(world.link_status(&stamp), Ok(()));
@@ -270,7 +270,7 @@ fn a_library_is_told_what_happened_to_the_driver_under_it() {
 }
 
 #[test]
-fn a_lost_gpu_answers_nothing_until_it_is_reset_or_the_machine_restarts() {
+fn lost_gpu_fails_all_calls_until_reset_or_machine_restart() {
     let mut world = divided("H100_80GB_SXM");
     world.lose_gpu(GPU).unwrap();
     assert_eq!(world.create_gi(GPU, 19, None), Err(Code::GpuIsLost));
@@ -286,7 +286,7 @@ fn a_lost_gpu_answers_nothing_until_it_is_reset_or_the_machine_restarts() {
 }
 
 #[test]
-fn events_are_numbered_and_the_oldest_are_forgotten() {
+fn events_are_numbered_and_oldest_are_dropped() {
     let mut world = divided("A100_40GB");
     for number in 0..2000 {
         world.xid(GPU, number, Some((1, None))).unwrap();
@@ -298,7 +298,7 @@ fn events_are_numbered_and_the_oldest_are_forgotten() {
 }
 
 #[test]
-fn a_process_cannot_be_where_nothing_is() {
+fn process_requires_an_existing_instance() {
     let mut world = divided("A100_40GB");
     for (gi, ci) in [(Some(1), None), (Some(1), Some(0)), (None, Some(0))] {
         let nowhere = process(&world, gi, ci);

@@ -1,4 +1,4 @@
-//! The machine: driver, GPUs, holders and events. This is what the state directory stores.
+//! The machine: driver, GPUs, holders and events. Stored in the state directory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::code::Code;
 use super::event::{self, Event, EventKind};
 use super::gpu::Gpu;
 use super::ids;
-use super::others::Others;
+use super::others::OtherDevices;
 use super::process::{Process, ProcessKind};
 use super::profile::GiProfile;
 use crate::latency::Latency;
 
-/// A GPU by its place in the world, which never changes: not when the index order does, and not over a reboot.
+/// A GPU by its position in the world, which never changes: not with the index order, and not over a reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Slot(pub usize);
@@ -22,24 +22,24 @@ pub struct Slot(pub usize);
 /// The loaded driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Driver {
-    /// `nvmlSystemGetDriverVersion`, as `580.95.05`.
+    /// `nvmlSystemGetDriverVersion`, such as `580.95.05`.
     pub version: String,
-    /// `nvmlSystemGetCudaDriverVersion`, as 13000 for 13.0.
+    /// `nvmlSystemGetCudaDriverVersion`: 13000 for 13.0.
     pub cuda_version: u32,
-    /// `nvmlSystemGetNVMLVersion`, as `13.580.95.05`.
+    /// `nvmlSystemGetNVMLVersion`, such as `13.580.95.05`.
     pub nvml_version: String,
-    /// Grows with each load of the kernel module.
+    /// Increases with each load of the kernel module.
     pub epoch: u64,
-    /// Whether the kernel module is there.
+    /// Whether the kernel module is loaded.
     pub loaded: bool,
 }
 
-/// What a library remembers of the driver it was initialised with.
+/// The driver that a library was initialized with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverStamp {
-    /// Version when the library was opened: it belongs to that version for its life.
+    /// Version when the library was opened, which never changes for that library.
     pub version: String,
-    /// Epoch when the session was initialised.
+    /// Epoch when the session was initialized.
     pub epoch: u64,
 }
 
@@ -52,29 +52,29 @@ pub struct World {
     pub machine_type: String,
     /// The driver.
     pub driver: Driver,
-    /// The GPUs; a [`Slot`] is a place in this list.
+    /// The GPUs; a [`Slot`] is an index into this list.
     pub gpus: Vec<Gpu>,
-    /// What each board can be divided into, by the name of the board.
+    /// Profiles of each board, by its name.
     pub tables: BTreeMap<String, Vec<GiProfile>>,
-    /// Who holds what.
+    /// Processes that hold GPUs or instances.
     pub processes: Vec<Process>,
     /// The newest events, oldest first.
     pub events: Vec<Event>,
     /// Number of the newest event; 0 before the first.
     pub last_event: u64,
-    /// Hash of the machine's name, from which UUIDs are made.
+    /// Hash of the machine's name, from which UUIDs are derived.
     pub seed: u64,
-    /// How long calls take.
+    /// Latency of calls.
     pub latency: Latency,
-    /// UUIDs made so far.
+    /// Number of UUIDs created so far.
     pub uuids: u64,
-    /// What NVML does not speak for.
+    /// Devices outside of NVML.
     #[serde(default)]
-    pub others: Others,
+    pub others: OtherDevices,
 }
 
 impl Driver {
-    /// The branch: 580 of `580.95.05`; 0 when the version does not start with a number.
+    /// The branch: 580 of `580.95.05`; 0 if the version does not start with a number.
     pub fn branch(&self) -> u32 {
         let first = self.version.split('.').next();
         first.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -82,10 +82,10 @@ impl Driver {
 }
 
 impl World {
-    /// Whether a library with this stamp may still talk to the driver.
+    /// Whether a library with this stamp may still use the driver.
     ///
-    /// `DRIVER_NOT_LOADED` without a driver, `LIB_RM_VERSION_MISMATCH` when the version changed under the library, and
-    /// `UNINITIALIZED` when the same version was loaded again: the session is gone and must be reopened.
+    /// `DRIVER_NOT_LOADED` without a driver, `LIB_RM_VERSION_MISMATCH` if the version changed, and `UNINITIALIZED` if
+    /// the same version was loaded again: the session has ended and must be reopened.
     pub fn link_status(&self, stamp: &DriverStamp) -> Result<(), Code> {
         if !self.driver.loaded {
             return Err(Code::DriverNotLoaded);
@@ -99,22 +99,22 @@ impl World {
         Ok(())
     }
 
-    /// What a library that is initialised now has to remember.
+    /// The stamp for a library that is initialized now.
     pub fn stamp(&self) -> DriverStamp {
         DriverStamp { version: self.driver.version.clone(), epoch: self.driver.epoch }
     }
 
-    /// The GPU in a slot; `INVALID_ARGUMENT` for a slot that is none.
+    /// The GPU in a slot; `INVALID_ARGUMENT` for an invalid slot.
     pub fn gpu(&self, slot: Slot) -> Result<&Gpu, Code> {
         self.gpus.get(slot.0).ok_or(Code::InvalidArgument)
     }
 
-    /// The same, to be changed. MIG instances are changed through the operations of the world.
+    /// The same, mutable. MIG instances are changed by the operations of the world.
     pub fn gpu_mut(&mut self, slot: Slot) -> Result<&mut Gpu, Code> {
         self.gpus.get_mut(slot.0).ok_or(Code::InvalidArgument)
     }
 
-    /// The GPU NVML enumerates at an index.
+    /// The GPU at an index of NVML's enumeration.
     pub fn slot_of_index(&self, index: u32) -> Option<Slot> {
         self.slot_where(|gpu| gpu.index == index)
     }
@@ -124,7 +124,7 @@ impl World {
         self.slot_where(|gpu| gpu.uuid == uuid)
     }
 
-    /// The GPU at a PCI address, in any of its spellings.
+    /// The GPU at a PCI address, in any format.
     pub fn slot_of_pci(&self, address: &str) -> Option<Slot> {
         let address = address.parse().ok()?;
         self.slot_where(|gpu| gpu.pci == address)
@@ -143,7 +143,7 @@ impl World {
         })
     }
 
-    /// The processes on a GPU that are in one of NVML's lists; with a GPU instance, only those on it.
+    /// The processes on a GPU in one of NVML's lists; with a GPU instance, only those on it.
     pub fn processes_on(
         &self,
         slot: Slot,
@@ -196,7 +196,7 @@ impl World {
         self.events.get(from..).unwrap_or_default()
     }
 
-    /// Gives each GPU its profile table; to be called after a world was read from a file.
+    /// Attaches its profile table to each GPU; required after a world was read from a file.
     pub fn attach_tables(&mut self) {
         let shared: BTreeMap<&String, Arc<Vec<GiProfile>>> =
             self.tables.iter().map(|(board, table)| (board, Arc::new(table.clone()))).collect();
@@ -223,7 +223,7 @@ impl World {
             gi: instance.map(|(gi, _)| gi),
             ci: instance.and_then(|(_, ci)| ci),
         });
-        let surplus = self.events.len().saturating_sub(event::KEPT);
+        let surplus = self.events.len().saturating_sub(event::MAX_EVENTS);
         self.events.drain(..surplus);
     }
 

@@ -1,7 +1,7 @@
-//! Makes a world out of a scenario.
+//! Builds a world from a scenario.
 //!
-//! Instances and processes are put in through the operations of the model, so that a scenario can describe nothing that
-//! the driver would not have allowed.
+//! Instances and processes are added through the operations of the model, so that a scenario cannot describe what the
+//! driver would not allow.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::format::{FabricEntry, GpuEntry, LatencyEntry, LatencyName, ProcessEnt
 use super::gpu::gpu;
 use super::instances::add_instances;
 use super::one_or_many::OneOrMany;
-use super::{Place, Scenario, ScenarioError, topology};
+use super::{Scenario, ScenarioError, SourcePosition, topology};
 use crate::board::Board;
 use crate::latency::Latency;
 use crate::model::{
@@ -19,7 +19,7 @@ use crate::model::{
     nvml_version, seed,
 };
 
-/// As many as the handles of the C side can tell apart.
+/// Maximum that the handles of the C interface can distinguish.
 const MOST_GPUS: usize = 1 << 12;
 
 pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
@@ -68,14 +68,14 @@ pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     for process in &machine.processes {
         add_process(scenario, &mut world, process)?;
     }
-    // Last, because nothing can be put on a lost GPU; and what was done to get here is no news to anybody.
+    // Last, because nothing can be added to a lost GPU; and the events of the setup are dropped.
     lose(scenario, &mut world);
     world.events.clear();
     world.last_event = 0;
     Ok(world)
 }
 
-/// Rules go by its branch, and clients take it apart at the dots.
+/// Rules depend on its branch, and clients split it at the dots.
 fn driver_version(scenario: &Scenario) -> Result<&str, ScenarioError> {
     let text = &scenario.machine.driver;
     if is_driver_version(&text.value) {
@@ -142,7 +142,7 @@ fn add_gpus(
 }
 
 /// A list must have one value for each GPU of its entry.
-fn check_lists(place: &Place, entry: &GpuEntry) -> Result<(), ScenarioError> {
+fn check_lists(place: &SourcePosition, entry: &GpuEntry) -> Result<(), ScenarioError> {
     let lists = [
         ("pci", entry.pci.as_ref().and_then(OneOrMany::count)),
         ("uuid", entry.uuid.as_ref().and_then(OneOrMany::count)),
@@ -163,7 +163,7 @@ fn check_lists(place: &Place, entry: &GpuEntry) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// Machines with switches since Hopper register with a fabric, which is their own unless the scenario names a larger one.
+/// Machines with switches since Hopper register with a fabric: their own, unless the scenario names a larger one.
 fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), ScenarioError> {
     let machine = &scenario.machine;
     let named = machine
@@ -203,7 +203,7 @@ fn cluster_uuid(entry: &FabricEntry) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| number.to_be_bytes())
 }
 
-/// No two GPUs at one address or with one UUID or minor number. The place is the entry of the second of them.
+/// All GPUs must have distinct addresses, UUIDs and minor numbers. The position is the entry of the second one.
 fn unique(scenario: &Scenario, world: &World) -> Result<(), ScenarioError> {
     let entries = scenario.machine.gpus.iter();
     let places = entries.flat_map(|entry| (0..entry.value.count).map(|_| entry.referenced));

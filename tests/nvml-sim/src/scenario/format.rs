@@ -1,4 +1,4 @@
-//! The keys of a scenario. Types of the file, not of the domain: `build` turns them into a world.
+//! The keys of a scenario. Types of the file, not of the domain: `build` converts them to a world.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -9,12 +9,12 @@ use crate::fault::Rule;
 use crate::latency::Latency;
 use crate::model::{MigMode, PciAddress, ProcessKind, RemappedRows};
 
-/// A whole scenario.
+/// A complete scenario.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "they are the keys of the file")]
 pub(super) struct Machine {
-    /// Names the machine; UUIDs and serial numbers follow from it.
+    /// Name of the machine, from which UUIDs and serial numbers are derived.
     pub(super) machine: String,
     #[serde(default)]
     pub(super) machine_type: Option<String>,
@@ -111,7 +111,7 @@ pub(super) struct InstanceEntry {
     pub(super) start: Option<u32>,
     #[serde(default = "one")]
     pub(super) count: u32,
-    /// Names of compute profiles; without the key one that takes everything.
+    /// Names of compute profiles; the default is one that takes the whole GPU instance.
     #[serde(default)]
     pub(super) compute: Option<Vec<String>>,
 }
@@ -144,7 +144,7 @@ pub(super) struct FabricEntry {
     pub(super) clique: u32,
 }
 
-/// How the GPUs are wired.
+/// Connections of the GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Topology {
@@ -157,7 +157,7 @@ pub(super) enum Topology {
     HiddenNvswitch,
     /// GPUs 0 and 1, 2 and 3, and so on, by a bridge.
     NvlinkPairs,
-    /// Every GPU to every other.
+    /// All GPUs with each other.
     NvlinkMesh,
 }
 

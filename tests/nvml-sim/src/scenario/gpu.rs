@@ -1,4 +1,4 @@
-//! One GPU of a scenario: what its entry says, else what its board has.
+//! A GPU of a scenario: values of its entry, otherwise of its board.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::{
 
 const NVIDIA: u16 = 0x10DE;
 
-/// One GPU: what the entry says, else what the board has. An error is a key and what is wrong with its value.
+/// A GPU with the values of its entry, otherwise of its board. An error is a key and the reason.
 pub(super) fn gpu(
     world: &mut World,
     board: &Board,
@@ -76,7 +76,7 @@ pub(super) fn gpu(
     })
 }
 
-/// Its identity on the bus.
+/// Its PCI identity.
 fn pci_ids(board: &Board, entry: &GpuEntry) -> PciIds {
     PciIds {
         device: entry.pci_device.unwrap_or(board.pci_device),

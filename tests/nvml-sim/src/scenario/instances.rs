@@ -1,4 +1,4 @@
-//! Puts the instances of a scenario in, and says in words why one cannot be there.
+//! Adds the instances of a scenario, and explains rejections.
 
 use super::format::{GpuEntry, InstanceEntry};
 use super::{InstanceRefusal, Scenario, ScenarioError};
@@ -26,7 +26,7 @@ pub(super) fn add_instances(
     Ok(())
 }
 
-/// Puts one GPU instance and its compute instances in. An error is the name of what was refused, and why.
+/// Adds a GPU instance with its compute instances. An error is the name of the rejected one, and the reason.
 fn add_instance(
     world: &mut World,
     slot: Slot,

@@ -1,4 +1,4 @@
-//! Values of a scenario that stand for one or several GPUs.
+//! Values of a scenario for one or several GPUs.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ pub(super) enum OneOrMany<T> {
 }
 
 impl<T: Clone> OneOrMany<T> {
-    /// The value for GPU `nth` of the entry; `None` past the end of the list.
+    /// The value for GPU `nth` of the entry; `None` beyond the end of the list.
     pub(super) fn get(&self, nth: usize) -> Option<T> {
         match self {
             Self::One(value) => Some(value.clone()),
@@ -19,7 +19,7 @@ impl<T: Clone> OneOrMany<T> {
         }
     }
 
-    /// How many GPUs the values are for; `None` for any number.
+    /// Number of GPUs that the values are for; `None` for any number.
     pub(super) fn count(&self) -> Option<usize> {
         match self {
             Self::One(_) => None,

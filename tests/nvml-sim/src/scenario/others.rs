@@ -1,4 +1,4 @@
-//! What a scenario says of accelerators that NVML does not speak for.
+//! Keys of a scenario for accelerators outside of NVML.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde::Deserialize;
 use super::one_or_many::{OneOrMany, one};
 use super::{Scenario, ScenarioError};
 use crate::model::{
-    AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, Others, PciAddress,
-    seed,
+    AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, OtherDevices,
+    PciAddress, seed,
 };
 
 /// The driver's own limit.
 const MOST_NEURON: u32 = 64;
-/// Buses of a board with eight of AMD's, as they are on servers.
+/// PCI buses of eight AMD devices on a board, as in real servers.
 const AMD_BUSES: [u8; 8] = [0x05, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0xe5];
-/// One bus of a machine is theirs.
+/// The PCI bus of additional functions.
 const FUNCTIONS_BUS: u8 = 0xe0;
 const MOST_FUNCTIONS: u8 = 32;
 
@@ -32,7 +32,7 @@ pub(super) struct NeuronEntry {
     links: NeuronLinks,
     #[serde(default)]
     logical_core: Option<u32>,
-    /// On each core, of all devices or of each.
+    /// Per core, of all devices or of each.
     #[serde(default)]
     used_mib: Option<OneOrMany<u64>>,
     /// By device.
@@ -40,20 +40,20 @@ pub(super) struct NeuronEntry {
     unhealthy: BTreeMap<u32, Vec<String>>,
 }
 
-/// How Neuron devices are linked.
+/// Links of Neuron devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum NeuronLinks {
-    /// Not at all.
+    /// None.
     #[default]
     None,
-    /// Each with the next, and the last with the first.
+    /// Each with the next one, and the last with the first.
     Ring,
-    /// Rings along and across, four in each.
+    /// Rings in rows and columns of four.
     Torus,
 }
 
-/// One or more equal devices of AMD's.
+/// One or more equal AMD devices.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AmdEntry {
@@ -83,8 +83,8 @@ pub(super) struct FunctionEntry {
     driver: Option<String>,
 }
 
-/// All of them. An error is at the entry that cannot be.
-pub(super) fn others(scenario: &Scenario) -> Result<Others, ScenarioError> {
+/// All devices. An error has the position of the entry.
+pub(super) fn others(scenario: &Scenario) -> Result<OtherDevices, ScenarioError> {
     let machine = &scenario.machine;
     let refused = |place, (key, reason): (&'static str, String)| ScenarioError::Value {
         place: scenario.place(place),
@@ -95,7 +95,7 @@ pub(super) fn others(scenario: &Scenario) -> Result<Others, ScenarioError> {
         let neuron = neuron(&entry.value);
         neuron.map_err(|wrong| refused(entry.referenced, wrong))
     });
-    let mut others = Others { neuron: neuron.transpose()?, ..Others::default() };
+    let mut others = OtherDevices { neuron: neuron.transpose()?, ..OtherDevices::default() };
     for entry in &machine.amd {
         add_amd(&mut others.amd, &entry.value, seed(&machine.machine))
             .map_err(|wrong| refused(entry.referenced, wrong))?;
@@ -145,7 +145,7 @@ fn neuron(entry: &NeuronEntry) -> Result<Neuron, (&'static str, String)> {
     })
 }
 
-/// One number for each device, of which none is more than there is.
+/// One number for each device, at most the available memory.
 fn used(
     written: Option<&OneOrMany<u64>>,
     count: u32,
@@ -170,7 +170,7 @@ fn ring(count: u32) -> Vec<Vec<u32>> {
     (0..count).map(near).collect()
 }
 
-/// In the order that the driver gives neighbours: `12, 3, 4, 1` for the first.
+/// In the driver's order of neighbors: `12, 3, 4, 1` for the first.
 fn torus() -> Vec<Vec<u32>> {
     let at = |row: u32, column: u32| row % 4 * 4 + column % 4;
     let near = |number: u32| {
@@ -197,7 +197,7 @@ fn add_amd(
     if !entry.chip.has_partitions() && !is_whole {
         return Err(("compute", "this chip cannot be partitioned".to_owned()));
     }
-    if !entry.memory.goes_with(entry.compute) {
+    if !entry.memory.is_compatible_with(entry.compute) {
         let (memory, compute) = (entry.memory.name(), entry.compute.name());
         return Err(("memory", format!("{memory} is incompatible with {compute}")));
     }
@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Result<Others, String> {
+    fn parse(text: &str) -> Result<OtherDevices, String> {
         let text = format!("machine: m\n{text}");
         let scenario = Scenario::parse(Path::new("m.yaml"), &text);
         let world = scenario.and_then(|scenario| scenario.world());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torus_has_four_neighbours_each_and_a_ring_two() {
+    fn torus_has_four_neighbors_each_and_ring_two() {
         let others = parse("neuron: {chip: trainium2, count: 16, links: torus}").unwrap();
         let links = others.neuron.unwrap().links;
         assert_eq!((&links[0], &links[5]), (&vec![12, 3, 4, 1], &vec![1, 4, 9, 6]));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn several_equal_devices_of_amd_s_are_one_hive_and_one_alone_is_in_none() {
+    fn equal_amd_devices_form_one_hive_and_single_device_none() {
         let amd = parse("amd: [{chip: mi210, count: 2}, {chip: mi300x}]").unwrap();
         let amd = amd.amd;
         assert_eq!(amd[0].hive, amd[1].hive);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hardware_cannot_be_is_refused_with_the_place() {
+    fn impossible_hardware_is_rejected_with_location() {
         for (text, reason) in [
             ("neuron: {chip: trainium9}", "m.yaml:2:16"),
             ("neuron: {chip: trainium1, colour: red}", "m.yaml:2:"),
@@ -338,8 +338,8 @@ mod tests {
                 "m.yaml:2:13: count: a machine has at most 32 of these functions",
             ),
         ] {
-            let said = parse(text).unwrap_err();
-            assert!(said.starts_with(reason), "{text}: {said}");
+            let given = parse(text).unwrap_err();
+            assert!(given.starts_with(reason), "{text}: {given}");
         }
     }
 }

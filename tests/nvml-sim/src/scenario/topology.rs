@@ -1,4 +1,4 @@
-//! Wires GPUs by a shorthand.
+//! Connects GPUs by a topology name.
 
 use super::format::Topology;
 use crate::model::{Architecture, Gpu, NvLink, PciAddress, RemoteKind};
@@ -6,7 +6,7 @@ use crate::model::{Architecture, Gpu, NvLink, PciAddress, RemoteKind};
 /// Bus of the first `NVSwitch`; GPUs start above.
 const FIRST_SWITCH_BUS: u8 = 0x05;
 
-/// Wires the GPUs. `ports` has the number of `NVLink`s of each board; a link that leads nowhere is not listed.
+/// Connects the GPUs. `ports` has the number of `NVLink`s of each board; unconnected links are not listed.
 pub(super) fn wire(gpus: &mut [Gpu], ports: &[u32], topology: Topology) {
     let addresses: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.pci).collect();
     for (place, (gpu, &ports)) in gpus.iter_mut().zip(ports).enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn wire(gpus: &mut [Gpu], ports: &[u32], topology: Topology) {
     }
 }
 
-/// Links go round the switches: six on the A100 machines, four since.
+/// Links are distributed over the switches: six on the A100 machines, four since.
 fn switches(
     architecture: Architecture,
     ports: u32,
@@ -52,7 +52,7 @@ fn switches(
         .collect()
 }
 
-/// The links are dealt out evenly, so that both ends agree; what does not divide stays unused. A board with fewer links than
+/// The links are distributed evenly, so that both ends agree; a remainder stays unused. A board with fewer links than
 /// peers (eight V100s) has one to each of its nearest, counted by the bits in which two numbers differ: also symmetric.
 fn mesh(addresses: &[PciAddress], place: usize, ports: u32) -> Vec<(RemoteKind, PciAddress)> {
     let others = u32::try_from(addresses.len().saturating_sub(1)).unwrap_or(u32::MAX);
@@ -93,7 +93,7 @@ mod tests {
         Scenario::parse(Path::new("m"), &text).unwrap().world().unwrap()
     }
 
-    /// How many links lead from each GPU to each other address.
+    /// Number of links from each GPU to each other address.
     fn wires(world: &World) -> BTreeMap<(PciAddress, PciAddress), usize> {
         let mut wires = BTreeMap::new();
         for gpu in &world.gpus {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_every_wire_between_gpus_agree() {
+    fn both_ends_of_every_gpu_link_agree() {
         for (board, count, links, each) in [
             ("V100", 8, "nvlink-mesh", 6),
             ("V100", 4, "nvlink-mesh", 6),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_switches_are_spread_over_all_of_them() {
+    fn links_to_switches_are_spread_over_all_switches() {
         let world = machine("A100_80GB", 8, "nvswitch");
         let counts: Vec<usize> = wires(&world).into_values().collect();
         assert_eq!(counts, [2; 48]);

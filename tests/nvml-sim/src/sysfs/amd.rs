@@ -1,5 +1,5 @@
-//! What amdgpu and KFD have in sysfs. Ids, unit counts, gfx and how partitions are numbered are those of the test data of AMD's device
-//! plugin; the rest is made up in the forms that the drivers give it.
+//! Files of amdgpu and KFD in sysfs. Ids, unit counts, gfx and partition numbers are those in the test data of AMD's
+//! device plugin; the rest is invented in the drivers' formats.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 const NODES: &str = "sys/class/kfd/kfd/topology/nodes";
 const DRIVER: &str = "6.12.12";
 
-/// Nodes of the processors, which come first.
+/// Number of processor nodes, which come first.
 const PROCESSORS: u64 = 2;
 const FIRST_RENDER_MINOR: u64 = 128;
 
@@ -90,7 +90,7 @@ fn function(files: &mut Files, device: &AmdDevice) {
     }
 }
 
-/// As programs see it: a node of KFD's topology. Partitions are functions of their device, and each sees a share of its memory.
+/// A node of KFD's topology. Partitions are functions of their device, and each has a share of its memory.
 fn partition(files: &mut Files, device: &AmdDevice, part: u32, (node, minor): (u64, u64)) {
     let chip = chip(device.chip);
     let location = (u32::from(device.pci.bus) << 8) + part;

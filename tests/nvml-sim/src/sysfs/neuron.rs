@@ -1,4 +1,4 @@
-//! What AWS Neuron's driver has in sysfs: as its releases up to 2.30 arrange it. Values are made up in the forms that it gives them.
+//! Files of AWS Neuron's driver in sysfs, in the layout of releases up to 2.30. Values are invented in its formats.
 
 use super::{AMAZON, Device, Entry, Files};
 use crate::model::{Neuron, NeuronChip, PciAddress};
@@ -8,8 +8,8 @@ const MIB: u64 = 1 << 20;
 /// A system peripheral.
 const CLASS: u32 = 0x08_8000;
 
-/// The chip's name, what its devices and cores are called inside, and its PCI device.
-fn said(chip: NeuronChip) -> (&'static str, &'static str, &'static str, u16) {
+/// The chip's name, the internal names of its devices and cores, and its PCI device.
+fn device_facts(chip: NeuronChip) -> (&'static str, &'static str, &'static str, u16) {
     match chip {
         NeuronChip::Inferentia => ("Inferentia", "NDv1", "NCv1", 0x7064),
         NeuronChip::Inferentia2 => ("Inferentia2", "NDv3", "NCv2", 0x7264),
@@ -31,8 +31,8 @@ pub(super) fn add(files: &mut Files, neuron: &Neuron, seed: u64) {
         let class = format!("sys/class/neuron_device/neuron{number}");
         files.0.insert(class, Entry::Link(target));
         let serial = seed.wrapping_add(u64::from(number)) | 1 << 63;
-        device(files, neuron, number, &Told { near, used: *used, unhealthy, serial });
-        let (.., id) = said(neuron.chip);
+        device(files, neuron, number, &DeviceFacts { near, used: *used, unhealthy, serial });
+        let (.., id) = device_facts(neuron.chip);
         let address =
             PciAddress { domain: 0, bus: number.saturating_add(0x10), device: 0x1e, function: 0 };
         let node = usize::from(number).saturating_mul(2) / count;
@@ -49,27 +49,27 @@ pub(super) fn add(files: &mut Files, neuron: &Neuron, seed: u64) {
     }
 }
 
-/// What is of one device.
-struct Told<'a> {
+/// Facts of one device.
+struct DeviceFacts<'a> {
     near: &'a [u32],
     used: u64,
     unhealthy: &'a [String],
     serial: u64,
 }
 
-fn device(files: &mut Files, neuron: &Neuron, number: u8, told: &Told<'_>) {
+fn device(files: &mut Files, neuron: &Neuron, number: u8, facts: &DeviceFacts<'_>) {
     let chip = neuron.chip;
-    let (name, device_architecture, core_architecture, _) = said(chip);
+    let (name, device_architecture, core_architecture, _) = device_facts(chip);
     let root = format!("sys/devices/virtual/neuron_device/neuron{number}");
     let mut put = |file: &str, value: &str| files.text(&format!("{root}/{file}"), value);
     put("core_count", &chip.cores().to_string());
-    let near: Vec<String> = told.near.iter().map(u32::to_string).collect();
+    let near: Vec<String> = facts.near.iter().map(u32::to_string).collect();
     put("connected_devices", &near.join(", "));
     put("reset", "1");
     put("info/architecture/device_name", name);
     put("info/architecture/arch_type", device_architecture);
-    if chip.is_told() {
-        put("info/serial_number", &format!("{:016x}", told.serial));
+    if chip.reports_errors_and_serial() {
+        put("info/serial_number", &format!("{:016x}", facts.serial));
         for counter in
             ["mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected"]
         {
@@ -78,10 +78,10 @@ fn device(files: &mut Files, neuron: &Neuron, number: u8, told: &Told<'_>) {
     }
     if chip == NeuronChip::Trainium2 {
         let parts = "stats/hardware/health_status/unhealthy_components";
-        put(parts, &told.unhealthy.join(","));
+        put(parts, &facts.unhealthy.join(","));
     }
     for core in 0..chip.cores() {
-        let used = told.used.saturating_mul(MIB);
+        let used = facts.used.saturating_mul(MIB);
         let core = format!("neuron_core{core}");
         put(&format!("{core}/info/architecture/arch_type"), core_architecture);
         let memory = format!("{core}/stats/memory_usage/device_mem");

@@ -1,6 +1,6 @@
-//! Unchanged clients of other authors: C by `dlopen`, `nvidia-ml-py`, `go-nvml`, `nvml-wrapper`.
+//! Unmodified third-party clients: C by `dlopen`, `nvidia-ml-py`, `go-nvml`, `nvml-wrapper`.
 //!
-//! The first three print the same text, which is compared whole with `tests/expected`.
+//! The first three print the same text, which is compared with `tests/expected`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use crate::support::{HGX_A100, Machine, ONE_H100, build, finish, here, succeeded
 /// The version of nvidia-ml-py, the newest of 2026-11.
 const PYNVML: &str = "13.615.71";
 
-/// Runs a client on a fresh machine and compares with the text of that machine.
+/// Runs a client on a new machine and compares its output with the expected text.
 #[track_caller]
 fn prints(scenario: &str, expected: &str, client: impl Fn(&Machine) -> Command) {
     let machine = Machine::new(scenario);
@@ -29,7 +29,7 @@ fn prints(scenario: &str, expected: &str, client: impl Fn(&Machine) -> Command) 
 }
 
 #[test]
-fn a_c_program_walks_divides_and_restores_the_machine() {
+fn c_program_walks_partitions_and_restores_the_machine() {
     let client = |machine: &Machine| machine.client(&["walk"]);
     prints(HGX_A100, "hgx-a100.txt", client);
     prints(ONE_H100, "one-h100.txt", client);
@@ -60,14 +60,14 @@ fn go_sees_the_same_through_go_nvml() {
 }
 
 #[test]
-fn a_c_program_that_misuses_handles_is_told_so() {
+fn c_program_that_misuses_handles_gets_errors() {
     let machine = Machine::new(ONE_H100);
     let output = machine.client(&["misuse"]).output().unwrap();
     assert_eq!(succeeded(&output), "ok\n");
 }
 
 #[test]
-fn nvml_wrapper_reads_every_fact_it_knows() {
+fn nvml_wrapper_reads_every_supported_fact() {
     let machine = Machine::new(HGX_A100);
     let nvml = Nvml::builder().lib_path(machine.library().as_os_str()).init().unwrap();
     assert_eq!(nvml.sys_driver_version().unwrap(), "580.95.05");
@@ -103,7 +103,7 @@ fn nvml_wrapper_reads_every_fact_it_knows() {
     assert!(matches!(set.wait(20), Err(NvmlError::Timeout)));
 }
 
-/// A Python with nvidia-ml-py: the one of `NVML_SIM_PYTHON`, or a virtual environment that is made once and kept.
+/// A Python with nvidia-ml-py: the one of `NVML_SIM_PYTHON`, or a cached virtual environment.
 static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     if let Some(python) = variable("NVML_SIM_PYTHON") {
         return python.into();
@@ -117,7 +117,7 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     environment.join("bin/python3")
 });
 
-/// Creates the environment under another name first, so that only a complete one is ever visible, also to a parallel run.
+/// Creates the environment under another name first, so that parallel runs see only a complete one.
 fn make_python(environment: &Path) {
     let draft = environment.with_extension(format!("draft-{}", std::process::id()));
     let mut make = Command::new("python3");
@@ -144,7 +144,7 @@ static GO_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
             .current_dir(here().join("clients/go"))
             .args(["build", "-mod=readonly", "-o"])
             .arg(program)
-            // The bindings cover deprecated functions, and each is a warning of several lines.
+            // The bindings cover deprecated functions, and each causes a warning of several lines.
             .env("CGO_CFLAGS", "-O1 -Wno-deprecated-declarations")
             .env("CGO_ENABLED", "1");
         build

@@ -1,4 +1,4 @@
-//! Events: a wait blocks, and ends when another process does something.
+//! Events: a wait blocks, and ends with an event of another process.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn wait(nvml: &Nvml, set: sys::nvmlEventSet_t, ms: u32) -> Result<(u64, u64, u32
 }
 
 #[test]
-fn a_wait_in_another_process_ends_with_the_xid() {
+fn wait_in_another_process_ends_with_the_xid() {
     let machine = Machine::new(HGX_A100);
     let (mut child, mut lines) = start(machine.client(&["wait", "20000"]));
     machine.change(|world| world.xid(Slot(6), 48, None));
@@ -43,7 +43,7 @@ fn a_wait_in_another_process_ends_with_the_xid() {
 }
 
 #[test]
-fn what_another_process_divides_is_an_event_here() {
+fn partitioning_by_another_process_is_an_event() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let set = event_set(&nvml);
@@ -56,7 +56,7 @@ fn what_another_process_divides_is_an_event_here() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test is about real time")]
-fn a_wait_blocks_until_its_time_is_over() {
+fn wait_blocks_until_its_timeout() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let set = event_set(&nvml);
@@ -68,7 +68,7 @@ fn a_wait_blocks_until_its_time_is_over() {
 }
 
 #[test]
-fn a_set_hears_what_came_after_registration_each_thing_once() {
+fn event_set_receives_each_later_event_once() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let set = event_set(&nvml);
@@ -87,7 +87,7 @@ fn a_set_hears_what_came_after_registration_each_thing_once() {
 }
 
 #[test]
-fn a_wait_ends_when_the_driver_goes_away() {
+fn wait_ends_when_driver_is_unloaded() {
     let machine = Machine::new(HGX_A100);
     let (mut child, mut lines) = start(machine.client(&["wait", "20000"]));
     machine.change(nvml_sim::model::World::unload_driver);
@@ -97,7 +97,7 @@ fn a_wait_ends_when_the_driver_goes_away() {
 }
 
 #[test]
-fn a_wait_ends_with_its_session_and_takes_nothing_of_the_next() {
+fn wait_ends_with_its_session_and_consumes_no_later_event() {
     let machine = Machine::new(ONE_H100);
     let nvml = Shared(machine.open());
     let listen = |nvml: &Nvml| {
@@ -123,7 +123,7 @@ fn a_wait_ends_with_its_session_and_takes_nothing_of_the_next() {
 }
 
 #[test]
-fn types_a_gpu_does_not_have_are_refused() {
+fn event_types_unsupported_by_gpu_are_rejected() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let mut types = 0;

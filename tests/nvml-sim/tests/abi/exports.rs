@@ -1,4 +1,4 @@
-//! Every function of the header is there, and none of them can be crashed by nulls or bad handles.
+//! Every function of the header exists, and none crashes with nulls or invalid handles.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use libloading::Library;
 
 use crate::support::{HGX_A100, Machine, here};
 
-type Any = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
+type AnyFunction = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
 
 const UNINITIALIZED: u32 = 1;
 const INVALID_ARGUMENT: u32 = 2;
@@ -17,12 +17,12 @@ fn names() -> Vec<String> {
     list.lines().map(str::to_owned).collect()
 }
 
-/// Opening and closing, and the one function that answers no code.
+/// Functions that open and close sessions, and the one that returns no code.
 fn is_special(name: &str) -> bool {
     name.starts_with("nvmlInit") || name == "nvmlShutdown" || name == "nvmlErrorString"
 }
 
-/// Answers of all functions but the special ones to the same arguments, grouped.
+/// Return codes of all other functions for the same arguments, grouped.
 fn answers(
     library: &Library,
     first: u64,
@@ -32,7 +32,7 @@ fn answers(
     let mut answers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for name in names().into_iter().filter(|name| !is_special(name) && take(name)) {
         // SAFETY: all exported functions but the special ones take at most eight integers or pointers and return a code.
-        let function = unsafe { library.get::<Any>(name.as_bytes()) }.unwrap();
+        let function = unsafe { library.get::<AnyFunction>(name.as_bytes()) }.unwrap();
         // SAFETY: the arguments are null, or point to a buffer that is larger than any struct of the interface.
         let code = unsafe { function(first, rest, rest, rest, rest, rest, rest, rest) };
         answers.entry(code).or_default().push(name);
@@ -44,7 +44,7 @@ fn open(machine: &Machine) -> Library {
     // SAFETY: the library is ours; loading it runs no code but the loader's.
     let library = unsafe { Library::new(machine.library()) }.unwrap();
     {
-        // SAFETY: nvmlInit_v2 takes nothing and returns a code.
+        // SAFETY: nvmlInit_v2 has no arguments and returns a code.
         let init = unsafe { library.get::<unsafe extern "C" fn() -> u32>(b"nvmlInit_v2") }.unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { init() }, 0);
@@ -60,14 +60,14 @@ fn every_name_of_the_header_is_exported() {
     let machine = Machine::without_scenario();
     // SAFETY: the library is ours; loading it runs no code but the loader's.
     let library = unsafe { Library::new(machine.library()) }.unwrap();
-    // SAFETY: only asked for, not called.
-    let lacks = |name: &String| unsafe { library.get::<Any>(name.as_bytes()) }.is_err();
+    // SAFETY: only looked up, not called.
+    let lacks = |name: &String| unsafe { library.get::<AnyFunction>(name.as_bytes()) }.is_err();
     let missing: Vec<&String> = names.iter().filter(|name| lacks(name)).collect();
     assert_eq!(missing, Vec::<&String>::new());
 }
 
 #[test]
-fn a_library_of_an_older_driver_lacks_names_and_works_else() {
+fn library_of_older_driver_lacks_names_and_otherwise_works() {
     let machine = Machine::new(HGX_A100);
     let mut bytes = std::fs::read(machine.library()).unwrap();
     let newer = ["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMinorNumber"];
@@ -87,7 +87,7 @@ fn a_library_of_an_older_driver_lacks_names_and_works_else() {
 }
 
 #[test]
-fn the_tool_makes_such_a_library_where_no_directory_is_yet() {
+fn tool_creates_library_in_new_directory() {
     let machine = Machine::new(HGX_A100);
     let old = machine.path("old/libnvidia-ml.so.1");
     let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_nvml-simctl"));
@@ -96,13 +96,13 @@ fn the_tool_makes_such_a_library_where_no_directory_is_yet() {
     crate::support::succeeded(&tool.output().unwrap());
     // SAFETY: the library is ours; loading it runs no code but the loader's.
     let library = unsafe { Library::new(old) }.unwrap();
-    // SAFETY: only asked for, not called.
-    let found = unsafe { library.get::<Any>(b"nvmlDeviceGetName") };
+    // SAFETY: only looked up, not called.
+    let found = unsafe { library.get::<AnyFunction>(b"nvmlDeviceGetName") };
     assert!(found.is_err());
 }
 
 #[test]
-fn before_init_every_function_says_so() {
+fn every_function_fails_before_init() {
     let machine = Machine::new(HGX_A100);
     // SAFETY: the library is ours; loading it runs no code but the loader's.
     let library = unsafe { Library::new(machine.library()) }.unwrap();
@@ -124,14 +124,14 @@ fn nulls_are_invalid_arguments() {
 }
 
 #[test]
-fn a_good_handle_with_nulls_for_the_rest_is_invalid_too() {
+fn valid_handle_with_null_arguments_is_invalid() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(0).expose_provenance();
     let library = open(&machine);
     let takes_device = |name: &str| name.starts_with("nvmlDevice") && !is_lookup(name);
     let mut answers = answers(&library, device.try_into().unwrap(), 0, takes_device);
-    // What only sets something has nothing to be null: mode 0 is a good mode.
+    // Setters have no pointer that could be null: mode 0 is valid.
     assert_eq!(
         answers.remove(&0),
         Some(vec![
@@ -147,7 +147,7 @@ fn a_good_handle_with_nulls_for_the_rest_is_invalid_too() {
 }
 
 #[test]
-fn a_bad_handle_is_an_invalid_argument_whatever_else_is_given() {
+fn invalid_handle_is_an_invalid_argument_with_any_other_argument() {
     let machine = Machine::new(HGX_A100);
     let library = open(&machine);
     let mut buffer = vec![0_u64; 1 << 13];
@@ -168,7 +168,7 @@ fn a_bad_handle_is_an_invalid_argument_whatever_else_is_given() {
     }
 }
 
-/// Functions whose first argument is no handle.
+/// Functions whose first argument is not a handle.
 fn is_lookup(name: &str) -> bool {
     name.starts_with("nvmlDeviceGetHandleBy") || name.starts_with("nvmlDeviceGetCount")
 }

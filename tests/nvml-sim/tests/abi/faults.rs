@@ -1,4 +1,4 @@
-//! The fault menu at the C boundary, latency, and calls from many threads.
+//! Faults at the C interface, latency, and calls from many threads.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings as sys;
 use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, Shared, call, eventually};
 
 #[test]
-fn one_hanging_call_hangs_alone_until_its_fault_is_gone() {
+fn hanging_call_blocks_alone_until_its_fault_is_cleared() {
     let machine = Machine::new(HGX_A100);
     let nvml = Shared(machine.open());
     machine.faults("[{id: stuck, call: nvmlDeviceGetMinorNumber, gpu: 1, hang: forever}]");
@@ -26,7 +26,7 @@ fn one_hanging_call_hangs_alone_until_its_fault_is_gone() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test is about real time")]
-fn faults_answer_lie_and_delay() {
+fn faults_return_errors_false_success_and_delays() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
@@ -47,7 +47,7 @@ fn faults_answer_lie_and_delay() {
 }
 
 #[test]
-fn a_mode_can_wait_for_a_reset_or_for_ever_though_the_call_succeeds() {
+fn mode_can_wait_for_reset_or_never_change_after_success() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
@@ -69,7 +69,7 @@ fn a_mode_can_wait_for_a_reset_or_for_ever_though_the_call_succeeds() {
 }
 
 #[test]
-fn destroyed_mig_devices_are_still_listed_if_the_fault_wants_it() {
+fn destroyed_mig_devices_are_still_listed_if_fault_requires_it() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
@@ -103,7 +103,7 @@ fn init_can_fail_and_then_work() {
 }
 
 #[test]
-fn a_gpu_can_be_lost_by_a_call_that_succeeded() {
+fn gpu_can_be_lost_by_a_successful_call() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(2);
@@ -112,7 +112,7 @@ fn a_gpu_can_be_lost_by_a_call_that_succeeded() {
 }
 
 #[test]
-fn the_order_of_indices_can_change_while_gpus_stay_what_they_are() {
+fn index_order_can_change_while_gpus_stay_the_same() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     machine.faults(
@@ -126,7 +126,7 @@ fn the_order_of_indices_can_change_while_gpus_stay_what_they_are() {
 }
 
 #[test]
-fn an_instance_can_land_somewhere_else_than_asked() {
+fn instance_can_be_created_at_another_placement_than_requested() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
@@ -148,7 +148,7 @@ fn an_instance_can_land_somewhere_else_than_asked() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test is about real time")]
-fn calls_take_as_long_as_the_scenario_says() {
+fn calls_take_as_long_as_scenario_specifies() {
     let machine = Machine::new(&format!("{ONE_H100}latency: {{init_us: 30000, query_us: 5000}}\n"));
     let start = Instant::now();
     let nvml = machine.open();
@@ -159,7 +159,7 @@ fn calls_take_as_long_as_the_scenario_says() {
 }
 
 #[test]
-fn threads_walk_while_other_threads_divide() {
+fn threads_walk_while_other_threads_partition() {
     let machine = Machine::new(HGX_A100);
     let nvml = Shared(machine.open());
     std::thread::scope(|scope| {

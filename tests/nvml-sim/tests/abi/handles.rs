@@ -1,4 +1,4 @@
-//! What a handle outlives, and what the lists and counts do.
+//! Lifetime of handles, and lists with counts.
 
 use nvml_sim::model::{Process, ProcessKind, Slot};
 use nvml_wrapper_sys::bindings as sys;
@@ -15,7 +15,7 @@ const VERSION_MISMATCH: u32 = 18;
 const UNKNOWN: u32 = 999;
 
 #[test]
-fn init_is_counted_and_the_last_shutdown_ends_all_handles() {
+fn init_is_counted_and_last_shutdown_ends_all_handles() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     assert_eq!(nvml.init(), 0);
@@ -29,7 +29,7 @@ fn init_is_counted_and_the_last_shutdown_ends_all_handles() {
 }
 
 #[test]
-fn a_handle_is_the_same_for_the_same_device_however_it_is_found() {
+fn handle_of_a_device_is_equal_for_every_lookup() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(2);
@@ -56,7 +56,7 @@ fn version_of<T>(number: u32) -> u32 {
 }
 
 #[test]
-fn handles_of_instances_die_with_them_even_if_the_id_is_used_again() {
+fn instance_handles_end_with_the_instance_even_if_id_is_reused() {
     let machine = Machine::new(ONE_H100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
@@ -85,7 +85,7 @@ fn gi_id(nvml: &Nvml, gi: sys::nvmlGpuInstance_t) -> Result<u32, u32> {
 }
 
 #[test]
-fn a_lost_gpu_is_one_lost_gpu() {
+fn lost_gpu_affects_no_other_gpu() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let devices = [nvml.gpu(0), nvml.gpu(1)];
@@ -97,7 +97,7 @@ fn a_lost_gpu_is_one_lost_gpu() {
 }
 
 #[test]
-fn a_reload_of_the_same_driver_ends_the_session_and_init_opens_a_new_one() {
+fn reload_of_same_driver_ends_session_and_init_opens_a_new_one() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
@@ -109,7 +109,7 @@ fn a_reload_of_the_same_driver_ends_the_session_and_init_opens_a_new_one() {
 }
 
 #[test]
-fn a_driver_that_goes_away_comes_back() {
+fn unloaded_driver_can_be_loaded_again() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     machine.change(nvml_sim::model::World::unload_driver);
@@ -125,7 +125,7 @@ fn a_driver_that_goes_away_comes_back() {
 }
 
 #[test]
-fn a_session_can_be_shut_down_when_its_machine_is_gone() {
+fn session_can_be_shut_down_when_its_machine_is_gone() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     std::fs::remove_dir_all(machine.path("nvml-sim.state")).unwrap();
@@ -135,7 +135,7 @@ fn a_session_can_be_shut_down_when_its_machine_is_gone() {
 }
 
 #[test]
-fn no_number_of_a_scenario_is_too_large_to_be_answered() {
+fn largest_scenario_numbers_are_answered() {
     let most = u64::MAX;
     let machine = Machine::new(&format!(
         "machine: m\ngpus: [{{board: T4, memory_mib: {most}}}]\nprocesses:\n\
@@ -151,7 +151,7 @@ fn no_number_of_a_scenario_is_too_large_to_be_answered() {
 }
 
 #[test]
-fn a_replaced_driver_needs_the_library_to_be_loaded_anew() {
+fn replaced_driver_requires_reloading_the_library() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     assert!(is_mapped(&machine));
@@ -165,14 +165,14 @@ fn a_replaced_driver_needs_the_library_to_be_loaded_anew() {
     assert_eq!(nvml.count(), Ok(8));
 }
 
-/// Unloading also has to work from a thread that lives on, which thread-local data would prevent.
+/// Unloading must also work from a thread that continues, which thread-local data would prevent.
 fn is_mapped(machine: &Machine) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.contains(machine.library().to_str().unwrap())
 }
 
 #[test]
-fn lists_ask_for_room_and_then_fill_it() {
+fn lists_report_required_size_and_then_fill_it() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(4);
@@ -222,11 +222,11 @@ fn versioned_structs_of_every_version_carry_the_same_profile() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
     let device = nvml.gpu(0);
-    // SAFETY: plain numbers and characters, for which zero is a value.
+    // SAFETY: plain numbers and characters, for which zero is valid.
     let mut v2: sys::nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     v2.version = version_of::<sys::nvmlGpuInstanceProfileInfo_v2_t>(2);
     assert_eq!(call!(nvml, nvmlDeviceGetGpuInstanceProfileInfoByIdV, device, 9, &raw mut v2), 0);
-    // SAFETY: plain numbers and characters, for which zero is a value.
+    // SAFETY: plain numbers and characters, for which zero is valid.
     let mut v3: sys::nvmlGpuInstanceProfileInfo_v3_t = unsafe { std::mem::zeroed() };
     v3.version = version_of::<sys::nvmlGpuInstanceProfileInfo_v3_t>(3);
     let place = (&raw mut v3).cast();

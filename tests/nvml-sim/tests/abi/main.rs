@@ -1,4 +1,4 @@
-//! The library as its clients see it: loaded by path, called over C, from several processes.
+//! The library as used by clients: loaded by path, called over C, from several processes.
 #![cfg(test)]
 
 mod clients;

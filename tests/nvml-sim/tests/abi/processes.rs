@@ -1,4 +1,4 @@
-//! Several processes on one machine: what they share, and what is left when one is killed in the middle of a call.
+//! Several processes on one machine: shared state, and the state after one is killed during a call.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use crate::support::{HGX_A100, Machine, ONE_H100, call, succeeded};
 
 const SIGKILL: i32 = 9;
 
-/// The lines of the call log, each cut to function and result.
+/// The lines of the call log, reduced to function and result.
 fn log(machine: &Machine) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(machine.path("log")).unwrap();
     let lines = text.lines().map(|line| {
@@ -36,7 +36,7 @@ fn two_processes_see_the_same_gpus() {
     assert_eq!(nvml.create_gi(device, 19), Err(23));
 }
 
-/// Kills the client at its third creation and answers what it printed and what it left.
+/// Kills the client at its third creation and returns its output, the geometry and the last call.
 fn killed(when: &str) -> (String, Vec<(u32, u32)>, (String, String)) {
     let machine = Machine::new(ONE_H100);
     drop(machine.open());
@@ -49,7 +49,7 @@ fn killed(when: &str) -> (String, Vec<(u32, u32)>, (String, String)) {
 }
 
 #[test]
-fn a_client_killed_before_a_call_leaves_what_was_before() {
+fn client_killed_before_call_leaves_previous_state() {
     let (printed, geometry, last) = killed("before");
     assert_eq!(printed, "gi 13 at 6\ngi 11 at 4\n");
     assert_eq!(geometry, [(4, 11), (6, 13)]);
@@ -57,7 +57,7 @@ fn a_client_killed_before_a_call_leaves_what_was_before() {
 }
 
 #[test]
-fn a_client_killed_after_a_call_leaves_what_it_did() {
+fn client_killed_after_call_leaves_new_state() {
     let (printed, geometry, last) = killed("after");
     assert_eq!(printed, "gi 13 at 6\ngi 11 at 4\n");
     assert_eq!(geometry, [(4, 11), (5, 12), (6, 13)]);
@@ -65,7 +65,7 @@ fn a_client_killed_after_a_call_leaves_what_it_did() {
 }
 
 #[test]
-fn the_log_has_every_call_once() {
+fn log_has_every_call_once() {
     let machine = Machine::new(ONE_H100);
     let output =
         machine.client(&["quiet", "3"]).env("NVML_SIM_LOG", machine.path("log")).output().unwrap();
@@ -80,7 +80,7 @@ fn the_log_has_every_call_once() {
 }
 
 #[test]
-fn without_a_scenario_there_is_no_driver_and_the_reason_is_said_once() {
+fn without_scenario_there_is_no_driver_and_reason_is_printed_once() {
     let machine = Machine::without_scenario();
     let output = machine.client(&["walk"]).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -91,7 +91,7 @@ fn without_a_scenario_there_is_no_driver_and_the_reason_is_said_once() {
 }
 
 #[test]
-fn faults_that_cannot_be_read_are_said_once_and_not_in_force() {
+fn unreadable_faults_are_reported_once_and_not_applied() {
     let machine = Machine::new(ONE_H100);
     drop(machine.open());
     let faults = machine.path("nvml-sim.state/faults.yaml");
@@ -104,7 +104,7 @@ fn faults_that_cannot_be_read_are_said_once_and_not_in_force() {
 }
 
 #[test]
-fn the_environment_says_which_machine_it_is() {
+fn environment_selects_the_machine() {
     let machine = Machine::new(ONE_H100);
     std::fs::write(machine.path("other.yaml"), HGX_A100).unwrap();
     let output = machine

@@ -1,4 +1,4 @@
-//! A simulated machine of a test's own: a copy of the library with its scenario beside it.
+//! A simulated machine of a test: a copy of the library with its scenario beside it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl Machine {
         unsafe { NvmlLib::new(self.library()) }.unwrap()
     }
 
-    /// Loaded and initialised.
+    /// Loads and initializes the library.
     pub(crate) fn open(&self) -> Nvml {
         let nvml = Nvml(self.load());
         assert_eq!(nvml.init(), 0);
@@ -73,12 +73,12 @@ impl Machine {
         Store::at(&self.path("nvml-sim.state"))
     }
 
-    /// Plays the owner of the machine.
+    /// Changes the machine as its administrator.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut World) -> Result<T, Code>) -> T {
         self.store().change(act).unwrap().unwrap()
     }
 
-    /// The faults from now on, as YAML.
+    /// Replaces the faults, as YAML.
     pub(crate) fn faults(&self, yaml: &str) {
         let rules: Vec<Rule> = serde_saphyr::from_str(yaml).unwrap();
         write_rules(&self.path("nvml-sim.state"), &rules).unwrap();
@@ -100,7 +100,7 @@ impl Machine {
     }
 }
 
-/// A loaded library; calls are as unsafe as C, and checked no more.
+/// A loaded library; calls are as unsafe as in C.
 pub(crate) struct Nvml(pub(crate) NvmlLib);
 
 /// The bindings' function pointers are plain addresses, and the library is thread safe.
@@ -113,7 +113,7 @@ unsafe impl Sync for Shared {}
 macro_rules! call {
     ($nvml:expr, $name:ident $(, $argument:expr)*) => {{
         let function = $nvml.0.$name.as_ref().unwrap();
-        // SAFETY: the pointers are to locals of the test, of the types that the bindings ask for.
+        // SAFETY: the pointers are to locals of the test, with the types of the bindings.
         unsafe { function($($argument),*) }
     }};
 }
@@ -193,7 +193,7 @@ static C_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
     })
 });
 
-/// Builds a client under a name of this run and then gives it its own, so that two runs do not meet.
+/// Builds a client under a unique name and renames it, so that parallel runs do not conflict.
 pub(crate) fn build(name: &str, needs: &str, compile: impl FnOnce(&Path) -> Command) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let draft = directory.join(format!("{name}-{}", std::process::id()));
@@ -203,7 +203,7 @@ pub(crate) fn build(name: &str, needs: &str, compile: impl FnOnce(&Path) -> Comm
     program
 }
 
-/// Runs a command that has to succeed; `needs` says what to install when it is not there.
+/// Runs a command that must succeed; `needs` names what to install if it is missing.
 #[track_caller]
 pub(crate) fn finish(command: &mut Command, needs: &str) -> String {
     let program = command.get_program().to_owned();
@@ -236,7 +236,7 @@ pub(crate) fn start(mut command: Command) -> (Child, std::io::Lines<impl std::io
     (child, lines)
 }
 
-/// Waits for something another thread or process does.
+/// Waits for a change by another thread or process.
 pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
     (0..500).any(|_| {
         let done = is();

@@ -26,16 +26,16 @@ fn ac_008_wait_time_comes_from_deadlines() {
 }
 
 /// One node with two devices, observed from second 0.
-struct Watched {
+struct ObservedNode {
     history: HoldingHistory,
     holders: HoldingObserver,
     names: TypeResolver,
 }
 
 /// Name, namespace, start and deadline of a pod.
-type Told<'a> = (&'a str, &'a str, i64, Option<i64>);
+type PodFacts<'a> = (&'a str, &'a str, i64, Option<i64>);
 
-fn there(pods: &[Told<'_>]) -> ClusterSnapshot {
+fn there(pods: &[PodFacts<'_>]) -> ClusterSnapshot {
     let pods = pods.iter().map(|(name, namespace, began, until)| {
         let mut one = pod(name, Some("a"), GPU, 1);
         (*namespace).clone_into(&mut one.key.namespace);
@@ -45,7 +45,7 @@ fn there(pods: &[Told<'_>]) -> ClusterSnapshot {
     snapshot(vec![node("a", &[(TYPE, H200)], 2)], pods.collect())
 }
 
-impl Watched {
+impl ObservedNode {
     fn new() -> Self {
         Self {
             history: HoldingHistory::default(),
@@ -55,7 +55,7 @@ impl Watched {
     }
 
     /// Observes these pods at `now` and returns the waiting time.
-    fn look(&mut self, pods: &[Told<'_>], now: i64) -> Wait {
+    fn look(&mut self, pods: &[PodFacts<'_>], now: i64) -> Wait {
         let all = Arc::new(there(pods));
         for shown in self.holders.observe(&all, now) {
             self.history.record(shown);
@@ -80,7 +80,7 @@ const TWO: [(&str, &str); 2] = [("x", "team-x"), ("y", "team-y")];
 
 #[test]
 fn ac_008_wait_time_is_estimated_from_history() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let now = watched.after(30);
     let holders = TWO.map(|(name, team)| (name, team, now - 600, None));
     let wait = watched.look(&holders, now + 60);
@@ -96,9 +96,9 @@ fn ac_008_wait_time_is_estimated_from_history() {
 
 #[test]
 fn ac_008_deadline_limits_the_estimate() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let now = watched.after(30);
-    let wait = |watched: &mut Watched, until| {
+    let wait = |watched: &mut ObservedNode, until| {
         let holders = [("x", "team-x", now, Some(until)), ("y", "team-y", now, None)];
         let wait = watched.look(&holders, now + 60);
         let Wait::Likely { from, to, of, .. } = wait else { panic!("{wait:?}") };
@@ -112,7 +112,7 @@ fn ac_008_deadline_limits_the_estimate() {
 
 #[test]
 fn ac_008_insufficient_history_gives_no_estimate() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let now = watched.after(19);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
     let few = Wait::Unknown(Unknown::TooFew { ended: 19, since: 0 });
@@ -131,21 +131,22 @@ fn ac_008_insufficient_history_gives_no_estimate() {
     assert_eq!(watched.look(&held, late + 20_240), longer);
 
     // Another aggregator has observed no end, and does not treat earlier holdings as complete.
-    let mut anew = Watched::new();
-    anew.look(&held, late);
-    anew.look(&[held[0]], late + 60);
+    let mut restarted = ObservedNode::new();
+    restarted.look(&held, late);
+    restarted.look(&[held[0]], late + 60);
     let again = ("z", "team-z", late + 60, None);
     assert_eq!(
-        anew.look(&[held[0], again], late + 120),
+        restarted.look(&[held[0], again], late + 120),
         Wait::Unknown(Unknown::TooFew { ended: 1, since: late })
     );
 }
 
 #[test]
 fn pods_of_one_workload_count_once() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let names: Vec<String> = (0..40).map(|number| format!("worker-{number}")).collect();
-    let gang: Vec<Told<'_>> = names.iter().map(|name| (name.as_str(), "team", 30, None)).collect();
+    let gang: Vec<PodFacts<'_>> =
+        names.iter().map(|name| (name.as_str(), "team", 30, None)).collect();
     watched.look(&[], 0);
     watched.look(&gang, 50);
     watched.look(&gang[20..], 3000);
@@ -153,7 +154,7 @@ fn pods_of_one_workload_count_once() {
     let holders = TWO.map(|(name, team)| (name, team, 3030, None));
     assert_eq!(watched.look(&holders, 3040), Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 }));
     // They count once however far apart they end, as the pods of an array job do.
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let gang = &gang[..24];
     watched.look(gang, 50);
     for gone in 1..=24_usize {
@@ -166,7 +167,7 @@ fn pods_of_one_workload_count_once() {
         Wait::Unknown(Unknown::TooFew { ended: 1, since: 50 })
     );
     // Several pods of one current workload do not end sooner than one of them.
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let now = watched.after(30);
     let alone = watched.look(&[("x", "team-x", now, None), ("y", "team-x", now, None)], now + 60);
     let Wait::Likely { from, holders, .. } = alone else { panic!("{alone:?}") };
@@ -175,7 +176,7 @@ fn pods_of_one_workload_count_once() {
 
 #[test]
 fn history_is_bounded_by_window() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedNode::new();
     let now = watched.after(1000);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
     let Wait::Likely { samples, since, .. } = watched.look(&holders, now + 60) else {
@@ -195,7 +196,7 @@ proptest! {
         began in prop::collection::vec(0..20_000_i64, 2),
         deadline in prop::option::of(1..50_000_i64),
     ) {
-        let mut watched = Watched::new();
+        let mut watched = ObservedNode::new();
         let mut now = 0;
         watched.look(&[], now);
         for (number, lasts) in lasts.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 #[test]
-fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() {
+fn types_are_read_from_own_labels_first_without_sharing_suffix() {
     let catalogue = Catalog::built_in();
     let labelled = |all: &[(&str, &str)], count: u64| {
         let labels = all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -52,7 +52,7 @@ pub(super) fn selection(nodes: &[&str]) -> DraftRequest {
 }
 
 #[test]
-fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
+fn ac_002_draft_takes_counts_selector_and_tolerations_from_nodes() {
     let mut second = node("b", H200);
     second.taints.push(taint("team", "research"));
     second.taints.push(taint("octavo.dev/not-ready", ""));
@@ -114,7 +114,7 @@ fn ambiguous_nodes_are_excluded_with_a_note() {
         .unwrap();
     assert_eq!(made.nodes, ["a"]);
     let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
-    let said = [
+    let expected = [
         "gone is excluded: it does not exist in the cluster",
         "bare is excluded: it has no accelerator",
         "mixed is excluded: it is mixed (4x nvidia-h200-141gb, 4x nvidia-t4-16gb)",
@@ -122,9 +122,9 @@ fn ambiguous_nodes_are_excluded_with_a_note() {
         "unlabelled is excluded: it lacks the label octavo.dev/type",
         "one more node has the type nvidia-t4-16gb: the profile also selects it",
     ];
-    assert_eq!(notes.len(), said.len(), "{notes:?}");
-    for (note, said) in notes.iter().zip(said) {
-        assert!(note.starts_with(said), "{note}");
+    assert_eq!(notes.len(), expected.len(), "{notes:?}");
+    for (note, expected) in notes.iter().zip(expected) {
+        assert!(note.starts_with(expected), "{note}");
     }
     // No node is named in the object, which other users can read.
     let shown = format!("{:?}", made.profile);
@@ -140,7 +140,7 @@ fn infeasible_draft_is_rejected_with_remedy() {
         .with("example.com/none", 0);
     parts.labels.insert(TYPE_LABEL.to_owned(), H200.to_owned());
     let cluster = snapshot([node("a", H200), node("b", T4), parts]);
-    for (wish, said) in [
+    for (wish, expected) in [
         (
             selection(&["a", "b"]),
             "2 types, nvidia-h200-141gb, nvidia-t4-16gb, but a profile can select only one",
@@ -156,7 +156,7 @@ fn infeasible_draft_is_rejected_with_remedy() {
         ),
     ] {
         let refused = drafted(&wish, &cluster).unwrap_err().to_string();
-        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains(expected), "{refused}");
     }
     let wish = DraftRequest {
         resource: Some("nvidia.com/mig-3g.71gb".to_owned()),
@@ -171,7 +171,7 @@ fn infeasible_draft_is_rejected_with_remedy() {
 }
 
 #[test]
-fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
+fn req_005_type_specs_contain_what_its_products_agree_on() {
     let catalogue = Catalog::built_in();
     let of = |name: &str| Specs::for_type(&name.parse().unwrap(), &catalogue);
     let h200 = of(H200);
@@ -231,7 +231,7 @@ fn user_counts_and_taints_override_the_draft() {
 #[test]
 fn invalid_counts_and_taints_are_rejected_with_position() {
     let cluster = snapshot([node("a", H200)]);
-    for (said, at, part, words) in [
+    for (expected, at, part, words) in [
         (&["a.b/c:1:1:1"][..], 0, "identifier", "it requests cpu, memory, nvidia.com/gpu"),
         (&["cpu:1:1:1", "cpu:1:1:1"], 1, "identifier", "specified twice"),
         (&["cpu:1::", "nvidia.com/gpu::x:"], 1, "default", "\"x\" is not an amount"),
@@ -245,19 +245,19 @@ fn invalid_counts_and_taints_are_rejected_with_position() {
         (&["cpu:-1::"], 0, "min", "greater than 0"),
     ] {
         let wish = DraftRequest {
-            counts: said.iter().map(|text| counts(text)).collect(),
+            counts: expected.iter().map(|text| counts(text)).collect(),
             ..selection(&["a"])
         };
         let DraftError::Counts(error) = drafted(&wish, &cluster).unwrap_err() else {
-            panic!("{said:?}");
+            panic!("{expected:?}");
         };
-        assert_eq!((error.at, error.part.word()), (at, part), "{said:?}: {error}");
-        assert!(error.to_string().contains(words), "{said:?}: {error}");
+        assert_eq!((error.at, error.part.word()), (at, part), "{expected:?}: {error}");
+        assert!(error.to_string().contains(words), "{expected:?}: {error}");
     }
 }
 
 #[test]
-fn a_taint_that_no_node_has_and_counts_that_are_none_are_refused() {
+fn unknown_taint_and_invalid_counts_are_rejected() {
     let cluster = snapshot([node("a", H200)]);
     let wish = DraftRequest {
         tolerate: Some(BTreeSet::from(["x:NoSchedule".to_owned()])),

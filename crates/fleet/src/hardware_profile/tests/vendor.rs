@@ -11,7 +11,7 @@ fn vendor(name: &str, product: &str) -> ClusterNode {
 }
 
 #[test]
-fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_vendor() {
+fn ac_003_nodes_without_agent_are_selected_by_vendor_label() {
     let all =
         [vendor("a", "NVIDIA-H200"), vendor("b", "NVIDIA-H200"), vendor("c", "NVIDIA-H200-NVL")];
     let cluster = snapshot(all.clone());

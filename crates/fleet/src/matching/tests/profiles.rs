@@ -131,7 +131,7 @@ fn preferred_type_within_a_multi_type_profile_is_recognized() {
 }
 
 #[test]
-fn sooner_offer_without_profile_is_mentioned_and_verdict_follows_the_first() {
+fn sooner_offer_without_profile_is_mentioned_and_verdict_follows_first() {
     let profiles = vec![profile("large", None, vec![h200(0)])];
     let found = match_profiles(&needs("80GB"), vec![h200(3)], profiles);
     assert_eq!(names(&found), ["a/large", "nvidia-h200-141gb"]);
@@ -211,8 +211,8 @@ proptest! {
             prop_assert!(max.is_none_or(|max| u64::from(one.count) <= max));
             prop_assert_eq!(one.profile.is_none(), one.no_profile_reason.is_some());
         }
-        let told = one.matches.iter().filter(|one| one.profile.is_some()).count();
+        let matched = one.matches.iter().filter(|one| one.profile.is_some()).count();
         let refused = one.refused.iter().filter(|one| one.name.starts_with("a/")).count();
-        prop_assert_eq!(told + refused, profiles.len());
+        prop_assert_eq!(matched + refused, profiles.len());
     }
 }

@@ -100,19 +100,19 @@ proptest! {
         for one in &found.matches {
             let (offer, count) = (offers.iter().find(|offer| offer.name == one.name).unwrap(), one.count);
             prop_assert!(count >= 1 && count <= offer.max_per_node);
-            prop_assert!(request.count.is_none_or(|asked| asked == count));
+            prop_assert!(request.count.is_none_or(|requested| requested == count));
             let has = offer.memory.map_or(0, Bytes::get);
             prop_assert!(request.memory_each.is_none_or(|needed| has >= needed.get()));
             prop_assert!(request.memory_total.is_none_or(|needed| has * u64::from(count) >= needed.get()));
             prop_assert!(request.max_price.is_none_or(|most| one.cost.as_ref().is_some_and(|price| price.per_hour <= most)));
             prop_assert!(offer.shape == Shape::Whole || request.isolation != Isolation::Exclusive);
             prop_assert!(offer.shape != Shape::Shared || request.isolation == Isolation::Shared);
-            if let Some(asked) = request.compute_capability {
-                prop_assert!(offer.traits.compute_capability.is_some_and(|has| has >= asked));
+            if let Some(requested) = request.compute_capability {
+                prop_assert!(offer.traits.compute_capability.is_some_and(|has| has >= requested));
             }
-            if let Some(asked) = request.architecture {
+            if let Some(requested) = request.architecture {
                 let has = generation(offer.traits.architecture.as_deref().unwrap()).unwrap();
-                prop_assert!(has.line == asked.line && has.step >= asked.step);
+                prop_assert!(has.line == requested.line && has.step >= requested.step);
             }
             let free = matches!(offer.free, Some(FreeUnits { on_one_node, .. }) if on_one_node >= count);
             prop_assert_eq!(one.standing == OfferAvailability::Free, free);

@@ -35,7 +35,7 @@ fn free(on_one_node: u32) -> FreeUnits {
     FreeUnits { total: 8, on_one_node }
 }
 
-fn standing(name: &str, free: impl Into<Option<FreeUnits>>) -> Offer {
+fn with_free_units(name: &str, free: impl Into<Option<FreeUnits>>) -> Offer {
     Offer { free: free.into(), ..named(name, "nvidia-h200-141gb") }
 }
 
@@ -61,9 +61,9 @@ fn each_criterion_breaks_ties_of_the_previous_ones() {
     let kind = |name: &str| Shape::Mig(name.to_owned());
     let unknown = || None::<FreeUnits>;
     for (line, first, second) in [
-        ("free", standing("z", free(8)), later("a")),
-        ("could become", later("z"), standing("a", unknown())),
-        ("unknown", standing("z", unknown()), standing("a", free(0))),
+        ("free", with_free_units("z", free(8)), later("a")),
+        ("could become", later("z"), with_free_units("a", unknown())),
+        ("unknown", with_free_units("z", unknown()), with_free_units("a", free(0))),
         ("liked best", named("z", "nvidia-a100-80gb"), named("a", "nvidia-h100-80gb")),
         ("liked", named("z", "nvidia-h100-80gb"), named("a", "nvidia-h200-141gb")),
         ("newer", named("z", "nvidia-b200-180gb"), named("a", "nvidia-h200-141gb")),

@@ -10,7 +10,7 @@ use octavo_planner::reconcile::{
 
 use super::*;
 
-fn standing(state: &str, message: &str) -> NodeLayoutStatus {
+fn layout_status(state: &str, message: &str) -> NodeLayoutStatus {
     let device = |number: u8, state: &str, message: &str| DeviceLayoutStatus {
         message: message.to_owned(),
         ..DeviceLayoutStatus::new(
@@ -40,7 +40,7 @@ fn unapplied_layout_is_the_reason_unless_more_severe() {
         NodeSummary::new(&devices, &nvml, Some(LayoutSummary::of(layout)))
     };
     let good = [whole(Vec::new())];
-    let blocked = summary(&good, &standing("blocked", "in use by pid 7"));
+    let blocked = summary(&good, &layout_status("blocked", "in use by pid 7"));
     assert_eq!(blocked.reason.as_deref(), Some("GPU 1: blocked: in use by pid 7 (and 1 more)"));
     assert_eq!(blocked.state, NodeState::Attention);
     for (state, wanted) in [
@@ -55,11 +55,11 @@ fn unapplied_layout_is_the_reason_unless_more_severe() {
         ("yielded", NodeState::Ok),
         ("of a later version", NodeState::Ok),
     ] {
-        let node = summary(&good, &standing(state, "why"));
+        let node = summary(&good, &layout_status(state, "why"));
         assert_eq!((node.state, node.reason.is_some()), (wanted, wanted == NodeState::Attention));
         assert_eq!(node.layout.unwrap().state, Some(Reported::parse(state)));
     }
-    let graver = summary(&[failing()], &standing("failed", "why"));
+    let graver = summary(&[failing()], &layout_status("failed", "why"));
     assert_eq!(graver.state, NodeState::Degraded);
     assert!(graver.reason.unwrap().contains("GPU is lost"));
 
@@ -90,16 +90,16 @@ fn layout_report_is_bounded_and_absent_without_layout() {
         devices: vec![device; 1000],
         ..NodeLayoutStatus::default()
     };
-    let told = status.for_aggregator().unwrap();
-    assert_eq!(told.layout.map(|name| name.len()), Some(MAX_WORD_BYTES));
-    assert_eq!(told.devices.len(), MAX_LAYOUT_DEVICES);
-    assert_eq!(told.devices[0].name.len(), MAX_WORD_BYTES);
+    let bounded = status.for_aggregator().unwrap();
+    assert_eq!(bounded.layout.map(|name| name.len()), Some(MAX_WORD_BYTES));
+    assert_eq!(bounded.devices.len(), MAX_LAYOUT_DEVICES);
+    assert_eq!(bounded.devices[0].name.len(), MAX_WORD_BYTES);
     // Three bytes per character, and no partial character.
-    assert_eq!(told.devices[0].message.len(), MAX_TEXT_BYTES / 3 * 3);
+    assert_eq!(bounded.devices[0].message.len(), MAX_TEXT_BYTES / 3 * 3);
 }
 
 #[test]
-fn the_words_of_states_are_in_the_order_of_their_gravity() {
+fn states_are_ordered_by_severity() {
     let states = [
         ApplyState::Applied,
         ApplyState::Pending { reason: String::new() },

@@ -58,7 +58,7 @@ fn counted(inventory: &Inventory) -> (u32, u32, &'static str) {
 }
 
 #[test]
-fn a_neuron_device_is_one_whether_bus_and_driver_agree_or_not() {
+fn neuron_device_is_counted_once_even_if_bus_and_driver_disagree() {
     let neuron = Some("neuron");
     let two = || vec![chip(0), chip(1)];
     for (functions, chips, expected) in [
@@ -86,7 +86,7 @@ fn a_neuron_device_is_one_whether_bus_and_driver_agree_or_not() {
 }
 
 #[test]
-fn a_neuron_device_has_the_type_of_its_function_or_of_its_chip_and_the_catalogues_memory() {
+fn neuron_device_has_type_of_function_or_chip_and_catalog_memory() {
     let mut inventory = inventory(vec![], vec![chip(0)]);
     let [only] = &DeviceSummary::all(&inventory)[..] else {
         panic!("one device");
@@ -104,11 +104,11 @@ fn a_neuron_device_has_the_type_of_its_function_or_of_its_chip_and_the_catalogue
 }
 
 #[test]
-fn health_of_a_neuron_device_is_what_its_node_says_and_one_that_tells_none_is_not_missed() {
+fn neuron_health_reaches_its_node_and_unreported_health_is_ok() {
     let functions = || vec![function(1, Some("neuron")), function(2, Some("neuron"))];
-    let mut untold = chip(1);
-    untold.errors = NeuronErrors::default();
-    assert_eq!(counted(&inventory(functions(), vec![chip(0), untold])), (2, 0, "ok"));
+    let mut unreported = chip(1);
+    unreported.errors = NeuronErrors::default();
+    assert_eq!(counted(&inventory(functions(), vec![chip(0), unreported])), (2, 0, "ok"));
     let mut errors = chip(1);
     errors.errors.sram_uncorrected = Some(2);
     let noticed = inventory(functions(), vec![chip(0), errors]);
@@ -129,7 +129,7 @@ fn health_of_a_neuron_device_is_what_its_node_says_and_one_that_tells_none_is_no
 }
 
 #[test]
-fn an_amd_device_in_parts_is_partitioned_and_not_exclusive() {
+fn amd_device_with_partitions_is_partitioned_and_not_exclusive() {
     use octavo_model::inventory::{Amd, AmdPartition, PartitioningMode};
     let mode = |current: &str| {
         Some(PartitioningMode { current: current.to_owned(), available: Vec::new() })

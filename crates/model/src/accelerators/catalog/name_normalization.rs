@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_matter_is_left_out() {
+    fn irrelevant_parts_are_ignored() {
         for (text, expected) in [
             ("NVIDIA A100-SXM4-80GB", "a100sxm480gb"),
             ("a100 sxm4 80 GB", "a100sxm480gb"),

@@ -8,11 +8,11 @@ use super::*;
 use crate::accelerators::lookup;
 use crate::label::LabelValue;
 
-fn told(text: &str) -> String {
-    said(&lookup(text))
+fn skus_of(text: &str) -> String {
+    format_lookup(&lookup(text))
 }
 
-fn said(lookup: &Lookup) -> String {
+fn format_lookup(lookup: &Lookup) -> String {
     let names = |skus: &[Sku]| {
         let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
         names.join(" ")
@@ -106,7 +106,7 @@ fn shared_alias_matches_all_its_products() {
 }
 
 #[test]
-fn ids_are_found_types_and_names_at_least_among_others() {
+fn shared_ids_have_a_type_and_names_have_products() {
     let catalog = Catalog::built_in();
     for product in catalog.products() {
         let sku = &product.sku;
@@ -123,7 +123,7 @@ fn ids_are_found_types_and_names_at_least_among_others() {
 }
 
 #[test]
-fn every_fact_name_and_price_has_a_source_that_is_cited() {
+fn every_fact_name_and_price_cites_a_source() {
     let catalog = Catalog::built_in();
     let cited = |keys: &[String], what: &str| {
         assert!(!keys.is_empty(), "{what}");
@@ -184,7 +184,7 @@ fn lookup_ignores_case_blanks_hyphens_and_vendors() {
         "10DE:20B2",
         "cloud.google.com/gke-accelerator=nvidia-a100-80gb",
     ] {
-        assert_eq!(told(text), "nvidia-a100-sxm4-80gb", "{text}");
+        assert_eq!(skus_of(text), "nvidia-a100-sxm4-80gb", "{text}");
     }
     for (text, sku) in [
         ("Tesla T4", "nvidia-t4"),
@@ -207,7 +207,7 @@ fn lookup_ignores_case_blanks_hyphens_and_vendors() {
         ("l4", "nvidia-l4"),
         ("NVIDIA A16 (per GPU)", "nvidia-a16"),
     ] {
-        assert_eq!(told(text), sku, "{text}");
+        assert_eq!(skus_of(text), sku, "{text}");
     }
 }
 
@@ -236,9 +236,9 @@ fn ambiguous_name_returns_all_matches() {
         ("AWS Inferentia", 2),
     ] {
         let Lookup::Ambiguous(skus) = lookup(text) else {
-            panic!("{text}: {}", told(text));
+            panic!("{text}: {}", skus_of(text));
         };
-        assert_eq!(skus.len(), count, "{text}: {}", told(text));
+        assert_eq!(skus.len(), count, "{text}: {}", skus_of(text));
     }
 }
 
@@ -252,7 +252,7 @@ fn unknown_name_is_not_guessed() {
         ("mi25", "amd-mi25"),
     ] {
         let Lookup::Unknown(skus) = lookup(text) else {
-            panic!("{text}: {}", told(text));
+            panic!("{text}: {}", skus_of(text));
         };
         assert!(skus.len() <= 5);
         let first = skus.first().map_or("", Sku::as_str);
@@ -266,7 +266,7 @@ fn unknown_name_is_not_guessed() {
 
 proptest! {
     #[test]
-    fn any_text_has_an_answer_with_products_of_the_catalogue(text in ".{0,60}") {
+    fn any_text_returns_products_of_the_catalog(text in ".{0,60}") {
         let catalog = Catalog::built_in();
         let skus = match catalog.lookup(&text) {
             Lookup::Found(sku) => vec![sku],
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn a_mangled_name_of_a_product_still_means_it(at in any::<proptest::sample::Index>(), upper in any::<bool>()) {
+    fn mangled_product_name_is_still_recognized(at in any::<proptest::sample::Index>(), upper in any::<bool>()) {
         let catalog = Catalog::built_in();
         let product = at.get(catalog.products());
         let name = product.sku.as_str().replace('-', " ");

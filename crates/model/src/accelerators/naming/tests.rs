@@ -30,13 +30,13 @@ fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, OverrideEffect) {
         TypeSources { overlay_products: Arc::default(), type_override: Some(Arc::clone(&given)) };
     let mut inventory = inventory(devices);
     naming.apply(&mut inventory);
-    let told = given.effect(&inventory);
+    let effect = given.effect(&inventory);
     let names = inventory.devices.iter().map(|device| {
         let hand = if device.identity.is_manual() { " by hand" } else { "" };
         let sku = device.identity.sku().map_or_else(String::new, |sku| format!(" [{sku}]"));
         format!("{}{sku}{hand}", device.identity)
     });
-    (names.collect(), told)
+    (names.collect(), effect)
 }
 
 const STRANGER: (u16, u16) = (0x1acc, 0x0001);
@@ -48,7 +48,7 @@ fn stranger(slot: u8) -> Device {
 #[test]
 fn override_applies_to_unidentified_devices_only() {
     let devices = vec![stranger(1), device(2, 0x10de, 0x2330), stranger(3)];
-    let (names, told) = named("hall-7.Special", devices);
+    let (names, effect) = named("hall-7.Special", devices);
     assert_eq!(
         names,
         [
@@ -58,10 +58,10 @@ fn override_applies_to_unidentified_devices_only() {
         ]
     );
     assert_eq!(
-        told.text,
+        effect.text,
         "octavo.dev/type-override=hall-7.Special: 2 devices are manually set to type hall-7-special; the catalog does not list this type, and lists no similar name"
     );
-    assert!(!told.needs_attention);
+    assert!(!effect.needs_attention);
 }
 
 #[test]
@@ -69,17 +69,17 @@ fn catalog_override_sets_facts_and_matches_vendor() {
     let unknown = device(1, 0x10de, 0xfffe);
     // Label values cannot contain colons.
     for text in ["nvidia-b300", "B300", "NVIDIA-B300-SXM6-AC", "10de-3182", "nvidia-b300-288gb"] {
-        let (names, told) = named(text, vec![unknown.clone()]);
+        let (names, effect) = named(text, vec![unknown.clone()]);
         assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand"], "{text}");
-        assert!(!told.needs_attention, "{told:?}");
+        assert!(!effect.needs_attention, "{effect:?}");
     }
-    let (names, told) = named("nvidia-b300", vec![unknown, stranger(2)]);
+    let (names, effect) = named("nvidia-b300", vec![unknown, stranger(2)]);
     assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand", "GPU - type unknown"]);
     assert_eq!(
-        told.text,
+        effect.text,
         "octavo.dev/type-override=nvidia-b300: 1 device is manually set to type nvidia-b300-288gb; 1 device stays unknown, because the type is a product of nvidia, which did not make it"
     );
-    assert!(told.needs_attention);
+    assert!(effect.needs_attention);
 }
 
 #[test]
@@ -108,12 +108,12 @@ fn shared_type_is_accepted_ambiguous_name_is_rejected() {
         ("H200", "nvidia-h200-sxm5-141gb, nvidia-h200-nvl-141gb"),
         ("RTX-PRO-5000", "nvidia-rtx-pro-5000-48gb, nvidia-rtx-pro-5000-72gb"),
     ] {
-        let (names, told) = named(text, vec![unknown()]);
+        let (names, effect) = named(text, vec![unknown()]);
         assert_eq!(names, ["GPU - type unknown"]);
         let expected = format!(
             "octavo.dev/type-override={text} has no effect: it is ambiguous and matches {several}; use the SKU or the type of one of them"
         );
-        assert_eq!((told.text, told.needs_attention), (expected, true));
+        assert_eq!((effect.text, effect.needs_attention), (expected, true));
     }
 }
 
@@ -132,25 +132,25 @@ fn rejected_override_states_the_reason() {
             "h 7 has no effect: a type consists of at most 63 letters, digits and inner hyphens",
         ),
     ] {
-        let (names, told) = named(text, vec![stranger(1)]);
+        let (names, effect) = named(text, vec![stranger(1)]);
         assert_eq!(names, ["GPU - type unknown"]);
         let expected = match text {
             "" => "octavo.dev/type-override= is empty and has no effect".to_owned(),
             _ => format!("octavo.dev/type-override={expected}"),
         };
-        assert_eq!((told.text, told.needs_attention), (expected, true));
+        assert_eq!((effect.text, effect.needs_attention), (expected, true));
     }
     let long = "x".repeat(64);
     assert_eq!(named(&long, vec![stranger(1)]).0, ["GPU - type unknown"]);
-    let (_, told) = named("acme", vec![device(1, 0x10de, 0x2330)]);
-    assert!(told.text.ends_with(
+    let (_, effect) = named("acme", vec![device(1, 0x10de, 0x2330)]);
+    assert!(effect.text.ends_with(
         "=acme has no effect: the type of every device on this node is known and does not change"
     ));
-    assert!(told.needs_attention);
-    let (_, told) = named("acme", Vec::new());
-    assert!(told.text.ends_with("has no effect: this node has no accelerator"));
-    let (_, told) = named("intel-gaudi33", vec![stranger(1)]);
-    assert!(told.text.contains("lists similar names: intel-gaudi3"), "{told:?}");
+    assert!(effect.needs_attention);
+    let (_, effect) = named("acme", Vec::new());
+    assert!(effect.text.ends_with("has no effect: this node has no accelerator"));
+    let (_, effect) = named("intel-gaudi33", vec![stranger(1)]);
+    assert!(effect.text.contains("lists similar names: intel-gaudi3"), "{effect:?}");
 }
 
 fn own() -> Catalog {

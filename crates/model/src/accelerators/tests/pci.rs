@@ -11,8 +11,8 @@ fn every_pci_row_has_a_source_and_a_product() {
     let catalog = Catalog::built_in();
     let mut rows = 0;
     for product in catalog.products() {
-        let said = &product.facts[&Field::PciIds];
-        assert!(said.sources.iter().any(|key| key == "S5" || key == "S14"));
+        let fact = &product.facts[&Field::PciIds];
+        assert!(fact.sources.iter().any(|key| key == "S5" || key == "S14"));
         let facts = facts(&product.sku).unwrap();
         for pattern in facts.pci_ids {
             rows += 1;
@@ -72,12 +72,12 @@ fn intel_and_habana_devices_are_identified_by_ids() {
         ("1da3:1060", "intel-gaudi3-128gb [intel-gaudi3]", "gaudi-3"),
         ("1da3:0001", "habana-goya [habana-goya]", "goya"),
     ] {
-        assert_eq!(told(pci, None, None), expected, "{pci}");
+        assert_eq!(type_of(pci, None, None), expected, "{pci}");
         let known = architecture(ids(pci));
         assert_eq!(known.as_ref().map(Architecture::as_str), Some(family), "{pci}");
     }
     // Desktop graphics, and devices newer than the table.
     for pci in ["8086:56a0", "8086:0bd0", "1da3:1070", "10de:fffe", "1d0f:7664"] {
-        assert_eq!(told(pci, None, None), "unknown", "{pci}");
+        assert_eq!(type_of(pci, None, None), "unknown", "{pci}");
     }
 }

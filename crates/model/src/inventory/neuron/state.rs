@@ -158,9 +158,9 @@ mod tests {
         assert_eq!(device.state(), NeuronState::Errors);
         device.unhealthy = Some(vec!["hbm".to_owned()]);
         assert_eq!(device.state(), NeuronState::Failing);
-        let said: Vec<String> = device.issues().into_iter().map(|c| c.text).collect();
+        let issues: Vec<String> = device.issues().into_iter().map(|c| c.text).collect();
         assert_eq!(
-            said,
+            issues,
             [
                 "its driver reports it as unhealthy: hbm",
                 "uncorrected errors of device memory since the driver was loaded: 3",

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_a_ring_and_two_circles_are_two_groups() {
+    fn one_circle_is_a_ring_and_two_circles_are_two_groups() {
         let ring: [Option<&[u32]>; 4] =
             [Some(&[3, 1]), Some(&[0, 2]), Some(&[1, 3]), Some(&[2, 0])];
         assert_eq!(topology_of(&ring), Some(Topology::Ring));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_are_untold_or_one_sided_have_no_form() {
+    fn unreported_or_one_sided_links_have_no_topology() {
         assert_eq!(topology_of(&[Some(&[1]), None]), None);
         assert_eq!(topology_of(&[Some(&[1]), Some(&[])]), None);
         assert_eq!(topology_of(&[Some(&[7])]), None);

@@ -8,7 +8,7 @@ use super::*;
 const HOST: (&str, &str) = ("kubernetes.io/hostname", "n");
 
 #[test]
-fn f4_a_module_that_is_there_is_to_be_loaded_and_one_that_is_not_to_be_installed() {
+fn f4_available_module_should_be_loaded_and_missing_one_installed() {
     let mut node = trainium(1, None);
     let remedy = |node: &Node| node.gravest(Check::NeuronDriver).remedy.unwrap();
     let has = |node: &mut Node, modules: &[&str]| {
@@ -20,14 +20,14 @@ fn f4_a_module_that_is_there_is_to_be_loaded_and_one_that_is_not_to_be_installed
         }
     };
     has(&mut node, &["amdgpu"]);
-    node.says(
+    node.expect_finding(
         Check::NeuronDriver,
         CheckResult::Failing,
         "/sys/module/neuron does not exist, and /lib/modules/6.1.0/modules.dep does not contain the module",
     );
     assert!(remedy(&node).starts_with("install the package"));
     has(&mut node, &["neuron"]);
-    node.says(
+    node.expect_finding(
         Check::NeuronDriver,
         CheckResult::Failing,
         "/sys/module/neuron does not exist, although /lib/modules/6.1.0/modules.dep contains the module",
@@ -36,25 +36,29 @@ fn f4_a_module_that_is_there_is_to_be_loaded_and_one_that_is_not_to_be_installed
 }
 
 #[test]
-fn a_plugin_that_lost_its_registration_is_told_from_one_that_was_never_there() {
+fn plugin_with_lost_registration_differs_from_absent_plugin() {
     let node = || gpu_node(|_| {}).kubelet(&[]);
     let remedy = |node: &Node| node.gravest(Check::DevicePlugin).remedy.unwrap();
     let never = node().sockets(&["neuron.sock"]);
-    never.says(Check::DevicePlugin, CheckResult::Failing, "no device plugin");
+    never.expect_finding(Check::DevicePlugin, CheckResult::Failing, "no device plugin");
     assert!(remedy(&never).starts_with("install NVIDIA's device plugin"));
     let lost = node().sockets(&["nvidia-gpu.sock"]);
-    lost.says(
+    lost.expect_finding(
         Check::DevicePlugin,
         CheckResult::Failing,
         "sockets of a plugin exist there: nvidia-gpu.sock",
     );
     assert!(remedy(&lost).contains("delete its pod"));
     // If claims cannot be determined, devices may be allocated through them.
-    let mut untold = node();
-    if let Ok(Some(kubelet)) = &mut untold.kubelet {
+    let mut unreported = node();
+    if let Ok(Some(kubelet)) = &mut unreported.kubelet {
         kubelet.claim_drivers = Err("plugins is not mounted".to_owned());
     }
-    untold.says(Check::DevicePlugin, CheckResult::Warning, "DRA drivers: plugins is not mounted");
+    unreported.expect_finding(
+        Check::DevicePlugin,
+        CheckResult::Warning,
+        "DRA drivers: plugins is not mounted",
+    );
 }
 
 #[test]
@@ -63,26 +67,34 @@ fn missing_dev_char_links_warn_with_systemd_only() {
         node.groups = Ok(ControlGroups { version: CgroupVersion::Two, pods, unlinked });
     };
     let mut node = gpu_node(|_| {});
-    node.says(Check::ControlGroups, CheckResult::NotApplicable, "without a cgroup of a pod");
+    node.expect_finding(
+        Check::ControlGroups,
+        CheckResult::NotApplicable,
+        "without a cgroup of a pod",
+    );
     let missing = || Ok(vec!["nvidia0".to_owned(), "nvidiactl".to_owned()]);
     groups(&mut node, Some(PodCgroupManager::Runtime), missing());
-    node.says(Check::ControlGroups, CheckResult::Ok, "the container runtime");
+    node.expect_finding(Check::ControlGroups, CheckResult::Ok, "the container runtime");
     groups(&mut node, Some(PodCgroupManager::Systemd), missing());
-    node.says(
+    node.expect_finding(
         Check::ControlGroups,
         CheckResult::Warning,
         "systemd manages the cgroups of pods; /dev/char has no link to nvidia0, nvidiactl",
     );
     groups(&mut node, Some(PodCgroupManager::Systemd), Ok(Vec::new()));
-    node.says(Check::ControlGroups, CheckResult::Ok, "has a link to each");
+    node.expect_finding(Check::ControlGroups, CheckResult::Ok, "has a link to each");
     let own = || Err("/dev is the pod's own".to_owned());
     groups(&mut node, Some(PodCgroupManager::Systemd), own());
-    node.says(Check::ControlGroups, CheckResult::Unknown, "the pod's own");
+    node.expect_finding(Check::ControlGroups, CheckResult::Unknown, "the pod's own");
     // The kernel creates the links for this driver.
     let mut neuron = trainium(1, Some("neuron")).module("neuron", "2.26");
     groups(&mut neuron, Some(PodCgroupManager::Systemd), missing());
-    neuron.says(Check::ControlGroups, CheckResult::Ok, "systemd");
-    Node::new(vec![]).says(Check::ControlGroups, CheckResult::NotApplicable, "no device files");
+    neuron.expect_finding(Check::ControlGroups, CheckResult::Ok, "systemd");
+    Node::new(vec![]).expect_finding(
+        Check::ControlGroups,
+        CheckResult::NotApplicable,
+        "no device files",
+    );
 }
 
 fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> LayoutProgress {
@@ -102,11 +114,11 @@ fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> 
 }
 
 #[test]
-fn the_layout_stands_as_the_agent_says() {
+fn layout_verdict_follows_the_agent() {
     let says = |layout: Option<LayoutProgress>, verdict, evidence: &str| {
         let mut node = gpu_node(|_| {});
         node.layout = Ok(layout);
-        node.says(Check::Layout, verdict, evidence);
+        node.expect_finding(Check::Layout, verdict, evidence);
     };
     says(None, CheckResult::NotApplicable, "/var/lib/octavo has no state files");
     let unasked = LayoutProgress { name: None, ..laid(None, None, &[]) };
@@ -138,20 +150,20 @@ fn the_layout_stands_as_the_agent_says() {
     );
     says(Some(laid(None, None, &[])), CheckResult::Unknown, "not evaluated it yet");
     let empty = Node::new(vec![]);
-    empty.says(Check::Layout, CheckResult::NotApplicable, "no NVIDIA driver");
-    let mut untold = gpu_node(|_| {});
-    untold.layout = Err("permission denied".to_owned());
-    untold.says(Check::Layout, CheckResult::Unknown, "permission denied");
+    empty.expect_finding(Check::Layout, CheckResult::NotApplicable, "no NVIDIA driver");
+    let mut unreported = gpu_node(|_| {});
+    unreported.layout = Err("permission denied".to_owned());
+    unreported.expect_finding(Check::Layout, CheckResult::Unknown, "permission denied");
 }
 
 #[test]
-fn what_a_layout_left_is_told_where_no_agent_answers() {
+fn layout_leftovers_are_reported_if_no_agent_answers() {
     let says = |change: &dyn Fn(&mut LayoutProgress), verdict, evidence: &str| {
         let mut layout = LayoutProgress { is_agent: false, ..laid(None, None, &[("applied", "")]) };
         change(&mut layout);
         let mut node = gpu_node(|_| {});
         node.layout = Ok(Some(layout));
-        node.says(Check::Layout, verdict, evidence);
+        node.expect_finding(Check::Layout, verdict, evidence);
     };
     says(&|_| {}, CheckResult::Ok, "no agent responds; result of the last change");
     says(
@@ -169,7 +181,7 @@ fn what_a_layout_left_is_told_where_no_agent_answers() {
 }
 
 #[test]
-fn where_no_agent_is_asked_the_layout_stands_as_the_node_says() {
+fn layout_verdict_follows_node_label_without_an_agent() {
     let node = |state| {
         let mut node = gpu_node(|_| {});
         node.layout = Err("not part of a recording".to_owned());
@@ -182,8 +194,8 @@ fn where_no_agent_is_asked_the_layout_stands_as_the_node_says() {
         ("blocked", CheckResult::Warning),
         ("failed", CheckResult::Failing),
     ] {
-        let said = format!("layout serving: node.json has octavo.dev/layout-state={state}");
-        node(state).says(Check::Layout, verdict, &said);
+        let expected = format!("layout serving: node.json has octavo.dev/layout-state={state}");
+        node(state).expect_finding(Check::Layout, verdict, &expected);
     }
 }
 
@@ -196,14 +208,18 @@ fn running(mut node: Node, program: &str) -> Node {
 fn two_partitioning_managers_are_reported() {
     let check = Check::OtherManagers;
     let node = || gpu_node(|_| {});
-    node().says(check, CheckResult::Ok, "neither nvidia-mig-manager nor");
+    node().expect_finding(check, CheckResult::Ok, "neither nvidia-mig-manager nor");
     let alone = running(node(), MIG_MANAGER);
-    alone.says(check, CheckResult::Ok, "nvidia-mig-manager is running here, and no Octavo layout");
+    alone.expect_finding(
+        check,
+        CheckResult::Ok,
+        "nvidia-mig-manager is running here, and no Octavo layout",
+    );
     let both = alone.labels(&[HOST, ("octavo.dev/layout", "serving")]);
-    both.says(check, CheckResult::Warning, "the Octavo layout serving is selected");
-    let mut said = running(node(), MIG_MANAGER);
-    said.layout = Ok(Some(laid(Some("applied"), None, &[])));
-    said.says(check, CheckResult::Warning, "layout serving");
+    both.expect_finding(check, CheckResult::Warning, "the Octavo layout serving is selected");
+    let mut expected = running(node(), MIG_MANAGER);
+    expected.layout = Ok(Some(laid(Some("applied"), None, &[])));
+    expected.expect_finding(check, CheckResult::Warning, "layout serving");
     node()
         .labels(&[
             HOST,
@@ -211,20 +227,20 @@ fn two_partitioning_managers_are_reported() {
             ("nvidia.com/mig.config.state", "pending"),
             ("octavo.dev/layout", "serving"),
         ])
-        .says(check, CheckResult::Warning, "(nvidia.com/mig.config.state=pending)");
+        .expect_finding(check, CheckResult::Warning, "(nvidia.com/mig.config.state=pending)");
     let mut hidden = node();
     hidden.processes = Err("not part of a recording".to_owned());
-    hidden.says(check, CheckResult::Unknown, "not part of a recording");
-    hidden.labels(&[HOST]).says(check, CheckResult::Ok, "shows no other program");
-    Node::new(vec![]).says(check, CheckResult::NotApplicable, "no NVIDIA driver");
+    hidden.expect_finding(check, CheckResult::Unknown, "not part of a recording");
+    hidden.labels(&[HOST]).expect_finding(check, CheckResult::Ok, "shows no other program");
+    Node::new(vec![]).expect_finding(check, CheckResult::NotApplicable, "no NVIDIA driver");
 }
 
 #[test]
 fn duplicate_label_writers_are_reported() {
     let check = Check::OtherManagers;
     let node = || gpu_node(|_| {}).labels(&[("nvidia.com/gpu.count", "1")]);
-    node().says(check, CheckResult::Ok, "neither");
-    running(node(), GFD).says(
+    node().expect_finding(check, CheckResult::Ok, "neither");
+    running(node(), GFD).expect_finding(
         check,
         CheckResult::Warning,
         "node.json has nvidia.com/gpu.count and similar labels, and gpu-feature-discovery is running here",
@@ -233,18 +249,18 @@ fn duplicate_label_writers_are_reported() {
     if let Ok(Some(labels)) = &mut beside.labels {
         labels.gfd = Some("features.d/gfd".to_owned());
     }
-    beside.says(check, CheckResult::Warning, "features.d/gfd exists");
+    beside.expect_finding(check, CheckResult::Warning, "features.d/gfd exists");
     // For a Node the author of a label is unknown, and the agent leaves keys of other writers alone.
     let whole = gpu_node(|_| {}).labels(&[HOST, ("nvidia.com/gpu.count", "1")]);
-    running(whole, GFD).says(check, CheckResult::Ok, "neither");
+    running(whole, GFD).expect_finding(check, CheckResult::Ok, "neither");
 }
 
 #[test]
-fn operands_that_are_still_paused_are_told() {
+fn operands_that_are_still_paused_are_reported() {
     let paused = ("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change");
     let running = ("nvidia.com/gpu.deploy.device-plugin", "true");
     let node = gpu_node(|_| {}).labels(&[HOST, paused, running]);
-    node.says(
+    node.expect_finding(
         Check::OtherManagers,
         CheckResult::Warning,
         "node.json has nvidia.com/gpu.deploy.dcgm=paused-for-mig-change: these operands",
@@ -255,13 +271,13 @@ fn operands_that_are_still_paused_are_told() {
 fn double_allocation_is_reported_for_sockets_and_claims() {
     let check = Check::ResourceOwners;
     let node = || gpu_node(|_| {}).kubelet(&[("nvidia.com/gpu", &[GPU])]);
-    node().says(check, CheckResult::Ok, "allocated by two");
-    node().sockets(&["nvidia-gpu.sock", "octavo-mig-1g.5gb.sock"]).says(
+    node().expect_finding(check, CheckResult::Ok, "allocated by two");
+    node().sockets(&["nvidia-gpu.sock", "octavo-mig-1g.5gb.sock"]).expect_finding(
         check,
         CheckResult::Ok,
         "allocated by two",
     );
-    node().sockets(&["nvidia-gpu.sock", "octavo-gpu.sock"]).says(
+    node().sockets(&["nvidia-gpu.sock", "octavo-gpu.sock"]).expect_finding(
         check,
         CheckResult::Warning,
         "Octavo's agent for nvidia.com/gpu",
@@ -270,11 +286,11 @@ fn double_allocation_is_reported_for_sockets_and_claims() {
         .module("neuron", "2.26")
         .neuron([0])
         .kubelet(&[("aws.amazon.com/neuron", &["0"])]);
-    claims.says(check, CheckResult::Ok, "allocated by two");
+    claims.expect_finding(check, CheckResult::Ok, "allocated by two");
     if let Ok(Some(kubelet)) = &mut claims.kubelet {
         kubelet.claim_drivers = Ok(["neuron.aws.com".to_owned()].into());
     }
-    claims.says(
+    claims.expect_finding(
         check,
         CheckResult::Warning,
         "it has a directory in /var/lib/kubelet/plugins, and a device plugin allocates aws.amazon.com/neuron",
@@ -286,28 +302,32 @@ fn time_slicing_is_reported_with_its_configuration() {
     let check = Check::TimeSlicing;
     let replica = format!("{GPU}::0");
     let node = || gpu_node(|_| {}).kubelet(&[("nvidia.com/gpu", &[&replica])]);
-    node().says(check, CheckResult::Ok, "a Node label contains its configuration");
+    node().expect_finding(check, CheckResult::Ok, "a Node label contains its configuration");
     let ours = node().sockets(&["octavo-gpu.sock"]);
-    ours.says(check, CheckResult::Ok, "1 replica of 1 device, through Octavo's device plugin");
+    ours.expect_finding(
+        check,
+        CheckResult::Ok,
+        "1 replica of 1 device, through Octavo's device plugin",
+    );
     let config = "nvidia.com/device-plugin.config";
     let layout = ("octavo.dev/layout", "serving");
     let handed = node().labels(&[HOST, layout, (config, "octavo-serving-1234")]);
-    handed.says(check, CheckResult::Ok, "configured by the layout");
+    handed.expect_finding(check, CheckResult::Ok, "configured by the layout");
     let other = node().labels(&[HOST, (config, "team")]);
-    other.says(
+    other.expect_finding(
         check,
         CheckResult::Ok,
         "a configuration not written by Octavo (nvidia.com/device-plugin.config=team)",
     );
     let against = node().labels(&[HOST, layout, (config, "team")]);
-    against.says(check, CheckResult::Warning, "while layout serving is selected");
+    against.expect_finding(check, CheckResult::Warning, "while layout serving is selected");
     let default = node().labels(&[HOST, layout]);
-    default.says(check, CheckResult::Warning, "its own configuration, while");
+    default.expect_finding(check, CheckResult::Warning, "its own configuration, while");
     let mut unseen = node().labels(&[HOST, layout]);
     if let Ok(Some(kubelet)) = &mut unseen.kubelet {
         kubelet.sockets = Err("device-plugins is not mounted".to_owned());
     }
-    unseen.says(check, CheckResult::Ok, "the device plugin is unknown");
+    unseen.expect_finding(check, CheckResult::Ok, "the device plugin is unknown");
     // Without the kubelet, labels report time-slicing; the agent writes the same labels.
     let labels = [
         HOST,
@@ -315,12 +335,12 @@ fn time_slicing_is_reported_with_its_configuration() {
         ("nvidia.com/gpu.sharing-strategy", "mps"),
         ("nvidia.com/gpu.replicas", "4"),
     ];
-    let told = |more: &[(&str, &str)]| {
+    let node_with = |more: &[(&str, &str)]| {
         let mut node = gpu_node(|_| {}).labels(&[&labels, more].concat());
         node.kubelet = Err("not part of a recording".to_owned());
         node
     };
-    let said = "node.json shows nvidia.com/gpu: mps, 4 replicas each";
-    told(&[]).says(check, CheckResult::Ok, said);
-    told(&[(config, "team")]).says(check, CheckResult::Warning, said);
+    let expected = "node.json shows nvidia.com/gpu: mps, 4 replicas each";
+    node_with(&[]).expect_finding(check, CheckResult::Ok, expected);
+    node_with(&[(config, "team")]).expect_finding(check, CheckResult::Warning, expected);
 }

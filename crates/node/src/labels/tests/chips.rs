@@ -206,11 +206,11 @@ fn neuron_links_yield_kind_and_domain_and_unreported_ones_are_omitted() {
     let linked = |links: &[&[u32]]| {
         let count = u8::try_from(links.len()).unwrap();
         let mut node = driverless(functions(count, 0x7264));
-        let mut told = neuron(count.into(), "Inferentia2", 2, None);
-        for (device, near) in told.devices.iter_mut().zip(links) {
+        let mut neuron_facts = neuron(count.into(), "Inferentia2", 2, None);
+        for (device, near) in neuron_facts.devices.iter_mut().zip(links) {
             device.connected = Some(near.to_vec());
         }
-        node.neuron = Some(told);
+        node.neuron = Some(neuron_facts);
         node
     };
     let found = |node: &Inventory| {
@@ -229,9 +229,9 @@ fn neuron_links_yield_kind_and_domain_and_unreported_ones_are_omitted() {
     assert_eq!(found(&linked(&[&[], &[]])), some("pcie", "1"));
     // A link that only one end reports.
     assert_eq!(found(&linked(&[&[1], &[]])), (None, None));
-    let mut untold = linked(&ring);
-    untold.neuron.as_mut().unwrap().devices[2].connected = None;
-    assert_eq!(found(&untold), (None, None));
+    let mut unreported = linked(&ring);
+    unreported.neuron.as_mut().unwrap().devices[2].connected = None;
+    assert_eq!(found(&unreported), (None, None));
     // Next to another vendor's devices, the usual interconnect rules apply.
     let mut mixed = linked(&ring);
     mixed.devices.push(mi300x(9, "SPX", "NPS1"));

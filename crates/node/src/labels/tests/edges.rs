@@ -141,8 +141,8 @@ fn options_switch_keys_on_and_off() {
     assert_eq!(nameless.len(), usual.len() - 1);
     assert!(!nameless.contains(&"nvidia.com/gpu.machine".to_owned()));
     let ours = keys(&Options { nvidia: Publication::Withhold, ..Options::default() });
-    let kept = usual.iter().filter(|key| !key.starts_with("nvidia.com/"));
-    assert_eq!(ours, kept.cloned().collect::<Vec<_>>());
+    let expected = usual.iter().filter(|key| !key.starts_with("nvidia.com/"));
+    assert_eq!(ours, expected.cloned().collect::<Vec<_>>());
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn mixed_strategy_ignores_empty_gpus_and_describes_whole_ones() {
 }
 
 #[test]
-fn an_h100_node_and_a_single_t4() {
+fn h100_node_and_single_t4_are_labeled() {
     check_nvidia(
         &machine(hgx(|bus| gpu(bus, &H100))),
         &Options::default(),

@@ -32,11 +32,11 @@ fn device(bus: u8) -> impl Strategy<Value = Device> {
         proptest::collection::vec(".{0,70}", 3).prop_map(move |texts| amd_device(bus, texts)),
     ];
     let oddity = prop_oneof![
-        3 => Just(Oddity::None),
-        1 => ".{0,90}".prop_map(Oddity::Name),
-        1 => proptest::option::of(any::<u64>()).prop_map(Oddity::Memory),
-        1 => Just(Oddity::Failing),
-        1 => (any::<u8>(), ".{0,70}").prop_map(|(remote, uuid)| Oddity::Linked(remote, uuid)),
+        3 => Just(UnusualValue::None),
+        1 => ".{0,90}".prop_map(UnusualValue::Name),
+        1 => proptest::option::of(any::<u64>()).prop_map(UnusualValue::Memory),
+        1 => Just(UnusualValue::Failing),
+        1 => (any::<u8>(), ".{0,70}").prop_map(|(remote, uuid)| UnusualValue::Linked(remote, uuid)),
     ];
     (kinds, oddity).prop_map(|(device, oddity)| odd(device, oddity))
 }
@@ -89,7 +89,7 @@ fn neuron() -> impl Strategy<Value = Neuron> {
 }
 
 #[derive(Debug, Clone)]
-enum Oddity {
+enum UnusualValue {
     None,
     Name(String),
     Memory(Option<u64>),
@@ -97,13 +97,15 @@ enum Oddity {
     Linked(u8, String),
 }
 
-fn odd(mut device: Device, oddity: Oddity) -> Device {
+fn odd(mut device: Device, oddity: UnusualValue) -> Device {
     match oddity {
-        Oddity::None => {}
-        Oddity::Name(name) => device.product_name = Some(name),
-        Oddity::Memory(memory) => device.memory = memory.map(Mebibytes::new),
-        Oddity::Failing => device.condition = Condition::Failing { reason: "lost".to_owned() },
-        Oddity::Linked(remote, cluster_uuid) => {
+        UnusualValue::None => {}
+        UnusualValue::Name(name) => device.product_name = Some(name),
+        UnusualValue::Memory(memory) => device.memory = memory.map(Mebibytes::new),
+        UnusualValue::Failing => {
+            device.condition = Condition::Failing { reason: "lost".to_owned() }
+        }
+        UnusualValue::Linked(remote, cluster_uuid) => {
             let remote = LinkRemote::Device(super::machines::at(remote));
             device.links.push(NvLink { link: 0, remote });
             device.fabric = Some(Fabric { cluster_uuid, clique_id: 1 });

@@ -106,7 +106,7 @@ fn applied() -> NodeLayoutStatus {
     status(vec![device("applied", Vec::new())])
 }
 
-fn heard(pods: &[Pod]) -> PodObservations {
+fn observations(pods: &[Pod]) -> PodObservations {
     PodObservations { pods: Some(pods.to_vec()), ..PodObservations::default() }
 }
 
@@ -121,13 +121,13 @@ fn drain(scope: Scope) -> Drain {
 
 fn facts<'a>(
     status: &'a NodeLayoutStatus,
-    heard: &'a PodObservations,
+    observations: &'a PodObservations,
     is_tainted: bool,
 ) -> DrainInputs<'a> {
     DrainInputs {
         status,
         is_current: true,
-        pod_observations: heard,
+        pod_observations: observations,
         pauses_operands: false,
         is_tainted,
     }
@@ -137,10 +137,10 @@ fn look(
     drain: &mut Drain,
     now: u64,
     status: &NodeLayoutStatus,
-    heard: &PodObservations,
+    observations: &PodObservations,
     is_tainted: bool,
 ) -> DrainOutcome {
-    drain.reconcile(at(now), &facts(status, heard, is_tainted))
+    drain.reconcile(at(now), &facts(status, observations, is_tainted))
 }
 
 /// Advances a drain on a node whose operands can be paused.
@@ -148,10 +148,10 @@ fn reconcile_with_operands(
     drain: &mut Drain,
     now: u64,
     status: &NodeLayoutStatus,
-    heard: &PodObservations,
+    observations: &PodObservations,
     is_tainted: bool,
 ) -> DrainOutcome {
-    let facts = DrainInputs { pauses_operands: true, ..facts(status, heard, is_tainted) };
+    let facts = DrainInputs { pauses_operands: true, ..facts(status, observations, is_tainted) };
     drain.reconcile(at(now), &facts)
 }
 
@@ -164,7 +164,7 @@ fn waits(outcome: &DrainOutcome) -> Vec<String> {
     all.map(Blocker::to_string).collect()
 }
 
-fn told(outcome: &DrainOutcome) -> Vec<(Severity, &'static str, String)> {
+fn events_of(outcome: &DrainOutcome) -> Vec<(Severity, &'static str, String)> {
     let events = outcome.events.iter().cloned().map(Event::from);
     events
         .map(|event| (event.reason.kind(), event.reason.event().unwrap(), event.message))
@@ -172,25 +172,25 @@ fn told(outcome: &DrainOutcome) -> Vec<(Severity, &'static str, String)> {
 }
 
 fn reasons(outcome: &DrainOutcome) -> Vec<&'static str> {
-    told(outcome).into_iter().map(|(_, reason, _)| reason).collect()
+    events_of(outcome).into_iter().map(|(_, reason, _)| reason).collect()
 }
 
 /// A drain that evicts only `notebook`, with its inputs.
 fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, NodeLayoutStatus, PodObservations) {
     let mut drain = drain(scope);
-    let (status, heard) = (blocked(vec![held_by("notebook")]), heard(pods));
+    let (status, observations) = (blocked(vec![held_by("notebook")]), observations(pods));
     look(&mut drain, 0, &status, &PodObservations::default(), false);
-    look(&mut drain, 1, &status, &heard, false);
-    let outcome = look(&mut drain, 2, &status, &heard, true);
+    look(&mut drain, 1, &status, &observations, false);
+    let outcome = look(&mut drain, 2, &status, &observations, true);
     assert_eq!(phase(&outcome), "emptying");
-    (drain, status, heard)
+    (drain, status, observations)
 }
 
 #[test]
 fn drain_lists_taints_evicts_and_ends_when_layout_is_applied() {
     let mut drain = affected();
     let status = blocked(vec![held_by("notebook")]);
-    let pods = heard(&[pod("notebook"), pod("other")]);
+    let pods = observations(&[pod("notebook"), pod("other")]);
     let looking = look(&mut drain, 0, &status, &PodObservations::default(), false);
     assert_eq!((phase(&looking), looking.is_tainted), ("looking", false));
     assert_eq!(looking.pod_requests.list, Some(LIST_INTERVAL));
@@ -198,7 +198,7 @@ fn drain_lists_taints_evicts_and_ends_when_layout_is_applied() {
     assert_eq!((phase(&tainting), tainting.is_tainted), ("tainting", true));
     assert_eq!(tainting.pod_requests.evict, []);
     assert_eq!(
-        told(&tainting),
+        events_of(&tainting),
         [(
             Severity::Normal,
             "DrainBegan",
@@ -215,9 +215,9 @@ fn drain_lists_taints_evicts_and_ends_when_layout_is_applied() {
     assert_eq!(waits(&outcome), ["pod team-a/notebook: is terminating"]);
     let mut busy = super::tests::status(vec![device("applying", Vec::new())]);
     busy.state = Some(Reason::Applying.into());
-    let changing = look(&mut drain, 4, &busy, &heard(&[pod("other")]), true);
+    let changing = look(&mut drain, 4, &busy, &observations(&[pod("other")]), true);
     assert!(changing.is_tainted && changing.pod_requests.evict.is_empty());
-    let done = look(&mut drain, 5, &applied(), &heard(&[pod("other")]), true);
+    let done = look(&mut drain, 5, &applied(), &observations(&[pod("other")]), true);
     assert_eq!((done.is_tainted, reasons(&done)), (false, vec!["DrainEnded"]));
     assert_eq!((done.drain_status, done.pod_requests), (None, PodRequests::default()));
 }
@@ -227,10 +227,10 @@ fn taint_remains_briefly_between_two_steps() {
     let (mut drain, ..) = emptying(Scope::Affected, &[pod("notebook")]);
     let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
     for second in 3..7 {
-        let outcome = look(&mut drain, second, &between, &heard(&[]), true);
+        let outcome = look(&mut drain, second, &between, &observations(&[]), true);
         assert!(outcome.is_tainted, "{second}");
     }
-    let outcome = look(&mut drain, 8, &between, &heard(&[]), true);
+    let outcome = look(&mut drain, 8, &between, &observations(&[]), true);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainEnded"]));
 }
 
@@ -241,10 +241,10 @@ fn settle_timeout_also_applies_after_the_deadline() {
     busy.state = Some(Reason::Applying.into());
     let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
     let late = DEADLINE.as_secs() + 10;
-    look(&mut drain, late, &busy, &heard(&[]), true);
+    look(&mut drain, late, &busy, &observations(&[]), true);
     let calm = SETTLE_TIMEOUT.as_secs();
     for (now, is_tainted) in [(late + calm - 1, true), (late + calm, false)] {
-        let outcome = look(&mut drain, now, &between, &heard(&[]), true);
+        let outcome = look(&mut drain, now, &between, &observations(&[]), true);
         assert_eq!(outcome.is_tainted, is_tainted, "{now}");
     }
 }
@@ -264,7 +264,7 @@ fn holder_is_found_by_name_uid_or_static_pod_uid() {
     ] {
         let mut drain = affected();
         let image = Pod { mirrors: Some("static".to_owned()), ..of("image", "Node") };
-        let pods = heard(&[pod("notebook"), image]);
+        let pods = observations(&[pod("notebook"), image]);
         let status = blocked(vec![holder.clone()]);
         look(&mut drain, 1, &status, &pods, false);
         let outcome = look(&mut drain, 2, &status, &pods, true);
@@ -275,7 +275,7 @@ fn holder_is_found_by_name_uid_or_static_pod_uid() {
 
 #[test]
 fn exempt_pod_is_reported_and_its_device_is_not_drained() {
-    let kept = [
+    let exempt = [
         (of("a", "DaemonSet"), "it belongs to a DaemonSet, whose pods are never evicted"),
         (
             Pod { mirrors: Some("m".to_owned()), ..of("a", "Node") },
@@ -298,16 +298,16 @@ fn exempt_pod_is_reported_and_its_device_is_not_drained() {
             "it tolerates the taint octavo.dev/repartitioning and could return immediately, so it is never evicted",
         ),
     ];
-    for (kept, reason) in kept {
+    for (exempt, reason) in exempt {
         for scope in [Scope::Affected, Scope::Node] {
             let mut drain = drain(scope);
             let status = blocked(vec![held_by("notebook"), held_by("a")]);
-            let pods = heard(&[pod("notebook"), pod("other"), kept.clone()]);
+            let pods = observations(&[pod("notebook"), pod("other"), exempt.clone()]);
             let refused = look(&mut drain, 1, &status, &pods, true);
-            assert_eq!(phase(&refused), "refused", "{kept:?}");
+            assert_eq!(phase(&refused), "refused", "{exempt:?}");
             assert_eq!(waits(&refused), [format!("pod team-a/a: {reason}")]);
             assert_eq!((refused.is_tainted, refused.pod_requests.evict.len()), (false, 0));
-            let (kind, word, message) = told(&refused).remove(0);
+            let (kind, word, message) = events_of(&refused).remove(0);
             assert_eq!((kind, word), (Severity::Warning, "DrainRefused"));
             assert!(message.contains(reason), "{message}");
             let again = look(&mut drain, 2, &status, &pods, true);
@@ -323,7 +323,7 @@ fn permanently_held_device_does_not_prevent_draining_another() {
         device("blocked", vec![held_by("notebook"), held_by("both")]),
         device("blocked", vec![held_by("both"), held_by_process(), held_by("vain")]),
     ]);
-    let pods = heard(&[pod("notebook"), pod("both"), pod("vain")]);
+    let pods = observations(&[pod("notebook"), pod("both"), pod("vain")]);
     look(&mut drain, 1, &status, &pods, false);
     let outcome = look(&mut drain, 2, &status, &pods, true);
     assert_eq!(outcome.pod_requests.evict, [id("both"), id("notebook")]);

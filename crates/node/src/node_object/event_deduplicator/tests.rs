@@ -34,12 +34,12 @@ fn events(changes: Vec<Change>) -> Vec<Event> {
 }
 
 fn look(
-    telling: &mut EventDeduplicator,
+    deduplicator: &mut EventDeduplicator,
     seconds: u64,
     status: &NodeLayoutStatus,
 ) -> Vec<(&'static str, String)> {
     let scene = NodeObservation { status: Some(status), nvml: &ABSENT, yielded: &[] };
-    let changes = telling.changes(at(seconds), &scene);
+    let changes = deduplicator.changes(at(seconds), &scene);
     events(changes)
         .into_iter()
         .map(|event| (event.reason.event().unwrap(), event.message))
@@ -47,16 +47,16 @@ fn look(
 }
 
 fn reasons(
-    telling: &mut EventDeduplicator,
+    deduplicator: &mut EventDeduplicator,
     seconds: u64,
     status: &NodeLayoutStatus,
 ) -> Vec<&'static str> {
-    look(telling, seconds, status).into_iter().map(|(reason, _)| reason).collect()
+    look(deduplicator, seconds, status).into_iter().map(|(reason, _)| reason).collect()
 }
 
 #[test]
 fn each_state_change_is_reported_once_with_its_reason() {
-    let mut telling = EventDeduplicator::default();
+    let mut deduplicator = EventDeduplicator::default();
     for (state, reason) in [
         ("pending", "LayoutPlanned"),
         ("applying", "LayoutApplying"),
@@ -66,86 +66,91 @@ fn each_state_change_is_reported_once_with_its_reason() {
         ("drifted", "LayoutDrift"),
         ("applied", "LayoutApplied"),
     ] {
-        assert_eq!(reasons(&mut telling, 0, &status("night", state, "")), [reason]);
-        assert!(reasons(&mut telling, 1, &status("night", state, "")).is_empty());
+        assert_eq!(reasons(&mut deduplicator, 0, &status("night", state, "")), [reason]);
+        assert!(reasons(&mut deduplicator, 1, &status("night", state, "")).is_empty());
     }
-    assert_eq!(reasons(&mut telling, 2, &status("day", "applied", "")), ["LayoutApplied"]);
+    assert_eq!(reasons(&mut deduplicator, 2, &status("day", "applied", "")), ["LayoutApplied"]);
 }
 
 #[test]
 fn restart_on_an_applied_node_reports_nothing() {
-    let mut telling = EventDeduplicator::default();
-    assert!(reasons(&mut telling, 0, &status("night", "applied", "")).is_empty());
-    assert!(reasons(&mut telling, 9, &status("night", "applied", "")).is_empty());
+    let mut deduplicator = EventDeduplicator::default();
+    assert!(reasons(&mut deduplicator, 0, &status("night", "applied", "")).is_empty());
+    assert!(reasons(&mut deduplicator, 9, &status("night", "applied", "")).is_empty());
 }
 
 #[test]
 fn change_between_two_observations_is_reported() {
-    let mut telling = EventDeduplicator::default();
-    assert!(reasons(&mut telling, 0, &NodeLayoutStatus::default()).is_empty());
-    assert_eq!(reasons(&mut telling, 1, &status("night", "applied", "")), ["LayoutApplied"]);
-    let mut telling = EventDeduplicator::default();
+    let mut deduplicator = EventDeduplicator::default();
+    assert!(reasons(&mut deduplicator, 0, &NodeLayoutStatus::default()).is_empty());
+    assert_eq!(reasons(&mut deduplicator, 1, &status("night", "applied", "")), ["LayoutApplied"]);
+    let mut deduplicator = EventDeduplicator::default();
     let mut changed = status("night", "applied", "");
     changed.history.changes = 1;
-    assert_eq!(reasons(&mut telling, 0, &changed), ["LayoutApplied"]);
+    assert_eq!(reasons(&mut deduplicator, 0, &changed), ["LayoutApplied"]);
 }
 
 #[test]
 fn inapplicable_layout_is_reported_once_with_the_reason() {
-    let mut telling = EventDeduplicator::default();
-    assert!(look(&mut telling, 0, &status("night", "applied", "")).is_empty());
+    let mut deduplicator = EventDeduplicator::default();
+    assert!(look(&mut deduplicator, 0, &status("night", "applied", "")).is_empty());
     let mut refused = status("nope", "applied", "");
     refused.state = Some(Reason::Failed.into());
     refused.notice = Some("there is no such layout".to_owned());
-    let told = look(&mut telling, 1, &refused);
-    assert_eq!(told, [("LayoutFailed", "layout nope: there is no such layout".to_owned())]);
+    let reported = look(&mut deduplicator, 1, &refused);
+    assert_eq!(reported, [("LayoutFailed", "layout nope: there is no such layout".to_owned())]);
     // A broken file leaves the layout applied, but is an event of its own.
     let mut broken = status("night", "applied", "");
     broken.notice = Some("line 3".to_owned());
-    assert_eq!(reasons(&mut telling, 2, &broken), ["LayoutNotice", "LayoutApplied"]);
+    assert_eq!(reasons(&mut deduplicator, 2, &broken), ["LayoutNotice", "LayoutApplied"]);
 }
 
 #[test]
 fn changed_blockers_are_reported_again_after_an_interval() {
-    let mut telling = EventDeduplicator::default();
-    let first = look(&mut telling, 0, &status("night", "blocked", "pid 7"));
+    let mut deduplicator = EventDeduplicator::default();
+    let first = look(&mut deduplicator, 0, &status("night", "blocked", "pid 7"));
     assert_eq!(first[0].1, "layout night: 1 blocked. GPU 0: blocked: pid 7");
-    assert!(reasons(&mut telling, 10, &status("night", "blocked", "pid 8")).is_empty());
-    assert_eq!(reasons(&mut telling, 300, &status("night", "blocked", "pid 9")), ["LayoutBlocked"]);
+    assert!(reasons(&mut deduplicator, 10, &status("night", "blocked", "pid 8")).is_empty());
+    assert_eq!(
+        reasons(&mut deduplicator, 300, &status("night", "blocked", "pid 9")),
+        ["LayoutBlocked"]
+    );
 }
 
 #[test]
 fn lost_and_restored_driver_is_reported() {
     let ready = NvmlState::Ready(Driver { version: "570.133.20".parse().unwrap(), cuda: None });
     let lost = NvmlState::Lost { reason: "it was unloaded".to_owned() };
-    let mut telling = EventDeduplicator::default();
-    let mut told = |nvml: &NvmlState| -> Vec<&'static str> {
+    let mut deduplicator = EventDeduplicator::default();
+    let mut reported = |nvml: &NvmlState| -> Vec<&'static str> {
         let scene = NodeObservation { status: None, nvml, yielded: &[] };
-        events(telling.changes(at(0), &scene))
+        events(deduplicator.changes(at(0), &scene))
             .iter()
             .map(|event| event.reason.event().unwrap())
             .collect()
     };
-    assert!(told(&ready).is_empty());
-    assert_eq!(told(&lost), ["DriverLost"]);
-    assert!(told(&lost).is_empty());
-    assert!(told(&ABSENT).is_empty());
-    assert_eq!(told(&ready), ["DriverBack"]);
+    assert!(reported(&ready).is_empty());
+    assert_eq!(reported(&lost), ["DriverLost"]);
+    assert!(reported(&lost).is_empty());
+    assert!(reported(&ABSENT).is_empty());
+    assert_eq!(reported(&ready), ["DriverBack"]);
 }
 
 #[test]
 fn conflicting_keys_are_reported_when_they_change() {
     let yielded =
         [ConflictingKey { key: "nvidia.com/gpu.count".to_owned(), owner: "nfd-master".to_owned() }];
-    let mut telling = EventDeduplicator::default();
-    let mut told = |yielded: &[ConflictingKey]| {
-        events(telling.changes(at(0), &NodeObservation { status: None, nvml: &ABSENT, yielded }))
+    let mut deduplicator = EventDeduplicator::default();
+    let mut reported = |yielded: &[ConflictingKey]| {
+        events(
+            deduplicator.changes(at(0), &NodeObservation { status: None, nvml: &ABSENT, yielded }),
+        )
     };
-    let first = told(&yielded);
+    let first = reported(&yielded);
     assert_eq!(first[0].reason, Reason::KeysLeftToOthers);
     assert!(first[0].message.contains("nvidia.com/gpu.count (nfd-master)"));
-    assert!(told(&yielded).is_empty());
-    assert!(told(&[]).is_empty());
+    assert!(reported(&yielded).is_empty());
+    assert!(reported(&[]).is_empty());
 }
 
 #[test]
@@ -191,9 +196,9 @@ fn shared(state: Reason, message: Option<&str>) -> NodeLayoutStatus {
 
 #[test]
 fn each_sharing_change_is_reported_once() {
-    let mut telling = EventDeduplicator::default();
+    let mut deduplicator = EventDeduplicator::default();
     let held = shared(Reason::SharingHeld, Some("pod a/b has it"));
-    for (seconds, status, told) in [
+    for (seconds, status, reported) in [
         // Sharing that is applied from the start, or pending, is not an event.
         (0, shared(Reason::SharingInForce, None), None),
         (1, shared(Reason::SharingPending, None), None),
@@ -214,17 +219,17 @@ fn each_sharing_change_is_reported_once() {
         (305, NodeLayoutStatus::default(), None),
         (306, shared(Reason::SharingInForce, None), None),
     ] {
-        let found = look(&mut telling, seconds, &status);
-        assert_eq!(found, Vec::from_iter(told), "at {seconds}");
+        let found = look(&mut deduplicator, seconds, &status);
+        assert_eq!(found, Vec::from_iter(reported), "at {seconds}");
     }
 }
 
 #[test]
 fn pending_events_are_withdrawn_when_obsolete() {
-    let mut telling = EventDeduplicator::default();
+    let mut deduplicator = EventDeduplicator::default();
     let mut withdrawn = |status: &NodeLayoutStatus, yielded: &[ConflictingKey]| -> Vec<Subject> {
         let scene = NodeObservation { status: Some(status), nvml: &ABSENT, yielded };
-        let changes = telling.changes(at(0), &scene).into_iter();
+        let changes = deduplicator.changes(at(0), &scene).into_iter();
         let none = changes.filter(|change| change.event.is_none());
         none.map(|change| change.subject).collect()
     };

@@ -63,7 +63,7 @@ fn causes(evidence: &Evidence) -> Vec<FindingCause> {
 }
 
 #[test]
-fn the_config_map_is_missing_has_no_such_key_or_says_something_else() {
+fn missing_config_map_missing_key_and_different_content_are_found() {
     let with = |config_map| causes(&Evidence { config_map, ..evidence() });
     assert_eq!(with(LookupResult::Missing), [FindingCause::ConfigMapMissing]);
     assert_eq!(with(map("other", "text")), [FindingCause::KeyMissing]);
@@ -86,7 +86,7 @@ fn unreferenced_config_map_and_missing_config_manager_are_found() {
 }
 
 #[test]
-fn the_plugin_does_not_run_here_or_two_do() {
+fn absent_failing_or_duplicate_plugin_is_found() {
     let with = |pods: Vec<PluginPod>| {
         causes(&Evidence { pods: LookupResult::Present(pods), ..evidence() })
     };
@@ -142,10 +142,10 @@ fn partly_unhealthy_gpus_are_not_a_missing_reload() {
     let all = found(&evidence(), &[gpus(6, 8)]);
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, FindingCause::SomeUnhealthy);
-    let said = all[0].to_string();
+    let message = all[0].to_string();
     assert!(
-        said.starts_with("The plugin reports 2 of 8 of nvidia.com/gpu as unhealthy. Its log"),
-        "{said}"
+        message.starts_with("The plugin reports 2 of 8 of nvidia.com/gpu as unhealthy. Its log"),
+        "{message}"
     );
     // If the Node has fewer than requested, the plugin uses a different configuration.
     let fewer = found(&evidence(), &[gpus(2, 4)]);
@@ -157,9 +157,9 @@ fn correct_setup_with_mismatch_is_not_reloaded() {
     let all = found(&evidence(), &[gpus(2, 2)]);
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, FindingCause::NotReloaded);
-    let said = all[0].to_string();
+    let message = all[0].to_string();
     for part in [KEY, "pod plugin-x is running, but", "nvidia.com/gpu: 8 requested, 2 advertised"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     let older = PluginPod { running_for: Some(Duration::from_hours(4)), ..pod() };
     let later = Evidence { pods: LookupResult::Present(vec![older]), ..evidence() };

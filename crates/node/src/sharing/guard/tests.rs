@@ -101,14 +101,14 @@ fn share_scales_with_replicas_and_is_absent_without_allocation() {
 #[test]
 fn identical_alarm_is_suppressed_for_five_minutes() {
     let mut guard = Guard::default();
-    let mut told = Vec::new();
+    let mut alarms = Vec::new();
     for seconds in 0..600 {
         let size = if seconds % 2 == 0 { 31 } else { 20 };
-        told.extend(at(&mut guard, seconds, &[tenant("a", size * GIB)]).0);
+        alarms.extend(at(&mut guard, seconds, &[tenant("a", size * GIB)]).0);
     }
     let over = |alarm: &&Alarm| alarm.reason == Reason::MemoryOverShare;
-    assert_eq!(told.iter().filter(over).count(), 2);
-    assert_eq!(told.len(), 4);
+    assert_eq!(alarms.iter().filter(over).count(), 2);
+    assert_eq!(alarms.len(), 4);
 }
 
 #[test]
@@ -175,11 +175,11 @@ fn nearly_exhausted_alarm_names_all_tenants_largest_first() {
     );
     assert_eq!(full[0].pods.len(), 2);
     // The condition ends only when twice as much is free; then it can be reported again.
-    for (seconds, used, told) in [(400, 59, 0), (800, 57, 0), (1200, 60, 1)] {
+    for (seconds, used, expected) in [(400, 59, 0), (800, 57, 0), (1200, 60, 1)] {
         let tenants = [tenant("a", 20 * GIB), tenant("b", used * GIB)];
         let (alarms, usage) = at(&mut guard, seconds, &tenants);
         let full = alarms.iter().filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
-        assert_eq!(full.count(), told, "{seconds}");
+        assert_eq!(full.count(), expected, "{seconds}");
         // The mark is removed when the condition ends, not when usage crosses the limit.
         let is_marked = usage.devices[0].units[0].is_nearly_exhausted;
         assert_eq!(is_marked, used != 57, "{seconds}");

@@ -50,9 +50,9 @@ fn uniform_sharing_is_rendered_under_original_name() {
     let alone = offer("nvidia.com/mig-3g.40gb", false, &[unit(3, Some("3g.40gb"), None)]);
     let config = rendered(MigStrategy::Mixed, &[shared, parts, alone]).unwrap();
     assert!(config.rename_by_default && config.fail_requests_greater_than_one);
-    let told: Vec<(&str, u32)> =
+    let rendered_replicas: Vec<(&str, u32)> =
         config.resources.iter().map(|one| (one.name.as_str(), one.replicas)).collect();
-    assert_eq!(told, [(GPU, 4), ("nvidia.com/mig-1g.10gb", 2)]);
+    assert_eq!(rendered_replicas, [(GPU, 4), ("nvidia.com/mig-1g.10gb", 2)]);
 }
 
 #[test]
@@ -97,15 +97,15 @@ fn inexpressible_sharing_is_rejected_with_specific_error() {
             "true for nvidia.com/mig-1g.10gb and false for nvidia.com/gpu",
         ),
     ];
-    for (offers, said) in cases {
+    for (offers, expected) in cases {
         let why = refused(MigStrategy::Mixed, &offers);
-        assert!(why.contains(said), "{said}: {why}");
+        assert!(why.contains(expected), "{expected}: {why}");
     }
 }
 
 #[test]
 fn slice_length_is_rejected_only_if_shared() {
-    let asked = |shares: &[u32], slice| Targets {
+    let targets_with = |shares: &[u32], slice| Targets {
         devices: vec![DeviceTarget {
             pci: PciAddress::new(0, 1, 0, 0).unwrap(),
             rule: SourcePosition::default(),
@@ -118,9 +118,9 @@ fn slice_length_is_rejected_only_if_shared() {
         }],
         ..Targets::default()
     };
-    let why = check_no_slice_length(&asked(&[2], Some(TimeSlice::Long))).unwrap_err();
+    let why = check_no_slice_length(&targets_with(&[2], Some(TimeSlice::Long))).unwrap_err();
     let why = why.to_string();
     assert!(why.contains("`slice` of 0000:01:00.0 to long"), "{why}");
-    assert_eq!(check_no_slice_length(&asked(&[2], None)), Ok(()));
-    assert_eq!(check_no_slice_length(&asked(&[], Some(TimeSlice::Long))), Ok(()));
+    assert_eq!(check_no_slice_length(&targets_with(&[2], None)), Ok(()));
+    assert_eq!(check_no_slice_length(&targets_with(&[], Some(TimeSlice::Long))), Ok(()));
 }

@@ -287,7 +287,7 @@ fn new_uncorrected_errors_make_device_unhealthy() {
 }
 
 #[test]
-fn error_reported_while_its_device_is_down_ends_like_one_reported_before() {
+fn error_reported_while_device_is_lost_ends_like_an_earlier_one() {
     for is_late in [false, true] {
         let mut node = Node::new();
         node.lose(1);

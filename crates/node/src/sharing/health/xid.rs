@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_is_in_the_table_twice() {
+    fn each_number_is_in_the_table_once() {
         let mut seen = BTreeSet::new();
         for number in XID_CLASSES.iter().flat_map(|(numbers, ..)| *numbers) {
             assert!(seen.insert(number), "{number}");

@@ -1,8 +1,8 @@
 //! Attribution of processes to pods.
 
 mod names;
-mod sight;
 mod sums;
+mod visibility;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Process, ProcessKind};
@@ -121,14 +121,14 @@ fn shared(replicas: u32) -> Offers {
     }
 }
 
-fn look(reading: &Reading, given: &[Allocation], kin: &PodAttribution) -> Usage {
+fn look(reading: &Reading, given: &[Allocation], attribution: &PodAttribution) -> Usage {
     let offers = shared(3);
     join(&UsageInput {
         readings: std::slice::from_ref(reading),
         offers: &offers,
         allocations: given,
         is_current: true,
-        attribution: kin,
+        attribution,
     })
 }
 
@@ -158,8 +158,8 @@ fn are(usage: &Usage, unit: usize, expected: &[(&str, usize, Option<u64>)]) {
 fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
     let reading = whole(10_000, &[process(1, 3000), process(2, 5000), process(3, 1000)]);
     let pods = [known("a", &replica(0)), known("b", &replica(1)), known("b", &replica(2))];
-    let kin = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b"))]);
-    let usage = look(&reading, &pods, &kin);
+    let attribution = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b"))]);
+    let usage = look(&reading, &pods, &attribution);
     are(&usage, 0, &[("b", 2, Some(6000)), ("a", 1, Some(3000))]);
     assert_eq!(rest(&usage, 0), Some(1000));
     assert_eq!(usage.missing, [""; 0]);
@@ -169,7 +169,7 @@ fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
 }
 
 #[test]
-fn a_process_that_computes_and_draws_counts_once() {
+fn process_with_compute_and_graphics_counts_once() {
     let mut drawing = process(1, 700);
     drawing.kind = ProcessKind::Graphics;
     let reading = whole(1000, &[process(1, 700), drawing]);
@@ -200,8 +200,9 @@ fn changes_between_sources_give_consistent_usage() {
     let reading = whole(1000, &[process(1, 100), process(2, 200), process(3, 300)]);
     // 1 has ended, b has no process yet, 2 belongs to a pod that is no longer listed, 3 to no pod.
     let pods = [known("b", &replica(0))];
-    let kin = seen(&[(1, ProcessOrigin::Gone), (2, of("uid-gone")), (3, ProcessOrigin::NoPod)]);
-    let usage = look(&reading, &pods, &kin);
+    let attribution =
+        seen(&[(1, ProcessOrigin::Gone), (2, of("uid-gone")), (3, ProcessOrigin::NoPod)]);
+    let usage = look(&reading, &pods, &attribution);
     are(&usage, 0, &[("[3]", 0, Some(300)), ("uid-gone", 0, Some(200)), ("b", 1, Some(0))]);
     assert_eq!(rest(&usage, 0), Some(500));
 }
@@ -232,8 +233,9 @@ fn partitions_share_memory_of_gpu_instance() {
     );
     let older = format!("MIG-{GPU}/1/1");
     let pods = [known("a", PARTS[0]), known("b", &older), known("c", PARTS[2])];
-    let kin = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b")), (4, of("uid-c"))]);
-    let usage = look(&reading, &pods, &kin);
+    let attribution =
+        seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b")), (4, of("uid-c"))]);
+    let usage = look(&reading, &pods, &attribution);
     are(&usage, 0, &[("a", 1, Some(1000))]);
     are(&usage, 1, &[("b", 1, Some(400))]);
     are(&usage, 2, &[("c", 1, Some(600))]);

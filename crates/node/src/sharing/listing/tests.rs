@@ -67,8 +67,8 @@ fn node(gpus: &[usize]) -> Inventory {
     }
 }
 
-fn list(asked: &Offers, given: &[DeviceAllocation], before: &Listing) -> Listing {
-    list_on(&node(&[]), asked, given, before)
+fn list(desired: &Offers, given: &[DeviceAllocation], before: &Listing) -> Listing {
+    list_on(&node(&[]), desired, given, before)
 }
 
 /// The empty set of withheld devices.
@@ -78,12 +78,12 @@ fn none() -> BTreeSet<PciAddress> {
 
 fn list_on(
     inventory: &Inventory,
-    asked: &Offers,
+    desired: &Offers,
     given: &[DeviceAllocation],
     before: &Listing,
 ) -> Listing {
     let held = HeldIds { allocations: given, is_complete: true, inventory, withheld: &none() };
-    reconcile_listing(asked, held, before, |_| Health::Healthy)
+    reconcile_listing(desired, held, before, |_| Health::Healthy)
 }
 
 fn ids(listing: &Listing, name: &ResourceName) -> Vec<ShareId> {
@@ -97,12 +97,12 @@ fn replica(number: u32) -> ShareId {
 }
 
 #[test]
-fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
+fn reduction_from_four_to_two_with_three_held_lists_the_three() {
     let three = [replica(0), replica(1), replica(3)];
     let listing = list(&gpu(Some(2)), &held(&three), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), three);
-    let kept: Vec<&ShareId> = listing.retained.iter().map(|kept| &kept.id).collect();
-    assert_eq!(kept, [&replica(3)]);
+    let retained: Vec<&ShareId> = listing.retained.iter().map(|retained| &retained.id).collect();
+    assert_eq!(retained, [&replica(3)]);
     // One of the two that may stay is released: the third stays, and nothing new is listed.
     let two = [replica(1), replica(3)];
     let listing = list(&gpu(Some(2)), &held(&two), &listing);
@@ -113,7 +113,7 @@ fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
 }
 
 #[test]
-fn growing_keeps_what_is_held_and_adds_the_lowest_free() {
+fn increase_keeps_held_replicas_and_adds_lowest_free_ones() {
     let listing = list(&gpu(Some(3)), &held(&[replica(5)]), &Listing::default());
     let expected = [replica(0), replica(1), replica(5)];
     assert_eq!(ids(&listing, &ResourceName::gpu()), expected);
@@ -134,11 +134,11 @@ fn unit_is_never_listed_whole_and_in_replicas() {
 #[test]
 fn renamed_resource_keeps_held_ids_under_old_name_within_total() {
     let shared = ResourceName::gpu().shared();
-    let asked = offers(&shared, vec![unit(0, Some(3))]);
-    let listing = list(&asked, &held(&[replica(0)]), &Listing::default());
+    let desired = offers(&shared, vec![unit(0, Some(3))]);
+    let listing = list(&desired, &held(&[replica(0)]), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(0)]);
     assert_eq!(ids(&listing, &shared), [replica(1), replica(2)]);
-    let listing = list(&asked, &[], &listing);
+    let listing = list(&desired, &[], &listing);
     assert!(!listing.resources.contains_key(&ResourceName::gpu()));
     assert_eq!(ids(&listing, &shared).len(), 3);
 }
@@ -166,8 +166,9 @@ fn held_ids_of_withdrawn_unit_stay_listed() {
     for inventory in [node(&[0]), node(&[])] {
         let listing = list_on(&inventory, &Offers::default(), &held(&two), &before);
         assert_eq!(ids(&listing, &ResourceName::gpu()), two);
-        let kept: Vec<&ShareId> = listing.retained.iter().map(|kept| &kept.id).collect();
-        assert_eq!(kept, [&replica(0), &replica(2)]);
+        let retained: Vec<&ShareId> =
+            listing.retained.iter().map(|retained| &retained.id).collect();
+        assert_eq!(retained, [&replica(0), &replica(2)]);
         // The unit itself stays too: responses to containers are built from it.
         assert!(listing.resources[&ResourceName::gpu()].unit(&two[0]).is_some());
         let listing = list_on(&inventory, &Offers::default(), &[], &listing);
@@ -239,7 +240,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn asked_of(a: Option<u32>, b: Option<u32>, renamed: bool) -> Offers {
+fn desired_of(a: Option<u32>, b: Option<u32>, renamed: bool) -> Offers {
     let name = ResourceName::gpu();
     let name = if renamed { name.shared() } else { name };
     offers(&name, vec![unit(0, a), unit(1, b)])
@@ -252,14 +253,14 @@ proptest! {
     fn held_ids_are_never_dropped_and_units_never_mixed(
         events in prop::collection::vec(event(), 1..40)
     ) {
-        let mut asked = asked_of(None, None, false);
+        let mut desired = desired_of(None, None, false);
         let mut taken: Vec<ListedKey> = Vec::new();
         let mut tells = true;
         let mut withheld = none();
         let mut listing = Listing::default();
         for event in events {
             match event {
-                Event::Ask(a, b, renamed) => asked = asked_of(a, b, renamed),
+                Event::Ask(a, b, renamed) => desired = desired_of(a, b, renamed),
                 Event::Take(nth) => {
                     let fit = |(name, id): &(&ResourceName, &ShareId)| {
                         listing.resources[*name].allocatable().any(|fit| fit == *id)
@@ -282,15 +283,15 @@ proptest! {
                     let all = [(0, a), (1, b)].into_iter().filter(|(_, is_withheld)| *is_withheld);
                     withheld = all.map(|(gpu, _)| unit(gpu, None).pci).collect();
                 }
-                Event::AskNothing => asked = Offers::default(),
+                Event::AskNothing => desired = Offers::default(),
             }
             let given: Vec<DeviceAllocation> = taken.iter().map(|(name, id)| by(name, id)).collect();
             let given_now = if tells { &given[..] } else { &[] };
             let (inventory, before) = (node(&[0, 1]), listing.clone());
             let held = HeldIds { allocations: given_now, is_complete: tells, inventory: &inventory, withheld: &withheld };
-            listing = reconcile_listing(&asked, held, &before, |_| Health::Healthy);
+            listing = reconcile_listing(&desired, held, &before, |_| Health::Healthy);
             let nothing = HeldIds { withheld: &none(), ..held };
-            let without = reconcile_listing(&asked, nothing, &before, |_| Health::Healthy);
+            let without = reconcile_listing(&desired, nothing, &before, |_| Health::Healthy);
             prop_assert!(listing.places().eq(without.places()), "what is withheld stays listed");
             for (name, listed) in &listing.resources {
                 for item in &listed.items {
@@ -315,15 +316,15 @@ proptest! {
                 let of: Vec<&ShareId> = listed.iter().map(|(_, id)| id).filter(|id| id.uuid() == gpu).collect();
                 let whole = of.iter().filter(|id| id.number().is_none()).count();
                 prop_assert!(whole == 0 || of.len() == 1, "{:?}", of);
-                let count = asked.unit(gpu).map_or(0, |(_, unit)| unit.ids().len());
+                let count = desired.unit(gpu).map_or(0, |(_, unit)| unit.ids().len());
                 let held = taken.iter().filter(|(_, id)| id.uuid() == gpu).count();
                 if tells {
                     prop_assert!(of.len() <= count.max(held), "{:?}", of);
                 }
             }
         }
-        let listing = list(&asked, &[], &listing);
-        let whole: Vec<(ResourceName, Vec<ShareId>)> = asked
+        let listing = list(&desired, &[], &listing);
+        let whole: Vec<(ResourceName, Vec<ShareId>)> = desired
             .resources
             .iter()
             .map(|offer| (offer.name.clone(), offer.units.iter().flat_map(Unit::ids).collect()))

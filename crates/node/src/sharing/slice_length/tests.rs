@@ -27,8 +27,8 @@ struct Node {
 }
 
 impl Node {
-    fn new(asked: &[Option<TimeSlice>]) -> Self {
-        let numbers = (1..).take(asked.len());
+    fn new(lengths: &[Option<TimeSlice>]) -> Self {
+        let numbers = (1..).take(lengths.len());
         let device = |number| Device { pci: pci(number), uuid: Some(uuid(number)), ..gpu() };
         let mut node = Self {
             inventory: Inventory {
@@ -42,11 +42,11 @@ impl Node {
             is_busy: false,
             slices: SliceLengths::default(),
         };
-        node.ask(asked);
+        node.ask(lengths);
         node
     }
 
-    fn ask(&mut self, asked: &[Option<TimeSlice>]) {
+    fn ask(&mut self, lengths: &[Option<TimeSlice>]) {
         let target = |(number, slice): (u8, &Option<TimeSlice>)| DeviceTarget {
             pci: pci(number),
             rule: SourcePosition::default(),
@@ -57,7 +57,7 @@ impl Node {
                 slice: *slice,
             }),
         };
-        self.targets.devices = (1..).zip(asked).map(target).collect();
+        self.targets.devices = (1..).zip(lengths).map(target).collect();
     }
 
     fn look(&mut self, now: u64) -> Option<SetSliceLength> {
@@ -129,7 +129,7 @@ fn unshared_device_has_no_slice_length() {
 }
 
 #[test]
-fn one_call_at_a_time_and_none_while_a_device_is_being_changed() {
+fn one_call_runs_at_a_time_and_none_while_a_device_changes() {
     let mut node = Node::new(&[Some(Short), Some(Short)]);
     node.is_busy = true;
     assert_eq!(node.look(0), None);
@@ -141,11 +141,11 @@ fn one_call_at_a_time_and_none_while_a_device_is_being_changed() {
 }
 
 /// An event of the node.
-type Happens = fn(&mut Node);
+type NodeEvent = fn(&mut Node);
 
 #[test]
 fn slice_length_is_set_again_after_possible_reset() {
-    let table: [(&str, Happens, Happens); 4] = [
+    let table: [(&str, NodeEvent, NodeEvent); 4] = [
         (
             "the driver was away",
             |node| node.inventory.nvml = lost(),
@@ -175,7 +175,7 @@ fn slice_length_is_set_again_after_possible_reset() {
 }
 
 #[test]
-fn device_change_during_command_requires_another_one_but_stalled_driver_does_not() {
+fn device_change_during_command_requires_another_command() {
     let mut node = Node::new(&[Some(Short)]);
     assert!(node.look(0).is_some());
     node.inventory.nvml = lost();
@@ -204,7 +204,7 @@ fn withdrawn_slice_length_is_reset_to_default() {
 }
 
 #[test]
-fn failure_is_reported_and_retried_with_backoff_or_immediately_after_new_request() {
+fn failure_is_reported_and_retried_with_backoff_or_after_new_request() {
     let mut node = Node::new(&[Some(Short), Some(Short)]);
     let mut now = 0;
     let mut waits = Vec::new();
@@ -222,8 +222,9 @@ fn failure_is_reported_and_retried_with_backoff_or_immediately_after_new_request
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
     let unmet: Vec<UnmetSliceLength<'_>> = node.slices.unmet().collect();
-    let told = UnmetSliceLength { pci: pci(1), length: Some(Short), reason: Some("not supported") };
-    assert_eq!(unmet, [told]);
+    let expected =
+        UnmetSliceLength { pci: pci(1), length: Some(Short), reason: Some("not supported") };
+    assert_eq!(unmet, [expected]);
     node.ask(&[Some(Long), Some(Short)]);
     assert_eq!(node.settle(now + 1), [(pci(1), 3)]);
     assert_eq!(node.slices.again(), None);

@@ -65,7 +65,7 @@ fn look(withholding: &mut Withholding, now: u64, status: &NodeLayoutStatus) -> b
 }
 
 #[test]
-fn blocked_device_is_withheld_after_the_time_and_offered_again_when_its_layout_is_applied() {
+fn blocked_device_is_withheld_after_timeout_until_layout_is_applied() {
     let mut all = withholding();
     assert!(!look(&mut all, 10, &blocked()));
     assert_eq!(all.again(at(10)), Some(at(10 + AFTER)));
@@ -155,7 +155,7 @@ fn withholding_is_disabled_without_timeout() {
 }
 
 /// State, target and eviction of two devices.
-type Found = [(usize, u8, bool); 2];
+type DeviceStates = [(usize, u8, bool); 2];
 
 const STATES: [(&str, bool); 8] = [
     ("blocked", true),
@@ -168,7 +168,7 @@ const STATES: [(&str, bool); 8] = [
     ("infeasible", false),
 ];
 
-fn found() -> impl Strategy<Value = (u64, Found)> {
+fn found() -> impl Strategy<Value = (u64, DeviceStates)> {
     // Mostly blocked, or no device would ever be due.
     let state = prop_oneof![8 => 0_usize..4, 1 => 4_usize..8];
     let one = || (state.clone(), prop::bool::weighted(0.1), prop::bool::weighted(0.05));
@@ -187,9 +187,9 @@ proptest! {
         let mut model: [Option<(u8, u64, bool)>; 2] = [None; 2];
         for (later, found) in looks {
             now += later;
-            let devices = (1_u8..).zip(found).map(|(bus, (state, asked, _))| {
+            let devices = (1_u8..).zip(found).map(|(bus, (state, target, _))| {
                 let (state, waits) = STATES[state];
-                (device(bus, state, waits), mig(asked))
+                (device(bus, state, waits), mig(target))
             });
             let scene = status(devices.collect());
             let drained = (1_u8..).zip(found).filter(|(_, (_, _, drained))| *drained);
@@ -197,14 +197,14 @@ proptest! {
             all.update(at(now), Some(&scene), &drained);
             prop_assert!(all.again(at(now)).is_none_or(|next| next > at(now)));
             let is_possible = found.iter().all(|(state, _, _)| STATES[*state].0 != "infeasible");
-            for (index, (state, asked, drained)) in found.into_iter().enumerate() {
+            for (index, (state, target, drained)) in found.into_iter().enumerate() {
                 let (word, waits) = STATES[state];
                 let pending = matches!(word, "blocked" | "pending" | "applying") || waits;
-                let known = model[index].filter(|(of, _, _)| *of == asked && pending && is_possible);
+                let known = model[index].filter(|(of, _, _)| *of == target && pending && is_possible);
                 model[index] = match known {
                     _ if !is_possible => None,
                     Some((of, since, was)) => Some((of, since, was || (waits && (drained || now - since >= AFTER)))),
-                    None if waits => Some((asked, now, drained)),
+                    None if waits => Some((target, now, drained)),
                     None => None,
                 };
                 let expected = model[index].is_some_and(|(_, _, withheld)| withheld);

@@ -110,7 +110,7 @@ fn other_pod_of_same_name_is_not_patched() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_not_written() {
+fn ended_pod_is_not_patched() {
     let mut ledger = AnnotationSchedule::default();
     ledger.update(at(0), &node("n"), claims(&["p"]));
     let key = look(&mut ledger, at(0));
@@ -164,19 +164,19 @@ proptest! {
     /// within the rate limit.
     #[test]
     fn all_claims_are_written_within_rate_limit(
-        said in prop::collection::vec((0_u8..4, prop::collection::btree_set(0_u8..6, 0..6)), 1..30),
+        updates in prop::collection::vec((0_u8..4, prop::collection::btree_set(0_u8..6, 0..6)), 1..30),
         fates in prop::collection::vec(0_u8..4, 0..200),
     ) {
         let mut ledger = AnnotationSchedule::default();
         let mut cluster: BTreeMap<(NodeName, PodKey), Pod> = BTreeMap::new();
         let mut wanted: BTreeMap<NodeName, Claims> = BTreeMap::new();
         let (mut now, mut requests) = (Duration::ZERO, 0_u32);
-        let mut said = said.into_iter();
+        let mut updates = updates.into_iter();
         let mut fates = fates.into_iter();
         // Long enough after the last failed request for the longest delay.
         let mut end = at(2000);
         while now < end {
-            if let Some((number, pods)) = said.next() {
+            if let Some((number, pods)) = updates.next() {
                 let name = node(&format!("n{number}"));
                 let names: Vec<String> = pods.iter().map(|pod| format!("p{number}-{pod}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_command_is_quoted_the_server_too() {
+    fn every_part_of_a_command_is_quoted_including_the_server() {
         let form = form("/profiles/new?node=a").unwrap();
         let origin = "https://octavo.example/$(rm)";
         let apply = form.curl_command(origin);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_fit_into_an_argument_of_a_program_or_are_not_shown() {
+    fn commands_longer_than_an_argument_are_not_shown() {
         let of = |count: usize| {
             let nodes = (0..count).map(|at| ("node".to_owned(), format!("{at:0>100}")));
             DraftForm::parse_pairs(nodes.collect()).unwrap()

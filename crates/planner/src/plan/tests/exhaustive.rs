@@ -6,7 +6,7 @@ use octavo_model::inventory::Device;
 
 use super::super::{DeviceChange, DevicePlanResult};
 use super::boards::{A30, A100, RTX_PRO, Row, device, instance, row, simply, state, whole};
-use super::oracle::{Best, Oracle, State, multiset};
+use super::oracle::{Optimum, Oracle, State, multiset};
 
 const A100_CORE: &[u32] = &[19, 14, 9, 5, 0];
 
@@ -22,12 +22,12 @@ pub(super) fn with(rows: &'static [Row], there: &State) -> Device {
     device
 }
 
-fn found(there: &State, verdict: &DevicePlanResult, room: usize) -> Best {
+fn found(there: &State, verdict: &DevicePlanResult, room: usize) -> Optimum {
     match verdict {
         DevicePlanResult::Unchanged => {
-            Best { destroyed: 0, created: 0, room, after: there.clone() }
+            Optimum { destroyed: 0, created: 0, room, after: there.clone() }
         }
-        DevicePlanResult::Change(change) => Best {
+        DevicePlanResult::Change(change) => Optimum {
             destroyed: change.summary().destroyed,
             created: change.summary().created,
             room: usize::try_from(change.room).unwrap(),
@@ -54,7 +54,7 @@ struct Totals {
     /// Instances destroyed if everything is cleared first.
     cleared: usize,
     /// Pairs without destruction.
-    kept: usize,
+    unchanged: usize,
     /// Pairs that only add to a non-empty state.
     grows: usize,
     /// Pairs that only add, including to an empty state.
@@ -82,16 +82,16 @@ fn compare(rows: &'static [Row], among: &[u32], step: usize) -> Totals {
             assert_eq!(found, best, "{there:?} -> {wanted:?}");
             assert_eq!(verdict == DevicePlanResult::Unchanged, *wanted == has);
             if *wanted != has {
-                let kept = best.destroyed == 0;
+                let unchanged = best.destroyed == 0;
                 let grows = contains(wanted, &has);
                 figures.pairs += 1;
                 figures.destroyed += best.destroyed;
                 figures.planned += found.destroyed;
                 figures.cleared += there.len();
-                figures.kept += usize::from(kept);
+                figures.unchanged += usize::from(unchanged);
                 figures.grows += usize::from(grows && !has.is_empty());
                 figures.grows_or_begins += usize::from(grows);
-                figures.grows_gently += usize::from(grows && kept && !has.is_empty());
+                figures.grows_gently += usize::from(grows && unchanged && !has.is_empty());
             }
         }
     }
@@ -117,7 +117,7 @@ fn all_11026_transitions_of_an_a100_are_optimal() {
     assert_eq!((figures.destroyed, figures.planned), (23_130, 23_130));
     assert_eq!(thousandths(figures.destroyed, figures.pairs), 2098);
     assert_eq!(thousandths(figures.cleared, figures.pairs), 3372);
-    assert_eq!(thousandths(figures.kept, figures.pairs), 123);
+    assert_eq!(thousandths(figures.unchanged, figures.pairs), 123);
     // Targets that only add, counted from every non-empty state: the empty state reaches each of the 37 others without
     // destruction and would distort the ratio.
     assert_eq!((figures.grows, figures.grows_gently), (1_873, 1_315));

@@ -11,7 +11,7 @@ use super::oracle::State;
 
 /// A GPU instance: profile, placement, slices of each compute instance.
 #[derive(Debug, Clone)]
-struct Made {
+struct ModelInstance {
     profile: u32,
     placement: Placement,
     computes: BTreeMap<u32, u32>,
@@ -19,7 +19,7 @@ struct Made {
 
 pub(super) struct Model {
     rows: &'static [Row],
-    made: BTreeMap<u32, Made>,
+    made: BTreeMap<u32, ModelInstance>,
     next: u32,
     /// Placements that it refuses, by profile and start.
     pub(super) defects: Vec<(u32, u32)>,
@@ -29,7 +29,7 @@ impl Model {
     pub(super) fn new(rows: &'static [Row], there: &[GpuInstance]) -> Self {
         let made = there.iter().map(|one| {
             let computes = one.compute_instances.iter();
-            let made = Made {
+            let made = ModelInstance {
                 profile: one.profile_id,
                 placement: one.placement,
                 computes: computes.map(|part| (part.id, part.profile_id)).collect(),
@@ -84,7 +84,7 @@ impl Model {
             assert!(apart, "{placement:?} overlaps {other:?}");
         }
         self.next += 1;
-        let made = Made { profile, placement, computes: BTreeMap::new() };
+        let made = ModelInstance { profile, placement, computes: BTreeMap::new() };
         self.made.insert(self.next, made);
         Ok(self.next)
     }

@@ -16,7 +16,7 @@ pub(super) struct Oracle {
 
 /// The optimum of a transition.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Best {
+pub(super) struct Optimum {
     pub(super) destroyed: usize,
     pub(super) created: usize,
     pub(super) room: usize,
@@ -53,14 +53,14 @@ impl Oracle {
         from: &State,
         ways: impl Iterator<Item = &'a (State, usize)>,
         pinned: &State,
-    ) -> Option<Best> {
+    ) -> Option<Optimum> {
         ways.filter(|(to, _)| pinned.is_subset(to))
             .map(|(to, room)| {
                 let common = from.intersection(to).count();
                 (from.len() - common, to.len() - common, Reverse(*room), to)
             })
             .min()
-            .map(|(destroyed, created, room, after)| Best {
+            .map(|(destroyed, created, room, after)| Optimum {
                 destroyed,
                 created,
                 room: room.0,

@@ -14,18 +14,18 @@ use super::oracle::{Oracle, State, multiset};
 use crate::layout::{InstanceTarget, MigTarget};
 
 /// States, each with its room.
-type Ways = Vec<(State, usize)>;
+type StatesWithRoom = Vec<(State, usize)>;
 
 /// A board with all its states, grouped by their profiles.
 struct Space {
     rows: &'static [Row],
     oracle: Oracle,
-    ways: Vec<(Vec<u32>, Ways)>,
+    ways: Vec<(Vec<u32>, StatesWithRoom)>,
 }
 
 fn space(rows: &'static [Row], among: &[u32]) -> Space {
     let oracle = Oracle::new(rows, among);
-    let mut ways: BTreeMap<Vec<u32>, Ways> = BTreeMap::new();
+    let mut ways: BTreeMap<Vec<u32>, StatesWithRoom> = BTreeMap::new();
     for state in &oracle.states {
         let same = ways.entry(multiset(state)).or_default();
         same.push((state.clone(), oracle.room(state)));
@@ -184,13 +184,13 @@ fn least(from: &[Split], to: &State, wanted: &[InstanceTarget]) -> Counts {
     for (at, target) in wanted.iter().enumerate().filter(|(_, one)| one.profile_id == profile) {
         let mut others = wanted.to_vec();
         others.remove(at);
-        let kept = from.iter().position(|one| (one.0, one.1) == (start, profile));
+        let retained = from.iter().position(|one| (one.0, one.1) == (start, profile));
         let mut left = from.to_vec();
         let mut missing = target.compute.clone();
         let mut own = (0, 0, 0, 1);
-        if let Some(kept) = kept {
+        if let Some(retained) = retained {
             own.3 = 0;
-            for part in left.remove(kept).2 {
+            for part in left.remove(retained).2 {
                 match missing.iter().position(|size| *size == part) {
                     Some(same) => drop(missing.remove(same)),
                     None => own.0 += 1,

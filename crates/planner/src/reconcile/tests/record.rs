@@ -32,7 +32,7 @@ fn entry(hardware: &mut Hardware) -> ApplyRecordEntry {
 }
 
 #[test]
-fn a_device_that_was_never_touched_is_at_its_previous_geometry() {
+fn untouched_device_is_at_its_previous_geometry() {
     let mut hardware = Hardware::new(&[(19, 0, &[1]), (19, 2, &[1])]);
     let entry = entry(&mut hardware);
     assert!(entry.is_at_previous(&inventory(&hardware)));
@@ -67,7 +67,7 @@ fn i3_partial_change_or_unknown_state_keeps_entry() {
 }
 
 #[test]
-fn i2_a_device_is_at_its_target_only_with_the_instances_of_the_interrupted_change() {
+fn i2_target_is_reached_only_with_instances_of_interrupted_change() {
     let mut hardware = Hardware::new(&[(19, 0, &[1])]);
     let entry = entry(&mut hardware);
     assert!(!entry.is_reached(&inventory(&hardware)));

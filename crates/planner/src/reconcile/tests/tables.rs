@@ -161,7 +161,7 @@ fn rejected_placement_is_replaced() {
 }
 
 #[test]
-fn instance_at_other_placement_is_not_kept() {
+fn instance_at_other_placement_is_not_retained() {
     let mut hardware = Hardware::new(&[]);
     hardware.troubles = vec![(0, Fault::OtherPlacement)];
     let job = hardware.job(wants(&[5, 9]));

@@ -25,9 +25,9 @@ fn full_fleet_evicts_the_longest_stale_disconnected_node() {
     // A connection that has been silent for too long does not count.
     world.pass(30_001);
     let heartbeat = new.sender.heartbeat().unwrap();
-    world.hear(&new, &heartbeat).unwrap();
+    world.handle(&new, &heartbeat).unwrap();
     let heartbeat = second.sender.heartbeat().unwrap();
-    world.hear(&second, &heartbeat).unwrap();
+    world.handle(&second, &heartbeat).unwrap();
     world.store.sweep(world.now);
     synced_agent(&mut world, "z");
     assert!(world.node(&third.name).is_none());

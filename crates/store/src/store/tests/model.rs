@@ -46,15 +46,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 struct ModelNode {
     parts: Parts,
     connected: bool,
-    heard: Moment,
+    last_seen: Moment,
 }
 
 fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Option<ModelNode>]) {
     let spoken = |world: &World, agent: &Agent, known: &Parts| {
         let parts = known.clone();
         let connected = agent.speaker.is_some();
-        let heard = world.now;
-        connected.then_some(ModelNode { parts, connected, heard })
+        let last_seen = world.now;
+        connected.then_some(ModelNode { parts, connected, last_seen })
     };
     match *event {
         Event::Connect(at) => {
@@ -99,7 +99,7 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
             world.pass(millis);
             world.store.sweep(world.now);
             for known in model {
-                let age = known.as_ref().map(|known| known.heard.age(world.now));
+                let age = known.as_ref().map(|known| known.last_seen.age(world.now));
                 if age > Some(STALE + FORGET) {
                     *known = None;
                 } else if age > Some(3 * STALE)
@@ -140,7 +140,7 @@ proptest! {
                 Some((format!("n{at}"), VisibleNode {
                     parts: known.parts.clone(),
                     connected: known.connected,
-                    stale: known.heard.age(world.now) > STALE,
+                    stale: known.last_seen.age(world.now) > STALE,
                 }))
             });
             let expected: Vec<_> = expected.collect();

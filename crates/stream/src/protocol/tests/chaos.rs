@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use self::event::{Event, Fate, events, pick};
+use self::event::{Delivery, Event, events, pick};
 use super::*;
 
 struct Agent {
@@ -24,7 +24,7 @@ struct Agent {
 }
 
 #[derive(Default)]
-struct Line {
+struct Connection {
     agent: usize,
     up: Vec<FromAgent>,
     down: Vec<AggregatorMessage>,
@@ -33,7 +33,7 @@ struct Line {
 #[derive(Default)]
 struct World {
     agents: Vec<Agent>,
-    lines: Vec<Line>,
+    lines: Vec<Connection>,
     receiver: Option<Receiver>,
     /// The connection that was welcomed last.
     connected: Option<usize>,
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Sends a message of an agent. It must contain the agent's status, with an increasing sequence number.
-    fn say(&mut self, agent: usize, message: Option<FromAgent>) {
+    fn send(&mut self, agent: usize, message: Option<FromAgent>) {
         let Some(message) = message else { return };
         let it = &mut self.agents[agent];
         let last = it.sent.last_key_value().map_or(0, |(seq, _)| *seq);
@@ -89,9 +89,9 @@ impl World {
     fn connect(&mut self, agent: usize) {
         self.disconnect(agent);
         self.agents[agent].line = Some(self.lines.len());
-        self.lines.push(Line { agent, ..Line::default() });
+        self.lines.push(Connection { agent, ..Connection::default() });
         let greeting = self.agents[agent].sender.connected();
-        self.say(agent, Some(greeting));
+        self.send(agent, Some(greeting));
     }
 
     fn disconnect(&mut self, agent: usize) {
@@ -111,7 +111,7 @@ impl World {
             // Not greeted, rejected, or superseded by another connection.
             _ if self.connected != Some(line) => return,
             FromAgent::Snapshot { .. } | FromAgent::Delta { .. } | FromAgent::Heartbeat { .. } => {
-                self.tell(agent, message)
+                self.deliver(agent, message)
             }
         };
         if self.agents[agent].line == Some(line) {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, agent: usize, message: FromAgent) -> AggregatorMessage {
+    fn deliver(&mut self, agent: usize, message: FromAgent) -> AggregatorMessage {
         let receiver = self.receiver.as_mut().unwrap();
         assert_eq!(receiver.run(), &self.agents[agent].run);
         let sent = &self.agents[agent].sent;
@@ -183,11 +183,11 @@ impl World {
         answer
     }
 
-    fn hear(&mut self, line: usize, message: &AggregatorMessage) {
+    fn receive(&mut self, line: usize, message: &AggregatorMessage) {
         let agent = self.lines[line].agent;
         if self.agents[agent].line == Some(line) {
             let message = self.agents[agent].sender.handle_message(message);
-            self.say(agent, message);
+            self.send(agent, message);
         }
         let it = &self.agents[agent];
         if it.sender.is_in_sync() {
@@ -206,14 +206,14 @@ impl World {
                 let agent = one(agent, self.agents.len());
                 self.agents[agent].latest = status(number);
                 let message = self.agents[agent].sender.set_status(status(number));
-                self.say(agent, message);
+                self.send(agent, message);
             }
             Event::Connect(agent) => self.connect(one(agent, self.agents.len())),
             Event::Disconnect(agent) => self.disconnect(one(agent, self.agents.len())),
             Event::Heartbeat(agent) => {
                 let agent = one(agent, self.agents.len());
                 let message = self.agents[agent].sender.heartbeat();
-                self.say(agent, message);
+                self.send(agent, message);
             }
             Event::Up(line, message, fate, alive) => self.up(line, message, fate, alive),
             Event::Down(line, message, fate) => self.down(line, message, fate),
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    fn up(&mut self, line: Index, message: Index, fate: Fate, alive: bool) {
+    fn up(&mut self, line: Index, message: Index, fate: Delivery, alive: bool) {
         let busy = (0..self.lines.len()).filter(|line| !self.lines[*line].up.is_empty());
         let busy: Vec<usize> = busy.collect();
         if busy.is_empty() {
@@ -241,7 +241,7 @@ impl World {
             return;
         };
         self.arrive(line, message.clone(), alive);
-        if matches!(fate, Fate::ArrivesTwice) {
+        if matches!(fate, Delivery::ArrivesTwice) {
             let before = self.receiver.as_ref().map(|it| it.parts().clone());
             self.arrive(line, message, alive);
             let after = self.receiver.as_ref().map(|it| it.parts().clone());
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    fn down(&mut self, line: Index, message: Index, fate: Fate) {
+    fn down(&mut self, line: Index, message: Index, fate: Delivery) {
         let busy = (0..self.lines.len()).filter(|line| !self.lines[*line].down.is_empty());
         let busy: Vec<usize> = busy.collect();
         if busy.is_empty() {
@@ -259,9 +259,9 @@ impl World {
         let Some(message) = pick(&mut self.lines[line].down, message, fate) else {
             return;
         };
-        self.hear(line, &message);
-        if matches!(fate, Fate::ArrivesTwice) {
-            self.hear(line, &message);
+        self.receive(line, &message);
+        if matches!(fate, Delivery::ArrivesTwice) {
+            self.receive(line, &message);
         }
     }
 
@@ -281,7 +281,7 @@ impl World {
                     self.arrive(line, message, false);
                 }
                 for message in std::mem::take(&mut self.lines[line].down) {
-                    self.hear(line, &message);
+                    self.receive(line, &message);
                 }
             }
             if self.agents[agent].sender.is_in_sync() {
@@ -289,7 +289,7 @@ impl World {
             }
             assert!(heartbeats < 3, "they do not come together");
             let message = self.agents[agent].sender.heartbeat();
-            self.say(agent, message);
+            self.send(agent, message);
         }
         unreachable!()
     }

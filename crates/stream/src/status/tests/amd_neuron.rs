@@ -51,7 +51,7 @@ fn changing_one_neuron_device_changes_one_part() {
 }
 
 #[test]
-fn driver_without_devices_is_encoded_and_unloaded_driver_removes_its_parts() {
+fn driver_without_devices_is_encoded_and_unloaded_one_has_no_parts() {
     let mut empty = neuron();
     empty.neuron.as_mut().unwrap().devices.clear();
     assert_eq!(decode(&encoded(&empty)).unwrap().inventory, empty);

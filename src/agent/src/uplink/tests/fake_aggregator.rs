@@ -58,14 +58,14 @@ impl FakeAggregator {
 }
 
 impl Peer {
-    pub(super) async fn hears(&mut self) -> FromAgent {
+    pub(super) async fn receive(&mut self) -> FromAgent {
         let message = self.from.message().await.unwrap();
         parse_from_agent(message.expect("the agent ended the stream")).unwrap()
     }
 
     /// Receives the greeting and checks that it is from the node of [`identity`].
     pub(super) async fn greeting(&mut self) -> Hello {
-        let incoming = self.hears().await;
+        let incoming = self.receive().await;
         let FromAgent::Hello(hello) = incoming else {
             panic!("{incoming:?} is no greeting");
         };
@@ -73,7 +73,7 @@ impl Peer {
         hello
     }
 
-    pub(super) async fn says(&mut self, answer: &AggregatorMessage) {
+    pub(super) async fn send(&mut self, answer: &AggregatorMessage) {
         self.to.send(Ok(encode_to_agent(answer))).await.unwrap();
     }
 

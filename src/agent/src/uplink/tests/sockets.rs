@@ -133,7 +133,7 @@ async fn only_aggregators_with_a_trusted_certificate_are_used() {
 }
 
 #[tokio::test]
-async fn i12_a_file_without_certificates_is_named() {
+async fn i12_file_without_certificates_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let ca = file(&directory, "nothing\n");
     let aggregator = aggregator("https://127.0.0.1:1", by(&ca, "a"));
@@ -173,7 +173,7 @@ async fn restarted_aggregator_is_reconnected() {
     let hello = peer.greeting().await;
     assert_eq!(hello.seq, 1);
     let (mut receiver, answer) = Receiver::new(&hello);
-    peer.says(&answer).await;
+    peer.send(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(matches!(incoming, FromAgent::Snapshot { seq: 2, .. }), "{incoming:?}");
     assert_eq!(known(&receiver), "one");

@@ -40,13 +40,13 @@ fn cluster(products: &[&str]) -> Arc<Followed> {
 
 /// Site with nodes that have no agent. Its profiles: one for each of two types, one for any type, and one that claims a
 /// single type but reaches all nodes.
-struct Labelled {
+struct LabeledSite {
     site: Site,
     cluster: watch::Sender<Arc<Followed>>,
     file: tempfile::NamedTempFile,
 }
 
-fn labelled(products: &[&str]) -> Labelled {
+fn labelled(products: &[&str]) -> LabeledSite {
     let file = tempfile::NamedTempFile::new().unwrap();
     let profile = |name: &str, selector: &str| {
         format!(
@@ -67,15 +67,15 @@ fn labelled(products: &[&str]) -> Labelled {
     ];
     std::fs::write(file.path(), all.join("---\n")).unwrap();
     let (says, followed) = watch::channel(cluster(products));
-    let book = HardwareProfileFile::open(file.path()).unwrap();
-    let profiles = Profiles::new(None, Some(followed.clone()), Some(book));
+    let profile_file = HardwareProfileFile::open(file.path()).unwrap();
+    let profiles = Profiles::new(None, Some(followed.clone()), Some(profile_file));
     let site = site_with(TrustedIdentitySources::default(), |view| {
         Counter::new(view.with_profiles(profiles), Some(followed))
     });
-    Labelled { site, cluster: says, file }
+    LabeledSite { site, cluster: says, file }
 }
 
-impl Labelled {
+impl LabeledSite {
     async fn document(&self, path: &str, user: &str) -> Value {
         let answer = self.site.get(path, Some(user)).await;
         assert_eq!(answer.status(), StatusCode::OK, "{path} for {user}");
@@ -193,8 +193,8 @@ async fn profile_stream_reports_and_clears_staleness_notice() {
     here.site.server.gives("eve: watch hardwareprofiles.octavo.dev");
     let answer = here.site.get("/api/v1/profile-events", Some("eve")).await;
     let mut body = answer.into_body();
-    let said = until_synced(&mut body).await;
-    assert!(!said.contains("notice"), "{said}");
+    let shown = until_synced(&mut body).await;
+    assert!(!shown.contains("notice"), "{shown}");
     let become_so = |trouble: Option<&str>| {
         here.cluster.send_modify(|followed| {
             let followed = Arc::make_mut(followed);
@@ -203,15 +203,15 @@ async fn profile_stream_reports_and_clears_staleness_notice() {
         });
     };
     become_so(Some(AWAY));
-    let said = until_synced(&mut body).await;
-    assert!(said.contains("cannot be read"), "{said}");
-    assert!(named(&said).is_empty() && !said.contains(AWAY), "{said}");
+    let shown = until_synced(&mut body).await;
+    assert!(shown.contains("cannot be read"), "{shown}");
+    assert!(named(&shown).is_empty() && !shown.contains(AWAY), "{shown}");
     become_so(None);
-    let said = until_synced(&mut body).await;
-    assert!(!said.contains("notice"), "{said}");
+    let shown = until_synced(&mut body).await;
+    assert!(!shown.contains("notice"), "{shown}");
     // No more updates arrive from here on.
-    let said = until_synced(&mut body).await;
-    assert!(said.contains("for more than a minute"), "{said}");
+    let shown = until_synced(&mut body).await;
+    assert!(shown.contains("for more than a minute"), "{shown}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +236,7 @@ async fn stream_ends_when_visible_types_change() {
 }
 
 #[tokio::test]
-async fn nfr_003_api_server_errors_and_file_names_require_permission_to_list_nodes() {
+async fn nfr_003_api_errors_and_file_names_require_permission_to_list_nodes() {
     let here = labelled(&BOTH);
     let file = here.file.path().display().to_string();
     std::fs::write(here.file.path(), "kind: Pod\n").unwrap();
@@ -291,17 +291,17 @@ async fn nfr_003_engine_url_and_errors_require_permission_to_list_nodes() {
         site.server.gives(&right);
     }
     site.server.gives("admin: list nodes.octavo.dev");
-    let asked = r#"{"workload": {"kind": "decoding", "parameters": 8e9, "precision": "bf16"}, "devices": [{"type": "nvidia-l4-24gb", "count": 1}]}"#;
-    for (user, is_told) in [("reader", false), ("admin", true)] {
+    let question = r#"{"workload": {"kind": "decoding", "parameters": 8e9, "precision": "bf16"}, "devices": [{"type": "nvidia-l4-24gb", "count": 1}]}"#;
+    for (user, is_shown) in [("reader", false), ("admin", true)] {
         let request = Request::post("/api/v1/estimates")
             .header("authorization", format!("Bearer token-{user}"))
             .header("content-type", "application/json")
-            .body(Body::from(asked))
+            .body(Body::from(question))
             .unwrap();
         let answer = site.router.clone().oneshot(request).await.unwrap();
-        let said = text(answer).await;
-        assert!(said.contains("\"times\":\"none\""), "{said}");
-        assert!(said.contains("cannot reach the estimate engine"), "{said}");
-        assert_eq!(said.contains("secret-engine"), is_told, "{user}: {said}");
+        let shown = text(answer).await;
+        assert!(shown.contains("\"times\":\"none\""), "{shown}");
+        assert!(shown.contains("cannot reach the estimate engine"), "{shown}");
+        assert_eq!(shown.contains("secret-engine"), is_shown, "{user}: {shown}");
     }
 }

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn scraped(followed: Followed) -> String {
-        let (_kept, receiver) = watch::channel(Arc::new(followed));
+        let (_sender, receiver) = watch::channel(Arc::new(followed));
         let mut registry = Registry::default();
         register(&mut registry, receiver);
         let mut text = String::new();
@@ -78,9 +78,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn cluster_metrics_are_exported_and_documented() {
-        let sights = ClusterSnapshot::new([ClusterNode::default()], []);
+        let snapshot = ClusterSnapshot::new([ClusterNode::default()], []);
         let followed = Followed {
-            sights: Arc::new(sights),
+            sights: Arc::new(snapshot),
             current_at: Some(Instant::now()),
             trouble: None,
             invalid_objects: 3,
@@ -97,8 +97,8 @@ mod tests {
             assert!(text.contains(line), "{line}\n{text}");
         }
         let page = include_str!("../../../../../docs/reference/metrics.md");
-        for told in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
-            let (name, _) = told.split_once(' ').unwrap();
+        for metric_type in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, _) = metric_type.split_once(' ').unwrap();
             assert!(page.contains(&format!("\n### `{name}`\n")), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! A node whose pods have partitions, by a real API server and the socket of a kubelet.
+//! A node whose pods hold partitions, with a real API server and the socket of a kubelet.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::time_limits::until;
 
 const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
-/// A node with pods, some of which have partitions.
+/// A node with pods, some of which hold partitions.
 pub(super) struct Site {
     pub(super) rig: Rig<'static>,
     kubelet: Kubelet,
@@ -23,13 +23,13 @@ impl Site {
         let rig = Rig::new(api, GPUS);
         let namespace = api.namespace();
         api.await_account(&namespace);
-        // Something that makes pods again, and that no controller of the cluster takes for its own.
+        // An owner that no controller of the cluster manages.
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": namespace}});
         api.create(&owner);
         Self { kubelet: Kubelet::start(&rig.machine), rig, namespace }
     }
 
-    /// A pod that runs on the node and that something would make again.
+    /// A running pod with an owner.
     pub(super) fn pod(&self, name: &str) {
         let owner = self.get("configmap", "owner");
         let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": true,
@@ -57,7 +57,7 @@ impl Site {
         self.rig.api.kubectl(&[&object[..], &how[..]].concat());
     }
 
-    /// A pod that has the first partition of a GPU.
+    /// Allocates the first partition of a GPU to a pod.
     pub(super) fn holds(&self, pod: &str, gpu: usize) {
         let world = self.rig.machine.machine.world();
         let mig = world.gpus[gpu].mig.as_ref().unwrap();
@@ -65,7 +65,7 @@ impl Site {
         self.kubelet.give(&self.namespace, pod, &device);
     }
 
-    /// A budget that lets no pod of this name go.
+    /// A disruption budget that prevents the eviction of this pod.
     pub(super) fn protect(&self, pod: &str) {
         self.rig.api.create(&json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -83,12 +83,12 @@ impl Site {
         serde_json::from_str(&self.rig.api.kubectl(&arguments)).unwrap()
     }
 
-    /// Whether the pod was not asked to terminate.
+    /// Whether the pod is not terminating.
     pub(super) fn stays(&self, pod: &str) -> bool {
         self.get("pod", pod)["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// As kubelet does when a terminating pod has ended.
+    /// Completes the deletion of a terminating pod, as kubelet does.
     pub(super) fn end(&self, pod: &str) {
         let arguments =
             ["delete", "pod", pod, "-n", &self.namespace, "--force", "--grace-period=0"];
@@ -105,20 +105,20 @@ impl Site {
         taints.is_some_and(|taints| taints.iter().any(ours))
     }
 
-    /// Waits until the Node is as wanted; after each thing that an agent writes to it, it is looked at.
+    /// Waits for the taint to be present or absent; checks after each write of the agent.
     #[track_caller]
     pub(super) fn await_taint(&self, agent: &mut Program, wanted: bool) {
         let read = || {
             let tainted = self.is_tainted();
             if tainted != wanted {
-                agent.says(NODE_WRITTEN);
+                agent.expect_log(NODE_WRITTEN);
             }
             tainted
         };
         until("the taint", read, |tainted| *tainted == wanted);
     }
 
-    /// Waits until the annotation says this of draining.
+    /// Waits for this drain status in the annotation.
     #[track_caller]
     pub(super) fn await_drain(&self, agent: &mut Program, drain: &Value) {
         self.await_status(agent, "drain", drain);
@@ -130,7 +130,7 @@ impl Site {
             let status = self.rig.get()["metadata"]["annotations"]["octavo.dev/status"].clone();
             let status: Value = serde_json::from_str(status.as_str().unwrap_or("null")).unwrap();
             if status[field] != *wanted {
-                agent.says(NODE_WRITTEN);
+                agent.expect_log(NODE_WRITTEN);
             }
             status
         };
@@ -141,7 +141,7 @@ impl Site {
         format!("{}/{pod}", self.namespace)
     }
 
-    /// Evictions that were asked for in this namespace: pod and answer.
+    /// Evictions requested in this namespace: pod and status code.
     pub(super) fn evictions(&self) -> Vec<(String, u64)> {
         let before = format!("/api/v1/namespaces/{}/pods/", self.namespace);
         let events = self.rig.api.audit();
@@ -155,7 +155,7 @@ impl Site {
 }
 
 impl Site {
-    /// The pod that a real `DaemonSet` has on the node.
+    /// A pod of a real `DaemonSet` on the node.
     pub(super) fn daemon(&self) -> String {
         self.rig.api.create(&json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet",
@@ -181,7 +181,7 @@ impl Site {
         api.kubectl(&[&pods[..], &name[..]].concat())
     }
 
-    /// Of an account that may do what an agent does and nothing with pods.
+    /// A token of an account with the permissions of an agent, but none on pods.
     pub(super) fn token(&self) -> String {
         let (namespace, node) = (&self.namespace, self.rig.name());
         let group = "rbac.authorization.k8s.io";

@@ -1,4 +1,4 @@
-//! What agents asked of the API server while they drained, as its audit log has it.
+//! API requests of agents during a drain, from the audit log.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,8 +7,7 @@ use super::TAINT;
 use crate::cluster::real::site::ACCOUNT;
 use crate::cluster::real::{received, writes};
 
-/// When agents wrote taints from `since` on, and whether ours was among them. A write that failed because the Node had changed
-/// does not count.
+/// When agents wrote taints since `since`, and whether ours was among them. Conflicting writes do not count.
 pub(super) fn taints(log: &[Value], since: Timestamp) -> Vec<(Timestamp, bool)> {
     let writes = writes(log, since).into_iter();
     let done = writes.filter(|event| event["responseStatus"]["code"] == 200);
@@ -20,7 +19,7 @@ pub(super) fn taints(log: &[Value], since: Timestamp) -> Vec<(Timestamp, bool)> 
     written.collect()
 }
 
-/// Which pods agents asked to evict from `since` on, when, and what the answers were.
+/// Evictions that agents requested since `since`: time, pod and status code.
 pub(super) fn evictions(log: &[Value], since: Timestamp) -> Vec<(Timestamp, &str, u64)> {
     let requested = log.iter().filter(|event| {
         let of = &event["objectRef"];

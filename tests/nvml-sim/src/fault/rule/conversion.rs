@@ -1,6 +1,6 @@
-//! Conversion between a rule and its written form.
+//! Conversion between a rule and its file format.
 //!
-//! Reading checks what a person can get wrong; writing gives back what can be read.
+//! Parsing validates user input; writing produces parsable text.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds after any sequence of operations, on every board of the catalogue.
+//! Invariants after any sequence of operations, on every board of the catalog.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{GPU, divided, gpu, modes, process};
 use crate::board;
 use crate::scenario::Scenario;
 
-/// One action of a client or the owner. Numbers are taken modulo the number of objects.
+/// An action of a client or administrator. Numbers are taken modulo the number of objects.
 #[derive(Debug, Clone)]
 enum Step {
     CreateGi(usize, Option<usize>),
@@ -54,7 +54,7 @@ fn instance_ids(world: &World) -> Vec<u32> {
     gpu(world).mig().unwrap().instances.iter().map(|gi| gi.id).collect()
 }
 
-/// Does a step; what is refused changes nothing. Answers what the refusal was, if it was one.
+/// Executes a step; a rejected one changes nothing. Returns the code of a rejection.
 fn play(world: &mut World, step: &Step) -> Option<Code> {
     let before = world.clone();
     let answer = match step {
@@ -110,7 +110,7 @@ fn play(world: &mut World, step: &Step) -> Option<Code> {
     answer.err()
 }
 
-/// What holds after every step.
+/// Invariants after every step.
 fn check(world: &World) {
     let gpu = gpu(world);
     let instances = &gpu.mig().unwrap().instances;
@@ -147,7 +147,7 @@ fn check(world: &World) {
 
 proptest! {
     #[test]
-    fn whatever_is_done_instances_never_overlap_and_the_world_stays_sound(
+    fn instances_never_overlap_and_world_stays_consistent(
         board in 0..20_usize,
         steps in proptest::collection::vec(step(), 1..60),
     ) {
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn destroying_everything_gives_back_the_capacity_of_the_start(
+    fn destroying_everything_restores_initial_capacity(
         board in 0..20_usize,
         steps in proptest::collection::vec(step(), 1..40),
     ) {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn a_world_is_the_same_after_it_was_written_and_read(
+    fn world_round_trips_through_json(
         board in 0..20_usize,
         steps in proptest::collection::vec(step(), 1..30),
     ) {
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn a_scenario_with_two_instances_in_one_place_is_refused_with_the_place(
+    fn scenario_with_overlapping_instances_is_rejected_with_location(
         board in 0..20_usize,
         one in 0..40_usize,
         other in 0..40_usize,

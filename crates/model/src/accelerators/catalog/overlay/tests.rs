@@ -39,7 +39,7 @@ fn over(entries: Vec<OverlayEntry>) -> Result<Catalog, Vec<String>> {
 }
 
 #[test]
-fn an_overlay_adds_products_names_and_facts_and_says_that_it_does() {
+fn overlay_adds_products_names_and_facts_and_reports_it() {
     let known = entry("nvidia-h100-sxm5-80gb", &["hall 7", "H100 SXM 80GB"]);
     let mut t4g = entry("nvidia-t4g", &[]);
     t4g.facts.push((AT, Field::Power, Value::Number(68.0)));

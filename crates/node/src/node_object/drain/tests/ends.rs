@@ -4,35 +4,35 @@ use super::*;
 
 #[test]
 fn drain_gives_up_at_deadline_and_restarts_for_another_choice() {
-    let (mut drain, status, mut heard) = emptying(Scope::Affected, &[pod("notebook")]);
-    heard.answers.insert(id("notebook"), EvictionResult::Budget);
+    let (mut drain, status, mut observations) = emptying(Scope::Affected, &[pod("notebook")]);
+    observations.answers.insert(id("notebook"), EvictionResult::Budget);
     let late = 1 + DEADLINE.as_secs();
-    let before = look(&mut drain, late - 1, &status, &heard, true);
+    let before = look(&mut drain, late - 1, &status, &observations, true);
     assert!(before.is_tainted);
-    let outcome = look(&mut drain, late, &status, &heard, true);
+    let outcome = look(&mut drain, late, &status, &observations, true);
     let because = "pod team-a/notebook: its PodDisruptionBudget allows no eviction";
-    let (kind, reason, message) = told(&outcome).remove(0);
+    let (kind, reason, message) = events_of(&outcome).remove(0);
     assert_eq!((kind, reason), (Severity::Warning, "DrainGaveUp"));
     assert!(message.contains(because), "{message}");
     assert_eq!(outcome.pod_requests.evict, []);
     for second in late + 1..late + 500 {
-        let outcome = look(&mut drain, second, &status, &heard, false);
+        let outcome = look(&mut drain, second, &status, &observations, false);
         assert!(!outcome.is_tainted && outcome.events.is_empty());
         assert_eq!((phase(&outcome), waits(&outcome)), ("gave-up", vec![because.to_owned()]));
     }
     let again = NodeLayoutStatus { generation: 2, ..status };
-    let outcome = look(&mut drain, late + 501, &again, &heard, false);
+    let outcome = look(&mut drain, late + 501, &again, &observations, false);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (true, vec!["DrainBegan"]));
 }
 
 #[test]
 fn repeatedly_held_devices_taint_the_node_less_than_half_the_time() {
-    let (mut drain, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let (mut drain, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     let mut tainted = 0;
     for second in 3..20_000 {
         let free = second % 20 < 5;
         let status = if free { applied() } else { status.clone() };
-        let outcome = look(&mut drain, second, &status, &heard, true);
+        let outcome = look(&mut drain, second, &status, &observations, true);
         tainted += u64::from(outcome.is_tainted);
     }
     assert!(tainted < 20_000 / 2, "{tainted}");
@@ -40,7 +40,7 @@ fn repeatedly_held_devices_taint_the_node_less_than_half_the_time() {
 
 #[test]
 fn withdrawn_choice_ends_the_drain() {
-    let (begun, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let (begun, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     let withdrawn = NodeLayoutStatus { layout: None, generation: 2, ..status.clone() };
     let unsettled = NodeLayoutStatus { state: Some(Reason::Pending.into()), ..status.clone() };
     let refused = NodeLayoutStatus { state: Some(Reason::Failed.into()), ..status.clone() };
@@ -50,21 +50,21 @@ fn withdrawn_choice_ends_the_drain() {
     impossible.state = Some(Reason::Infeasible.into());
     for other in [withdrawn, unsettled, refused, elsewhere, impossible] {
         let mut drain = begun.clone();
-        let outcome = look(&mut drain, 3, &other, &heard, true);
+        let outcome = look(&mut drain, 3, &other, &observations, true);
         assert_eq!(outcome.pod_requests.evict, [], "{other:?}");
         assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainEnded"]));
         let mut idle = affected();
-        let outcome = look(&mut idle, 3, &other, &heard, true);
+        let outcome = look(&mut idle, 3, &other, &observations, true);
         assert!(!outcome.is_tainted && outcome.events.is_empty(), "{other:?}");
     }
 }
 
 #[test]
 fn removed_taint_is_restored_before_further_evictions() {
-    let (mut drain, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
-    let outcome = look(&mut drain, 3, &status, &heard, false);
+    let (mut drain, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
+    let outcome = look(&mut drain, 3, &status, &observations, false);
     assert_eq!((outcome.is_tainted, outcome.pod_requests.evict.len()), (true, 0));
-    let outcome = look(&mut drain, 4, &status, &heard, true);
+    let outcome = look(&mut drain, 4, &status, &observations, true);
     assert_eq!(outcome.pod_requests.evict.len(), 1);
 }
 
@@ -72,20 +72,20 @@ fn removed_taint_is_restored_before_further_evictions() {
 fn missing_permission_is_reported_with_remedy_and_stops_the_drain() {
     let mut drain = affected();
     let status = blocked(vec![held_by("notebook")]);
-    let mut heard =
+    let mut observations =
         PodObservations { trouble: Some(ListError::Forbidden), ..PodObservations::default() };
-    let outcome = look(&mut drain, 1, &status, &heard, false);
+    let outcome = look(&mut drain, 1, &status, &observations, false);
     assert_eq!((phase(&outcome), outcome.is_tainted), ("refused", false));
-    let (kind, reason, message) = told(&outcome).remove(0);
+    let (kind, reason, message) = events_of(&outcome).remove(0);
     assert_eq!((kind, reason), (Severity::Warning, "DrainRefused"));
     assert!(message.contains("kubectl apply -k deploy/options/drain"));
     // An administrator granted the permission.
-    heard = super::heard(&[pod("notebook")]);
-    assert!(look(&mut drain, 2, &status, &heard, false).is_tainted);
-    heard.answers.insert(id("notebook"), EvictionResult::Forbidden);
-    let outcome = look(&mut drain, 3, &status, &heard, true);
+    observations = super::observations(&[pod("notebook")]);
+    assert!(look(&mut drain, 2, &status, &observations, false).is_tainted);
+    observations.answers.insert(id("notebook"), EvictionResult::Forbidden);
+    let outcome = look(&mut drain, 3, &status, &observations, true);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainRefused"]));
-    let outcome = look(&mut drain, 4, &status, &heard, false);
+    let outcome = look(&mut drain, 4, &status, &observations, false);
     assert!(!outcome.is_tainted && outcome.events.is_empty());
 }
 
@@ -100,7 +100,7 @@ fn watched(holders: Vec<Holder>) -> NodeLayoutStatus {
 fn pausable_operand_pods_do_not_block_a_drain() {
     let mut drain = affected();
     let both = watched(vec![held_by("notebook"), held_by_uid("uid-dcgm")]);
-    let pods = heard(&[pod("notebook"), of("dcgm", "DaemonSet")]);
+    let pods = observations(&[pod("notebook"), of("dcgm", "DaemonSet")]);
     assert!(
         reconcile_with_operands(&mut drain, 0, &both, &PodObservations::default(), false)
             .waits_for_pods
@@ -120,7 +120,7 @@ fn pausable_operand_pods_do_not_block_a_drain() {
 
 #[test]
 fn unpausable_daemon_set_pod_blocks_a_drain() {
-    let pods = heard(&[pod("notebook"), of("dcgm", "DaemonSet")]);
+    let pods = observations(&[pod("notebook"), of("dcgm", "DaemonSet")]);
     let given = watched(vec![held_by("notebook"), held_by("dcgm")]);
     let unwatched = blocked(vec![held_by("notebook"), held_by_uid("uid-dcgm")]);
     let monitored = watched(vec![held_by("notebook"), held_by_uid("uid-dcgm")]);
@@ -138,27 +138,28 @@ fn unpausable_daemon_set_pod_blocks_a_drain() {
 #[test]
 fn unlisted_pod_is_awaited_for_a_minute_then_polled_rarely() {
     let mut drain = affected();
-    let (status, pods) = (blocked(vec![held_by_uid("gone")]), heard(&[]));
-    let mut told = Vec::new();
+    let (status, pods) = (blocked(vec![held_by_uid("gone")]), observations(&[]));
+    let mut events_of = Vec::new();
     for second in 0..4000 {
         let outcome = look(&mut drain, second, &status, &pods, false);
-        told.extend(reasons(&outcome));
+        events_of.extend(reasons(&outcome));
         let late = second >= UNLISTED_TIMEOUT.as_secs();
         let (word, every) =
             if late { ("refused", IDLE_LIST_INTERVAL) } else { ("looking", LIST_INTERVAL) };
         assert_eq!((phase(&outcome), outcome.pod_requests.list), (word, Some(every)));
         assert_eq!(outcome.again.is_none(), late);
     }
-    assert_eq!(told, ["DrainRefused"]);
+    assert_eq!(events_of, ["DrainRefused"]);
     // The pod is listed late.
-    let known = heard(&[Pod { id: PodId { uid: "gone".to_owned(), ..id("late") }, ..pod("late") }]);
+    let known =
+        observations(&[Pod { id: PodId { uid: "gone".to_owned(), ..id("late") }, ..pod("late") }]);
     let outcome = look(&mut drain, 4001, &status, &known, false);
     assert_eq!(reasons(&outcome), ["DrainBegan"]);
 }
 
 #[test]
 fn steady_status_excludes_processes() {
-    let pods = heard(&[pod("notebook"), of("dcgm", "DaemonSet")]);
+    let pods = observations(&[pod("notebook"), of("dcgm", "DaemonSet")]);
     let drain_status = |pid: u32| {
         let mut process = held_by_process();
         process.details.pid = Some(pid);
@@ -173,12 +174,12 @@ fn steady_status_excludes_processes() {
 #[test]
 fn unavailable_api_server_does_not_delay_operands() {
     let mut drain = affected();
-    let heard = PodObservations {
+    let observations = PodObservations {
         trouble: Some(ListError::Other("it is away".to_owned())),
         ..PodObservations::default()
     };
     let outcome =
-        reconcile_with_operands(&mut drain, 1, &blocked(vec![held_by("a")]), &heard, false);
+        reconcile_with_operands(&mut drain, 1, &blocked(vec![held_by("a")]), &observations, false);
     assert!(!outcome.waits_for_pods && !outcome.is_tainted);
     let drain_status = outcome.drain_status.unwrap();
     assert_eq!(
@@ -189,55 +190,55 @@ fn unavailable_api_server_does_not_delay_operands() {
 
 #[test]
 fn suspension_does_not_extend_the_deadline() {
-    let (begun, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let (begun, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     let late = 1 + DEADLINE.as_secs();
     let mut over = begun.clone();
-    let outcome = look(&mut over, late, &status, &heard, true);
+    let outcome = look(&mut over, late, &status, &observations, true);
     assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
     assert_eq!(over.rest(), DrainOutcome::default());
-    let outcome = look(&mut over, late + 1, &status, &heard, false);
+    let outcome = look(&mut over, late + 1, &status, &observations, false);
     assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
     // A suspension ends an active drain without extending its deadline.
     let mut drain = begun;
     let outcome = drain.rest();
     assert_eq!(reasons(&outcome), ["DrainEnded"]);
     assert_eq!((outcome.is_tainted, outcome.pod_requests), (false, PodRequests::default()));
-    assert!(look(&mut drain, late - 1, &status, &heard, false).is_tainted);
-    let outcome = look(&mut drain, late, &status, &heard, true);
+    assert!(look(&mut drain, late - 1, &status, &observations, false).is_tainted);
+    let outcome = look(&mut drain, late, &status, &observations, true);
     assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
 }
 
 #[test]
 fn choice_changes_with_the_layout_meaning_only() {
-    let (mut drain, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let (mut drain, status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     let late = 1 + DEADLINE.as_secs();
-    look(&mut drain, late, &status, &heard, true);
+    look(&mut drain, late, &status, &observations, true);
     let edited = NodeLayoutStatus { layouts_version: Some("another file".to_owned()), ..status };
-    let outcome = look(&mut drain, late + 1, &edited, &heard, false);
+    let outcome = look(&mut drain, late + 1, &edited, &observations, false);
     assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
     let meant = NodeLayoutStatus { target_generation: 1, ..edited };
-    let outcome = look(&mut drain, late + 2, &meant, &heard, false);
+    let outcome = look(&mut drain, late + 2, &meant, &observations, false);
     assert_eq!(reasons(&outcome), ["DrainBegan"]);
 }
 
 #[test]
 fn no_eviction_after_deadline_or_for_an_outdated_choice() {
-    let (mut drain, mut status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let (mut drain, mut status, observations) = emptying(Scope::Affected, &[pod("notebook")]);
     status.devices.push(device("applying", Vec::new()));
     status.state = Some(Reason::Applying.into());
     let late = 1 + DEADLINE.as_secs();
-    let outcome = look(&mut drain, late - 1, &status, &heard, true);
+    let outcome = look(&mut drain, late - 1, &status, &observations, true);
     assert_eq!(outcome.pod_requests.evict, [id("notebook")]);
-    let other = DrainInputs { is_current: false, ..facts(&status, &heard, true) };
+    let other = DrainInputs { is_current: false, ..facts(&status, &observations, true) };
     assert_eq!(drain.clone().reconcile(at(late - 1), &other).pod_requests.evict, []);
-    let outcome = look(&mut drain, late, &status, &heard, true);
+    let outcome = look(&mut drain, late, &status, &observations, true);
     assert_eq!((outcome.is_tainted, outcome.pod_requests.evict.len()), (true, 0));
     // A driver call that never returns keeps the taint for no longer than this.
     let stuck = late + STUCK_TIMEOUT.as_secs();
-    assert!(look(&mut drain, stuck - 1, &status, &heard, true).is_tainted);
-    let outcome = look(&mut drain, stuck, &status, &heard, true);
+    assert!(look(&mut drain, stuck - 1, &status, &observations, true).is_tainted);
+    let outcome = look(&mut drain, stuck, &status, &observations, true);
     assert_eq!((outcome.is_tainted, reasons(&outcome)), (false, vec!["DrainGaveUp"]));
-    let outcome = look(&mut drain, stuck + 1, &status, &heard, true);
+    let outcome = look(&mut drain, stuck + 1, &status, &observations, true);
     assert!(!outcome.is_tainted && outcome.events.is_empty());
 }
 
@@ -246,8 +247,8 @@ fn node_scope_evicts_exactly_all_evictable_pods() {
     let finished = Pod { is_finished: true, ..pod("finished") };
     let ending = Pod { is_ending: true, ..pod("ending") };
     let all = [pod("notebook"), pod("and-another"), of("agent", "DaemonSet"), finished, ending];
-    let (mut drain, status, heard) = emptying(Scope::Node, &all);
-    let outcome = look(&mut drain, 3, &status, &heard, true);
+    let (mut drain, status, observations) = emptying(Scope::Node, &all);
+    let outcome = look(&mut drain, 3, &status, &observations, true);
     // Blocking pods come first.
     assert_eq!(outcome.pod_requests.evict, [id("notebook"), id("and-another")]);
 }

@@ -7,7 +7,7 @@ use super::*;
 /// Possible changes between two reconciliations.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
-struct Tick {
+struct RandomStep {
     later: u64,
     turns: bool,
     rests: bool,
@@ -18,7 +18,7 @@ struct Tick {
     answers: Vec<(usize, usize)>,
 }
 
-fn moment() -> impl Strategy<Value = Tick> {
+fn moment() -> impl Strategy<Value = RandomStep> {
     let device = (0_usize..6, prop::collection::vec(0_usize..8, 0..4));
     (
         (
@@ -33,7 +33,7 @@ fn moment() -> impl Strategy<Value = Tick> {
         prop::collection::vec((0_usize..6, 0_usize..5), 0..3),
     )
         .prop_map(|((later, turns, rests, layout), devices, (listed, is_tainted), answers)| {
-            Tick { later, turns, rests, layout, devices, listed, is_tainted, answers }
+            RandomStep { later, turns, rests, layout, devices, listed, is_tainted, answers }
         })
 }
 
@@ -47,7 +47,7 @@ fn all_pods() -> Vec<Pod> {
     all
 }
 
-fn scene(moment: &Tick, generation: u64) -> (NodeLayoutStatus, PodObservations) {
+fn scene(moment: &RandomStep, generation: u64) -> (NodeLayoutStatus, PodObservations) {
     const STATES: [&str; 6] =
         ["blocked", "needs-reset", "applied", "applying", "pending", "failed"];
     let devices = moment.devices.iter().map(|(state, holders)| {
@@ -68,12 +68,12 @@ fn scene(moment: &Tick, generation: u64) -> (NodeLayoutStatus, PodObservations) 
         _ => EvictionResult::Forbidden,
     };
     let answers = moment.answers.iter();
-    let heard = PodObservations {
+    let observations = PodObservations {
         pods: moment.listed.then(all_pods),
         trouble: None,
         answers: answers.map(|(pod, number)| (id(&format!("p{pod}")), answer(*number))).collect(),
     };
-    (status, heard)
+    (status, observations)
 }
 
 proptest! {
@@ -106,8 +106,8 @@ proptest! {
                 since = None;
                 gave_up = None;
             }
-            let (status, heard) = scene(moment, generation);
-            let facts = DrainInputs { pauses_operands: pauses, ..facts(&status, &heard, moment.is_tainted) };
+            let (status, observations) = scene(moment, generation);
+            let facts = DrainInputs { pauses_operands: pauses, ..facts(&status, &observations, moment.is_tainted) };
             let outcome = drain.reconcile(at(now), &facts);
             let held = |name: &str| status.devices.iter().any(|device| {
                 device.waits_for_holders && matches!(device.state.as_str(), "blocked" | "needs-reset")
@@ -155,7 +155,7 @@ proptest! {
             was_tainted = outcome.is_tainted;
             // An active drain ends with its reason, whatever the state of taint and pods.
             let mut end = drain.clone();
-            let done = look(&mut end, now, &applied_of(generation), &heard, moment.is_tainted);
+            let done = look(&mut end, now, &applied_of(generation), &observations, moment.is_tainted);
             prop_assert!(!done.is_tainted && done.pod_requests.evict.is_empty());
         }
     }

@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn spreading_is_balanced_within_one(node in nodes(), asked in proptest::collection::vec(1_usize..5, 0..30)) {
+    fn spreading_is_balanced_within_one(node in nodes(), sizes in proptest::collection::vec(1_usize..5, 0..30)) {
         // Spread applies to replicas on equal devices, not to whole devices.
         let mut node = node.shared(5);
         let parts = node.offer.units.first().map(|first| {
@@ -106,7 +106,7 @@ proptest! {
         node.offer.units.retain(|unit| devices.iter().any(|device| device.pci == unit.pci));
         node.inventory.devices = devices;
         let mut available = node.all();
-        for size in asked {
+        for size in sizes {
             let size = size.min(node.inventory.devices.len());
             let question = AllocationRequest { available: available.clone(), must_include: Vec::new(), size };
             let chosen = node.prefer(&question, AllocationPolicy::Spread);

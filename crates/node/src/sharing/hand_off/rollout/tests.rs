@@ -6,7 +6,7 @@ const LIMITS: Limits = Limits { deadline: Duration::from_mins(3), settle: Durati
 
 struct World {
     view: ObservedNode,
-    heard: ApiAnswers,
+    answers: ApiAnswers,
     wish: HandOff,
     course: Rollout,
 }
@@ -19,7 +19,7 @@ impl World {
     fn new() -> Self {
         Self {
             view: ObservedNode::default(),
-            heard: ApiAnswers { key: "k".to_owned(), ..ApiAnswers::default() },
+            answers: ApiAnswers { key: "k".to_owned(), ..ApiAnswers::default() },
             wish: HandOff { key: "k".to_owned(), config: "text".to_owned() },
             course: Rollout::default(),
         }
@@ -36,14 +36,14 @@ impl World {
             strategy: MigStrategy::None,
             view: &self.view,
             config_map: "ns/name",
-            answers: &self.heard,
+            answers: &self.answers,
             is_plugin_configured: is_certain,
         };
         self.course.evaluate(at(seconds), LIMITS, &facts)
     }
 
     fn map(&mut self, text: &str, written: Option<u64>) {
-        self.heard.config_map = Some(LookupResult::Present(ConfigMap {
+        self.answers.config_map = Some(LookupResult::Present(ConfigMap {
             keys: ["k".to_owned()].into(),
             content: Some(text.to_owned()),
             written: written.map(at),
@@ -104,7 +104,7 @@ fn removed_key_restarts_wait() {
     let mut world = World::new();
     world.map("text", Some(0));
     world.look(0);
-    world.heard.config_map = Some(LookupResult::Missing);
+    world.answers.config_map = Some(LookupResult::Missing);
     assert_eq!(world.look(119).label, PluginLabel::Unchanged);
     assert_eq!(world.look(121).label, PluginLabel::Unchanged);
 }
@@ -146,7 +146,7 @@ fn diagnosis_is_reported_after_deadline_until_fixed() {
     assert!(!world.look(179).orders.investigate);
     let late = world.look(180);
     assert!(late.orders.investigate && matches!(late.state, RolloutState::Pending(_)));
-    world.heard.evidence = Some(Evidence {
+    world.answers.evidence = Some(Evidence {
         config_map: LookupResult::Missing,
         plugins: LookupResult::Present(Vec::new()),
         pods: LookupResult::Present(Vec::new()),

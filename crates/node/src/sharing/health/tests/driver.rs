@@ -87,8 +87,9 @@ fn xid_storm_is_one_fault() {
         .map(|number| confined(0, number.into(), number, Some(number % 7)))
         .collect();
     node.look(10, &storm);
-    let kept = |node: &Node| node.monitor.devices.values().map(DeviceHealth::len).sum::<usize>();
-    assert!(kept(&node) <= 80, "{}", kept(&node));
+    let fault_count =
+        |node: &Node| node.monitor.devices.values().map(DeviceHealth::len).sum::<usize>();
+    assert!(fault_count(&node) <= 80, "{}", fault_count(&node));
     assert_eq!(node.fit(), [false, true, true]);
     node.settle();
     assert_eq!(node.fit(), [true; 3]);

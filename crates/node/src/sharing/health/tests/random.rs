@@ -6,7 +6,7 @@ use super::*;
 
 /// An event of one device.
 #[derive(Debug, Clone)]
-enum Mishap {
+enum DeviceEvent {
     Xid(u64, Option<(u32, Option<u32>)>),
     Works(bool),
     Wish(Option<u32>),
@@ -17,22 +17,22 @@ enum Mishap {
 /// An event of the node.
 #[derive(Debug, Clone)]
 enum Step {
-    To(usize, Mishap),
+    To(usize, DeviceEvent),
     Nvml(u8),
 }
 
-fn mishap() -> impl Strategy<Value = Mishap> {
+fn mishap() -> impl Strategy<Value = DeviceEvent> {
     let part = proptest::option::of((0_u32..4, proptest::option::of(0_u32..2)));
     let number = prop_oneof![
         proptest::sample::select(vec![13_u64, 48, 63, 74, 79, 94, 95, 119, 154]),
         0_u64..200,
     ];
     prop_oneof![
-        3 => (number, part).prop_map(|(number, part)| Mishap::Xid(number, part)),
-        1 => any::<bool>().prop_map(Mishap::Works),
-        1 => proptest::option::of(0_u32..7).prop_map(Mishap::Wish),
-        1 => any::<(bool, bool)>().prop_map(|(pending, failed)| Mishap::Rows(pending, failed)),
-        1 => proptest::option::of(0_u64..5).prop_map(Mishap::Errors),
+        3 => (number, part).prop_map(|(number, part)| DeviceEvent::Xid(number, part)),
+        1 => any::<bool>().prop_map(DeviceEvent::Works),
+        1 => proptest::option::of(0_u32..7).prop_map(DeviceEvent::Wish),
+        1 => any::<(bool, bool)>().prop_map(|(pending, failed)| DeviceEvent::Rows(pending, failed)),
+        1 => proptest::option::of(0_u64..5).prop_map(DeviceEvent::Errors),
     ]
 }
 
@@ -53,24 +53,24 @@ impl Node {
             Step::To(number, mishap) => {
                 let device = self.device(*number);
                 match mishap {
-                    Mishap::Xid(error, part) => xids.push(Xid {
+                    DeviceEvent::Xid(error, part) => xids.push(Xid {
                         gpu_instance: part.map(|(gi, _)| gi),
                         compute_instance: part.and_then(|(_, ci)| ci),
                         ..xid(u8::try_from(*number).unwrap(), *error)
                     }),
-                    Mishap::Works(true) => device.condition = Condition::Working,
-                    Mishap::Works(false) => self.lose(*number),
-                    Mishap::Wish(action) => {
+                    DeviceEvent::Works(true) => device.condition = Condition::Working,
+                    DeviceEvent::Works(false) => self.lose(*number),
+                    DeviceEvent::Wish(action) => {
                         device.health.recovery_action = action.map(RecoveryAction::from);
                     }
-                    Mishap::Rows(pending, failed) => {
+                    DeviceEvent::Rows(pending, failed) => {
                         device.health.remapped_rows = Some(RemappedRows {
                             pending: *pending,
                             failed: *failed,
                             ..RemappedRows::default()
                         });
                     }
-                    Mishap::Errors(count) => device.health.uncorrected_errors = *count,
+                    DeviceEvent::Errors(count) => device.health.uncorrected_errors = *count,
                 }
             }
             Step::Nvml(state) => {

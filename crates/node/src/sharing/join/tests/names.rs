@@ -18,13 +18,13 @@ fn uid_with_single_possible_pod_is_assigned() {
         given("b", "main", &replica(1)),
         given("a", "main", other),
     ];
-    let kin = seen(&[(1, of("x")), (2, of("y")), (3, of("x"))]);
+    let attribution = seen(&[(1, of("x")), (2, of("y")), (3, of("x"))]);
     let usage = join(&UsageInput {
         readings: &[first, second],
         offers: &shared(2),
         allocations: &pods,
         is_current: true,
-        attribution: &kin,
+        attribution: &attribution,
     });
     are(&usage, 0, &[("b", 1, Some(200)), ("a", 1, Some(100))]);
     assert_eq!(usage.devices[0].units[0].tenants[1].uid.as_deref(), Some("x"));

@@ -14,8 +14,8 @@ fn utilization_is_sum_over_processes_capped_at_100_percent() {
         })
         .to_vec();
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
-    let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
-    let usage = look(&reading, &pods, &kin);
+    let attribution = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
+    let usage = look(&reading, &pods, &attribution);
     let shares: Vec<_> =
         usage.devices[0].units[0].tenants.iter().map(|tenant| tenant.utilization).collect();
     assert_eq!(shares, [Some(Percent(100)), None]);
@@ -76,7 +76,7 @@ proptest! {
                 one
             })
             .collect();
-        let kin = if is_hidden {
+        let attribution = if is_hidden {
             PodAttribution::Hidden
         } else {
             let all = processes.iter().filter_map(|(pid, .., origin)| Some((*pid, origin.clone()?)));
@@ -88,7 +88,7 @@ proptest! {
             offers: &offers,
             allocations: &pods,
             is_current,
-            attribution: &kin,
+            attribution: &attribution,
         });
         let device = &usage.devices[0];
         let mut sums: BTreeMap<Option<u32>, (u64, u64, u64)> = BTreeMap::new();

@@ -18,15 +18,15 @@ pub(super) enum Event {
     Heartbeat(Index),
     /// A message of some connection to the aggregator has this fate. Whether the known agent counts as alive is
     /// random too.
-    Up(Index, Index, Fate, bool),
+    Up(Index, Index, Delivery, bool),
     /// The same for a message to an agent.
-    Down(Index, Index, Fate),
+    Down(Index, Index, Delivery),
     /// The aggregator restarts.
     Restart,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Fate {
+pub(super) enum Delivery {
     Arrives,
     ArrivesTwice,
     /// It arrives, and will arrive again later.
@@ -38,10 +38,10 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     let index = any::<Index>;
     let fate = || {
         prop_oneof![
-            8 => Just(Fate::Arrives),
-            1 => Just(Fate::ArrivesTwice),
-            1 => Just(Fate::Lingers),
-            1 => Just(Fate::IsLost),
+            8 => Just(Delivery::Arrives),
+            1 => Just(Delivery::ArrivesTwice),
+            1 => Just(Delivery::Lingers),
+            1 => Just(Delivery::IsLost),
         ]
     };
     let event = prop_oneof![
@@ -60,13 +60,13 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// Takes a message off the line, according to its fate.
-pub(super) fn pick<T: Clone>(messages: &mut Vec<T>, which: Index, fate: Fate) -> Option<T> {
+pub(super) fn pick<T: Clone>(messages: &mut Vec<T>, which: Index, fate: Delivery) -> Option<T> {
     // Usually the first: if every message were reordered, no exchange would ever start.
     let which = which.index(messages.len() * 3).saturating_sub(messages.len() * 2);
     match fate {
-        Fate::Arrives | Fate::ArrivesTwice => Some(messages.remove(which)),
-        Fate::Lingers => Some(messages[which].clone()),
-        Fate::IsLost => {
+        Delivery::Arrives | Delivery::ArrivesTwice => Some(messages.remove(which)),
+        Delivery::Lingers => Some(messages[which].clone()),
+        Delivery::IsLost => {
             messages.remove(which);
             None
         }

@@ -1,6 +1,6 @@
-//! Processes that come, go and move between pods, and pods that share.
+//! Processes that start, end and move between pods, and pods that share.
 
-use super::rig::{Groups, Rig, adds_up, named, unit};
+use super::rig::{CgroupLayout, Rig, adds_up, named, unit};
 use crate::record::uid;
 
 const ONE: &str = "- {board: H100_80GB_SXM}\n";
@@ -11,45 +11,45 @@ fn replicas(uuid: &str, numbers: &[u32]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
+async fn usage_follows_processes_between_pods_and_always_adds_up() {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
     rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
     rig.kubelet.give("b", "nvidia.com/gpu", &replicas(&gpu, &[1, 2]));
-    rig.is_of(101, "a", Groups::V2Systemd);
-    rig.runs(101, 0, None, 3000);
-    rig.is_of(102, "b", Groups::V1Cgroupfs);
-    rig.runs(102, 0, None, 5000);
-    rig.is_of_no_pod(103);
-    rig.runs(103, 0, None, 700);
-    let mut watching = rig.watch(Some(3)).await;
+    rig.assign_to_pod(101, "a", CgroupLayout::V2Systemd);
+    rig.add_process(101, 0, None, 3000);
+    rig.assign_to_pod(102, "b", CgroupLayout::V1Cgroupfs);
+    rig.add_process(102, 0, None, 5000);
+    rig.assign_to_no_pod(103);
+    rig.add_process(103, 0, None, 700);
+    let mut observer = rig.watch(Some(3)).await;
     let of = |name: &str, memory| (name.to_owned(), Some(memory));
     let wanted = |expected: Vec<(String, Option<u64>)>| {
         move |seen: &octavo_agent::usage::UsageObservation| {
             !seen.usage.devices.is_empty() && named(unit(seen, 0)) == expected
         }
     };
-    let seen = watching.until(wanted(vec![of("b", 5000), of("a", 3000), of("", 700)])).await;
+    let seen = observer.until(wanted(vec![of("b", 5000), of("a", 3000), of("", 700)])).await;
     adds_up(&seen);
     let tenant = &unit(&seen, 0).tenants[0];
     assert_eq!(tenant.uid, Some(uid("b")));
     assert_eq!(tenant.ids.len(), 2);
     assert_eq!(seen.usage.missing, [""; 0]);
-    // The number of a process that has ended is another pod's.
-    rig.ends(102);
-    rig.is_of(102, "a", Groups::V2Cgroupfs);
-    rig.runs(102, 0, None, 1000);
-    let seen = watching.until(wanted(vec![of("a", 4000), of("", 700), of("b", 0)])).await;
+    // The id of an ended process is reused in another pod.
+    rig.remove_process(102);
+    rig.assign_to_pod(102, "a", CgroupLayout::V2Cgroupfs);
+    rig.add_process(102, 0, None, 1000);
+    let seen = observer.until(wanted(vec![of("a", 4000), of("", 700), of("b", 0)])).await;
     adds_up(&seen);
-    // A pod that kubelet does not list any more still has a process.
-    rig.kubelet.ended("a");
-    let seen = watching
+    // A pod that kubelet no longer lists still has a process.
+    rig.kubelet.end_pod("a");
+    let seen = observer
         .until(wanted(vec![of(&uid("a"), 3000), of(&uid("a"), 1000), of("", 700), of("b", 0)]))
         .await;
     adds_up(&seen);
-    // And a process that the driver still names is gone from the kernel: it belongs to no pod.
+    // A process that the driver still reports is gone from the kernel: it belongs to no pod.
     std::fs::remove_dir_all(rig.proc().join("101")).unwrap();
-    let seen = watching.until(wanted(vec![of(&uid("a"), 1000), of("", 700), of("b", 0)])).await;
+    let seen = observer.until(wanted(vec![of(&uid("a"), 1000), of("", 700), of("b", 0)])).await;
     adds_up(&seen);
     assert_eq!(unit(&seen, 0).unattributed.unwrap().get(), 3000);
 }
@@ -68,11 +68,11 @@ async fn partitions_are_reported_by_their_instances() {
         let pod = format!("p{at}");
         let pid = 200 + u32::try_from(at).unwrap();
         rig.kubelet.give(&pod, "nvidia.com/mig-1g.10gb", std::slice::from_ref(uuid));
-        rig.is_of(pid, &pod, Groups::V2Systemd);
-        rig.runs(pid, 0, Some((*gi, *ci)), 1000 * u64::from(pid - 199));
+        rig.assign_to_pod(pid, &pod, CgroupLayout::V2Systemd);
+        rig.add_process(pid, 0, Some((*gi, *ci)), 1000 * u64::from(pid - 199));
     }
-    let mut watching = rig.watch(None).await;
-    let seen = watching.until(|seen| seen.usage.devices.len() == 1).await;
+    let mut observer = rig.watch(None).await;
+    let seen = observer.until(|seen| seen.usage.devices.len() == 1).await;
     adds_up(&seen);
     let device = &seen.usage.devices[0];
     assert_eq!(device.utilization, None);
@@ -91,18 +91,18 @@ async fn partitions_are_reported_by_their_instances() {
 }
 
 #[tokio::test]
-async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are_not() {
+async fn without_checkpoint_only_unambiguous_pod_is_attributed() {
     let rig = Rig::new("- {board: H100_80GB_SXM, count: 2}\n");
     for (pod, gpu, number) in [("a", 0, 0), ("b", 1, 0), ("c", 1, 1)] {
         let ids = replicas(&rig.gpu(gpu), &[number]);
         rig.kubelet.give_unrecorded(pod, "nvidia.com/gpu", &ids);
     }
     for (pid, pod, gpu) in [(1, "a", 0), (4, "b", 1), (3, "c", 1)] {
-        rig.is_of(100 + pid, pod, Groups::V2Systemd);
-        rig.runs(100 + pid, gpu, None, u64::from(pid) * 100);
+        rig.assign_to_pod(100 + pid, pod, CgroupLayout::V2Systemd);
+        rig.add_process(100 + pid, gpu, None, u64::from(pid) * 100);
     }
-    let mut watching = rig.watch(Some(2)).await;
-    let seen = watching.until(|seen| seen.usage.devices.len() == 2).await;
+    let mut observer = rig.watch(Some(2)).await;
+    let seen = observer.until(|seen| seen.usage.devices.len() == 2).await;
     adds_up(&seen);
     assert_eq!(named(unit(&seen, 0)), [("a".to_owned(), Some(100))]);
     let uids: Vec<String> = named(unit(&seen, 1)).into_iter().map(|(name, _)| name).collect();
@@ -114,13 +114,13 @@ async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are
 }
 
 #[tokio::test]
-async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
+async fn container_over_its_share_is_marked_until_it_is_not() {
     let rig = Rig::new(ONE);
     let gpu = rig.gpu(0);
     rig.kubelet.give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
-    rig.is_of(101, "a", Groups::V2Systemd);
-    rig.runs(101, 0, None, 31 * 1024);
-    let mut watching = rig.watch(Some(3)).await;
+    rig.assign_to_pod(101, "a", CgroupLayout::V2Systemd);
+    rig.add_process(101, 0, None, 31 * 1024);
+    let mut observer = rig.watch(Some(3)).await;
     let is_over = |over: bool| {
         move |seen: &octavo_agent::usage::UsageObservation| {
             seen.usage
@@ -130,7 +130,7 @@ async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
                 && unit(seen, 0).tenants.iter().any(|one| one.is_over_share) == over
         }
     };
-    watching.until(is_over(true)).await;
-    rig.ends(101);
-    watching.until(is_over(false)).await;
+    observer.until(is_over(true)).await;
+    rig.remove_process(101);
+    observer.until(is_over(false)).await;
 }

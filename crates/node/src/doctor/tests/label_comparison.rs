@@ -22,18 +22,18 @@ fn stale_amd_labels_are_reported() {
         Node::new(vec![device]).labels(labels)
     };
     let check = Check::VendorLabels;
-    node(&[HOST]).says(check, CheckResult::NotApplicable, "node.json has no label");
+    node(&[HOST]).expect_finding(check, CheckResult::NotApplicable, "node.json has no label");
     node(&[
         ("amd.com/gpu.compute-memory-partition", "cpx_nps4"),
         ("amd.com/gpu.device-id", "74A1"),
         ("amd.com/gpu.family", "AI"),
     ])
-    .says(check, CheckResult::Ok, "node.json: 2 labels match the hardware");
+    .expect_finding(check, CheckResult::Ok, "node.json: 2 labels match the hardware");
     let stale = node(&[
         ("amd.com/gpu.compute-memory-partition", "spx_nps1"),
         ("amd.com/gpu.driver-version", "6.10.5"),
     ]);
-    stale.says(
+    stale.expect_finding(
         check,
         CheckResult::Warning,
         "amd.com/gpu.compute-memory-partition=spx_nps1, but the hardware has cpx_nps4, amd.com/gpu.driver-version=6.10.5, but the hardware has 6.12.12",
@@ -58,33 +58,34 @@ fn stale_nvidia_labels_are_reported() {
         ("nvidia.com/gpu.deploy.driver", "true"),
         ("nvidia.com/mig.capable", "true"),
     ];
-    node(&right).says(check, CheckResult::Ok, "3 labels match");
-    node(&[("nvidia.com/gpu.count", "2")]).says(
+    node(&right).expect_finding(check, CheckResult::Ok, "3 labels match");
+    node(&[("nvidia.com/gpu.count", "2")]).expect_finding(
         check,
         CheckResult::Warning,
         "nvidia.com/gpu.count=2, but the hardware has 1",
     );
-    node(&[("nvidia.com/mig.strategy", "mixed"), ("nvidia.com/mig-1g.5gb.count", "7")]).says(
-        check,
-        CheckResult::Warning,
-        "nvidia.com/mig-1g.5gb.count=7, but there is no such partition",
-    );
+    node(&[("nvidia.com/mig.strategy", "mixed"), ("nvidia.com/mig-1g.5gb.count", "7")])
+        .expect_finding(
+            check,
+            CheckResult::Warning,
+            "nvidia.com/mig-1g.5gb.count=7, but there is no such partition",
+        );
     // With several models the labels describe an arbitrary one.
     let mut mixed = node(&[("nvidia.com/gpu.count", "5"), ("nvidia.com/cuda.driver.major", "550")]);
     let mut other = answering(gpu(), OTHER_GPU);
     other.product_name = Some("Tesla T4".to_owned());
     mixed.inventory.devices.push(other);
-    let said = mixed.gravest(check);
-    assert!(said.evidence.contains("cuda.driver.major=550"), "{said:?}");
-    assert!(!said.evidence.contains("gpu.count"), "{said:?}");
+    let finding = mixed.gravest(check);
+    assert!(finding.evidence.contains("cuda.driver.major=550"), "{finding:?}");
+    assert!(!finding.evidence.contains("gpu.count"), "{finding:?}");
 }
 
 #[test]
-fn a_machine_type_with_more_devices_than_are_there_is_told() {
+fn machine_type_with_more_devices_than_present_is_reported() {
     let check = Check::VendorLabels;
     let count = "karpenter.k8s.aws/instance-accelerator-count";
     let node = |written| trainium(2, None).labels(&[HOST, (count, written)]);
-    node("2").says(check, CheckResult::Ok, "1 label matches");
-    node("16").says(check, CheckResult::Warning, "=16, but the hardware has 2");
-    node("0").says(check, CheckResult::NotApplicable, "no label");
+    node("2").expect_finding(check, CheckResult::Ok, "1 label matches");
+    node("16").expect_finding(check, CheckResult::Warning, "=16, but the hardware has 2");
+    node("0").expect_finding(check, CheckResult::NotApplicable, "no label");
 }

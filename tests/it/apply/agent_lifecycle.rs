@@ -1,4 +1,4 @@
-//! An agent that goes on: what becomes of a layout when drivers reload, machines reboot and people interfere.
+//! A long-running agent: layouts after driver reloads, reboots and foreign changes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +10,12 @@ use crate::time_limits::Finish;
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
 #[test]
-fn geometry_that_a_reset_took_is_made_again() {
+fn geometry_lost_by_reset_is_restored() {
     let node = Node::new(TWO);
     let mut agent = node.start(&["--layout", "all-3g.20gb"]);
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     node.machine.change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
@@ -25,27 +25,27 @@ fn foreign_changes_are_reverted_if_unused_or_left_by_policy() {
         let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
         let mut agent =
             node.start(&["--layout", "all-7g.40gb", "--drift", policy, "--interval=100ms"]);
-        agent.says("GPU 0: applied");
+        agent.expect_log("GPU 0: applied");
         node.is_changed_by_another_process();
         if policy == "repair" {
-            agent.says("another program changed it; restoring the layout");
-            agent.says("GPU 0: applied");
+            agent.expect_log("another program changed it; restoring the layout");
+            agent.expect_log("GPU 0: applied");
         } else {
-            agent.says("GPU 0: drifted");
+            agent.expect_log("GPU 0: drifted");
         }
         assert_eq!(names(&node.geometry(0)), expected, "{policy}");
     }
 }
 
 #[test]
-fn a_gpu_that_is_lost_makes_a_node_failed_until_it_is_back() {
+fn lost_gpu_sets_node_to_failed_until_it_returns() {
     let node = Node::new(TWO);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     let mut agent = node.start(&["--layouts", &file, "--layout", "wanted", "--interval=100ms"]);
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     let slot = node.machine.world().slot_of_index(1).unwrap();
     node.machine.change(|world| world.lose_gpu(slot));
-    agent.says("its state cannot be read: failing: ");
+    agent.expect_log("its state cannot be read: failing: ");
     let text = reported(&node.octavo(&["apply", "wanted"]), 1);
     assert!(text.contains("Layout wanted: 1 applied, 1 failed"), "{text}");
     assert!(text.contains("GPU is lost"), "{text}");
@@ -55,35 +55,35 @@ fn a_gpu_that_is_lost_makes_a_node_failed_until_it_is_back() {
 }
 
 #[test]
-fn a_second_agent_waits_until_the_first_is_gone() {
+fn second_agent_waits_until_first_exits() {
     let node = Node::new(TWO);
     let mut first = node.start(&["--layout", "all-3g.20gb"]);
-    first.says("GPU 1: applied");
+    first.expect_log("GPU 1: applied");
     let mut second = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
-    second.says("octavo-agent is running (pid ");
+    second.expect_log("octavo-agent is running (pid ");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     first.kill();
-    second.says("GPU 0: applied");
-    second.says("GPU 1: applied");
+    second.expect_log("GPU 0: applied");
+    second.expect_log("GPU 1: applied");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
-fn an_edited_file_of_layouts_is_taken_up_and_a_broken_one_leaves_what_there_was() {
+fn edited_layout_file_is_used_and_invalid_file_keeps_previous_layouts() {
     let node = Node::new(TWO);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
     let mut agent = node.start(&["--layouts", &file, "--layout", "wanted", "--interval=100ms"]);
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     node.layouts("[{devices: [0], mig: {7g.40gb: 1}}]");
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     fs::write(&file, "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {wanted: 7}\n").unwrap();
-    agent.says("the previous layouts stay in use");
+    agent.expect_log("the previous layouts stay in use");
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
+fn i8_gpu_with_hanging_call_is_named_and_others_are_applied() {
     let node = Node::new(
         "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n",
     );
@@ -94,15 +94,15 @@ fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
     ));
     let mut agent =
         node.start(&["--layout", "all-3g.20gb", "--call-deadline=2s", "--interval=100ms"]);
-    agent.says("call=nvmlGpuInstanceDestroy");
-    node.settles(1, &["3g.20gb", "3g.20gb"]);
+    agent.expect_log("call=nvmlGpuInstanceDestroy");
+    node.await_geometry(1, &["3g.20gb", "3g.20gb"]);
     fs::write(stuck, "").unwrap();
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
+fn agent_without_layout_changes_nothing_and_takes_no_lock() {
     let node = Node::new("- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
     let output = node.agent(&["--oneshot"]).finish();
     assert!(output.status.success());
@@ -111,39 +111,39 @@ fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
 }
 
 #[test]
-fn a_driver_that_was_replaced_under_the_agent_is_no_end_but_a_new_beginning() {
-    // Of mig-manager, "failed" was the end of it: the pod had to be deleted by hand (gpu-operator #2874).
+fn driver_replaced_under_agent_triggers_reapply() {
+    // With mig-manager, "failed" was final: the pod had to be deleted manually (gpu-operator #2874).
     let node = Node::new(TWO);
     let mut agent = node.start(&["--layout", "all-3g.20gb", "--interval=100ms"]);
-    agent.says("GPU 1: applied");
+    agent.expect_log("GPU 1: applied");
     node.machine.change(|world| world.reload_driver(Some("590.10")));
-    agent.says("GPU 0: applied");
+    agent.expect_log("GPU 0: applied");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    node.settles(1, &["3g.20gb", "3g.20gb"]);
+    node.await_geometry(1, &["3g.20gb", "3g.20gb"]);
 }
 
 #[test]
-fn a_reboot_takes_mode_and_partitions_and_the_next_start_brings_both_back() {
+fn mode_and_partitions_are_restored_at_start_after_reboot() {
     for board in ["H100_80GB_SXM", "A100_80GB"] {
         let node = Node::new(&format!("- {{board: {board}}}\n"));
-        node.once("all-3g.40gb");
+        node.apply_once("all-3g.40gb");
         node.machine.change(|world| {
             world.reboot();
             Ok(())
         });
         assert!(node.geometry(0).is_empty());
-        node.once("all-3g.40gb");
+        node.apply_once("all-3g.40gb");
         assert_eq!(names(&node.geometry(0)), ["3g.40gb", "3g.40gb"], "{board}");
     }
 }
 
 #[test]
-fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
+fn mig_that_could_not_be_disabled_before_reboot_is_disabled_after_it() {
     let node = Node::new(
         "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
     );
     node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
-    let reported = node.once("all-disabled");
+    let reported = node.apply_once("all-disabled");
     assert!(reported.contains("needs-reset"), "{reported}");
     assert!(node.is_partitioned(0));
     node.machine.faults("[]");
@@ -151,14 +151,14 @@ fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
         world.reboot();
         Ok(())
     });
-    let reported = node.once("all-disabled");
+    let reported = node.apply_once("all-disabled");
     assert!(!reported.contains("needs-reset"), "{reported}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
 }
 
 #[test]
-fn a_node_is_rebooted_only_if_allowed_and_unused_and_once() {
+fn node_is_rebooted_once_and_only_if_allowed_and_unused() {
     let node = Node::new("- {board: A100_40GB}\n");
     node.machine.faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
     let marks = node.machine.path().join("reboots");
@@ -176,11 +176,11 @@ fn a_node_is_rebooted_only_if_allowed_and_unused_and_once() {
     assert_eq!(reboots(), 0, "by default nothing is rebooted");
     run(&["--allow", "reboot"]);
     assert_eq!(reboots(), 1);
-    // It did not help, as nothing here really reboots.
+    // The simulated reboot has no effect.
     let reported = run(&["--allow", "reboot"]);
     assert!(reported.contains("was already rebooted for this layout"), "{reported}");
     assert_eq!(reboots(), 1);
-    // When it has helped, the next time is another one.
+    // After a successful change the marker is removed, so the next reboot is allowed.
     node.machine.faults("[]");
     node.machine.change(|world| {
         world.reboot();

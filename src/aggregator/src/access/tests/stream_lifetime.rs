@@ -85,8 +85,11 @@ async fn grpc_watch_ends_on_revocation() {
     let start = tokio::time::Instant::now();
     let status = events.next().await.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied);
-    let said = status.message();
-    assert!(said.contains("you do not have the permission to watch nodes.octavo.dev"), "{said}");
+    let message = status.message();
+    assert!(
+        message.contains("you do not have the permission to watch nodes.octavo.dev"),
+        "{message}"
+    );
     assert!(start.elapsed() < Duration::from_mins(2));
     assert!(events.next().await.is_none());
 }

@@ -1,4 +1,5 @@
-//! Machines of files: Neuron nodes that each miss one thing, GPUs that another process holds, and pods that do not see their node.
+//! Machines made of files: Neuron nodes with one missing component each, GPUs held by another process, and pods without
+//! access to their node.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,23 +13,23 @@ use tempfile::TempDir;
 
 use super::{Diagnosis, octavo};
 use crate::time_limits::Finish;
-use crate::tree::{machine, plant};
+use crate::tree::{machine, write_tree};
 
-/// A machine of files: `sys`, `dev` and the kubelet's directory below one.
-pub(super) struct Planted(TempDir);
+/// A machine made of files: `sys`, `dev` and the directory of the kubelet.
+pub(super) struct MachineFiles(TempDir);
 
-impl Planted {
+impl MachineFiles {
     pub(super) fn new(tree: &str) -> Self {
-        let planted = Self(tempfile::tempdir().unwrap());
+        let machine = Self(tempfile::tempdir().unwrap());
         for directory in ["sys/bus/pci/devices", "dev"] {
-            fs::create_dir_all(planted.at(directory)).unwrap();
+            fs::create_dir_all(machine.at(directory)).unwrap();
         }
-        planted.plant(tree);
-        planted
+        machine.write_tree(tree);
+        machine
     }
 
-    pub(super) fn plant(&self, tree: &str) {
-        plant(self.0.path(), tree);
+    pub(super) fn write_tree(&self, tree: &str) {
+        write_tree(self.0.path(), tree);
     }
 
     pub(super) fn at(&self, path: &str) -> PathBuf {
@@ -57,7 +58,8 @@ impl Planted {
     }
 }
 
-/// Inferentia2, as many as an inf2.24xlarge has and as their driver shows them. Source: PCI ids of the Neuron driver; its sysfs up to 2.30.
+/// Inferentia2 devices as shown by their driver on an inf2.24xlarge. Source: PCI ids of the Neuron driver; its sysfs up
+/// to 2.30.
 pub(super) fn inferentia(count: u32, driver: &str) -> String {
     let function = |slot: u32| {
         let at = format!("sys/bus/pci/devices/0000:00:{:02x}.0", slot + 16);
@@ -84,25 +86,25 @@ pub(super) fn loaded(numbers: std::ops::Range<u32>) -> String {
     format!("sys/module/neuron/version = 2.26.5.0\\n\n{devices}")
 }
 
-/// Kubelet's record, in which these are registered.
+/// A kubelet checkpoint with these registered resources.
 pub(super) fn record(registered: &str) -> String {
     format!(
         "kubelet/device-plugins/kubelet_internal_checkpoint = {{\"Data\":{{\"PodDeviceEntries\":null,\"RegisteredDevices\":{registered}}},\"Checksum\":1}}\n"
     )
 }
 
-pub(super) fn device_files(planted: &Planted, names: impl IntoIterator<Item = String>) {
+pub(super) fn device_files(machine: &MachineFiles, names: impl IntoIterator<Item = String>) {
     for name in names {
-        // Only root may make others.
-        symlink("/dev/null", planted.at("dev").join(name)).unwrap();
+        // Only root can create device files.
+        symlink("/dev/null", machine.at("dev").join(name)).unwrap();
     }
 }
 
 #[test]
-fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
-    let bare = Planted::new(&inferentia(6, ""));
+fn f4_each_missing_part_of_neuron_node_is_named_with_remedy() {
+    let bare = MachineFiles::new(&inferentia(6, ""));
     let reported = bare.diagnosis();
-    reported.says(
+    reported.expect_finding(
         "neuron-driver",
         Failing,
         "6 devices of AWS Neuron, but the driver is not loaded",
@@ -110,26 +112,26 @@ fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
     let remedy = reported.only("neuron-driver").remedy.clone().unwrap();
     assert!(remedy.contains("aws-neuronx-dkms") && remedy.contains("modprobe neuron"), "{remedy}");
     assert_eq!(reported.of_check("kernel-driver").len(), 6);
-    reported.says("device-plugin", NotApplicable, "nothing to allocate");
+    reported.expect_finding("device-plugin", NotApplicable, "nothing to allocate");
 
-    let half = Planted::new(&(inferentia(6, "neuron") + &loaded(0..5)));
+    let half = MachineFiles::new(&(inferentia(6, "neuron") + &loaded(0..5)));
     device_files(&half, (0..5).map(|number| format!("neuron{number}")));
     let reported = half.diagnosis();
-    reported.says("neuron-driver", Fine, "2.26.5.0");
-    reported.says("neuron-devices", Failing, "6 functions on the bus");
+    reported.expect_finding("neuron-driver", Fine, "2.26.5.0");
+    reported.expect_finding("neuron-devices", Failing, "6 functions on the bus");
 
-    let whole = Planted::new(&(inferentia(6, "neuron") + &loaded(0..6)));
+    let whole = MachineFiles::new(&(inferentia(6, "neuron") + &loaded(0..6)));
     let reported = whole.diagnosis();
-    reported.says("neuron-devices", Fine, "6 functions on the bus");
-    reported.says("neuron-device-files", Failing, "has no neuron0, neuron1");
+    reported.expect_finding("neuron-devices", Fine, "6 functions on the bus");
+    reported.expect_finding("neuron-device-files", Failing, "has no neuron0, neuron1");
     device_files(&whole, (0..6).map(|number| format!("neuron{number}")));
     let reported = whole.diagnosis();
     assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
-    reported.says("device-plugin", NotApplicable, "no kubelet has run here");
+    reported.expect_finding("device-plugin", NotApplicable, "no kubelet has run here");
 
-    whole.plant(&record("null"));
+    whole.write_tree(&record("null"));
     let reported = whole.diagnosis();
-    reported.says(
+    reported.expect_finding(
         "device-plugin",
         Failing,
         "no device plugin has registered aws.amazon.com/neuron*",
@@ -137,44 +139,56 @@ fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
     let remedy = reported.only("device-plugin").remedy.clone().unwrap();
     assert!(remedy.contains("node.kubernetes.io/instance-type"), "{remedy}");
 
-    whole.plant("kubelet/device-plugins/neuron.sock = \n");
+    whole.write_tree("kubelet/device-plugins/neuron.sock = \n");
     let reported = whole.diagnosis();
-    reported.says("device-plugin", Failing, "sockets of a plugin exist there: neuron.sock");
+    reported.expect_finding(
+        "device-plugin",
+        Failing,
+        "sockets of a plugin exist there: neuron.sock",
+    );
 
-    whole.plant(&record("{\"aws.amazon.com/neuron\":null}"));
+    whole.write_tree(&record("{\"aws.amazon.com/neuron\":null}"));
     let reported = whole.diagnosis();
-    reported.says("device-plugin", Fine, "aws.amazon.com/neuron");
-    reported.says("allocatable", Failing, "no healthy device");
+    reported.expect_finding("device-plugin", Fine, "aws.amazon.com/neuron");
+    reported.expect_finding("allocatable", Failing, "no healthy device");
 
-    whole.plant(&record("{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\"]}"));
-    whole.diagnosis().says("allocatable", Failing, "aws.amazon.com/neuron: 5 offered, 6 present");
+    whole.write_tree(&record("{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\"]}"));
+    whole.diagnosis().expect_finding(
+        "allocatable",
+        Failing,
+        "aws.amazon.com/neuron: 5 offered, 6 present",
+    );
 
-    whole.plant(&record("{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\"]}"));
+    whole.write_tree(&record("{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\"]}"));
     let reported = whole.diagnosis();
-    reported.says("allocatable", Fine, "6 offered, 6 present");
+    reported.expect_finding("allocatable", Fine, "6 offered, 6 present");
     assert_eq!(reported.code, Some(0), "{:#?}", reported.findings);
 }
 
 #[test]
-fn f4_a_neuron_module_that_is_built_for_this_kernel_is_to_be_loaded() {
-    let bare = Planted::new(&inferentia(1, ""));
+fn f4_neuron_module_built_for_this_kernel_should_be_loaded() {
+    let bare = MachineFiles::new(&inferentia(1, ""));
     let list = "modules/6.1.0/modules.dep";
-    bare.plant(&format!(
+    bare.write_tree(&format!(
         "proc/sys/kernel/osrelease = 6.1.0\\n\n{list} = kernel/fs/ext4/ext4.ko:\\n\n"
     ));
-    bare.diagnosis().says("neuron-driver", Failing, "modules.dep does not contain the module");
-    bare.plant(&format!("{list} = updates/dkms/neuron.ko.xz:\\n\n"));
+    bare.diagnosis().expect_finding(
+        "neuron-driver",
+        Failing,
+        "modules.dep does not contain the module",
+    );
+    bare.write_tree(&format!("{list} = updates/dkms/neuron.ko.xz:\\n\n"));
     let reported = bare.diagnosis();
-    reported.says("neuron-driver", Failing, "modules.dep contains the module");
+    reported.expect_finding("neuron-driver", Failing, "modules.dep contains the module");
     let remedy = reported.only("neuron-driver").remedy.clone().unwrap();
     assert!(remedy.starts_with("load it: `modprobe neuron`"), "{remedy}");
 }
 
 #[test]
-fn functions_that_a_virtual_machine_is_given_are_no_failure() {
-    let reported = Planted::new(&inferentia(2, "vfio-pci")).diagnosis();
+fn functions_passed_through_to_virtual_machine_are_no_failure() {
+    let reported = MachineFiles::new(&inferentia(2, "vfio-pci")).diagnosis();
     assert_eq!(reported.code, Some(0));
-    reported.says("neuron-driver", NotApplicable, "no usable AWS Neuron device");
+    reported.expect_finding("neuron-driver", NotApplicable, "no usable AWS Neuron device");
     for finding in reported.of_check("kernel-driver") {
         assert_eq!(finding.verdict, Fine);
         assert!(finding.evidence.contains("passed through to a virtual machine"));
@@ -182,14 +196,14 @@ fn functions_that_a_virtual_machine_is_given_are_no_failure() {
 }
 
 #[test]
-fn holders_of_a_gpu_are_reported_and_unknown_ones_by_process_id() {
+fn gpu_holders_are_reported_and_unknown_ones_by_process_id() {
     let sys = machine("nouveau");
     let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
     command.arg("--sys-root").arg(sys.path());
     command.args(["--kubelet-root", "/nowhere"]);
     let reported = Diagnosis::of(&command.finish());
     assert_eq!(reported.code, Some(1));
-    reported.says("nvidia-driver", Failing, "1 device of NVIDIA");
+    reported.expect_finding("nvidia-driver", Failing, "1 device of NVIDIA");
     let shown: Vec<(String, CheckResult)> = reported
         .of_check("kernel-driver")
         .iter()
@@ -205,32 +219,32 @@ fn holders_of_a_gpu_are_reported_and_unknown_ones_by_process_id() {
 }
 
 #[test]
-fn an_empty_machine_and_a_hidden_bus_are_distinguished() {
-    let empty = Planted::new("");
+fn empty_machine_and_hidden_bus_are_distinguished() {
+    let empty = MachineFiles::new("");
     let reported = empty.diagnosis();
-    reported.says("accelerators", NotApplicable, "is an accelerator");
+    reported.expect_finding("accelerators", NotApplicable, "is an accelerator");
     assert_eq!(reported.code, Some(0));
     fs::remove_dir_all(empty.at("sys/bus")).unwrap();
     let reported = empty.diagnosis();
-    reported.says("accelerators", Unknown, "does not exist");
+    reported.expect_finding("accelerators", Unknown, "does not exist");
     assert_eq!(reported.code, Some(0));
 }
 
 #[test]
-fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
-    let node = Planted::new(&(inferentia(1, "neuron") + &loaded(0..1)));
+fn unmounted_paths_in_pod_are_not_reported_as_missing() {
+    let node = MachineFiles::new(&(inferentia(1, "neuron") + &loaded(0..1)));
     let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
     command.arg("--sys-root").arg(node.at("sys"));
     command.arg("--kubelet-root").arg(node.at("kubelet"));
     command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
     let reported = Diagnosis::of(&command.finish());
-    reported.says("neuron-device-files", Unknown, "the pod's own");
-    reported.says("device-plugin", Unknown, "is not mounted in this pod");
+    reported.expect_finding("neuron-device-files", Unknown, "the pod's own");
+    reported.expect_finding("device-plugin", Unknown, "is not mounted in this pod");
     assert_eq!(reported.code, Some(0));
 }
 
 #[test]
-fn labels_written_by_others_earlier_are_compared_with_a_real_driver() {
+fn existing_labels_are_compared_with_driver_observation() {
     let sys = machine("mi210x2");
     let labels = sys.path().join("node");
     let look = |written: &str| {
@@ -240,13 +254,13 @@ fn labels_written_by_others_earlier_are_compared_with_a_real_driver() {
         command.args(["--kubelet-root", "/nowhere", "--state-dir", "/nowhere"]);
         Diagnosis::of(&command.finish())
     };
-    look("amd.com/gpu.device-id=740f").says("vendor-labels", Fine, "1 label matches");
-    look("amd.com/gpu.device-id=74a1").says(
+    look("amd.com/gpu.device-id=740f").expect_finding("vendor-labels", Fine, "1 label matches");
+    look("amd.com/gpu.device-id=74a1").expect_finding(
         "vendor-labels",
         Warning,
         "amd.com/gpu.device-id=74a1, but the hardware has 740f",
     );
-    look("karpenter.k8s.aws/instance-gpu-count=8").says(
+    look("karpenter.k8s.aws/instance-gpu-count=8").expect_finding(
         "vendor-labels",
         Warning,
         "the hardware has 2",

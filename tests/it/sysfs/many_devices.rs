@@ -1,4 +1,4 @@
-//! More than there can be, and less from one moment to the next: what is read has a bound, and what is real is found in it.
+//! Too many entries, and entries that disappear: reads are bounded, and real devices are found.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -17,12 +17,12 @@ use super::sweep::{handle, machine, observe};
 use super::unprivileged::{command, give};
 use crate::process::Program;
 
-/// More than a directory of any kernel has.
+/// More entries than a directory of any kernel has.
 const MANY: u32 = 5000;
-/// As much as is read of one file, so often at most: at two looks, and a driver's version is asked for each of two devices.
+/// Bytes read from one file at most: two scans, with the driver version read for each of two devices.
 const MOST: u64 = 4097 * 4;
 
-/// Number of bytes that the agent has read of the machine below `directory`, and for itself, when it has published its labels.
+/// Number of bytes that the agent has read when it has published its labels.
 fn bytes_read(directory: &Path) -> u64 {
     let mut agent = Program::start(
         command(env!("CARGO_BIN_EXE_octavo-agent"), directory)
@@ -31,7 +31,7 @@ fn bytes_read(directory: &Path) -> u64 {
             .args(["--interval=1h", "--label-sink=file"])
             .args(["--feature-file=features/octavo", "--feature-file-expiry=0"]),
     );
-    agent.says("labels published");
+    agent.expect_log("labels published");
     let counted = fs::read_to_string(format!("/proc/{}/io", agent.id())).unwrap();
     assert!(agent.stop().success());
     fs::remove_dir_all(directory.join("features")).unwrap();
@@ -39,7 +39,7 @@ fn bytes_read(directory: &Path) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// Makes files 64 MiB long without a change to how they begin, and says how many.
+/// Makes files 64 MiB long without changing their beginning, and returns their number.
 fn lengthen(directory: &Path, is_meant: impl Fn(&Path) -> bool) -> u64 {
     let mut changed = 0;
     for path in paths(directory).iter().filter(|path| is_meant(path)) {
@@ -54,10 +54,10 @@ fn lengthen(directory: &Path, is_meant: impl Fn(&Path) -> bool) -> u64 {
 }
 
 #[test]
-fn of_files_without_end_no_more_is_read_than_such_files_have() {
+fn reads_of_endless_files_are_bounded() {
     let directory = machine();
     let usual = bytes_read(directory.path());
-    // What a function is stays readable, so that all the rest of it is read.
+    // The ids of functions stay readable, so that the rest is read.
     let is_id = |path: &Path| {
         let name = path.file_name().unwrap().as_bytes();
         [&b"vendor"[..], b"device", b"class"].contains(&name)
@@ -72,7 +72,7 @@ fn of_files_without_end_no_more_is_read_than_such_files_have() {
 }
 
 #[test]
-fn of_a_topology_without_end_the_first_nodes_are_read() {
+fn first_nodes_of_endless_topology_are_read() {
     let directory = machine();
     let nodes = directory.path().join("sys").join(NODES);
     let huge = directory.path().join("huge");
@@ -91,7 +91,7 @@ fn of_a_topology_without_end_the_first_nodes_are_read() {
 }
 
 #[test]
-fn among_thousands_of_names_the_real_devices_are_found() {
+fn real_devices_are_found_among_thousands_of_names() {
     let directory = machine();
     let root = directory.path();
     let clean = observe(root);
@@ -120,7 +120,7 @@ fn among_thousands_of_names_the_real_devices_are_found() {
     );
 }
 
-/// Whether everything is equal except the device with this address and the Neuron device 0.
+/// Asserts that everything is equal except the device with this address and the Neuron device 0.
 fn others_are_the_same(now: &Inventory, before: &Inventory, gone: &str) -> bool {
     let bus = |all: &Inventory| {
         let others = all.devices.iter();
@@ -135,7 +135,7 @@ fn others_are_the_same(now: &Inventory, before: &Inventory, gone: &str) -> bool 
     bus(now) == bus(before) && neuron(now) == neuron(before) && now.machine == before.machine
 }
 
-/// A directory that disappears while the machine is read, at another moment each time, and is there again at the next poll.
+/// A directory that disappears at varying moments of a reading, and is back at the next poll.
 async fn vanishes(directory: &TempDir, path: &str, of: &str) {
     let root = directory.path();
     let reader = handle(root);
@@ -163,7 +163,7 @@ async fn vanishes(directory: &TempDir, path: &str, of: &str) {
 }
 
 #[tokio::test]
-async fn a_folder_that_goes_while_it_is_read_costs_its_device_and_is_read_when_it_is_back() {
+async fn directory_that_vanishes_while_read_affects_its_device_until_it_returns() {
     let directory = machine();
     let functions = "sys/bus/pci/devices";
     for (path, of) in [

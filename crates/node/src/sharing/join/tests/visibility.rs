@@ -9,9 +9,9 @@ fn two_containers_of_one_pod_on_one_device_are_one_tenant() {
         Allocation { uid: Some("uid-a".to_owned()), ..given("a", "side", &replica(1)) },
         known("b", &replica(2)),
     ];
-    let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
+    let attribution = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
     let reading = whole(160, &[process(1, 100), process(2, 50), process(3, 10)]);
-    let usage = look(&reading, &pods, &kin);
+    let usage = look(&reading, &pods, &attribution);
     are(&usage, 0, &[("a", 2, Some(150)), ("b", 1, Some(10))]);
     let tenants = &usage.devices[0].units[0].tenants;
     let names = tenants.iter().map(|one| one.container.as_deref());
@@ -51,8 +51,8 @@ fn own_namespace_process_list_leaves_usage_unknown() {
     let unused = look(&whole(0, &[]), &pods, &PodAttribution::OtherNamespace);
     are(&unused, 0, &[("a", 1, Some(0))]);
     assert_eq!(unused.missing, [""; 0]);
-    let nobody = look(&whole(500, &[]), &[], &PodAttribution::OtherNamespace);
-    assert_eq!(nobody.missing, [""; 0]);
+    let hidden = look(&whole(500, &[]), &[], &PodAttribution::OtherNamespace);
+    assert_eq!(hidden.missing, [""; 0]);
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn empty_process_list_in_container_leaves_usage_unknown() {
 fn uninspected_process_is_of_unknown_origin() {
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
     // 2 started after processes were last inspected, 3 could not be inspected.
-    let kin = seen(&[(1, of("uid-a")), (3, ProcessOrigin::Unknown)]);
+    let attribution = seen(&[(1, of("uid-a")), (3, ProcessOrigin::Unknown)]);
     let reading = whole(600, &[process(1, 100), process(2, 200), process(3, 300)]);
-    let usage = look(&reading, &pods, &kin);
+    let usage = look(&reading, &pods, &attribution);
     are(&usage, 0, &[("a", 1, None), ("b", 1, None)]);
     assert_eq!(
         usage.missing,
@@ -85,8 +85,8 @@ fn process_without_allocation_is_separate_tenant() {
     let stranger = [("uid-other", 0, Some(300)), ("a", 1, Some(0))];
     // The pod's own UID is known and differs.
     let reading = whole(300, &[process(1, 300)]);
-    let kin = seen(&[(1, of("uid-other"))]);
-    are(&look(&reading, &[known("a", &replica(0))], &kin), 0, &stranger);
+    let attribution = seen(&[(1, of("uid-other"))]);
+    are(&look(&reading, &[known("a", &replica(0))], &attribution), 0, &stranger);
     // The pod's UID is not known, and the process also runs on a device that the pod does not hold.
     let other = Reading {
         pci: PciAddress::new(0, 8, 0, 0).unwrap(),

@@ -39,22 +39,22 @@ fn hanging_hardware_is_not_absent() {
         node
     };
     let bus = stalled(NvmlState::READING_SYS);
-    bus.says(Accelerators, CheckResult::Failing, "reading /sys does not return");
+    bus.expect_finding(Accelerators, CheckResult::Failing, "reading /sys does not return");
     let remedy = bus.gravest(Accelerators).remedy.unwrap();
     assert!(!remedy.contains("xid"), "{remedy}");
-    bus.says(NvidiaLibrary, CheckResult::NotApplicable, "no usable NVIDIA device");
+    bus.expect_finding(NvidiaLibrary, CheckResult::NotApplicable, "no usable NVIDIA device");
     let library = stalled("nvmlInit_v2");
-    library.says(Accelerators, CheckResult::Failing, "nvmlInit_v2 does not return");
-    library.says(NvidiaLibrary, CheckResult::Failing, "nvmlInit_v2 does not return");
+    library.expect_finding(Accelerators, CheckResult::Failing, "nvmlInit_v2 does not return");
+    library.expect_finding(NvidiaLibrary, CheckResult::Failing, "nvmlInit_v2 does not return");
     let mut node = Node::new(Vec::new());
     node.inventory.nvml = NvmlState::Loading;
-    node.says(Accelerators, CheckResult::Unknown, "initializing");
+    node.expect_finding(Accelerators, CheckResult::Unknown, "initializing");
     // Nothing is known about a machine that could not be read; a recording is complete as of its time.
     let mut node = Node::new(Vec::new());
     node.traces = Err("cannot read /sys: no result after 5 s".to_owned());
-    node.says(Accelerators, CheckResult::Unknown, "no result after 5 s");
+    node.expect_finding(Accelerators, CheckResult::Unknown, "no result after 5 s");
     node.is_recorded = true;
-    node.says(Accelerators, CheckResult::NotApplicable, "the recording contains");
+    node.expect_finding(Accelerators, CheckResult::NotApplicable, "the recording contains");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn unreadable_module_is_not_a_missing_driver() {
         let why = "Permission denied (os error 13)".to_owned();
         traces.unknown_modules.insert("nvidia".to_owned(), why);
     }
-    node.says(
+    node.expect_finding(
         Check::NvidiaDriver,
         CheckResult::Unknown,
         "cannot inspect /sys/module/nvidia: Permission denied",
@@ -72,7 +72,7 @@ fn unreadable_module_is_not_a_missing_driver() {
 }
 
 #[test]
-fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() {
+fn assumed_logical_core_size_is_not_compared_with_device_plugin() {
     use LogicalSource::{Default, File};
     let node = |size, source, offered: usize| {
         let mut node = trainium(2, Some("neuron")).module("neuron", "2.27.1.0");
@@ -82,7 +82,7 @@ fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() 
         node.kubelet(&[("aws.amazon.com/neuroncore", &ids)])
     };
     let check = Check::Allocatable;
-    for (size, source, offered, verdict, said) in [
+    for (size, source, offered, verdict, expected) in [
         (2, Default, 16, CheckResult::Ok, "16 physical cores present: each is one logical core"),
         (2, Default, 8, CheckResult::Ok, "8 logical cores present with the chip's default"),
         (2, Default, 4, CheckResult::Failing, "16 physical cores"),
@@ -91,21 +91,21 @@ fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() 
         (2, File, 8, CheckResult::Ok, "8 logical cores present"),
         (2, File, 16, CheckResult::Failing, "16 offered, 8 logical cores present"),
     ] {
-        node(size, source, offered).says(check, verdict, said);
+        node(size, source, offered).expect_finding(check, verdict, expected);
     }
 }
 
 #[test]
-fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
+fn all_neuron_device_problems_are_reported_with_remedies() {
     let device = NeuronDevice {
         unhealthy: Some(vec!["hbm".to_owned()]),
         errors: NeuronErrors { memory_uncorrected: Some(3), ..NeuronErrors::default() },
         problems: vec![problem("core_count", "cannot be: \"banana\"")],
         ..NeuronDevice::default()
     };
-    let said = health::health_of_neuron(&device, None).evidence;
+    let expected = health::health_of_neuron(&device, None).evidence;
     for part in ["unhealthy: hbm", "since the driver was loaded: 3", "banana"] {
-        assert!(said.contains(part), "{said}");
+        assert!(expected.contains(part), "{expected}");
     }
     let remedy = |error: &str, release| {
         let device = NeuronDevice {
@@ -132,8 +132,8 @@ fn driver_wide_problem_is_reported_once() {
     node.inventory.neuron = Some(Neuron { problems, ..neuron(None) });
     let found = node.examine().into_iter();
     let found = found.filter(|one| one.check == Check::NeuronDevices && one.remedy.is_some());
-    let said: Vec<String> = found.map(|one| one.evidence).collect();
-    assert_eq!(said, ["logical_nc_config: it is no regular file"]);
+    let expected: Vec<String> = found.map(|one| one.evidence).collect();
+    assert_eq!(expected, ["logical_nc_config: it is no regular file"]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
 }
 
 #[test]
-fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
+fn labels_of_manually_typed_devices_match_the_hardware() {
     let stranger = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
     let nvidias = || on_bus((0x10de, 0xffff), 0, None);
     let known = || on_bus(H100, 1, None);
@@ -206,13 +206,17 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
             ("nvidia-h100-sxm5-80gb", vec![nvidias(), known()]),
             ("acme-x1", vec![stranger()]),
         ] {
-            labelled(given, devices, is_node).says(check, CheckResult::Ok, "matches the hardware");
+            labelled(given, devices, is_node).expect_finding(
+                check,
+                CheckResult::Ok,
+                "matches the hardware",
+            );
         }
     }
     // Differences that do not result from the override are still reported.
     let mut node = labelled("acme-x9", vec![stranger()], false);
     node.inventory.devices.push(on_bus((0x1234, 0xabcd), 1, None));
-    node.says(check, CheckResult::Warning, "octavo.dev/count=1, +octavo.dev/count=2");
+    node.expect_finding(check, CheckResult::Warning, "octavo.dev/count=1, +octavo.dev/count=2");
     let remedy = |node: &Node| node.gravest(check).remedy.unwrap();
     assert!(remedy(&node).contains("Check that it runs"));
     node.layout = Ok(Some(LayoutProgress { is_agent: true, ..LayoutProgress::default() }));
@@ -220,7 +224,7 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
 }
 
 #[test]
-fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
+fn inaccessible_kfd_topology_is_reported_with_remedy() {
     let node = |files: &[&str]| {
         let mut device = on_bus(MI300X, 0, Some("amdgpu"));
         device.amd = Some(Amd::default());
@@ -230,10 +234,10 @@ fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
         }
         node
     };
-    let said = "/sys/class/kfd: Permission denied";
+    let expected = "/sys/class/kfd: Permission denied";
     for (files, verdict) in [(&[][..], CheckResult::Failing), (&["kfd"], CheckResult::Warning)] {
         let node = node(files);
-        node.says(Check::AmdDeviceFiles, verdict, said);
+        node.expect_finding(Check::AmdDeviceFiles, verdict, expected);
         let remedy = node.gravest(Check::AmdDeviceFiles).remedy.unwrap();
         assert!(remedy.contains("run this command as root"), "{remedy}");
     }

@@ -1,4 +1,4 @@
-//! A cluster with our manifests in it, and what those who run there are answered.
+//! A cluster with our manifests, and the responses to their accounts.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::cluster::Api;
-use crate::cluster::objects::Bearer;
+use crate::cluster::objects::TokenKubeconfig;
 use crate::time_limits::until_async;
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(super) struct ApiRequest {
     method: &'static str,
     path: String,
     content: &'static str,
     body: Option<Value>,
 }
 
-impl Ask {
+impl ApiRequest {
     pub(super) fn get(path: &str) -> Self {
         Self::new("GET", path, None)
     }
@@ -41,7 +41,7 @@ impl Ask {
         Self { content: "application/merge-patch+json", ..Self::new("PATCH", path, Some(body)) }
     }
 
-    /// A strategic merge patch, which finds the container that is meant.
+    /// A strategic merge patch, which selects the container by name.
     pub(super) fn strategic(path: &str, body: Value) -> Self {
         Self {
             content: "application/strategic-merge-patch+json",
@@ -49,13 +49,13 @@ impl Ask {
         }
     }
 
-    /// A server-side apply as the agent's field manager, who insists.
+    /// A server-side apply with the field manager of the agent, which forces conflicts.
     pub(super) fn apply(path: &str, body: Value) -> Self {
         let path = format!("{path}?fieldManager=octavo-agent&force=true");
         Self { content: "application/apply-patch+yaml", ..Self::new("PATCH", &path, Some(body)) }
     }
 
-    /// The same, and nothing is kept of it.
+    /// The same as a dry run.
     fn dry(&self) -> Self {
         let path = format!("{}?dryRun=All", self.path);
         Self { path, ..self.clone() }
@@ -69,16 +69,16 @@ impl Ask {
 /// The expected outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Done,
-    /// It is allowed, and the server knows no such kind.
-    Absent,
+    Allowed,
+    /// It is allowed, and the kind does not exist.
+    UnknownKind,
     /// No role allows it.
-    NoRight,
-    /// A policy of ours forbids it, with these words.
-    Refused(&'static str),
+    Forbidden,
+    /// Our policy denies it with this message.
+    DeniedByPolicy(&'static str),
 }
 
-/// What a request came to.
+/// Response to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) code: u16,
@@ -87,67 +87,69 @@ pub(super) struct Answer {
 
 impl Answer {
     fn is(&self, verdict: Verdict) -> bool {
-        // Of whatever release.
+        // Of any release.
         let is_ours = |program: &&str| self.text.contains(*program);
         let by_policy = self.text.contains("ValidatingAdmissionPolicy '")
             && ["octavo-agent", "octavo-aggregator"].iter().any(is_ours);
         match verdict {
-            Verdict::Done => self.code == 200,
-            Verdict::Absent => self.code == 404,
-            Verdict::NoRight => self.code == 403 && !by_policy && self.text.contains(" cannot "),
-            Verdict::Refused(words) => self.code == 403 && by_policy && self.text.contains(words),
+            Verdict::Allowed => self.code == 200,
+            Verdict::UnknownKind => self.code == 404,
+            Verdict::Forbidden => self.code == 403 && !by_policy && self.text.contains(" cannot "),
+            Verdict::DeniedByPolicy(words) => {
+                self.code == 403 && by_policy && self.text.contains(words)
+            }
         }
     }
 }
 
 /// A requester.
-pub(super) struct Who {
+pub(super) struct Requester {
     client: Client,
 }
 
-impl Who {
-    pub(super) async fn asks(&self, ask: &Ask) -> Answer {
-        let body = ask.body.as_ref().map(Value::to_string).unwrap_or_default();
-        let request = Request::builder()
-            .method(ask.method)
-            .uri(&ask.path)
-            .header("content-type", ask.content)
+impl Requester {
+    pub(super) async fn send(&self, request: &ApiRequest) -> Answer {
+        let body = request.body.as_ref().map(Value::to_string).unwrap_or_default();
+        let http_request = Request::builder()
+            .method(request.method)
+            .uri(&request.path)
+            .header("content-type", request.content)
             .body(body.into_bytes())
             .unwrap();
-        match self.client.request_text(request).await {
+        match self.client.request_text(http_request).await {
             Ok(text) => Answer { code: 200, text },
             Err(kube::Error::Api(status)) => Answer { code: status.code, text: status.message },
-            Err(error) => panic!("{ask:?}: {error}"),
+            Err(error) => panic!("{request:?}: {error}"),
         }
     }
 
-    /// Asks, and checks the answer.
-    pub(super) async fn expects(&self, what: &str, ask: &Ask, verdict: Verdict) {
-        let answer = self.asks(ask).await;
-        assert!(answer.is(verdict), "{what}: {verdict:?} was expected\n{ask:?}\n{answer:?}");
+    /// Sends the request and checks the response.
+    pub(super) async fn expect(&self, what: &str, request: &ApiRequest, verdict: Verdict) {
+        let answer = self.send(request).await;
+        assert!(answer.is(verdict), "{what}: {verdict:?} was expected\n{request:?}\n{answer:?}");
     }
 
-    /// Repeats the request until this token is unknown.
-    pub(super) async fn is_turned_away(&self, ask: &Ask) {
-        let answer = async || self.asks(ask).await;
+    /// Repeats the request until the token is rejected.
+    pub(super) async fn await_unauthorized(&self, request: &ApiRequest) {
+        let answer = async || self.send(request).await;
         until_async("a refused token", answer, |answer| answer.code == 401).await;
     }
 
-    /// Repeats a dry run until the answer is that: roles and policies apply a moment after their creation.
-    pub(super) async fn expects_soon(&self, ask: &Ask, verdict: Verdict) {
-        let answer = async || self.asks(&ask.dry()).await;
-        let what = format!("{verdict:?} to {ask:?}");
+    /// Repeats a dry run until the expected outcome: roles and policies take effect with a delay.
+    pub(super) async fn expect_eventually(&self, request: &ApiRequest, verdict: Verdict) {
+        let answer = async || self.send(&request.dry()).await;
+        let what = format!("{verdict:?} to {request:?}");
         until_async(&what, answer, |answer| answer.is(verdict)).await;
     }
 
-    /// What roles allow in a namespace, as the server lists it.
+    /// Permissions in a namespace, as listed by the server.
     pub(super) async fn rules(&self, namespace: &str) -> Vec<Value> {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-        let ask = json!({
+        let request = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
             "spec": {"namespace": namespace},
         });
-        let answer = self.asks(&Ask::post(path, ask)).await;
+        let answer = self.send(&ApiRequest::post(path, request)).await;
         assert_eq!(answer.code, 200, "{answer:?}");
         let review: Value = serde_json::from_str(&answer.text).unwrap();
         assert_eq!(review["status"]["incomplete"], false);
@@ -155,46 +157,48 @@ impl Who {
     }
 }
 
-/// An API server of its own, with the tier `applier` in it.
-pub(super) struct Place {
+/// An API server for one test, with the tier `applier`.
+pub(super) struct PermissionCluster {
     api: Api,
 }
 
-impl Place {
-    /// Starts it; node-a and node-b have a pod of the agent each.
+impl PermissionCluster {
+    /// Starts it; node-a and node-b each have a pod of the agent.
     pub(super) async fn new() -> Self {
-        let place = Self::bare();
-        place.install("tiers/applier");
-        place.runtime_class();
-        let admin = place.admin();
+        let cluster = Self::bare();
+        cluster.install("tiers/applier");
+        cluster.runtime_class();
+        let admin = cluster.admin();
         for name in ["node-a", "node-b"] {
-            let ask = Ask::post("/api/v1/nodes", node(name));
-            admin.expects(name, &ask, Verdict::Done).await;
+            let request = ApiRequest::post("/api/v1/nodes", node(name));
+            admin.expect(name, &request, Verdict::Allowed).await;
         }
         for (pod, on) in [("agent-a", "node-a"), ("agent-b", "node-b")] {
-            place.start_pod("daemonset/octavo-agent", pod, Some(on));
+            cluster.start_pod("daemonset/octavo-agent", pod, Some(on));
         }
-        let other = Ask::patch("/api/v1/nodes/node-b", json!({}));
-        let agent = place.agent("agent-a").await;
-        agent.expects_soon(&other, Verdict::Refused("not allowed to change node node-b")).await;
+        let other = ApiRequest::patch("/api/v1/nodes/node-b", json!({}));
+        let agent = cluster.agent("agent-a").await;
+        agent
+            .expect_eventually(&other, Verdict::DeniedByPolicy("not allowed to change node node-b"))
+            .await;
         let event = event("default", "node-b");
-        agent.expects_soon(&event, Verdict::Refused("only on its own node")).await;
-        place
+        agent.expect_eventually(&event, Verdict::DeniedByPolicy("only on its own node")).await;
+        cluster
     }
 
-    /// Starts it with nothing in it.
+    /// Starts it without objects.
     pub(super) fn bare() -> Self {
         Self { api: Api::fresh() }
     }
 
-    /// Some other program makes it in a real cluster; no pod that names it is let in without.
+    /// Created by another program in a real cluster; pods that name it are rejected without it.
     pub(super) fn runtime_class(&self) {
         self.api.apply(
             "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}",
         );
     }
 
-    /// How an administrator gets in.
+    /// Kubeconfig of an administrator.
     pub(super) fn kubeconfig(&self) -> &Path {
         self.api.kubeconfig()
     }
@@ -203,7 +207,7 @@ impl Place {
         self.api.create(object);
     }
 
-    /// Applies a kustomization of ours, as people do.
+    /// Applies a kustomization as documented.
     pub(super) fn install(&self, kustomization: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(kustomization);
         self.api.kubectl(&["apply", "-k", path.to_str().unwrap()]);
@@ -220,7 +224,7 @@ impl Place {
         self.api.kubectl(arguments)
     }
 
-    /// Makes the pod that a controller would make of its template, which says whose account it has.
+    /// Creates the pod of a controller's template, which names the account.
     pub(super) fn start_pod(&self, of: &str, name: &str, on: Option<&str>) {
         let arguments = ["get", of, "--namespace=octavo-system", "--output=json"];
         let owner: Value = serde_json::from_str(&self.kubectl(&arguments)).unwrap();
@@ -233,42 +237,42 @@ impl Place {
     }
 
     /// An administrator.
-    pub(super) fn admin(&self) -> Who {
-        Who { client: self.api.client() }
+    pub(super) fn admin(&self) -> Requester {
+        Requester { client: self.api.client() }
     }
 
-    /// The agent in this pod.
-    pub(super) async fn agent(&self, pod: &str) -> Who {
+    /// Requester with the token of the agent in this pod.
+    pub(super) async fn agent(&self, pod: &str) -> Requester {
         let token = self.token("octavo-agent", pod, &[]);
         self.bearer(&token).await
     }
 
-    /// The token that a pod is given for these audiences; for the API server if there are none.
+    /// The token of a pod for these audiences; for the API server if there are none.
     pub(super) fn token(&self, account: &str, pod: &str, audiences: &[&str]) -> String {
         self.api.token("octavo-system", account, pod, audiences)
     }
 
-    /// The token for the API server that a pod in this namespace is given.
+    /// The token for the API server of a pod in this namespace.
     pub(super) fn token_in(&self, namespace: &str, account: &str, pod: &str) -> String {
         self.api.token(namespace, account, pod, &[])
     }
 
-    /// A way in for a program that runs as the agent in this pod.
-    pub(super) fn way_in(&self, pod: &str) -> Bearer {
-        self.api.as_bearer(&self.token("octavo-agent", pod, &[]))
+    /// A kubeconfig for a program that runs as the agent in this pod.
+    pub(super) fn kubeconfig_of_agent(&self, pod: &str) -> TokenKubeconfig {
+        self.api.kubeconfig_with_token(&self.token("octavo-agent", pod, &[]))
     }
 
-    /// A way in for a program that has this token.
-    pub(super) fn way_in_with(&self, token: &str) -> Bearer {
-        self.api.as_bearer(token)
+    /// A kubeconfig with this token.
+    pub(super) fn kubeconfig_with_token(&self, token: &str) -> TokenKubeconfig {
+        self.api.kubeconfig_with_token(token)
     }
 
-    /// What the server answered to those who created something in a namespace, the oldest first.
+    /// Status codes of create requests in a namespace, oldest first.
     pub(super) fn creations(&self, namespace: &str, resource: &str) -> Vec<u64> {
         let path = format!("/api/v1/namespaces/{namespace}/{resource}");
         let of = |event: &&Value| {
             let uri = event["requestURI"].as_str().unwrap();
-            // Not those that were asked only for the answer.
+            // Not dry runs.
             event["verb"] == "create" && (uri == path || uri == format!("{path}?"))
         };
         let log = self.api.audit();
@@ -277,18 +281,18 @@ impl Place {
     }
 
     /// The requester with this token.
-    pub(super) async fn bearer(&self, token: &str) -> Who {
-        let bearer = self.api.as_bearer(token);
-        // The token is read at once, and the client outlives the file by far less than it reads it again.
+    pub(super) async fn bearer(&self, token: &str) -> Requester {
+        let bearer = self.api.kubeconfig_with_token(token);
+        // The token is read immediately, and the client lives for less than its reload interval.
         let client =
             octavo_kube::client::connect(Some(&bearer.path()), octavo_kube::client::Program::Agent)
                 .await
                 .unwrap();
-        Who { client }
+        Requester { client }
     }
 }
 
-/// A node with something of everybody on it; node-a is cordoned.
+/// A node with fields of several owners; node-a is cordoned.
 pub(super) fn node(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -323,9 +327,9 @@ pub(super) fn node(name: &str) -> Value {
 }
 
 /// An event about a node.
-pub(super) fn event(namespace: &str, node: &str) -> Ask {
+pub(super) fn event(namespace: &str, node: &str) -> ApiRequest {
     let path = format!("/api/v1/namespaces/{namespace}/events");
-    Ask::post(
+    ApiRequest::post(
         &path,
         json!({
             "apiVersion": "v1", "kind": "Event", "type": "Normal", "reason": "Applied", "message": "a test",

@@ -1,137 +1,136 @@
-//! A restarted kubelet that does not know all its pods yet: their earlier allocations remain.
+//! A restarted kubelet that does not know all its pods yet: their allocations remain.
 
 use std::fs;
 
 use super::plugin_mig::{HALF, HALVES, MIXED, ONE, SEVENTH, SEVENTHS, partitions};
 use crate::device_plugin::{GPU, Rig, shared};
-use crate::kubelet::Tells;
+use crate::kubelet::PodListing;
 use crate::record::{self, uid};
 use crate::sockets::age;
 
 const WHOLE: &str = "- {board: A100_40GB}\n";
 
 #[test]
-fn i1_a_pod_that_kubelet_never_hears_of_again_keeps_its_partition_for_as_long_as_it_lives() {
+fn i1_pod_absent_from_restarted_kubelet_keeps_partition_until_it_ends() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
-    rig.kubelet.counts(HALF, 2);
+    rig.kubelet.await_count(HALF, 2);
     let pod = rig.kubelet.admit("idle", HALF, 1).unwrap();
-    rig.runs(4711, "idle");
+    rig.add_process(4711, "idle");
     agent.kill();
     // The API server is unavailable for longer than the minute in which kubelet's list is not trusted.
-    rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
+    rig.kubelet.set_behavior(|behavior| behavior.pod_listing = PodListing::Empty);
     rig.kubelet.restart();
     let mut agent = rig.agent(SEVENTHS, &[MIXED]);
-    let line = agent.says("GPU 0: blocked");
+    let line = agent.expect_log("GPU 0: blocked");
     assert!(line.contains(&format!("pod (UID {})", uid("idle"))), "{line}");
     assert!(partitions(&rig).contains(&pod.ids[0]));
-    // Its record still has it, and its processes are gone.
-    rig.dies(4711);
-    rig.kubelet.counts(SEVENTH, 7);
+    // Its checkpoint entry still exists, and its processes are gone.
+    rig.remove_process(4711);
+    rig.kubelet.await_count(SEVENTH, 7);
 }
 
 #[test]
-fn i1_a_pod_that_has_ended_is_no_holder_though_the_record_of_a_kubelet_that_runs_has_it_still() {
+fn i1_ended_pod_in_kubelet_checkpoint_is_no_holder() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(HALVES, &[MIXED]);
-    rig.kubelet.counts(HALF, 2);
+    rig.kubelet.await_count(HALF, 2);
     rig.kubelet.admit("train", HALF, 1).unwrap();
-    rig.runs(4711, "train");
-    rig.kubelet.ended("train");
-    rig.dies(4711);
+    rig.add_process(4711, "train");
+    rig.kubelet.end_pod("train");
+    rig.remove_process(4711);
     let record = fs::read_to_string(rig.directory().join(record::FILE)).unwrap();
     assert!(record.contains(&uid("train")), "{record}");
     rig.node.layouts(SEVENTHS);
-    rig.kubelet.counts(SEVENTH, 7);
+    rig.kubelet.await_count(SEVENTH, 7);
 }
 
 #[test]
-fn i1_pods_that_a_kubelet_has_yet_to_take_in_are_named_by_its_record_to_an_agent_that_was_just_started()
- {
+fn i1_checkpoint_names_pods_that_restarted_kubelet_does_not_list_yet() {
     let mut rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     for name in ["a", "b", "c"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
     let held: Vec<String> =
-        rig.kubelet.knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+        rig.kubelet.inspect(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
     agent.kill();
-    rig.kubelet.behaves(|manners| {
-        manners.tells = Tells::OfFirst(1);
-        manners.is_young = true;
+    rig.kubelet.set_behavior(|behavior| {
+        behavior.pod_listing = PodListing::First(1);
+        behavior.is_young = true;
     });
     rig.kubelet.restart();
     let mut agent = rig.agent(&shared(2), &[]);
-    let line = agent.says("sharing-held");
+    let line = agent.expect_log("sharing-held");
     assert!(line.contains(&uid("c")), "{line}");
-    rig.kubelet.offers(GPU, &held);
+    rig.kubelet.await_ids(GPU, &held);
 }
 
 #[test]
-fn i1_without_a_record_a_kubelet_that_was_started_just_now_is_not_believed_though_it_names_a_pod() {
+fn i1_restarted_kubelet_without_checkpoint_is_not_trusted() {
     let mut rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     for name in ["a", "b"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
     agent.kill();
-    rig.kubelet.behaves(|manners| {
-        manners.tells = Tells::OfFirst(1);
-        manners.is_young = true;
+    rig.kubelet.set_behavior(|behavior| {
+        behavior.pod_listing = PodListing::First(1);
+        behavior.is_young = true;
     });
     rig.kubelet.restart();
     fs::remove_file(rig.directory().join(record::FILE)).unwrap();
     let mut agent = rig.agent(&shared(4), &[]);
-    agent.says(
+    agent.expect_log(
         "no device is advertised yet, because the allocations are unknown: the kubelet has just started",
     );
     age(&rig.node.kubelet());
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
-fn i1_a_kubelet_replaced_during_a_query_does_not_free_allocations() {
+fn i1_kubelet_replaced_during_query_does_not_free_allocations() {
     let rig = Rig::new(WHOLE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     for name in ["a", "b", "c"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
     let held: Vec<String> =
-        rig.kubelet.knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+        rig.kubelet.inspect(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
     fs::remove_file(rig.directory().join(record::FILE)).unwrap();
     rig.node.layouts(&shared(2));
-    agent.says("sharing-held");
-    rig.kubelet.offers(GPU, &held);
-    let requested = rig.kubelet.knows(|known| known.requested);
-    // From this answer on it reports no pods.
-    rig.kubelet.gives_way();
+    agent.expect_log("sharing-held");
+    rig.kubelet.await_ids(GPU, &held);
+    let requested = rig.kubelet.inspect(|known| known.requested);
+    // From this response on it reports no pods.
+    rig.kubelet.replace_on_next_query();
     rig.kubelet.wait("four questions", |known| known.requested >= requested + 4);
-    rig.kubelet.offers(GPU, &held);
+    rig.kubelet.await_ids(GPU, &held);
 }
 
 #[test]
-fn i1_a_kubelet_that_was_started_just_now_makes_a_change_wait_once_and_offers_what_it_offered() {
+fn i1_restarted_kubelet_delays_change_once_and_advertisement_stays() {
     let mut rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);
-    rig.kubelet.counts(HALF, 2);
-    agent.says("sharing-in-force");
-    rig.kubelet.behaves(|manners| manners.is_young = true);
+    rig.kubelet.await_count(HALF, 2);
+    agent.expect_log("sharing-in-force");
+    rig.kubelet.set_behavior(|behavior| behavior.is_young = true);
     rig.kubelet.restart();
-    rig.kubelet.counts(HALF, 2);
-    let lists = rig.kubelet.knows(|known| known.resources[HALF].lists);
+    rig.kubelet.await_count(HALF, 2);
+    let lists = rig.kubelet.inspect(|known| known.resources[HALF].lists);
     rig.node.layouts(SEVENTHS);
-    let line = agent.says("GPU 0: blocked");
+    let line = agent.expect_log("GPU 0: blocked");
     assert!(line.contains("the kubelet has just started"), "{line}");
-    // The engine asks kubelet for each of its rounds.
-    let requested = rig.kubelet.knows(|known| known.requested);
+    // The engine queries kubelet in each of its rounds.
+    let requested = rig.kubelet.inspect(|known| known.requested);
     rig.kubelet.wait("questions of many rounds", |known| known.requested >= requested + 12);
-    assert_eq!(rig.kubelet.knows(|known| known.resources[HALF].lists), lists);
-    rig.kubelet.offers(HALF, &partitions(&rig));
+    assert_eq!(rig.kubelet.inspect(|known| known.resources[HALF].lists), lists);
+    rig.kubelet.await_ids(HALF, &partitions(&rig));
     age(&rig.node.kubelet());
-    rig.kubelet.counts(SEVENTH, 7);
+    rig.kubelet.await_count(SEVENTH, 7);
     let reported = agent.kill();
     let plans: Vec<&String> =
         reported.iter().filter(|line| line.contains("applying the layout")).collect();

@@ -1,4 +1,4 @@
-//! What goes wrong where the agent itself gives devices out.
+//! Problems with the built-in device plugin.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -11,7 +11,7 @@ const ONE: &str = "- {board: A100_40GB}\n";
 const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 
 #[test]
-fn a_second_owner_of_the_resource_is_reported_until_it_is_gone() {
+fn second_owner_of_resource_is_reported_until_it_is_gone() {
     let problem = Problem::documented("plugin_conflict");
     let rig = Rig::new(ONE);
     let socket = rig.directory().join("nvidia-gpu.sock");
@@ -20,58 +20,58 @@ fn a_second_owner_of_the_resource_is_reported_until_it_is_gone() {
     problem.await_log(&mut agent);
     drop(other);
     fs::remove_file(socket).unwrap();
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
-fn who_has_what_is_to_be_shared_less_is_named_and_keeps_it() {
+fn pod_holding_reduced_replicas_is_named_and_keeps_them() {
     let problem = Problem::documented("sharing_held");
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(&shared(4), &[]);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
     for name in ["notebook-1", "notebook-2", "notebook-3"] {
         rig.kubelet.admit(name, GPU, 1).unwrap();
     }
     rig.node.layouts(&shared(2));
     problem.await_log(&mut agent);
-    rig.kubelet.counts(GPU, 3);
-    rig.kubelet.ended("notebook-1");
-    rig.kubelet.ended("notebook-2");
-    rig.kubelet.counts(GPU, 2);
+    rig.kubelet.await_count(GPU, 3);
+    rig.kubelet.end_pod("notebook-1");
+    rig.kubelet.end_pod("notebook-2");
+    rig.kubelet.await_count(GPU, 2);
 }
 
 #[test]
-fn a_device_with_an_xid_is_not_allocated_until_some_time_after_its_reset() {
+fn device_with_xid_is_not_allocated_until_some_time_after_reset() {
     let problem = Problem::documented("device_unhealthy");
     let rig = Rig::new(TWO);
     let mut agent = rig.agent(&shared(2), &[]);
-    rig.kubelet.counts(GPU, 4);
-    agent.says("sharing-in-force");
+    rig.kubelet.await_count(GPU, 4);
+    agent.expect_log("sharing-in-force");
     let slot = rig.node.machine.world().slot_of_index(0).unwrap();
     rig.node.machine.change(|world| world.xid(slot, 48, None));
-    let line = agent.says("device-unhealthy");
+    let line = agent.expect_log("device-unhealthy");
     problem.assert_quoted("log", &line);
-    rig.kubelet.offers(GPU, &rig.replicas(1, &[0, 1]));
-    // What the driver's way of a reset looks like from here: it is not there for a moment.
+    rig.kubelet.await_ids(GPU, &rig.replicas(1, &[0, 1]));
+    // A reset through the driver looks like a device that disappears briefly.
     rig.node.machine.change(|world| world.lose_gpu(slot));
     // An Xid that arrives after the return is a new fault.
-    agent.says_all(&["GPU is lost", "xid=79"]);
+    agent.expect_all_logs(&["GPU is lost", "xid=79"]);
     rig.node.machine.change(|world| world.return_gpu(slot));
-    let line = agent.says("device-healthy");
+    let line = agent.expect_log("device-healthy");
     problem.assert_quoted("log", &line);
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
-fn a_kubelet_that_was_started_just_now_is_waited_for() {
+fn restarted_kubelet_is_awaited() {
     let problem = Problem::documented("kubelet_young");
     let mut rig = Rig::new(ONE);
-    rig.kubelet.behaves(|manners| manners.is_young = true);
+    rig.kubelet.set_behavior(|behavior| behavior.is_young = true);
     rig.kubelet.restart();
     let mut agent = rig.agent(&shared(4), &[]);
     problem.await_log(&mut agent);
     age(&rig.node.kubelet());
-    rig.kubelet.counts(GPU, 4);
+    rig.kubelet.await_count(GPU, 4);
 }
 
 #[test]
@@ -81,5 +81,5 @@ fn time_slice_that_cannot_be_set_is_reported_and_replicas_are_advertised() {
     let rules = "[{devices: all, timeSlicing: {replicas: 3, slice: short}}]";
     let mut agent = rig.agent(rules, &[]);
     problem.await_log(&mut agent);
-    rig.kubelet.counts(GPU, 3);
+    rig.kubelet.await_count(GPU, 3);
 }

@@ -1,28 +1,29 @@
-//! Both programs, the same configuration, the same machine: where NVIDIA's does what it says, ours comes to the same.
+//! Both programs with the same configuration on the same machine: where NVIDIA's works correctly, the results are
+//! equal.
 
-use super::node::{Node, Ran};
+use super::node::{CommandResult, Node};
 use crate::time_limits::Finish;
 
-/// What is expected of both.
+/// Expected results of both programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
-    /// Both succeed, and the GPUs have the same afterwards.
+    /// Both succeed with the same result.
     Same,
-    /// NVIDIA's says that it succeeded and has taken partitions away that nothing took the place of; ours says why not and
-    /// leaves everything.
+    /// NVIDIA's reports success although it removed partitions without replacement; ours reports the reason and changes
+    /// nothing.
     TheyLie,
-    /// NVIDIA's fails and has taken something away; ours fails and leaves everything.
+    /// NVIDIA's fails and has removed something; ours fails and changes nothing.
     TheyBreak,
-    /// NVIDIA's fails; ours succeeds, and the node has it.
+    /// NVIDIA's fails; ours succeeds.
     OnlyOurs,
 }
 
 use Expect::{OnlyOurs, Same, TheyBreak, TheyLie};
 
-/// NVIDIA's program, or ours.
-type Program = fn(&Node, &[&str]) -> Ran;
+/// Runs NVIDIA's program or ours.
+type Program = fn(&Node, &[&str]) -> CommandResult;
 
-/// What it shows, the GPUs, the rules, what is expected.
+/// Name, GPUs, rules and expectation.
 type Row = (&'static str, &'static str, &'static str, Expect);
 
 const ROWS: &[Row] = &[
@@ -166,13 +167,13 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-fn apply(node: &Node, rules: &str, who: Program) -> Ran {
+fn apply(node: &Node, rules: &str, who: Program) -> CommandResult {
     let config = node.config(rules);
     who(node, &["apply", "--config-file", &config, "-c", "wanted"])
 }
 
 #[test]
-fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
+fn results_equal_nvidia_mig_parted_where_it_is_correct() {
     for (name, gpus, rules, expect) in ROWS {
         let (theirs, ours) = (Node::new(gpus), Node::new(gpus));
         let before = ours.geometry();
@@ -186,7 +187,7 @@ fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
                 assert_eq!(has, have, "{seen}");
                 assert_eq!(reported[0].out, reported[1].out, "{seen}");
                 let config = ours.config(rules);
-                ours.ours(&["assert", "-f", &config]).ends(0);
+                ours.ours(&["assert", "-f", &config]).expect_code(0);
             }
             TheyLie | TheyBreak => {
                 assert_eq!(codes, [i32::from(*expect == TheyBreak), 1], "{seen}");
@@ -196,14 +197,14 @@ fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
             OnlyOurs => {
                 assert_eq!(codes, [1, 0], "{seen}");
                 let config = ours.config(rules);
-                ours.ours(&["assert", "-f", &config]).ends(0);
+                ours.ours(&["assert", "-f", &config]).expect_code(0);
             }
         }
     }
 }
 
 #[test]
-fn each_reads_what_the_other_exports_and_restores_what_the_other_wrote_down() {
+fn each_program_reads_exports_and_restores_checkpoints_of_the_other() {
     let gpus = "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, compute: [2c.3g.20gb, 1c.3g.20gb]}, {profile: 1g.5gb}]}\n  - {board: A100_40GB}\n";
     let programs: [(Program, Program); 2] =
         [(Node::theirs, Node::ours), (Node::ours, Node::theirs)];
@@ -211,27 +212,27 @@ fn each_reads_what_the_other_exports_and_restores_what_the_other_wrote_down() {
         let node = Node::new(gpus);
         let before = node.geometry();
         for format in ["yaml", "json"] {
-            let exported = one(&node, &["export", "-o", format, "-l", "now"]).ends(0);
+            let exported = one(&node, &["export", "-o", format, "-l", "now"]).expect_code(0);
             let file = node.file("exported", &exported.out);
-            other(&node, &["assert", "-f", &file, "-c", "now"]).ends(0);
+            other(&node, &["assert", "-f", &file, "-c", "now"]).expect_code(0);
         }
         let file = node.file("checkpoint.json", "");
         one(&node, &["checkpoint", "-f", &file])
-            .ends(0)
-            .says("MIG configuration checkpointed successfully");
+            .expect_code(0)
+            .expect_output("MIG configuration checkpointed successfully");
         let config =
             node.config("  - {devices: [0], mig-enabled: true, mig-devices: {7g.40gb: 1}}\n");
-        one(&node, &["apply", "-f", &config]).ends(0);
+        one(&node, &["apply", "-f", &config]).expect_code(0);
         assert_ne!(node.geometry(), before);
         other(&node, &["restore", "-f", &file])
-            .ends(0)
-            .says("MIG configuration restored successfully");
+            .expect_code(0)
+            .expect_output("MIG configuration restored successfully");
         assert_eq!(node.geometry(), before);
     }
 }
 
 #[test]
-fn what_can_be_typed_wrong_ends_alike() {
+fn usage_errors_exit_as_in_nvidia_mig_parted() {
     let node = Node::new("  - {board: A100_40GB}\n");
     let config = node.file(
         "two.yaml",
@@ -262,7 +263,7 @@ fn what_can_be_typed_wrong_ends_alike() {
 }
 
 #[test]
-fn variables_and_standard_input_do_what_flags_do() {
+fn variables_and_standard_input_act_like_flags() {
     let node = Node::new("  - {board: A100_40GB}\n");
     let text = "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}]\n  b: [{devices: all, mig-enabled: false}]\n";
     let file = node.file("config.yaml", text);
@@ -298,7 +299,7 @@ const EXPORTED: [&str; 5] = [
 ];
 
 #[test]
-fn export_writes_what_nvidias_mig_parted_writes() {
+fn export_equals_output_of_nvidia_mig_parted() {
     for gpus in EXPORTED {
         let node = Node::new(gpus);
         let [theirs, ours] =
