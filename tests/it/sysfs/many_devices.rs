@@ -4,9 +4,12 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use octavo_model::inventory::Inventory;
 use tempfile::TempDir;
 
@@ -15,25 +18,28 @@ use super::faults::paths;
 use super::neuron_host::SETTING;
 use super::sweep::{handle, machine, observe};
 use super::unprivileged::{command, give};
-use crate::process::Program;
+use crate::time_limits::watch;
 
 /// More entries than a directory of any kernel has.
 const MANY: u32 = 5000;
 /// Bytes read from one file at most: two scans, with the driver version read for each of two devices.
 const MOST: u64 = 4097 * 4;
 
-/// Number of bytes that the agent has read when it has published its labels.
+/// Number of bytes that an agent reads to publish its labels once.
 fn bytes_read(directory: &Path) -> u64 {
-    let mut agent = Program::start(
-        command(env!("CARGO_BIN_EXE_octavo-agent"), directory)
-            .args(["--sys-root", "sys", "--driver-root", "no-driver"])
-            .args(["--neuron-logical-config", SETTING])
-            .args(["--interval=1h", "--label-sink=file"])
-            .args(["--feature-file=features/octavo", "--feature-file-expiry=0"]),
-    );
-    agent.expect_log("labels published");
+    watch();
+    let mut agent = command(env!("CARGO_BIN_EXE_octavo-agent"), directory)
+        .args(["--oneshot", "--sys-root", "sys", "--driver-root", "no-driver"])
+        .args(["--neuron-logical-config", SETTING, "--label-sink=file"])
+        .args(["--feature-file=features/octavo", "--feature-file-expiry=0"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The counters of a process that has exited can be read until its parent waits for it.
+    let exited = Id::Pid(Pid::from_raw(agent.id().try_into().unwrap()));
+    waitid(exited, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
     let counted = fs::read_to_string(format!("/proc/{}/io", agent.id())).unwrap();
-    assert!(agent.stop().success());
+    assert!(agent.wait().unwrap().success());
     fs::remove_dir_all(directory.join("features")).unwrap();
     let line = counted.lines().find_map(|line| line.strip_prefix("rchar:"));
     line.unwrap().trim().parse().unwrap()
