@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::manifests::chart::{helm_says, path, render_with};
+use crate::manifests::chart::{helm_output, path, render_with};
 use crate::time_limits::Finish;
 
 /// The object of this kind and name.
@@ -77,7 +77,7 @@ fn readers_have_an_account_with_their_role_whatever_the_authentication() {
 fn notes(values: &[&str]) -> String {
     let chart = path();
     let install = ["install", "octavo", chart.to_str().unwrap(), "--dry-run=client"];
-    helm_says(&[&install[..], values].concat())
+    helm_output(&[&install[..], values].concat())
 }
 
 #[test]
