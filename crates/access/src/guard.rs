@@ -24,8 +24,8 @@ use axum::http::{HeaderMap, Method as HttpMethod, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use octavo_fleet::access::cross_site::{self, RequestOrigin, UnknownHost};
-use octavo_fleet::access::{AccessReview, Caller, UserTokenReview, Visibility};
-use octavo_fleet::credential::{Audience, Token};
+use octavo_fleet::access::{AccessReview, Caller, Visibility};
+use octavo_fleet::credential::{Audience, Token, TokenReview};
 use octavo_kube::access_review::AccessReviewer;
 use octavo_kube::token_review::ReviewError;
 use octavo_store::availability::Counter;
@@ -53,7 +53,7 @@ pub struct Guard {
 #[tonic::async_trait]
 pub trait ReviewAccess: fmt::Debug + Send + Sync {
     /// Returns the current owner of `token`.
-    async fn authenticate(&self, token: &Token) -> Result<UserTokenReview, ReviewError>;
+    async fn authenticate(&self, token: &Token) -> Result<TokenReview, ReviewError>;
     /// Returns whether the API server currently allows `question` for `caller`.
     async fn is_allowed(
         &self,
@@ -281,8 +281,8 @@ impl Guard {
 
 #[tonic::async_trait]
 impl ReviewAccess for AccessReviewer {
-    async fn authenticate(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
-        self.review_token(token).await
+    async fn authenticate(&self, token: &Token) -> Result<TokenReview, ReviewError> {
+        self.tokens.review(token).await
     }
 
     async fn is_allowed(

@@ -4,8 +4,6 @@
 //! becomes invalid later, the last valid layouts stay in use. Every consumer reports both cases.
 
 pub mod catalog;
-mod error;
-mod file_stamp;
 mod lookup;
 pub mod prices;
 pub mod profiles;
@@ -17,11 +15,9 @@ use std::sync::Arc;
 use octavo_planner::layout::Layouts;
 use thiserror::Error;
 
-pub use self::error::ConfigFileError;
-use self::error::{first_problems, read_text};
-pub use self::file_stamp::FileStamp;
 pub use self::lookup::{AvailableLayouts, LayoutLookupError};
-use self::reloading_file::ReloadingFile;
+pub use self::reloading_file::{ConfigFileError, FileStamp};
+use self::reloading_file::{ReloadingFile, first_problems, read_text};
 use crate::digest::sha256_prefix;
 use crate::layouts::{self, LayoutError};
 

@@ -18,9 +18,7 @@ pub mod prices;
 mod profiles;
 mod render;
 mod scalar;
-mod syntax;
 mod time_slicing;
-mod time_slicing_output;
 mod tree;
 mod write;
 

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use octavo_model::id::{NodeName, TypeName};
-use strum::IntoStaticStr;
+use strum::{Display, IntoStaticStr};
 
-pub use self::authentication::{Caller, UserTokenReview};
+pub use self::authentication::Caller;
 pub use self::permissions::{Method, ROUTE_RULES, RoutePermission, RouteRule};
 use super::hardware_profile::{ProfileKey, ProfileKind};
 
@@ -23,7 +23,7 @@ use super::hardware_profile::{ProfileKey, ProfileKind};
 pub const API_GROUP: &str = "octavo.dev";
 
 /// Verb of an access review.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Verb {
     /// Read one object.
@@ -50,12 +50,14 @@ pub enum Resource {
     Usage,
     /// Hardware profiles.
     HardwareProfiles,
+    /// The real objects of hardware profiles, as if the requester used them directly.
+    ProfileObjects,
 }
 
 /// Access review for a requester.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessReview {
-    /// Access to one of Octavo's virtual resources.
+    /// Access to a resource.
     Resource {
         /// Requested verb.
         verb: Verb,
@@ -64,15 +66,6 @@ pub enum AccessReview {
         /// Namespace; `None` for all namespaces.
         namespace: Option<String>,
         /// Object name; `None` for any object.
-        name: Option<String>,
-    },
-    /// Access to a real hardware profile object, as if the requester used it directly.
-    Profile {
-        /// Requested verb.
-        verb: Verb,
-        /// Namespace of the profile.
-        namespace: String,
-        /// Name of the profile; `None` for any.
         name: Option<String>,
     },
     /// Read access to a non-resource path.
@@ -102,21 +95,18 @@ pub struct Visibility {
 /// Maximum number of types checked one by one per request; further types stay hidden.
 pub const MAX_TYPE_REVIEWS: usize = 64;
 
-impl Verb {
-    /// Verb as RBAC rules write it.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
 impl Resource {
-    /// All resources.
-    pub const ALL: [Self; 4] =
-        [Self::AcceleratorTypes, Self::Nodes, Self::Usage, Self::HardwareProfiles];
-
-    /// Resource name as RBAC rules write it.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+    /// API group, version and name, as RBAC rules write them. Octavo's virtual resources have no version.
+    pub fn api(self) -> (&'static str, Option<&'static str>, &'static str) {
+        match self {
+            Self::ProfileObjects => {
+                let (group, version, _, plural) = ProfileKind::Hardware.api();
+                (group, Some(version), plural)
+            }
+            Self::AcceleratorTypes | Self::Nodes | Self::Usage | Self::HardwareProfiles => {
+                (API_GROUP, None, self.into())
+            }
+        }
     }
 }
 
@@ -160,80 +150,54 @@ impl AccessReview {
 
     /// Review for creating a hardware profile in `namespace`.
     pub fn create_profile(namespace: &str) -> Self {
-        Self::Profile { verb: Verb::Create, namespace: namespace.to_owned(), name: None }
+        Self::profile(Verb::Create, namespace, None)
     }
 
     /// Review for reading this hardware profile.
     pub fn read_profile(key: &ProfileKey) -> Self {
-        Self::profile(Verb::Get, key)
+        Self::profile(Verb::Get, &key.namespace, Some(&key.name))
     }
 
     /// Review for changing this hardware profile.
     pub fn change_profile(key: &ProfileKey) -> Self {
-        Self::profile(Verb::Patch, key)
+        Self::profile(Verb::Patch, &key.namespace, Some(&key.name))
     }
 
-    fn profile(verb: Verb, key: &ProfileKey) -> Self {
-        Self::Profile { verb, namespace: key.namespace.clone(), name: Some(key.name.clone()) }
+    fn profile(verb: Verb, namespace: &str, name: Option<&str>) -> Self {
+        Self::Resource {
+            verb,
+            resource: Resource::ProfileObjects,
+            namespace: Some(namespace.to_owned()),
+            name: name.map(str::to_owned),
+        }
     }
 
     /// `kubectl` command that performs the same review.
     pub fn command(&self) -> String {
+        format!("kubectl auth can-i {}", self.action("/", " -n "))
+    }
+
+    /// The reviewed action, with these words before the object's name and before the namespace.
+    fn action(&self, before_name: &str, before_namespace: &str) -> String {
         match self {
-            Self::Profile { verb, namespace, name } => {
-                let name = name.as_ref().map(|name| format!("/{name}"));
-                format!(
-                    "kubectl auth can-i {} {}{} -n {namespace}",
-                    verb.as_str(),
-                    profiles(),
-                    name.unwrap_or_default()
-                )
-            }
             Self::Resource { verb, resource, namespace, name } => {
-                let name = name.as_ref().map(|name| format!("/{name}"));
-                let within = namespace.as_ref().map(|namespace| format!(" -n {namespace}"));
-                format!(
-                    "kubectl auth can-i {} {}.{API_GROUP}{}{}",
-                    verb.as_str(),
-                    resource.as_str(),
-                    name.unwrap_or_default(),
-                    within.unwrap_or_default()
-                )
+                let (group, _, plural) = resource.api();
+                let part = |before: &str, text: &Option<String>| {
+                    text.as_ref().map_or_else(String::new, |text| format!("{before}{text}"))
+                };
+                let (name, namespace) =
+                    (part(before_name, name), part(before_namespace, namespace));
+                format!("{verb} {plural}.{group}{name}{namespace}")
             }
-            Self::Path(path) => format!("kubectl auth can-i get {path}"),
+            Self::Path(path) => format!("get {path}"),
         }
     }
-}
-
-/// Resource name of the real hardware profile kind, as roles and commands write it.
-fn profiles() -> String {
-    let (group, _, _, plural) = ProfileKind::Hardware.api();
-    format!("{plural}.{group}")
 }
 
 /// Formats the review for messages.
 impl fmt::Display for AccessReview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Resource { verb, resource, namespace, name } => {
-                write!(f, "{} {}.{API_GROUP}", verb.as_str(), resource.as_str())?;
-                if let Some(name) = name {
-                    write!(f, " {name}")?;
-                }
-                match namespace {
-                    Some(namespace) => write!(f, " in namespace {namespace}"),
-                    None => Ok(()),
-                }
-            }
-            Self::Profile { verb, namespace, name } => {
-                write!(f, "{} {}", verb.as_str(), profiles())?;
-                if let Some(name) = name {
-                    write!(f, " {name}")?;
-                }
-                write!(f, " in namespace {namespace}")
-            }
-            Self::Path(path) => write!(f, "get {path}"),
-        }
+        f.write_str(&self.action(" ", " in namespace "))
     }
 }
 
@@ -245,14 +209,6 @@ impl Types {
             (Self::All, _) => true,
             (Self::Only(some), Some(name)) => some.contains(name),
             (Self::Only(_), None) => false,
-        }
-    }
-
-    /// Returns `true` if no type is visible.
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Self::All => false,
-            Self::Only(some) => some.is_empty(),
         }
     }
 }

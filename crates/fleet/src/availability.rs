@@ -16,7 +16,6 @@ mod count;
 mod document;
 mod ended_holdings;
 mod history;
-mod holder_workloads;
 mod pending;
 mod potential;
 mod row;

@@ -4,21 +4,19 @@
 //! that a selector matches; `octavo_kube` fills it from the API server.
 
 mod amounts;
-mod node;
 mod placement;
-mod pod;
 mod quantity;
 mod selector;
 mod snapshot;
 mod taint;
 
 pub use self::amounts::Amounts;
-pub use self::node::{ClusterNode, Readiness};
 pub use self::placement::{PlacementObstacle, free_slots, placement_obstacle};
-pub use self::pod::{ClusterPod, Phase, PodKey, PodRequirements};
 pub use self::quantity::{Quantity, QuantityError};
 pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};
-pub use self::snapshot::ClusterSnapshot;
+pub use self::snapshot::{
+    ClusterNode, ClusterPod, ClusterSnapshot, Phase, PodKey, PodRequirements, Readiness,
+};
 pub use self::taint::{Effect, Taint, TaintOperator, Toleration};
 
 /// Kubernetes resource that limits the number of pods on a node.

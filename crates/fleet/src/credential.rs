@@ -3,6 +3,7 @@
 //! A token bound to a pod contains the name of the pod's node, signed by the API server. The bearer of the token of
 //! an agent on node A is therefore authenticated as node A, and never as node B. Source: Kubernetes, KEP-4193.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -58,19 +59,30 @@ pub struct NameError {
     expected: &'static str,
 }
 
+/// Authenticated user, as RBAC sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// The name.
+    pub user: String,
+    /// Identifier that distinguishes successive users of the same name; empty if unknown.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// Additional attributes that authorizers other than RBAC may use.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
 /// Result of a `TokenReview`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AgentTokenReview {
+pub struct TokenReview {
     /// True if the token is valid.
     pub authenticated: bool,
     /// Reason why it is not valid.
     pub error: String,
-    /// User name of the token.
-    pub username: String,
     /// Requested audiences for which the token is valid.
     pub audiences: Vec<String>,
-    /// Node names under [`NODE_CLAIM`].
-    pub nodes: Vec<String>,
+    /// User of the token.
+    pub caller: Caller,
 }
 
 /// Acceptance rule for agents' tokens.
@@ -110,12 +122,7 @@ impl Token {
     /// Parses any kind of bearer token, as users have them: tokens of `OpenShift` and of many identity providers are
     /// not signed tokens of three parts. Source of the permitted characters: RFC 6750, section 2.1.
     pub fn parse_opaque(text: &str) -> Result<Self, TokenError> {
-        if text.is_empty() {
-            return Err(TokenError::Empty);
-        }
-        if text.len() > MAX_TOKEN_BYTES {
-            return Err(TokenError::TooLong);
-        }
+        check_length(text)?;
         let known = |byte: u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/')
         };
@@ -137,12 +144,7 @@ impl FromStr for Token {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        if text.is_empty() {
-            return Err(TokenError::Empty);
-        }
-        if text.len() > MAX_TOKEN_BYTES {
-            return Err(TokenError::TooLong);
-        }
+        check_length(text)?;
         let part = |part: &str| {
             let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
             !part.is_empty() && part.bytes().all(known)
@@ -152,6 +154,14 @@ impl FromStr for Token {
         } else {
             Err(TokenError::Malformed)
         }
+    }
+}
+
+fn check_length(text: &str) -> Result<(), TokenError> {
+    match text.len() {
+        0 => Err(TokenError::Empty),
+        1..=MAX_TOKEN_BYTES => Ok(()),
+        _ => Err(TokenError::TooLong),
     }
 }
 
@@ -219,26 +229,34 @@ impl fmt::Display for Audience {
     }
 }
 
-impl AcceptanceRule {
-    /// Node for which the bearer of a token with this review may report.
-    pub fn authenticate(&self, review: &AgentTokenReview) -> Result<NodeName, Denial> {
-        if !review.authenticated {
-            return Err(Denial::NotAuthenticated(sanitized(&review.error)));
+impl TokenReview {
+    /// Checks that the token is valid, and valid for `audience`.
+    pub(super) fn check(&self, audience: Option<&Audience>) -> Result<(), Denial> {
+        if !self.authenticated {
+            return Err(Denial::NotAuthenticated(sanitized(&self.error)));
         }
         // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
         // audience.
-        if !review.audiences.iter().any(|one| one == self.audience.as_str()) {
-            return Err(Denial::Audience(self.audience.clone()));
+        match audience {
+            Some(audience) if !self.audiences.iter().any(|one| one == audience.as_str()) => {
+                Err(Denial::Audience(audience.clone()))
+            }
+            Some(_) | None => Ok(()),
         }
-        if review.username != self.account.username() {
-            return Err(Denial::Account {
-                found: sanitized(&review.username),
-                wanted: self.account.clone(),
-            });
+    }
+}
+
+impl AcceptanceRule {
+    /// Node for which the bearer of a token with this review may report.
+    pub fn authenticate(&self, review: &TokenReview) -> Result<NodeName, Denial> {
+        review.check(Some(&self.audience))?;
+        let Caller { user, extra, .. } = &review.caller;
+        if *user != self.account.username() {
+            return Err(Denial::Account { found: sanitized(user), wanted: self.account.clone() });
         }
-        match review.nodes.as_slice() {
-            [node] => node.parse().map_err(|_odd| Denial::NoNode),
-            _ => Err(Denial::NoNode),
+        match extra.get(NODE_CLAIM).map(Vec::as_slice) {
+            Some([node]) => node.parse().map_err(|_odd| Denial::NoNode),
+            Some(_) | None => Err(Denial::NoNode),
         }
     }
 }

@@ -10,8 +10,6 @@ pub mod create_request;
 pub mod document;
 mod draft;
 mod draft_error;
-mod draft_note;
-mod draft_request;
 mod finding;
 mod node_selection;
 mod node_types;
@@ -19,7 +17,6 @@ pub mod object;
 mod placement;
 mod reach;
 mod specs;
-mod tolerations;
 mod user_changes;
 
 use std::fmt;
@@ -30,10 +27,9 @@ use serde_with::{SerializeDisplay, skip_serializing_none};
 use utoipa::ToSchema;
 
 pub use self::checks::{ClusterContext, LocalQueues, check_profile};
-pub use self::draft::{Draft, draft};
-pub use self::draft_error::DraftError;
-pub use self::draft_note::DraftNote;
-pub use self::draft_request::DraftRequest;
+pub use self::create_request::DraftRequest;
+pub use self::draft::{Draft, NO_TAINT, draft};
+pub use self::draft_error::{DraftError, DraftNote};
 pub use self::finding::{Finding, FindingSeverity};
 pub use self::node_types::{
     DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
@@ -42,9 +38,10 @@ pub use self::node_types::{
 pub use self::placement::{Cluster, NodeCapacity, PlacementTarget, ProfilePlacement, placements};
 pub use self::reach::{Reach, TypeReach, reach};
 pub use self::specs::Specs;
-pub use self::tolerations::NO_TAINT;
 pub use self::user_changes::{CountError, CountField, CountOverride, CountProblem, CountsError};
 use crate::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};
+pub use crate::type_labels::TYPE_LABEL;
+use crate::type_labels::parse_type;
 
 /// Maximum number of profiles of a cluster or of a file.
 pub const MAX_PROFILES: usize = 2000;
@@ -58,8 +55,6 @@ pub const ARCHITECTURE_ANNOTATION: &str = "octavo.dev/architecture";
 pub const CREATED_BY_ANNOTATION: &str = "octavo.dev/created-by";
 /// Annotation with the reason for its creation.
 pub const REASON_ANNOTATION: &str = "octavo.dev/reason";
-/// Octavo's node label by which generated profiles select; its value does not depend on sharing.
-pub const TYPE_LABEL: &str = "octavo.dev/type";
 
 /// Profile properties that decide where its workloads run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -237,8 +232,7 @@ impl HardwareProfile {
 
     /// Type in its selector, by Octavo's type label.
     pub fn selected_type(&self) -> Option<TypeName> {
-        let value = self.selector()?.get(TYPE_LABEL)?;
-        value.parse().ok().filter(|_| value != "mixed" && value != "unknown")
+        parse_type(self.selector()?.get(TYPE_LABEL)?)
     }
 }
 

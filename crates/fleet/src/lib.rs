@@ -17,5 +17,6 @@ pub mod request_error;
 pub mod slo;
 pub mod startup;
 pub mod summary;
+pub mod type_labels;
 pub mod type_source;
 pub mod usage;

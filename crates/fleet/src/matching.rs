@@ -5,8 +5,7 @@
 //! The answer depends only on the request and the offers, not on their order.
 //!
 //! ```text
-//! match_request.rs  the request as a document
-//! request.rs        the validated request
+//! request.rs        the request as a document, and validated
 //! offer.rs          available units
 //! profile_offer.rs  hardware profiles that lead to offers
 //! throughput.rs     measured throughput of a model by hardware
@@ -17,7 +16,6 @@
 
 mod architectures;
 mod fit;
-mod match_request;
 mod offer;
 mod profile_offer;
 mod rank;
@@ -35,14 +33,14 @@ use strum::{AsRefStr, IntoStaticStr};
 use utoipa::ToSchema;
 
 pub use self::architectures::{Generation, generation};
-use self::fit::{Fit, RejectionReason};
-pub use self::match_request::MatchRequest;
+use self::fit::Fit;
 pub use self::offer::{
     AvailabilityChange, FreeUnits, Link, Offer, ProfileInfo, Shape, ShapeKind, Traits,
 };
 use self::profile_offer::FittingProfile;
 pub use self::profile_offer::ProfileOffer;
-pub use self::request::{Bytes, Interconnect, Isolation, Request, resolve_type};
+use self::rank::RefusedOffer;
+pub use self::request::{Bytes, Interconnect, Isolation, MatchRequest, Request, resolve_type};
 pub use self::throughput::{Measurement, Throughput, ThroughputTable};
 use crate::price::Price;
 pub use crate::request_error::RequestError;
@@ -196,9 +194,8 @@ pub fn answer(request: &Request, offers: Vec<Offer>) -> MatchAnswer {
 pub fn match_profiles(
     request: &Request,
     offers: Vec<Offer>,
-    profiles: Vec<ProfileOffer>,
+    mut profiles: Vec<ProfileOffer>,
 ) -> MatchAnswer {
-    let mut profiles = profiles;
     profiles.sort_by(|one, other| one.name.cmp(&other.name));
     profiles.dedup_by(|one, other| one.name == other.name);
     profiles.truncate(MAX_OFFERS);
@@ -233,7 +230,7 @@ fn sorted(mut offers: Vec<Offer>) -> Vec<Offer> {
 fn build_answer(request: &Request, offers: Vec<Offer>, picking: ProfileMatches) -> MatchAnswer {
     let hopes = fit::largest_memory(&offers);
     let mut fitting: Vec<(Offer, Fit)> = Vec::new();
-    let mut refused: Vec<(Offer, Vec<RejectionReason>)> = Vec::new();
+    let mut refused: Vec<RefusedOffer> = Vec::new();
     for offer in offers {
         match fit::check(request, &offer, 1) {
             Ok(fit) => fitting.extend(picking.unprofiled_match(offer, fit)),
@@ -243,19 +240,19 @@ fn build_answer(request: &Request, offers: Vec<Offer>, picking: ProfileMatches) 
     let through = picking.fitting.into_iter();
     fitting.extend(through.map(|one| (one.offer, one.fit)));
     let matches = rank::rank(request, fitting, &refused);
-    let verdict = match matches.first().map(|best| &best.standing) {
-        Some(best) if *best == OfferAvailability::Free => MatchOutcome::FitsNow,
+    let verdict = match matches.first() {
+        Some(best) if best.standing == OfferAvailability::Free => MatchOutcome::FitsNow,
         Some(_) => MatchOutcome::NothingFree,
         None => MatchOutcome::NothingFits,
     };
     let summary = rank::summary(request, &matches, &refused, hopes.as_ref());
     // Problems with a type that profiles reach are reported for each profile. Partitions are not reported to a request
     // for whole devices.
-    let is_reported = |(offer, _): &(Offer, Vec<RejectionReason>)| {
+    let is_reported = |(offer, _): &RefusedOffer| {
         let is_unwanted = offer.shape.is_part() && request.isolation == Isolation::Exclusive;
         !picking.is_enabled || !(picking.reached.contains(&offer.name) || is_unwanted)
     };
-    let to_refusal = |(offer, why): (Offer, Vec<RejectionReason>)| Refusal {
+    let to_refusal = |(offer, why): RefusedOffer| Refusal {
         name: offer.name,
         why: why.iter().map(ToString::to_string).collect(),
     };
@@ -298,10 +295,11 @@ impl ProfileMatches {
 
 /// Returns the command that creates a profile for an offer.
 fn create_command(offer: &Offer) -> String {
-    let resource = offer.resource.as_ref();
-    let resource = resource.filter(|_| offer.shape != Shape::Whole);
-    let resource = resource.map(|name| format!(" --resource {name}"));
-    format!("octavo profiles create --type {}{}", offer.type_name, resource.unwrap_or_default())
+    let whole = format!("octavo profiles create --type {}", offer.type_name);
+    match &offer.resource {
+        Some(name) if offer.shape != Shape::Whole => format!("{whole} --resource {name}"),
+        Some(_) | None => whole,
+    }
 }
 
 impl OfferAvailability {

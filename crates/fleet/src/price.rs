@@ -13,7 +13,7 @@ use octavo_model::reported::Reported;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
-use strum::{Display, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr};
 use thiserror::Error;
 use utoipa::ToSchema;
 
@@ -30,9 +30,11 @@ use utoipa::ToSchema;
     SerializeDisplay,
     DeserializeFromStr,
     Display,
+    EnumString,
     IntoStaticStr,
 )]
 #[strum(serialize_all = "kebab-case")]
+#[strum(parse_err_ty = PriceError, parse_err_fn = unknown_option)]
 pub enum PurchaseOption {
     /// By the hour, without commitment.
     #[default]
@@ -129,13 +131,8 @@ impl PurchaseOption {
     }
 }
 
-impl FromStr for PurchaseOption {
-    type Err = PriceError;
-
-    fn from_str(text: &str) -> Result<Self, PriceError> {
-        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| PriceError::Option(truncate(text)))
-    }
+fn unknown_option(text: &str) -> PriceError {
+    PriceError::Option(truncate(text))
 }
 
 impl TryFrom<String> for Amount {

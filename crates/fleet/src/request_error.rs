@@ -17,4 +17,10 @@ impl RequestError {
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self { field, problem: problem.into() }
     }
+
+    /// Creates an error for a value that is none of `words`.
+    pub(crate) fn unknown_value(field: &'static str, text: &str, words: &[&str]) -> Self {
+        let text: String = text.chars().take(40).collect();
+        Self::new(field, format!("{text:?} is not one of {}", words.join(", ")))
+    }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use octavo_model::API_VERSION;
-use octavo_model::accelerators::{Catalog, Lookup, facts};
+use octavo_model::accelerators::{Catalog, Lookup};
 use octavo_model::id::TypeName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::price::{Amount, Currency, PriceBook, PurchaseOption};
 use crate::request_error::RequestError;
+use crate::type_labels::types_of;
 
 /// Maximum number of replicas to consider.
 pub const MAX_REPLICAS: u32 = 1000;
@@ -409,16 +410,11 @@ impl SloRow {
 impl Hardware {
     /// The meaning of this name in the catalog.
     pub fn resolve(catalogue: &Catalog, text: &str) -> Self {
-        let type_of = |sku| facts(sku).and_then(|facts| facts.type_name.parse().ok());
-        let mut types: Vec<TypeName> = match catalogue.lookup(text) {
-            Lookup::Found(sku) => type_of(&sku).into_iter().collect(),
-            Lookup::Ambiguous(skus) => skus.iter().filter_map(type_of).collect(),
-            Lookup::Unknown(near) => {
-                return Self::Unknown(near.iter().map(ToString::to_string).collect());
-            }
-        };
-        types.sort();
-        types.dedup();
+        let found = catalogue.lookup(text);
+        if let Lookup::Unknown(near) = &found {
+            return Self::Unknown(near.iter().map(ToString::to_string).collect());
+        }
+        let types = types_of(catalogue, &found);
         if types.is_empty() { Self::Unknown(Vec::new()) } else { Self::Types(types) }
     }
 }

@@ -2,37 +2,32 @@
 //! [`octavo_fleet::access`] decides on the results. Used by the aggregator's access control for users
 //! and programs.
 
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewStatus};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use octavo_fleet::access::{API_GROUP, AccessReview, Caller, UserTokenReview};
-use octavo_fleet::credential::{Audience, Token};
-use octavo_fleet::hardware_profile::ProfileKind;
+use octavo_fleet::access::{AccessReview, Caller};
+use octavo_fleet::credential::Audience;
 use tokio::time::timeout;
 
-use super::token_review::{REVIEW_TIMEOUT, ReviewError, review};
+use super::token_review::{REVIEW_TIMEOUT, ReviewError, TokenReviewer};
 
 /// Client for reviews of users and programs.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AccessReviewer {
-    tokens: Api<TokenReview>,
+    /// Reviews their tokens.
+    pub tokens: TokenReviewer,
     access_reviews: Api<SubjectAccessReview>,
-    audience: Option<Audience>,
 }
 
 impl AccessReviewer {
     /// Creates a reviewer. Tokens must be for `audience` or, without it, for the API server.
     pub fn new(client: Client, audience: Option<Audience>) -> Self {
-        Self { tokens: Api::all(client.clone()), access_reviews: Api::all(client), audience }
-    }
-
-    /// Reviews a token, with one request and no retries.
-    pub async fn review_token(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
-        let audiences = self.audience.as_ref().map(|audience| vec![audience.as_str().to_owned()]);
-        review(&self.tokens, token, audiences).await.map(review_from_status)
+        Self {
+            tokens: TokenReviewer::new(client.clone(), audience),
+            access_reviews: Api::all(client),
+        }
     }
 
     /// Returns whether the caller is authorized, with one request and no retries.
@@ -55,28 +50,6 @@ impl AccessReviewer {
     }
 }
 
-impl std::fmt::Debug for AccessReviewer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AccessReviewer").field("audience", &self.audience).finish_non_exhaustive()
-    }
-}
-
-/// Converts the API server's response. Missing fields get default values.
-fn review_from_status(status: TokenReviewStatus) -> UserTokenReview {
-    let user = status.user.unwrap_or_default();
-    UserTokenReview {
-        authenticated: status.authenticated.unwrap_or_default(),
-        error: status.error.unwrap_or_default(),
-        audiences: status.audiences.unwrap_or_default(),
-        caller: Caller {
-            user: user.username.unwrap_or_default(),
-            uid: user.uid.unwrap_or_default(),
-            groups: user.groups.unwrap_or_default(),
-            extra: user.extra.unwrap_or_default(),
-        },
-    }
-}
-
 fn review_spec(caller: &Caller, question: &AccessReview) -> SubjectAccessReviewSpec {
     let mut spec = SubjectAccessReviewSpec {
         user: Some(caller.user.clone()),
@@ -87,23 +60,13 @@ fn review_spec(caller: &Caller, question: &AccessReview) -> SubjectAccessReviewS
     };
     match question {
         AccessReview::Resource { verb, resource, namespace, name } => {
+            let (group, version, plural) = resource.api();
             spec.resource_attributes = Some(ResourceAttributes {
-                verb: Some(verb.as_str().to_owned()),
-                group: Some(API_GROUP.to_owned()),
-                resource: Some(resource.as_str().to_owned()),
-                namespace: namespace.clone(),
-                name: name.clone(),
-                ..ResourceAttributes::default()
-            });
-        }
-        AccessReview::Profile { verb, namespace, name } => {
-            let (group, version, _, plural) = ProfileKind::Hardware.api();
-            spec.resource_attributes = Some(ResourceAttributes {
-                verb: Some(verb.as_str().to_owned()),
+                verb: Some(verb.to_string()),
                 group: Some(group.to_owned()),
-                version: Some(version.to_owned()),
+                version: version.map(str::to_owned),
                 resource: Some(plural.to_owned()),
-                namespace: Some(namespace.clone()),
+                namespace: namespace.clone(),
                 name: name.clone(),
                 ..ResourceAttributes::default()
             });
@@ -120,29 +83,9 @@ fn review_spec(caller: &Caller, question: &AccessReview) -> SubjectAccessReviewS
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{from_value, json, to_value};
+    use serde_json::{json, to_value};
 
     use super::*;
-
-    #[test]
-    fn token_review_status_is_converted() {
-        let status: TokenReviewStatus = from_value(json!({
-            "authenticated": true,
-            "user": {
-                "username": "ada", "uid": "4e1d", "groups": ["team-a"],
-                "extra": {"scopes.authorization.openshift.io": ["user:full"]},
-            },
-            "audiences": ["octavo"],
-        }))
-        .unwrap();
-        let proof = review_from_status(status);
-        assert!(proof.authenticated);
-        assert_eq!(proof.audiences, ["octavo"]);
-        assert_eq!((proof.caller.user.as_str(), proof.caller.uid.as_str()), ("ada", "4e1d"));
-        assert_eq!(proof.caller.groups, ["team-a"]);
-        assert_eq!(proof.caller.extra.len(), 1);
-        assert_eq!(review_from_status(TokenReviewStatus::default()), UserTokenReview::default());
-    }
 
     #[test]
     fn access_review_names_caller_and_one_action() {

@@ -1,24 +1,24 @@
-//! Token authentication through the API server (`TokenReview`). [`AcceptanceRule::authenticate`] decides on the result.
-//!
-//! [`AcceptanceRule::authenticate`]: octavo_fleet::credential::AcceptanceRule::authenticate
+//! Token authentication through the API server (`TokenReview`). [`octavo_fleet::credential`] decides on the result.
 
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use k8s_openapi::api::authentication::v1::{
+    TokenReview as ApiTokenReview, TokenReviewSpec, TokenReviewStatus,
+};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use octavo_fleet::credential::{AgentTokenReview, Audience, NODE_CLAIM, Token};
+use octavo_fleet::credential::{Audience, Caller, Token, TokenReview};
 use thiserror::Error;
 use tokio::time::timeout;
 
 /// Timeout of a review. An agent waits for it while it connects.
 pub const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reviews tokens for one audience.
-#[derive(Clone)]
+/// Reviews tokens.
+#[derive(Debug, Clone)]
 pub struct TokenReviewer {
-    reviews: Api<TokenReview>,
-    audience: Audience,
+    reviews: Api<ApiTokenReview>,
+    audience: Option<Audience>,
 }
 
 /// Reason why a review failed, which does not mean that the token is invalid.
@@ -39,57 +39,46 @@ pub enum ReviewError {
 }
 
 impl TokenReviewer {
-    /// Creates a reviewer of tokens for this audience.
-    pub fn new(client: Client, audience: Audience) -> Self {
+    /// Creates a reviewer. Tokens must be for `audience` or, without it, for the API server.
+    pub fn new(client: Client, audience: Option<Audience>) -> Self {
         Self { reviews: Api::all(client), audience }
     }
 
     /// Reviews a token, with one request and no retries.
-    pub async fn review(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
-        let audiences = vec![self.audience.as_str().to_owned()];
-        review(&self.reviews, token, Some(audiences)).await.map(review_from_status)
-    }
-}
-
-/// Reviews a token for these audiences or, without them, for the API server.
-pub(crate) async fn review(
-    reviews: &Api<TokenReview>,
-    token: &Token,
-    audiences: Option<Vec<String>>,
-) -> Result<TokenReviewStatus, ReviewError> {
-    let review = TokenReview {
-        spec: TokenReviewSpec { token: Some(token.expose().to_owned()), audiences },
-        ..TokenReview::default()
-    };
-    let options = PostParams::default();
-    let result = timeout(REVIEW_TIMEOUT, reviews.create(&options, &review))
-        .await
-        .map_err(|_late| ReviewError::TimedOut)?
-        .map_err(|error| ReviewError::Api(Box::new(error)))?;
-    result.status.ok_or(ReviewError::NoStatus)
-}
-
-impl std::fmt::Debug for TokenReviewer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenReviewer").field("audience", &self.audience).finish_non_exhaustive()
+    pub async fn review(&self, token: &Token) -> Result<TokenReview, ReviewError> {
+        let audiences = self.audience.as_ref().map(|audience| vec![audience.as_str().to_owned()]);
+        let review = ApiTokenReview {
+            spec: TokenReviewSpec { token: Some(token.expose().to_owned()), audiences },
+            ..ApiTokenReview::default()
+        };
+        let options = PostParams::default();
+        let result = timeout(REVIEW_TIMEOUT, self.reviews.create(&options, &review))
+            .await
+            .map_err(|_late| ReviewError::TimedOut)?
+            .map_err(|error| ReviewError::Api(Box::new(error)))?;
+        result.status.map(review_from_status).ok_or(ReviewError::NoStatus)
     }
 }
 
 /// Converts the API server's response. Missing fields get default values.
-fn review_from_status(status: TokenReviewStatus) -> AgentTokenReview {
+fn review_from_status(status: TokenReviewStatus) -> TokenReview {
     let user = status.user.unwrap_or_default();
-    let mut extra = user.extra.unwrap_or_default();
-    AgentTokenReview {
+    TokenReview {
         authenticated: status.authenticated.unwrap_or_default(),
         error: status.error.unwrap_or_default(),
-        username: user.username.unwrap_or_default(),
         audiences: status.audiences.unwrap_or_default(),
-        nodes: extra.remove(NODE_CLAIM).unwrap_or_default(),
+        caller: Caller {
+            user: user.username.unwrap_or_default(),
+            uid: user.uid.unwrap_or_default(),
+            groups: user.groups.unwrap_or_default(),
+            extra: user.extra.unwrap_or_default(),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use octavo_fleet::credential::NODE_CLAIM;
     use serde_json::{from_value, json};
 
     use super::*;
@@ -100,6 +89,7 @@ mod tests {
             "authenticated": true,
             "user": {
                 "username": "system:serviceaccount:octavo-system:octavo-agent",
+                "uid": "4e1d",
                 "groups": ["system:serviceaccounts", "system:authenticated"],
                 "extra": {
                     "authentication.kubernetes.io/node-name": ["node-a"],
@@ -110,14 +100,15 @@ mod tests {
             "audiences": ["octavo"],
         }))
         .unwrap();
-        let review = AgentTokenReview {
-            authenticated: true,
-            error: String::new(),
-            username: "system:serviceaccount:octavo-system:octavo-agent".to_owned(),
-            audiences: vec!["octavo".to_owned()],
-            nodes: vec!["node-a".to_owned()],
-        };
-        assert_eq!(review_from_status(status), review);
-        assert_eq!(review_from_status(TokenReviewStatus::default()), AgentTokenReview::default());
+        let review = review_from_status(status);
+        assert!(review.authenticated);
+        assert_eq!(review.audiences, ["octavo"]);
+        let Caller { user, uid, groups, extra } = review.caller;
+        assert_eq!(user, "system:serviceaccount:octavo-system:octavo-agent");
+        assert_eq!(uid, "4e1d");
+        assert_eq!(groups, ["system:serviceaccounts", "system:authenticated"]);
+        assert_eq!(extra[NODE_CLAIM], ["node-a"]);
+        assert_eq!(extra.len(), 3);
+        assert_eq!(review_from_status(TokenReviewStatus::default()), TokenReview::default());
     }
 }

@@ -198,7 +198,7 @@ fn wait(wait: Wait) -> Option<String> {
         Wait::Unknown(why) => {
             let since = why.observations().map(|(_, since)| at(since));
             let since = since.map_or_else(String::new, |since| format!(" (since {since})"));
-            Some(format!("Wait time unknown: {}{since}", why.words()))
+            Some(format!("Wait time unknown: {why}{since}"))
         }
         Wait::Deadlines { earliest, latest, of, holders } => {
             let [from, to] = [earliest, latest].map(at);

@@ -6,7 +6,6 @@
 
 mod holders;
 mod query;
-mod wait;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use octavo_fleet::availability::{
     AgentNode, AgentReport, AgentUnits, Availability, AvailabilityList, AvailabilityRow,
-    HoldingEvent, HoldingHistory, HoldingTimes, PotentialCache, TypeResolver, count,
+    HoldingEvent, HoldingHistory, HoldingTimes, PotentialCache, TypeResolver, Wait, WaitBasis,
+    WaitReport, count,
 };
 use octavo_kube::cluster::Followed;
 use octavo_model::API_VERSION;
@@ -190,7 +190,7 @@ impl Counter {
             starting: None,
             left_out: all.omitted_rows,
             items: rows
-                .map(|row| AvailabilityRow::new(row, all.basis, wait::report(row.wait)))
+                .map(|row| AvailabilityRow::new(row, all.basis, wait_report(row.wait)))
                 .collect(),
         }
     }
@@ -300,6 +300,46 @@ fn is_applying_layout(node: &Node) -> bool {
     let layout = node.summary.layout.as_ref();
     let state = layout.and_then(|layout| layout.state.as_ref());
     state.is_some_and(|state| *state == Reason::Applying)
+}
+
+/// Converts a wait to its document. Omits times outside the supported range.
+fn wait_report(wait: Wait) -> WaitReport {
+    let reason = wait.description();
+    match wait {
+        Wait::Now => WaitReport { basis: WaitBasis::Free.into(), ..WaitReport::default() },
+        Wait::Deadlines { earliest, latest, of, holders } => WaitReport {
+            basis: WaitBasis::Deadlines.into(),
+            from: rfc3339(earliest),
+            to: rfc3339(latest),
+            of: Some(of),
+            holders: Some(holders),
+            reason,
+            ..WaitReport::default()
+        },
+        Wait::Likely { from, to, samples, since, of, holders } => WaitReport {
+            basis: match of {
+                0 => WaitBasis::History.into(),
+                _ => WaitBasis::HistoryAndDeadlines.into(),
+            },
+            from: rfc3339(from),
+            to: to.and_then(rfc3339),
+            samples: Some(samples),
+            since: rfc3339(since),
+            of: (of > 0).then_some(of),
+            holders: Some(holders),
+            reason,
+        },
+        Wait::Unknown(why) => {
+            let (samples, since) = why.observations().unzip();
+            let since = since.and_then(rfc3339);
+            let basis = WaitBasis::Unknown.into();
+            WaitReport { basis, samples, since, reason, ..WaitReport::default() }
+        }
+    }
+}
+
+fn rfc3339(seconds: i64) -> Option<String> {
+    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
 }
 
 #[cfg(test)]

@@ -17,14 +17,13 @@ mod profile_offers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo_fleet::matching::{
-    AvailabilityChange, Bytes, FreeUnits, Isolation, Offer, Request, Shape, Traits,
-};
+use octavo_fleet::matching::{Bytes, Isolation, Offer, Request, Shape};
 use octavo_fleet::price::PriceBook;
 use octavo_fleet::summary::{DeviceSummary, Occupancy, TimeSlicingExtent};
 use octavo_model::id::TypeName;
 
 pub use self::cluster_offers::{ClusterOffers, unoffered_units_note};
+use self::cluster_offers::{OfferFigures, UnitCounts};
 use self::partition_cache::NodePartitions;
 pub use self::partition_cache::PartitionCache;
 pub use self::profile_offers::OfferSource;
@@ -48,14 +47,9 @@ pub struct OfferCollector<'f> {
 #[derive(Debug, Default)]
 struct OfferTotals {
     memory: Option<Bytes>,
-    total: u64,
-    most: u32,
-    free: u64,
-    free_on_one: u32,
+    figures: OfferFigures,
     /// Units whose usage is unknown.
     unknown: u64,
-    /// The node that would have the most free units after a change, and their number.
-    change: Option<(u32, String)>,
     mixed: bool,
 }
 
@@ -161,15 +155,12 @@ impl NodeUnits {
     }
 
     fn of(part: &NodePartitions, stale: bool) -> Self {
-        let (taken, free) =
-            if stale { (0, 0) } else { (part.count.saturating_sub(part.free), part.free) };
-        Self {
-            memory: part.memory,
-            units: taken,
-            free,
-            unknown: if stale { part.count } else { 0 },
-            ..Self::default()
+        let memory = part.memory;
+        if stale {
+            return Self { memory, unknown: part.count, ..Self::default() };
         }
+        let units = part.count.saturating_sub(part.free);
+        Self { memory, units, free: part.free, ..Self::default() }
     }
 
     fn usable(self) -> u32 {
@@ -180,24 +171,16 @@ impl NodeUnits {
 impl OfferTotals {
     fn add(&mut self, on: NodeUnits, node: &Node, by_turns: bool) {
         self.memory = min_memory(self.memory, on.memory);
-        let usable = on.usable();
-        self.total =
-            self.total.saturating_add(u64::from(usable)).saturating_add(u64::from(on.unavailable));
-        self.most = self.most.max(usable);
-        if by_turns {
+        let most = u64::from(on.usable());
+        let total = most.saturating_add(on.unavailable.into());
+        let (unknown, free, more) = if by_turns {
             // A process on a time-sliced device does not show how many more slices are free.
-            self.unknown = self.unknown.saturating_add(u64::from(usable));
-            return;
-        }
-        self.unknown = self.unknown.saturating_add(u64::from(on.unknown));
-        self.free = self.free.saturating_add(u64::from(on.free));
-        self.free_on_one = self.free_on_one.max(on.free);
-        let after = on.free.saturating_add(on.idle);
-        // Ties go to the first node by name.
-        let better = self.change.as_ref().is_none_or(|(most, _)| after > *most);
-        if on.idle > 0 && better {
-            self.change = Some((after, node.name.to_string()));
-        }
+            (most, 0, 0)
+        } else {
+            (on.unknown.into(), on.free.into(), on.idle.into())
+        };
+        self.unknown = self.unknown.saturating_add(unknown);
+        self.figures.add(node.name.as_str(), UnitCounts { total, most, free, more });
     }
 
     fn offer(self, type_name: TypeName, shape: Shape) -> Offer {
@@ -206,43 +189,22 @@ impl OfferTotals {
             Shape::Mig(part) | Shape::Part(part) => format!("{type_name}/{part}"),
             Shape::Shared => format!("{type_name}/shared"),
         };
-        let is_unknown = self.unknown > 0 && self.free == 0;
-        let free = if is_unknown {
-            None
-        } else {
-            Some(FreeUnits { total: self.free, on_one_node: self.free_on_one })
-        };
-        let mut notes = Vec::new();
-        if self.unknown > 0 && !is_unknown {
-            notes.push(format!(
+        let memory = self.memory;
+        let mut offer =
+            self.figures.apply_to(Offer { memory, ..Offer::new(name, type_name, shape) });
+        if self.unknown > 0 && offer.free.is_some_and(|free| free.total == 0) {
+            offer.free = None;
+        } else if self.unknown > 0 {
+            offer.notes.push(format!(
                 "{} of unknown availability: the node is stale, or its driver does not report usage",
                 self.unknown
             ));
         }
         if self.mixed {
-            notes.push("some of these devices are time-sliced; which ones is unknown".to_owned());
+            let note = "some of these devices are time-sliced; which ones is unknown";
+            offer.notes.push(note.to_owned());
         }
-        let change = self.change.map(|(on_one_node, node)| AvailabilityChange {
-            on_one_node,
-            how: format!("by repartitioning {node}"),
-        });
-        Offer {
-            name,
-            traits: Traits::from_type(&type_name),
-            type_name,
-            shape,
-            memory: self.memory,
-            max_per_node: self.most,
-            total: self.total,
-            free,
-            after_change: change,
-            price: None,
-            notes,
-            resource: None,
-            profile: None,
-            others: Vec::new(),
-            no_profile_reason: None,
-        }
+        offer
     }
 }
 
@@ -255,8 +217,5 @@ pub fn redact_node_names(offers: &mut [Offer]) {
 }
 
 fn min_memory(one: Option<Bytes>, other: Option<Bytes>) -> Option<Bytes> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
+    one.into_iter().chain(other).min()
 }

@@ -10,14 +10,16 @@ pub(crate) mod parse;
 mod selector;
 mod token;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use octavo_fleet::summary::{NodeState, Sharing};
-use octavo_model::id::TypeName;
+use octavo_model::id::{NodeName, TypeName};
 use octavo_model::reported::Reported;
 use octavo_node::label_set::LabelSet;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::clock::Moment;
 use super::fleet::{Fleet, Node};
@@ -25,8 +27,8 @@ pub use error::QueryError;
 pub use group::{GroupedNodes, group_nodes};
 pub use parse::NO_STATE;
 pub use selector::{Selector, SelectorError};
+use token::Rank;
 pub use token::{ContinueToken, TokenError};
-use token::{LastNode, Rank};
 
 /// Default number of nodes per page.
 pub const DEFAULT_LIMIT: usize = 500;
@@ -69,7 +71,20 @@ pub struct Sort {
 }
 
 /// Sort key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    Serialize,
+    Deserialize,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum SortKey {
     /// Name.
     #[default]
@@ -114,7 +129,9 @@ pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
         total = total.saturating_add(1);
         // Agents may confirm nodes concurrently, so each sort key is read once.
         let placed = RankedNode::new(node, query.sort.key, now);
-        let comes = after.is_none_or(|last| placed.is_after(last, query.sort.descending));
+        let comes = after.is_none_or(|last| {
+            placed.compare(&last.rank, &last.name, query.sort.descending).is_gt()
+        });
         // Nodes are stored by name, so nodes past the page only need to be counted.
         let wanted = !query.sort.is_natural() || matching.len() <= query.limit;
         if comes && wanted {
@@ -133,13 +150,15 @@ pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
 
 /// Sorts `nodes` and keeps the first `limit`.
 fn order(nodes: &mut Vec<RankedNode<'_>>, query: &Query) {
-    let descending = query.sort.descending;
+    let compare = |a: &RankedNode<'_>, b: &RankedNode<'_>| {
+        a.compare(&b.rank, &b.node.name, query.sort.descending)
+    };
     if !query.sort.is_natural() {
         if query.limit < nodes.len() {
-            nodes.select_nth_unstable_by(query.limit, |a, b| a.compare(b, descending));
+            nodes.select_nth_unstable_by(query.limit, compare);
             nodes.truncate(query.limit);
         }
-        nodes.sort_unstable_by(|a, b| a.compare(b, descending));
+        nodes.sort_unstable_by(compare);
     }
     nodes.truncate(query.limit);
 }
@@ -181,20 +200,12 @@ impl<'a> RankedNode<'a> {
         Self { rank, node }
     }
 
-    fn compare(&self, other: &Self, descending: bool) -> std::cmp::Ordering {
-        directed(self.rank.cmp(&other.rank), descending)
-            .then_with(|| self.node.name.cmp(&other.node.name))
+    /// Compares the node with the node `name` that has `rank`.
+    fn compare(&self, rank: &Rank<'_>, name: &NodeName, descending: bool) -> Ordering {
+        let by_rank = self.rank.cmp(rank);
+        let by_rank = if descending { by_rank.reverse() } else { by_rank };
+        by_rank.then_with(|| self.node.name.cmp(name))
     }
-
-    fn is_after(&self, last: &LastNode, descending: bool) -> bool {
-        directed(self.rank.cmp(&last.rank), descending)
-            .then_with(|| self.node.name.cmp(&last.name))
-            .is_gt()
-    }
-}
-
-fn directed(ordering: std::cmp::Ordering, descending: bool) -> std::cmp::Ordering {
-    if descending { ordering.reverse() } else { ordering }
 }
 
 /// Filters of a query at one point in time.
@@ -276,29 +287,11 @@ impl Default for Query {
 
 impl SortKey {
     /// All sort keys.
-    pub const ALL: [Self; 8] = [
-        Self::Name,
-        Self::State,
-        Self::Devices,
-        Self::Free,
-        Self::Memory,
-        Self::Age,
-        Self::Type,
-        Self::Sharing,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Value in the parameter.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::State => "state",
-            Self::Devices => "devices",
-            Self::Free => "free",
-            Self::Memory => "memory",
-            Self::Age => "age",
-            Self::Type => "type",
-            Self::Sharing => "sharing",
-        }
+        self.into()
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use octavo_fleet::cluster::{ClusterNode, Readiness};
 use octavo_fleet::startup::StartupProgress;
+use octavo_fleet::type_labels::TYPE_LABEL;
 use octavo_kube::cluster::Followed;
 use octavo_model::id::NodeName;
 use tokio::sync::watch;
@@ -33,8 +34,6 @@ pub struct Startup {
 const SETTLED_AFTER: Duration = Duration::from_secs(35);
 /// Maximum time to wait for nodes of the cluster, whose agents may be broken.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// Label of every node with accelerators and an agent.
-const TYPE_LABEL: &str = "octavo.dev/type";
 
 impl Startup {
     /// Reports the state of the fleet in `view` to `progress`, with expectations from the cluster if one is watched.

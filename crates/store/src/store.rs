@@ -9,7 +9,6 @@
 mod decode;
 mod intern;
 mod maintenance;
-mod refusal;
 pub mod shared_store;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -22,10 +21,12 @@ use octavo_stream::protocol::{
     AggregatorMessage, FromAgent, Greeting, Hello, Identity, OfferedStatus, Parts, Receiver,
     StatusOffer,
 };
+use octavo_stream::status::StatusError;
+use strum::IntoStaticStr;
+use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 
 use self::intern::ContentInterner;
-pub use self::refusal::StoreError;
 use super::clock::Moment;
 use super::fleet::{Fleet, Freshness, Node, ReportingAgent};
 use super::peer::Peer;
@@ -384,6 +385,61 @@ fn check_size(node: &NodeName, parts: &Parts) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Reason why a message was refused. A refusal changes nothing.
+#[derive(Debug, Error, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum StoreError {
+    /// The fleet is full, and no node is both stale and disconnected.
+    #[error(
+        "node {node} rejected: the aggregator already stores its maximum of {most} nodes (--max-nodes)"
+    )]
+    TooManyNodes {
+        /// The refused node.
+        node: NodeName,
+        /// Limit.
+        most: usize,
+    },
+    /// Repeated hello.
+    #[error("hello: only the first message of a stream can be a hello message")]
+    SecondHello,
+    /// Status that exceeds a limit.
+    #[error("node {node}: the status has {found} {what}, and the limit is {most}")]
+    TooBig {
+        /// The node.
+        node: NodeName,
+        /// What exceeds the limit.
+        what: &'static str,
+        /// Actual amount.
+        found: usize,
+        /// Limit.
+        most: usize,
+    },
+    /// Invalid status.
+    #[error("node {node}: invalid status")]
+    #[strum(serialize = "bad_status")]
+    Status {
+        /// The node.
+        node: NodeName,
+        /// Position and reason.
+        source: Box<StatusError>,
+    },
+}
+
+impl StoreError {
+    /// Value of the metrics label.
+    pub fn label(&self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns whether the message exceeds a limit but is otherwise valid.
+    pub fn is_limit_exceeded(&self) -> bool {
+        match self {
+            Self::TooManyNodes { .. } | Self::TooBig { .. } => true,
+            Self::SecondHello | Self::Status { .. } => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod token;
 
 use octavo_fleet::usage::UsageRow;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 pub use self::search::Search;
 pub use self::token::ContinueToken;
@@ -36,7 +37,8 @@ pub struct Query {
 }
 
 /// Order of rows. Ties are ordered by node, then by device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Sort {
     /// Name of the node.
     #[default]
@@ -124,10 +126,7 @@ impl Sort {
 
     /// Value in the parameter.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Memory => "memory",
-        }
+        self.into()
     }
 }
 

@@ -4,21 +4,20 @@
 //! everything that is stored or logged is limited. If a message has two parts with the same key, the last one applies,
 //! in a snapshot as well as in a delta.
 
-mod error;
-
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use octavo_model::digest::Digest;
+use octavo_model::id::ParseError;
+use thiserror::Error;
 
-pub use self::error::{StreamError, StreamProblem};
 use crate::proto::v1;
 use crate::proto::v1::from_agent::Message as AgentMessage;
 use crate::proto::v1::to_agent::Message as Answer;
 use crate::protocol::{
-    AggregatorMessage, Change, Content, FromAgent, Hello, Identity, PartKey, Run,
+    AggregatorMessage, Change, Content, FromAgent, Hello, Identity, PartKey, PartKeyError, Run,
 };
 
 /// Maximum number of parts of a message and of a status: more than the number of devices of any node.
@@ -202,6 +201,58 @@ pub fn parse_to_agent(message: v1::ToAgent) -> Result<AggregatorMessage, StreamE
 fn sanitize(text: &str) -> String {
     let text = text.chars().take(MAX_TEXT_CHARS);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// An invalid message, with the field such as `snapshot.parts[3].key`.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("invalid field {field} of a message")]
+pub struct StreamError {
+    /// The field.
+    pub field: String,
+    /// Why it is invalid.
+    #[source]
+    pub problem: StreamProblem,
+}
+
+/// Why a field is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StreamProblem {
+    /// The message is empty or of a kind that this version does not know.
+    #[error("it contains nothing that this version supports")]
+    UnknownMessage,
+    /// An invalid node name.
+    #[error(transparent)]
+    Name(#[from] ParseError),
+    /// An invalid part key.
+    #[error(transparent)]
+    Key(#[from] PartKeyError),
+    /// Too many parts.
+    #[error("{count} is more than the maximum of {}", MAX_PARTS)]
+    TooMany {
+        /// Number of parts.
+        count: usize,
+    },
+    /// A text is too long.
+    #[error("it is too long")]
+    TooLong,
+    /// A text contains control characters.
+    #[error("it contains control characters")]
+    ControlCharacters,
+    /// The sequence number is zero.
+    #[error("the sequence numbers of a status start at 1")]
+    ZeroSequenceNumber,
+}
+
+impl StreamError {
+    fn new(field: &str, problem: impl Into<StreamProblem>) -> Self {
+        Self { field: field.to_owned(), problem: problem.into() }
+    }
+
+    /// Prepends the parent's path.
+    fn within(mut self, parent: &str) -> Self {
+        self.field = format!("{parent}.{}", self.field);
+        self
+    }
 }
 
 #[cfg(test)]

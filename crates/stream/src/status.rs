@@ -9,7 +9,6 @@
 
 mod amd;
 mod device;
-mod error;
 mod field;
 mod layout;
 mod mig;
@@ -30,7 +29,7 @@ use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use prost::Message;
 
-pub use self::error::{StatusError, StatusProblem};
+pub use self::field::{StatusError, StatusProblem};
 use crate::proto::v1;
 use crate::protocol::{Content, PartKey, Parts};
 
@@ -288,7 +287,7 @@ impl Catalogs {
 fn decode_part<M: Message + Default, T>(
     key: &PartKey,
     content: &Content,
-    read: impl FnOnce(M) -> Result<T, error::FieldError>,
+    read: impl FnOnce(M) -> field::FieldResult<T>,
 ) -> Result<T, StatusError> {
     let message = M::decode(content.bytes()).map_err(|error| StatusError::part(key, error))?;
     read(message).map_err(|error| StatusError::field(key, error))

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use octavo_access::cached_lookup::{ApiServerHealth, CachedLookup, Fingerprint, LogMessages};
-use octavo_fleet::credential::{AcceptanceRule, AgentTokenReview, Denial, Token, TokenError};
+use octavo_fleet::credential::{AcceptanceRule, Denial, Token, TokenError, TokenReview};
 use octavo_kube::token_review::{ReviewError, TokenReviewer};
 use octavo_model::id::NodeName;
 use octavo_store::stats::Stats;
@@ -27,7 +27,7 @@ pub struct Gate(Option<Arc<Checks>>);
 #[tonic::async_trait]
 pub trait ReviewToken: fmt::Debug + Send + Sync {
     /// Reviews `token` now.
-    async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError>;
+    async fn ask(&self, token: &Token) -> Result<TokenReview, ReviewError>;
 }
 
 /// Reason for refusing an agent.
@@ -171,7 +171,7 @@ impl AuthError {
 
 #[tonic::async_trait]
 impl ReviewToken for TokenReviewer {
-    async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
+    async fn ask(&self, token: &Token) -> Result<TokenReview, ReviewError> {
         self.review(token).await
     }
 }

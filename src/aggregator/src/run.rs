@@ -240,7 +240,7 @@ fn gate(
         return Ok(Gate::without_auth());
     };
     let client = kube_client(runtime, settings)?;
-    let reviewer = TokenReviewer::new(client, rule.audience.clone());
+    let reviewer = TokenReviewer::new(client, Some(rule.audience.clone()));
     let account = &rule.account;
     info!(
         service_account = %account,

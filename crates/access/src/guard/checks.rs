@@ -127,26 +127,18 @@ impl Checks {
         question: AccessReview,
         caller: &Arc<Caller>,
     ) -> Result<Visibility, AccessError> {
-        let nodes = if row.shows_nodes() {
-            self.is_allowed(caller, AccessReview::all(Verb::List, Resource::Nodes)).await?
-        } else {
-            false
-        };
-        let profiles = row.shows_profiles()
-            && self
-                .is_allowed(caller, AccessReview::all(Verb::List, Resource::HardwareProfiles))
-                .await?;
+        let all_nodes = AccessReview::all(Verb::List, Resource::Nodes);
+        let nodes = row.shows_nodes() && self.is_allowed(caller, all_nodes).await?;
+        let all_profiles = AccessReview::all(Verb::List, Resource::HardwareProfiles);
+        let profiles = row.shows_profiles() && self.is_allowed(caller, all_profiles).await?;
         if (nodes && row.allows_by_nodes()) || self.is_allowed(caller, question.clone()).await? {
             return Ok(Visibility { types: Types::All, nodes, profiles });
         }
-        let types = if row.allows_by_type() {
-            Types::Only(self.types(caller).await?)
-        } else {
-            Types::Only(BTreeSet::new())
-        };
+        let types = if row.allows_by_type() { self.types(caller).await? } else { BTreeSet::new() };
         if types.is_empty() {
             return Err(AccessError::Forbidden(question));
         }
+        let types = Types::Only(types);
         // A reader of single types also sees the profiles that are for those types only, in every view that lists
         // profiles.
         Ok(Visibility { types, nodes, profiles: profiles || row.shows_profiles() })

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use octavo_model::accelerators::Catalog;
 
-use super::error::{ConfigFileError, read_text};
+use super::reloading_file::{ConfigFileError, read_text};
 use crate::layouts::catalog::parse;
 
 /// Size limit. A file with a thousand products is smaller.

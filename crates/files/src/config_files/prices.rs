@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use octavo_fleet::price::PriceBook;
 
-use super::error::{ConfigFileError, first_problems, read_text};
-use super::reloading_file::ReloadingFile;
+use super::reloading_file::{ConfigFileError, ReloadingFile, first_problems, read_text};
 use crate::layouts::prices::parse;
 
 /// Size limit, 1 MiB: the same as that of the parser.

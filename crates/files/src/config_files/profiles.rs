@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use octavo_fleet::hardware_profile::HardwareProfile;
 
-use super::error::{ConfigFileError, read_text};
-use super::reloading_file::ReloadingFile;
+use super::reloading_file::{ConfigFileError, ReloadingFile, read_text};
 use crate::hardware_profiles::parse;
 
 /// Size limit. A file with a thousand profiles is smaller.

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
+use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span};
 use octavo_model::source_position::SourcePosition;
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
 use super::node::{Entry, Node, Scalar, Value, quoted};
-use super::syntax::{MAX_DEPTH, PlacedProblem, check_characters, place, syntax_error};
 
 /// Maximum file size. NVIDIA's own file with all boards has 20 KiB.
 const MAX_BYTES: usize = 1 << 20;
@@ -83,7 +82,7 @@ impl<'f> Builder<'f> {
         let place = place(span.start.line(), span.start.col());
         if event.tag().is_some() {
             let mark = span.tag_start().unwrap_or(span.start);
-            return Err((super::syntax::place(mark.line(), mark.col()), LayoutProblem::Tag));
+            return Err((self::place(mark.line(), mark.col()), LayoutProblem::Tag));
         }
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
@@ -239,4 +238,44 @@ fn merge(
         }
     }
     Ok(())
+}
+
+/// Maximum nesting depth. A layout needs seven levels.
+pub(super) const MAX_DEPTH: usize = 32;
+
+/// A problem and its position.
+pub(super) type PlacedProblem = (SourcePosition, LayoutProblem);
+
+/// Rejects characters that YAML forbids. The parser treats U+0000 as the end of the text and would ignore everything
+/// after it. Source: YAML 1.2.2, 5.1 "Character Set".
+pub(super) fn check_characters(text: &str) -> Result<(), PlacedProblem> {
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' | '\u{85}' => true,
+        '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
+        _ => !c.is_control(),
+    };
+    let Some((at, wrong)) = text.char_indices().find(|(_, c)| !allowed(*c)) else {
+        return Ok(());
+    };
+    let before = text.get(..at).unwrap_or_default();
+    let breaks = before.matches(['\r', '\n']).count() - before.matches("\r\n").count();
+    let column = before.chars().rev().take_while(|c| !matches!(c, '\r' | '\n'));
+    Err((place(breaks + 1, column.count()), LayoutProblem::Character(wrong)))
+}
+
+pub(super) fn syntax_error(error: &ScanError) -> PlacedProblem {
+    let mark = error.marker();
+    let place = place(mark.line(), mark.col());
+    let problem = if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        LayoutProblem::TooDeep { most: MAX_DEPTH }
+    } else {
+        LayoutProblem::Syntax(error.info())
+    };
+    (place, problem)
+}
+
+/// Converts the parser's position: its lines start at one, its columns at zero.
+pub(super) fn place(line: usize, column: usize) -> SourcePosition {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    SourcePosition { line: count(line).max(1), column: count(column).saturating_add(1) }
 }

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use octavo_planner::layout::{
-    Criteria, Dialect, IndexRange, Layout, Layouts, MigSpec, ProfileCount, Rule, Selector,
+    Criteria, Dialect, IndexRange, Layout, Layouts, MigSpec, ProfileCount, ResourceRename, Rule,
+    Selector, Share, ShareTarget, TimeSlicing, UnitRef, UnitSelector,
 };
 use thiserror::Error;
 
 use super::error::LayoutError;
 use super::output::{OutputValue, map};
-use super::{API_VERSION, KIND, parse, time_slicing_output};
+use super::{API_VERSION, KIND, parse};
 
 /// Maximum number of indices a range expands to in a dialect without ranges.
 const MAX_INDICES: usize = 1024;
@@ -117,7 +118,7 @@ fn octavo(rule: &Rule) -> Result<OutputValue, &'static str> {
         Some(MigSpec::Enabled(counts)) => entries.push(("mig", counts_out(counts))),
     }
     if let Some(sharing) = &rule.time_slicing {
-        entries.push(("timeSlicing", time_slicing_output::write_time_slicing(sharing)?));
+        entries.push(("timeSlicing", write_time_slicing(sharing)?));
     }
     Ok(map(entries))
 }
@@ -230,4 +231,77 @@ fn mig_parted_criteria(
     };
     entries.push(("devices", devices));
     Ok(())
+}
+
+/// Serializes how devices are shared.
+///
+/// # Errors
+/// Returns what the dialect cannot express.
+pub(super) fn write_time_slicing(sharing: &TimeSlicing) -> Result<OutputValue, &'static str> {
+    if sharing.shares.is_empty() {
+        return match sharing.slice {
+            None => Ok(OutputValue::text("disabled")),
+            Some(_) => Err("a time-slice duration without time-slicing"),
+        };
+    }
+    let mut entries = Vec::new();
+    let mut profiles = Vec::new();
+    let mut resources = Vec::new();
+    for share in &sharing.shares {
+        match &share.of {
+            ShareTarget::AllUnits if entries.is_empty() => entries = share_entries(share),
+            ShareTarget::AllUnits => return Err("two time-slicing settings for all devices"),
+            ShareTarget::Profile(profile) => {
+                profiles.push((profile.to_string(), map(share_entries(share))));
+            }
+            ShareTarget::Resource { name, which } => {
+                let mut item = vec![("name", OutputValue::text(name))];
+                match which {
+                    UnitSelector::All => {}
+                    UnitSelector::First(count) => {
+                        item.push(("devices", OutputValue::Number(u64::from(*count))));
+                    }
+                    UnitSelector::Listed(items) => {
+                        let items = items.iter().map(write_item);
+                        item.push(("devices", OutputValue::List(items.collect())));
+                    }
+                }
+                item.extend(share_entries(share));
+                resources.push(map(item));
+            }
+        }
+    }
+    if let Some(slice) = sharing.slice {
+        entries.push(("slice", OutputValue::text(slice.as_str())));
+    }
+    if !profiles.is_empty() {
+        entries.push(("profiles", OutputValue::Map(profiles)));
+    }
+    if !resources.is_empty() {
+        entries.push(("resources", OutputValue::List(resources)));
+    }
+    Ok(map(entries))
+}
+
+fn share_entries(share: &Share) -> Vec<(&'static str, OutputValue)> {
+    let mut entries = vec![("replicas", OutputValue::Number(u64::from(share.replicas)))];
+    match &share.rename {
+        ResourceRename::No => {}
+        ResourceRename::Shared => entries.push(("rename", OutputValue::Bool(true))),
+        ResourceRename::To(name) => entries.push(("rename", OutputValue::text(name))),
+    }
+    if share.fail_requests_greater_than_one {
+        entries.push(("failRequestsGreaterThanOne", OutputValue::Bool(true)));
+    }
+    if let Some(memory) = share.memory_per_replica {
+        entries.push(("memoryPerReplica", OutputValue::Text(format!("{}Mi", memory.get()))));
+    }
+    entries
+}
+
+fn write_item(item: &UnitRef) -> OutputValue {
+    match item {
+        UnitRef::Index(index) => OutputValue::Number(u64::from(*index)),
+        UnitRef::Partition(..) | UnitRef::Gpu(_) | UnitRef::Mig(_) => OutputValue::text(item),
+    }
 }

@@ -1,11 +1,10 @@
 //! Authenticated requesters: from a token that the API server reviewed, or from the headers of an authenticating
 //! proxy.
 
-use std::collections::BTreeMap;
-
 use thiserror::Error;
 
-use crate::credential::{Audience, Denial, sanitized};
+pub use crate::credential::Caller;
+use crate::credential::{Audience, Denial, TokenReview, sanitized};
 
 /// Group of all authenticated users. Source: Kubernetes, `k8s.io/apiserver/pkg/authentication/user`.
 pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
@@ -14,32 +13,6 @@ pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
 const MAX_USER_BYTES: usize = 1024;
 const MAX_GROUP_BYTES: usize = 8 * 1024;
 const MAX_GROUPS: usize = 512;
-
-/// Authenticated user, as RBAC sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Caller {
-    /// The name.
-    pub user: String,
-    /// Identifier that distinguishes successive users of the same name; empty if unknown.
-    pub uid: String,
-    /// The groups.
-    pub groups: Vec<String>,
-    /// Additional attributes that authorizers other than RBAC may use.
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-/// Result of a `TokenReview`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UserTokenReview {
-    /// True if the token is valid.
-    pub authenticated: bool,
-    /// Reason why it is not valid.
-    pub error: String,
-    /// Requested audiences for which the token is valid.
-    pub audiences: Vec<String>,
-    /// User of the token.
-    pub caller: Caller,
-}
 
 /// Reason why a proxy's headers are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -87,22 +60,13 @@ impl Caller {
     }
 }
 
-impl UserTokenReview {
+impl TokenReview {
     /// Returns the user of the token if it is valid for `audience`.
     pub fn authenticate(self, audience: Option<&Audience>) -> Result<Caller, Denial> {
-        if !self.authenticated {
-            return Err(Denial::NotAuthenticated(sanitized(&self.error)));
+        self.check(audience)?;
+        if self.caller.user.is_empty() {
+            return Err(Denial::NotAuthenticated("it contains no user name".to_owned()));
         }
-        match audience {
-            // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
-            // audience.
-            Some(audience) if !self.audiences.iter().any(|one| one == audience.as_str()) => {
-                Err(Denial::Audience(audience.clone()))
-            }
-            Some(_) | None if self.caller.user.is_empty() => {
-                Err(Denial::NotAuthenticated("it contains no user name".to_owned()))
-            }
-            Some(_) | None => Ok(self.caller),
-        }
+        Ok(self.caller)
     }
 }

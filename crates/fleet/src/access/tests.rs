@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::access::authentication::{AUTHENTICATED_GROUP, ForwardedError};
-use crate::credential::{Audience, Denial};
+use crate::credential::{Audience, Denial, TokenReview};
 
 fn review_of(path: &str, namespace: Option<&str>) -> String {
     let row = RouteRule::find(Method::Read, path).unwrap();
@@ -97,10 +97,12 @@ fn permissions(row: &RouteRule) -> Vec<String> {
     let first = match row.review(row.path, None) {
         None => "No permission".to_owned(),
         // Reviewed in addition to the table.
-        Some(AccessReview::Profile { .. }) => panic!("{row:?}"),
         Some(AccessReview::Path(path)) => format!("`get {path}`"),
+        Some(AccessReview::Resource { resource: Resource::ProfileObjects, .. }) => {
+            panic!("{row:?}")
+        }
         Some(AccessReview::Resource { verb, resource, .. }) => {
-            format!("`{} {}`", verb.as_str(), resource.as_str())
+            format!("`{verb} {}`", resource.api().2)
         }
     };
     let by_type = "`get acceleratortypes` for single types".to_owned();
@@ -182,9 +184,10 @@ fn restricted_types_hide_unidentified_devices() {
         ("nvidia-h200-141gb".parse().unwrap(), "nvidia-v100-16gb".parse().unwrap());
     let some = Types::Only(BTreeSet::from([h200.clone()]));
     assert!(some.contains(Some(&h200)));
-    assert!(!some.contains(Some(&v100)) && !some.contains(None) && !some.is_empty());
+    assert!(!some.contains(Some(&v100)) && !some.contains(None));
     assert!(Types::All.contains(None) && Types::All.contains(Some(&v100)));
-    assert!(Visibility::none().types.is_empty() && !Visibility::none().nodes);
+    assert_eq!(Visibility::none().types, Types::Only(BTreeSet::new()));
+    assert!(!Visibility::none().nodes);
 }
 
 #[test]
@@ -209,23 +212,23 @@ fn forwarded_user_and_groups_are_bounded() {
 #[test]
 fn token_must_have_user_and_audience() {
     let audience: Audience = "octavo".parse().unwrap();
-    let good = UserTokenReview {
+    let good = TokenReview {
         authenticated: true,
         audiences: vec!["octavo".to_owned()],
         caller: Caller::from_forwarded("ada", &[]).unwrap(),
-        ..UserTokenReview::default()
+        ..TokenReview::default()
     };
     assert_eq!(good.clone().authenticate(Some(&audience)).unwrap().user, "ada");
-    let for_others = UserTokenReview {
+    let for_others = TokenReview {
         audiences: vec!["https://kubernetes.default.svc".to_owned()],
         ..good.clone()
     };
     assert_eq!(for_others.clone().authenticate(None).unwrap().user, "ada");
     let denied = for_others.authenticate(Some(&audience));
     assert_eq!(denied, Err(Denial::Audience(audience)));
-    let anonymous = UserTokenReview { caller: Caller::default(), ..good.clone() };
+    let anonymous = TokenReview { caller: Caller::default(), ..good.clone() };
     assert!(matches!(anonymous.authenticate(None), Err(Denial::NotAuthenticated(_))));
-    let bad = UserTokenReview { authenticated: false, error: "expired\x1b[2J".to_owned(), ..good };
+    let bad = TokenReview { authenticated: false, error: "expired\x1b[2J".to_owned(), ..good };
     let denial = bad.authenticate(None).unwrap_err().to_string();
     assert!(denial.contains("expired [2J"), "{denial}");
 }

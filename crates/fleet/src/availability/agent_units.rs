@@ -7,13 +7,12 @@ use octavo_model::id::{GpuUuid, MigUuid, TypeName};
 use octavo_model::inventory::{Device, Inventory, Vendor};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::SharingStatus;
+use octavo_model::sharing_status::{SharingStatus, UnitStatus};
 use octavo_node::sharing::usage::Usage;
 
 use super::potential::{IdleDevice, PotentialCache, potential_of};
 use super::row::RowKey;
 use super::shape::{DeviceResource, Shape};
-use super::unit_type::UnitType;
 use crate::summary::{DeviceSummary, Occupancy};
 
 /// Units that an agent reports.
@@ -102,10 +101,9 @@ impl AgentUnits {
         let mut seen = Self::default();
         for (summary, device) in summaries.iter().zip(devices) {
             for one in units(summary, device, &allocations) {
-                let type_name = summary.type_name.clone();
-                let key = (one.resource.clone(), type_name.clone());
-                let units = all.entry(key).or_insert_with(|| UnitCounts::new(&one, type_name));
-                units.add(&one);
+                let key = (one.resource.clone(), summary.type_name.clone());
+                let counts = all.entry(key);
+                counts.or_insert_with_key(|(_, of)| UnitCounts::new(&one, of.clone())).add(&one);
             }
             let free = device.filter(|device| !allocations.is_allocated(device));
             if let Some(idle) = free.and_then(|device| potential_of(device, &held, known)) {
@@ -117,10 +115,8 @@ impl AgentUnits {
     }
 
     fn add_idle_device(&mut self, type_name: Option<&TypeName>, idle: Arc<IdleDevice>) {
-        let mut alike = self.idle.iter_mut();
-        let alike = alike
-            .find(|(known, other, _)| known.as_ref() == type_name && Arc::ptr_eq(other, &idle));
-        match alike {
+        let mut groups = self.idle.iter_mut();
+        match groups.find(|(of, one, _)| of.as_ref() == type_name && Arc::ptr_eq(one, &idle)) {
             Some((_, _, count)) => *count = count.saturating_add(1),
             None => self.idle.push((type_name.cloned(), idle, 1)),
         }
@@ -173,17 +169,14 @@ impl<'a> Allocations<'a> {
         let mut all = Self::default();
         let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
         for unit in devices.flat_map(|device| &device.units) {
-            let ids = unit.tenants.iter().flat_map(|tenant| &tenant.ids);
-            for id in ids {
+            for id in unit.tenants.iter().flat_map(|tenant| &tenant.ids) {
                 all.held.entry(unit.uuid.as_str()).or_default().insert(id);
             }
         }
-        let reports = reported.sharing.into_iter();
-        for (name, unit) in reports.flat_map(SharingStatus::applied_units) {
-            if let Some(replicas) = unit.replicas {
-                all.sliced.insert(unit.uuid.as_str(), (name, replicas));
-            }
-        }
+        let units = reported.sharing.into_iter().flat_map(SharingStatus::applied_units);
+        let sliced =
+            |(name, unit): (_, &'a UnitStatus)| Some((unit.uuid.as_str(), (name, unit.replicas?)));
+        all.sliced.extend(units.filter_map(sliced));
         all
     }
 
@@ -212,15 +205,15 @@ impl<'a> Allocations<'a> {
         let replicas = u64::from(*replicas);
         let taken = taken.min(replicas);
         let counts = [(UnitState::Taken, taken), (rest, replicas.saturating_sub(taken))];
-        let units = counts.into_iter().filter(|(_, count)| *count > 0);
-        let units = units.map(|(unit_state, count)| UnitGroup {
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let slices = counts.map(|(unit_state, count)| UnitGroup {
             resource: name.as_str().to_owned(),
             shape: whole.shape.time_slice(),
             memory: whole.memory,
             unit_state,
             count,
         });
-        units.collect()
+        slices.collect()
     }
 }
 
@@ -233,12 +226,10 @@ fn units(
     if let (Some(device), Occupancy::Partitioned(_)) = (device, summary.occupancy) {
         return partitions(device, allocations);
     }
-    let resource = DeviceResource::for_vendor(vendor)
-        .map_or(OTHER_RESOURCE, DeviceResource::as_str)
-        .to_owned();
+    let resource = DeviceResource::for_vendor(vendor);
     let uuid = device.and_then(|device| device.uuid.as_ref());
     let whole = UnitGroup {
-        resource,
+        resource: resource.map_or(OTHER_RESOURCE, DeviceResource::as_str).to_owned(),
         shape: Shape::Device,
         memory: summary.memory,
         unit_state: match summary.occupancy {
@@ -254,18 +245,14 @@ fn units(
 }
 
 fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> {
-    let Some(state) = device.mig.state() else {
-        return Vec::new();
-    };
     let mut all = Vec::new();
-    for instance in &state.gpu_instances {
+    for instance in device.mig.state().into_iter().flat_map(|state| &state.gpu_instances) {
         for compute in &instance.compute_instances {
             let Some(profile) = device.profile_of(instance, compute) else {
                 continue;
             };
             // A process without a reported instance could run in any.
-            let is_here =
-                |reported: Option<u32>, id: u32| reported.is_none_or(|reported| reported == id);
+            let is_here = |reported: Option<u32>, id| reported.is_none_or(|one| one == id);
             let mut processes = device.processes.iter();
             let runs = processes.any(|process| {
                 is_here(process.gpu_instance, instance.id)
@@ -290,8 +277,7 @@ impl AgentUnits {
     pub(super) fn units_of_resource(&self, resource: &str) -> impl Iterator<Item = &UnitCounts> {
         let bare = |name: &str| name.strip_suffix(".shared").unwrap_or(name).to_owned();
         let wanted = bare(resource);
-        let units = self.units.iter();
-        units.filter(move |units| bare(&units.resource) == wanted)
+        self.units.iter().filter(move |units| bare(&units.resource) == wanted)
     }
 
     /// Types of the units behind a resource; of all units if none is behind it.
@@ -322,9 +308,8 @@ impl UnitCounts {
     }
 
     pub(super) fn key(&self) -> RowKey {
-        let kind = self.type_name.clone();
         RowKey {
-            kind: kind.map_or(UnitType::Unknown, UnitType::Known),
+            kind: self.type_name.clone().into(),
             resource: self.resource.clone(),
             shape: self.shape.clone(),
         }

@@ -3,20 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use octavo_model::id::TypeName;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
 use super::agent_units::{AgentUnits, UnitCounts};
 use super::history::{HoldingHistory, WaitEstimate};
-use super::pending::{self, HeldUnits, HeldUnitsByNode, held_names};
-use super::potential::PotentialUnits;
+use super::pending::{self, HeldUnits, HeldUnitsByNode};
 use super::row::{NodeShare, Row, RowKey, RowNodes, Unknown, Wait};
 use super::shape::Shape;
 use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
-use super::unit_type::{NVIDIA_PRODUCT_LABEL, TypeResolver, UnitType, memory_from_labels};
-use crate::accelerator_resource::is_accelerator;
+use super::unit_type::{TypeResolver, UnitType, memory_from_labels};
 use crate::cluster::{Amounts, ClusterNode, ClusterSnapshot, PODS};
+use crate::type_labels::NVIDIA_PRODUCT_LABEL;
 use crate::type_source::TypeSource;
 
 /// Availability of the fleet.
@@ -127,8 +125,7 @@ fn count_cluster<'a>(
         let of = NodeContext { name: node.name.as_str().into(), node, held, agent };
         sum.add_node(&of, names);
     }
-    let absent = |agent: &&AgentNode<'_>| !snapshot.nodes.contains_key(agent.name);
-    for agent in agents.iter().filter(absent) {
+    for agent in agents.iter().filter(|agent| !snapshot.nodes.contains_key(agent.name)) {
         sum.add_agent_units(agent, Some(UnavailableReason::NoSuchNode));
     }
     sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, snapshot);
@@ -165,8 +162,7 @@ struct CountBuilder<'a> {
 
 impl<'a> CountBuilder<'a> {
     fn row(&mut self, key: &RowKey) -> &mut Row {
-        let fresh = || Row::new(key.clone());
-        self.rows.entry(key.clone()).or_insert_with(fresh)
+        self.rows.entry(key.clone()).or_insert_with(|| Row::new(key.clone()))
     }
 
     /// Sets the waiting time of rows without a free unit.
@@ -193,32 +189,25 @@ impl<'a> CountBuilder<'a> {
         for units in &agent.seen.units {
             let row = self.row(&units.key());
             let free = if why.is_none() { units.free } else { 0 };
-            row.add_node_share(NodeShare::new(&node, units.total, free));
+            let share = NodeShare::new(&node, units.total, free);
+            row.add_units(share, units.memory, TypeSource::Agent);
             row.nodes = row.nodes.saturating_add(1);
-            row.merge_memory(units.memory);
-            row.sources.insert(TypeSource::Agent);
-            row.capacity = row.capacity.saturating_add(units.total);
-            let sound = units.total.saturating_sub(units.broken);
-            let sound = sound.saturating_sub(units.reserved);
             row.add_unavailable(UnavailableReason::SetAside, units.reserved);
-            if let Some(why) = why {
-                row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
-                row.add_unavailable(why, sound);
-                continue;
-            }
-            row.allocatable = row.allocatable.saturating_add(sound);
-            row.taken = row.taken.saturating_add(units.in_use);
-            row.free = row.free.saturating_add(units.free);
             row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
-            row.add_unavailable(UnavailableReason::UseUnknown, units.unknown_use());
+            let sound = units.total.saturating_sub(units.broken).saturating_sub(units.reserved);
+            if let Some(why) = why {
+                row.add_unavailable(why, sound);
+            } else {
+                row.allocatable = row.allocatable.saturating_add(sound);
+                row.taken = row.taken.saturating_add(units.in_use);
+                row.add_unavailable(UnavailableReason::UseUnknown, units.unknown_use());
+            }
         }
         if why.is_none() {
-            let idle = |resource: &str| {
+            self.add_potential(&node, agent.seen, |resource| {
                 let mut all = agent.seen.units.iter();
-                let found = all.find(|units| units.resource == resource);
-                found.map_or(0, |units| units.free)
-            };
-            self.add_potential(&node, agent.seen, idle);
+                all.find(|units| units.resource == resource).map_or(0, |units| units.free)
+            });
         }
     }
 
@@ -229,15 +218,13 @@ impl<'a> CountBuilder<'a> {
             let held = held.get(&units.resource);
             let row = self.row(&units.key());
             row.nodes = row.nodes.saturating_add(u32::from(held == 0));
-            row.merge_memory(units.memory);
-            row.sources.insert(TypeSource::Agent);
+            let share = NodeShare::new(&agent.name.into(), units.total, 0);
+            row.add_units(share, units.memory, TypeSource::Agent);
             let rest = units.total.saturating_sub(held);
             let set_aside = units.reserved.min(rest);
             let rest = rest.saturating_sub(set_aside);
             let broken = units.broken.min(rest);
             row.add_unavailable(UnavailableReason::SetAside, set_aside);
-            row.capacity = row.capacity.saturating_add(units.total);
-            row.add_node_share(NodeShare::new(&agent.name.into(), units.total, 0));
             row.add_unavailable(UnavailableReason::Unhealthy, broken);
             row.add_unavailable(UnavailableReason::PluginMissing, rest.saturating_sub(broken));
         }
@@ -245,19 +232,14 @@ impl<'a> CountBuilder<'a> {
 
     /// Counts one node of the cluster.
     fn add_node(&mut self, of: &NodeContext<'a, '_>, names: &mut TypeResolver) {
-        let node = of.node;
-        let reported = node.capacity.iter().chain(node.allocatable.iter());
-        let mut resources: BTreeSet<&str> = reported
-            .filter(|(name, count)| *count > 0 && is_accelerator(name))
-            .map(|(name, _)| name)
-            .collect();
+        let reported = of.node.capacity.accelerators().chain(of.node.allocatable.accelerators());
+        let mut resources: BTreeSet<&str> = reported.map(|(name, _)| name).collect();
         let is_offered = !resources.is_empty();
-        resources.extend(held_names(of.held.devices()));
-        let mut budget: BTreeMap<&str, u64> = BTreeMap::new();
-        for resource in resources {
-            let free = self.add_resource(of, resource, names);
-            budget.insert(resource, free);
-        }
+        // Pods can hold resources that the node no longer reports.
+        resources.extend(of.held.accelerators().map(|(name, _)| name));
+        let budget = resources.into_iter();
+        let budget: BTreeMap<&str, u64> =
+            budget.map(|name| (name, self.add_resource(of, name, names))).collect();
         let Some(agent) = of.agent.filter(|agent| !agent.is_stale) else {
             return;
         };
@@ -296,18 +278,13 @@ impl<'a> CountBuilder<'a> {
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A missing device plugin takes away all units; one that reports an unhealthy device leaves the others.
         let is_gone = allocatable == 0 && seen().any(UnitCounts::has_usable);
-        let set_aside =
-            agent.map_or(0, |agent| agent.seen.reserved_in_capacity(resource, capacity));
-        let set_aside = set_aside.min(unhealthy);
+        let reserved = agent.map(|agent| agent.seen.reserved_in_capacity(resource, capacity));
+        let set_aside = reserved.unwrap_or(0).min(unhealthy);
         let row = self.row(&key);
+        row.add_units(NodeShare::new(&of.name, capacity, free), memory, source);
         row.nodes = row.nodes.saturating_add(1);
-        row.merge_memory(memory);
-        row.sources.insert(source);
-        row.capacity = row.capacity.saturating_add(capacity);
         row.allocatable = row.allocatable.saturating_add(allocatable);
         row.taken = row.taken.saturating_add(taken);
-        row.free = row.free.saturating_add(free);
-        row.add_node_share(NodeShare::new(&of.name, capacity, free));
         let missing =
             if is_gone { UnavailableReason::PluginMissing } else { UnavailableReason::Unhealthy };
         row.add_unavailable(UnavailableReason::SetAside, set_aside);
@@ -315,8 +292,7 @@ impl<'a> CountBuilder<'a> {
         row.add_unavailable(why.unwrap_or(UnavailableReason::PodsFull), rest.saturating_sub(free));
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {
-            let sum = self.held_of_rows.entry(key.clone()).or_default();
-            sum.add_node(holders, why.is_none());
+            self.held_of_rows.entry(key.clone()).or_default().add_node(holders, why.is_none());
         }
         self.members.entry(key).or_default().push(node);
         free
@@ -340,27 +316,16 @@ impl<'a> CountBuilder<'a> {
                     *spent = spent.saturating_add(*count);
                 }
                 for could in &idle.could {
-                    self.add_potential_units(node, type_name.as_ref(), could);
+                    let row = self.row(&RowKey {
+                        kind: type_name.clone().into(),
+                        resource: could.resource.clone(),
+                        shape: could.shape.clone(),
+                    });
+                    let more = NodeShare { could_become: could.more, ..NodeShare::new(node, 0, 0) };
+                    row.add_units(more, could.memory, TypeSource::Agent);
                 }
             }
         }
-    }
-
-    fn add_potential_units(
-        &mut self,
-        node: &Arc<str>,
-        type_name: Option<&TypeName>,
-        could: &PotentialUnits,
-    ) {
-        let row = self.row(&RowKey {
-            kind: type_name.map_or(UnitType::Unknown, |name| UnitType::Known(name.clone())),
-            resource: could.resource.clone(),
-            shape: could.shape.clone(),
-        });
-        row.merge_memory(could.memory);
-        row.sources.insert(TypeSource::Agent);
-        row.potential = row.potential.saturating_add(could.more);
-        row.add_node_share(NodeShare { could_become: could.more, ..NodeShare::new(node, 0, 0) });
     }
 }
 

@@ -113,7 +113,7 @@ pub struct UnusableUnits {
 
 /// Time until a unit is free, from evidence only.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = WaitJson)]
 pub struct WaitReport {
     /// Evidence: `free` if a unit is free, `deadlines` of the pods that hold units, `history` of earlier pods,
@@ -206,22 +206,6 @@ impl AvailabilityRow {
     pub fn unusable_units(&self) -> u64 {
         let counts = self.unusable.iter().map(|one| one.count);
         counts.fold(0, u64::saturating_add)
-    }
-}
-
-impl WaitReport {
-    /// Creates an estimate without times and counts.
-    pub fn new(basis: WaitBasis) -> Self {
-        Self {
-            basis: basis.into(),
-            from: None,
-            to: None,
-            samples: None,
-            since: None,
-            of: None,
-            holders: None,
-            reason: None,
-        }
     }
 }
 

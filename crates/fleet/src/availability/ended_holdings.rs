@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::accelerator_resource::is_accelerator;
 use crate::cluster::{ClusterNode, ClusterPod, ClusterSnapshot};
 
 /// Previous observation of the cluster.
@@ -102,9 +101,8 @@ fn ended_holdings(
 ) -> Vec<HoldingEvent> {
     let node = pod.holding_node().and_then(|name| snapshot.nodes.get(name));
     let Some(node) = node else { return Vec::new() };
-    let held = pod.requirements.amounts.devices();
-    let held = held.filter(|(name, count)| is_accelerator(name) && *count > 0);
-    let one = |(resource, _): (&str, u64)| {
+    let held = pod.requirements.amounts.accelerators();
+    held.map(|(resource, _)| {
         HoldingEvent::Ended(EndedHolding {
             node: Arc::clone(node),
             resource: resource.to_owned(),
@@ -112,8 +110,8 @@ fn ended_holdings(
             began,
             ended,
         })
-    };
-    held.map(one).collect()
+    })
+    .collect()
 }
 
 #[cfg(test)]

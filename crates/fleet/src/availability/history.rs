@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::ended_holdings::{EndedHolding, HoldingEvent};
-use super::holder_workloads::{HolderWorkloads, workload_key};
 use super::row::{MIN_ENDS, RowKey, RowNodes, Unknown};
 use super::shape::Shape;
 use super::survival::{CumulativeHazard, HoldingInterval, Quantile};
-use super::unit_type::{NVIDIA_PRODUCT_LABEL, TypeResolver};
+use super::unit_type::TypeResolver;
+use crate::type_labels::NVIDIA_PRODUCT_LABEL;
 
 /// Observed holding times.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ pub struct HoldingHistory {
 }
 
 /// Ended holdings of one kind.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct EndedHoldings {
     /// Time since which all ends are recorded here.
     since: i64,
@@ -72,17 +72,13 @@ impl HoldingHistory {
         }
         for left in unplaced {
             let place = (left.node.name.as_str(), left.resource.as_str());
-            let key = places.get(&place).map_or_else(
-                || RowKey {
-                    kind: names.resolve(&left.node).0,
-                    shape: Shape::from_resource(
-                        &left.resource,
-                        left.node.label(NVIDIA_PRODUCT_LABEL),
-                    ),
-                    resource: left.resource.clone(),
-                },
-                |key| (*key).clone(),
-            );
+            let key = places.get(&place).map(|key| (*key).clone());
+            let key = key.unwrap_or_else(|| {
+                let product = left.node.label(NVIDIA_PRODUCT_LABEL);
+                let shape = Shape::from_resource(&left.resource, product);
+                let (kind, _) = names.resolve(&left.node);
+                RowKey { kind, resource: left.resource.clone(), shape }
+            });
             self.keep(key, &left, since);
         }
     }
@@ -97,12 +93,8 @@ impl HoldingHistory {
             }
         }
         let since = self.known_since(since);
-        let lived = self.kinds.entry(key).or_insert_with(|| EndedHoldings {
-            since,
-            ends: VecDeque::new(),
-            works: BTreeSet::new(),
-        });
-        lived.keep(left);
+        let fresh = || EndedHoldings { since, ..EndedHoldings::default() };
+        self.kinds.entry(key).or_insert_with(fresh).keep(left);
     }
 
     /// Time since which every end of an unrecorded kind would have been observed, if observation began at `since`.
@@ -126,24 +118,17 @@ impl HoldingHistory {
         let since = since.max(now.saturating_sub(WINDOW_SECONDS));
         let ended = lived.into_iter().flat_map(|lived| &lived.ends);
         let ended = ended.filter(|(_, ended, _)| *ended >= since);
-        let mut spells: Vec<HoldingInterval> = ended
-            .map(|(began, ended, _)| {
-                HoldingInterval::new(age_seconds(*began, since), age_seconds(*began, *ended), true)
-            })
-            .collect();
+        let interval = |began, until, is_end| {
+            HoldingInterval::new(age_seconds(began, since), age_seconds(began, until), is_end)
+        };
+        let mut spells: Vec<HoldingInterval> =
+            ended.map(|(began, ended, _)| interval(*began, *ended, true)).collect();
         let samples = u32::try_from(spells.len()).unwrap_or(u32::MAX);
         if samples < MIN_ENDS {
-            let ended = samples;
-            return WaitEstimate::Unknown(Unknown::TooFew { ended, since });
+            return WaitEstimate::Unknown(Unknown::TooFew { ended: samples, since });
         }
         let here = works.values().filter(|work| work.began < now);
-        spells.extend(here.map(|work| {
-            HoldingInterval::new(
-                age_seconds(work.began, since),
-                age_seconds(work.began, now),
-                false,
-            )
-        }));
+        spells.extend(here.map(|work| interval(work.began, now, false)));
         let usable = works.values().filter(|work| work.is_usable);
         let ages: Vec<u64> = usable.map(|work| age_seconds(work.began, now)).collect();
         let hazard = CumulativeHazard::estimate(&spells);
@@ -192,6 +177,25 @@ fn age_seconds(began: i64, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
 }
 
+/// Holders grouped into workloads by namespace and start minute (since 1970). Pods of one namespace that start in the
+/// same minute are usually replicas or workers of one job and end together. Counting them individually would
+/// underestimate the time until the first end.
+pub(super) type HolderWorkloads<'a> = BTreeMap<(&'a str, i64), HolderWorkload>;
+
+/// Workload that holds units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HolderWorkload {
+    /// Start of its first pod, in seconds since 1970.
+    pub(super) began: i64,
+    /// True if another pod could use its units afterwards.
+    pub(super) is_usable: bool,
+}
+
+/// Workload that a pod belongs to.
+pub(super) fn workload_key(namespace: &str, began: i64) -> (&str, i64) {
+    (namespace, began.div_euclid(60))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -235,10 +239,7 @@ mod tests {
             resource: resource.to_owned(),
             shape: Shape::from_resource(resource, None),
         };
-        let work = crate::availability::holder_workloads::HolderWorkload {
-            began: now - 60,
-            is_usable: true,
-        };
+        let work = HolderWorkload { began: now - 60, is_usable: true };
         history.estimate(&key, &HolderWorkloads::from([(("team", now), work)]), now)
     }
 

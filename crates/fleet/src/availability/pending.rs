@@ -1,14 +1,12 @@
 //! Pending pods, holders of units, and the waiting time they imply.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::history::WaitEstimate;
-use super::holder_workloads::{HolderWorkload, HolderWorkloads, workload_key};
-use super::row::{Pending, Row, RowKey, RowNodes, Unknown, Wait};
+use super::history::{HolderWorkload, HolderWorkloads, WaitEstimate, workload_key};
+use super::row::{Row, RowKey, RowNodes, Unknown, Wait};
 use super::shape::Shape;
-use super::unit_type::{UnitType, parse_type};
-use crate::accelerator_resource::is_accelerator;
-use crate::cluster::{ClusterNode, ClusterPod, ClusterSnapshot, PodRequirements};
+use crate::cluster::{ClusterNode, ClusterSnapshot, PodRequirements};
+use crate::type_labels::{TYPE_LABEL, parse_type};
 
 /// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
 /// requested resource.
@@ -26,23 +24,20 @@ pub(super) fn add_pending(
 ) -> usize {
     let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
     let mut wishes: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
-    let waiting = snapshot.pods.values().filter(|pod| pod.is_pending());
-    for pod in waiting.filter(|pod| requests_accelerators(pod)) {
-        let count = wishes.entry(&pod.requirements).or_default();
-        *count = count.saturating_add(1);
+    for pod in snapshot.pods.values().filter(|pod| pod.is_pending()) {
+        if pod.requirements.amounts.accelerators().next().is_some() {
+            let count = wishes.entry(&pod.requirements).or_default();
+            *count = count.saturating_add(1);
+        }
     }
     for (place, (wants, pods)) in wishes.into_iter().enumerate() {
-        let requested = wants.amounts.devices();
-        for (resource, each) in requested.filter(|(name, each)| is_accelerator(name) && *each > 0) {
-            let one = Pending { pods, units: pods.saturating_mul(each) };
+        for (resource, each) in wants.amounts.accelerators() {
+            let suits = |nodes: &[&ClusterNode]| {
+                place >= MAX_DISTINCT_REQUESTS || nodes.iter().any(|node| matches_node(wants, node))
+            };
             let those = members.iter().filter(|(key, _)| key.resource == resource);
-            let mut reached: Vec<RowKey> = those
-                .filter(|(_, nodes)| {
-                    place >= MAX_DISTINCT_REQUESTS
-                        || nodes.iter().any(|node| matches_node(wants, node))
-                })
-                .map(|(key, _)| key.clone())
-                .collect();
+            let those = those.filter(|(_, nodes)| suits(nodes));
+            let mut reached: Vec<RowKey> = those.map(|(key, _)| key.clone()).collect();
             if reached.is_empty() {
                 reached.push(requested_key(wants, resource));
             }
@@ -55,17 +50,12 @@ pub(super) fn add_pending(
                     wished_rows = wished_rows.saturating_add(1);
                 }
                 let row = rows.entry(key.clone()).or_insert_with(|| Row::new(key));
-                row.pending.pods = row.pending.pods.saturating_add(one.pods);
-                row.pending.units = row.pending.units.saturating_add(one.units);
+                row.pending.pods = row.pending.pods.saturating_add(pods);
+                row.pending.units = row.pending.units.saturating_add(pods.saturating_mul(each));
             }
         }
     }
     left_out
-}
-
-fn requests_accelerators(pod: &ClusterPod) -> bool {
-    let mut all = pod.requirements.amounts.devices();
-    all.any(|(name, count)| is_accelerator(name) && count > 0)
 }
 
 /// Returns `true` if node selector and affinity match this node, regardless of other obstacles.
@@ -78,17 +68,12 @@ fn matches_node(wants: &PodRequirements, node: &ClusterNode) -> bool {
 
 /// Row key of a request that no node can satisfy, with the requested type if there is one.
 fn requested_key(wants: &PodRequirements, resource: &str) -> RowKey {
-    let named = wants.selector.get(TYPE_LABEL);
-    let kind = named.and_then(|value| parse_type(value));
     RowKey {
-        kind: kind.map_or(UnitType::Unknown, UnitType::Known),
+        kind: wants.selector.get(TYPE_LABEL).and_then(|value| parse_type(value)).into(),
         resource: resource.to_owned(),
         shape: Shape::from_resource(resource, None),
     }
 }
-
-/// Label by which pods select a type.
-const TYPE_LABEL: &str = "octavo.dev/type";
 
 /// Number of holders of a resource on a node, and their deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,10 +102,8 @@ pub(super) fn collect_holders(snapshot: &ClusterSnapshot) -> HeldUnitsByNode<'_>
         let Some(node) = pod.holding_node() else {
             continue;
         };
-        let held = pod.requirements.amounts.devices();
-        for (resource, _) in held.filter(|(name, count)| is_accelerator(name) && *count > 0) {
-            let of_node = all.entry(node).or_default();
-            let sum = of_node.entry(resource).or_default();
+        for (resource, _) in pod.requirements.amounts.accelerators() {
+            let sum = all.entry(node).or_default().entry(resource).or_default();
             sum.ends = sum.ends.merge(Deadlines {
                 holders: 1,
                 deadlines: pod.until.map(|until| (1, until, until)),
@@ -192,10 +175,4 @@ impl Deadlines {
         };
         Self { holders: self.holders.saturating_add(other.holders), deadlines }
     }
-}
-
-/// Accelerator resources that pods hold on a node, including those that the node no longer reports.
-pub(super) fn held_names<'a>(held: impl Iterator<Item = (&'a str, u64)>) -> BTreeSet<&'a str> {
-    let some = held.filter(|(name, count)| is_accelerator(name) && *count > 0);
-    some.map(|(name, _)| name).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use octavo_model::quantity::Mebibytes;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 use utoipa::ToSchema;
 
 use super::shape::Shape;
@@ -130,15 +131,22 @@ pub enum Wait {
 }
 
 /// Reason why no waiting time is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Unknown {
     /// There is no cluster data.
+    #[error("the cluster is not watched, so it is unknown which pods hold them")]
     NoCluster,
     /// No pod holds a unit that another pod could use afterwards.
+    #[error("no pod holds a unit that another pod could use afterwards")]
     NoHolders,
     /// No holder has a deadline, and holding times were not observed.
+    #[error("none of the pods that use them has a deadline")]
     NoDeadline,
     /// No holder has a deadline, and too few workloads have ended.
+    #[error(
+        "none of the pods that use them has a deadline, and {ended} of the {MIN_ENDS} completed pods required for an estimate \
+         have been observed"
+    )]
     TooFew {
         /// Number of ended workloads.
         ended: u32,
@@ -146,6 +154,10 @@ pub enum Unknown {
         since: i64,
     },
     /// No holder has a deadline, and the current holders have held their units longer than any observed one.
+    #[error(
+        "none of the pods that use them has a deadline, and all have already run longer than the {samples} completed pods \
+         that were observed"
+    )]
     BeyondObserved {
         /// Number of ended workloads.
         samples: u32,
@@ -173,8 +185,18 @@ impl Row {
         }
     }
 
-    /// Adds units of a node. Calls for the same node must be consecutive.
-    pub(super) fn add_node_share(&mut self, more: NodeShare) {
+    /// Adds units of a node whose type comes from `source`. Calls for the same node must be consecutive.
+    pub(super) fn add_units(
+        &mut self,
+        more: NodeShare,
+        memory: Option<Mebibytes>,
+        source: TypeSource,
+    ) {
+        self.memory = [self.memory, memory].into_iter().flatten().min();
+        self.sources.insert(source);
+        self.capacity = self.capacity.saturating_add(more.capacity);
+        self.free = self.free.saturating_add(more.free);
+        self.potential = self.potential.saturating_add(more.could_become);
         match self.by_node.last_mut() {
             Some(last) if last.node == more.node => {
                 last.capacity = last.capacity.saturating_add(more.capacity);
@@ -194,10 +216,6 @@ impl Row {
         }
     }
 
-    pub(super) fn merge_memory(&mut self, memory: Option<Mebibytes>) {
-        self.memory = [self.memory, memory].into_iter().flatten().min();
-    }
-
     /// Returns `true` if the row changes with time alone: estimates depend on how long holders have held their units.
     pub(super) fn depends_on_time(&self) -> bool {
         match self.wait {
@@ -211,8 +229,7 @@ impl Row {
 
     /// Total number of unavailable units.
     pub fn unavailable_units(&self) -> u64 {
-        let counts = self.unavailable.values().map(|one| one.count);
-        counts.fold(0, u64::saturating_add)
+        self.unavailable.values().fold(0, |all, one| all.saturating_add(one.count))
     }
 }
 
@@ -231,10 +248,7 @@ impl Wait {
                 Some(format!("{of} of {holders} pods have a deadline"))
             }
             Self::Likely { to, samples, of, holders, .. } => {
-                let second = match to {
-                    Some(_) => " and 90 % by the second",
-                    None => "",
-                };
+                let second = if to.is_some() { " and 90 % by the second" } else { "" };
                 let also = match of {
                     0 => String::new(),
                     _ => format!("; {of} of {holders} pods have a deadline"),
@@ -244,33 +258,12 @@ impl Wait {
                      pods{also}"
                 ))
             }
-            Self::Unknown(why) => Some(why.words()),
+            Self::Unknown(why) => Some(why.to_string()),
         }
     }
 }
 
 impl Unknown {
-    /// Explanation for users.
-    pub fn words(self) -> String {
-        match self {
-            Self::NoCluster => {
-                "the cluster is not watched, so it is unknown which pods hold them".to_owned()
-            }
-            Self::NoHolders => {
-                "no pod holds a unit that another pod could use afterwards".to_owned()
-            }
-            Self::NoDeadline => "none of the pods that use them has a deadline".to_owned(),
-            Self::TooFew { ended, .. } => format!(
-                "none of the pods that use them has a deadline, and {ended} of the {MIN_ENDS} completed pods required for an estimate \
-                 have been observed"
-            ),
-            Self::BeyondObserved { samples, .. } => format!(
-                "none of the pods that use them has a deadline, and all have already run longer than the {samples} completed pods \
-                 that were observed"
-            ),
-        }
-    }
-
     /// Number of ended workloads observed, and the start of observation in seconds since 1970.
     pub fn observations(self) -> Option<(u32, i64)> {
         match self {

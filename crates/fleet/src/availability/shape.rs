@@ -11,6 +11,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
 
 use crate::accelerator_resource::{AMD, NEURON, NVIDIA};
+use crate::type_labels::parse_product_label;
 
 /// What one unit of a resource is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
@@ -35,10 +36,6 @@ pub struct DeviceResource(&'static str);
 
 const MIG: &str = "nvidia.com/mig-";
 const SHARED: &str = ".shared";
-/// Suffixes of NVIDIA's product label for partitioned and time-sliced devices. Source: NVIDIA k8s-device-plugin,
-/// `internal/lm`.
-const MIG_PRODUCT: &str = "-MIG-";
-const SHARED_PRODUCT: &str = "-SHARED";
 
 impl DeviceResource {
     /// Whole-device resource of this vendor; `None` if no known plugin offers its devices.
@@ -119,19 +116,6 @@ impl Shape {
             Self::Device | Self::Mig(_) | Self::NeuronCore | Self::AmdPartition(_) => true,
             Self::TimeSlice | Self::MigTimeSlice(_) => false,
         }
-    }
-}
-
-/// Splits a value of `nvidia.com/gpu.product` into the product, the profile of its partitions, and whether it is
-/// time-sliced.
-pub(super) fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
-    let (value, is_shared) = match value.strip_suffix(SHARED_PRODUCT) {
-        Some(value) => (value, true),
-        None => (value, false),
-    };
-    match value.split_once(MIG_PRODUCT) {
-        Some((product, profile)) => (product, Some(profile), is_shared),
-        None => (value, None, is_shared),
     }
 }
 

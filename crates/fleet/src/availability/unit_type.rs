@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use octavo_model::accelerators::{AliasKind, Catalog, Lookup};
+use octavo_model::accelerators::{AliasKind, Catalog};
 use octavo_model::id::TypeName;
 use octavo_model::quantity::Mebibytes;
 
-use super::shape::parse_product_label;
 use crate::cluster::ClusterNode;
+use crate::type_labels::{
+    MEMORY_LABELS, MIXED, TYPE_LABEL, UNKNOWN, parse_product_label, parse_type, type_of,
+    vendor_labels,
+};
 use crate::type_source::TypeSource;
 
 /// Type of the units of a row.
@@ -24,9 +27,6 @@ pub enum UnitType {
     Unknown,
 }
 
-/// Octavo's type label, and its value for several types.
-const TYPE_LABEL: &str = "octavo.dev/type";
-const MIXED_VALUE: &str = "mixed";
 /// Labels by which Node Feature Discovery reports a vendor's devices. Source: Node Feature Discovery, `pci` source.
 const NFD_PRESENCE_LABELS: [&str; 6] = [
     "feature.node.kubernetes.io/pci-10de.present",
@@ -36,10 +36,6 @@ const NFD_PRESENCE_LABELS: [&str; 6] = [
     "feature.node.kubernetes.io/amd-gpu",
     "feature.node.kubernetes.io/pci-1d0f.present",
 ];
-/// Labels with the memory of one device, in MiB.
-const MEMORY_LABELS: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];
-/// NVIDIA's product label.
-pub(super) const NVIDIA_PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 
 /// Catalog with a cache of resolved label values.
 #[derive(Debug)]
@@ -59,23 +55,15 @@ impl TypeResolver {
 
     /// Type of a node's devices according to its labels, and the label it comes from.
     pub fn resolve(&mut self, node: &ClusterNode) -> (UnitType, TypeSource) {
-        match node.label(TYPE_LABEL) {
-            Some(MIXED_VALUE) => return (UnitType::Mixed, TypeSource::Label(TYPE_LABEL)),
-            Some(value) => {
-                if let Some(type_name) = parse_type(value) {
-                    return (UnitType::Known(type_name), TypeSource::Label(TYPE_LABEL));
-                }
-            }
-            None => {}
+        let own = node.label(TYPE_LABEL);
+        if own == Some(MIXED) {
+            return (UnitType::Mixed, TypeSource::Label(TYPE_LABEL));
         }
-        let labels = AliasKind::NODE_LABEL_KINDS
-            .into_iter()
-            .flat_map(|kind| kind.labels().iter().map(move |label| (kind, *label)));
-        for (kind, label) in labels {
-            let Some(value) = node.label(label) else {
-                continue;
-            };
-            if let Some(type_name) = self.of(kind, value) {
+        if let Some(type_name) = own.and_then(parse_type) {
+            return (UnitType::Known(type_name), TypeSource::Label(TYPE_LABEL));
+        }
+        for (kind, label) in vendor_labels() {
+            if let Some(type_name) = node.label(label).and_then(|value| self.of(kind, value)) {
                 return (UnitType::Known(type_name), TypeSource::Label(label));
             }
         }
@@ -84,26 +72,15 @@ impl TypeResolver {
     }
 
     fn of(&mut self, kind: AliasKind, value: &str) -> Option<TypeName> {
-        let (value, _, _) = parse_product_label(value);
-        let cache_key = (kind, value.to_owned());
+        let cache_key = (kind, parse_product_label(value).0.to_owned());
         if let Some(known) = self.known.get(&cache_key) {
             return known.clone();
         }
-        let found = match self.catalogue.lookup_as(kind, value) {
-            Lookup::Found(sku) => vec![sku],
-            Lookup::Ambiguous(all) => all,
-            Lookup::Unknown(_) => Vec::new(),
-        };
-        let mut types = found
-            .iter()
-            .filter_map(|sku| self.catalogue.product(sku))
-            .map(|product| product.type_name.clone());
-        let first = types.next();
-        let agreed = first.filter(|first| types.all(|other| other == *first));
+        let found = type_of(&self.catalogue, kind, value);
         if self.known.len() < MAX_CACHED_NAMES {
-            self.known.insert(cache_key, agreed.clone());
+            self.known.insert(cache_key, found.clone());
         }
-        agreed
+        found
     }
 }
 
@@ -120,16 +97,14 @@ pub(super) fn memory_from_labels(
     values.find_map(|text| text.parse().ok()).map(Mebibytes::new)
 }
 
-/// Type named by a label value; `unknown` and `mixed` are no types.
-pub(super) fn parse_type(value: &str) -> Option<TypeName> {
-    let type_name: TypeName = value.parse().ok()?;
-    (value != UNKNOWN_VALUE && value != MIXED_VALUE).then_some(type_name)
-}
-
 /// Prefix of AWS types.
 const AWS_TYPE_PREFIX: &str = "aws-";
-/// Label value for an unknown type.
-const UNKNOWN_VALUE: &str = "unknown";
+
+impl From<Option<TypeName>> for UnitType {
+    fn from(type_name: Option<TypeName>) -> Self {
+        type_name.map_or(Self::Unknown, Self::Known)
+    }
+}
 
 impl UnitType {
     /// The type, if known.
@@ -144,8 +119,8 @@ impl UnitType {
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(type_name) => type_name.as_str(),
-            Self::Mixed => MIXED_VALUE,
-            Self::Unknown => UNKNOWN_VALUE,
+            Self::Mixed => MIXED,
+            Self::Unknown => UNKNOWN,
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::quantity::Quantity;
 use super::{CPU, PODS};
+use crate::accelerator_resource::is_accelerator;
 
 /// Amount of each resource by its Kubernetes name: CPU in millicores, all others in whole units, as the scheduler
 /// counts. Source: Kubernetes, `pkg/scheduler/framework`, `Resource.Add`.
@@ -50,6 +51,11 @@ impl Amounts {
         self.iter().filter(|(name, _)| is_device(name))
     }
 
+    /// Accelerator resources with a count.
+    pub fn accelerators(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.iter().filter(|(name, count)| *count > 0 && is_accelerator(name))
+    }
+
     /// Adds the amounts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.0 {
@@ -81,13 +87,6 @@ impl Amounts {
         let requested = one.0.iter().filter(|(_, count)| **count > 0);
         let often = requested.map(|(name, count)| self.get(name).checked_div(*count).unwrap_or(0));
         often.min().unwrap_or(0)
-    }
-
-    /// First resource that is insufficient for one more pod requesting `wanted`.
-    pub fn first_insufficient(&self, wanted: &Self) -> Option<String> {
-        let one = wanted.clone().with(PODS, 1);
-        let lacking = one.0.iter().find(|(name, count)| self.get(name) < **count);
-        lacking.map(|(name, _)| name.clone())
     }
 }
 
@@ -125,14 +124,7 @@ mod tests {
         assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "4")])), 2);
         assert_eq!(free.how_many_fit(&amounts(&[("cpu", "6"), ("nvidia.com/gpu", "1")])), 1);
         assert_eq!(free.how_many_fit(&amounts(&[("amd.com/gpu", "1")])), 0);
-        assert_eq!(
-            free.first_insufficient(&amounts(&[("amd.com/gpu", "1")])).as_deref(),
-            Some("amd.com/gpu")
-        );
-        assert_eq!(
-            amounts(&[("cpu", "1")]).first_insufficient(&Amounts::default()).as_deref(),
-            Some(PODS)
-        );
+        assert_eq!(amounts(&[("cpu", "1")]).how_many_fit(&Amounts::default()), 0);
     }
 
     #[test]

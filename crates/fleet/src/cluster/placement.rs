@@ -1,22 +1,25 @@
 //! Placement rules: which pod fits on which node, and how many.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::amounts::Amounts;
-use super::node::ClusterNode;
-use super::pod::PodRequirements;
+use super::snapshot::{ClusterNode, PodRequirements};
 use super::taint::{Effect, Taint, Toleration};
 
 /// Reason why a pod cannot be placed on a node, regardless of free capacity.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum PlacementObstacle {
     /// The node is cordoned.
+    #[error("it is cordoned")]
     Cordoned,
     /// The pod does not tolerate this taint.
+    #[error("the taint {0} is not tolerated")]
     Tainted(Taint),
     /// The node does not match the pod's node selector; this is the first label that differs.
+    #[error("it is not selected by the label {0}")]
     Selector(String),
     /// The node does not match the pod's node affinity.
+    #[error("the node affinity requires other nodes")]
     Affinity,
 }
 
@@ -63,17 +66,6 @@ fn tolerates_a_cordon(tolerations: &[Toleration]) -> bool {
     let cordon =
         Taint { key: UNSCHEDULABLE.to_owned(), value: String::new(), effect: Effect::NoSchedule };
     cordon.is_tolerated(tolerations)
-}
-
-impl fmt::Display for PlacementObstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cordoned => f.write_str("it is cordoned"),
-            Self::Tainted(taint) => write!(f, "the taint {taint} is not tolerated"),
-            Self::Selector(key) => write!(f, "it is not selected by the label {key}"),
-            Self::Affinity => f.write_str("the node affinity requires other nodes"),
-        }
-    }
 }
 
 #[cfg(test)]

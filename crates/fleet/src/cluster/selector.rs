@@ -2,38 +2,54 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde_with::{DefaultOnNull, serde_as};
+
 /// Required labels and values of a node: a pod's `nodeSelector`.
 pub type Selector = BTreeMap<String, String>;
 
 /// Required node affinity of a pod: at least one term must match. Without terms it matches no node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[serde_as]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(default)]
 pub struct Affinity {
     /// Alternative terms.
+    #[serde(rename = "nodeSelectorTerms")]
+    #[serde_as(as = "DefaultOnNull")]
     pub terms: Vec<Term>,
 }
 
 /// Term of a node affinity: all requirements must be met. An empty term matches no node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[serde_as]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(default)]
 pub struct Term {
     /// Requirements on labels.
+    #[serde(rename = "matchExpressions")]
+    #[serde_as(as = "DefaultOnNull")]
     pub labels: Vec<Requirement>,
     /// Requirements on fields; Kubernetes supports only `metadata.name`.
+    #[serde(rename = "matchFields")]
+    #[serde_as(as = "DefaultOnNull")]
     pub fields: Vec<Requirement>,
 }
 
 /// Requirement on one label or field.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[serde_as]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(default)]
 pub struct Requirement {
     /// Label key or field name.
     pub key: String,
     /// Comparison operator.
     pub operator: Operator,
     /// Operands.
+    #[serde_as(as = "DefaultOnNull")]
     pub values: Vec<String>,
 }
 
 /// Comparison operator. Source: Kubernetes, `NodeSelectorOperator`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 pub enum Operator {
     /// The value is one of the operands.
     In,
@@ -48,6 +64,8 @@ pub enum Operator {
     /// The value is an integer less than the operand.
     Lt,
     /// Unknown operator, which no value meets.
+    #[default]
+    #[serde(other)]
     Other,
 }
 
@@ -92,21 +110,6 @@ impl Requirement {
     }
 }
 
-impl Operator {
-    /// Parses the Kubernetes name of an operator.
-    pub fn parse(word: &str) -> Self {
-        match word {
-            "In" => Self::In,
-            "NotIn" => Self::NotIn,
-            "Exists" => Self::Exists,
-            "DoesNotExist" => Self::DoesNotExist,
-            "Gt" => Self::Gt,
-            "Lt" => Self::Lt,
-            _ => Self::Other,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,7 +117,7 @@ mod tests {
     fn requirement(key: &str, operator: &str, values: &[&str]) -> Requirement {
         Requirement {
             key: key.to_owned(),
-            operator: Operator::parse(operator),
+            operator: serde_json::from_value(operator.into()).unwrap(),
             values: values.iter().map(|one| (*one).to_owned()).collect(),
         }
     }

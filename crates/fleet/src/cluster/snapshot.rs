@@ -1,12 +1,12 @@
-//! Snapshot of a cluster's nodes and pods.
+//! Snapshot of a cluster's nodes and pods: the properties that decide which pods fit on which node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::PODS;
 use super::amounts::Amounts;
-use super::node::ClusterNode;
-use super::pod::{ClusterPod, PodKey};
+use super::selector::{Affinity, Selector};
+use super::taint::{Taint, Toleration};
 
 /// Snapshot of a cluster. Successive snapshots share unchanged objects, so that neither many consumers nor frequent
 /// updates require full copies.
@@ -45,9 +45,115 @@ impl ClusterSnapshot {
     }
 }
 
+/// Node of the cluster, as reported by the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+    /// True if an administrator cordoned it.
+    pub is_cordoned: bool,
+    /// Condition `Ready`, as the kubelet reports it.
+    pub readiness: Readiness,
+    /// Capacity that the kubelet reports.
+    pub capacity: Amounts,
+    /// Part of the capacity that pods may be allocated.
+    pub allocatable: Amounts,
+}
+
+/// Condition `Ready` of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Readiness {
+    /// It is ready.
+    Ready,
+    /// It is not ready.
+    NotReady,
+    /// Its kubelet has never reported, or not for a while.
+    #[default]
+    Unknown,
+}
+
+impl ClusterNode {
+    /// Value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+}
+
+/// Pod of the cluster, as reported by the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterPod {
+    /// Namespace and name.
+    pub key: PodKey,
+    /// Node that it is bound to.
+    pub node: Option<String>,
+    /// Lifecycle phase.
+    pub phase: Phase,
+    /// Requirements on a node.
+    pub requirements: PodRequirements,
+    /// Start time that the kubelet reported, in seconds since 1970. It comes from the API server, so all observers
+    /// agree.
+    pub started_at: Option<i64>,
+    /// Deadline in seconds since 1970, if it has one: its start plus `activeDeadlineSeconds`.
+    pub until: Option<i64>,
+}
+
+/// Namespace and name of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PodKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Lifecycle phase of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Phase {
+    /// It waits for a node.
+    #[default]
+    Pending,
+    /// A scheduling gate blocks it.
+    Gated,
+    /// It has a node and holds its requested resources there.
+    Bound,
+    /// All its containers have terminated permanently; it holds nothing.
+    Finished,
+}
+
+/// Requirements of a pod on a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PodRequirements {
+    /// Requested amounts as the scheduler computes them: containers, init containers and overhead.
+    pub amounts: Amounts,
+    /// Labels that the node must have.
+    pub selector: Selector,
+    /// Required node affinity, if any.
+    pub affinity: Option<Affinity>,
+    /// Tolerated taints.
+    pub tolerations: Vec<Toleration>,
+}
+
+impl ClusterPod {
+    /// Node on which the pod holds its requested resources.
+    pub fn holding_node(&self) -> Option<&str> {
+        match self.phase {
+            Phase::Finished => None,
+            Phase::Pending | Phase::Gated | Phase::Bound => self.node.as_deref(),
+        }
+    }
+
+    /// Returns `true` if it waits for a node.
+    pub fn is_pending(&self) -> bool {
+        self.phase == Phase::Pending && self.node.is_none()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Phase, PodRequirements};
     use super::*;
 
     #[test]

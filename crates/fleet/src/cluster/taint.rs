@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use strum::{EnumString, IntoStaticStr};
+use strum::{Display, EnumString};
 
 /// Taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub struct Taint {
 }
 
 /// Effect of a taint on pods that do not tolerate it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, Display)]
 pub enum Effect {
     /// They are not scheduled on the node.
     NoSchedule,
@@ -88,27 +88,12 @@ impl Toleration {
     }
 }
 
-impl Effect {
-    /// Kubernetes name of the effect.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// Parses the Kubernetes name of an effect.
-    pub fn parse(word: &str) -> Option<Self> {
-        word.parse().ok()
-    }
-}
-
 /// Formats the taint like `kubectl taint`: `key=value:NoSchedule`.
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, value, effect } = self;
-        if value.is_empty() {
-            write!(f, "{key}:{}", effect.as_str())
-        } else {
-            write!(f, "{key}={value}:{}", effect.as_str())
-        }
+        let equals = if value.is_empty() { "" } else { "=" };
+        write!(f, "{key}{equals}{value}:{effect}")
     }
 }
 

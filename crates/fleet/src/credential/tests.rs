@@ -12,27 +12,34 @@ fn rule() -> AcceptanceRule {
 }
 
 /// Review of a valid token of an agent on `node-a`.
-fn good() -> AgentTokenReview {
-    AgentTokenReview {
+fn good() -> TokenReview {
+    TokenReview {
         authenticated: true,
         error: String::new(),
-        username: OURS.to_owned(),
         audiences: vec!["octavo".to_owned()],
-        nodes: vec!["node-a".to_owned()],
+        caller: Caller {
+            user: OURS.to_owned(),
+            extra: [(NODE_CLAIM.to_owned(), vec!["node-a".to_owned()])].into(),
+            ..Caller::default()
+        },
     }
+}
+
+fn nodes(review: &mut TokenReview) -> &mut Vec<String> {
+    review.caller.extra.get_mut(NODE_CLAIM).unwrap()
 }
 
 #[test]
 fn agent_token_authenticates_the_node_of_its_pod() {
     assert_eq!(rule().authenticate(&good()).unwrap().as_str(), "node-a");
     let several =
-        AgentTokenReview { audiences: vec!["other".to_owned(), "octavo".to_owned()], ..good() };
+        TokenReview { audiences: vec!["other".to_owned(), "octavo".to_owned()], ..good() };
     assert_eq!(rule().authenticate(&several).unwrap().as_str(), "node-a");
 }
 
 #[test]
 fn incomplete_review_is_rejected_with_reason() {
-    type Corruption = fn(&mut AgentTokenReview);
+    type Corruption = fn(&mut TokenReview);
     let table: [(Corruption, &str); 12] = [
         (|it| it.authenticated = false, "no reason given"),
         (
@@ -41,14 +48,14 @@ fn incomplete_review_is_rejected_with_reason() {
         ),
         (|it| it.audiences.clear(), "not for the audience octavo"),
         (|it| it.audiences = vec!["octavo2".into()], "audience octavo"),
-        (|it| it.username = "admin".into(), "to \"admin\", not to octavo-system/octavo-agent"),
-        (|it| it.username.push('2'), "not to octavo-system/octavo-agent"),
-        (|it| it.username = OURS.replace("-agent", ""), "not to octavo-system"),
-        (|it| it.username = OURS.replace("-system:", ":"), "not to octavo-system"),
-        (|it| it.nodes.clear(), "contains no node"),
-        (|it| it.nodes.push("node-b".into()), "contains no node"),
-        (|it| it.nodes = vec![String::new()], "contains no node"),
-        (|it| it.nodes = vec!["Node A".into()], "contains no node"),
+        (|it| it.caller.user = "admin".into(), "to \"admin\", not to octavo-system/octavo-agent"),
+        (|it| it.caller.user.push('2'), "not to octavo-system/octavo-agent"),
+        (|it| it.caller.user = OURS.replace("-agent", ""), "not to octavo-system"),
+        (|it| it.caller.user = OURS.replace("-system:", ":"), "not to octavo-system"),
+        (|it| it.caller.extra.clear(), "contains no node"),
+        (|it| nodes(it).push("node-b".into()), "contains no node"),
+        (|it| *nodes(it) = vec![String::new()], "contains no node"),
+        (|it| *nodes(it) = vec!["Node A".into()], "contains no node"),
     ];
     for (spoil, expected) in table {
         let mut review = good();
@@ -60,7 +67,7 @@ fn incomplete_review_is_rejected_with_reason() {
 
 #[test]
 fn api_server_reason_is_truncated() {
-    let long = AgentTokenReview { error: "x".repeat(100_000), ..AgentTokenReview::default() };
+    let long = TokenReview { error: "x".repeat(100_000), ..TokenReview::default() };
     let denial = rule().authenticate(&long).unwrap_err().to_string();
     assert!(denial.len() < 300, "{}", denial.len());
 }

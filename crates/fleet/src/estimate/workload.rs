@@ -3,7 +3,7 @@
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
-use strum::{Display, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr};
 use utoipa::ToSchema;
 
 use crate::request_error::RequestError;
@@ -66,9 +66,19 @@ pub enum Workload {
 
 /// Number format.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr, Display, IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    SerializeDisplay,
+    DeserializeFromStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
 )]
 #[strum(serialize_all = "lowercase")]
+#[strum(parse_err_ty = RequestError, parse_err_fn = unknown_precision)]
 pub enum Precision {
     /// bfloat16.
     Bf16,
@@ -121,14 +131,12 @@ impl Workload {
 
     /// Lists the given fields that the built-in estimate ignores.
     pub fn ignored_fields(&self) -> Vec<&'static str> {
-        let (name, step) = match self {
-            Self::Training { model, batch, .. } => (model.is_some(), batch.is_some()),
-            Self::Decoding { model, .. } => (model.is_some(), false),
+        let (model, batch) = match self {
+            Self::Training { model, batch, .. } => (model, batch),
+            Self::Decoding { model, .. } => (model, &None),
         };
-        [("the model's name", name), ("the batch", step)]
-            .into_iter()
-            .filter_map(|(what, is_present)| is_present.then_some(what))
-            .collect()
+        let name = model.as_ref().map(|_| "the model's name");
+        name.into_iter().chain(batch.map(|_| "the batch")).collect()
     }
 }
 
@@ -241,15 +249,6 @@ impl Precision {
     }
 }
 
-impl std::str::FromStr for Precision {
-    type Err = RequestError;
-
-    fn from_str(text: &str) -> Result<Self, RequestError> {
-        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| {
-            let text: String = text.chars().take(40).collect();
-            let problem = format!("{text:?} is not one of bf16, fp16, fp8");
-            RequestError::new("workload.precision", problem)
-        })
-    }
+fn unknown_precision(text: &str) -> RequestError {
+    RequestError::unknown_value("workload.precision", text, &Precision::ALL.map(Into::into))
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use octavo_model::id::NodeName;
+use octavo_model::id::{NodeName, TypeName};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use super::{CountError, CountOverride, DraftRequest, NO_TAINT, ProfileKey};
+use super::{CountError, CountOverride, NO_TAINT, ProfileKey};
 use crate::request_error::RequestError;
 
 /// Maximum number of nodes that a profile is created from.
@@ -53,6 +53,25 @@ pub struct ProfileOrder {
     /// Replace a profile of this name that was also created by Octavo.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
+}
+
+/// Request for a draft.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DraftRequest {
+    /// Nodes to cover; all if empty.
+    pub nodes: BTreeSet<String>,
+    /// Type to cover.
+    pub type_name: Option<TypeName>,
+    /// Resource to request, if the nodes have several.
+    pub resource: Option<String>,
+    /// Namespace and name; the name defaults to one derived from the type.
+    pub key: ProfileKey,
+    /// Display name.
+    pub display_name: Option<String>,
+    /// Counts that override the drafted ones.
+    pub counts: Vec<CountOverride>,
+    /// Taints to tolerate, in their text form; `None` for the default selection.
+    pub tolerate: Option<BTreeSet<String>>,
 }
 
 impl ProfileOrder {

@@ -7,6 +7,7 @@ use octavo_model::reported::Reported;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
+use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 use super::{
@@ -131,7 +132,7 @@ pub struct ProfileRow {
 
 /// Node selection of a profile.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = SchedulingJson)]
 pub struct SchedulingSummary {
@@ -239,7 +240,8 @@ pub struct ProfileMade {
 }
 
 /// Event of the hardware profile stream, one JSON object each.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(
     clippy::large_enum_variant,
@@ -273,26 +275,21 @@ pub enum ProfileEvent {
 
 impl From<&Scheduling> for SchedulingSummary {
     fn from(scheduling: &Scheduling) -> Self {
-        let nothing = Self {
-            to: SchedulingTarget::Anywhere.into(),
-            node_selector: BTreeMap::new(),
-            tolerates: Vec::new(),
-            local_queue: None,
-            priority_class: None,
-        };
         match scheduling {
-            Scheduling::Anywhere => nothing,
+            Scheduling::Anywhere => {
+                Self { to: SchedulingTarget::Anywhere.into(), ..Self::default() }
+            }
             Scheduling::Node { selector, tolerations } => Self {
                 to: SchedulingTarget::Node.into(),
                 node_selector: selector.clone(),
                 tolerates: tolerations.iter().map(|one| one.key.clone()).collect(),
-                ..nothing
+                ..Self::default()
             },
             Scheduling::Queue { local_queue, priority_class } => Self {
                 to: SchedulingTarget::Queue.into(),
                 local_queue: Some(local_queue.clone()),
                 priority_class: priority_class.clone(),
-                ..nothing
+                ..Self::default()
             },
         }
     }
@@ -370,10 +367,6 @@ fn memory(mib: u64) -> String {
 impl ProfileEvent {
     /// Name of the event in the stream.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Profile { .. } => "profile",
-            Self::Removed { .. } => "removed",
-            Self::Synced { .. } => "synced",
-        }
+        self.into()
     }
 }

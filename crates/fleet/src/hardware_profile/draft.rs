@@ -9,19 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 
-use super::draft_error::DraftError;
-use super::draft_note::DraftNote;
-use super::draft_request::DraftRequest;
+use super::create_request::DraftRequest;
+use super::draft_error::{DraftError, DraftNote};
 use super::node_selection::{SelectedNodes, select_nodes};
 use super::node_types::WHOLE_DEVICE_RESOURCES;
 use super::reach::is_temporary;
-use super::tolerations::{NO_TAINT, split_tolerated, toleration_for};
-use super::user_changes::apply_counts;
+use super::user_changes::{MAX_SHOWN_CHARS, apply_counts};
 use super::{
-    Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, ProfileKind, Scheduling,
-    Specs,
+    Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, Scheduling, Specs,
 };
-use crate::cluster::{CPU, ClusterNode, ClusterSnapshot, MEMORY, Taint, Toleration};
+use crate::cluster::{CPU, ClusterNode, ClusterSnapshot, MEMORY, Taint, TaintOperator, Toleration};
 
 /// Drafted profile with explanations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +33,8 @@ pub struct Draft {
     pub notes: Vec<DraftNote>,
 }
 
+/// Value that stands for "no taint is tolerated".
+pub const NO_TAINT: &str = "none";
 /// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
 const CONTROL_PLANE_TAINTS: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
@@ -56,11 +55,11 @@ pub fn draft(
     let mut remarks = Vec::new();
     let SelectedNodes { type_name, nodes, label: (key_of_label, value) } =
         select_nodes(wish, snapshot, types, catalogue, &mut remarks)?;
-    let (resource, display) = resource(wish, &nodes)?;
+    let resource = resource(wish, &nodes)?;
     let nodes: Vec<&ClusterNode> =
         nodes.into_iter().filter(|node| node.allocatable.get(&resource) > 0).collect();
     let specs = Specs::for_type(&type_name, catalogue);
-    let identifiers = apply_counts(identifiers(&nodes, &resource, &display), &wish.counts)?;
+    let identifiers = apply_counts(identifiers(&nodes, &resource), &wish.counts)?;
     let taints = permanent_taints(&nodes);
     let tolerations = tolerations(&taints, wish.tolerate.as_ref(), &mut remarks)?;
     let labelled = snapshot.nodes.values().filter(|node| node.label(key_of_label) == Some(value));
@@ -76,10 +75,7 @@ pub fn draft(
     let shown = nodes.iter().filter_map(|node| node.label(MEMORY_LABEL)?.parse().ok());
     let profile = HardwareProfile {
         key,
-        kind: ProfileKind::Hardware,
         display_name: Some(display_name(wish, &specs, &resource)),
-        description: None,
-        is_disabled: false,
         identifiers,
         scheduling: Scheduling::Node {
             selector: BTreeMap::from([(key_of_label.to_owned(), value.to_owned())]),
@@ -91,7 +87,7 @@ pub fn draft(
             architecture: specs.architecture,
             ..ProfileAnnotations::default()
         },
-        unreadable: Vec::new(),
+        ..HardwareProfile::default()
     };
     let nodes = nodes.into_iter().map(|node| node.name.clone()).collect();
     Ok(Draft { profile, nodes, taints, notes: remarks })
@@ -105,27 +101,22 @@ fn display_name(wish: &DraftRequest, specs: &Specs, resource: &str) -> String {
     })
 }
 
-/// Resource to request, and its display name.
-fn resource(wish: &DraftRequest, nodes: &[&ClusterNode]) -> Result<(String, String), DraftError> {
+/// Resource to request.
+fn resource(wish: &DraftRequest, nodes: &[&ClusterNode]) -> Result<String, DraftError> {
     let given = |name: &str| nodes.iter().any(|node| node.allocatable.get(name) > 0);
     if let Some(requested) = &wish.resource {
-        if !given(requested) {
-            return Err(DraftError::NoSuchResource(requested.clone()));
-        }
-        return Ok((requested.clone(), resource_display_name(requested)));
+        let known = given(requested).then(|| requested.clone());
+        return known.ok_or_else(|| DraftError::NoSuchResource(requested.clone()));
     }
     if let Some(whole) = WHOLE_DEVICE_RESOURCES.into_iter().find(|name| given(name)) {
-        return Ok((whole.to_owned(), resource_display_name(whole)));
+        return Ok(whole.to_owned());
     }
-    let all: BTreeSet<String> = nodes
-        .iter()
-        .flat_map(|node| node.allocatable.devices())
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    let all: Vec<String> = all.into_iter().collect();
+    let devices = nodes.iter().flat_map(|node| node.allocatable.devices());
+    let offered = devices.filter(|(_, count)| *count > 0);
+    let all: BTreeSet<&str> = offered.map(|(name, _)| name).collect();
+    let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
     match all.as_slice() {
-        [one] => Ok((one.clone(), resource_display_name(one))),
+        [one] => Ok(one.clone()),
         _ => Err(DraftError::AmbiguousResource(all)),
     }
 }
@@ -135,13 +126,14 @@ fn resource_display_name(resource: &str) -> String {
     if let Some(part) = partition_profile(resource) {
         return format!("GPU slice {part}");
     }
-    match resource {
-        "aws.amazon.com/neuron" => "Neuron device".to_owned(),
-        "aws.amazon.com/neuroncore" => "Neuron core".to_owned(),
-        "google.com/tpu" => "TPU".to_owned(),
-        other if other.ends_with(".shared") => "GPU, shared".to_owned(),
-        _ => "GPU".to_owned(),
-    }
+    let name = match resource {
+        "aws.amazon.com/neuron" => "Neuron device",
+        "aws.amazon.com/neuroncore" => "Neuron core",
+        "google.com/tpu" => "TPU",
+        other if other.ends_with(".shared") => "GPU, shared",
+        _ => "GPU",
+    };
+    name.to_owned()
 }
 
 /// Profile of the partition that a resource stands for, if any.
@@ -149,7 +141,7 @@ fn partition_profile(resource: &str) -> Option<&str> {
     resource.strip_prefix("nvidia.com/mig-")
 }
 
-fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Identifier> {
+fn identifiers(nodes: &[&ClusterNode], resource: &str) -> Vec<Identifier> {
     let most = |name: &str| {
         let all = nodes.iter().map(|node| node.allocatable.get(name));
         all.max().unwrap_or(0)
@@ -164,43 +156,30 @@ fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Ide
         });
         all.min().unwrap_or(0)
     };
-    let identifier = |display: &str, resource: &str, kind: &str, counts: [Count; 3]| {
-        let [min, default, max] = counts;
-        Identifier {
-            display_name: display.to_owned(),
-            resource: resource.to_owned(),
-            min,
-            default,
-            max: Some(max),
-            resource_type: Some(kind.to_owned()),
-        }
+    let identifier = |display: &str, resource: &str, kind: &str, default: u64| Identifier {
+        display_name: display.to_owned(),
+        resource: resource.to_owned(),
+        min: count(resource, 1),
+        default: count(resource, default),
+        max: Some(count(resource, most(resource))),
+        resource_type: Some(kind.to_owned()),
     };
-    let processors = |thousandths: u64| Count::whole((thousandths / 1000).max(1));
-    let memory = |bytes: u64| gibibytes((bytes / GIBIBYTE).max(1));
     let mut all = vec![
-        identifier(
-            "CPU",
-            CPU,
-            "CPU",
-            [Count::whole(1), processors(share(CPU)), processors(most(CPU))],
-        ),
-        identifier(
-            "Memory",
-            MEMORY,
-            "Memory",
-            [gibibytes(1), memory(share(MEMORY)), memory(most(MEMORY))],
-        ),
+        identifier("CPU", CPU, "CPU", share(CPU)),
+        identifier("Memory", MEMORY, "Memory", share(MEMORY)),
     ];
     all.retain(|one| most(&one.resource) > 0);
-    let counts = [Count::whole(1), Count::whole(1), Count::whole(most(resource))];
-    all.push(identifier(display, resource, "Accelerator", counts));
+    all.push(identifier(&resource_display_name(resource), resource, "Accelerator", 1));
     all
 }
 
-fn gibibytes(count: u64) -> Count {
-    let text = format!("{count}Gi");
-    let quantity = text.parse().unwrap_or_default();
-    Count { text, quantity }
+/// Count of a resource in whole processors, gibibytes or devices, at least 1.
+fn count(resource: &str, amount: u64) -> Count {
+    match resource {
+        CPU => Count::whole((amount / 1000).max(1)),
+        MEMORY => Count::from(format!("{}Gi", (amount / GIBIBYTE).max(1))),
+        _ => Count::whole(amount),
+    }
 }
 
 /// Permanent taints of these nodes, deduplicated.
@@ -216,20 +195,36 @@ fn permanent_taints(nodes: &[&ClusterNode]) -> Vec<Taint> {
 /// Tolerations for these taints: for the named ones, otherwise for all except those of control-plane nodes.
 fn tolerations(
     taints: &[Taint],
-    tolerated_keys: Option<&BTreeSet<String>>,
+    named: Option<&BTreeSet<String>>,
     remarks: &mut Vec<DraftNote>,
 ) -> Result<Vec<Toleration>, DraftError> {
-    if let Some(tolerated_keys) = tolerated_keys {
-        let mut named = tolerated_keys.clone();
-        named.remove(NO_TAINT);
-        let (tolerated, left) = split_tolerated(taints, &named)?;
-        remarks.extend(left.into_iter().cloned().map(DraftNote::NotToleratedByRequest));
-        return Ok(tolerated);
+    let known: Vec<String> = taints.iter().map(ToString::to_string).collect();
+    let mut named_taints = named.into_iter().flatten().filter(|one| *one != NO_TAINT);
+    if let Some(odd) = named_taints.find(|one| !known.contains(one)) {
+        let named = odd.chars().take(MAX_SHOWN_CHARS).collect();
+        return Err(DraftError::NoSuchTaint { named, known });
     }
-    let (untolerated, tolerated): (Vec<&Taint>, Vec<&Taint>) =
-        taints.iter().partition(|taint| CONTROL_PLANE_TAINTS.contains(&taint.key.as_str()));
-    remarks.extend(untolerated.into_iter().cloned().map(DraftNote::NotTolerated));
+    let (tolerated, left): (Vec<&Taint>, Vec<&Taint>) =
+        taints.iter().partition(|taint| match named {
+            Some(named) => named.contains(&taint.to_string()),
+            None => !CONTROL_PLANE_TAINTS.contains(&taint.key.as_str()),
+        });
+    let note = match named {
+        Some(_) => DraftNote::NotToleratedByRequest,
+        None => DraftNote::NotTolerated,
+    };
+    remarks.extend(left.into_iter().cloned().map(note));
     Ok(tolerated.into_iter().map(toleration_for).collect())
+}
+
+/// Narrowest toleration for a taint.
+fn toleration_for(taint: &Taint) -> Toleration {
+    Toleration {
+        key: taint.key.clone(),
+        operator: if taint.value.is_empty() { TaintOperator::Exists } else { TaintOperator::Equal },
+        value: taint.value.clone(),
+        effect: Some(taint.effect),
+    }
 }
 
 /// Default object name: the type, followed by the partition profile if any.

@@ -1,26 +1,30 @@
 //! Findings about a profile, with explanations and remedies.
 
-use std::fmt;
-
 use octavo_model::id::TypeName;
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, IntoStaticStr};
+use thiserror::Error;
 
 use super::ProfileKind;
 use crate::cluster::Taint;
 
 /// Finding about a profile.
-#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr, Error)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Finding {
     /// A part of the object is unreadable.
+    #[error("{0}")]
     Unreadable(String),
     /// No node matches the selector.
+    #[error("no node has {} that it selects by, so its workloads stay pending", format_label(.label.as_ref()))]
     NothingSelected {
         /// First label, as `key=value`, that no node has; `None` if each is on some node but no node has all.
         label: Option<String>,
     },
     /// It selects by a label that can change while the devices stay the same.
+    #[error(
+        "it selects by {key}, whose value changes when devices are shared or partitioned: it may then match no node"
+    )]
     ChangingLabel {
         /// Key of the label.
         key: String,
@@ -28,6 +32,10 @@ pub enum Finding {
         instead: Option<TypeName>,
     },
     /// It reaches nodes of several types.
+    #[error(
+        "it matches nodes of {} types ({}); a workload can be scheduled to any of them{}",
+        types.len(), format_types(types), format_mixed(*mixed)
+    )]
     SeveralTypes {
         /// Names of the types.
         types: Vec<TypeName>,
@@ -35,6 +43,11 @@ pub enum Finding {
         mixed: u32,
     },
     /// It reaches a type that it does not declare.
+    #[error(
+        "it is declared for {}, but it also matches nodes of {}",
+        format_types(declared),
+        format_types(reached)
+    )]
     OtherType {
         /// Declared types.
         declared: Vec<TypeName>,
@@ -42,6 +55,7 @@ pub enum Finding {
         reached: Vec<TypeName>,
     },
     /// No selected node offers the requested resource.
+    #[error("{}", format_not_advertised(resource, *elsewhere))]
     #[strum(serialize = "nobody-advertises")]
     NotAdvertised {
         /// Resource name.
@@ -50,6 +64,7 @@ pub enum Finding {
         elsewhere: u32,
     },
     /// It requests more than any node has.
+    #[error("its {count} is {requested} of {resource}, but no matching node has more than {most}")]
     TooMany {
         /// Resource name.
         resource: String,
@@ -61,6 +76,7 @@ pub enum Finding {
         most: u64,
     },
     /// Its counts contradict each other.
+    #[error("{resource}: {why}")]
     Counts {
         /// Resource name.
         resource: String,
@@ -68,6 +84,9 @@ pub enum Finding {
         why: &'static str,
     },
     /// A taint keeps it off nodes that it selects.
+    #[error(
+        "{nodes} of the {of} nodes with the requested resources have the taint {taint}, which it does not tolerate"
+    )]
     #[strum(serialize = "untolerated-taint")]
     Untolerated {
         /// The taint.
@@ -78,6 +97,7 @@ pub enum Finding {
         of: u32,
     },
     /// No namespace has its queue.
+    #[error("{}", format_no_queue(queue, *is_kueue_here))]
     NoQueue {
         /// Name of the queue.
         queue: String,
@@ -85,8 +105,10 @@ pub enum Finding {
         is_kueue_here: bool,
     },
     /// Its kind is a legacy one.
+    #[error("its kind is {} of {}, which is obsolete", .0.api().2, .0.api().0)]
     LegacyKind(ProfileKind),
     /// It is disabled: users cannot select it.
+    #[error("it is disabled: users cannot select it")]
     Disabled,
 }
 
@@ -142,69 +164,50 @@ impl Finding {
 
     /// Recommended action.
     pub fn remedy(&self) -> String {
-        match self {
+        let remedy = match self {
+            Self::ChangingLabel { instead: Some(name), .. } => {
+                return format!("select by octavo.dev/type={name} instead");
+            }
+            Self::TooMany { most, .. } => return format!("request at most {most}"),
+            Self::Untolerated { taint, .. } => {
+                let Taint { key, effect, .. } = taint;
+                return format!("add a toleration with key {key} and effect {effect}");
+            }
             Self::Unreadable(_) => {
                 "correct the object; `kubectl explain hardwareprofile.spec` describes its fields"
-                    .to_owned()
             }
             Self::NothingSelected { .. } => {
-                "select by octavo.dev/type, with a type that `octavo types` lists, or \
-             add nodes with this label"
-                    .to_owned()
-            }
-            Self::ChangingLabel { instead: Some(name), .. } => {
-                format!("select by octavo.dev/type={name} instead")
+                "select by octavo.dev/type, with a type that `octavo types` lists, or add nodes with this label"
             }
             Self::ChangingLabel { instead: None, .. } => {
-                "select by octavo.dev/type instead, which identifies the \
-             device"
-                    .to_owned()
+                "select by octavo.dev/type instead, which identifies the device"
             }
             Self::SeveralTypes { .. } => {
-                "select one of them by octavo.dev/type, or, if any of them is acceptable, \
-             list all of them, separated by commas, in the annotation octavo.dev/type"
-                    .to_owned()
+                "select one of them by octavo.dev/type, or, if any of them is acceptable, list all of them, \
+                 separated by commas, in the annotation octavo.dev/type"
             }
             Self::OtherType { .. } => {
-                "select by octavo.dev/type, or add the other types to the annotation \
-             octavo.dev/type"
-                    .to_owned()
+                "select by octavo.dev/type, or add the other types to the annotation octavo.dev/type"
             }
             Self::NotAdvertised { elsewhere: 0, .. } => {
-                "check the device plugin on the nodes with `octavo \
-             doctor`, or request a resource that nodes have"
-                    .to_owned()
+                "check the device plugin on the nodes with `octavo doctor`, or request a resource that nodes have"
             }
             Self::NotAdvertised { .. } => {
-                "select nodes that advertise it, or request a resource that the selected \
-             nodes have"
-                    .to_owned()
+                "select nodes that advertise it, or request a resource that the selected nodes have"
             }
-            Self::TooMany { most, .. } => format!("request at most {most}"),
-            Self::Counts { .. } => {
-                "use counts in ascending order: minimum, default, maximum".to_owned()
-            }
-            Self::Untolerated { taint, .. } => format!(
-                "add a toleration with key {} and effect {}",
-                taint.key,
-                taint.effect.as_str()
-            ),
+            Self::Counts { .. } => "use counts in ascending order: minimum, default, maximum",
             Self::NoQueue { is_kueue_here: true, .. } => {
-                "create a LocalQueue of this name in each namespace that \
-             uses the profile"
-                    .to_owned()
+                "create a LocalQueue of this name in each namespace that uses the profile"
             }
             Self::NoQueue { is_kueue_here: false, .. } => {
-                "install Kueue, or use a node selector in the profile".to_owned()
+                "install Kueue, or use a node selector in the profile"
             }
             Self::LegacyKind(_) => {
                 "create a new profile with `octavo profiles create`; the old one stays unchanged"
-                    .to_owned()
             }
-            Self::Disabled => {
-                "remove the annotation opendatahub.io/disabled to make it selectable".to_owned()
-            }
-        }
+            Self::Disabled => "remove the annotation opendatahub.io/disabled to make it selectable",
+        };
+        remedy.to_owned()
     }
 }
 
@@ -215,83 +218,39 @@ impl FindingSeverity {
     }
 }
 
-/// Formats the finding for users.
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(what) => f.write_str(what),
-            Self::NothingSelected { label: Some(label) } => write!(
-                f,
-                "no node has the label {label} that it selects by, so its workloads stay pending"
-            ),
-            Self::NothingSelected { label: None } => f.write_str(
-                "no node has all the labels that it selects by, so its workloads stay pending",
-            ),
-            Self::ChangingLabel { key, .. } => write!(
-                f,
-                "it selects by {key}, whose value changes when devices are shared or partitioned: it may then \
-                 match no node"
-            ),
-            Self::SeveralTypes { types, mixed } => format_several_types(f, types, *mixed),
-            Self::OtherType { declared, reached } => write!(
-                f,
-                "it is declared for {}, but it also matches nodes of {}",
-                format_types(declared),
-                format_types(reached)
-            ),
-            Self::NotAdvertised { resource, elsewhere: 0 } => {
-                write!(f, "no node of the cluster advertises {resource}")
-            }
-            Self::NotAdvertised { resource, elsewhere } => {
-                write!(
-                    f,
-                    "no node that it selects advertises {resource}; nodes elsewhere that do: {elsewhere}"
-                )
-            }
-            Self::TooMany { resource, count, requested, most } => write!(
-                f,
-                "its {count} is {requested} of {resource}, but no matching node has more than {most}"
-            ),
-            Self::Counts { resource, why } => write!(f, "{resource}: {why}"),
-            Self::Untolerated { taint, nodes, of } => write!(
-                f,
-                "{nodes} of the {of} nodes with the requested resources have the taint {taint}, which it does not \
-                 tolerate"
-            ),
-            Self::NoQueue { queue, is_kueue_here: true } => {
-                write!(
-                    f,
-                    "no namespace has the LocalQueue {queue:?} that its workloads are submitted to"
-                )
-            }
-            Self::NoQueue { queue, is_kueue_here: false } => write!(
-                f,
-                "its workloads are submitted to the LocalQueue {queue:?}, but Kueue is not installed in this cluster"
-            ),
-            Self::LegacyKind(kind) => {
-                let (group, _, name, _) = kind.api();
-                write!(f, "its kind is {name} of {group}, which is obsolete")
-            }
-            Self::Disabled => f.write_str("it is disabled: users cannot select it"),
-        }
+fn format_label(label: Option<&String>) -> String {
+    label.map_or_else(|| "all the labels".to_owned(), |label| format!("the label {label}"))
+}
+
+fn format_mixed(nodes: u32) -> String {
+    match nodes {
+        0 => String::new(),
+        1 => "; one node has several of them".to_owned(),
+        _ => format!("; {nodes} nodes have several of them"),
     }
 }
 
-fn format_several_types(f: &mut fmt::Formatter<'_>, types: &[TypeName], mixed: u32) -> fmt::Result {
-    let all = format_types(types);
-    write!(
-        f,
-        "it matches nodes of {} types ({all}); a workload can be scheduled to any of them",
-        types.len()
-    )?;
-    match mixed {
-        0 => Ok(()),
-        1 => f.write_str("; one node has several of them"),
-        _ => write!(f, "; {mixed} nodes have several of them"),
+fn format_not_advertised(resource: &str, elsewhere: u32) -> String {
+    match elsewhere {
+        0 => format!("no node of the cluster advertises {resource}"),
+        _ => format!(
+            "no node that it selects advertises {resource}; nodes elsewhere that do: {elsewhere}"
+        ),
     }
 }
 
-fn format_types(names: &[TypeName]) -> String {
+fn format_no_queue(queue: &str, is_kueue_here: bool) -> String {
+    if is_kueue_here {
+        format!("no namespace has the LocalQueue {queue:?} that its workloads are submitted to")
+    } else {
+        format!(
+            "its workloads are submitted to the LocalQueue {queue:?}, but Kueue is not installed in this cluster"
+        )
+    }
+}
+
+/// Names of the types, separated by commas.
+pub(super) fn format_types(names: &[TypeName]) -> String {
     let names: Vec<&str> = names.iter().map(TypeName::as_str).collect();
     names.join(", ")
 }

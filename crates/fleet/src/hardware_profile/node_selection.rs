@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 
-use super::draft_error::DraftError;
-use super::draft_note::{DraftNote, format_devices};
-use super::draft_request::DraftRequest;
+use super::create_request::DraftRequest;
+use super::draft_error::{DraftError, DraftNote, format_devices};
 use super::{DevicesByType, TYPE_LABEL, selecting_label};
 use crate::cluster::{ClusterNode, ClusterSnapshot};
 

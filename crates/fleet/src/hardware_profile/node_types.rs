@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use octavo_model::accelerators::{AliasKind, Catalog, Lookup};
+use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 
-use super::TYPE_LABEL;
 use crate::cluster::ClusterNode;
+use crate::type_labels::{
+    NVIDIA_PRODUCT_LABEL, TYPE_LABEL, parse_product_label, parse_type, type_of, vendor_labels,
+};
 use crate::type_source::TypeSource;
 
 /// Number of devices of a node by type; `None` stands for unidentified devices.
@@ -14,14 +16,9 @@ pub type DevicesByType = BTreeMap<Option<TypeName>, u64>;
 
 /// Prefix of Octavo's labels with the number of devices of each type.
 const TYPE_COUNT_PREFIX: &str = "type.octavo.dev/";
-/// Suffixes that gpu-feature-discovery adds to a product name for shared or partitioned devices.
-const SHARED_SUFFIX: &str = "-SHARED";
-const MIG_INFIX: &str = "-MIG-";
 /// GPU Feature Discovery's number of devices. Under time-slicing the capacity counts replicas, and this label still
 /// counts devices. Source: k8s-device-plugin, README, "Catalog of Labels".
 const GFD_COUNT: &str = "nvidia.com/gpu.count";
-/// GPU Feature Discovery's label of the product.
-const GFD_PRODUCT: &str = "nvidia.com/gpu.product";
 /// Resources that stand for whole devices. If a node has several, the first one counts.
 pub(super) const WHOLE_DEVICE_RESOURCES: [&str; 6] = [
     "nvidia.com/gpu",
@@ -57,8 +54,7 @@ pub fn labeled_devices(node: &ClusterNode, catalogue: &Catalog) -> LabeledDevice
     if !counted.is_empty() {
         return LabeledDevices { held: counted, source: TypeSource::Label(TYPE_LABEL) };
     }
-    let own = node.label(TYPE_LABEL).filter(|name| !matches!(*name, "mixed" | "unknown"));
-    let own = own.and_then(|name| Some((TYPE_LABEL, name.parse().ok()?)));
+    let own = node.label(TYPE_LABEL).and_then(|name| Some((TYPE_LABEL, parse_type(name)?)));
     let named = own.or_else(|| type_from_vendor_labels(node, catalogue));
     let count = whole_device_count(node);
     let source = named.as_ref().map_or(TypeSource::Unknown, |(key, _)| TypeSource::Label(key));
@@ -76,22 +72,13 @@ pub fn selecting_label<'a>(
     type_name: &TypeName,
     catalogue: &Catalog,
 ) -> Option<(&'a str, &'a str)> {
-    if let Some(value) = node.label(TYPE_LABEL)
-        && value == type_name.as_str()
-    {
-        return node.labels.get_key_value(TYPE_LABEL).map(text);
+    if node.label(TYPE_LABEL) == Some(type_name.as_str()) {
+        return node.label(TYPE_LABEL).map(|value| (TYPE_LABEL, value));
     }
-    let all = AliasKind::NODE_LABEL_KINDS.into_iter();
-    let mut all = all.flat_map(|kind| kind.labels().iter().map(move |key| (kind, *key)));
-    all.find_map(|(kind, key)| {
-        let found = node.labels.get_key_value(key)?;
-        let named = type_of(catalogue, kind, without_sharing_suffix(found.1))?;
-        (named == *type_name).then(|| text(found))
+    vendor_labels().find_map(|(kind, key)| {
+        let value = node.label(key)?;
+        (type_of(catalogue, kind, value)? == *type_name).then_some((key, value))
     })
-}
-
-fn text<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
-    (key, value)
 }
 
 /// Number of whole devices, from GPU Feature Discovery's label or from the capacity.
@@ -105,8 +92,8 @@ fn whole_device_count(node: &ClusterNode) -> u64 {
 
 /// Returns `true` if labels and capacity count MIG partitions as if they were devices, as the strategy `single` does.
 pub fn counts_partitions(node: &ClusterNode) -> bool {
-    let product = node.label(GFD_PRODUCT);
-    product.is_some_and(|product| product.contains(MIG_INFIX))
+    let product = node.label(NVIDIA_PRODUCT_LABEL);
+    product.is_some_and(|product| parse_product_label(product).1.is_some())
 }
 
 /// Type on which all vendor labels agree, and the first label that names it. A name that several types share is
@@ -115,37 +102,8 @@ fn type_from_vendor_labels(
     node: &ClusterNode,
     catalogue: &Catalog,
 ) -> Option<(&'static str, TypeName)> {
-    let mut found: Option<(&'static str, TypeName)> = None;
-    let all = AliasKind::NODE_LABEL_KINDS.into_iter();
-    for (kind, key) in all.flat_map(|kind| kind.labels().iter().map(move |key| (kind, *key))) {
-        let Some(value) = node.label(key) else {
-            continue;
-        };
-        let Some(name) = type_of(catalogue, kind, without_sharing_suffix(value)) else {
-            continue;
-        };
-        match &found {
-            Some((_, found)) if *found != name => return None,
-            Some(_) => {}
-            None => found = Some((key, name)),
-        }
-    }
-    found
-}
-
-/// Product name without suffixes for sharing.
-fn without_sharing_suffix(value: &str) -> &str {
-    let value = value.strip_suffix(SHARED_SUFFIX).unwrap_or(value);
-    value.split_once(MIG_INFIX).map_or(value, |(name, _)| name)
-}
-
-fn type_of(catalogue: &Catalog, kind: AliasKind, value: &str) -> Option<TypeName> {
-    let skus = match catalogue.lookup_as(kind, value) {
-        Lookup::Found(sku) => vec![sku],
-        Lookup::Ambiguous(skus) => skus,
-        Lookup::Unknown(_) => return None,
-    };
-    let mut names = skus.iter().filter_map(|sku| Some(catalogue.product(sku)?.type_name.clone()));
-    let first = names.next()?;
-    names.all(|name| name == first).then_some(first)
+    let mut named = vendor_labels()
+        .filter_map(|(kind, key)| Some((key, type_of(catalogue, kind, node.label(key)?)?)));
+    let (key, name) = named.next()?;
+    named.all(|(_, other)| other == name).then_some((key, name))
 }

@@ -49,7 +49,7 @@ pub struct Reach {
 
 /// Devices of one type that a profile reaches.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TypeReachJson)]
 pub struct TypeReach {
@@ -189,14 +189,9 @@ fn add(
 ) {
     let Some(held) = held else { return };
     for (name, devices) in held {
-        let row = by_type.entry((name.is_none(), name.clone())).or_insert_with(|| TypeReach {
-            type_name: name.clone(),
-            nodes: 0,
-            devices: 0,
-            mixed_nodes: 0,
-            mixed_devices: 0,
-            free: 0,
-        });
+        let row = by_type
+            .entry((name.is_none(), name.clone()))
+            .or_insert_with(|| TypeReach { type_name: name.clone(), ..TypeReach::default() });
         row.nodes = row.nodes.saturating_add(1);
         row.devices = row.devices.saturating_add(*devices);
         if held.len() == 1 {

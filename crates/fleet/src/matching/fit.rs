@@ -1,9 +1,8 @@
 //! Checks one offer against a request: it fits, or all reasons why not. An unknown attribute never fits: a pod
 //! scheduled to unknown hardware may wait or fail.
 
-use std::fmt;
-
 use octavo_model::quantity::ComputeCapability;
+use thiserror::Error;
 
 use super::architectures::generation;
 use super::offer::{Link, Offer, Shape};
@@ -22,78 +21,55 @@ pub(super) struct Fit {
 }
 
 /// Reason why an offer does not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum RejectionReason {
+    #[error("its memory is unknown")]
     MemoryUnknown,
-    Memory {
-        needed: Bytes,
-        has: Bytes,
-    },
-    MemoryTotal {
-        needed: Bytes,
-        has: Bytes,
-        count: u32,
-    },
-    Count {
-        needed: u32,
-        most: u32,
-        /// True if `most` covers only the nodes of a profile.
-        is_profile_limit: bool,
-    },
-    /// The count exceeds the profile's maximum.
-    AboveMax {
-        needed: u32,
-        max: u64,
-    },
-    /// The count is below the profile's minimum.
-    BelowMin {
-        needed: u32,
-        min: u64,
-    },
-    ArchitectureUnknown {
-        requested: &'static str,
-    },
-    OtherProductLine {
-        requested: &'static str,
-        has: String,
-    },
-    OlderArchitecture {
-        requested: &'static str,
-        has: String,
-    },
-    CapabilityUnknown {
-        requested: ComputeCapability,
-    },
-    CapabilityNotApplicable {
-        requested: ComputeCapability,
-        vendor: String,
-    },
-    Capability {
-        requested: ComputeCapability,
-        has: ComputeCapability,
-    },
-    Link {
-        requested: Interconnect,
-    },
-    LinkUnknown {
-        requested: Interconnect,
-    },
-    PartitionLink {
-        requested: Interconnect,
-    },
+    #[error("needs {needed} or more per device; it has {has}")]
+    Memory { needed: Bytes, has: Bytes },
+    #[error("needs {needed} or more in total; the total for {count} is {has}")]
+    MemoryTotal { needed: Bytes, has: Bytes, count: u32 },
+    #[error("needs {needed} on one node; no node has more than {most}")]
+    Count { needed: u32, most: u32 },
+    #[error("needs {needed} on one node; no matching node has more than {most}")]
+    ProfileCount { needed: u32, most: u32 },
+    #[error("needs {needed}; the profile allows at most {max}")]
+    AboveMax { needed: u32, max: u64 },
+    #[error("needs {needed}; the profile allows at least {min}")]
+    BelowMin { needed: u32, min: u64 },
+    #[error("needs {requested} or newer; its architecture is unknown")]
+    ArchitectureUnknown { requested: &'static str },
+    #[error(
+        "needs {requested} or newer; {has} belongs to another product line and cannot be compared"
+    )]
+    OtherProductLine { requested: &'static str, has: String },
+    #[error("needs {requested} or newer; it is {has}, which is older")]
+    OlderArchitecture { requested: &'static str, has: String },
+    #[error("needs compute capability {0} or higher; its compute capability is unknown")]
+    CapabilityUnknown(ComputeCapability),
+    #[error("needs compute capability {requested} or higher, which {vendor} devices do not have")]
+    CapabilityNotApplicable { requested: ComputeCapability, vendor: String },
+    #[error("needs compute capability {requested} or higher; it has {has}")]
+    Capability { requested: ComputeCapability, has: ComputeCapability },
+    #[error("needs {}; its devices do not have such links", link_words(*.0))]
+    Link(Interconnect),
+    #[error("needs {}; the links between its devices are unknown", link_words(*.0))]
+    LinkUnknown(Interconnect),
+    #[error("needs {}; partitions have no links to each other", link_words(*.0))]
+    PartitionLink(Interconnect),
+    #[error("needs whole devices; this is a part of a device")]
     Partition,
-    Shared {
-        requested: Isolation,
-    },
-    PriceUnknown {
-        option: PurchaseOption,
-    },
-    TooExpensive {
-        ceiling: Amount,
-        price: Amount,
-        currency: Currency,
-        count: u32,
-    },
+    #[error("needs {}; this device is time-sliced", isolation_words(*.0))]
+    Shared(Isolation),
+    #[error(
+        "the request has a price limit, but the price ({0}) is unknown: the price book has no entry for it"
+    )]
+    PriceUnknown(PurchaseOption),
+    #[error(
+        "must cost at most {} {currency} per hour; the cost for {count} is {} {currency}",
+        ceiling.shown(), price.shown()
+    )]
+    TooExpensive { ceiling: Amount, price: Amount, currency: Currency, count: u32 },
 }
 
 /// Returns the largest memory of one unit and its offer; the first by name in case of a tie.
@@ -110,28 +86,26 @@ pub(super) fn check(
     offer: &Offer,
     least: u32,
 ) -> Result<Fit, Vec<RejectionReason>> {
-    let mut why = Vec::new();
-    isolation(request, offer, &mut why);
     let count = count(request, offer, least);
-    units(request, offer, count, &mut why);
-    architecture(request, offer, &mut why);
-    capability(request, offer, &mut why);
-    let links = links(request, offer, &mut why);
     let per_hour = offer.price.as_ref().map(|price| price.per_hour.times(count));
-    price(request, offer, (count, per_hour), &mut why);
+    let (links, unsuitable_links) = links(request, offer);
+    let mut why: Vec<RejectionReason> = isolation(request, offer).into_iter().collect();
+    why.extend(units(request, offer, count));
+    why.extend(architecture(request, offer));
+    why.extend(capability(request, offer));
+    why.extend(unsuitable_links);
+    why.extend(price(request, offer, count));
     if why.is_empty() { Ok(Fit { count, per_hour, links }) } else { Err(why) }
 }
 
-fn isolation(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
+fn isolation(request: &Request, offer: &Offer) -> Option<RejectionReason> {
     match (&offer.shape, request.isolation) {
         (Shape::Whole, _)
         | (Shape::Mig(_) | Shape::Part(_), Isolation::Mig | Isolation::Shared)
-        | (Shape::Shared, Isolation::Shared) => {}
-        (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => {
-            why.push(RejectionReason::Partition);
-        }
+        | (Shape::Shared, Isolation::Shared) => None,
+        (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => Some(RejectionReason::Partition),
         (Shape::Shared, requested @ (Isolation::Exclusive | Isolation::Mig)) => {
-            why.push(RejectionReason::Shared { requested });
+            Some(RejectionReason::Shared(requested))
         }
     }
 }
@@ -144,85 +118,63 @@ pub(super) fn count(request: &Request, offer: &Offer, least: u32) -> u32 {
     request.count.unwrap_or_else(|| fewest.max(least))
 }
 
-fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<RejectionReason>) {
-    match offer.memory {
-        None => {
-            if request.memory_each.is_some() || request.memory_total.is_some() {
-                why.push(RejectionReason::MemoryUnknown);
-            }
-        }
-        Some(has) => {
-            if let Some(needed) = request.memory_each.filter(|needed| has < *needed) {
-                why.push(RejectionReason::Memory { needed, has });
-            }
-            let all = has.times(count);
-            if let Some(needed) = request.memory_total.filter(|needed| all < *needed) {
-                why.push(RejectionReason::MemoryTotal { needed, has: all, count });
-            }
-        }
+fn units(request: &Request, offer: &Offer, count: u32) -> Vec<RejectionReason> {
+    let (each, total) = (request.memory_each, request.memory_total);
+    let mut why = Vec::new();
+    if let Some(has) = offer.memory {
+        let all = has.times(count);
+        let each = each.filter(|needed| has < *needed);
+        let total = total.filter(|needed| all < *needed);
+        why.extend(each.map(|needed| RejectionReason::Memory { needed, has }));
+        why.extend(total.map(|needed| RejectionReason::MemoryTotal { needed, has: all, count }));
+    } else if each.is_some() || total.is_some() {
+        why.push(RejectionReason::MemoryUnknown);
     }
-    if count > offer.max_per_node {
-        why.push(RejectionReason::Count {
-            needed: count,
-            most: offer.max_per_node,
-            is_profile_limit: offer.profile.is_some(),
+    let (needed, most) = (count, offer.max_per_node);
+    if needed > most {
+        why.push(match offer.profile {
+            Some(_) => RejectionReason::ProfileCount { needed, most },
+            None => RejectionReason::Count { needed, most },
         });
     }
+    why
 }
 
-fn architecture(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
-    let Some(requested) = request.architecture else {
-        return;
+fn architecture(request: &Request, offer: &Offer) -> Option<RejectionReason> {
+    let wanted = request.architecture?;
+    let requested = wanted.name;
+    let Some(has) = offer.traits.architecture.clone() else {
+        return Some(RejectionReason::ArchitectureUnknown { requested });
     };
-    let Some(has) = &offer.traits.architecture else {
-        why.push(RejectionReason::ArchitectureUnknown { requested: requested.name });
-        return;
-    };
-    match generation(has) {
-        Some(place) if place.line == requested.line => {
-            if place.step < requested.step {
-                why.push(RejectionReason::OlderArchitecture {
-                    requested: requested.name,
-                    has: has.clone(),
-                });
-            }
-        }
-        Some(_) | None => {
-            why.push(RejectionReason::OtherProductLine {
-                requested: requested.name,
-                has: has.clone(),
-            });
-        }
+    match generation(&has) {
+        Some(own) if own.line == wanted.line => (own.step < wanted.step)
+            .then_some(RejectionReason::OlderArchitecture { requested, has }),
+        Some(_) | None => Some(RejectionReason::OtherProductLine { requested, has }),
     }
 }
 
-fn capability(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
-    let Some(requested) = request.compute_capability else {
-        return;
-    };
-    let vendor = offer.traits.vendor.as_deref();
-    match (offer.traits.compute_capability, vendor) {
-        (Some(has), _) if has >= requested => {}
-        (Some(has), _) => why.push(RejectionReason::Capability { requested, has }),
-        (None, Some("nvidia") | None) => why.push(RejectionReason::CapabilityUnknown { requested }),
+fn capability(request: &Request, offer: &Offer) -> Option<RejectionReason> {
+    let requested = request.compute_capability?;
+    match (offer.traits.compute_capability, offer.traits.vendor.as_deref()) {
+        (Some(has), _) => {
+            (has < requested).then_some(RejectionReason::Capability { requested, has })
+        }
+        (None, Some("nvidia") | None) => Some(RejectionReason::CapabilityUnknown(requested)),
         (None, Some(vendor)) => {
-            why.push(RejectionReason::CapabilityNotApplicable {
-                requested,
-                vendor: vendor.to_owned(),
-            });
+            let vendor = vendor.to_owned();
+            Some(RejectionReason::CapabilityNotApplicable { requested, vendor })
         }
     }
 }
 
-/// Checks the links and returns a caveat if the requested ones are not guaranteed.
-fn links(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) -> Option<String> {
+/// Checks the links: a caveat if the requested ones are not guaranteed, or the reason why none suits.
+fn links(request: &Request, offer: &Offer) -> (Option<String>, Option<RejectionReason>) {
     let requested = request.interconnect;
     if requested == Interconnect::Any {
-        return None;
+        return (None, None);
     }
     if offer.shape.is_part() {
-        why.push(RejectionReason::PartitionLink { requested });
-        return None;
+        return (None, Some(RejectionReason::PartitionLink(requested)));
     }
     let suits = |link: &Link| match requested {
         Interconnect::Any => true,
@@ -231,143 +183,36 @@ fn links(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) -> Op
         Interconnect::InfinityFabric => *link == Link::InfinityFabric,
         Interconnect::NeuronLink => *link == Link::NeuronLink,
     };
-    let traits = &offer.traits;
-    let suiting: Vec<Link> = traits.links.iter().copied().filter(suits).collect();
-    if suiting.is_empty() {
-        why.push(if traits.all_links_known && !traits.links.is_empty() {
-            RejectionReason::Link { requested }
-        } else {
-            RejectionReason::LinkUnknown { requested }
-        });
-        return None;
+    let (links, all_known) = (&offer.traits.links, offer.traits.all_links_known);
+    let type_name = &offer.type_name;
+    if !links.iter().any(suits) {
+        let is_certain = all_known && !links.is_empty();
+        let reason = if is_certain { RejectionReason::Link } else { RejectionReason::LinkUnknown };
+        return (None, Some(reason(requested)));
     }
-    let certain = traits.all_links_known && traits.links.iter().all(suits);
-    if !certain {
-        return Some(format!(
-            "not all products of {} have the requested links ({}): also select by the label octavo.dev/interconnect",
-            offer.type_name,
+    let caveat = if !all_known || !links.iter().all(suits) {
+        Some(format!(
+            "not all products of {type_name} have the requested links ({}): also select by the label octavo.dev/interconnect",
             requested.as_str()
-        ));
-    }
-    suiting.contains(&Link::NvLinkBridge).then(|| {
-        format!(
-            "some products of {} have NVLink only with an optional bridge: also select by the label \
-             octavo.dev/interconnect",
-            offer.type_name
-        )
-    })
-}
-
-fn price(
-    request: &Request,
-    offer: &Offer,
-    (count, per_hour): (u32, Option<Amount>),
-    why: &mut Vec<RejectionReason>,
-) {
-    let Some(ceiling) = request.max_price else {
-        return;
+        ))
+    } else if links.contains(&Link::NvLinkBridge) {
+        Some(format!(
+            "some products of {type_name} have NVLink only with an optional bridge: also select by the label \
+             octavo.dev/interconnect"
+        ))
+    } else {
+        None
     };
-    match (per_hour, &offer.price) {
-        (Some(price), Some(of_one)) if price > ceiling => why.push(RejectionReason::TooExpensive {
-            ceiling,
-            price,
-            currency: of_one.currency.clone(),
-            count,
-        }),
-        (Some(_), Some(_)) => {}
-        (None, _) | (_, None) => {
-            why.push(RejectionReason::PriceUnknown { option: request.purchase_option });
-        }
-    }
+    (caveat, None)
 }
 
-impl fmt::Display for RejectionReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MemoryUnknown => f.write_str("its memory is unknown"),
-            Self::Memory { needed, has } => {
-                write!(f, "needs {needed} or more per device; it has {has}")
-            }
-            Self::MemoryTotal { needed, has, count } => {
-                write!(f, "needs {needed} or more in total; the total for {count} is {has}")
-            }
-            Self::Count { needed, most, is_profile_limit: is_reach } => {
-                fmt_count(f, (*needed, *most), *is_reach)
-            }
-            Self::AboveMax { needed, max } => fmt_bound(f, *needed, *max, "most"),
-            Self::BelowMin { needed, min } => fmt_bound(f, *needed, *min, "least"),
-            Self::ArchitectureUnknown { requested } => {
-                write!(f, "needs {requested} or newer; its architecture is unknown")
-            }
-            Self::OtherProductLine { requested, has } => write!(
-                f,
-                "needs {requested} or newer; {has} belongs to another product line and cannot be compared"
-            ),
-            Self::OlderArchitecture { requested, has } => {
-                write!(f, "needs {requested} or newer; it is {has}, which is older")
-            }
-            Self::CapabilityUnknown { requested } => {
-                fmt_capability(f, requested, format_args!("; its compute capability is unknown"))
-            }
-            Self::CapabilityNotApplicable { requested, vendor } => {
-                fmt_capability(f, requested, format_args!(", which {vendor} devices do not have"))
-            }
-            Self::Capability { requested, has } => {
-                fmt_capability(f, requested, format_args!("; it has {has}"))
-            }
-            Self::Link { requested } => {
-                fmt_links(f, *requested, "its devices do not have such links")
-            }
-            Self::LinkUnknown { requested } => {
-                fmt_links(f, *requested, "the links between its devices are unknown")
-            }
-            Self::PartitionLink { requested } => {
-                fmt_links(f, *requested, "partitions have no links to each other")
-            }
-            Self::Partition => f.write_str("needs whole devices; this is a part of a device"),
-            Self::Shared { requested: Isolation::Mig } => {
-                f.write_str("needs isolated memory; this device is time-sliced")
-            }
-            Self::Shared { .. } => {
-                f.write_str("needs exclusive devices; this device is time-sliced")
-            }
-            Self::PriceUnknown { option } => write!(
-                f,
-                "the request has a price limit, but the price ({option}) is unknown: the price book has no entry \
-                 for it"
-            ),
-            Self::TooExpensive { ceiling, price, currency, count } => {
-                let [ceiling, price] = [ceiling, price].map(|amount| amount.shown());
-                write!(f, "must cost at most {ceiling} {currency} per hour; ")?;
-                write!(f, "the cost for {count} is {price} {currency}")
-            }
-        }
-    }
-}
-
-fn fmt_count(
-    f: &mut fmt::Formatter<'_>,
-    (needed, most): (u32, u32),
-    is_reach: bool,
-) -> fmt::Result {
-    let node = if is_reach { "matching node" } else { "node" };
-    write!(f, "needs {needed} on one node; no {node} has more than {most}")
-}
-
-fn fmt_bound(f: &mut fmt::Formatter<'_>, needed: u32, bound: u64, at: &str) -> fmt::Result {
-    write!(f, "needs {needed}; the profile allows at {at} {bound}")
-}
-
-fn fmt_capability(
-    f: &mut fmt::Formatter<'_>,
-    requested: &impl fmt::Display,
-    but: fmt::Arguments<'_>,
-) -> fmt::Result {
-    write!(f, "needs compute capability {requested} or higher{but}")
-}
-
-fn fmt_links(f: &mut fmt::Formatter<'_>, requested: Interconnect, but: &str) -> fmt::Result {
-    write!(f, "needs {}; {but}", link_words(requested))
+fn price(request: &Request, offer: &Offer, count: u32) -> Option<RejectionReason> {
+    let ceiling = request.max_price?;
+    let Some(of_one) = &offer.price else {
+        return Some(RejectionReason::PriceUnknown(request.purchase_option));
+    };
+    let (price, currency) = (of_one.per_hour.times(count), of_one.currency.clone());
+    (price > ceiling).then_some(RejectionReason::TooExpensive { ceiling, price, currency, count })
 }
 
 fn link_words(requested: Interconnect) -> &'static str {
@@ -377,5 +222,12 @@ fn link_words(requested: Interconnect) -> &'static str {
         Interconnect::NvLink => "NVLink",
         Interconnect::InfinityFabric => "Infinity Fabric",
         Interconnect::NeuronLink => "NeuronLink",
+    }
+}
+
+fn isolation_words(requested: Isolation) -> &'static str {
+    match requested {
+        Isolation::Mig => "isolated memory",
+        Isolation::Exclusive | Isolation::Shared => "exclusive devices",
     }
 }

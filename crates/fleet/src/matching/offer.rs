@@ -5,6 +5,7 @@ use octavo_model::id::TypeName;
 use octavo_model::quantity::ComputeCapability;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use strum::EnumDiscriminants;
 use utoipa::ToSchema;
 
 use super::request::Bytes;
@@ -65,7 +66,12 @@ pub struct ProfileInfo {
 }
 
 /// Form in which units are allocated.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EnumDiscriminants)]
+#[strum_discriminants(name(ShapeKind), derive(Serialize, Deserialize))]
+#[strum_discriminants(serde(rename_all = "lowercase"))]
+#[strum_discriminants(
+    doc = "Form in which units are allocated, without the name of the partition's profile."
+)]
 pub enum Shape {
     /// Whole devices.
     Whole,
@@ -74,20 +80,6 @@ pub enum Shape {
     /// Partitions of another vendor's devices, with memory of their own, such as a Neuron core or an AMD partition.
     Part(String),
     /// Time-sliced devices; memory is not isolated.
-    Shared,
-}
-
-/// Form in which units are allocated, without the name of the partition's profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShapeKind {
-    /// Whole devices.
-    Whole,
-    /// MIG devices.
-    Mig,
-    /// Partitions of another vendor's devices.
-    Part,
-    /// Time-sliced devices.
     Shared,
 }
 
@@ -183,6 +175,27 @@ impl Link {
 }
 
 impl Offer {
+    /// Creates an offer without units.
+    pub fn new(name: String, type_name: TypeName, shape: Shape) -> Self {
+        Self {
+            name,
+            shape,
+            memory: None,
+            max_per_node: 0,
+            total: 0,
+            free: None,
+            after_change: None,
+            price: None,
+            traits: Traits::from_type(&type_name),
+            notes: Vec::new(),
+            resource: None,
+            profile: None,
+            others: Vec::new(),
+            no_profile_reason: None,
+            type_name,
+        }
+    }
+
     /// Returns all types that a unit may have.
     pub fn types(&self) -> impl Iterator<Item = &TypeName> {
         [&self.type_name].into_iter().chain(&self.others)
@@ -193,15 +206,5 @@ impl Shape {
     /// Returns true for parts of a device.
     pub fn is_part(&self) -> bool {
         matches!(self, Self::Mig(_) | Self::Part(_))
-    }
-
-    /// Returns the form without the name of the partition's profile.
-    pub fn kind(&self) -> ShapeKind {
-        match self {
-            Self::Whole => ShapeKind::Whole,
-            Self::Mig(_) => ShapeKind::Mig,
-            Self::Part(_) => ShapeKind::Part,
-            Self::Shared => ShapeKind::Shared,
-        }
     }
 }

@@ -45,14 +45,13 @@ pub(super) fn check(request: &Request, through: ProfileOffer) -> Result<FittingP
     let picked = &through.picked;
     let least = u32::try_from(picked.min).unwrap_or(u32::MAX).max(1);
     // A pod may get any of the types, so the one that requires the most units decides.
-    let counts = through.offers.iter();
-    let counts = counts.map(|offer| fit::count(request, offer, least));
+    let counts = through.offers.iter().map(|offer| fit::count(request, offer, least));
     let count = counts.max().unwrap_or(least);
     let is_several = through.offers.len() > 1;
-    let mut fits: Vec<Fit> = Vec::new();
+    let mut links = None;
     for offer in &through.offers {
         match fit::check(request, offer, count) {
-            Ok(fit) => fits.push(fit),
+            Ok(fit) => links = links.or(fit.links),
             Err(all) if is_several => {
                 why.extend(all.iter().map(|one| format!("{}: {one}", offer.name)));
             }
@@ -60,39 +59,28 @@ pub(super) fn check(request: &Request, through: ProfileOffer) -> Result<FittingP
         }
     }
     why.extend(limits(count, picked).map(|one| one.to_string()));
-    let mut fits = fits.into_iter();
-    let all = merged(&through).filter(|_| why.is_empty());
-    let Some((first, offer)) = fits.next().zip(all) else {
-        if why.is_empty() {
-            why.push("no matching node has a known accelerator".to_owned());
-        }
+    let merged = merged(&through);
+    if why.is_empty() && merged.is_none() {
+        why.push("no matching node has a known accelerator".to_owned());
+    }
+    let Some(offer) = merged.filter(|_| why.is_empty()) else {
         return Err(Refusal { name: through.name, why });
     };
-    let links = fits.fold(first.links, |one, next| one.or(next.links));
-    let per_hour = offer.price.as_ref();
-    let per_hour = per_hour.map(|price| price.per_hour.times(count));
-    Ok(FittingProfile {
-        leads_to: offer_names(&through),
-        offer,
-        fit: Fit { count, per_hour, links },
-    })
+    let per_hour = offer.price.as_ref().map(|price| price.per_hour.times(count));
+    let leads_to = offer_names(&through);
+    Ok(FittingProfile { leads_to, offer, fit: Fit { count, per_hour, links } })
 }
 
 /// Returns the names of the plain offers that a profile reaches.
 pub(super) fn offer_names(through: &ProfileOffer) -> BTreeSet<String> {
-    let names = through.offers.iter().map(|offer| offer.name.clone());
-    names.collect()
+    through.offers.iter().map(|offer| offer.name.clone()).collect()
 }
 
-fn limits(count: u32, picked: &ProfileInfo) -> Option<RejectionReason> {
-    let needed = count;
-    match picked.max {
-        Some(max) if u64::from(count) > max => Some(RejectionReason::AboveMax { needed, max }),
-        Some(_) | None if u64::from(count) < picked.min => {
-            Some(RejectionReason::BelowMin { needed, min: picked.min })
-        }
-        Some(_) | None => None,
-    }
+fn limits(needed: u32, picked: &ProfileInfo) -> Option<RejectionReason> {
+    let max = picked.max.filter(|max| u64::from(needed) > *max);
+    let above = max.map(|max| RejectionReason::AboveMax { needed, max });
+    let is_below = u64::from(needed) < picked.min;
+    above.or_else(|| is_below.then_some(RejectionReason::BelowMin { needed, min: picked.min }))
 }
 
 /// Merges the offers of a profile into one with the attributes that every pod is guaranteed.

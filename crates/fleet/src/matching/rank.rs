@@ -18,11 +18,14 @@ use octavo_model::id::TypeName;
 
 use super::architectures::{Generation, generation};
 use super::fit::{Fit, RejectionReason};
-use super::offer::{FreeUnits, Offer, Shape, Traits};
+use super::offer::{FreeUnits, Offer, Shape, ShapeKind, Traits};
 use super::request::{Bytes, Request};
 use super::throughput::{Throughput, compare};
 use super::{Match, OfferAvailability};
-use crate::price::{Amount, Price};
+use crate::price::Price;
+
+/// An offer that does not fit, with the reasons.
+pub(super) type RefusedOffer = (Offer, Vec<RejectionReason>);
 
 /// A fitting offer, for comparison with the others.
 struct RankedOffer {
@@ -35,7 +38,7 @@ struct RankedOffer {
 pub(super) fn rank(
     request: &Request,
     fitting: Vec<(Offer, Fit)>,
-    refused: &[(Offer, Vec<RejectionReason>)],
+    refused: &[RefusedOffer],
 ) -> Vec<Match> {
     let newest = newest(&fitting);
     let mut ordered: Vec<RankedOffer> = fitting
@@ -45,43 +48,43 @@ pub(super) fn rank(
             RankedOffer { offer, fit, standing }
         })
         .collect();
-    ordered.sort_by_cached_key(|RankedOffer { offer, fit, standing }| {
+    ordered.sort_by_cached_key(|one| {
         (
-            offer.profile.is_none(),
-            *standing,
-            preference_rank(request, offer),
-            generations_behind(offer, &newest),
-            excess_memory(request, offer, fit.count),
-            price(fit),
-            offer.shape.clone(),
-            offer.name.clone(),
+            one.offer.profile.is_none(),
+            one.standing,
+            preference_rank(request, &one.offer),
+            generations_behind(&one.offer, &newest),
+            excess_memory(request, one),
+            (one.fit.per_hour.is_none(), one.fit.per_hour),
+            one.offer.shape.clone(),
+            one.offer.name.clone(),
         )
     });
-    let warnings: Vec<Vec<String>> =
-        ordered.iter().map(|one| warnings(request, one, &ordered, refused)).collect();
-    let numbered = ordered.into_iter().zip(warnings).enumerate();
+    let texts = |one| (reasons(request, one), warnings(request, one, &ordered, refused));
+    let texts: Vec<(Vec<String>, Vec<String>)> = ordered.iter().map(texts).collect();
+    let numbered = (1..).zip(ordered.into_iter().zip(texts));
     numbered
-        .map(|(at, (RankedOffer { offer, fit, standing }, warnings))| Match {
-            rank: at.saturating_add(1),
-            reasons: reasons(request, &offer, &fit, standing),
-            tokens_per_second: speed(request, &offer, fit.count).cloned(),
+        .map(|(rank, (one, (reasons, warnings)))| Match {
+            rank,
+            reasons,
             warnings,
-            count: fit.count,
-            cost: { fit.per_hour.zip(offer.price) }
+            tokens_per_second: speed(request, &one).cloned(),
+            count: one.fit.count,
+            cost: { one.fit.per_hour.zip(one.offer.price) }
                 .map(|(per_hour, price)| Price { per_hour, ..price }),
-            standing: standing.into(),
-            name: offer.name,
-            profile: offer.profile,
-            type_name: offer.type_name,
-            other_types: offer.others,
-            resource: offer.resource,
-            shape: offer.shape.kind().into(),
-            memory_bytes: offer.memory,
-            architecture: offer.traits.architecture,
-            total: offer.total,
-            free: offer.free,
-            could_become: offer.after_change,
-            no_profile_reason: offer.no_profile_reason,
+            standing: one.standing.into(),
+            name: one.offer.name,
+            profile: one.offer.profile,
+            type_name: one.offer.type_name,
+            other_types: one.offer.others,
+            resource: one.offer.resource,
+            shape: ShapeKind::from(&one.offer.shape).into(),
+            memory_bytes: one.offer.memory,
+            architecture: one.offer.traits.architecture,
+            total: one.offer.total,
+            free: one.offer.free,
+            could_become: one.offer.after_change,
+            no_profile_reason: one.offer.no_profile_reason,
         })
         .collect()
 }
@@ -119,8 +122,7 @@ fn generations(offer: &Offer) -> Vec<Generation> {
     if offer.others.is_empty() {
         return place(offer).into_iter().collect();
     }
-    let traits = offer.types().map(Traits::from_type);
-    let names = traits.filter_map(|one| one.architecture);
+    let names = offer.types().filter_map(|name| Traits::from_type(name).architecture);
     names.filter_map(|name| generation(&name)).collect()
 }
 
@@ -145,38 +147,29 @@ fn generations_behind(offer: &Offer, newest: &[Generation]) -> usize {
     most.unwrap_or(usize::MAX)
 }
 
-/// Returns the measured throughput of `count` units. `None` for partitions, which no row covers, and for several types,
+/// Returns the measured throughput of all units. `None` for partitions, which no row covers, and for several types,
 /// because the actual one is unknown.
-fn speed<'r>(request: &'r Request, offer: &Offer, count: u32) -> Option<&'r Throughput> {
-    let is_sure = offer.shape == Shape::Whole && offer.others.is_empty();
-    let found = is_sure.then(|| request.throughput.get(&offer.type_name, count));
-    found.flatten()
+fn speed<'r>(request: &'r Request, one: &RankedOffer) -> Option<&'r Throughput> {
+    let is_sure = one.offer.shape == Shape::Whole && one.offer.others.is_empty();
+    is_sure.then(|| request.throughput.get(&one.offer.type_name, one.fit.count)).flatten()
 }
 
-fn excess_memory(request: &Request, offer: &Offer, count: u32) -> Bytes {
-    let each = request.memory_each.unwrap_or_default().times(count);
+fn excess_memory(request: &Request, one: &RankedOffer) -> Bytes {
+    let each = request.memory_each.unwrap_or_default().times(one.fit.count);
     let requested = each.max(request.memory_total.unwrap_or_default());
-    let all = offer.memory.map(|memory| memory.times(count).get().saturating_sub(requested.get()));
-    Bytes::new(all.unwrap_or(u64::MAX))
+    let all = one.offer.memory.map(|memory| memory.times(one.fit.count).get());
+    Bytes::new(all.map_or(u64::MAX, |all| all.saturating_sub(requested.get())))
 }
 
-fn price(fit: &Fit) -> (bool, Option<Amount>) {
-    (fit.per_hour.is_none(), fit.per_hour)
-}
-
-fn reasons(
-    request: &Request,
-    offer: &Offer,
-    fit: &Fit,
-    standing: OfferAvailability,
-) -> Vec<String> {
+fn reasons(request: &Request, one: &RankedOffer) -> Vec<String> {
+    let RankedOffer { offer, fit, .. } = one;
+    let count = fit.count;
     let mut parts = Vec::new();
     if let (Some(needed), Some(has)) = (request.memory_each, offer.memory) {
         parts.push(format!("{has} each, {needed} needed"));
     }
     if let (Some(needed), Some(has)) = (request.memory_total, offer.memory) {
-        let all = has.times(fit.count);
-        parts.push(format!("{all} in {}, {needed} needed in total", fit.count));
+        parts.push(format!("{} in {count}, {needed} needed in total", has.times(count)));
     }
     if let (Some(requested), Some(has)) = (request.architecture, &offer.traits.architecture) {
         parts.push(if requested.name == has {
@@ -185,43 +178,40 @@ fn reasons(
             format!("{has} is newer than {}", requested.name)
         });
     }
-    if let (Some(requested), Some(has)) =
-        (request.compute_capability, offer.traits.compute_capability)
-    {
+    let capabilities = request.compute_capability.zip(offer.traits.compute_capability);
+    if let Some((requested, has)) = capabilities {
         parts.push(format!("compute capability {has}, {requested} needed"));
     }
     if offer.types().all(|name| request.preferred.contains(name)) {
         parts.push("a preferred type".to_owned());
     }
-    if let Some(speed) = speed(request, offer, fit.count) {
-        let rows: Vec<&str> = speed.rows().iter().map(String::as_str).collect();
-        let rows = rows.join(", ");
-        parts.push(format!("expect {speed} tokens/s of {} (benchmark results: {rows})", fit.count));
+    if let Some(speed) = speed(request, one) {
+        let rows = speed.rows().join(", ");
+        parts.push(format!("expect {speed} tokens/s of {count} (benchmark results: {rows})"));
     }
-    parts.push(availability(offer, fit.count, standing));
+    parts.push(availability(one));
     if let (Some(all), Some(price)) = (fit.per_hour, &offer.price) {
-        let (count, currency, option) = (fit.count, &price.currency, &price.purchase_option);
-        let all = all.shown();
+        let (all, currency, option) = (all.shown(), &price.currency, &price.purchase_option);
         parts.push(format!("cost for {count}: {all} {currency} per hour ({option})"));
     }
     parts
 }
 
 /// Describes the free units.
-fn availability(offer: &Offer, count: u32, standing: OfferAvailability) -> String {
+fn availability(RankedOffer { offer, fit, standing }: &RankedOffer) -> String {
+    let (all, count) = (offer.total, fit.count);
     let free = match offer.free {
         None => "the number of free units is unknown".to_owned(),
-        Some(FreeUnits { total: 0, .. }) => format!("none of {} is free", offer.total),
+        Some(FreeUnits { total: 0, .. }) => format!("none of {all} is free"),
         Some(FreeUnits { total, on_one_node }) if on_one_node >= count => {
-            format!("{total} of {} free, {on_one_node} on one node", offer.total)
+            format!("{total} of {all} free, {on_one_node} on one node")
         }
         Some(FreeUnits { total, on_one_node }) => format!(
-            "{total} of {} free, but at most {on_one_node} on one node, and {count} are needed on one node",
-            offer.total
+            "{total} of {all} free, but at most {on_one_node} on one node, and {count} are needed on one node"
         ),
     };
     match &offer.after_change {
-        Some(change) if standing == OfferAvailability::AfterChange => {
+        Some(change) if *standing == OfferAvailability::AfterChange => {
             format!("{free}; could become free {}", change.how)
         }
         Some(_) | None => free,
@@ -232,11 +222,10 @@ fn warnings(
     request: &Request,
     own: &RankedOffer,
     fitting: &[RankedOffer],
-    refused: &[(Offer, Vec<RejectionReason>)],
+    refused: &[RefusedOffer],
 ) -> Vec<String> {
     let offer = &own.offer;
-    let mut parts: Vec<String> = Vec::new();
-    parts.extend(offer.no_profile_reason.clone());
+    let mut parts: Vec<String> = offer.no_profile_reason.iter().cloned().collect();
     parts.extend(preferred_type_warning(request, own, fitting, refused));
     parts.extend(newer_chip_warning(request, own, fitting));
     if offer.shape == Shape::Shared {
@@ -255,15 +244,14 @@ fn preferred_type_warning(
     request: &Request,
     own: &RankedOffer,
     fitting: &[RankedOffer],
-    refused: &[(Offer, Vec<RejectionReason>)],
+    refused: &[RefusedOffer],
 ) -> Option<String> {
     let offer = &own.offer;
     let best = request.preferred.first();
     let best = best.filter(|best| offer.types().any(|name| name != *best))?;
     let has_best = |one: &Offer| one.types().any(|name| name == best);
     if has_best(offer) {
-        let sentence = format!("a pod can get a type other than the preferred {best}");
-        return Some(sentence);
+        return Some(format!("a pod can get a type other than the preferred {best}"));
     }
     let of_best = fitting.iter().filter(|one| has_best(&one.offer));
     // For a profile of several types, it is unknown which of them is free.
@@ -285,11 +273,11 @@ fn preferred_type_warning(
         }
         (None, None, None) => "which is not in this fleet".to_owned(),
     };
-    let types: Vec<&str> = offer.types().map(TypeName::as_str).collect();
+    let types = offer.types().map(TypeName::as_str).collect::<Vec<_>>().join(" or ");
     let count = soonest.map_or(own.fit.count, |one| one.fit.count);
     Some(with_speeds(
-        format!("{} instead of the preferred {best}, {but}", types.join(" or ")),
-        speed(request, offer, own.fit.count),
+        format!("{types} instead of the preferred {best}, {but}"),
+        speed(request, own),
         request.throughput.get(best, count),
     ))
 }
@@ -302,25 +290,21 @@ fn newer_chip_warning(
 ) -> Option<String> {
     let offer = &own.offer;
     let mine = place(offer)?;
-    let newer = fitting.iter().filter_map(|other| {
-        let place = place(&other.offer);
-        let place = place.filter(|place| place.line == mine.line && place.step > mine.step)?;
-        (other.standing > own.standing).then_some((other, place))
-    });
-    let newer = newer.min_by_key(|(other, place)| (Reverse(place.step), &other.offer.name));
-    let (other, place) = newer?;
+    let newer = fitting.iter().filter(|other| other.standing > own.standing);
+    let newer = newer.filter_map(|other| Some((other, place(&other.offer)?)));
+    let newer = newer.filter(|(_, place)| place.line == mine.line && place.step > mine.step);
+    let (other, place) =
+        newer.min_by_key(|(other, place)| (Reverse(place.step), &other.offer.name))?;
     let (name, newer) = (&other.offer.name, place.name);
     // Avoids repeating what the warning about the preferred type contains.
     let is_mentioned = request.preferred.first() == Some(&other.offer.type_name);
-    let (one, another) =
-        (speed(request, offer, own.fit.count), speed(request, &other.offer, other.fit.count));
     Some(with_speeds(
         format!(
             "{} is {}; {name} is {newer}, which is newer and fits, but not enough are free",
             offer.name, mine.name
         ),
-        one.filter(|_| !is_mentioned),
-        another,
+        speed(request, own).filter(|_| !is_mentioned),
+        speed(request, other),
     ))
 }
 
@@ -331,28 +315,21 @@ fn with_speeds(text: String, own: Option<&Throughput>, other: Option<&Throughput
     }
 }
 
-/// Appends to the summary an offer without a profile that would be available sooner.
-fn with_sooner_offer(sentence: String, best: &Match, matches: &[Match]) -> String {
-    let sooner = matches
-        .iter()
-        .filter(|one| one.no_profile_reason.is_some() && one.standing < best.standing);
-    let first = sooner.min_by_key(|one| one.rank);
-    match first.map(|one| (one, &one.no_profile_reason)) {
-        Some((one, Some(why))) => {
-            let (count, name) = (one.count, &one.name);
-            let is_free = one.standing == OfferAvailability::Free;
-            let how = if is_free { "is free" } else { "could be available sooner" };
-            format!("{sentence}; {count} x {name} {how}, but {why}")
-        }
-        _ => sentence,
-    }
+/// Describes an offer without a profile that would be available sooner.
+fn sooner_offer(best: &Match, matches: &[Match]) -> Option<String> {
+    let sooner = matches.iter().filter(|one| one.standing < best.standing);
+    let without_profile = sooner.filter_map(|one| Some((one, one.no_profile_reason.as_ref()?)));
+    let (one, why) = without_profile.min_by_key(|(one, _)| one.rank)?;
+    let is_free = one.standing == OfferAvailability::Free;
+    let how = if is_free { "is free" } else { "could be available sooner" };
+    Some(format!("{} x {} {how}, but {why}", one.count, one.name))
 }
 
 /// Summarizes the answer in one sentence.
 pub(super) fn summary(
     request: &Request,
     matches: &[Match],
-    refused: &[(Offer, Vec<RejectionReason>)],
+    refused: &[RefusedOffer],
     largest: Option<&(String, Bytes)>,
 ) -> String {
     if let Some(best) = matches.first() {
@@ -369,16 +346,17 @@ pub(super) fn summary(
                 format!("{count} x {name} fits, but not enough are free on one node")
             }
         };
-        return match &best.no_profile_reason {
-            Some(why) => format!("{sentence}; {why}"),
-            None => with_sooner_offer(sentence, best, matches),
+        let note = best.no_profile_reason.clone().or_else(|| sooner_offer(best, matches));
+        return match note {
+            Some(note) => format!("{sentence}; {note}"),
+            None => sentence,
         };
     }
     if refused.is_empty() {
         return "there is nothing to match: no known node has an accelerator of a known type"
             .to_owned();
     }
-    let too_small = |(_, why): &(Offer, Vec<RejectionReason>)| {
+    let too_small = |(_, why): &RefusedOffer| {
         why.iter().any(|one| matches!(one, RejectionReason::Memory { .. }))
     };
     match (request.memory_each, largest) {

@@ -3,17 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-use octavo_model::accelerators::{Lookup, lookup};
+use octavo_model::accelerators::{Catalog, Lookup};
 use octavo_model::id::TypeName;
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
 use serde::{Deserialize, Serialize};
-use serde_with::{DeserializeFromStr, SerializeDisplay};
-use strum::{Display, IntoStaticStr};
+use serde_with::{
+    DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as, skip_serializing_none,
+};
+use strum::{Display, EnumString, IntoStaticStr};
+use utoipa::ToSchema;
 
 use super::architectures::{self, Generation};
 use super::throughput::ThroughputTable;
 use crate::price::{Amount, PurchaseOption};
 use crate::request_error::RequestError;
+use crate::slo::MeasuredRow;
+use crate::type_labels::types_of;
 
 /// Maximum devices per pod.
 pub(super) const MAX_DEVICES: u32 = 1024;
@@ -62,9 +67,11 @@ pub struct Bytes(u64);
     SerializeDisplay,
     DeserializeFromStr,
     Display,
+    EnumString,
     IntoStaticStr,
 )]
 #[strum(serialize_all = "kebab-case")]
+#[strum(parse_err_ty = RequestError, parse_err_fn = unknown_interconnect)]
 pub enum Interconnect {
     /// Any, including the bus.
     #[default]
@@ -94,9 +101,11 @@ pub enum Interconnect {
     SerializeDisplay,
     DeserializeFromStr,
     Display,
+    EnumString,
     IntoStaticStr,
 )]
 #[strum(serialize_all = "lowercase")]
+#[strum(parse_err_ty = RequestError, parse_err_fn = unknown_isolation)]
 pub enum Isolation {
     /// Whole devices, allocated exclusively.
     #[default]
@@ -110,16 +119,9 @@ pub enum Isolation {
 impl Request {
     /// Sets the units per pod.
     pub fn with_count(mut self, count: u64) -> Result<Self, RequestError> {
-        let wrong = || {
-            let problem = format!("count must be an integer from 1 to {MAX_DEVICES}");
-            RequestError::new("count", problem)
-        };
-        let count = u32::try_from(count).map_err(|_| wrong())?;
-        if count == 0 || count > MAX_DEVICES {
-            return Err(wrong());
-        }
-        self.count = Some(count);
-        Ok(self)
+        self.count = u32::try_from(count).ok().filter(|count| (1..=MAX_DEVICES).contains(count));
+        let problem = || format!("count must be an integer from 1 to {MAX_DEVICES}");
+        self.count.is_some().then_some(self).ok_or_else(|| RequestError::new("count", problem()))
     }
 
     /// Sets the oldest acceptable chip family by name.
@@ -154,9 +156,9 @@ impl Request {
 
     /// Sets the lowest acceptable compute capability, such as `8.0`.
     pub fn with_compute_capability(mut self, text: &str) -> Result<Self, RequestError> {
+        // The integer parser also accepts a sign.
         let part = |text: &str| {
-            let digits =
-                !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
+            let digits = text.len() <= 3 && text.bytes().all(|byte| byte.is_ascii_digit());
             digits.then(|| text.parse().ok()).flatten()
         };
         let parsed = text.split_once('.').and_then(|(major, minor)| {
@@ -174,19 +176,12 @@ impl Request {
 /// Resolves a name to one type: a type name, whether the catalog lists it or not, or a name that the catalog resolves.
 pub fn resolve_type(name: &str) -> Result<TypeName, String> {
     let short: String = name.chars().take(60).collect();
-    let type_of = |sku: &octavo_model::id::Sku| {
-        let facts = octavo_model::accelerators::facts(sku);
-        facts.and_then(|facts| facts.type_name.parse::<TypeName>().ok())
-    };
-    let mut found: Vec<TypeName> = match lookup(name) {
-        Lookup::Found(sku) => type_of(&sku).into_iter().collect(),
-        Lookup::Ambiguous(skus) => skus.iter().filter_map(type_of).collect(),
-        // An uncataloged name may be a type derived from a driver's product name.
-        Lookup::Unknown(_) if name.contains('-') => name.parse().into_iter().collect(),
-        Lookup::Unknown(_) => Vec::new(),
-    };
-    found.sort();
-    found.dedup();
+    let catalogue = Catalog::built_in();
+    let product = catalogue.lookup(name);
+    let mut found = types_of(&catalogue, &product);
+    if matches!(product, Lookup::Unknown(_)) && name.contains('-') {
+        found.extend(name.parse());
+    }
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(format!(
@@ -194,8 +189,7 @@ pub fn resolve_type(name: &str) -> Result<TypeName, String> {
         )),
         several => {
             let several: Vec<&str> = several.iter().map(TypeName::as_str).collect();
-            let several = several.join(", ");
-            Err(format!("{short:?} is ambiguous; use one of {several}"))
+            Err(format!("{short:?} is ambiguous; use one of {}", several.join(", ")))
         }
     }
 }
@@ -292,25 +286,127 @@ impl Isolation {
     }
 }
 
-impl FromStr for Interconnect {
-    type Err = RequestError;
+fn unknown_interconnect(text: &str) -> RequestError {
+    RequestError::unknown_value("interconnect", text, &Interconnect::ALL.map(Into::into))
+}
 
-    fn from_str(text: &str) -> Result<Self, RequestError> {
-        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| unknown_value("interconnect", text, &Self::ALL.map(Self::as_str)))
+fn unknown_isolation(text: &str) -> RequestError {
+    RequestError::unknown_value("isolation", text, &Isolation::ALL.map(Into::into))
+}
+
+/// Requirements of one pod, as requested. Every field is optional. Names are resolved by [`Request::try_from`].
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MatchRequest {
+    /// Devices for one pod, all on one node; by default the fewest that have the memory.
+    pub count: Option<u64>,
+    /// Minimum memory of each device: `80GB` is 80 · 10^9 bytes, as vendors specify memory, and `80Gi` 80 · 2^30.
+    pub memory_per_device_at_least: Option<String>,
+    /// Minimum memory of all devices of the pod together.
+    pub memory_total_at_least: Option<String>,
+    /// Oldest acceptable architecture, such as `ampere`; excludes other vendors.
+    pub architecture_at_least: Option<String>,
+    /// Lowest acceptable CUDA compute capability, such as `8.0`.
+    pub compute_capability_at_least: Option<String>,
+    /// Preferred types, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<String>,
+    /// `any`, `direct`, `nvlink`, `infinity-fabric` or `neuronlink`.
+    #[schema(value_type = Option<String>)]
+    pub interconnect: Option<Interconnect>,
+    /// `exclusive`: whole devices alone; `mig`: also partitions; `shared`: also time-sliced devices.
+    #[schema(value_type = Option<String>)]
+    pub isolation: Option<Isolation>,
+    /// Maximum price of all devices together per hour, as a decimal in quotes, in the price book's currency.
+    #[serde(default)]
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    #[schema(value_type = Option<String>)]
+    pub price_at_most_per_hour: Option<Amount>,
+    /// `on-demand`, `spot` or `reserved`.
+    #[schema(value_type = Option<String>)]
+    pub purchase_option: Option<PurchaseOption>,
+    /// Rows of a model catalog's performance data; `tps_mean` is tokens per second. They do not change the order:
+    /// warnings contain the expected throughput.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub performance: Vec<MeasuredRow>,
+}
+
+impl TryFrom<MatchRequest> for Request {
+    type Error = RequestError;
+
+    fn try_from(document: MatchRequest) -> Result<Self, RequestError> {
+        let mut request = Self {
+            memory_each: memory("memoryPerDeviceAtLeast", document.memory_per_device_at_least)?,
+            memory_total: memory("memoryTotalAtLeast", document.memory_total_at_least)?,
+            interconnect: document.interconnect.unwrap_or_default(),
+            isolation: document.isolation.unwrap_or_default(),
+            max_price: document.price_at_most_per_hour,
+            purchase_option: document.purchase_option.unwrap_or_default(),
+            ..Self::default()
+        };
+        if let Some(count) = document.count {
+            request = request.with_count(count)?;
+        }
+        if let Some(name) = document.architecture_at_least {
+            request = request.with_architecture(&name)?;
+        }
+        if let Some(text) = document.compute_capability_at_least {
+            request = request.with_compute_capability(&text)?;
+        }
+        document.preferred.iter().try_fold(request, |request, name| request.with_preferred(name))
     }
 }
 
-impl FromStr for Isolation {
-    type Err = RequestError;
-
-    fn from_str(text: &str) -> Result<Self, RequestError> {
-        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| unknown_value("isolation", text, &Self::ALL.map(Self::as_str)))
-    }
+fn memory(field: &'static str, text: Option<String>) -> Result<Option<Bytes>, RequestError> {
+    let parsed = text.map(|text| text.parse::<Bytes>()).transpose();
+    parsed.map_err(|problem| RequestError::new(field, problem))
 }
 
-fn unknown_value(field: &'static str, text: &str, words: &[&str]) -> RequestError {
-    let text: String = text.chars().take(40).collect();
-    RequestError::new(field, format!("{text:?} is not one of {}", words.join(", ")))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Request, String> {
+        let document: MatchRequest =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Request::try_from(document).map_err(|error| format!("{}: {error}", error.field))
+    }
+
+    #[test]
+    fn request_fields_are_parsed_and_all_are_optional() {
+        assert_eq!(read("{}"), Ok(Request::default()));
+        let request = read(
+            r#"{"count": 2, "memoryPerDeviceAtLeast": "80GB", "memoryTotalAtLeast": "150Gi", "architectureAtLeast": "ampere",
+                "computeCapabilityAtLeast": "8.0", "preferred": ["H200"], "interconnect": "nvlink", "isolation": "mig",
+                "priceAtMostPerHour": "12.50", "purchaseOption": "spot"}"#,
+        )
+        .unwrap();
+        assert_eq!(request.count, Some(2));
+        assert_eq!(request.memory_total.map(Bytes::get), Some(150 << 30));
+        assert_eq!(request.architecture.map(|one| one.name), Some("Ampere"));
+        assert_eq!(request.max_price.map(|most| most.to_string()).as_deref(), Some("12.50"));
+    }
+
+    #[test]
+    fn invalid_request_is_rejected_with_its_field() {
+        for (text, expected) in [
+            (r#"{"memory": "80GB"}"#, "unknown field `memory`"),
+            (r#"{"count": -1}"#, "line 1 column 12"),
+            (r#"{"count": 0}"#, "count: count must be"),
+            (
+                r#"{"memoryTotalAtLeast": "80"}"#,
+                "memoryTotalAtLeast: \"80\" is not an amount of memory",
+            ),
+            (r#"{"priceAtMostPerHour": "-3"}"#, "\"-3\" is not a price"),
+            (r#"{"priceAtMostPerHour": 3}"#, "expected a string"),
+            (r#"{"isolation": "mine"}"#, "\"mine\" is not one of"),
+            (r#"{"count": 1, "count": 2}"#, "duplicate field"),
+            ("[", "EOF"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
 }

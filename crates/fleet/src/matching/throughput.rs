@@ -103,8 +103,8 @@ impl Throughput {
     }
 
     /// Returns the hardware names of the rows.
-    pub fn rows(&self) -> &BTreeSet<String> {
-        &self.rows
+    pub(super) fn rows(&self) -> Vec<&str> {
+        self.rows.iter().map(String::as_str).collect()
     }
 }
 

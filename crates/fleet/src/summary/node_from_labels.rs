@@ -9,10 +9,9 @@ use super::node_state::NodeState;
 use super::sharing_mode::Sharing;
 use crate::cluster::ClusterNode;
 use crate::hardware_profile::{Specs, TYPE_LABEL, counts_partitions, labeled_devices};
+use crate::type_labels::MEMORY_LABELS;
 use crate::type_source::TypeSource;
 
-/// Labels with the memory of one device, in MiB. Source: k8s-device-plugin, README, "Catalog of Labels".
-const MEMORY_LABELS: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];
 /// Octavo's label of the sharing mode.
 const SHARING_LABEL: &str = "octavo.dev/sharing";
 /// Label of GPU Feature Discovery for the sharing mode.

@@ -3,11 +3,9 @@
 //! Called for each object as it arrives. Invalid fields are skipped and the object is marked as odd: a pod with invalid
 //! fields still uses its resources.
 
-use std::collections::BTreeMap;
-
 use octavo_fleet::cluster::{
-    Affinity, ClusterNode, ClusterPod, Effect, Operator, Phase, PodKey, PodRequirements, Readiness,
-    Requirement, Taint, TaintOperator, Term, Toleration,
+    Affinity, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness, Taint,
+    TaintOperator, Toleration,
 };
 
 use super::object;
@@ -71,11 +69,17 @@ pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
         status.start_time.or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
     let until = since.zip(spec.active_deadline_seconds);
     let ends = until.map(|(since, seconds)| Some(parse_timestamp(&since)?.saturating_add(seconds)));
-    let mut requirements = PodRequirements { amounts, ..PodRequirements::default() };
-    let has_invalid_selection = apply_selection(
-        &mut requirements,
-        NodeSelection::of(spec.node_selector, spec.affinity, spec.tolerations),
-    );
+    let selector = spec.node_selector.unwrap_or_default();
+    let affinity = spec.affinity.and_then(|all| all.node_affinity?.required);
+    let tolerations = spec.tolerations.unwrap_or_default();
+    let size = selector.len() + tolerations.len() + affinity.as_ref().map_or(0, affinity_size);
+    let (requirements, has_invalid_selection) = if size > MAX_SELECTION_SIZE {
+        let affinity = Some(Affinity::default());
+        (PodRequirements { amounts, affinity, ..PodRequirements::default() }, true)
+    } else {
+        let (tolerations, is_invalid) = parse_all(tolerations.into_iter(), toleration);
+        (PodRequirements { amounts, selector, affinity, tolerations }, is_invalid)
+    };
     let object = ClusterPod {
         key: PodKey { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name },
         node,
@@ -94,50 +98,13 @@ fn parse_timestamp(text: &str) -> Option<i64> {
     Some(time.as_second())
 }
 
-/// A pod's node selection.
-struct NodeSelection {
-    selector: BTreeMap<String, String>,
-    required: Option<object::NodeSelector>,
-    tolerations: Vec<object::Toleration>,
-}
-
-impl NodeSelection {
-    fn of(
-        selector: Option<BTreeMap<String, String>>,
-        affinity: Option<object::PodAffinity>,
-        tolerations: Option<Vec<object::Toleration>>,
-    ) -> Self {
-        Self {
-            selector: selector.unwrap_or_default(),
-            required: affinity.and_then(|all| all.node_affinity?.required),
-            tolerations: tolerations.unwrap_or_default(),
-        }
-    }
-
-    fn size(&self) -> usize {
-        let terms = self.required.iter().flat_map(|one| &one.node_selector_terms);
-        let size = |term: &object::Term| {
-            let labels = term.match_expressions.iter().flatten();
-            let all = labels.chain(term.match_fields.iter().flatten());
-            let sizes = all.map(|one| one.values.as_ref().map_or(1, |all| all.len() + 1));
-            sizes.sum::<usize>() + 1
-        };
-        let terms: usize = terms.flatten().map(size).sum();
-        self.selector.len() + self.tolerations.len() + terms
-    }
-}
-
-/// Sets the pod's node selection. Returns whether any part is invalid.
-fn apply_selection(requirements: &mut PodRequirements, selection: NodeSelection) -> bool {
-    if selection.size() > MAX_SELECTION_SIZE {
-        requirements.affinity = Some(Affinity::default());
-        return true;
-    }
-    let (tolerations, is_invalid) = parse_all(selection.tolerations.into_iter(), toleration);
-    requirements.tolerations = tolerations;
-    requirements.selector = selection.selector;
-    requirements.affinity = selection.required.map(affinity);
-    is_invalid
+/// Number of terms, requirements and values.
+fn affinity_size(affinity: &Affinity) -> usize {
+    let terms = affinity.terms.iter().map(|term| {
+        let all = term.labels.iter().chain(&term.fields);
+        all.map(|one| one.values.len() + 1).sum::<usize>() + 1
+    });
+    terms.sum()
 }
 
 /// Returns the valid elements, and whether any is invalid.
@@ -153,7 +120,7 @@ fn parse_all<A, B>(all: impl Iterator<Item = A>, read: fn(A) -> Option<B>) -> (V
 }
 
 fn taint(taint: object::Taint) -> Option<Taint> {
-    let effect = Effect::parse(&taint.effect)?;
+    let effect = taint.effect.parse().ok()?;
     let (key, value) = (taint.key, taint.value.unwrap_or_default());
     Some(Taint { key, value, effect })
 }
@@ -161,7 +128,7 @@ fn taint(taint: object::Taint) -> Option<Taint> {
 fn toleration(toleration: object::Toleration) -> Option<Toleration> {
     let effect = match toleration.effect.as_deref() {
         None | Some("") => None,
-        Some(word) => Some(Effect::parse(word)?),
+        Some(word) => Some(word.parse().ok()?),
     };
     let operator = match toleration.operator.as_deref() {
         None | Some("" | "Equal") => TaintOperator::Equal,
@@ -176,24 +143,6 @@ fn toleration(toleration: object::Toleration) -> Option<Toleration> {
     })
 }
 
-fn affinity(required: object::NodeSelector) -> Affinity {
-    let terms = required.node_selector_terms.unwrap_or_default();
-    let term = |term: object::Term| Term {
-        labels: requirements(term.match_expressions),
-        fields: requirements(term.match_fields),
-    };
-    Affinity { terms: terms.into_iter().map(term).collect() }
-}
-
-fn requirements(all: Option<Vec<object::Expression>>) -> Vec<Requirement> {
-    let one = |one: object::Expression| Requirement {
-        operator: Operator::parse(&one.operator),
-        key: one.key,
-        values: one.values.unwrap_or_default(),
-    };
-    all.unwrap_or_default().into_iter().map(one).collect()
-}
-
 fn readiness(conditions: &[object::Condition]) -> Readiness {
     let ready = conditions.iter().find(|one| one.kind == "Ready");
     match ready.map(|one| one.status.as_str()) {
@@ -205,7 +154,7 @@ fn readiness(conditions: &[object::Condition]) -> Readiness {
 
 #[cfg(test)]
 mod tests {
-    use octavo_fleet::cluster::{Amounts, placement_obstacle};
+    use octavo_fleet::cluster::{Amounts, Effect, Operator, placement_obstacle};
     use serde_json::{Value, json};
 
     use super::*;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use octavo_fleet::cluster::Affinity;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -112,28 +113,7 @@ pub(super) struct PodAffinity {
 #[serde(default)]
 pub(super) struct NodeAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub(super) required: Option<NodeSelector>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct NodeSelector {
-    pub(super) node_selector_terms: Option<Vec<Term>>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Term {
-    pub(super) match_expressions: Option<Vec<Expression>>,
-    pub(super) match_fields: Option<Vec<Expression>>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Expression {
-    pub(super) key: String,
-    pub(super) operator: String,
-    pub(super) values: Option<Vec<String>>,
+    pub(super) required: Option<Affinity>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

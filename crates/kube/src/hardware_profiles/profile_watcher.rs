@@ -41,26 +41,37 @@ fn config() -> watcher::Config {
     watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_SIZE)
 }
 
-/// Watches profiles of one kind forever, in any version that the cluster serves.
-pub(super) async fn watch_profiles(client: Client, kind: ProfileKind, known: &Known) {
-    let (group, _, name, plural) = kind.api();
-    let versions = kind.versions();
+/// Calls `watch` with each version in turn, forever. It returns once the cluster does not have the version, and whether
+/// the cluster ever had it. Waits after the cluster had none of the versions.
+async fn watch_versions<W: Future<Output = bool>>(
+    versions: &[&str],
+    watch: impl Fn(&str) -> W,
+    set_absent: impl Fn(),
+) {
     let mut backoff = ReconnectBackoff::default();
     let mut absent = 0;
     for version in versions.iter().cycle() {
-        let resource = GroupVersionKind::gvk(group, version, name);
-        let resource = ApiResource::from_gvk_with_plural(&resource, plural);
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        if watch_profiles_of_version(api, kind, known).await {
+        if watch(version).await {
             absent = 0;
             backoff = ReconnectBackoff::default();
         }
         absent += 1;
         if absent >= versions.len() {
-            set_absent(known, kind);
+            set_absent();
             sleep(backoff.next().unwrap_or_default()).await;
         }
     }
+}
+
+/// Watches profiles of one kind forever, in any version that the cluster serves.
+pub(super) async fn watch_profiles(client: Client, kind: ProfileKind, known: &Known) {
+    let (group, _, name, plural) = kind.api();
+    let watch = |version: &str| {
+        let resource = GroupVersionKind::gvk(group, version, name);
+        let resource = ApiResource::from_gvk_with_plural(&resource, plural);
+        watch_profiles_of_version(Api::all_with(client.clone(), &resource), kind, known)
+    };
+    watch_versions(kind.versions(), watch, || set_absent(known, kind)).await;
 }
 
 /// Watches profiles of one version until the cluster no longer has it. Returns whether it ever did.
@@ -157,22 +168,12 @@ fn set_absent(known: &Known, kind: ProfileKind) {
 
 /// Watches the names of queues forever.
 pub(super) async fn watch_queues(client: Client, known: &Known) {
-    let mut backoff = ReconnectBackoff::default();
-    let mut absent = 0;
-    for version in KUEUE_VERSIONS.iter().cycle() {
+    let watch = |version: &str| {
         let resource = GroupVersionKind::gvk("kueue.x-k8s.io", version, "LocalQueue");
         let resource = ApiResource::from_gvk_with_plural(&resource, "localqueues");
-        let api: Api<Queue> = Api::all_with(client.clone(), &resource);
-        // Ends when the cluster does not have this version; another one may be available.
-        if watch_queues_of_version(api, known).await {
-            absent = 0;
-        }
-        absent += 1;
-        if absent >= KUEUE_VERSIONS.len() {
-            set_queues(known, LocalQueues::NoKueue);
-            sleep(backoff.next().unwrap_or_default()).await;
-        }
-    }
+        watch_queues_of_version(Api::all_with(client.clone(), &resource), known)
+    };
+    watch_versions(&KUEUE_VERSIONS, watch, || set_queues(known, LocalQueues::NoKueue)).await;
 }
 
 /// Watches queues of one version until the cluster no longer has it. Returns whether it ever did.
@@ -220,7 +221,7 @@ struct QueueNames {
 
 impl QueueNames {
     fn add(&mut self, queue: &Queue) {
-        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        let name = queue_name(queue);
         if self.names.len() < MAX_QUEUES {
             self.names.insert(name);
         } else if !self.names.contains(&name) {
@@ -229,9 +230,12 @@ impl QueueNames {
     }
 
     fn remove(&mut self, queue: &Queue) {
-        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
-        self.names.remove(&name);
+        self.names.remove(&queue_name(queue));
     }
+}
+
+fn queue_name(queue: &Queue) -> (String, String) {
+    (queue.name_any(), queue.namespace().unwrap_or_default())
 }
 
 /// Reports whether there are more queues than are stored, in which case an existing queue may be reported as missing.
@@ -267,9 +271,8 @@ fn set_queues(known: &Known, queues: LocalQueues) {
 
 /// Logs and stores a new error, or its end.
 fn set_error(known: &Known, what: &'static str, error: Option<&watcher::Error>) {
-    let new = error.map(|error| -> String {
-        describe_watch_error(error).chars().take(MAX_ERROR_CHARS).collect()
-    });
+    let new: Option<String> =
+        error.map(|error| describe_watch_error(error).chars().take(MAX_ERROR_CHARS).collect());
     known.send_if_modified(|known| {
         if known.errors.get(what) == new.as_ref() {
             return false;

@@ -6,9 +6,7 @@
 
 mod controller;
 mod patcher;
-mod read;
 mod watcher;
-mod write;
 
 use octavo_node::node_object::ConflictingKey;
 

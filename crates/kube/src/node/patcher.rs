@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use octavo_node::node_object::write_backoff::WriteBackoff;
-use octavo_node::node_object::{DesiredNode, NodeWrite, ObservedNode, diff_node};
+use octavo_node::node_object::{DesiredNode, NodeWrite, ObservedNode, Taint, diff_node};
 use octavo_toolkit::desired::{Desired, update};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::watcher::NodeWatcher;
-use super::write;
+use crate::client;
 
+/// Field manager for changes of fields that others own.
+const UPDATE_MANAGER: &str = "octavo-agent-operands";
 /// After this many consecutive conflicts, a conflict counts as an error.
 const MAX_CONFLICTS: u32 = 3;
 /// After this many reverted writes, another writer is assumed.
@@ -96,7 +100,9 @@ impl<'a> NodePatcher<'a> {
     }
 
     async fn write(&mut self, view: &ObservedNode, write: NodeWrite) {
-        let done = write::send(self.watcher.nodes, self.watcher.name, view, &write).await;
+        let (params, patch) = request(view, &write);
+        let NodeWatcher { nodes, name, .. } = self.watcher;
+        let done = client::request(nodes.patch(name, &params, &patch)).await;
         let now = self.began.elapsed();
         let target = write_target(&write);
         let backoff = self.backoffs.entry(target.clone()).or_default();
@@ -155,5 +161,80 @@ fn describe_write(write: &NodeWrite) -> String {
         }
         NodeWrite::Taints(taints) => format!("{} taints", taints.len()),
         NodeWrite::Replace { key, from, to } => format!("{key} changed from {from} to {to}"),
+    }
+}
+
+/// Builds the patch. The UID protects a Node that was deleted and recreated, and changes that depend on the current
+/// value include the resource version.
+fn request(view: &ObservedNode, write: &NodeWrite) -> (PatchParams, Patch<Value>) {
+    let merge =
+        PatchParams { field_manager: Some(UPDATE_MANAGER.to_owned()), ..PatchParams::default() };
+    match write {
+        NodeWrite::Apply { manager, force, labels, annotations } => {
+            let params = PatchParams { force: *force, ..PatchParams::apply(manager) };
+            // Omit an empty set, so that a manager without any field is removed from the managed fields.
+            let mut metadata = json!({"uid": view.uid});
+            for (name, set) in [("labels", labels), ("annotations", annotations)] {
+                if let Some(fields) = metadata.as_object_mut().filter(|_| !set.is_empty()) {
+                    fields.insert(name.to_owned(), json!(set));
+                }
+            }
+            let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+            (params, Patch::Apply(body))
+        }
+        NodeWrite::Taints(taints) => {
+            let taints: Vec<Value> = taints.iter().map(taint).collect();
+            let body = json!({
+                "metadata": {"resourceVersion": view.version, "uid": view.uid},
+                "spec": {"taints": taints},
+            });
+            (merge, Patch::Merge(body))
+        }
+        NodeWrite::Replace { key, to, .. } => {
+            let body = json!({
+                "metadata": {"resourceVersion": view.version, "uid": view.uid, "labels": {key: to}},
+            });
+            (merge, Patch::Merge(body))
+        }
+    }
+}
+
+fn taint(taint: &Taint) -> Value {
+    let mut body = json!({"key": taint.key, "effect": taint.effect});
+    if let Some(fields) = body.as_object_mut() {
+        let rest = [("value", &taint.value), ("timeAdded", &taint.added)];
+        for (name, value) in rest {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), Value::String(value.clone()));
+            }
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(labels: &[(&str, &str)]) -> Value {
+        let text = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        let write = NodeWrite::Apply {
+            manager: "octavo-agent",
+            force: false,
+            labels: labels.iter().map(text).collect(),
+            annotations: BTreeMap::new(),
+        };
+        let view = ObservedNode { uid: "1".to_owned(), ..ObservedNode::default() };
+        match request(&view, &write) {
+            (_, Patch::Apply(body)) => body["metadata"].clone(),
+            (_, patch) => panic!("{patch:?}"),
+        }
+    }
+
+    #[test]
+    fn empty_sets_are_omitted() {
+        let labels = json!({"uid": "1", "labels": {"octavo.dev/count": "8"}});
+        assert_eq!(metadata(&[("octavo.dev/count", "8")]), labels);
+        assert_eq!(metadata(&[]), json!({"uid": "1"}));
     }
 }

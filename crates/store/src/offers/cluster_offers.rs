@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_fleet::availability::{NodeShare, Row, RowKey, Shape as Counted, UnitType};
 use octavo_fleet::hardware_profile::Specs;
-use octavo_fleet::matching::{AvailabilityChange, Bytes, FreeUnits, Offer, Request, Shape, Traits};
+use octavo_fleet::matching::{AvailabilityChange, Bytes, FreeUnits, Offer, Request, Shape};
 use octavo_fleet::price::PriceBook;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
@@ -26,6 +26,19 @@ pub(super) struct OfferFigures {
     free_on_one: u64,
     /// The node that would have the most free units after a change, and their number.
     change: Option<(u64, String)>,
+}
+
+/// Units on one node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UnitCounts {
+    /// All units.
+    pub(super) total: u64,
+    /// Units that one pod could get, free or not.
+    pub(super) most: u64,
+    /// Free units.
+    pub(super) free: u64,
+    /// Units that are free after a change, in addition.
+    pub(super) more: u64,
 }
 
 impl ClusterOffers {
@@ -91,17 +104,25 @@ pub fn unoffered_units_note(rows: &[Row]) -> Option<String> {
 }
 
 impl OfferFigures {
-    /// Adds a node with this number of free units.
-    pub(super) fn add(&mut self, on: &NodeShare, free: u64) {
-        self.total = self.total.saturating_add(on.capacity);
+    /// Adds the units of one row on a node, `free` of which are free.
+    pub(super) fn add_share(&mut self, on: &NodeShare, free: u64) {
         let after = free.saturating_add(on.could_become);
-        self.most = self.most.max(on.capacity).max(after);
+        let most = on.capacity.max(after);
+        self.add(&on.node, UnitCounts { total: on.capacity, most, free, more: on.could_become });
+    }
+
+    /// Adds the units of a node.
+    pub(super) fn add(&mut self, node: &str, units: UnitCounts) {
+        let UnitCounts { total, most, free, more } = units;
+        self.total = self.total.saturating_add(total);
+        self.most = self.most.max(most);
         self.free = self.free.saturating_add(free);
         self.free_on_one = self.free_on_one.max(free);
+        let after = free.saturating_add(more);
         // Ties go to the first node by name.
-        let better = self.change.as_ref().is_none_or(|(most, _)| after > *most);
-        if on.could_become > 0 && better {
-            self.change = Some((after, on.node.to_string()));
+        let better = self.change.as_ref().is_none_or(|(known, _)| after > *known);
+        if more > 0 && better {
+            self.change = Some((after, node.to_owned()));
         }
     }
 
@@ -134,7 +155,7 @@ fn offer(row: &Row, catalog: &Catalog) -> Option<Offer> {
     let (shape, name) = shape(type_name, &row.key.shape);
     let mut figures = OfferFigures::default();
     for on in &row.by_node {
-        figures.add(on, on.free);
+        figures.add_share(on, on.free);
     }
     let mut notes: Vec<String> = unavailable_units_note(row).into_iter().collect();
     let reported = row.memory.filter(|memory| memory.get() > 0);
@@ -150,21 +171,10 @@ fn offer(row: &Row, catalog: &Catalog) -> Option<Offer> {
         sold
     });
     Some(figures.apply_to(Offer {
-        name,
-        type_name: type_name.clone(),
-        shape,
         memory: memory.map(Bytes::from),
-        max_per_node: 0,
-        total: 0,
-        free: None,
-        after_change: None,
-        price: None,
-        traits: Traits::from_type(type_name),
         notes,
         resource: Some(row.key.resource.clone()),
-        profile: None,
-        others: Vec::new(),
-        no_profile_reason: None,
+        ..Offer::new(name, type_name.clone(), shape)
     }))
 }
 

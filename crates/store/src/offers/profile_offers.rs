@@ -103,7 +103,7 @@ impl OfferSource<'_> {
             let key = (place.node.as_str(), through.resource.as_str());
             for (key, on) in index.get(&key).into_iter().flatten() {
                 match key.kind {
-                    UnitType::Known(_) => found.entry(key).or_default().add(on, place.free),
+                    UnitType::Known(_) => found.entry(key).or_default().add_share(on, place.free),
                     UnitType::Mixed => mixed = mixed.saturating_add(1),
                     UnitType::Unknown => unknown = unknown.saturating_add(1),
                 }

@@ -130,9 +130,9 @@ fn layout_state(text: &str) -> Result<Option<&'static str>, QueryError> {
 
 fn sort(text: &str) -> Result<Sort, QueryError> {
     let (key, descending) = text.strip_prefix('-').map_or((text, false), |key| (key, true));
-    let mut all = SortKey::ALL.into_iter();
-    let key = all.find(|known| known.as_str() == key).ok_or_else(|| {
-        let keys = SortKey::ALL.map(SortKey::as_str).join(", ");
+    let key = key.parse().map_err(|_unknown| {
+        let keys: Vec<&str> = SortKey::ALL.iter().copied().map(SortKey::as_str).collect();
+        let keys = keys.join(", ");
         let allowed = format!("{keys}, each with an optional - for descending order");
         QueryError::value("sort", text, allowed)
     })?;
@@ -141,8 +141,6 @@ fn sort(text: &str) -> Result<Sort, QueryError> {
 
 /// Parses a page size.
 pub(crate) fn parse_limit(text: &str) -> Result<usize, QueryError> {
-    let number = text.parse().ok();
-    number
-        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-        .ok_or_else(|| QueryError::value("limit", text, format!("1 to {MAX_LIMIT}")))
+    let number = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+    number.ok_or_else(|| QueryError::value("limit", text, format!("1 to {MAX_LIMIT}")))
 }

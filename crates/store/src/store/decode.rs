@@ -4,11 +4,9 @@
 //! Most changes affect one device, and a peer can send small changes of a large status at any rate.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use octavo_fleet::summary::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
 use octavo_model::id::PciAddress;
-use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{Content, PartKey, Parts};
 use octavo_stream::status::{self, Catalogs, StatusError};
 
@@ -73,61 +71,42 @@ fn decode_changes(
         devices.insert(pci, summary);
     }
     let devices: Vec<DeviceSummary> = devices.into_values().collect();
-    let digest = StatusDigest {
-        labels: labels(parts, known, interned)?,
-        summary: NodeSummary::new(&devices, &nvml, layout(parts, known)?),
-        devices,
-        usage: UsageRank::default(),
-    };
-    let digest = digest.with_sharing(sharing_summary(parts, known)?);
-    let usage = usage(parts, known)?;
-    Ok(StatusDigest { usage, ..digest })
+    let layout = unless_same(parts, known, &PartKey::layout(), &known.summary.layout, |content| {
+        let layout = content.map(status::decode_layout).transpose()?;
+        Ok(layout.as_ref().map(LayoutSummary::of))
+    })?;
+    let sharing =
+        unless_same(parts, known, &PartKey::sharing(), &known.summary.allocation, |content| {
+            let sharing = content.map(status::decode_sharing).transpose()?;
+            Ok(sharing.as_ref().map(SharingSummary::of))
+        })?;
+    // Usage changes often and is decoded on request, so only its sort keys are stored beside the part. An invalid part
+    // is refused.
+    let usage = unless_same(parts, known, &PartKey::usage(), &known.usage, |content| {
+        let usage = content.map(status::decode_usage).transpose()?;
+        Ok(usage.as_ref().map(UsageRank::from_usage).unwrap_or_default())
+    })?;
+    let labels = unless_same(parts, known, &PartKey::labels(), &known.labels, |content| {
+        let labels = content.map(status::decode_labels).transpose()?;
+        Ok(interned.insert(parts, labels.unwrap_or_default()))
+    })?;
+    let summary = NodeSummary::new(&devices, &nvml, layout);
+    Ok(StatusDigest { labels, devices, summary, usage }.with_sharing(sharing))
 }
 
-fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
-    let key = PartKey::layout();
-    let content = parts.get(key.as_str());
-    if content == known.parts.get(key.as_str()) {
-        return Ok(known.summary.layout.clone());
-    }
-    let layout = content.map(status::decode_layout).transpose()?;
-    Ok(layout.as_ref().map(LayoutSummary::of))
-}
-
-fn sharing_summary(parts: &Parts, known: &Node) -> Result<Option<SharingSummary>, StatusError> {
-    let key = PartKey::sharing();
-    let content = parts.get(key.as_str());
-    if content == known.parts.get(key.as_str()) {
-        return Ok(known.summary.allocation.clone());
-    }
-    let report = content.map(status::decode_sharing).transpose()?;
-    Ok(report.as_ref().map(SharingSummary::of))
-}
-
-/// Usage changes often and is decoded on request, so only its sort keys are stored beside the part. An invalid part is
-/// refused.
-fn usage(parts: &Parts, known: &Node) -> Result<UsageRank, StatusError> {
-    let key = PartKey::usage();
-    let content = parts.get(key.as_str());
-    if content == known.parts.get(key.as_str()) {
-        return Ok(known.usage.clone());
-    }
-    let usage = content.map(status::decode_usage).transpose()?;
-    Ok(usage.as_ref().map(UsageRank::from_usage).unwrap_or_default())
-}
-
-fn labels(
+/// Content that is derived from one part: `value` of the known node if the part is the same, otherwise decoded.
+fn unless_same<T: Clone>(
     parts: &Parts,
     known: &Node,
-    interned: &mut ContentInterner,
-) -> Result<Arc<LabelSet>, StatusError> {
-    let key = PartKey::labels();
+    key: &PartKey,
+    value: &T,
+    decode: impl FnOnce(Option<&Content>) -> Result<T, StatusError>,
+) -> Result<T, StatusError> {
     let content = parts.get(key.as_str());
     if content == known.parts.get(key.as_str()) {
-        return Ok(Arc::clone(&known.labels));
+        return Ok(value.clone());
     }
-    let labels = content.map(status::decode_labels).transpose()?;
-    Ok(interned.insert(parts, labels.unwrap_or_default()))
+    decode(content)
 }
 
 /// Known summary of each device, by the key of its part.

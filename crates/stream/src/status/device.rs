@@ -8,10 +8,10 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 
-use super::error::{FieldError, StatusProblem};
 use super::field::{
-    FieldResult, at_most, check_length, each, nested, parse_field, parse_optional_field, required,
-    required_message, truncate_text, truncate_word, unknown_enum_value,
+    FieldError, FieldResult, StatusProblem, at_most, check_length, each, nested, parse_field,
+    parse_optional_field, required, required_message, truncate_text, truncate_word,
+    unknown_enum_value,
 };
 use super::{MAX_LIST_ITEMS, MAX_PROCESSES, amd, mig};
 use crate::proto::v1;

@@ -7,8 +7,10 @@ use octavo_model::inventory::{Completeness, ComputeInstance, GpuInstance, Mig, M
 use octavo_model::quantity::Mebibytes;
 
 use super::MAX_LIST_ITEMS;
-use super::error::{FieldError, StatusProblem};
-use super::field::{FieldResult, check_length, each, parse_field, parse_optional_field, required};
+use super::field::{
+    FieldError, FieldResult, StatusProblem, check_length, each, parse_field, parse_optional_field,
+    required,
+};
 use crate::proto::v1;
 use crate::proto::v1::mig::Capability;
 

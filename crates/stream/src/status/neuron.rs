@@ -7,9 +7,9 @@ use octavo_model::quantity::Mebibytes;
 
 use super::MAX_LIST_ITEMS;
 use super::device::{read_problems, write_problems};
-use super::error::{FieldError, StatusProblem};
 use super::field::{
-    FieldResult, at_most, bounded, nested, percent, truncate_word, unknown_enum_value,
+    FieldError, FieldResult, StatusProblem, at_most, bounded, nested, percent, truncate_word,
+    unknown_enum_value,
 };
 use crate::proto::v1;
 use crate::proto::v1::logical_core::Source;

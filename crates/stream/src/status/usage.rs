@@ -7,10 +7,9 @@ use octavo_model::resource::ShareId;
 use octavo_model::text::MAX_WORD_BYTES;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
-use super::error::{FieldError, StatusProblem};
 use super::field::{
-    FieldResult, bounded, bounded_text, each, optional_text, parse_field, parse_optional_field,
-    percent,
+    FieldError, FieldResult, StatusProblem, bounded, bounded_text, each, optional_text,
+    parse_field, parse_optional_field, percent,
 };
 use crate::proto::v1;
 

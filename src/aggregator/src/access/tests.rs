@@ -17,8 +17,8 @@ use axum::routing::post;
 use http_body_util::BodyExt;
 use octavo_access::guard::{ReviewAccess, TrustedIdentitySources};
 use octavo_access::trusted_proxies::TrustedProxies;
-use octavo_fleet::access::{AccessReview, Caller, Method, ROUTE_RULES, UserTokenReview};
-use octavo_fleet::credential::Token;
+use octavo_fleet::access::{AccessReview, Caller, Method, ROUTE_RULES};
+use octavo_fleet::credential::{Token, TokenReview};
 use octavo_kube::token_review::ReviewError;
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
@@ -46,13 +46,13 @@ struct State {
 
 #[tonic::async_trait]
 impl ReviewAccess for Server {
-    async fn authenticate(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
+    async fn authenticate(&self, token: &Token) -> Result<TokenReview, ReviewError> {
         self.respond()?;
         let user = token.expose().strip_prefix("token-");
-        Ok(UserTokenReview {
+        Ok(TokenReview {
             authenticated: user.is_some(),
             caller: Caller { user: user.unwrap_or_default().to_owned(), ..Caller::default() },
-            ..UserTokenReview::default()
+            ..TokenReview::default()
         })
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use octavo_access::cached_lookup::{
     LOOKUP_TIMEOUT, MAX_CONCURRENT, MAX_DENIALS, MAX_PENDING, PAUSE,
 };
+use octavo_fleet::credential::{Caller, NODE_CLAIM};
 use tokio::time::Instant;
 
 use super::*;
@@ -27,7 +28,7 @@ const TAKES: Duration = Duration::from_secs(1);
 
 #[tonic::async_trait]
 impl ReviewToken for Server {
-    async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
+    async fn ask(&self, token: &Token) -> Result<TokenReview, ReviewError> {
         let state = &self.0;
         state.requests.fetch_add(1, Ordering::Relaxed);
         let now = state.at_once.fetch_add(1, Ordering::Relaxed) + 1;
@@ -39,12 +40,15 @@ impl ReviewToken for Server {
         }
         let mut parts = token.expose().split('.');
         let (kind, node) = (parts.next().unwrap(), parts.next().unwrap());
-        Ok(AgentTokenReview {
+        Ok(TokenReview {
             authenticated: kind == "node",
             error: "unknown".to_owned(),
-            username: rule().account.username(),
             audiences: vec!["octavo".to_owned()],
-            nodes: vec![node.to_owned()],
+            caller: Caller {
+                user: rule().account.username(),
+                extra: [(NODE_CLAIM.to_owned(), vec![node.to_owned()])].into(),
+                ..Caller::default()
+            },
         })
     }
 }

@@ -211,8 +211,7 @@ impl PartialSchema for LayoutStateWord {
 impl PartialSchema for SortWord {
     fn schema() -> RefOr<Schema> {
         let both = |key| [false, true].map(|descending| Sort { key, descending }.to_string());
-        let all = SortKey::ALL.into_iter().flat_map(both);
-        let all: Vec<String> = all.collect();
+        let all: Vec<String> = SortKey::ALL.iter().copied().flat_map(both).collect();
         let default = Sort::default().to_string();
         schema(words(all.iter().map(String::as_str)).default(Some(default.into())))
     }

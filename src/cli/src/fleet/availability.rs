@@ -215,7 +215,8 @@ mod tests {
             could_become: 0,
             wait: WaitReport {
                 reason: Some("none of the pods that use them has a deadline".to_owned()),
-                ..WaitReport::new(WaitBasis::Unknown)
+                basis: WaitBasis::Unknown.into(),
+                ..WaitReport::default()
             },
             sources: vec![TypeSource::Agent.into()],
         }
@@ -301,8 +302,12 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -               none of the pods tha
     #[test]
     fn ac_008_wait_is_a_deadline_interval_or_a_quantile() {
         let [from, to] = ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"].map(str::to_owned);
-        let mut report =
-            WaitReport { from: Some(from), to: Some(to), ..WaitReport::new(WaitBasis::History) };
+        let mut report = WaitReport {
+            basis: WaitBasis::History.into(),
+            from: Some(from),
+            to: Some(to),
+            ..WaitReport::default()
+        };
         let likely = "50% by 2026-01-01T10:00:00Z, 90% by 2026-01-01T12:00:00Z";
         assert_eq!(wait(&report), likely);
         report.basis = WaitBasis::Deadlines.into();

@@ -16,8 +16,13 @@ const MAX_TEXT_CHARS: usize = 1000;
 /// Maximum number of problems reported per object.
 const MAX_PROBLEMS: usize = 10;
 
-/// Path of a field, in the notation of `kubectl explain`.
-type FieldPath<'a> = &'a str;
+/// A field of the object.
+struct Field<'a> {
+    /// Path in the notation of `kubectl explain`.
+    path: String,
+    /// Its value; `None` if it is missing.
+    value: Option<&'a Value>,
+}
 
 /// Problems found in an object.
 #[derive(Debug, Default)]
@@ -26,24 +31,13 @@ struct Problems(Vec<String>);
 /// Parses `object` as a profile.
 pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
     let mut problems = Problems::default();
-    let nothing = Map::new();
-    let metadata = object.get("metadata").and_then(Value::as_object);
-    let metadata = metadata.unwrap_or(&nothing);
-    let name = |field| {
-        let text = metadata.get(field).and_then(Value::as_str);
-        text.map(truncate).unwrap_or_default()
-    };
-    let annotations = metadata.get("annotations").and_then(Value::as_object);
-    let annotations = annotations.unwrap_or(&nothing);
-    let annotation = |key| annotations.get(key).and_then(Value::as_str).map(truncate);
-    let spec = match object.get("spec") {
-        None | Some(Value::Null) => &nothing,
-        Some(Value::Object(spec)) => spec,
-        Some(other) => {
-            problems.add("spec", other, "an object");
-            &nothing
-        }
-    };
+    let object = Field { path: String::new(), value: Some(object) };
+    let metadata = object.get("metadata");
+    let name = |field| metadata.get(field).text().unwrap_or_default();
+    let annotations = metadata.get("annotations");
+    let annotation = |key| annotations.get(key).text();
+    let spec = Field { path: "spec".to_owned(), ..object.get("spec") };
+    spec.object(&mut problems);
     let mut profile = HardwareProfile {
         key: ProfileKey { namespace: name("namespace"), name: name("name") },
         kind,
@@ -55,20 +49,19 @@ pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
             profile.display_name = annotation("opendatahub.io/display-name");
             profile.description = annotation("opendatahub.io/description");
             profile.is_disabled = annotation("opendatahub.io/disabled").as_deref() == Some("true");
-            profile.identifiers = identifiers(spec, &mut problems);
-            profile.scheduling = scheduling(spec, &mut problems);
+            profile.identifiers = identifiers(&spec, &mut problems);
+            profile.scheduling = scheduling(&spec, &mut problems);
         }
         ProfileKind::Dashboard | ProfileKind::Accelerator => {
-            let text = |field| spec.get(field).and_then(Value::as_str).map(truncate);
-            profile.display_name = text("displayName");
-            profile.description = text("description");
-            profile.is_disabled = spec.get("enabled").and_then(Value::as_bool) == Some(false);
+            profile.display_name = spec.get("displayName").text();
+            profile.description = spec.get("description").text();
+            profile.is_disabled = spec.get("enabled").value == Some(&Value::Bool(false));
             profile.identifiers = if kind == ProfileKind::Dashboard {
-                identifiers(spec, &mut problems)
+                identifiers(&spec, &mut problems)
             } else {
-                text("identifier").map(single_identifier).into_iter().collect()
+                spec.get("identifier").text().map(single_identifier).into_iter().collect()
             };
-            profile.scheduling = node_scheduling(spec, "spec", &mut problems);
+            profile.scheduling = node_scheduling(&spec, &mut problems);
         }
     }
     profile.unreadable = problems.0;
@@ -76,22 +69,97 @@ pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
 }
 
 impl Problems {
-    fn add(&mut self, place: FieldPath<'_>, found: &Value, expected: &str) {
-        let found = match found {
-            Value::Null => "nothing".to_owned(),
-            Value::Array(_) => "a list".to_owned(),
-            Value::Object(_) => "an object".to_owned(),
-            Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                truncate(&found.to_string()).chars().take(100).collect()
+    fn add(&mut self, field: &Field<'_>, expected: &str) {
+        let found = match field.value {
+            None | Some(Value::Null) => "nothing".to_owned(),
+            Some(Value::Array(_)) => "a list".to_owned(),
+            Some(Value::Object(_)) => "an object".to_owned(),
+            Some(value @ (Value::Bool(_) | Value::Number(_) | Value::String(_))) => {
+                value.to_string().chars().take(100).collect()
             }
         };
-        self.push(format!("{place} is {found}, but must be {expected}"));
+        self.push(format!("{} is {found}, but must be {expected}", field.path));
+    }
+
+    fn add_missing(&mut self, field: &Field<'_>) {
+        self.push(format!("{} is missing", field.path));
     }
 
     fn push(&mut self, problem: String) {
         if self.0.len() < MAX_PROBLEMS {
             self.0.push(problem);
         }
+    }
+}
+
+impl<'a> Field<'a> {
+    fn get(&self, name: &str) -> Field<'a> {
+        let value = self.value.and_then(|value| value.get(name));
+        Field { path: format!("{}.{name}", self.path), value }
+    }
+
+    /// The text, if it is one.
+    fn text(&self) -> Option<String> {
+        self.value?.as_str().map(truncate)
+    }
+
+    /// The object, if it is one. Another value than null is a problem.
+    fn object(&self, problems: &mut Problems) -> Option<&'a Map<String, Value>> {
+        match self.value {
+            Some(Value::Object(object)) => return Some(object),
+            None | Some(Value::Null) => {}
+            Some(_) => problems.add(self, "an object"),
+        }
+        None
+    }
+
+    /// The objects of a list. Other values are problems.
+    fn items(&self, problems: &mut Problems) -> Vec<Field<'a>> {
+        let list = match self.value {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Array(list)) => list,
+            Some(_) => {
+                problems.add(self, "a list");
+                return Vec::new();
+            }
+        };
+        let (place, count) = (&self.path, list.len());
+        if count > MAX_ITEMS {
+            problems.push(format!("{place} has {count} items, of which only {MAX_ITEMS} are read"));
+        }
+        let items = list.iter().enumerate().take(MAX_ITEMS);
+        let items = items
+            .map(|(number, item)| Field { path: format!("{place}[{number}]"), value: Some(item) });
+        let (objects, others): (Vec<Field<'_>>, Vec<Field<'_>>) =
+            items.partition(|item| item.value.is_some_and(Value::is_object));
+        for other in &others {
+            problems.add(other, "an object");
+        }
+        objects
+    }
+
+    fn required_text(&self, problems: &mut Problems) -> Option<String> {
+        match self.value {
+            Some(Value::String(text)) if !text.is_empty() => return Some(truncate(text)),
+            None => problems.add_missing(self),
+            Some(_) => problems.add(self, "a name"),
+        }
+        None
+    }
+
+    /// Parses a whole number or a Kubernetes quantity.
+    fn count(&self, problems: &mut Problems) -> Option<Count> {
+        let text = match self.value? {
+            Value::Number(number) => Some(number.to_string()),
+            Value::String(text) => Some(truncate(text)),
+            Value::Null => return None,
+            Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        let count = text.and_then(|text| Some(Count { quantity: text.parse().ok()?, text }));
+        if count.is_none() {
+            problems.add(self, "an amount like 8, 500m or 64Gi");
+        }
+        count
     }
 }
 
@@ -123,172 +191,77 @@ fn single_identifier(resource: String) -> Identifier {
     }
 }
 
-/// Returns the items of a list with their paths.
-fn items<'a>(
-    parent: &'a Map<String, Value>,
-    (at, field): (FieldPath<'_>, &str),
-    problems: &mut Problems,
-) -> Vec<(String, &'a Map<String, Value>)> {
-    let place = format!("{at}.{field}");
-    let list = match parent.get(field) {
-        None | Some(Value::Null) => return Vec::new(),
-        Some(Value::Array(list)) => list,
-        Some(other) => {
-            problems.add(&place, other, "a list");
-            return Vec::new();
-        }
-    };
-    if list.len() > MAX_ITEMS {
-        problems
-            .push(format!("{place} has {} items, of which only {MAX_ITEMS} are read", list.len()));
-    }
-    let mut read = Vec::new();
-    for (number, item) in list.iter().enumerate().take(MAX_ITEMS) {
-        let place = format!("{place}[{number}]");
-        if let Value::Object(item) = item {
-            read.push((place, item));
-        } else {
-            problems.add(&place, item, "an object");
-        }
-    }
-    read
-}
-
-fn identifiers(spec: &Map<String, Value>, problems: &mut Problems) -> Vec<Identifier> {
-    let all = items(spec, ("spec", "identifiers"), problems);
-    let read = all.into_iter().filter_map(|(place, item)| {
-        let resource = required_text(item, (&place, "identifier"), problems)?;
-        let min = count(item, (&place, "minCount"), problems);
-        let max = count(item, (&place, "maxCount"), problems);
-        let default = count(item, (&place, "defaultCount"), problems);
-        let text = |field| item.get(field).and_then(Value::as_str).map(truncate);
-        let missing = |field: &str, problems: &mut Problems| {
-            if item.get(field).is_none() {
-                problems.push(format!("{place}.{field} is missing"));
+fn identifiers(spec: &Field<'_>, problems: &mut Problems) -> Vec<Identifier> {
+    let all = spec.get("identifiers").items(problems);
+    let read = all.into_iter().filter_map(|item| {
+        let resource = item.get("identifier").required_text(problems)?;
+        let (min, default) = (item.get("minCount"), item.get("defaultCount"));
+        let least = min.count(problems);
+        let max = item.get("maxCount").count(problems);
+        let usual = default.count(problems);
+        for field in [&min, &default] {
+            if field.value.is_none() {
+                problems.add_missing(field);
             }
-        };
-        missing("minCount", problems);
-        missing("defaultCount", problems);
-        let min = min.unwrap_or_default();
+        }
+        let min = least.unwrap_or_default();
         Some(Identifier {
-            display_name: text("displayName").unwrap_or_else(|| resource.clone()),
+            display_name: item.get("displayName").text().unwrap_or_else(|| resource.clone()),
             resource,
-            default: default.unwrap_or_else(|| min.clone()),
+            default: usual.unwrap_or_else(|| min.clone()),
             min,
             max,
-            resource_type: text("resourceType"),
+            resource_type: item.get("resourceType").text(),
         })
     });
     read.collect()
 }
 
-fn required_text(
-    item: &Map<String, Value>,
-    (at, field): (FieldPath<'_>, &str),
-    problems: &mut Problems,
-) -> Option<String> {
-    match item.get(field) {
-        Some(Value::String(text)) if !text.is_empty() => Some(truncate(text)),
-        None => {
-            problems.push(format!("{at}.{field} is missing"));
-            None
-        }
-        Some(other) => {
-            problems.add(&format!("{at}.{field}"), other, "a name");
-            None
-        }
+fn scheduling(spec: &Field<'_>, problems: &mut Problems) -> Scheduling {
+    let scheduling = spec.get("scheduling");
+    if scheduling.object(problems).is_none() {
+        return Scheduling::Anywhere;
     }
-}
-
-/// Parses a whole number or a Kubernetes quantity.
-fn count(
-    item: &Map<String, Value>,
-    (at, field): (FieldPath<'_>, &str),
-    problems: &mut Problems,
-) -> Option<Count> {
-    let value = item.get(field)?;
-    let text = match value {
-        Value::Number(number) => Some(number.to_string()),
-        Value::String(text) => Some(truncate(text)),
-        Value::Null => return None,
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    let read = text.and_then(|text| Some((text.parse().ok()?, text)));
-    let Some((quantity, text)) = read else {
-        problems.add(&format!("{at}.{field}"), value, "an amount like 8, 500m or 64Gi");
-        return None;
-    };
-    Some(Count { text, quantity })
-}
-
-fn scheduling(spec: &Map<String, Value>, problems: &mut Problems) -> Scheduling {
-    let place = "spec.scheduling";
-    let scheduling = match spec.get("scheduling") {
-        None | Some(Value::Null) => return Scheduling::Anywhere,
-        Some(Value::Object(scheduling)) => scheduling,
-        Some(other) => {
-            problems.add(place, other, "an object");
-            return Scheduling::Anywhere;
-        }
-    };
-    let nothing = Map::new();
-    let mut part = |name: &str| match scheduling.get(name) {
-        Some(Value::Object(part)) => part,
-        None | Some(Value::Null) => &nothing,
-        Some(other) => {
-            problems.add(&format!("{place}.{name}"), other, "an object");
-            &nothing
-        }
-    };
-    let (node, kueue) = (part("node"), part("kueue"));
-    match scheduling.get("type").and_then(Value::as_str) {
-        Some("Node") => node_scheduling(node, "spec.scheduling.node", problems),
+    let (node, kueue, kind) =
+        (scheduling.get("node"), scheduling.get("kueue"), scheduling.get("type"));
+    node.object(problems);
+    kueue.object(problems);
+    match kind.text().as_deref() {
+        Some("Node") => node_scheduling(&node, problems),
         Some("Queue") => {
-            let at = "spec.scheduling.kueue";
-            let queue = required_text(kueue, (at, "localQueueName"), problems);
-            let class = kueue.get("priorityClass").and_then(Value::as_str);
+            let queue = kueue.get("localQueueName").required_text(problems);
+            let priority_class = kueue.get("priorityClass").text();
             queue.map_or(Scheduling::Anywhere, |local_queue| Scheduling::Queue {
                 local_queue,
-                priority_class: class.map(truncate),
+                priority_class,
             })
         }
         Some(_) | None => {
-            let found = scheduling.get("type").unwrap_or(&Value::Null);
-            problems.add("spec.scheduling.type", found, "Node or Queue");
+            problems.add(&kind, "Node or Queue");
             Scheduling::Anywhere
         }
     }
 }
 
-fn node_scheduling(
-    part: &Map<String, Value>,
-    at: FieldPath<'_>,
-    problems: &mut Problems,
-) -> Scheduling {
-    let place = format!("{at}.nodeSelector");
+fn node_scheduling(part: &Field<'_>, problems: &mut Problems) -> Scheduling {
+    let labels = part.get("nodeSelector");
     let mut selector = Selector::new();
-    match part.get("nodeSelector") {
-        None | Some(Value::Null) => {}
-        Some(Value::Object(labels)) => {
-            for (key, value) in labels.iter().take(MAX_ITEMS) {
-                if let Value::String(value) = value {
-                    selector.insert(truncate(key), truncate(value));
-                } else {
-                    problems.add(&format!("{place}[{key}]"), value, "a string");
-                }
-            }
+    for (key, value) in labels.object(problems).into_iter().flatten().take(MAX_ITEMS) {
+        let label = Field { path: format!("{}[{key}]", labels.path), value: Some(value) };
+        if let Some(value) = label.text() {
+            selector.insert(truncate(key), value);
+        } else {
+            problems.add(&label, "a string");
         }
-        Some(other) => problems.add(&place, other, "an object"),
     }
     // A list of pairs until February 2025. Source: odh-dashboard at ada286912e, definition of its HardwareProfile.
-    for (place, pair) in items(part, (at, "nodeSelectors"), problems) {
-        let key = required_text(pair, (&place, "key"), problems);
-        let value = required_text(pair, (&place, "value"), problems);
+    for pair in part.get("nodeSelectors").items(problems) {
+        let key = pair.get("key").required_text(problems);
+        let value = pair.get("value").required_text(problems);
         selector.extend(key.zip(value));
     }
-    let tolerations = items(part, (at, "tolerations"), problems);
-    let tolerations: Vec<Toleration> =
-        tolerations.into_iter().map(|(_, item)| toleration(item)).collect();
+    let tolerations = part.get("tolerations").items(problems);
+    let tolerations: Vec<Toleration> = tolerations.iter().map(toleration).collect();
     if selector.is_empty() && tolerations.is_empty() {
         return Scheduling::Anywhere;
     }
@@ -296,19 +269,18 @@ fn node_scheduling(
 }
 
 /// Follows the API server: a missing operator means `Equal`, and an unknown effect tolerates nothing.
-fn toleration(item: &Map<String, Value>) -> Toleration {
-    let text = |field| item.get(field).and_then(Value::as_str).map(truncate);
-    let effect = text("effect").filter(|effect| !effect.is_empty());
-    let known = effect.as_deref().map(Effect::parse);
-    let operator = match text("operator").as_deref() {
+fn toleration(item: &Field<'_>) -> Toleration {
+    let effect = item.get("effect").text().filter(|effect| !effect.is_empty());
+    let known = effect.map(|effect| effect.parse::<Effect>().ok());
+    let operator = match item.get("operator").text().as_deref() {
         Some("Exists") => TaintOperator::Exists,
         Some("Equal" | "") | None => TaintOperator::Equal,
         Some(_) => TaintOperator::Other,
     };
     Toleration {
-        key: text("key").unwrap_or_default(),
+        key: item.get("key").text().unwrap_or_default(),
         operator: if known == Some(None) { TaintOperator::Other } else { operator },
-        value: text("value").unwrap_or_default(),
+        value: item.get("value").text().unwrap_or_default(),
         effect: known.flatten(),
     }
 }

@@ -3,10 +3,10 @@
 use crate::cluster::{TaintOperator, Toleration};
 use crate::hardware_profile::{
     ARCHITECTURE_ANNOTATION, CREATED_BY_ANNOTATION, Count, HardwareProfile, Identifier,
-    MEMORY_ANNOTATION, ProfileKind, REASON_ANNOTATION, Scheduling, TYPE_ANNOTATION,
+    MEMORY_ANNOTATION, ProfileKey, ProfileKind, REASON_ANNOTATION, Scheduling, TYPE_ANNOTATION,
 };
 use octavo_model::id::TypeName;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Sets an annotation on a profile's object. An empty text is ignored.
 pub fn annotate(object: &mut Value, key: &str, text: &str) {
@@ -25,24 +25,37 @@ pub fn annotate(object: &mut Value, key: &str, text: &str) {
 /// silently drops unknown fields.
 pub fn object(profile: &HardwareProfile) -> Value {
     let (group, version, kind, _) = ProfileKind::Hardware.api();
-    let mut metadata = Map::new();
-    metadata.insert("name".to_owned(), json!(profile.key.name));
-    if !profile.key.namespace.is_empty() {
-        metadata.insert("namespace".to_owned(), json!(profile.key.namespace));
-    }
-    metadata.insert("annotations".to_owned(), annotations(profile));
-    let mut spec = Map::new();
-    let identifiers: Vec<Value> = profile.identifiers.iter().map(identifier).collect();
-    spec.insert("identifiers".to_owned(), json!(identifiers));
-    if let Some(scheduling) = scheduling(&profile.scheduling) {
-        spec.insert("scheduling".to_owned(), scheduling);
-    }
-    json!({
+    let ProfileKey { namespace, name } = &profile.key;
+    let identifiers = profile.identifiers.iter().map(identifier);
+    without_nulls(json!({
         "apiVersion": format!("{group}/{version}"),
         "kind": kind,
-        "metadata": metadata,
-        "spec": spec,
-    })
+        "metadata": {
+            "name": name,
+            "namespace": non_empty(namespace),
+            "annotations": annotations(profile),
+        },
+        "spec": {
+            "identifiers": identifiers.collect::<Vec<Value>>(),
+            "scheduling": scheduling(&profile.scheduling),
+        },
+    }))
+}
+
+/// Removes the fields that are null, at every level.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => scalar,
+    }
+}
+
+fn non_empty(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 fn annotations(profile: &HardwareProfile) -> Value {
@@ -62,26 +75,20 @@ fn annotations(profile: &HardwareProfile) -> Value {
         (CREATED_BY_ANNOTATION, annotations.by.clone()),
         (REASON_ANNOTATION, annotations.reason.clone()),
     ];
-    let entries = all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value?))));
-    Value::Object(entries.collect())
+    all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 fn identifier(one: &Identifier) -> Value {
-    let mut item = Map::new();
-    item.insert("displayName".to_owned(), json!(one.display_name));
-    item.insert("identifier".to_owned(), json!(one.resource));
-    item.insert("minCount".to_owned(), count(&one.min));
-    if let Some(max) = &one.max {
-        item.insert("maxCount".to_owned(), count(max));
-    }
-    item.insert("defaultCount".to_owned(), count(&one.default));
-    if let Some(kind) = &one.resource_type {
-        item.insert("resourceType".to_owned(), json!(kind));
-    }
-    Value::Object(item)
+    json!({
+        "displayName": one.display_name,
+        "identifier": one.resource,
+        "minCount": count(&one.min),
+        "maxCount": one.max.as_ref().map(count),
+        "defaultCount": count(&one.default),
+        "resourceType": one.resource_type,
+    })
 }
 
-/// Writes a whole number as a JSON number and any other quantity as a string.
 fn count(count: &Count) -> Value {
     let number: Result<i64, _> = count.text.parse();
     number.map_or_else(|_| json!(count.text), |number| json!(number))
@@ -91,43 +98,28 @@ fn scheduling(scheduling: &Scheduling) -> Option<Value> {
     match scheduling {
         Scheduling::Anywhere => None,
         Scheduling::Node { selector, tolerations } => {
-            let mut node = Map::new();
-            if !selector.is_empty() {
-                node.insert("nodeSelector".to_owned(), json!(selector));
-            }
-            if !tolerations.is_empty() {
-                let all: Vec<Value> = tolerations.iter().map(toleration).collect();
-                node.insert("tolerations".to_owned(), json!(all));
-            }
+            let selector = Some(selector).filter(|labels| !labels.is_empty());
+            let all: Vec<Value> = tolerations.iter().map(toleration).collect();
+            let tolerations = Some(all).filter(|all| !all.is_empty());
+            let node = json!({"nodeSelector": selector, "tolerations": tolerations});
             Some(json!({"type": "Node", "node": node}))
         }
         Scheduling::Queue { local_queue, priority_class } => {
-            let mut kueue = Map::new();
-            kueue.insert("localQueueName".to_owned(), json!(local_queue));
-            if let Some(class) = priority_class {
-                kueue.insert("priorityClass".to_owned(), json!(class));
-            }
+            let kueue = json!({"localQueueName": local_queue, "priorityClass": priority_class});
             Some(json!({"type": "Queue", "kueue": kueue}))
         }
     }
 }
 
 fn toleration(one: &Toleration) -> Value {
-    let mut item = Map::new();
-    if !one.key.is_empty() {
-        item.insert("key".to_owned(), json!(one.key));
-    }
-    match one.operator {
-        TaintOperator::Exists => {
-            item.insert("operator".to_owned(), json!("Exists"));
-        }
-        TaintOperator::Equal | TaintOperator::Other => {
-            item.insert("operator".to_owned(), json!("Equal"));
-            item.insert("value".to_owned(), json!(one.value));
-        }
-    }
-    if let Some(effect) = one.effect {
-        item.insert("effect".to_owned(), json!(effect.as_str()));
-    }
-    Value::Object(item)
+    let (operator, value) = match one.operator {
+        TaintOperator::Exists => ("Exists", None),
+        TaintOperator::Equal | TaintOperator::Other => ("Equal", Some(&one.value)),
+    };
+    json!({
+        "key": non_empty(&one.key),
+        "operator": operator,
+        "value": value,
+        "effect": one.effect.map(|effect| effect.to_string()),
+    })
 }
