@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper_util::client::legacy;
 use octavo_fleet::problem::Problem;
+use octavo_kube::aggregator_access::AccessError;
 use rustls::{AlertDescription, CertificateError};
 use thiserror::Error;
 
@@ -24,6 +25,9 @@ pub enum ClientError {
         /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The aggregator of the kubeconfig's cluster cannot be found.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// A document to post cannot be serialized.
     #[error("cannot write the request")]
     Serialize(#[source] serde_json::Error),
@@ -56,6 +60,16 @@ pub enum RequestError {
         "the URL begins with http://, and tokens are never sent unencrypted to another machine"
     )]
     TokenInClear,
+    /// The connection through the API server, or a token for the aggregator, failed.
+    #[error("{message}")]
+    Access {
+        /// What failed and why.
+        message: String,
+        /// What to do.
+        advice: &'static str,
+        /// Whether a later attempt may succeed.
+        is_transient: bool,
+    },
     /// The connection was refused.
     #[error("connection refused")]
     ConnectionRefused,
@@ -172,13 +186,13 @@ fn certificate_message(error: &CertificateError) -> String {
 /// Returns advice about a certificate.
 fn certificate_advice(error: &CertificateError) -> &'static str {
     if matches!(error, CertificateError::UnknownIssuer) {
-        return "specify the CA certificate with --ca FILE or OCTAVO_CA";
+        return "specify the CA certificate with --certificate-authority FILE or OCTAVO_CA";
     }
     if matches!(
         error,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
     ) {
-        return "use a host name of the certificate in --server";
+        return "use a name of the certificate in --server or --tls-server-name";
     }
     if matches!(error, CertificateError::Expired | CertificateError::ExpiredContext { .. }) {
         return "renew the aggregator's certificate, and check the clock of this machine";
@@ -193,8 +207,8 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
              basicConstraints=critical,CA:FALSE"
         }
         Some(CertificateFlaw::IssuerIsNotCa) => {
-            "specify a CA certificate with --ca, or the server certificate itself if it is \
-             self-signed"
+            "specify a CA certificate with --certificate-authority, or the server certificate \
+             itself if it is self-signed"
         }
         Some(CertificateFlaw::Version) => {
             "create a version 3 certificate: with openssl x509 -req, add an -extfile with \
@@ -210,7 +224,11 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
 impl ClientError {
     /// Returns whether a later attempt may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Request { source, .. } if source.is_transient())
+        match self {
+            Self::Request { source, .. } => source.is_transient(),
+            Self::Access(error) => error.is_transient(),
+            Self::Certificates { .. } | Self::Serialize(_) => false,
+        }
     }
 
     /// Returns whether the requester is not authorized.
@@ -221,7 +239,10 @@ impl ClientError {
     /// Returns advice about the error.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::Certificates { .. } => Some("specify a file with PEM certificates with --ca"),
+            Self::Certificates { .. } => {
+                Some("specify a file with PEM certificates with --certificate-authority")
+            }
+            Self::Access(error) => Some(error.advice()),
             Self::Request { source, .. } => source.advice(),
             Self::Serialize(_) => None,
         }
@@ -232,6 +253,9 @@ impl RequestError {
     /// Classifies the error of a failed request; the chain of its causes is searched, because each layer wraps the one
     /// below.
     pub(super) fn from_hyper(error: &legacy::Error) -> Self {
+        if let Some(access) = find::<AccessError>(error) {
+            return Self::from_access(access);
+        }
         let tls: Option<&rustls::Error> = find(error);
         if let Some(error) = tls {
             return Self::from_tls(error.clone());
@@ -250,6 +274,15 @@ impl RequestError {
         }
     }
 
+    /// Converts an error of the access through the API server.
+    pub(super) fn from_access(error: &AccessError) -> Self {
+        Self::Access {
+            message: octavo_toolkit::error::chain(error),
+            advice: error.advice(),
+            is_transient: error.is_transient(),
+        }
+    }
+
     fn from_tls(error: rustls::Error) -> Self {
         if let rustls::Error::InvalidCertificate(error) = error {
             Self::Certificate(error)
@@ -261,6 +294,7 @@ impl RequestError {
     /// Returns whether a later attempt may succeed.
     fn is_transient(&self) -> bool {
         match self {
+            Self::Access { is_transient, .. } => *is_transient,
             Self::ConnectionRefused
             | Self::Connect(_)
             | Self::Broken(_)
@@ -289,6 +323,11 @@ impl RequestError {
         matches!(self, Self::Problem(problem) if problem.kind == "/problems/forbidden")
     }
 
+    /// Returns whether the requester is not authenticated.
+    pub(super) fn is_unauthenticated(&self) -> bool {
+        matches!(self, Self::Problem(problem) if problem.kind == "/problems/unauthenticated")
+    }
+
     /// Returns whether no server was reached at the address.
     pub const fn is_unreachable(&self) -> bool {
         matches!(self, Self::ConnectionRefused | Self::Address | Self::Connect(_))
@@ -297,6 +336,7 @@ impl RequestError {
     /// Returns advice about the error.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
+            Self::Access { advice, .. } => Some(advice),
             Self::ConnectionRefused => Some(
                 "check --server or OCTAVO_SERVER, and that the aggregator is running; start one \
                  with `octavo-aggregator`, or a simulated fleet with `octavo demo`",

@@ -1,16 +1,18 @@
 //! Client of the aggregator's API: one request at a time over HTTP/1.1, with TLS unless the address is plain HTTP.
 //!
 //! ```text
-//! settings.rs address, certificates and token
-//! url.rs      paths and parameters, percent-encoded
-//! error.rs    errors, and advice about each
-//! events.rs   the stream of changes
-//! token.rs    the bearer token
+//! settings.rs  address, cluster, certificates and token
+//! connector.rs connections: to an address, or through the API server to the aggregator's pod
+//! url.rs       paths and parameters, percent-encoded
+//! error.rs     errors, and advice about each
+//! events.rs    the stream of changes
+//! token.rs     the bearer token
 //! ```
 //!
 //! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know that the
 //! address has moved, and following it would send the token to an unverified place.
 
+mod connector;
 mod error;
 mod events;
 mod settings;
@@ -19,31 +21,33 @@ mod url;
 
 use std::error::Error;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Request, Response, Uri};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use octavo_fleet::problem::Problem;
+use octavo_kube::aggregator_access::AggregatorAccess;
 use octavo_toolkit::files;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use self::connector::Connector;
 pub use self::error::{ClientError, RequestError};
 pub use self::events::{EventStream, Events};
 pub use self::settings::ServerSettings;
+use self::token::Credentials;
 pub use self::url::{RequestPath, segment};
 
 /// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile
@@ -61,34 +65,70 @@ const JSON: &str = "application/json";
 /// Client of one aggregator. Connections are reused.
 #[derive(Debug, Clone)]
 pub struct Client {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: legacy::Client<HttpsConnector<Connector>, Full<Bytes>>,
     server: String,
-    token: Option<PathBuf>,
+    credentials: Credentials,
     patience: Duration,
 }
 
+/// CAs that are trusted.
+#[derive(Debug)]
+enum TrustAnchors {
+    Pem(Vec<u8>),
+    System,
+    /// For plain HTTP.
+    None,
+}
+
 impl Client {
-    /// Reads the certificates and sends no request yet.
-    pub fn new(settings: &ServerSettings) -> Result<Self, ClientError> {
-        let tls = tls(settings).map_err(|source| ClientError::Certificates {
-            place: settings
-                .ca
-                .as_ref()
-                .map_or_else(|| "this system".to_owned(), |path| path.display().to_string()),
+    /// Reads the certificates. Without the URL of a server, finds the aggregator of the kubeconfig's cluster;
+    /// otherwise, sends no request yet.
+    pub async fn connect(settings: &ServerSettings) -> Result<Self, ClientError> {
+        let given = settings.certificate_authority.as_deref();
+        let unreadable = |source| ClientError::Certificates {
+            place: match given {
+                Some(path) => path.display().to_string(),
+                None if settings.server.is_some() => "this system".to_owned(),
+                None => "the cluster".to_owned(),
+            },
             source,
-        })?;
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
+        };
+        let anchors = given.map(read_pem).transpose().map_err(unreadable)?.map(TrustAnchors::Pem);
+        let token = settings.token_file.clone().map(Credentials::File);
+        let (server, connector, anchors, credentials) = match &settings.server {
+            Some(server) => {
+                let default =
+                    if server.is_secure() { TrustAnchors::System } else { TrustAnchors::None };
+                let anchors = anchors.unwrap_or(default);
+                (server.to_string(), connector::direct(), anchors, Credentials::None)
+            }
+            None => {
+                let namespace = settings.octavo_namespace.as_deref();
+                let access = AggregatorAccess::discover(&settings.cluster(), namespace).await?;
+                let anchors = match anchors {
+                    Some(anchors) => anchors,
+                    None => TrustAnchors::Pem(access.ca().await?),
+                };
+                let server = format!("https://{}", access.authority());
+                let access = Arc::new(access);
+                let connector = connector::forwarded(Arc::clone(&access));
+                (server, connector, anchors, Credentials::from_cluster(access))
+            }
+        };
+        let tls = tls(anchors).map_err(unreadable)?;
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let builder = match &settings.tls_server_name {
+            Some(name) => {
+                let name = name.clone();
+                builder.with_server_name_resolver(move |_: &_| ServerName::try_from(name.clone()))
+            }
+            None => builder,
+        };
+        let connector = builder.enable_http1().wrap_connector(connector);
         Ok(Self {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
-            server: settings.server.to_string(),
-            token: settings.token_file.clone(),
+            server,
+            credentials: token.unwrap_or(credentials),
             patience: settings.timeout,
         })
     }
@@ -140,7 +180,8 @@ impl Client {
         ClientError::Request { url: target.url(&self.server), source: Box::new(source) }
     }
 
-    /// Sends a request and returns the answer's head; a problem document becomes an error.
+    /// Sends a request and returns the answer's head. A token of the kubeconfig is sent only if the aggregator
+    /// requires one.
     async fn ask(
         &self,
         target: &RequestPath,
@@ -148,18 +189,34 @@ impl Client {
         question: Option<Bytes>,
     ) -> Result<Response<Incoming>, RequestError> {
         let uri: Uri = target.url(&self.server).parse().map_err(|_| RequestError::Address)?;
-        let token = self.token.as_deref();
-        let token = token.map(|file| token::authorization(file, &uri));
+        let token = self.credentials.current(&uri).await?;
+        let result = self.send(&uri, accept, question.clone(), token).await;
+        if result.as_ref().is_err_and(RequestError::is_unauthenticated)
+            && let Some(token) = self.credentials.renew().await?
+        {
+            return self.send(&uri, accept, question, Some(token)).await;
+        }
+        result
+    }
+
+    /// Sends a request and returns the answer's head; a problem document becomes an error.
+    async fn send(
+        &self,
+        uri: &Uri,
+        accept: &'static str,
+        question: Option<Bytes>,
+        token: Option<HeaderValue>,
+    ) -> Result<Response<Incoming>, RequestError> {
         let request = match question {
-            Some(_) => Request::post(uri).header(CONTENT_TYPE, JSON),
-            None => Request::get(uri),
+            Some(_) => Request::post(uri.clone()).header(CONTENT_TYPE, JSON),
+            None => Request::get(uri.clone()),
         };
         let mut request = request
             .header(ACCEPT, accept)
             .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(question.unwrap_or_default()))
             .map_err(|_| RequestError::Address)?;
-        if let Some(token) = token.transpose()? {
+        if let Some(token) = token {
             request.headers_mut().insert(AUTHORIZATION, token);
         }
         let response =
@@ -202,23 +259,25 @@ async fn read(body: Incoming, longest: usize) -> Result<Bytes, RequestError> {
     })
 }
 
-/// Builds the TLS settings, which trust the CAs in the file, or else the system's. Neither is read for plain HTTP.
-fn tls(settings: &ServerSettings) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
+fn read_pem(path: &Path) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    Ok(files::read_bounded(File::open(path)?, MAX_CA_BYTES)?)
+}
+
+fn tls(anchors: TrustAnchors) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let builder = match &settings.ca {
-        Some(path) => builder.with_root_certificates(roots(path)?),
-        None if settings.server.is_secure() => builder.with_native_roots()?,
-        None => builder.with_root_certificates(RootCertStore::empty()),
+    let builder = match anchors {
+        TrustAnchors::Pem(pem) => builder.with_root_certificates(roots(&pem)?),
+        TrustAnchors::System => builder.with_native_roots()?,
+        TrustAnchors::None => builder.with_root_certificates(RootCertStore::empty()),
     };
     Ok(builder.with_no_client_auth())
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, Box<dyn Error + Send + Sync>> {
-    let pem = files::read_bounded(File::open(path)?, MAX_CA_BYTES)?;
+fn roots(pem: &[u8]) -> Result<RootCertStore, Box<dyn Error + Send + Sync>> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
+    for certificate in CertificateDer::pem_slice_iter(pem) {
         roots.add(certificate?)?;
     }
     if roots.is_empty() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use octavo_kube::client::ClusterSelection;
 use octavo_settings::duration;
 use octavo_settings::server_url::ServerUrl;
 
@@ -11,21 +12,36 @@ use octavo_settings::server_url::ServerUrl;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Aggregator")]
 pub struct ServerSettings {
-    /// URL of the aggregator
+    /// URL of the aggregator, instead of the aggregator of the kubeconfig's cluster
     ///
     /// With https://, the certificate is verified. With http://, the connection is not encrypted. The default scheme
     /// is https://.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "OCTAVO_SERVER",
-        default_value = "https://localhost:8443"
-    )]
-    pub server: ServerUrl,
+    #[arg(long, value_name = "URL", env = "OCTAVO_SERVER")]
+    pub server: Option<ServerUrl>,
 
-    /// CA certificates (PEM) to verify the aggregator with, instead of the system's
-    #[arg(long, value_name = "FILE", env = "OCTAVO_CA")]
-    pub ca: Option<PathBuf>,
+    /// Kubeconfig of the cluster with the aggregator [default: KUBECONFIG, ~/.kube/config, or the pod's account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: the current context]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// Namespace of the aggregator [default: any namespace, if only one has an aggregator]
+    ///
+    /// If the aggregator requires a token, the token of the kubeconfig is sent only to this namespace or to
+    /// octavo-system.
+    #[arg(long, value_name = "NAMESPACE", env = "OCTAVO_NAMESPACE")]
+    pub octavo_namespace: Option<String>,
+
+    /// CA certificates (PEM) to verify the aggregator with, instead of the CA that the cluster publishes or, with
+    /// --server, the system's
+    #[arg(long, visible_alias = "ca", value_name = "FILE", env = "OCTAVO_CA")]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Name to verify in the aggregator's certificate, instead of the host name
+    #[arg(long, value_name = "NAME", env = "OCTAVO_TLS_SERVER_NAME")]
+    pub tls_server_name: Option<String>,
 
     /// File with the bearer token, for aggregators that require authentication
     ///
@@ -48,6 +64,29 @@ pub struct ServerSettings {
 impl ServerSettings {
     /// Creates settings for an aggregator without TLS at `server`, for a program that has just started it.
     pub fn plaintext(server: ServerUrl, timeout: Duration) -> Self {
-        Self { server, ca: None, token_file: None, timeout }
+        Self {
+            server: Some(server),
+            kubeconfig: None,
+            context: None,
+            octavo_namespace: None,
+            certificate_authority: None,
+            tls_server_name: None,
+            token_file: None,
+            timeout,
+        }
+    }
+
+    /// Returns where the aggregator is, for the title of a table: its URL, or the context of the kubeconfig.
+    pub fn place(&self) -> String {
+        match (&self.server, &self.context) {
+            (Some(server), _) => server.to_string(),
+            (None, Some(context)) => format!("context {context}"),
+            (None, None) => "current context".to_owned(),
+        }
+    }
+
+    /// Returns the cluster and the user that kubectl would select.
+    pub fn cluster(&self) -> ClusterSelection {
+        ClusterSelection { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
 }

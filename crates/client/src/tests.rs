@@ -11,7 +11,7 @@ use super::*;
 
 async fn error(server: &str, patience: Duration) -> String {
     let url: ServerUrl = server.parse().unwrap();
-    let client = Client::new(&ServerSettings::plaintext(url, patience)).unwrap();
+    let client = Client::connect(&ServerSettings::plaintext(url, patience)).await.unwrap();
     let result = client.get::<serde_json::Value>(&RequestPath::new("/x")).await;
     let error = result.unwrap_err();
     explain(&error, error.advice()).replace(server, "SERVER")
@@ -36,6 +36,22 @@ async fn failure(answer: Vec<u8>) -> String {
 
 fn answer(head: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+#[tokio::test]
+async fn server_takes_precedence_over_the_kubeconfig() {
+    let settings = |server: Option<&str>| ServerSettings {
+        server: server.map(|url| url.parse().unwrap()),
+        kubeconfig: Some("/nowhere".into()),
+        context: Some("elsewhere".to_owned()),
+        ..ServerSettings::plaintext("http://unused".parse().unwrap(), Duration::from_mins(1))
+    };
+    let connected = Client::connect(&settings(Some("http://127.0.0.1:1"))).await;
+    assert_eq!(connected.unwrap().server, "http://127.0.0.1:1");
+    let error = Client::connect(&settings(None)).await.unwrap_err();
+    let text = explain(&error, error.advice());
+    assert!(text.starts_with("error: cannot use the kubeconfig /nowhere\n  because: "), "{text}");
+    assert!(text.contains("\n  try: correct the kubeconfig, or name another one"), "{text}");
 }
 
 #[tokio::test]

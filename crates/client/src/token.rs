@@ -1,14 +1,55 @@
-//! The bearer token: read from a file for every request, because another process may renew it.
+//! The bearer token: read from a file for every request, because another process may renew it, or from a kubeconfig.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use octavo_fleet::credential::{MAX_TOKEN_BYTES, Token, TokenError};
+use octavo_kube::aggregator_access::AggregatorAccess;
 use octavo_toolkit::files;
+use tokio::sync::Mutex;
 
 use super::RequestError;
+
+/// Source of the bearer token.
+#[derive(Debug, Clone)]
+pub(super) enum Credentials {
+    /// Requests have no token.
+    None,
+    /// A file with the token.
+    File(PathBuf),
+    /// The kubeconfig. The token is unknown until the aggregator requires one.
+    Cluster { access: Arc<AggregatorAccess>, token: Arc<Mutex<Option<HeaderValue>>> },
+}
+
+impl Credentials {
+    /// Creates the credentials of a kubeconfig's user.
+    pub(super) fn from_cluster(access: Arc<AggregatorAccess>) -> Self {
+        Self::Cluster { access, token: Arc::default() }
+    }
+
+    /// Returns the `Authorization` header of a request to `to`.
+    pub(super) async fn current(&self, to: &Uri) -> Result<Option<HeaderValue>, RequestError> {
+        match self {
+            Self::None => Ok(None),
+            Self::File(file) => authorization(file, to).map(Some),
+            Self::Cluster { token, .. } => Ok(token.lock().await.clone()),
+        }
+    }
+
+    /// Returns another header, after the aggregator rejected the current one; `None` if there is no other.
+    pub(super) async fn renew(&self) -> Result<Option<HeaderValue>, RequestError> {
+        let Self::Cluster { access, token } = self else {
+            return Ok(None);
+        };
+        let renewed = access.authorization().await;
+        let renewed = renewed.map_err(|error| RequestError::from_access(&error))?;
+        *token.lock().await = Some(renewed.clone());
+        Ok(Some(renewed))
+    }
+}
 
 /// Returns the `Authorization` header of a request to `to`. The token is never sent unencrypted over a network.
 pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, RequestError> {

@@ -4,19 +4,23 @@
 //! the caller decides whether and when to retry, so that requests can be limited.
 
 use std::error::Error as StdError;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::header::{HeaderValue, USER_AGENT};
 pub use kube::Client;
 use kube::Config;
-use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::client::middleware::AuthLayer;
+use kube::client::{ClientBuilder, ConfigExt};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::runtime::watcher;
+use octavo_model::text::first_names;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 use tokio::time::timeout;
 use tower::limit::RateLimitLayer;
+use tower::{BoxError, Layer, service_fn};
 
 /// Connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,12 +52,29 @@ impl Program {
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
-    #[error("cannot use the kubeconfig {}", path.display())]
+    #[error("cannot use the kubeconfig {place}")]
     Kubeconfig {
-        /// Its path.
-        path: PathBuf,
+        /// Its path, or where it was searched.
+        place: String,
         /// The cause.
         source: Box<KubeconfigError>,
+    },
+    /// There is no kubeconfig, and this is not a pod.
+    #[error("no kubeconfig found")]
+    NoKubeconfig(#[source] Box<KubeconfigError>),
+    /// The kubeconfig does not have the context.
+    #[error("the kubeconfig has no context {name}; {}", known_contexts(.known))]
+    UnknownContext {
+        /// The requested name.
+        name: String,
+        /// The existing contexts.
+        known: Vec<String>,
+    },
+    /// The kubeconfig does not select a context.
+    #[error("the kubeconfig has no current context; {}", known_contexts(.known))]
+    NoContext {
+        /// The existing contexts.
+        known: Vec<String>,
     },
     /// This is not a pod with a service account.
     #[error("no service account found; set --kubeconfig outside a pod")]
@@ -61,6 +82,127 @@ pub enum ConnectError {
     /// The credentials cannot be used.
     #[error("cannot use the credentials for the API server")]
     Client(#[source] Box<kube::Error>),
+}
+
+impl ConnectError {
+    /// Returns advice about the error.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Kubeconfig { .. } => {
+                "correct the kubeconfig, or name another one with --kubeconfig"
+            }
+            Self::NoKubeconfig(_) | Self::InCluster(_) => {
+                "name a kubeconfig with --kubeconfig or KUBECONFIG"
+            }
+            Self::UnknownContext { .. } | Self::NoContext { .. } => {
+                "name one of these contexts with --context"
+            }
+            Self::Client(_) => "check the credentials with `kubectl auth whoami`",
+        }
+    }
+}
+
+fn known_contexts(known: &[String]) -> String {
+    const SHOWN: usize = 12;
+    match known {
+        [] => "it has no contexts".to_owned(),
+        known => format!("contexts: {}", first_names(known, SHOWN)),
+    }
+}
+
+/// The cluster and the user that kubectl would select with the same flags.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterSelection {
+    /// Kubeconfig, instead of the ones in `KUBECONFIG` or `~/.kube/config`.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context, instead of the current one.
+    pub context: Option<String>,
+}
+
+/// Client of a user, and the layer that adds the user's token to requests, if there is one.
+pub(crate) struct UserClient {
+    pub(crate) client: Client,
+    pub(crate) token: Option<AuthLayer>,
+}
+
+/// Creates a client of a user, as kubectl does. Sends no request yet.
+pub async fn connect_user(selection: &ClusterSelection) -> Result<Client, ConnectError> {
+    user_client(selection).await.map(|user| user.client)
+}
+
+/// Creates a client of a user. A credential plugin is started once.
+pub(crate) async fn user_client(selection: &ClusterSelection) -> Result<UserClient, ConnectError> {
+    let config = user_config(selection).await?;
+    let mut config = with_limits(config, Program::Octavo);
+    let token = config.auth_layer().map_err(unusable)?;
+    let client = match &token {
+        None => ClientBuilder::try_from(config).map_err(unusable)?.build(),
+        Some(layer) => {
+            // The client would start the credential plugin again.
+            config.auth_info = AuthInfo {
+                token: None,
+                token_file: None,
+                exec: None,
+                auth_provider: None,
+                username: None,
+                ..config.auth_info
+            };
+            let namespace = config.default_namespace.clone();
+            let client = ClientBuilder::try_from(config).map_err(unusable)?.build();
+            let send = service_fn(move |request| {
+                let client = client.clone();
+                async move { client.send(request).await.map_err(BoxError::from) }
+            });
+            Client::new(layer.layer(send), namespace)
+        }
+    };
+    Ok(UserClient { client, token })
+}
+
+async fn user_config(selection: &ClusterSelection) -> Result<Config, ConnectError> {
+    let place = || match &selection.kubeconfig {
+        Some(path) => path.display().to_string(),
+        None => "of KUBECONFIG or ~/.kube/config".to_owned(),
+    };
+    let unusable = |source| ConnectError::Kubeconfig { place: place(), source: Box::new(source) };
+    let read = match &selection.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let file = match read {
+        Ok(file) => file,
+        Err(error) if selection.kubeconfig.is_none() && is_missing(&error) => {
+            if selection.context.is_some() {
+                return Err(ConnectError::NoKubeconfig(Box::new(error)));
+            }
+            // A pod has a service account instead.
+            let config = Config::incluster_env();
+            return config.map_err(|_outside| ConnectError::NoKubeconfig(Box::new(error)));
+        }
+        Err(error) => return Err(unusable(error)),
+    };
+    check_context(&file, selection.context.as_deref())?;
+    let options =
+        KubeConfigOptions { context: selection.context.clone(), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)
+}
+
+fn is_missing(error: &KubeconfigError) -> bool {
+    matches!(error, KubeconfigError::FindPath)
+        || matches!(error, KubeconfigError::ReadConfig(source, _)
+            if source.kind() == io::ErrorKind::NotFound)
+}
+
+fn check_context(file: &Kubeconfig, wanted: Option<&str>) -> Result<(), ConnectError> {
+    let known = || file.contexts.iter().map(|one| one.name.clone()).collect();
+    let current = file.current_context.as_deref().filter(|name| !name.is_empty());
+    match wanted.or(current) {
+        None => Err(ConnectError::NoContext { known: known() }),
+        Some(name) if !file.contexts.iter().any(|one| one.name == name) => {
+            Err(ConnectError::UnknownContext { name: name.to_owned(), known: known() })
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// Rate limit of an agent: number of requests per interval.
@@ -91,21 +233,27 @@ fn unusable(error: kube::Error) -> ConnectError {
 }
 
 async fn config(kubeconfig: Option<&Path>, program: Program) -> Result<Config, ConnectError> {
-    let mut config = match kubeconfig {
+    let config = match kubeconfig {
         Some(path) => config_from_file(path).await?,
         None => Config::incluster_env().map_err(|error| ConnectError::InCluster(error.into()))?,
     };
+    Ok(with_limits(config, program))
+}
+
+fn with_limits(mut config: Config, program: Program) -> Config {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.default_retry = false;
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     config.headers.push((USER_AGENT, program.user_agent()));
-    Ok(config)
+    config
 }
 
 async fn config_from_file(path: &Path) -> Result<Config, ConnectError> {
-    let unusable =
-        |source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let unusable = |source| ConnectError::Kubeconfig {
+        place: path.display().to_string(),
+        source: Box::new(source),
+    };
     let options = KubeConfigOptions::default();
     let file = Kubeconfig::read_from(path).map_err(unusable)?;
     let authority = ca_file(&file);
@@ -252,6 +400,43 @@ mod tests {
         };
         let (_refused, found) = tokio::join!(request, answer);
         found
+    }
+
+    fn kubeconfig(current: &str) -> Kubeconfig {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: '{current}'\n\
+             clusters: [{{name: c, cluster: {{server: 'https://192.0.2.1'}}}}]\n\
+             contexts:\n- {{name: a, context: {{cluster: c, user: u}}}}\n\
+             - {{name: b, context: {{cluster: c, user: u}}}}\n"
+        );
+        Kubeconfig::from_yaml(&text).unwrap()
+    }
+
+    #[test]
+    fn requested_context_takes_precedence_and_unknown_ones_are_reported_with_the_known() {
+        let checked = |current: &str, wanted: Option<&str>| {
+            check_context(&kubeconfig(current), wanted).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked("a", None), Ok(()));
+        assert_eq!(checked("gone", Some("b")), Ok(()));
+        for (current, wanted, message) in [
+            ("", None, "the kubeconfig has no current context; contexts: a, b"),
+            ("gone", None, "the kubeconfig has no context gone; contexts: a, b"),
+            ("a", Some("x"), "the kubeconfig has no context x; contexts: a, b"),
+        ] {
+            assert_eq!(checked(current, wanted), Err(message.to_owned()));
+        }
+        let empty = check_context(&Kubeconfig::default(), None).unwrap_err().to_string();
+        assert_eq!(empty, "the kubeconfig has no current context; it has no contexts");
+    }
+
+    #[tokio::test]
+    async fn kubeconfig_given_by_name_is_not_replaced_by_the_account_of_a_pod() {
+        let directory = tempfile::tempdir().unwrap();
+        let absent = directory.path().join("absent");
+        let selection = ClusterSelection { kubeconfig: Some(absent.clone()), context: None };
+        let error = connect_user(&selection).await.err().unwrap();
+        assert_eq!(error.to_string(), format!("cannot use the kubeconfig {}", absent.display()));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Clients of the Kubernetes API server.
 
 pub mod access_review;
+pub mod aggregator_access;
 mod backoff;
 pub mod client;
 pub mod cluster;

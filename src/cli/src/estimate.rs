@@ -28,7 +28,7 @@ pub(super) async fn estimate(
         EstimateCommand::Training(training) => &training.options,
         EstimateCommand::Decoding(decoding) => &decoding.options,
     };
-    let client = Client::new(&options.server)?;
+    let client = Client::connect(&options.server).await?;
     let request = EstimateRequest {
         workload: workload(command),
         devices: devices(&client, &options.devices).await?,

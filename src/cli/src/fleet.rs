@@ -37,7 +37,7 @@ const PAGE_SIZE: usize = 1000;
 
 /// Runs `octavo nodes`.
 pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let limit = settings.limit.map(NonZeroUsize::get);
     let list = list(&client, (&settings.filter, settings.sort_by), limit).await?;
     let printed = settings.output;
@@ -65,7 +65,7 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
 
 /// Runs `octavo types`.
 pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let mut types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
     let absent = absent(&settings.types, &types.items);
     let wanted =
@@ -126,7 +126,7 @@ pub(super) async fn availability(
     settings: &AvailabilitySettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let parameters = settings.parameters();
     let parameters = parameters.iter().map(|(name, value)| (*name, value.as_str()));
     let target = RequestPath::new("/api/v1/availability").with(parameters);
@@ -150,7 +150,7 @@ async fn visible_nodes(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError
 
 /// Runs `octavo node`.
 pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(&settings.name)));
     let detail: NodeDetail = client.get(&target).await?;
     let printed = settings.output;

@@ -39,6 +39,7 @@ mod style;
 mod text;
 mod top;
 mod usage;
+mod version;
 mod watch;
 
 use std::future::Future;
@@ -184,6 +185,7 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
+        Command::Version(settings) => block_on(version::version(settings, colors))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
         Command::Completion { shell } => {
             Ok(Report { output: completion_script(*shell), ..Report::default() })

@@ -22,7 +22,7 @@ const PROFILE_COLUMNS: [&str; 2] = ["TYPE", "RESOURCE"];
 
 /// Runs `octavo match`.
 pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let target = RequestPath::new("/api/v1/match");
     let (request, unread) = request(&settings.requirements)?;
     let answer: MatchAnswer = client.post(&target, &request).await?;

@@ -59,7 +59,7 @@ async fn list(settings: &ProfileFilter, colors: Colors) -> Result<Report, CliErr
 }
 
 async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let target = target(settings.namespace.as_deref(), &settings.name);
     let detail: ProfileDetail = client.get(&target).await?;
     let text = || table::whole(&detail, colors);
@@ -113,7 +113,7 @@ async fn check(settings: &CheckSettings, colors: Colors) -> Result<Report, CliEr
 }
 
 async fn read(settings: &ProfileFilter) -> Result<ProfileList, CliError> {
-    read_by(&Client::new(&settings.server)?, settings).await
+    read_by(&Client::connect(&settings.server).await?, settings).await
 }
 
 async fn read_by(client: &Client, settings: &ProfileFilter) -> Result<ProfileList, CliError> {

@@ -21,6 +21,7 @@ pub mod slo;
 pub mod source;
 pub mod top;
 pub mod usage;
+pub mod version;
 
 use std::env;
 use std::ffi::OsString;
@@ -54,6 +55,7 @@ use self::sharing::SharingCommand;
 use self::slo::SloSettings;
 use self::top::TopSettings;
 use self::usage::UsageSettings;
+use self::version::VersionSettings;
 
 /// Manage the accelerators of Kubernetes nodes, and query the fleet
 #[derive(Debug, Clone, Parser)]
@@ -150,6 +152,9 @@ pub enum Command {
     Watch(WatchSettings),
     /// Show live usage by pod
     Top(TopSettings),
+    /// Show the versions of this command, the aggregator and the agents
+    #[command(after_long_help = include_str!("../help/version.txt"))]
+    Version(VersionSettings),
     /// Run a simulated fleet on this machine
     #[command(after_long_help = include_str!("../help/demo.txt"))]
     Demo(DemoSettings),
@@ -347,6 +352,7 @@ impl Command {
             | Self::Usage(_)
             | Self::Watch(_)
             | Self::Top(_)
+            | Self::Version(_)
             | Self::Demo(_)
             | Self::Completion { .. } => Ok(()),
         }

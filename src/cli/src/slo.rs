@@ -27,7 +27,7 @@ pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report
     let wanted = &settings.objectives;
     let unread = found.unread_pages_notice();
     let request = SloRequest { objectives: objectives(wanted), rows: found.rows };
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let target = RequestPath::new("/api/v1/slo");
     let answer: SloAnswer = client.post(&target, &request).await?;
     let printed = settings.output;

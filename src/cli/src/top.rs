@@ -33,7 +33,7 @@ pub(super) async fn top(
     colors: Colors,
     screen: OutputMode,
 ) -> Result<Report, CliError> {
-    let source = UsageSource::new(settings)?;
+    let source = UsageSource::new(settings).await?;
     if screen == OutputMode::Redraw && !settings.is_once() {
         screen::follow(&source, settings, colors).await?;
         return Ok(Report { exit: Exit::Done, ..Report::default() });

@@ -17,7 +17,7 @@ const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
 
 /// Runs `octavo usage`.
 pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let target = RequestPath::new("/api/v1/usage/summary");
     let mut summary: UsageSummary = client.get(&target).await?;
     let is_empty = summary.items.is_empty();

@@ -33,7 +33,7 @@ pub(super) async fn watch(
     screen: OutputMode,
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let table = matches!(settings.output.format, FleetFormat::Table | FleetFormat::Wide);
     let feed: EventFeed = EventFeed::new(client);
     if table && screen == OutputMode::Redraw {

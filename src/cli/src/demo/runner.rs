@@ -80,7 +80,7 @@ impl DemoRunner<'_> {
         }
         let url: ServerUrl =
             people.parse().map_err(|_| DemoError::NoAddress { log: people.clone() })?;
-        let client = Client::new(&ServerSettings::plaintext(url, START_TIMEOUT))?;
+        let client = Client::connect(&ServerSettings::plaintext(url, START_TIMEOUT)).await?;
         let mut audience = FleetMonitor {
             client: client.clone(),
             check: FleetCheck::new(scenarios),

@@ -7,7 +7,7 @@ use octavo_fleet::hardware_profile::create_request::ProfileOrder;
 use octavo_fleet::hardware_profile::document::ProfileDraft;
 use octavo_fleet::hardware_profile::object::annotate;
 use octavo_fleet::hardware_profile::{CREATED_BY_ANNOTATION, REASON_ANNOTATION};
-use octavo_kube::client::{Program, connect};
+use octavo_kube::client::connect_user;
 use octavo_kube::hardware_profiles::{DryRun, Existing, Outcome, ProfileWriter};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{CliError, Exit, Report};
 
 /// Runs `octavo profiles create`.
 pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
-    let client = Client::new(&settings.server)?;
+    let client = Client::connect(&settings.server).await?;
     let target = RequestPath::new("/api/v1/profile-draft");
     let draft: ProfileDraft = client.post(&target, &order(settings)).await?;
     let mut object = draft.profile;
@@ -36,7 +36,7 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     if text(&object, "namespace").is_empty() {
         return Err(CliError::NoNamespace);
     }
-    let client = connect(settings.kubeconfig().as_deref(), Program::Octavo).await;
+    let client = connect_user(&settings.server.cluster()).await;
     let writer = ProfileWriter::new(client.map_err(CliError::Connect)?);
     if let Some(user) = writer.user().await {
         annotate(&mut object, CREATED_BY_ANNOTATION, &user);

@@ -41,7 +41,7 @@ pub(super) async fn watch(
         known: BTreeMap::new(),
         notice: None,
     };
-    let feed = EventFeed::new(Client::new(&settings.server)?);
+    let feed = EventFeed::new(Client::connect(&settings.server).await?);
     tokio::select! {
         done = follow(feed, view) => done?,
         () = stop.received() => {}
@@ -119,7 +119,7 @@ impl ProfileWatcher<'_> {
         let note = note.map(|notice| format!(" Note: {}", printable(notice)));
         let head = format!(
             "{}: {}, {}. Ctrl-C exits.{}",
-            self.settings.server.server,
+            self.settings.server.place(),
             count_noun(list.items.len(), "profile", "profiles"),
             now(),
             note.unwrap_or_default()

@@ -28,7 +28,7 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
         "Capacity commands (need an aggregator)",
         &["availability", "match", "estimate", "slo", "profiles"],
     ),
-    ("Other commands", &["layouts", "catalog", "demo", "completion"]),
+    ("Other commands", &["layouts", "catalog", "demo", "completion", "version"]),
 ];
 
 const HELP_ABOUT: &str = "Print the help of a command";

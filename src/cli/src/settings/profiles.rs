@@ -1,8 +1,5 @@
 //! Settings of `octavo profiles`.
 
-use std::env;
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand, ValueEnum};
 use octavo_client::ServerSettings;
 use octavo_fleet::hardware_profile::CountOverride;
@@ -141,10 +138,6 @@ pub struct CreateSettings {
     )]
     pub dry_run: DryRunMode,
 
-    /// Kubeconfig with the cluster and credentials [default: ~/.kube/config, or the service account of the pod]
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", help_heading = "Kubernetes")]
-    pub kubeconfig: Option<PathBuf>,
-
     /// Aggregator.
     #[command(flatten)]
     pub server: ServerSettings,
@@ -169,17 +162,6 @@ impl ProfileFilter {
         let all = [("type", &self.type_name), ("namespace", &self.namespace)];
         let given = all.into_iter();
         given.filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
-    }
-}
-
-impl CreateSettings {
-    /// Returns the kubeconfig of the cluster and the credentials; `None` for kubectl's default.
-    pub fn kubeconfig(&self) -> Option<PathBuf> {
-        let default = || {
-            let path = env::home_dir()?.join(".kube/config");
-            path.is_file().then_some(path)
-        };
-        self.kubeconfig.clone().or_else(default)
     }
 }
 

@@ -107,6 +107,6 @@ impl TopSettings {
 
     /// Returns the source's name for users.
     pub fn source_name(&self) -> String {
-        if self.here { "this node".to_owned() } else { self.server.server.to_string() }
+        if self.here { "this node".to_owned() } else { self.server.place() }
     }
 }

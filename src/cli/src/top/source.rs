@@ -32,10 +32,10 @@ pub(super) struct UsageSource<'a> {
 }
 
 impl<'a> UsageSource<'a> {
-    /// Creates a source without sending a request.
-    pub(super) fn new(settings: &'a TopSettings) -> Result<Self, CliError> {
-        let client = (!settings.here).then(|| Client::new(&settings.server));
-        let client = client.transpose()?;
+    /// Creates a source. Finds the aggregator, but does not send a request to it.
+    pub(super) async fn new(settings: &'a TopSettings) -> Result<Self, CliError> {
+        let client =
+            if settings.here { None } else { Some(Client::connect(&settings.server).await?) };
         Ok(Self { settings, client })
     }
 

@@ -107,7 +107,7 @@ fn picture(list: &NodeList, settings: &WatchSettings, colors: Colors) -> String 
     };
     let head = format!(
         "{}: {} of {} nodes{stale}, {}. Ctrl-C exits.",
-        settings.server.server,
+        settings.server.place(),
         list.items.len(),
         list.total,
         now()
