@@ -256,7 +256,9 @@ fn open_objects(at: &str, schema: &Value, found: &mut BTreeSet<String>) {
         open_objects(&format!("{at}/*"), items, found);
     }
     for one in ["anyOf", "allOf", "oneOf"].iter().filter_map(|key| fields.get(*key)?.as_array()) {
-        one.iter().for_each(|schema| open_objects(at, schema, found));
+        for schema in one {
+            open_objects(at, schema, found);
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn of(rendered: &str) -> BTreeSet<String> {
             "ConfigMap" | "Secret" | "PrometheusRule" | "NetworkPolicy" | "BackendTLSPolicy" => {}
             // Their backends are tested with the values.
             "Ingress" | "HTTPRoute" | "Route" => {
-                add("access from outside of the cluster".to_owned())
+                add("access from outside of the cluster".to_owned());
             }
             "ServiceMonitor" => {
                 let endpoints = each(&object["spec"]["endpoints"]).flat_map(entries);
