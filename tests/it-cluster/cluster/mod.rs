@@ -9,6 +9,7 @@ pub(crate) mod auth;
 mod available;
 mod facts;
 mod followed;
+mod kubeconfig_access;
 mod kubectl;
 pub(crate) mod nodes;
 mod objects;
