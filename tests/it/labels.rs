@@ -1,6 +1,7 @@
 //! The labels of every board we know, in every MIG strategy, printed by the agent that ships: whole golden files.
 
 mod list;
+mod reference;
 
 use crate::golden::golden;
 use crate::machine::Machine;

@@ -15,7 +15,6 @@ mod instance_features;
 mod labels_builder;
 mod note;
 mod octavo_keys;
-pub mod reference;
 
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::reason::Reason;
