@@ -11,7 +11,7 @@ use octavo_model::reason::Reason;
 use octavo_node::labels::{self, LayoutState, Options};
 use octavo_node::node_object::status_annotation;
 use octavo_node::node_object::{DesiredLabels, DesiredNode, STATUS_ANNOTATION};
-use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
+use octavo_planner::reconcile::{ApplyState, ChangeOutcome, DeviceLayoutStatus, NodeLayoutStatus};
 use tokio::task::JoinHandle;
 
 use crate::bed::{Bed, Usage, own_mib, own_sockets, since, words};
@@ -207,7 +207,13 @@ fn wanted(machine: &Inventory, state: LayoutState) -> DesiredNode {
         layout: Some("all-1g.10gb".to_owned()),
         state: Some(Reason::Applied.into()),
         devices: devices
-            .map(|device| DeviceLayoutStatus::from_state(machine, device.pci, &ApplyState::Applied))
+            .map(|device| {
+                DeviceLayoutStatus::from_state(
+                    machine,
+                    device.pci,
+                    &ApplyState::Ended(ChangeOutcome::Applied),
+                )
+            })
             .collect(),
         ..NodeLayoutStatus::default()
     };

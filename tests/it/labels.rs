@@ -1,6 +1,7 @@
 //! The labels of every known board in every MIG strategy, printed by the shipped agent, as golden files.
 
 mod list;
+mod reference;
 
 use crate::golden::golden;
 use crate::machine::Machine;

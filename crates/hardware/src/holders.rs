@@ -5,23 +5,25 @@
 //! without them. The result of [`open_files::open`] decides what may be destroyed, so unknown usage is an error and never an
 //! empty list.
 
-mod error;
 pub(super) mod nodes;
 mod open_files;
 mod process_origin;
-mod programs;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use octavo_model::holder::{Holder, HolderDetails, Pod};
+use octavo_toolkit::files;
 use procfs::process::Process;
 use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
+use thiserror::Error as ThisError;
 
-pub use self::error::HoldersError;
 pub use self::open_files::open;
+use self::open_files::process_id;
 pub use self::process_origin::{is_other_pid_namespace, origins, pods};
-pub use self::programs::running_programs;
 
 /// Maximum length of a stored command line in characters; its beginning is enough to recognize it.
 const MAX_COMMAND_CHARS: usize = 400;
@@ -68,6 +70,101 @@ fn command(process: &Process) -> Option<String> {
 /// Returns the boot time in seconds since 1970. Source: `btime` of `/proc/stat`.
 fn boot_time(root: &Path) -> Option<u64> {
     KernelStats::from_file(root.join("stat"), current_system_info()).ok().map(|stats| stats.btime)
+}
+
+/// An error that makes the holders of a GPU or partition unknown. The devices in question then count as in use.
+#[derive(Debug, ThisError)]
+pub enum HoldersError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A driver table exceeds the size limit.
+    #[error("{} is longer than {limit} bytes", path.display())]
+    TableTooLong {
+        /// The table.
+        path: PathBuf,
+        /// The size limit in bytes.
+        limit: u64,
+    },
+    /// Some processes of the machine are not visible.
+    #[error(
+        "{} does not show all processes of the machine: it belongs to the PID namespace of a container, or hides \
+         processes of other users",
+        root.display()
+    )]
+    HiddenProcesses {
+        /// The root of the process file system.
+        root: PathBuf,
+    },
+    /// The number of processes exceeds the limit.
+    #[error("there are more than {limit} processes")]
+    TooManyProcesses {
+        /// The limit.
+        limit: usize,
+    },
+    /// The number of open files exceeds the limit.
+    #[error("there are more than {limit} open files; the limit was reached at process {pid}")]
+    TooManyFiles {
+        /// The process at which the limit was reached.
+        pid: u32,
+        /// The limit, for all processes together.
+        limit: usize,
+    },
+    /// An open capability is missing from the driver's tables or ambiguous in them.
+    #[error("process {pid} has nvidia-cap{minor} open, which the driver's tables do not identify")]
+    UnknownCapability {
+        /// The process.
+        pid: u32,
+        /// The capability's minor number.
+        minor: u32,
+    },
+    /// An open GPU node belongs to none of the known devices, and at least one of these does not report its minor
+    /// number.
+    #[error("process {pid} has a device file of GPU {minor} open, which matches no known device")]
+    UnknownDevice {
+        /// The process.
+        pid: u32,
+        /// The GPU's minor number.
+        minor: u32,
+    },
+}
+
+impl HoldersError {
+    fn unreadable(path: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unreadable { path: path.to_owned(), source: error.into() }
+    }
+}
+
+/// Length of a process name in bytes, to which the kernel truncates it. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
+const COMM_BYTES: usize = 15;
+/// Size limit in bytes, above a name and its line end.
+const MAX_COMM_FILE_BYTES: u64 = 64;
+/// Process limit, above the kernel's default number of process IDs.
+const MAX_PROCESSES: usize = 1 << 16;
+
+/// Returns those of `names` that a process in the procfs at `root` has. A program that is not found may run in a
+/// namespace that is not visible.
+pub fn running_programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
+    let entries = fs::read_dir(root).into_iter().flatten().take(MAX_PROCESSES).flatten();
+    let mut found = BTreeSet::new();
+    for entry in entries {
+        if process_id(&entry.file_name()).is_none() {
+            continue;
+        }
+        let Ok(text) = files::read_prefix(&entry.path().join("comm"), MAX_COMM_FILE_BYTES) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&text);
+        let its = |name: &&&str| name.get(..COMM_BYTES).unwrap_or(name) == text.trim_end();
+        found.extend(names.iter().find(its).map(|name| (*name).to_owned()));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -145,5 +242,25 @@ mod tests {
         let command = who.command.unwrap();
         assert!(command.starts_with("cat - [31m xxx"), "{command}");
         assert!(command.chars().count() <= MAX_COMMAND_CHARS);
+    }
+
+    #[test]
+    fn program_is_found_by_truncated_name() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, name) in
+            [("7", "nvidia-mig-mana\n"), ("8", "gpu-feature\n"), ("x", "short\n"), ("9", "short\n")]
+        {
+            fs::create_dir(root.path().join(pid)).unwrap();
+            fs::write(root.path().join(pid).join("comm"), name).unwrap();
+        }
+        fs::create_dir_all(root.path().join("10/comm")).unwrap();
+        let names = ["nvidia-mig-manager", "gpu-feature-discovery", "short"];
+        let found = running_programs(root.path(), &names);
+        let expected = ["nvidia-mig-manager", "short"].map(str::to_owned);
+        assert_eq!(found, expected.into());
+        let own = fs::read_to_string("/proc/self/comm").unwrap();
+        let here = running_programs(Path::new("/proc"), &[own.trim_end()]);
+        assert_eq!(here.len(), 1);
+        assert!(running_programs(Path::new("/nowhere"), &names).is_empty());
     }
 }

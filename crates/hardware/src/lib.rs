@@ -14,10 +14,8 @@
 
 mod amd;
 pub mod calls;
-pub mod control;
 pub mod device_files;
 pub mod driver_traces;
-mod elf;
 pub mod error;
 pub mod holders;
 pub mod library;
@@ -33,15 +31,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use calls::CallWatch;
+pub use error::{Code, DriverError, LoadError, Remedy};
 use octavo_model::accelerators::OverlayProducts;
+use octavo_model::call::{CallFailure, CallResult, DriverCall};
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Device, Driver};
+use octavo_model::inventory::{Device, Driver, Process};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
-
-pub use calls::CallWatch;
-pub use control::GpuControl;
-pub use error::{Code, DriverError, LoadError, Remedy};
 pub use worker::{
     ChangeNotifications, DriverReleaseGuard, DriverUnavailable, Handle, ReadingsError, spawn,
 };
@@ -127,4 +124,25 @@ pub enum EventWait {
     Xids(Vec<Xid>),
     /// The wait timed out.
     TimedOut,
+}
+
+// The interface through which devices are changed.
+//
+// Changes run as a unit of work on the thread that owns the driver, so that nothing is read during a change. Within
+// it, each device has its own control, which may be used on its own thread: NVML is thread-safe, and devices share
+// nothing except, on some boards, a reset.
+
+/// A device that can be changed.
+pub trait GpuControl: Send {
+    /// Returns the device's PCI address.
+    fn pci(&self) -> PciAddress;
+
+    /// Returns all processes that have a context on the device. An unknown list is an error, never an empty list.
+    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, CallFailure>;
+
+    /// Runs a call that changes the device.
+    fn call(&mut self, call: DriverCall, calls: &CallWatch) -> Result<CallResult, CallFailure>;
+
+    /// Reads the device like [`crate::GpuDriver::observe`].
+    fn read(&mut self, calls: &CallWatch) -> Result<Device, CallFailure>;
 }

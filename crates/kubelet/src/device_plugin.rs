@@ -15,9 +15,7 @@ pub mod gate;
 mod kubelet_poller;
 mod manager;
 mod plugin_dir;
-mod register_request;
 mod registration;
-mod resource_server;
 mod service;
 
 pub use allocation_response::DeviceResponder;

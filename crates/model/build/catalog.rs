@@ -88,9 +88,8 @@ impl NotAccelerator {
             None => (self.id.as_str(), None),
         };
         let vendor = u16::from_str_radix(vendor, 16)?;
-        let device = device.map_or_else(|| "None".to_owned(), |id| format!("Some({id:#06x})"));
         Ok(format!(
-            "    NotAccelerator {{ vendor: {vendor:#06x}, device: {device}, description: {:?} }},\n",
+            "    NotAccelerator {{ vendor: {vendor}, device: {device:?}, description: {:?} }},\n",
             self.what
         ))
     }
@@ -109,9 +108,9 @@ impl Accelerator {
         );
         write!(
             text,
-            "memory: {}, visible_memory_mib: {}, memory_bandwidth_gbs: {:?}, tflops: Tflops {{ bf16: {:?}, fp16: {:?}, fp8: {:?} }}, ",
+            "memory: {}, visible_memory_mib: {:?}, memory_bandwidth_gbs: {:?}, tflops: Tflops {{ bf16: {:?}, fp16: {:?}, fp8: {:?} }}, ",
             self.memory()?,
-            self.visible_memory(),
+            self.memory_mib,
             self.memory_bandwidth_gbs,
             self.bf16_tflops_dense,
             self.fp16_tflops_dense,
@@ -170,14 +169,6 @@ impl Accelerator {
         })
     }
 
-    /// With thousands separators, as in a handwritten constant.
-    fn visible_memory(&self) -> String {
-        match self.memory_mib {
-            Some(mib) => format!("Some({}_{:03})", mib / 1000, mib % 1000),
-            None => "None".to_owned(),
-        }
-    }
-
     fn compute_capability(&self) -> Result<String, Box<dyn Error>> {
         let Some(text) = &self.compute_capability else {
             return Ok("None".to_owned());
@@ -208,11 +199,10 @@ impl Accelerator {
 fn pci_id(text: &str) -> Result<String, Box<dyn Error>> {
     let parts: Vec<u16> =
         text.split(':').map(|part| u16::from_str_radix(part, 16)).collect::<Result<_, _>>()?;
-    let subsystem = match parts.as_slice() {
-        [_, _] => "None".to_owned(),
-        [_, _, vendor, device] => format!("Some(({vendor:#06x}, {device:#06x}))"),
+    let (device, subsystem) = match *parts.as_slice() {
+        [vendor, device] => ((vendor, device), None),
+        [vendor, device, by, board] => ((vendor, device), Some((by, board))),
         _ => return Err(format!("{text:?} is not vendor:device").into()),
     };
-    let ids: Vec<String> = parts.iter().take(2).map(|id| format!("{id:#06x}")).collect();
-    Ok(format!("PciPattern {{ device: ({}), subsystem: {subsystem} }}", ids.join(", ")))
+    Ok(format!("PciPattern {{ device: {device:?}, subsystem: {subsystem:?} }}"))
 }

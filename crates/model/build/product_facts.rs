@@ -93,6 +93,12 @@ struct Alias {
 /// Maps the kind and the text of an alias to the SKUs that it refers to, each with its sources.
 type AliasIndex = BTreeMap<(String, String), BTreeMap<String, BTreeSet<String>>>;
 
+/// Adds that the alias `text` refers to `sku` according to `sources`.
+fn add(names: &mut AliasIndex, (kind, text): (&str, &str), sku: &str, sources: &[String]) {
+    let whom = names.entry((kind.to_owned(), text.to_owned())).or_default();
+    whom.entry(sku.to_owned()).or_default().extend(sources.iter().cloned());
+}
+
 /// Generates the Rust source of the tables in `json`.
 pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
     let catalog: Catalog = serde_json::from_str(json)?;
@@ -104,22 +110,21 @@ pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
         names_by_cloud(instance, &mut names);
     }
     for shared in &catalog.shared_names {
-        let key = (shared.kind.clone(), shared.text.clone());
-        let whom = names.entry(key).or_default();
         for sku in &shared.skus {
-            let sources = shared.sources.iter().cloned();
-            whom.entry(sku.clone()).or_default().extend(sources);
+            add(&mut names, (&shared.kind, &shared.text), sku, &shared.sources);
         }
     }
     check_references(&catalog, &names)?;
-    let mut text = String::from("const PRODUCTS: &[ProductEntry] = &[\n");
+    let mut text = String::from(
+        "/// All products, in catalog order.\npub(super) const PRODUCTS: &[ProductEntry] = &[\n",
+    );
     for product in &catalog.accelerators {
         let sku = word(product, "id")?;
         let entry =
             product_entry(&catalog, product, &names).map_err(|error| format!("{sku}: {error}"))?;
         text.push_str(&entry);
     }
-    text.push_str("];\n\nconst SHARED: &[SharedAliasEntry] = &[\n");
+    text.push_str("];\n\n/// All aliases shared by several products.\npub(super) const SHARED: &[SharedAliasEntry] = &[\n");
     for ((kind, name), whom) in names.iter().filter(|(_, whom)| whom.len() > 1) {
         let skus: Vec<&String> = whom.keys().collect();
         let sources: BTreeSet<&String> = whom.values().flatten().collect();
@@ -168,11 +173,6 @@ fn names_of(
 ) -> Result<(), Box<dyn Error>> {
     let sku = word(product, "id")?;
     let sources: Vec<String> = part(product, "sources")?;
-    let mut add = |kind: &str, text: &str, sources: &[String]| {
-        let whom = names.entry((kind.to_owned(), text.to_owned())).or_default();
-        let cited_sources = whom.entry(sku.to_owned()).or_default();
-        cited_sources.extend(sources.iter().cloned());
-    };
     let by_driver = product.get("name_from").is_none();
     // Amazon's driver omits the vendor.
     let name = match product.get("neuron_sysfs_device_name") {
@@ -182,14 +182,14 @@ fn names_of(
     if by_driver {
         let best = DRIVER_NAME_SOURCES.iter().find(|key| sources.iter().any(|own| own == *key));
         let best = best.map(|key| vec![(*key).to_owned()]).unwrap_or_default();
-        add("driver", name, &best);
+        add(names, ("driver", name), sku, &best);
     }
     let aliases: Vec<Alias> = match product.get("aliases") {
         Some(_) => part(product, "aliases")?,
         None => Vec::new(),
     };
     for alias in aliases {
-        add(&alias.kind, &alias.text, &alias.sources);
+        add(names, (&alias.kind, &alias.text), sku, &alias.sources);
     }
     if word(product, "vendor")? == "nvidia" {
         // gpu-feature-discovery replaces each space in the driver's name with a hyphen.
@@ -202,17 +202,14 @@ fn names_of(
             })
             .collect();
         for (text, sources) in of_driver {
-            let whom = names.entry(("gfd".to_owned(), text)).or_default();
-            whom.entry(sku.to_owned()).or_default().extend(sources);
+            add(names, ("gfd", &text), sku, &sources);
         }
     }
     let ids: Vec<String> = part(product, "pci_ids")?;
     let cited_sources: BTreeMap<String, Vec<String>> = part(product, "said_by")?;
     let of_ids = cited_sources.get("pci_ids").cloned().unwrap_or_default();
     for id in ids.iter().filter(|id| id.matches(':').count() == 1) {
-        let whom = names.entry(("pci".to_owned(), id.clone())).or_default();
-        let sources = whom.entry(sku.to_owned()).or_default();
-        sources.extend(of_ids.iter().cloned());
+        add(names, ("pci", id), sku, &of_ids);
     }
     Ok(())
 }
@@ -226,9 +223,7 @@ fn names_by_cloud(instance: &Instance, names: &mut AliasIndex) {
     ];
     for (kind, text) in words {
         if let Some(text) = text {
-            let whom = names.entry((kind.to_owned(), text.clone())).or_default();
-            let sources = whom.entry(instance.accelerator.clone()).or_default();
-            sources.extend(instance.sources.iter().cloned());
+            add(names, (kind, text), &instance.accelerator, &instance.sources);
         }
     }
 }
@@ -285,7 +280,7 @@ fn product_entry(
 
 /// Cloud instance types with the product.
 fn instance_entries(catalog: &Catalog, sku: &str) -> Result<String, Box<dyn Error>> {
-    let mut text = String::from("    ], shapes: &[\n");
+    let mut text = String::from("    ], offers: &[\n");
     for (cloud, instance) in catalog
         .cloud_instances
         .iter()
@@ -294,10 +289,10 @@ fn instance_entries(catalog: &Catalog, sku: &str) -> Result<String, Box<dyn Erro
     {
         writeln!(
             text,
-            "        OfferEntry {{ cloud: {cloud:?}, instance: {:?}, count: {:?}, usd_per_hour: {:?}, region: {:?}, sources: &{:?} }},",
+            "        CloudOffer {{ cloud: {cloud:?}, instance: {:?}, count: {:?}, usd_per_hour: {:?}, region: {:?}, sources: &{:?} }},",
             instance.called,
             instance.accelerator_count,
-            instance.usd_per_hour.map(Literal),
+            instance.usd_per_hour,
             instance.price_region,
             instance.sources,
         )?;
@@ -321,7 +316,7 @@ fn value_expression(value: &Value) -> Result<String, Box<dyn Error>> {
     Ok(match value {
         Value::Number(number) => {
             let number = number.as_f64().ok_or("a number is out of range")?;
-            format!("FactValue::Number({:?})", Literal(number))
+            format!("FactValue::Number({number:?})")
         }
         Value::String(text) => format!("FactValue::Text({text:?})"),
         Value::Array(_) => {
@@ -332,26 +327,6 @@ fn value_expression(value: &Value) -> Result<String, Box<dyn Error>> {
             return Err("a value of no known kind".into());
         }
     })
-}
-
-/// A number formatted like a handwritten constant, with separators in long ones.
-struct Literal(f64);
-
-impl std::fmt::Debug for Literal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = format!("{:?}", self.0);
-        let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));
-        let (thousands, rest) = whole.split_at(whole.len().saturating_sub(3));
-        match whole.len() {
-            ..6 => f.write_str(whole)?,
-            _ => write!(f, "{thousands}_{rest}")?,
-        }
-        let (first, rest) = fraction.split_at(fraction.len().min(3));
-        match fraction.len() {
-            ..6 => write!(f, ".{fraction}"),
-            _ => write!(f, ".{first}_{rest}"),
-        }
-    }
 }
 
 fn kind_of(kind: &str) -> Result<&'static str, String> {

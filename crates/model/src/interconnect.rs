@@ -5,16 +5,12 @@
 //! although all eight of its GPUs can be reached in two hops. Only devices whose driver answers count: a link to a
 //! device that fell off the bus is unusable.
 
-mod clique;
-mod hives;
-mod neuron;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use strum::Display;
 
 use crate::id::PciAddress;
-use crate::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup, Vendor};
+use crate::inventory::{Condition, Device, Inventory, LinkRemote, Neuron, SwitchGroup, Vendor};
 
 /// Interconnect of a node's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +50,7 @@ pub fn of(devices: &[Device]) -> Option<Interconnect> {
     let mut nodes: Vec<&Device> = devices.iter().filter(|device| answers(device)).collect();
     nodes.sort_by_key(|device| device.pci);
     if nodes.is_empty() {
-        return hives::of(devices);
+        return amd_interconnect(devices);
     }
     if nodes.len() < 2 {
         return None;
@@ -72,14 +68,14 @@ pub fn of_node(inventory: &Inventory) -> Option<Interconnect> {
         return of(&inventory.devices);
     }
     match &inventory.neuron {
-        Some(neuron) => neuron::of(neuron, &inventory.devices),
+        Some(neuron) => neuron_interconnect(neuron, &inventory.devices),
         None => of(&inventory.devices),
     }
 }
 
 fn interconnect_of(kind: InterconnectKind, nodes: &[&Device], linked: &[u64]) -> Interconnect {
     let domains = components(linked).into_iter().map(|members| addresses(nodes, members)).collect();
-    Interconnect { kind, domain_size: clique::max_clique_size(linked), domains }
+    Interconnect { kind, domain_size: max_clique_size(linked), domains }
 }
 
 fn answers(device: &Device) -> bool {
@@ -154,7 +150,7 @@ fn components(linked: &[u64]) -> Vec<u64> {
         }
         let mut members = 1_u64 << at;
         loop {
-            let wider = clique::bits(members)
+            let wider = bits(members)
                 .filter_map(|node| linked.get(node))
                 .fold(members, |all, neighbours| all | neighbours);
             if wider == members {
@@ -168,7 +164,145 @@ fn components(linked: &[u64]) -> Vec<u64> {
 }
 
 fn addresses(nodes: &[&Device], members: u64) -> Vec<PciAddress> {
-    clique::bits(members).filter_map(|node| nodes.get(node)).map(|device| device.pci).collect()
+    bits(members).filter_map(|node| nodes.get(node)).map(|device| device.pci).collect()
+}
+
+// Maximum clique of a graph, by branch and bound on bit sets.
+//
+// Each step colors the candidates greedily (linked nodes get different colors). A clique has at most as many nodes
+// as there are colors, so a branch that cannot exceed the best clique found so far is pruned. On the graphs of real
+// machines the first descent already finds the maximum. Source: Tomita and Seki, "An Efficient Branch-and-bound
+// Algorithm for Finding a Maximum Clique".
+
+/// Size of the maximum clique of a graph with at most 64 nodes, given as the neighbors of each node.
+fn max_clique_size(linked: &[u64]) -> usize {
+    let all = (0..linked.len().min(64)).fold(0_u64, |all, node| all | (1 << node));
+    let mut best = 0;
+    expand(linked, all, 0, &mut best);
+    best
+}
+
+/// Positions of the set bits.
+fn bits(set: u64) -> impl Iterator<Item = usize> {
+    (0..64).filter(move |node| set & (1 << node) != 0)
+}
+
+fn expand(linked: &[u64], candidates: u64, size: usize, best: &mut usize) {
+    *best = size.max(*best);
+    let mut left = candidates;
+    for (node, colours) in colored(linked, candidates).into_iter().rev() {
+        if size + colours <= *best {
+            return;
+        }
+        left &= !(1 << node);
+        expand(linked, left & neighbors(linked, node), size + 1, best);
+    }
+}
+
+/// Candidates ordered by color, each with the number of colors used so far.
+fn colored(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
+    let mut order = Vec::new();
+    let mut left = candidates;
+    let mut colours = 0;
+    while left != 0 {
+        colours += 1;
+        let mut open = left;
+        while open != 0 {
+            let node = open.trailing_zeros() as usize;
+            open &= !(1 << node) & !neighbors(linked, node);
+            left &= !(1 << node);
+            order.push((node, colours));
+        }
+    }
+    order
+}
+
+fn neighbors(linked: &[u64], node: usize) -> u64 {
+    linked.get(node).copied().unwrap_or(0)
+}
+
+// AMD interconnect, from hives: devices of one hive are linked by xGMI.
+//
+// In a hive of bridged cards (two or four), or of an OAM board since the MI300, every pair of devices is linked. In
+// one of MI250 modules some pairs are not, and the available data does not show which, so the interconnect of these
+// is unknown. Source: AMD, "CDNA 2" and "CDNA 3" white papers, node diagrams.
+
+/// MI250 and MI250X. Source: pci.ids.
+const PARTIALLY_LINKED_DEVICES: [u16; 2] = [0x7408, 0x740c];
+
+fn amd_interconnect(devices: &[Device]) -> Option<Interconnect> {
+    let is_reporting =
+        |device: &&Device| device.vendor == Vendor::Amd && device.condition == Condition::Working;
+    let mut nodes: Vec<&Device> = devices.iter().filter(is_reporting).collect();
+    nodes.sort_by_key(|device| device.pci);
+    let doubtful = |device: &&Device| {
+        hive(device).is_some() && PARTIALLY_LINKED_DEVICES.contains(&device.pci_ids.device)
+    };
+    if !(2..=64).contains(&nodes.len()) || nodes.iter().any(doubtful) {
+        return None;
+    }
+    let linked: Vec<u64> = (0..nodes.len()).map(|at| hive_members(&nodes, at)).collect();
+    let kind = if linked.iter().any(|neighbours| *neighbours != 0) {
+        InterconnectKind::Xgmi
+    } else {
+        let is_complete =
+            nodes.len() == devices.len() && nodes.iter().all(|device| is_hive_known(device));
+        is_complete.then_some(InterconnectKind::Pcie)?
+    };
+    Some(interconnect_of(kind, &nodes, &linked))
+}
+
+fn hive(device: &Device) -> Option<u64> {
+    device.amd.as_ref()?.hive
+}
+
+/// The hive is known if KFD's topology is, which contains the partitions.
+fn is_hive_known(device: &Device) -> bool {
+    let amd = device.amd.as_ref();
+    amd.is_some_and(|amd| !amd.partitions.is_empty())
+}
+
+/// Devices of the same hive, as a bit set.
+fn hive_members(nodes: &[&Device], at: usize) -> u64 {
+    let Some(own) = nodes.get(at).and_then(|device| hive(device)) else {
+        return 0;
+    };
+    let others = nodes.iter().enumerate();
+    others
+        .filter(|(other, device)| *other != at && hive(device) == Some(own))
+        .fold(0, |bits, (other, _)| bits | 1 << other)
+}
+
+// Interconnect of Neuron devices, from the neighbors that each device reports.
+//
+// In a ring or torus, devices forward data for others, so all connected devices form one domain over which
+// collectives run. If only one end reports a link, the whole interconnect is unknown.
+
+fn neuron_interconnect(neuron: &Neuron, devices: &[Device]) -> Option<Interconnect> {
+    // The topology is known only if all devices report their links and agree.
+    neuron.topology()?;
+    if !(2..=64).contains(&neuron.devices.len()) {
+        return None;
+    }
+    let place: BTreeMap<u32, usize> =
+        neuron.devices.iter().map(|one| one.number).zip(0..).collect();
+    let near = neuron.devices.iter().enumerate();
+    let linked: Vec<u64> = near
+        .map(|(at, device)| {
+            let near = device.connected.iter().flatten();
+            let near = near.filter_map(|number| place.get(number));
+            near.filter(|other| **other != at).fold(0, |bits, other| bits | 1 << other)
+        })
+        .collect();
+    let kind = if linked.iter().any(|near| *near != 0) {
+        InterconnectKind::NeuronLink
+    } else {
+        let is_complete = devices.iter().all(|device| device.vendor == Vendor::Aws);
+        is_complete.then_some(InterconnectKind::Pcie)?
+    };
+    let sizes = components(&linked).into_iter();
+    let largest = sizes.map(|members| bits(members).count()).max();
+    Some(Interconnect { kind, domain_size: largest.unwrap_or(1), domains: Vec::new() })
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use self::mig::MigDocument;
 
 use crate::id::{GpuUuid, PciAddress, Sku, TypeName, parse_hex};
 use crate::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
+use crate::text::join;
 pub use amd::{Amd, AmdPartition, PartitioningMode};
 pub use document::{ApiVersion, InventoryDocument, Kind};
 pub use health::{Health, ReadProblem, RecoveryAction, RemappedRows};
@@ -327,8 +328,7 @@ impl From<String> for Architecture {
 impl Architecture {
     /// Creates an architecture from its common name, in lower case with words joined by hyphens.
     pub fn new(name: &str) -> Self {
-        let words: Vec<&str> = name.split_whitespace().collect();
-        Self(words.join("-").to_ascii_lowercase())
+        Self(join(name.split_whitespace(), "-").to_ascii_lowercase())
     }
 
     /// Name, such as `hopper` or `ada-lovelace`.

@@ -15,6 +15,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use thiserror::Error;
 
 use crate::quantity::Mebibytes;
+use crate::text::join;
 
 /// A parsed profile name. Equal names are the same profile *as users write it*: `3c.3g.40gb` equals `3g.40gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
@@ -168,8 +169,7 @@ impl fmt::Display for ProfileName {
             Attributes::With(names) => ('+', names),
             Attributes::Without(names) => ('-', names),
         };
-        let joined: Vec<&str> = names.iter().map(String::as_str).collect();
-        write!(f, "{sign}{}", joined.join(","))
+        write!(f, "{sign}{}", join(names.iter(), ","))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Formatting of texts, counts, ages and memory for display, on terminals and pages.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::quantity::Mebibytes;
@@ -53,12 +54,18 @@ pub fn count_noun(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
+/// Joins the texts of `items`.
+pub fn join(items: impl IntoIterator<Item: Display>, separator: &str) -> String {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    texts.join(separator)
+}
+
 /// Joins the first few names of a list: `a, b and 3 more`.
 pub fn first_names(names: &[impl AsRef<str>], shown: usize) -> String {
-    let first: Vec<&str> = names.iter().take(shown).map(AsRef::as_ref).collect();
+    let first = join(names.iter().take(shown).map(AsRef::as_ref), ", ");
     match names.len().saturating_sub(shown) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 

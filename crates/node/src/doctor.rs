@@ -11,10 +11,8 @@
 //! and never counts as good or bad.
 
 mod allocatable;
-mod amd;
 mod bus;
 mod control_groups;
-mod document;
 mod drivers;
 mod facts;
 mod health;
@@ -22,8 +20,6 @@ mod kubelet;
 mod labels;
 mod layout;
 mod mig;
-mod neuron;
-mod nvidia;
 mod other_managers;
 mod owners;
 mod vendor_labels;
@@ -32,18 +28,17 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-use octavo_model::id::PciAddress;
-use octavo_model::text::{count_noun, first_names};
-use serde::{Deserialize, Serialize};
-use serde_with::{DeserializeFromStr, SerializeDisplay};
-use strum::{EnumString, IntoStaticStr, VariantArray};
-
-pub use self::document::Diagnosis;
 pub use facts::{
     Facts, FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress, Processes,
     RegisteredResources, Roots,
 };
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::ApiVersion;
+use octavo_model::text::{count_noun, first_names};
 pub use other_managers::{GFD, MIG_MANAGER};
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Check, in order from the device to the pod. Names are only ever added, because scripts refer to checks by name.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
@@ -166,21 +161,19 @@ pub struct VerdictCounts {
 
 /// Runs all checks. Returns at least one finding per check, in order of the checks.
 pub fn run_checks(facts: &Facts<'_>) -> Vec<Finding> {
-    let parts = [
-        bus::findings(facts),
-        nvidia::findings(facts),
-        neuron::findings(facts),
-        amd::findings(facts),
-        health::findings(facts),
-        mig::findings(facts),
-        layout::findings(facts),
-        control_groups::findings(facts),
-        kubelet::findings(facts),
-        other_managers::findings(facts),
-        labels::findings(facts),
-        vendor_labels::findings(facts),
+    let checks: [fn(&Facts<'_>) -> Vec<Finding>; 9] = [
+        bus::findings,
+        drivers::nvidia_findings,
+        drivers::neuron_findings,
+        drivers::amd_findings,
+        health::findings,
+        mig::findings,
+        kubelet::findings,
+        other_managers::findings,
+        vendor_labels::findings,
     ];
-    let mut all: Vec<Finding> = parts.into_iter().flatten().collect();
+    let mut all: Vec<Finding> = checks.iter().flat_map(|check| check(facts)).collect();
+    all.extend([layout::finding(facts), control_groups::finding(facts), labels::finding(facts)]);
     all.sort_by_key(|finding| finding.check);
     all
 }
@@ -209,41 +202,41 @@ impl Check {
         self.into()
     }
 
-    fn finding(
-        self,
-        subject: Subject,
-        verdict: CheckResult,
-        evidence: impl Into<String>,
-        remedy: Option<&str>,
-    ) -> Finding {
+    fn finding(self, verdict: CheckResult, evidence: impl Into<String>) -> Finding {
         Finding {
             check: self,
-            subject,
+            subject: Subject::Node,
             verdict,
             evidence: evidence.into(),
-            remedy: remedy.map(ToOwned::to_owned),
+            remedy: None,
         }
     }
 
-    fn ok(self, subject: Subject, evidence: impl Into<String>) -> Finding {
-        self.finding(subject, CheckResult::Ok, evidence, None)
+    fn ok(self, evidence: impl Into<String>) -> Finding {
+        self.finding(CheckResult::Ok, evidence)
     }
 
-    fn failing(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
-        self.finding(subject, CheckResult::Failing, evidence, Some(remedy))
+    fn failing(self, evidence: impl Into<String>, remedy: &str) -> Finding {
+        Finding { remedy: Some(remedy.to_owned()), ..self.finding(CheckResult::Failing, evidence) }
     }
 
-    fn warning(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
-        self.finding(subject, CheckResult::Warning, evidence, Some(remedy))
+    fn warning(self, evidence: impl Into<String>, remedy: &str) -> Finding {
+        Finding { remedy: Some(remedy.to_owned()), ..self.finding(CheckResult::Warning, evidence) }
     }
 
-    fn unknown(self, subject: Subject, evidence: impl Into<String>) -> Finding {
-        self.finding(subject, CheckResult::Unknown, evidence, None)
+    fn unknown(self, evidence: impl Into<String>) -> Finding {
+        self.finding(CheckResult::Unknown, evidence)
     }
 
-    /// The subject is the node, because no other object exists.
     fn not_applicable(self, evidence: impl Into<String>) -> Finding {
-        self.finding(Subject::Node, CheckResult::NotApplicable, evidence, None)
+        self.finding(CheckResult::NotApplicable, evidence)
+    }
+}
+
+impl Finding {
+    /// The same finding about another subject than the node.
+    fn about(self, subject: Subject) -> Self {
+        Self { subject, ..self }
     }
 }
 
@@ -283,6 +276,33 @@ impl fmt::Display for Subject {
 /// First few names of a list, for display.
 fn format_list(names: &[String]) -> String {
     first_names(names, 8)
+}
+
+// The output of `octavo doctor -o json`: findings, as `octavo.dev/v1` `Diagnosis`.
+//
+// New checks may be added at any time, so other readers must treat check names as free text. All other fields are
+// strict.
+
+/// The document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Diagnosis {
+    api_version: ApiVersion,
+    kind: Kind,
+    /// In the order of the checks.
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Diagnosis,
+}
+
+impl Diagnosis {
+    /// Creates the document of these findings.
+    pub fn new(findings: Vec<Finding>) -> Self {
+        Self { api_version: ApiVersion::V1, kind: Kind::Diagnosis, findings }
+    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,13 @@
 mod diff;
 mod gfd;
 mod instance_features;
-mod labels_builder;
 mod note;
 mod octavo_keys;
-pub mod reference;
 
+pub use diff::{DiffSide, LabelChange, diff};
+pub use instance_features::instance_features;
+use note::LabelsBuilder;
+pub use note::{Note, Omission};
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
@@ -26,10 +28,6 @@ use strum::IntoStaticStr;
 use crate::label_set::LabelSet;
 use crate::mig_strategy::MigStrategy;
 use crate::sharing::Offers;
-pub use diff::{DiffSide, LabelChange, diff};
-pub use instance_features::instance_features;
-use labels_builder::LabelsBuilder;
-pub use note::{Note, Omission};
 
 /// Options for compiling labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -8,4 +8,5 @@ pub mod lease;
 pub mod mig_strategy;
 pub mod node_object;
 pub mod sharing;
+mod token_bucket;
 pub mod workload;

@@ -4,19 +4,14 @@
 //! writes the differences. A pod requests "a GPU" and does not know which one it got; chargeback and later analysis
 //! read it from the annotations. [`AnnotationSchedule`] schedules the requests.
 
-mod holdings;
-mod pod_key;
-mod rate_limiter;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use octavo_model::id::{PciAddress, TypeName};
+use octavo_model::id::{PciAddress, TypeName, is_label_name, is_subdomain};
 use octavo_model::profile::ProfileName;
 
-pub use self::holdings::{HoldingCounts, Holdings, holdings};
-pub use self::pod_key::PodKey;
-pub use self::rate_limiter::RateLimiter;
 pub use self::schedule::{AllocationClaim, AnnotationSchedule, Claims, NextAction, PodOnNode};
 use crate::sharing::usage::{Tenant, UnitUsage, Usage};
 
@@ -100,11 +95,6 @@ impl PodAnnotations {
         });
         differing.collect()
     }
-
-    /// The annotations by key.
-    pub fn as_map(&self) -> &BTreeMap<&'static str, String> {
-        &self.0
-    }
 }
 
 /// The common value, or `mixed` if there are several.
@@ -164,6 +154,90 @@ fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> Allocated
         (Some(_), None) => Some(UNKNOWN.to_owned()),
     };
     AllocatedPart { kind: kind.cloned(), profile, sharing }
+}
+
+/// Allocations of one type to the pods of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HoldingCounts {
+    /// Number of pods.
+    pub pods: u64,
+    /// Whole devices allocated exclusively.
+    pub devices: u64,
+    /// MIG partitions allocated exclusively.
+    pub partitions: u64,
+    /// Replicas of shared devices and partitions.
+    pub replicas: u64,
+}
+
+/// Allocations by namespace and type; the type is `None` for unknown devices.
+pub type Holdings = BTreeMap<(String, Option<TypeName>), HoldingCounts>;
+
+impl HoldingCounts {
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.pods = self.pods.saturating_add(other.pods);
+        self.devices = self.devices.saturating_add(other.devices);
+        self.partitions = self.partitions.saturating_add(other.partitions);
+        self.replicas = self.replicas.saturating_add(other.replicas);
+    }
+}
+
+/// Returns the allocations to the pods of a node, given the types of its devices. A pod with several types counts for
+/// each.
+pub fn holdings(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Holdings {
+    let mut found = Holdings::new();
+    let mut pods = BTreeSet::new();
+    for device in &usage.devices {
+        let kind = types.get(&device.pci);
+        for unit in &device.units {
+            for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
+                let Some(place) = place(tenant) else { continue };
+                let group = (place.namespace().to_owned(), kind.cloned());
+                let held = found.entry(group).or_default();
+                let is_another = pods.insert((place, kind));
+                held.pods = held.pods.saturating_add(u64::from(is_another));
+                let ids = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
+                let (count, more) = match (is_time_sliced(unit, tenant), unit.gpu_instance) {
+                    (true, _) => (&mut held.replicas, ids),
+                    (false, Some(_)) => (&mut held.partitions, 1),
+                    (false, None) => (&mut held.devices, 1),
+                };
+                *count = count.saturating_add(more);
+            }
+        }
+    }
+    found
+}
+
+/// A pod by namespace and name, both valid in Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodKey {
+    namespace: String,
+    name: String,
+}
+
+impl PodKey {
+    /// `None` if no pod can have this name.
+    pub fn new(namespace: &str, name: &str) -> Option<Self> {
+        (is_label_name(namespace) && is_subdomain(name))
+            .then(|| Self { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub(super) fn warnings(source: &LayoutSource, warnings: &[RuleWarning]) -> Strin
 /// Returns `Infeasible` if only the hardware prevents the layout; failed if the layout must be corrected, or something
 /// cannot be read.
 fn exit(errors: &[RuleError]) -> Exit {
-    let by_hardware = |error: &RuleError| match error.reason {
+    let by_hardware = |error: &RuleError| match error.kind {
         RuleErrorKind::NotMigCapable
         | RuleErrorKind::UnknownProfile { .. }
         | RuleErrorKind::ComputeSplit { .. }

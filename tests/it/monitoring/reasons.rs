@@ -1,10 +1,12 @@
 //! Words of reasons: one table, and no second spelling.
 
+mod page;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use octavo_model::reason::{self, Reason};
+use octavo_model::reason::Reason;
 use serde_json::Value;
 
 use super::{read, root};
@@ -13,7 +15,18 @@ use crate::machine::Machine;
 
 #[test]
 fn reasons_page_matches_code() {
-    golden("../../docs/reference/reasons.md", &reason::page());
+    golden("../../docs/reference/reasons.md", &page::page());
+}
+
+#[test]
+fn each_reason_has_a_meaning_and_a_remedy_in_sentences() {
+    for &reason in Reason::ALL {
+        let (meaning, remedy) = page::description(reason);
+        for sentence in [meaning, remedy] {
+            assert!(sentence.ends_with('.') && !sentence.contains('|'), "{sentence}");
+            assert!(!sentence.contains('\n') && !sentence.contains("  "), "{sentence}");
+        }
+    }
 }
 
 /// The same letters with another meaning, which no reason affects: file and word.

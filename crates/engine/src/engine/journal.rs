@@ -8,7 +8,7 @@ use octavo_model::inventory::Inventory;
 use octavo_planner::layout::{Targets, current_target};
 use octavo_planner::plan::{self, PlanInput, plan};
 use octavo_planner::reconcile::{
-    ApplyRecord, ApplyRecordEntry, ApplyState, ChangeRequest, Decision,
+    ApplyRecord, ApplyRecordEntry, ApplyState, ChangeOutcome, ChangeRequest, Decision,
 };
 use octavo_toolkit::error::chain;
 use tracing::{error, info, warn};
@@ -112,7 +112,7 @@ impl Engine {
         let reached: BTreeSet<PciAddress> = self
             .node
             .states()
-            .filter(|(_, state)| **state == ApplyState::Applied)
+            .filter(|(_, state)| **state == ApplyState::Ended(ChangeOutcome::Applied))
             .map(|(pci, _)| pci)
             .collect();
         let Some(record) = &mut self.record else {

@@ -108,7 +108,7 @@ impl Engine {
     /// Forgets the recorded reboot when every device is applied, so that a later change may reboot again.
     pub(super) fn forget_reboot(&self) {
         let mut states = self.node.states();
-        if states.all(|(_, state)| *state == ApplyState::Applied)
+        if states.all(|(_, state)| *state == ApplyState::Ended(ChangeOutcome::Applied))
             && let Err(error) = self.store.clear_reboot()
         {
             warn!("{}", chain(&error));

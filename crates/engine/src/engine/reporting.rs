@@ -25,16 +25,11 @@ impl Engine {
         let mut now = BTreeMap::new();
         for (pci, state) in self.node.states() {
             let left = match state {
-                ApplyState::Blocked { .. } | ApplyState::Infeasible(_) | ApplyState::Drifted => {
+                ApplyState::Drifted
+                | ApplyState::Ended(ChangeOutcome::Blocked { .. } | ChangeOutcome::Infeasible(_)) => {
                     true
                 }
-                ApplyState::Applied
-                | ApplyState::Pending { .. }
-                | ApplyState::Applying
-                | ApplyState::RolledBack { .. }
-                | ApplyState::Failed { .. }
-                | ApplyState::NeedsReset { .. }
-                | ApplyState::Yielded { .. } => false,
+                ApplyState::Pending { .. } | ApplyState::Applying | ApplyState::Ended(_) => false,
             };
             if left {
                 let words = PlanFormatter::new(inventory, pci);
@@ -71,8 +66,7 @@ impl Engine {
         outcome: &Outcome,
     ) {
         let device = PlanFormatter::new(inventory, outcome.pci).device(outcome.pci);
-        let state = ApplyState::from(outcome.ending.clone());
-        let message = state.message(&PlanFormatter::new(inventory, outcome.pci));
+        let message = outcome.ending.message(&PlanFormatter::new(inventory, outcome.pci));
         if outcome.ending == ChangeOutcome::Applied {
             let took = outcome.took.as_millis();
             let reason = Reason::Applied.as_str();
@@ -184,7 +178,7 @@ impl Engine {
             let Some(other) = others.get(&outcome.pci) else {
                 continue;
             };
-            let state = ApplyState::from(outcome.ending.clone()).without_arguments();
+            let state = ApplyState::Ended(outcome.ending.clone()).without_arguments();
             let words = PlanFormatter::new(inventory, outcome.pci);
             let change = InterruptedChange {
                 pci: outcome.pci,
@@ -229,11 +223,10 @@ impl Engine {
 }
 
 fn attempt(inventory: &Inventory, outcome: &Outcome) -> DeviceAttempt {
-    let state = ApplyState::from(outcome.ending.clone());
     DeviceAttempt {
         pci: outcome.pci.to_string(),
         result: outcome.ending.reason().into(),
-        message: state.message(&PlanFormatter::new(inventory, outcome.pci)),
+        message: outcome.ending.message(&PlanFormatter::new(inventory, outcome.pci)),
         destroyed: outcome.work.destroyed,
         created: outcome.work.created,
         retries: outcome.work.retries,

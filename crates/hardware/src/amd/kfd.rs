@@ -10,7 +10,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Amd, AmdPartition, ReadProblem};
 use octavo_model::quantity::Mebibytes;
 
-use crate::amd::files::excerpt;
+use crate::amd::excerpt;
 use crate::pci_function::AmdReading;
 use crate::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 

@@ -13,7 +13,7 @@ use octavo_model::quantity::Mebibytes;
 
 use crate::error::{Code, DriverError, Remedy};
 use crate::nvml::session::{
-    DeviceHandle, Session, failed, optional, privileged, raw, struct_version,
+    DeviceSession, Session, failed, optional, privileged, raw, struct_version,
 };
 
 /// Upper bound of profile indices, in case the driver reports no end.
@@ -34,16 +34,12 @@ impl MigProfiles {
     /// Reads every profile and its possible placements. Compute instance profiles can only be read from an instance, so
     /// they are empty until [`Self::learn_compute_profiles`].
     pub(super) fn read(
-        session: Session<'_>,
-        device: DeviceHandle,
+        gpu: DeviceSession<'_>,
         memory: Option<Mebibytes>,
     ) -> Result<Self, DriverError> {
         let mut offer = Self::default();
         for index in 0..MAX_PROFILE_INDEX {
-            let result = confirm_absence(
-                || profile_info(session, device, index),
-                || driver_name(session, device, index),
-            );
+            let result = confirm_absence(|| profile_info(gpu, index), || driver_name(gpu, index));
             if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
                 break;
             }
@@ -53,11 +49,11 @@ impl MigProfiles {
             let Some(info) = privileged(result, &mut offer.problems)? else {
                 continue;
             };
-            let Some(name) = offer.name(session, device, (index, &info), memory)? else {
+            let Some(name) = offer.name(gpu, (index, &info), memory)? else {
                 offer.unknown_profiles.push((info.id, info.instanceCount));
                 continue;
             };
-            let placements = privileged(placements(session, device, info.id), &mut offer.problems)?;
+            let placements = privileged(placements(gpu, info.id), &mut offer.problems)?;
             offer.profiles.push(GpuInstanceProfile {
                 id: info.id,
                 index,
@@ -111,8 +107,7 @@ impl MigProfiles {
     /// not know.
     fn name(
         &mut self,
-        session: Session<'_>,
-        device: DeviceHandle,
+        gpu: DeviceSession<'_>,
         (index, info): (u32, &nvmlGpuInstanceProfileInfo_t),
         memory: Option<Mebibytes>,
     ) -> Result<Option<ProfileName>, DriverError> {
@@ -125,7 +120,7 @@ impl MigProfiles {
         if computed.is_some() {
             return Ok(computed);
         }
-        let name = driver_name(session, device, index);
+        let name = driver_name(gpu, index);
         let named = optional(name, &mut self.problems)?.and_then(|name| name.parse().ok());
         if named.is_none() {
             self.problems.push(ReadProblem {
@@ -159,31 +154,26 @@ fn confirm_absence<T, U>(
 
 /// Uses the first form of the call: the later ones add only the name, and old drivers lack them.
 fn profile_info(
-    session: Session<'_>,
-    device: DeviceHandle,
+    gpu: DeviceSession<'_>,
     index: u32,
 ) -> Result<nvmlGpuInstanceProfileInfo_t, DriverError> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut info: nvmlGpuInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the handle comes from this library, and `info` is writable until the call returns.
-    raw!(session, nvmlDeviceGetGpuInstanceProfileInfo, |f| unsafe {
-        f(device.0, index, &raw mut info)
+    raw!(gpu, nvmlDeviceGetGpuInstanceProfileInfo, |f| unsafe {
+        f(gpu.handle.0, index, &raw mut info)
     })?;
     Ok(info)
 }
 
 /// Returns the driver's name of a profile, such as `MIG 1g.10gb+me`, without `MIG `.
-fn driver_name(
-    session: Session<'_>,
-    device: DeviceHandle,
-    index: u32,
-) -> Result<String, DriverError> {
+fn driver_name(gpu: DeviceSession<'_>, index: u32) -> Result<String, DriverError> {
     // SAFETY: the structure consists of numbers and characters, for which zero is valid.
     let mut info: nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     info.version = struct_version::<nvmlGpuInstanceProfileInfo_v2_t>(2);
     // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
-    raw!(session, nvmlDeviceGetGpuInstanceProfileInfoV, |f| unsafe {
-        f(device.0, index, &raw mut info)
+    raw!(gpu, nvmlDeviceGetGpuInstanceProfileInfoV, |f| unsafe {
+        f(gpu.handle.0, index, &raw mut info)
     })?;
     // The characters are signed on x86-64 and unsigned on Arm.
     let bytes = info.name.iter().flat_map(|character| character.to_ne_bytes());
@@ -206,19 +196,15 @@ fn resources(info: &nvmlGpuInstanceProfileInfo_t) -> InstanceResources {
 }
 
 /// Returns the possible placements of a profile on an empty device.
-fn placements(
-    session: Session<'_>,
-    device: DeviceHandle,
-    profile: u32,
-) -> Result<Vec<Placement>, DriverError> {
+fn placements(gpu: DeviceSession<'_>, profile: u32) -> Result<Vec<Placement>, DriverError> {
     const SOME: nvmlGpuInstancePlacement_t = nvmlGpuInstancePlacement_t { start: 0, size: 0 };
     let ask = |buffer: *mut nvmlGpuInstancePlacement_t, count: *mut u32| {
         raw!(
-            session,
+            gpu,
             nvmlDeviceGetGpuInstancePossiblePlacements_v2,
             // SAFETY: the handle comes from this library; `room` is null or has space for `count` entries, and both are
             // writable until the call returns.
-            |f| unsafe { f(device.0, profile, buffer, count) }
+            |f| unsafe { f(gpu.handle.0, profile, buffer, count) }
         )
     };
     let mut count = 0;

@@ -15,8 +15,8 @@ use octavo_model::catalog::Placement;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, MigMode, Process};
 
+use crate::GpuControl;
 use crate::calls::CallWatch;
-use crate::control::GpuControl;
 use crate::error::{CallTarget, Code, DriverError};
 use crate::nvml::device::{KnownDevice, look_up_device, observe_one};
 use crate::nvml::instances::gpu_instance_info;
@@ -256,7 +256,8 @@ impl GpuControl for NvmlControl<'_> {
     fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, CallFailure> {
         let session = Session::new(self.nvml, calls).for_device(self.pci);
         let device = self.handle(session)?;
-        processes::read_all(session, device).map_err(|error| error.failure(CallTarget::Other))
+        processes::read_all(session.with_handle(device))
+            .map_err(|error| error.failure(CallTarget::Other))
     }
 
     fn call(&mut self, call: DriverCall, calls: &CallWatch) -> Result<CallResult, CallFailure> {

@@ -12,7 +12,7 @@ use octavo_model::quantity::{ComputeCapability, Mebibytes};
 use crate::error::{Code, DriverError, Remedy};
 use crate::nvml::catalog::MigProfiles;
 use crate::nvml::links::Links;
-use crate::nvml::session::{DeviceHandle, Session, optional, parse_uuid, raw};
+use crate::nvml::session::{DeviceHandle, DeviceSession, Session, optional, parse_uuid, raw};
 use crate::nvml::{catalog, health, instances, processes};
 
 /// A device that NVML listed, with its cached values.
@@ -58,28 +58,29 @@ impl KnownDevice {
         session: Session<'_>,
         device: &mut Device,
     ) -> Result<(), DriverError> {
+        let gpu = session.for_device(self.pci).with_handle(self.handle);
         if let Some(facts) = &self.facts {
             apply_facts(facts, device);
         }
-        let mode = self.mig_mode(session, device)?;
+        let mode = mig_mode(gpu, device)?;
         if self.profiles.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
             // A mode change may briefly detach the device, which can then return with another minor number.
             self.facts = None;
         }
         if self.facts.is_none() {
-            let facts = read_facts(session, self.handle)?;
+            let facts = read_facts(gpu)?;
             apply_facts(&facts, device);
             // Incomplete values are read again next time.
             self.facts = Some(facts).filter(Facts::is_complete);
         }
         if let Some(modes) = mode {
-            device.mig = self.mig(session, modes, device)?;
+            device.mig = self.mig(gpu, modes, device)?;
         }
         let problems = &mut device.problems;
-        device.processes = processes::read(session, self.handle, problems)?;
-        device.health = health::read(session, self.handle, problems)?;
-        device.links = self.links.read(session, self.handle, problems)?;
-        device.fabric = health::fabric(session, self.handle, problems)?;
+        device.processes = processes::read(gpu, problems)?;
+        device.health = health::read(gpu, problems)?;
+        device.links = self.links.read(gpu, problems)?;
+        device.fabric = health::fabric(gpu, problems)?;
         Ok(())
     }
 
@@ -106,37 +107,9 @@ impl KnownDevice {
         Some(format!(" ({call}: {})", problem.error))
     }
 
-    /// Returns the current and the pending mode; `None` for a device without MIG and if the driver does not report it.
-    /// `device.mig` distinguishes the two cases: a failed call must not make a partitioned device appear unpartitioned.
-    ///
-    /// This is also the first call of every observation. It shows whether the handle is valid and whether the driver
-    /// can reach the device; if not, the other calls are pointless.
-    fn mig_mode(
-        &self,
-        session: Session<'_>,
-        device: &mut Device,
-    ) -> Result<Option<(MigMode, MigMode)>, DriverError> {
-        let wrapped = session.device(self.handle);
-        let result = session.wrapped("nvmlDeviceGetMigMode", || wrapped.mig_mode());
-        if let Err(error) = &result
-            && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
-        {
-            return Err(*error);
-        }
-        if matches!(&result, Err(error) if error.remedy() == Remedy::Unavailable) {
-            device.mig = Mig::NotCapable;
-        }
-        let mode = |number| match number {
-            0 => MigMode::Disabled,
-            _ => MigMode::Enabled,
-        };
-        let answer = optional(result, &mut device.problems)?;
-        Ok(answer.map(|both| (mode(both.current), mode(both.pending))))
-    }
-
     fn mig(
         &mut self,
-        session: Session<'_>,
+        gpu: DeviceSession<'_>,
         (current, pending): (MigMode, MigMode),
         device: &mut Device,
     ) -> Result<Mig, DriverError> {
@@ -144,13 +117,11 @@ impl KnownDevice {
         let mut offer = match known {
             // An incomplete or empty catalog is read again.
             Some((_, offer)) if offer.problems.is_empty() && !offer.is_empty() => offer,
-            Some(_) | None => MigProfiles::read(session, self.handle, device.memory)?,
+            Some(_) | None => MigProfiles::read(gpu, device.memory)?,
         };
         let (gpu_instances, geometry) = match current {
             MigMode::Disabled => (Vec::new(), Completeness::Complete),
-            MigMode::Enabled => {
-                instances::read(session, self.handle, &mut offer, &mut device.problems)?
-            }
+            MigMode::Enabled => instances::read(gpu, &mut offer, &mut device.problems)?,
         };
         // Reading instances extends the catalog, so its problems are known only now.
         device.problems.extend_from_slice(&offer.problems);
@@ -158,6 +129,32 @@ impl KnownDevice {
         self.profiles = Some((current, offer));
         Ok(Mig::Capable(MigState { current, pending, catalog, gpu_instances, geometry }))
     }
+}
+
+/// Returns the current and the pending mode; `None` for a device without MIG and if the driver does not report it.
+/// `device.mig` distinguishes the two cases: a failed call must not make a partitioned device appear unpartitioned.
+///
+/// This is also the first call of every observation. It shows whether the handle is valid and whether the driver
+/// can reach the device; if not, the other calls are pointless.
+fn mig_mode(
+    gpu: DeviceSession<'_>,
+    device: &mut Device,
+) -> Result<Option<(MigMode, MigMode)>, DriverError> {
+    let result = gpu.query("nvmlDeviceGetMigMode", |device| device.mig_mode());
+    if let Err(error) = &result
+        && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
+    {
+        return Err(*error);
+    }
+    if matches!(&result, Err(error) if error.remedy() == Remedy::Unavailable) {
+        device.mig = Mig::NotCapable;
+    }
+    let mode = |number| match number {
+        0 => MigMode::Disabled,
+        _ => MigMode::Enabled,
+    };
+    let answer = optional(result, &mut device.problems)?;
+    Ok(answer.map(|both| (mode(both.current), mode(both.pending))))
 }
 
 /// Reads one device. Errors other than those of the whole library mean that the device could not be identified.
@@ -173,7 +170,7 @@ pub(super) fn observe_one(
     let mut device = Device::new(known.pci, known.ids);
     device.condition = Condition::Working;
     device.index = Some(index);
-    match known.read(session.for_device(known.pci), &mut device) {
+    match known.read(session, &mut device) {
         Ok(()) => {}
         Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
         Err(error) => {
@@ -219,17 +216,16 @@ fn apply_facts(facts: &Facts, device: &mut Device) {
     device.problems.extend(facts.problems);
 }
 
-fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, DriverError> {
-    let device = session.device(handle);
+fn read_facts(gpu: DeviceSession<'_>) -> Result<Facts, DriverError> {
     let mut facts = Facts::default();
     let problems = &mut facts.problems;
-    let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
+    let uuid = gpu.query("nvmlDeviceGetUUID", |device| device.uuid());
     facts.uuid = optional(uuid, problems)?.and_then(|text| parse_uuid(&text, problems));
-    let name = session.wrapped("nvmlDeviceGetName", || device.name());
+    let name = gpu.query("nvmlDeviceGetName", |device| device.name());
     facts.product_name = optional(name, problems)?;
-    let minor = session.wrapped("nvmlDeviceGetMinorNumber", || device.minor_number());
+    let minor = gpu.query("nvmlDeviceGetMinorNumber", |device| device.minor_number());
     facts.minor = optional(minor, problems)?;
-    let architecture = session.wrapped("nvmlDeviceGetArchitecture", || device.architecture());
+    let architecture = gpu.query("nvmlDeviceGetArchitecture", |device| device.architecture());
     facts.architecture = match architecture {
         Ok(architecture) => architecture_name(&architecture),
         // An architecture newer than the wrapper is not a problem: the catalog may know it.
@@ -237,28 +233,27 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
         Err(error) => optional(Err(error), problems)?,
     };
     let capability =
-        session.wrapped("nvmlDeviceGetCudaComputeCapability", || device.cuda_compute_capability());
+        gpu.query("nvmlDeviceGetCudaComputeCapability", |device| device.cuda_compute_capability());
     facts.compute_capability = optional(capability, problems)?.and_then(|capability| {
         Some(ComputeCapability {
             major: u32::try_from(capability.major).ok()?,
             minor: u32::try_from(capability.minor).ok()?,
         })
     });
-    facts.memory = memory(session, handle, problems)?;
+    facts.memory = memory(gpu, problems)?;
     Ok(facts)
 }
 
 /// Uses the first form of the call: its total is the same, and every driver has it. Boards that share the host's memory
 /// report zero or nothing.
 fn memory(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<Mebibytes>, DriverError> {
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
     // SAFETY: the handle comes from this library, and `memory` is writable until the call returns.
     let result =
-        raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe { f(handle.0, &raw mut memory) });
+        raw!(gpu, nvmlDeviceGetMemoryInfo, |f| unsafe { f(gpu.handle.0, &raw mut memory) });
     let answered = optional(result, problems)?;
     Ok(answered.filter(|()| memory.total > 0).map(|()| Mebibytes::from_bytes(memory.total)))
 }

@@ -17,7 +17,7 @@ use octavo_model::xid::Xid;
 use tokio::time::Instant;
 
 use crate::error::{Code, DriverError, Remedy};
-use crate::nvml::session::{DeviceHandle, Session, raw};
+use crate::nvml::session::{DeviceHandle, DeviceSession, Session, raw};
 use crate::{EventSource, EventWait};
 
 /// Events that require a new observation. Performance states and clocks do not.
@@ -66,7 +66,7 @@ impl NvmlEvents {
         raw!(session, nvmlEventSetCreate, |f| unsafe { f(&raw mut set) })?;
         let mut events = Self { set, nvml: Arc::clone(nvml), devices: Vec::new() };
         for (pci, device) in devices {
-            match events.register_one(session.for_device(*pci), *device) {
+            match events.register_one(session.for_device(*pci).with_handle(*device)) {
                 Ok(()) => events.devices.push((*pci, *device)),
                 Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
                 // Without events, changes of the device are detected by the next poll.
@@ -76,11 +76,11 @@ impl NvmlEvents {
         Ok((!events.devices.is_empty()).then_some(events))
     }
 
-    fn register_one(&self, session: Session<'_>, device: DeviceHandle) -> Result<(), DriverError> {
+    fn register_one(&self, gpu: DeviceSession<'_>) -> Result<(), DriverError> {
         let mut supported = 0;
         // SAFETY: the handle comes from this library, and `supported` is writable until the call returns.
-        raw!(session, nvmlDeviceGetSupportedEventTypes, |f| unsafe {
-            f(device.0, &raw mut supported)
+        raw!(gpu, nvmlDeviceGetSupportedEventTypes, |f| unsafe {
+            f(gpu.handle.0, &raw mut supported)
         })?;
         let wanted = supported & u64::from(WANTED_EVENTS);
         if wanted == 0 {
@@ -90,7 +90,7 @@ impl NvmlEvents {
             });
         }
         // SAFETY: handle and set come from this library, and the set lives as long as `self`.
-        raw!(session, nvmlDeviceRegisterEvents, |f| unsafe { f(device.0, wanted, self.set) })
+        raw!(gpu, nvmlDeviceRegisterEvents, |f| unsafe { f(gpu.handle.0, wanted, self.set) })
     }
 
     /// Waits for one event; `None` after `timeout_ms` milliseconds without one.

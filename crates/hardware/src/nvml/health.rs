@@ -7,20 +7,18 @@ use nvml_wrapper_sys::bindings::{
 use octavo_model::inventory::{Fabric, Health, ReadProblem, RecoveryAction, RemappedRows};
 
 use crate::error::{Code, DriverError};
-use crate::nvml::session::{DeviceHandle, Session, optional, raw, struct_version, unsigned_field};
+use crate::nvml::session::{DeviceSession, optional, raw, struct_version, unsigned_field};
 
 /// Reads error counters and the recovery action.
 pub(super) fn read(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Health, DriverError> {
-    let device = session.device(handle);
-    let ecc = session.wrapped("nvmlDeviceGetEccMode", || device.is_ecc_enabled());
+    let ecc = gpu.query("nvmlDeviceGetEccMode", |device| device.is_ecc_enabled());
     let ecc_enabled = optional(ecc, problems)?.map(|mode| mode.currently_enabled);
     let mut uncorrected_errors = None;
     if ecc_enabled == Some(true) {
-        let total = session.wrapped("nvmlDeviceGetTotalEccErrors", || {
+        let total = gpu.query("nvmlDeviceGetTotalEccErrors", |device| {
             device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)
         });
         uncorrected_errors = optional(total, problems)?;
@@ -28,29 +26,28 @@ pub(super) fn read(
     Ok(Health {
         ecc_enabled,
         uncorrected_errors,
-        remapped_rows: optional(remapped_rows(session, handle), problems)?,
-        recovery_action: optional(recovery_action(session, handle), problems)?,
+        remapped_rows: optional(remapped_rows(gpu), problems)?,
+        recovery_action: optional(recovery_action(gpu), problems)?,
     })
 }
 
-pub(super) fn remapped_rows(
-    session: Session<'_>,
-    handle: DeviceHandle,
-) -> Result<RemappedRows, DriverError> {
+pub(super) fn remapped_rows(gpu: DeviceSession<'_>) -> Result<RemappedRows, DriverError> {
     let (mut correctable, mut uncorrectable, mut pending, mut failed) = (0, 0, 0, 0);
     // SAFETY: the handle comes from this library, and the four numbers are writable until the call returns.
-    raw!(session, nvmlDeviceGetRemappedRows, |f| unsafe {
-        f(handle.0, &raw mut correctable, &raw mut uncorrectable, &raw mut pending, &raw mut failed)
+    raw!(gpu, nvmlDeviceGetRemappedRows, |f| unsafe {
+        f(
+            gpu.handle.0,
+            &raw mut correctable,
+            &raw mut uncorrectable,
+            &raw mut pending,
+            &raw mut failed,
+        )
     })?;
     Ok(RemappedRows { correctable, uncorrectable, pending: pending != 0, failed: failed != 0 })
 }
 
-fn recovery_action(
-    session: Session<'_>,
-    handle: DeviceHandle,
-) -> Result<RecoveryAction, DriverError> {
-    let (status, number) =
-        unsigned_field(session, handle, field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)?;
+fn recovery_action(gpu: DeviceSession<'_>) -> Result<RecoveryAction, DriverError> {
+    let (status, number) = unsigned_field(gpu, field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)?;
     if status != 0 {
         let code = Code::Nvml(status);
         // A driver reports a field that it does not know as an invalid argument.
@@ -63,8 +60,7 @@ fn recovery_action(
 /// Reads the fabric membership. `None` for a device that has not joined a fabric, or whose cluster UUID is all zeros,
 /// which means a fabric within this machine.
 pub(super) fn fabric(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<Fabric>, DriverError> {
     let mut info = nvmlGpuFabricInfo_v2_t {
@@ -76,8 +72,8 @@ pub(super) fn fabric(
         healthMask: 0,
     };
     // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
-    let result = raw!(session, nvmlDeviceGetGpuFabricInfoV, |f| unsafe {
-        f(handle.0, (&raw mut info).cast())
+    let result = raw!(gpu, nvmlDeviceGetGpuFabricInfoV, |f| unsafe {
+        f(gpu.handle.0, (&raw mut info).cast())
     });
     let joined = optional(result, problems)?.is_some()
         && u32::from(info.state) == NVML_GPU_FABRIC_STATE_COMPLETED

@@ -13,7 +13,9 @@ use octavo_model::quantity::Mebibytes;
 
 use crate::error::{DriverError, Remedy};
 use crate::nvml::catalog::MigProfiles;
-use crate::nvml::session::{DeviceHandle, Session, optional, parse_uuid, privileged, raw};
+use crate::nvml::session::{
+    DeviceHandle, DeviceSession, Session, optional, parse_uuid, privileged, raw,
+};
 
 /// Minimum buffer size, above the number of instances of any device. NVML assumes that the buffer is large enough and
 /// does not receive its size.
@@ -52,8 +54,7 @@ impl GeometryReader<'_> {
 
 /// Reads every accessible GPU instance of the device, ordered by ID, and returns whether the list is complete.
 pub(super) fn read(
-    session: Session<'_>,
-    device: DeviceHandle,
+    gpu: DeviceSession<'_>,
     offer: &mut MigProfiles,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<(Vec<GpuInstance>, Completeness), DriverError> {
@@ -62,9 +63,9 @@ pub(super) fn read(
         offer.profiles.iter().map(|profile| (profile.id, profile.max_count)).collect();
     let mut instances = Vec::new();
     for (profile, max_count) in profiles {
-        let listed = reading.list(gpu_instances(session, device, profile, max_count))?;
+        let listed = reading.list(gpu_instances(gpu, profile, max_count))?;
         for instance in listed {
-            let Some(info) = reading.record(gpu_instance_info(session, instance))? else {
+            let Some(info) = reading.record(gpu_instance_info(*gpu, instance))? else {
                 continue;
             };
             instances.push(GpuInstance {
@@ -72,7 +73,7 @@ pub(super) fn read(
                 profile_id: info.profileId,
                 placement: Placement { start: info.placement.start, size: info.placement.size },
                 compute_instances: compute_instances(
-                    session,
+                    *gpu,
                     (instance, info.profileId),
                     offer,
                     &mut reading,
@@ -81,7 +82,7 @@ pub(super) fn read(
         }
     }
     for (profile, max_count) in &offer.unknown_profiles {
-        let listed = reading.list(gpu_instances(session, device, *profile, *max_count))?;
+        let listed = reading.list(gpu_instances(gpu, *profile, *max_count))?;
         if !listed.is_empty() {
             reading.geometry = Completeness::Partial;
         }
@@ -91,8 +92,7 @@ pub(super) fn read(
 }
 
 fn gpu_instances(
-    session: Session<'_>,
-    device: DeviceHandle,
+    gpu: DeviceSession<'_>,
     profile: u32,
     max_count: u32,
 ) -> Result<Vec<nvmlGpuInstance_t>, DriverError> {
@@ -100,8 +100,8 @@ fn gpu_instances(
     let mut count = capacity_of(&handles);
     // SAFETY: the handle comes from this library; the buffer has space for more instances than the device can have and
     // is writable until the call returns.
-    raw!(session, nvmlDeviceGetGpuInstances, |f| unsafe {
-        f(device.0, profile, handles.as_mut_ptr(), &raw mut count)
+    raw!(gpu, nvmlDeviceGetGpuInstances, |f| unsafe {
+        f(gpu.handle.0, profile, handles.as_mut_ptr(), &raw mut count)
     })?;
     handles.truncate(count as usize);
     Ok(handles)
@@ -157,9 +157,9 @@ fn compute_instance(
         return Ok(None);
     }
     let problems = &mut *reading.problems;
-    let device = session.device(DeviceHandle(info.device));
-    let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
-    let attributes = session.wrapped("nvmlDeviceGetAttributes_v2", || device.attributes());
+    let partition = session.with_handle(DeviceHandle(info.device));
+    let uuid = partition.query("nvmlDeviceGetUUID", |device| device.uuid());
+    let attributes = partition.query("nvmlDeviceGetAttributes_v2", |device| device.attributes());
     let attributes = optional(attributes, problems)?;
     Ok(Some(ComputeInstance {
         id: info.id,

@@ -13,7 +13,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, LinkRemote, NvLink, ReadProblem};
 
 use crate::error::{Code, DriverError};
-use crate::nvml::session::{DeviceHandle, Session, optional, raw};
+use crate::nvml::session::{DeviceHandle, DeviceSession, Session, optional, raw};
 
 /// Upper bound of link numbers, in case the driver reports no end.
 const MAX_LINKS: u32 = 64;
@@ -33,8 +33,7 @@ impl Links {
     /// Returns the active links, ordered by number.
     pub(super) fn read(
         &mut self,
-        session: Session<'_>,
-        device: DeviceHandle,
+        gpu: DeviceSession<'_>,
         problems: &mut Vec<ReadProblem>,
     ) -> Result<Vec<NvLink>, DriverError> {
         let queried = self.present.clone().unwrap_or_else(|| (0..MAX_LINKS).collect());
@@ -42,9 +41,9 @@ impl Links {
         let mut links = Vec::new();
         let problems_before = problems.len();
         for link in queried {
-            let wrapped = session.device(device);
-            let result = session
-                .wrapped("nvmlDeviceGetNvLinkState", || wrapped.link_wrapper_for(link).is_active());
+            let result = gpu.query("nvmlDeviceGetNvLinkState", |device| {
+                device.link_wrapper_for(link).is_active()
+            });
             if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
                 break;
             }
@@ -53,7 +52,7 @@ impl Links {
             };
             present.push(link);
             if active {
-                let remote = self.remote(session, device, link, problems)?;
+                let remote = self.remote(gpu, link, problems)?;
                 links.push(NvLink { link, remote });
             } else {
                 self.remotes.remove(&link);
@@ -68,15 +67,14 @@ impl Links {
 
     fn remote(
         &mut self,
-        session: Session<'_>,
-        device: DeviceHandle,
+        gpu: DeviceSession<'_>,
         link: u32,
         problems: &mut Vec<ReadProblem>,
     ) -> Result<LinkRemote, DriverError> {
         if let Some(known) = self.remotes.get(&link) {
             return Ok(*known);
         }
-        let remote = ask_remote(session, device, link, problems)?;
+        let remote = ask_remote(gpu, link, problems)?;
         // An unknown remote end may become known once the fabric is trained.
         if remote != LinkRemote::Unknown {
             self.remotes.insert(link, remote);
@@ -87,20 +85,18 @@ impl Links {
 
 /// Reads the type first: for switches that are not on the PCI bus, NVML returns `FFFFFFFF:FF:FF.0` as their address.
 fn ask_remote(
-    session: Session<'_>,
-    device: DeviceHandle,
+    gpu: DeviceSession<'_>,
     link: u32,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<LinkRemote, DriverError> {
     let mut number = u32::MAX;
     // SAFETY: the handle comes from this library, and `number` is writable until the call returns.
-    let result = raw!(session, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
-        f(device.0, link, &raw mut number)
+    let result = raw!(gpu, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
+        f(gpu.handle.0, link, &raw mut number)
     });
     let kind = optional(result, problems)?.map(|()| number);
-    let wrapped = session.device(device);
-    let pci = session.wrapped("nvmlDeviceGetNvLinkRemotePciInfo_v2", || {
-        wrapped.link_wrapper_for(link).remote_pci_info()
+    let pci = gpu.query("nvmlDeviceGetNvLinkRemotePciInfo_v2", |device| {
+        device.link_wrapper_for(link).remote_pci_info()
     });
     let pci = optional(pci, problems)?;
     let address = pci.as_ref().and_then(|pci| pci.bus_id.parse().ok());
@@ -141,25 +137,24 @@ pub(super) fn group_by_p2p(
         let Some((_, handle)) = handles.iter().find(|(pci, _)| *pci == device.pci) else {
             continue;
         };
-        let session = session.for_device(device.pci);
-        device.p2p_group = group_of(session, &mut groups, *handle, &mut device.problems)?;
+        let gpu = session.for_device(device.pci).with_handle(*handle);
+        device.p2p_group = group_of(gpu, &mut groups, &mut device.problems)?;
     }
     Ok(())
 }
 
-/// Returns the group number of `device`, a new one if it reaches no other group; `None` if NVML does not report it.
+/// Returns the group number of `gpu`, a new one if it reaches no other group; `None` if NVML does not report it.
 fn group_of(
-    session: Session<'_>,
+    gpu: DeviceSession<'_>,
     groups: &mut Vec<DeviceHandle>,
-    device: DeviceHandle,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<u32>, DriverError> {
     let mut number = 0;
     for first in groups.iter() {
         let mut status = P2P_UNKNOWN;
         // SAFETY: the handles come from this library, and `status` is writable until the call returns.
-        let result = raw!(session, nvmlDeviceGetP2PStatus, |f| unsafe {
-            f(first.0, device.0, P2P_NVLINK, &raw mut status)
+        let result = raw!(gpu, nvmlDeviceGetP2PStatus, |f| unsafe {
+            f(first.0, gpu.handle.0, P2P_NVLINK, &raw mut status)
         });
         let status = optional(result, problems)?.map(|()| status);
         match status.filter(|status| *status != P2P_UNKNOWN) {
@@ -168,6 +163,6 @@ fn group_of(
             None => return Ok(None),
         }
     }
-    groups.push(device);
+    groups.push(gpu.handle);
     Ok(Some(number))
 }

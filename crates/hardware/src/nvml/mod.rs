@@ -14,7 +14,6 @@
 mod catalog;
 mod control;
 mod device;
-mod driver;
 mod events;
 mod health;
 mod instances;

@@ -5,17 +5,16 @@ use octavo_model::inventory::{Process, ProcessKind, ReadProblem};
 use octavo_model::quantity::Mebibytes;
 
 use crate::error::{Code, DriverError, Remedy};
-use crate::nvml::session::{DeviceHandle, Session, optional, raw};
+use crate::nvml::session::{DeviceSession, optional, raw};
 
 /// Returns compute and graphics contexts in one list ordered by process ID. An unavailable list is reported in
 /// `problems`, because otherwise the device would appear idle.
 pub(super) fn read(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Vec<Process>, DriverError> {
     let mut processes = Vec::new();
-    for result in [compute(session, handle), graphics(session, handle)] {
+    for result in [compute(gpu), graphics(gpu)] {
         if let Err(error) = &result
             && error.remedy() == Remedy::Unavailable
         {
@@ -28,38 +27,35 @@ pub(super) fn read(
 }
 
 /// Like [`read`], but fails if either list is unavailable.
-pub(super) fn read_all(
-    session: Session<'_>,
-    handle: DeviceHandle,
-) -> Result<Vec<Process>, DriverError> {
-    let mut processes = compute(session, handle)?;
-    processes.extend(graphics(session, handle)?);
+pub(super) fn read_all(gpu: DeviceSession<'_>) -> Result<Vec<Process>, DriverError> {
+    let mut processes = compute(gpu)?;
+    processes.extend(graphics(gpu)?);
     processes.sort();
     Ok(processes)
 }
 
-fn compute(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
+fn compute(gpu: DeviceSession<'_>) -> Result<Vec<Process>, DriverError> {
     list(ProcessKind::Compute, |count, buffer| {
         raw!(
-            session,
+            gpu,
             nvmlDeviceGetComputeRunningProcesses_v3,
             // SAFETY: the handle comes from this library; `buffer` has space for `count` entries, and both outlive the
             // call.
-            |f| unsafe { f(handle.0, count, buffer) }
+            |f| unsafe { f(gpu.handle.0, count, buffer) }
         )
     })
 }
 
 /// Returns the graphics contexts. A device without graphics has none, and a partitioned device may report that it does
 /// not support them. A library without the call is an error.
-fn graphics(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
+fn graphics(gpu: DeviceSession<'_>) -> Result<Vec<Process>, DriverError> {
     let processes = list(ProcessKind::Graphics, |count, buffer| {
         raw!(
-            session,
+            gpu,
             nvmlDeviceGetGraphicsRunningProcesses_v3,
             // SAFETY: the handle comes from this library; `buffer` has space for `count` entries, and both outlive the
             // call.
-            |f| unsafe { f(handle.0, count, buffer) }
+            |f| unsafe { f(gpu.handle.0, count, buffer) }
         )
     });
     match processes {

@@ -12,7 +12,7 @@ use octavo_model::reading::{
 
 use super::device::KnownDevice;
 use super::processes;
-use super::session::{DeviceHandle, Session, raw, struct_version, unsigned_field};
+use super::session::{DeviceHandle, DeviceSession, Session, raw, struct_version, unsigned_field};
 use crate::error::{Code, DriverError, Remedy};
 
 /// Maximum number of processes per device.
@@ -25,12 +25,11 @@ pub(super) fn read(
     known: &KnownDevice,
     device: &Device,
 ) -> Result<Reading, DriverError> {
-    let session = session.for_device(known.pci);
-    let handle = known.handle;
+    let gpu = session.for_device(known.pci).with_handle(known.handle);
     let state = device.mig.state();
     let is_partitioned = state.is_some_and(|state| state.current == MigMode::Enabled);
     let mut problems: Vec<ReadProblem> = Vec::new();
-    let listed = processes::read(session, handle, &mut problems);
+    let listed = processes::read(gpu, &mut problems);
     let listed = available(listed)?.filter(|_| problems.is_empty());
     let mut reading = Reading {
         pci: known.pci,
@@ -38,18 +37,18 @@ pub(super) fn read(
         index: device.index,
         minor: device.minor,
         product_name: device.product_name.clone(),
-        memory: available(memory(session, handle))?,
+        memory: available(memory(gpu))?,
         is_partitioned,
         partitions: Vec::new(),
         processes: listed,
         process_utilization: Vec::new(),
-        metrics: vitals(session, handle)?,
+        metrics: vitals(gpu)?,
     };
     if is_partitioned {
-        reading.partitions = partitions(session, handle, device)?;
+        reading.partitions = partitions(gpu, device)?;
     } else {
-        reading.metrics = utilization(session, handle, reading.metrics)?;
-        reading.process_utilization = available(busy(session, handle))?.unwrap_or_default();
+        reading.metrics = utilization(gpu, reading.metrics)?;
+        reading.process_utilization = available(busy(gpu))?.unwrap_or_default();
     }
     Ok(reading)
 }
@@ -65,7 +64,7 @@ fn available<T>(result: Result<T, DriverError>) -> Result<Option<T>, DriverError
 
 /// Prefers the second form of the call, which separates the driver's reserved memory. The first form, which every
 /// driver has, counts it as used.
-fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, DriverError> {
+fn memory(gpu: DeviceSession<'_>) -> Result<MemoryUse, DriverError> {
     let mut now = nvmlMemory_v2_t {
         version: struct_version::<nvmlMemory_v2_t>(2),
         total: 0,
@@ -75,7 +74,7 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
     };
     // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
     let result =
-        raw!(session, nvmlDeviceGetMemoryInfo_v2, |f| unsafe { f(handle.0, &raw mut now) });
+        raw!(gpu, nvmlDeviceGetMemoryInfo_v2, |f| unsafe { f(gpu.handle.0, &raw mut now) });
     let info = match result {
         Ok(()) => MemoryUse {
             total: Mebibytes::from_bytes(now.total),
@@ -86,7 +85,7 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
             // nvml-wrapper only has the second form.
             let mut old = nvmlMemory_t { total: 0, free: 0, used: 0 };
             // SAFETY: the handle comes from this library, and `old` is writable until the call returns.
-            raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe { f(handle.0, &raw mut old) })?;
+            raw!(gpu, nvmlDeviceGetMemoryInfo, |f| unsafe { f(gpu.handle.0, &raw mut old) })?;
             MemoryUse {
                 total: Mebibytes::from_bytes(old.total),
                 used: Mebibytes::from_bytes(old.used),
@@ -105,8 +104,7 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
 /// Reads all partitions that the driver lists. Their handles are found by index and matched with the last observation
 /// by UUID.
 fn partitions(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     device: &Device,
 ) -> Result<Vec<PartitionReading>, DriverError> {
     let mut found = Vec::new();
@@ -123,22 +121,20 @@ fn partitions(
             });
         }
     }
-    let wrapped = session.device(handle);
-    let most = session.wrapped("nvmlDeviceGetMaxMigDeviceCount", || wrapped.mig_device_count());
+    let most = gpu.query("nvmlDeviceGetMaxMigDeviceCount", |device| device.mig_device_count());
     let mut left = found.len();
     for index in 0..available(most)?.unwrap_or_default() {
         if left == 0 {
             break;
         }
         // Not every index has a partition.
-        let Some(partition) = available(partition(session, handle, index))? else {
+        let Some(partition) = available(partition(gpu, index))? else {
             continue;
         };
-        let device = session.device(partition);
-        let uuid = available(session.wrapped("nvmlDeviceGetUUID", || device.uuid()))?;
+        let uuid = available(partition.query("nvmlDeviceGetUUID", |device| device.uuid()))?;
         let mut all = found.iter_mut();
         if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
-            one.memory = available(memory(session, partition))?;
+            one.memory = available(memory(partition))?;
             left = left.saturating_sub(1);
         }
     }
@@ -146,31 +142,25 @@ fn partitions(
     Ok(found)
 }
 
-fn partition(
-    session: Session<'_>,
-    handle: DeviceHandle,
-    index: u32,
-) -> Result<DeviceHandle, DriverError> {
+fn partition<'a>(gpu: DeviceSession<'a>, index: u32) -> Result<DeviceSession<'a>, DriverError> {
     let mut partition: nvmlDevice_t = std::ptr::null_mut();
     // SAFETY: the handle comes from this library, and `partition` is writable until the call returns.
-    raw!(session, nvmlDeviceGetMigDeviceHandleByIndex, |f| unsafe {
-        f(handle.0, index, &raw mut partition)
+    raw!(gpu, nvmlDeviceGetMigDeviceHandleByIndex, |f| unsafe {
+        f(gpu.handle.0, index, &raw mut partition)
     })?;
-    Ok(DeviceHandle(partition))
+    Ok(gpu.with_handle(DeviceHandle(partition)))
 }
 
 fn utilization(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     vitals: DeviceMetrics,
 ) -> Result<DeviceMetrics, DriverError> {
-    let device = session.device(handle);
-    let rates = session.wrapped("nvmlDeviceGetUtilizationRates", || device.utilization_rates());
+    let rates = gpu.query("nvmlDeviceGetUtilizationRates", |device| device.utilization_rates());
     let rates = available(rates)?;
     let encoder =
-        session.wrapped("nvmlDeviceGetEncoderUtilization", || device.encoder_utilization());
+        gpu.query("nvmlDeviceGetEncoderUtilization", |device| device.encoder_utilization());
     let decoder =
-        session.wrapped("nvmlDeviceGetDecoderUtilization", || device.decoder_utilization());
+        gpu.query("nvmlDeviceGetDecoderUtilization", |device| device.decoder_utilization());
     Ok(DeviceMetrics {
         compute: rates.as_ref().map(|rates| Percent::saturating_from(rates.gpu)),
         memory: rates.as_ref().map(|rates| Percent::saturating_from(rates.memory)),
@@ -182,51 +172,44 @@ fn utilization(
     })
 }
 
-fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<DeviceMetrics, DriverError> {
-    let device = session.device(handle);
+fn vitals(gpu: DeviceSession<'_>) -> Result<DeviceMetrics, DriverError> {
     let errors = |kind| {
-        session.wrapped("nvmlDeviceGetTotalEccErrors", || {
+        gpu.query("nvmlDeviceGetTotalEccErrors", |device| {
             device.total_ecc_errors(kind, EccCounter::Volatile)
         })
     };
-    let clock = |clock| session.wrapped("nvmlDeviceGetClockInfo", || device.clock_info(clock));
+    let clock = |clock| gpu.query("nvmlDeviceGetClockInfo", |device| device.clock_info(clock));
     Ok(DeviceMetrics {
-        power_mw: available(session.wrapped("nvmlDeviceGetPowerUsage", || device.power_usage()))?,
-        energy_mj: available(
-            session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
-                device.total_energy_consumption()
-            }),
-        )?,
-        temperature: available(
-            session
-                .wrapped("nvmlDeviceGetTemperature", || device.temperature(TemperatureSensor::Gpu)),
-        )?,
-        memory_temperature: available(memory_temperature(session, handle))?,
+        power_mw: available(gpu.query("nvmlDeviceGetPowerUsage", |device| device.power_usage()))?,
+        energy_mj: available(gpu.query("nvmlDeviceGetTotalEnergyConsumption", |device| {
+            device.total_energy_consumption()
+        }))?,
+        temperature: available(gpu.query("nvmlDeviceGetTemperature", |device| {
+            device.temperature(TemperatureSensor::Gpu)
+        }))?,
+        memory_temperature: available(memory_temperature(gpu))?,
         compute_clock: available(clock(Clock::SM))?,
         memory_clock: available(clock(Clock::Memory))?,
         pcie_replays: available(
-            session.wrapped("nvmlDeviceGetPcieReplayCounter", || device.pcie_replay_counter()),
+            gpu.query("nvmlDeviceGetPcieReplayCounter", |device| device.pcie_replay_counter()),
         )?,
         corrected_errors: available(errors(MemoryError::Corrected))?,
         uncorrected_errors: available(errors(MemoryError::Uncorrected))?,
-        remapped_rows: available(super::health::remapped_rows(session, handle))?,
+        remapped_rows: available(super::health::remapped_rows(gpu))?,
         ..DeviceMetrics::default()
     })
 }
 
 /// Reads the memory temperature. Boards without a sensor report zero or an error.
-fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32, DriverError> {
-    match unsigned_field(session, handle, field_id::NVML_FI_DEV_MEMORY_TEMP)? {
+fn memory_temperature(gpu: DeviceSession<'_>) -> Result<u32, DriverError> {
+    match unsigned_field(gpu, field_id::NVML_FI_DEV_MEMORY_TEMP)? {
         (0, degrees @ 1..) => Ok(degrees),
         _ => Err(DriverError { call: "nvmlDeviceGetFieldValues", code: Code::NOT_SUPPORTED }),
     }
 }
 
 /// Returns the latest utilization sample of each process. The driver retains samples of the last few seconds.
-fn busy(
-    session: Session<'_>,
-    handle: DeviceHandle,
-) -> Result<Vec<ProcessUtilization>, DriverError> {
+fn busy(gpu: DeviceSession<'_>) -> Result<Vec<ProcessUtilization>, DriverError> {
     const BLANK: nvmlProcessUtilizationSample_t = nvmlProcessUtilizationSample_t {
         pid: 0,
         timeStamp: 0,
@@ -238,8 +221,8 @@ fn busy(
     let mut count = MAX_SAMPLES;
     let mut samples = vec![BLANK; count as usize];
     // SAFETY: the handle comes from this library; `samples` has space for `count` entries, and both outlive the call.
-    raw!(session, nvmlDeviceGetProcessUtilization, |f| unsafe {
-        f(handle.0, samples.as_mut_ptr(), &raw mut count, 0)
+    raw!(gpu, nvmlDeviceGetProcessUtilization, |f| unsafe {
+        f(gpu.handle.0, samples.as_mut_ptr(), &raw mut count, 0)
     })?;
     samples.truncate(count as usize);
     samples.sort_unstable_by_key(|sample| (sample.pid, std::cmp::Reverse(sample.timeStamp)));

@@ -2,6 +2,7 @@
 //! from failures.
 
 use std::error::Error;
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -40,6 +41,34 @@ macro_rules! raw {
 }
 pub(super) use raw;
 
+/// A session together with the handle of one device or partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeviceSession<'a> {
+    session: Session<'a>,
+    pub(super) handle: DeviceHandle,
+}
+
+impl<'a> Deref for DeviceSession<'a> {
+    type Target = Session<'a>;
+
+    fn deref(&self) -> &Session<'a> {
+        &self.session
+    }
+}
+
+impl<'a> DeviceSession<'a> {
+    /// Calls a function of the device through the wrapper library.
+    pub(super) fn query<T>(
+        &self,
+        function: &'static str,
+        call: impl FnOnce(&WrappedDevice<'a>) -> Result<T, NvmlError>,
+    ) -> Result<T, DriverError> {
+        // SAFETY: this library returned the handle, and it stays initialized while `nvml` is borrowed.
+        let device = unsafe { WrappedDevice::new(self.handle.0, self.nvml) };
+        self.wrapped(function, || call(&device))
+    }
+}
+
 impl<'a> Session<'a> {
     pub(super) fn new(nvml: &'a Arc<Nvml>, calls: &'a CallWatch) -> Self {
         Self { nvml, calls, device: None }
@@ -50,18 +79,17 @@ impl<'a> Session<'a> {
         Self { device: Some(device), ..self }
     }
 
+    /// Returns a session for calls with the handle of a device or partition.
+    pub(super) fn with_handle(self, handle: DeviceHandle) -> DeviceSession<'a> {
+        DeviceSession { session: self, handle }
+    }
+
     pub(super) fn nvml(&self) -> &'a Nvml {
         self.nvml
     }
 
     pub(super) fn lib(&self) -> &'a NvmlLib {
         self.nvml.lib()
-    }
-
-    /// Returns the wrapper's view of a device.
-    pub(super) fn device(&self, handle: DeviceHandle) -> WrappedDevice<'a> {
-        // SAFETY: this library returned the handle, and it stays initialized while `nvml` is borrowed.
-        unsafe { WrappedDevice::new(handle.0, self.nvml) }
     }
 
     /// Makes a call through nvml-wrapper. `function` is the NVML function that it calls.
@@ -162,15 +190,14 @@ pub(super) fn parse_uuid<T: FromStr<Err: Error>>(
 /// Reads one field of `nvmlDeviceGetFieldValues` that is an unsigned integer. Returns the status of the field, which is
 /// zero if the device has it, and the value.
 pub(super) fn unsigned_field(
-    session: Session<'_>,
-    handle: DeviceHandle,
+    gpu: DeviceSession<'_>,
     id: u32,
 ) -> Result<(nvmlReturn_t, u32), DriverError> {
     // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
     field.fieldId = id;
     // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
-    raw!(session, nvmlDeviceGetFieldValues, |f| unsafe { f(handle.0, 1, &raw mut field) })?;
+    raw!(gpu, nvmlDeviceGetFieldValues, |f| unsafe { f(gpu.handle.0, 1, &raw mut field) })?;
     // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
     Ok((field.nvmlReturn, unsafe { field.value.uiVal }))
 }

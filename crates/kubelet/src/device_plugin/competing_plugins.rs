@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::kubelet_poller::KubeletReport;
-use super::resource_server::endpoint;
+use super::service::endpoint;
 
 /// Connection timeout. A running plugin accepts a connection immediately.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -23,10 +23,8 @@ use super::competing_plugins::{self, describe_replacement, find_foreign_id};
 use super::gate::AllocationGate;
 use super::kubelet_poller::{self, KubeletReport};
 use super::plugin_dir::{KubeletInstance, PluginDir, SOCKET_PREFIX, SOCKET_SUFFIX};
-use super::register_request::{RegisterError, register};
-use super::registration::{Registration, Step};
-use super::resource_server::{ResourceServer, SharedContext};
-use super::service::devices;
+use super::registration::{RegisterError, Registration, Step, register};
+use super::service::{ResourceServer, SharedContext, devices};
 use crate::pod_allocations::{AllocationReader, RunningPods};
 
 /// Poll interval without events.

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-use super::register_request::KUBELET;
-
+/// The kubelet's socket in the device plugin directory. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
+pub(super) const KUBELET: &str = "kubelet.sock";
 /// Prefix of our sockets.
 pub(super) const SOCKET_PREFIX: &str = "octavo-";
 /// Prefix of the sockets of NVIDIA's device plugin. Source: k8s-device-plugin, `internal/plugin`.

@@ -5,7 +5,6 @@
 //! on demand, and an administrator's own file ([`Overlay`]) can extend it.
 
 mod lookup;
-mod name_normalization;
 mod overlay;
 
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ pub use self::overlay::{Overlay, OverlayEntry, OverlayError, OverlayProblem};
 use super::facts;
 use super::field::{AliasKind, Field};
 use super::overlay_products::OverlayProducts;
+pub use super::product_tables::CloudOffer;
 use super::product_tables::{self, FactValue};
 use crate::id::{Sku, TypeName};
 
@@ -45,7 +45,7 @@ pub struct Product {
     /// Aliases that refer to this product only.
     pub aliases: Vec<Alias>,
     /// Cloud instance types that have the product.
-    pub offers: Vec<CloudOffer>,
+    pub offers: &'static [CloudOffer],
     /// Type without the memory size.
     model: String,
 }
@@ -94,30 +94,11 @@ pub struct SharedAlias {
     pub sources: Vec<String>,
 }
 
-/// Cloud instance type.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CloudOffer {
-    /// Cloud provider: `aws`, `azure` or `gcp`.
-    pub cloud: String,
-    /// Name of the instance type.
-    pub instance: String,
-    /// Number of devices. A value below one is a fraction of a device; 0 is what EC2 reports for such a fraction.
-    /// `None`: no source states it.
-    pub count: Option<f64>,
-    /// List price of the instance in USD per hour, on demand, at the source's date.
-    pub usd_per_hour: Option<f64>,
-    /// Region of that price.
-    pub region: Option<String>,
-    /// Keys of the sources.
-    pub sources: Vec<String>,
-}
-
 impl Catalog {
     /// Built-in catalog of this binary.
     pub fn built_in() -> Self {
-        let products =
-            product_tables::product_entries().iter().filter_map(Product::built_in).collect();
-        let shared = product_tables::shared_alias_entries().iter().map(|word| SharedAlias {
+        let products = product_tables::PRODUCTS.iter().filter_map(Product::built_in).collect();
+        let shared = product_tables::SHARED.iter().map(|word| SharedAlias {
             text: word.text.to_owned(),
             kind: word.kind,
             skus: word.skus.iter().filter_map(|sku| sku.parse().ok()).collect(),
@@ -188,14 +169,6 @@ impl Product {
             kind: word.kind,
             sources: owned(word.sources),
         });
-        let offers = entry.shapes.iter().map(|shape| CloudOffer {
-            cloud: shape.cloud.to_owned(),
-            instance: shape.instance.to_owned(),
-            count: shape.count,
-            usd_per_hour: shape.usd_per_hour,
-            region: shape.region.map(str::to_owned),
-            sources: owned(shape.sources),
-        });
         Some(Self {
             sku,
             type_name: facts.type_name.parse().ok()?,
@@ -204,7 +177,7 @@ impl Product {
             notes: entry.notes.map(str::to_owned),
             facts: claims.collect(),
             aliases: aliases.collect(),
-            offers: offers.collect(),
+            offers: entry.offers,
             model: facts.model.to_owned(),
         })
     }

@@ -1,4 +1,5 @@
 //! Static product tables of the built-in catalog.
+#![expect(clippy::unreadable_literal, reason = "the tables are generated")]
 
 use crate::id::parse_hex;
 use crate::inventory::{PciIds, Vendor};

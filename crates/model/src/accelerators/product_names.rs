@@ -8,6 +8,7 @@ use crate::id::{Sku, TypeName};
 use crate::inventory::Vendor;
 use crate::label_shortening;
 use crate::quantity::Mebibytes;
+use crate::text::join;
 
 /// Words that name a vendor or a discontinued brand: NVML used to report `Tesla V100-SXM2-16GB` and now reports
 /// `NVIDIA A100-SXM4-80GB`.
@@ -18,8 +19,7 @@ pub(super) const RESERVED_TYPE_NAMES: [&str; 2] = ["mixed", "unknown"];
 
 /// Formats a list of SKUs.
 pub(super) fn format_skus(skus: &[Sku]) -> String {
-    let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
-    names.join(", ")
+    join(skus.iter().map(Sku::as_str), ", ")
 }
 
 /// Products of `vendor` whose name equals the driver's product name.

@@ -1,5 +1,9 @@
 //! Static tables of product facts with their sources, and of product aliases. `build/product_facts.rs` generates them from the
 //! catalog.
+#![expect(clippy::unreadable_literal, reason = "the tables are generated")]
+
+use serde::{Serialize, Serializer};
+use serde_with::skip_serializing_none;
 
 use super::field::{AliasKind, Field};
 
@@ -12,7 +16,7 @@ pub(super) struct ProductEntry {
     pub(super) notes: Option<&'static str>,
     pub(super) facts: &'static [FactEntry],
     pub(super) words: &'static [AliasEntry],
-    pub(super) shapes: &'static [OfferEntry],
+    pub(super) offers: &'static [CloudOffer],
 }
 
 #[derive(Debug)]
@@ -38,14 +42,34 @@ pub(super) struct AliasEntry {
 }
 
 /// Cloud instance type that has the product.
-#[derive(Debug)]
-pub(super) struct OfferEntry {
-    pub(super) cloud: &'static str,
-    pub(super) instance: &'static str,
-    pub(super) count: Option<f64>,
-    pub(super) usd_per_hour: Option<f64>,
-    pub(super) region: Option<&'static str>,
-    pub(super) sources: &'static [&'static str],
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CloudOffer {
+    /// Cloud provider: `aws`, `azure` or `gcp`.
+    pub cloud: &'static str,
+    /// Name of the instance type.
+    pub instance: &'static str,
+    /// Number of devices. A value below one is a fraction of a device; 0 is what EC2 reports for such a fraction.
+    /// `None`: no source states it.
+    #[serde(serialize_with = "serialize_count")]
+    pub count: Option<f64>,
+    /// List price of the instance in USD per hour, on demand, at the source's date.
+    pub usd_per_hour: Option<f64>,
+    /// Region of that price.
+    pub region: Option<&'static str>,
+    /// Keys of the sources.
+    pub sources: &'static [&'static str],
+}
+
+/// Writes a whole number without a decimal point.
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn serialize_count<S: Serializer>(count: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match count.map(|count| count.to_string().parse::<u64>().map_err(|_| count)) {
+        Some(Ok(whole)) => serializer.serialize_u64(whole),
+        Some(Err(fraction)) => serializer.serialize_f64(fraction),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Alias shared by several products.
@@ -55,14 +79,4 @@ pub(super) struct SharedAliasEntry {
     pub(super) kind: AliasKind,
     pub(super) skus: &'static [&'static str],
     pub(super) sources: &'static [&'static str],
-}
-
-/// All products, in catalog order.
-pub(super) fn product_entries() -> &'static [ProductEntry] {
-    PRODUCTS
-}
-
-/// All aliases shared by several products.
-pub(super) fn shared_alias_entries() -> &'static [SharedAliasEntry] {
-    SHARED
 }

@@ -1,5 +1,7 @@
 //! Tests with topologies of real machines, and with incomplete data.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::inventory::{Amd, AmdPartition, NvLink, PciIds, ReadProblem};
 
@@ -171,4 +173,45 @@ fn more_devices_than_bits_are_not_analyzed() {
     let gpus: Vec<Device> = (0..65).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
     assert_eq!(summary_of(&gpus), None);
     assert_eq!(summary_of(&gpus[..64]).unwrap().1, 64);
+}
+
+/// Reference implementation that tests every subset.
+fn by_brute_force(linked: &[u64]) -> usize {
+    (0_u64..1 << linked.len())
+        .filter(|set| bits(*set).all(|node| set & !(1 << node) & !linked[node] == 0))
+        .map(|set| set.count_ones() as usize)
+        .max()
+        .unwrap()
+}
+
+fn graph(nodes: usize, edges: &[bool]) -> Vec<u64> {
+    let mut linked = vec![0; nodes];
+    let pairs = (0..nodes).flat_map(|a| (0..a).map(move |b| (a, b)));
+    for ((a, b), _) in pairs.zip(edges).filter(|(_, edge)| **edge) {
+        linked[a] |= 1 << b;
+        linked[b] |= 1 << a;
+    }
+    linked
+}
+
+#[test]
+fn known_graphs_have_their_clique_numbers() {
+    assert_eq!(max_clique_size(&[]), 0);
+    assert_eq!(max_clique_size(&[0]), 1);
+    assert_eq!(max_clique_size(&graph(64, &[true; 2016])), 64);
+    // Moon–Moser graph: 64 nodes in groups of three, each linked with all nodes outside of its group. It has the
+    // largest possible number of maximal cliques, so a search without pruning does not finish.
+    let moon_moser: Vec<bool> = (0..64).flat_map(|a| (0..a).map(move |b| a / 3 != b / 3)).collect();
+    assert_eq!(max_clique_size(&graph(64, &moon_moser)), 22);
+}
+
+proptest! {
+    #[test]
+    fn search_equals_brute_force(
+        nodes in 1_usize..11,
+        edges in proptest::collection::vec(any::<bool>(), 55),
+    ) {
+        let linked = graph(nodes, &edges);
+        prop_assert_eq!(max_clique_size(&linked), by_brute_force(&linked));
+    }
 }

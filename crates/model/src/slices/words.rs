@@ -2,6 +2,7 @@
 
 use super::UndrawableReason;
 use crate::inventory::{DeviceProcesses, GpuInstance, InstanceUse, MigMode, MigState};
+use crate::text::join;
 
 /// Legend of the ids in a picture.
 pub const LEGEND: &str =
@@ -49,8 +50,7 @@ pub fn used(how: &InstanceUse) -> String {
         InstanceUse::InUse => "in use".to_owned(),
         InstanceUse::InUseBy(ids) if ids.is_empty() => "in use".to_owned(),
         InstanceUse::InUseBy(ids) => {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            format!("in use: ci {}", ids.join(","))
+            format!("in use: ci {}", join(ids.iter(), ","))
         }
     }
 }

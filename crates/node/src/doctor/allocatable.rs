@@ -6,8 +6,8 @@ use octavo_model::id::GpuUuid;
 use octavo_model::inventory::{Condition, Device, Inventory, LogicalSource, Mig, Vendor};
 use octavo_model::resource::ShareId;
 
+use super::drivers;
 use super::facts::Facts;
-use super::neuron;
 
 /// Device ids by resource.
 pub(super) type AllocatableIds = BTreeMap<String, BTreeSet<String>>;
@@ -92,7 +92,7 @@ fn units(device: &Device) -> Vec<&str> {
 
 /// Neuron device ids do not match the driver's, so only the numbers are compared.
 pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> OfferComparison {
-    let Some(devices) = neuron::count(facts) else {
+    let Some(devices) = drivers::neuron_count(facts) else {
         return OfferComparison::Unknown("the devices of the driver are unknown".to_owned());
     };
     let count = |name: &str| counts.get(name).copied();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use octavo_model::inventory::{Condition, Device, Identity, NvmlState, Vendor};
+use octavo_model::text::join;
 
 use super::facts::{Facts, bound_driver};
 use super::{Check, Finding, Subject};
@@ -31,7 +32,7 @@ fn accelerators_finding(facts: &Facts<'_>) -> Finding {
     let devices = &facts.inventory.devices;
     let directory = format!("{}/bus/pci/devices", facts.roots.sys);
     if let Some(error) = &facts.inventory.machine.bus_error {
-        return check.unknown(Subject::Node, format!("cannot read {directory}: {error}"));
+        return check.unknown(format!("cannot read {directory}: {error}"));
     }
     if devices.is_empty() {
         return no_device_finding(facts);
@@ -42,8 +43,7 @@ fn accelerators_finding(facts: &Facts<'_>) -> Finding {
         *count = count.saturating_add(1);
     }
     let types = types.iter().map(|(name, count)| format!("{count}x {name}"));
-    let types: Vec<String> = types.collect();
-    check.ok(Subject::Node, types.join(", "))
+    check.ok(join(types, ", "))
 }
 
 /// Finding for a node without known devices. The check does not apply only if the bus was read completely.
@@ -52,20 +52,20 @@ fn no_device_finding(facts: &Facts<'_>) -> Finding {
     let directory = format!("{}/bus/pci/devices", facts.roots.sys);
     match (&facts.inventory.nvml, &facts.traces) {
         (NvmlState::Stalled { call, .. }, _) => check.failing(
-            Subject::Node,
             format!("{call} does not return, so the devices are unknown"),
             NvmlState::remedy_of_stall(call),
         ),
-        (NvmlState::Loading, _) => check
-            .unknown(Subject::Node, "NVML is still initializing, and no accelerator is known yet"),
+        (NvmlState::Loading, _) => {
+            check.unknown("NVML is still initializing, and no accelerator is known yet")
+        }
         (_, Ok(traces)) if traces.has_bus => {
             check.not_applicable(format!("no PCI function in {directory} is an accelerator"))
         }
-        (_, Ok(_)) => check.unknown(Subject::Node, format!("{directory} does not exist")),
+        (_, Ok(_)) => check.unknown(format!("{directory} does not exist")),
         (_, Err(_)) if facts.is_recorded => {
             check.not_applicable("the recording contains no accelerator")
         }
-        (_, Err(why)) => check.unknown(Subject::Node, why.clone()),
+        (_, Err(why)) => check.unknown(why.clone()),
     }
 }
 
@@ -83,12 +83,11 @@ fn unidentified_finding(device: &Device) -> Finding {
     let remedy = "look up the ID in the PCI ID database, and name the device: `kubectl label node \
                   NODE octavo.dev/type-override=NAME`; until then its label is \
                   type.octavo.dev/unknown";
-    Check::Accelerators.warning(Subject::Device(device.pci), evidence, remedy)
+    Check::Accelerators.warning(evidence, remedy).about(Subject::Device(device.pci))
 }
 
 fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
     let check = Check::KernelDriver;
-    let subject = Subject::Device(device.pci);
     let file = format!("{}/bus/pci/devices/*/driver", facts.roots.sys);
     let expected = match device.vendor {
         Vendor::Nvidia => Some("nvidia"),
@@ -96,22 +95,19 @@ fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
         Vendor::Aws => Some("neuron"),
         Vendor::Other(_) => None,
     };
-    match (&device.condition, bound_driver(device), expected) {
-        (Condition::Working, ..) => check.ok(subject, "its driver responds"),
+    let finding = match (&device.condition, bound_driver(device), expected) {
+        (Condition::Working, ..) => check.ok("its driver responds"),
         (Condition::Failing { .. }, ..) if device.pci.is_unreported() => {
             let evidence = "NVML reports the device without a PCI address, and no PCI function \
                             matches it";
-            check.unknown(subject, evidence)
+            check.unknown(evidence)
         }
-        (Condition::Failing { .. }, ..) => check.ok(subject, "its driver lists it"),
+        (Condition::Failing { .. }, ..) => check.ok("its driver lists it"),
         (condition @ Condition::PciOnly { .. }, Some(driver), _) if condition.is_passthrough() => {
-            check.ok(
-                subject,
-                format!(
-                    "{driver} is bound: the device is passed through to a virtual machine and is \
+            check.ok(format!(
+                "{driver} is bound: the device is passed through to a virtual machine and is \
                      not available to containers of this node ({file})"
-                ),
-            )
+            ))
         }
         (Condition::PciOnly { .. }, Some(driver), Some("nvidia"))
             if NOUVEAU_DRIVERS.contains(&driver) =>
@@ -119,7 +115,7 @@ fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
             let evidence = format!("{driver} is bound, so NVIDIA's driver cannot bind ({file})");
             let remedy = "install NVIDIA's driver, which blacklists nouveau (modprobe.d: \
                           `blacklist nouveau`, `options nouveau modeset=0`), and reboot";
-            check.failing(subject, evidence, remedy)
+            check.failing(evidence, remedy)
         }
         (Condition::PciOnly { .. }, Some(driver), Some(expected)) if driver != expected => {
             let evidence = format!("{driver} is bound instead of {expected} ({file})");
@@ -127,10 +123,10 @@ fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
                 "unless {driver} is bound on purpose, unbind it (`echo ADDRESS > \
                  /sys/bus/pci/drivers/{driver}/unbind`) and load {expected}"
             );
-            check.warning(subject, evidence, &remedy)
+            check.warning(evidence, &remedy)
         }
         (Condition::PciOnly { .. }, Some(driver), _) => {
-            check.ok(subject, format!("{driver} is bound ({file})"))
+            check.ok(format!("{driver} is bound ({file})"))
         }
         (Condition::PciOnly { .. }, None, Some(expected)) => {
             let evidence = format!("no kernel driver is bound ({file})");
@@ -138,11 +134,12 @@ fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
                 "load {expected} (`modprobe {expected}`); if it is loaded, `dmesg | grep -i \
                  {expected}` shows why it does not bind to the device"
             );
-            check.failing(subject, evidence, &remedy)
+            check.failing(evidence, &remedy)
         }
         (Condition::PciOnly { .. }, None, None) => {
             let evidence = format!("no kernel driver is bound ({file})");
-            check.warning(subject, evidence, "install the vendor's driver")
+            check.warning(evidence, "install the vendor's driver")
         }
-    }
+    };
+    finding.about(Subject::Device(device.pci))
 }

@@ -7,17 +7,11 @@
 
 use octavo_model::driver_traces::{CgroupVersion, PodCgroupManager};
 
-use super::amd::AMD;
+use super::drivers::{AMD, NEURON, NVIDIA};
 use super::facts::Facts;
-use super::neuron::NEURON;
-use super::nvidia::NVIDIA;
-use super::{Check, Finding, Subject, format_list};
+use super::{Check, Finding, format_list};
 
-pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    vec![device_files_finding(facts)]
-}
-
-fn device_files_finding(facts: &Facts<'_>) -> Finding {
+pub(super) fn finding(facts: &Facts<'_>) -> Finding {
     let check = Check::ControlGroups;
     let works = [NVIDIA, NEURON, AMD].map(|driver| driver.status(facts).is_working());
     if !works.contains(&true) {
@@ -25,7 +19,7 @@ fn device_files_finding(facts: &Facts<'_>) -> Finding {
     }
     let groups = match &facts.groups {
         Ok(groups) => groups,
-        Err(why) => return check.unknown(Subject::Node, why.clone()),
+        Err(why) => return check.unknown(why.clone()),
     };
     let version = match groups.version {
         CgroupVersion::One => "1",
@@ -40,16 +34,13 @@ fn device_files_finding(facts: &Facts<'_>) -> Finding {
     };
     let evidence = format!("{evidence}; {manager}");
     if groups.pods == Some(PodCgroupManager::Runtime) || works.first() != Some(&true) {
-        return check.ok(Subject::Node, evidence);
+        return check.ok(evidence);
     }
     match &groups.unlinked {
-        Err(why) => check.unknown(Subject::Node, format!("{evidence}; {why}")),
+        Err(why) => check.unknown(format!("{evidence}; {why}")),
         Ok(none) if none.is_empty() => {
             let dev = &facts.roots.dev;
-            check.ok(
-                Subject::Node,
-                format!("{evidence}; {dev}/char has a link to each of NVIDIA's device files"),
-            )
+            check.ok(format!("{evidence}; {dev}/char has a link to each of NVIDIA's device files"))
         }
         Ok(unlinked) => {
             let dev = &facts.roots.dev;
@@ -59,7 +50,7 @@ fn device_files_finding(facts: &Facts<'_>) -> Finding {
                           --create-all` (GPU Operator does so; CDI does not need them). Until \
                           then, `systemctl daemon-reload` removes GPUs from running containers: \
                           `Failed to initialize NVML: Unknown Error`";
-            check.warning(Subject::Node, evidence, remedy)
+            check.warning(evidence, remedy)
         }
     }
 }

@@ -4,9 +4,9 @@ use octavo_model::inventory::{
     Condition, Device, DeviceState, Issue, NeuronDevice, NeuronState, NvmlState, Severity, Vendor,
 };
 
+use super::drivers::{NVIDIA, neuron_release, neuron_version};
 use super::facts::{Facts, Processes};
-use super::nvidia::NVIDIA;
-use super::{Check, Finding, Subject, neuron};
+use super::{Check, Finding, Subject};
 
 /// First Neuron driver release whose files are all readable without root; earlier ones restrict some of them.
 const FIRST_WORLD_READABLE_RELEASE: (u64, u64) = (2, 28);
@@ -20,7 +20,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     });
     let mut all: Vec<Finding> = spoken.map(|device| health(device, &inventory.nvml)).collect();
     let devices = inventory.neuron.iter().flat_map(|neuron| &neuron.devices);
-    let release = neuron::version(facts).and_then(neuron::release);
+    let release = neuron_version(facts).and_then(neuron_release);
     all.extend(devices.map(|device| health_of_neuron(device, release)));
     if all.is_empty() {
         let evidence = "no driver reports on a device";
@@ -32,24 +32,22 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 
 fn health(device: &Device, nvml: &NvmlState) -> Finding {
     let check = Check::DeviceHealth;
-    let subject = Subject::Device(device.pci);
     let mut evidence = device.issues();
     evidence.sort_by_key(|issue: &Issue| std::cmp::Reverse(issue.gravity));
     let evidence: Vec<String> = evidence.into_iter().map(|issue| issue.text).collect();
     let evidence = evidence.join("; ");
     match (device.severity(nvml), device.state(nvml)) {
-        (Some(Severity::Critical), state) => {
-            check.failing(subject, evidence, remedy(state, device.vendor))
-        }
+        (Some(Severity::Critical), state) => check.failing(evidence, remedy(state, device.vendor)),
         (Some(Severity::Warning | Severity::Note), DeviceState::Stale) => {
-            check.unknown(subject, "the driver no longer responds; the last known state is shown")
+            check.unknown("the driver no longer responds; the last known state is shown")
         }
         (Some(Severity::Warning | Severity::Note), state) => {
-            check.warning(subject, evidence, remedy(state, device.vendor))
+            check.warning(evidence, remedy(state, device.vendor))
         }
-        (None, _) if evidence.is_empty() => check.ok(subject, "no problems reported"),
-        (None, state) => check.warning(subject, evidence, remedy(state, device.vendor)),
+        (None, _) if evidence.is_empty() => check.ok("no problems reported"),
+        (None, state) => check.warning(evidence, remedy(state, device.vendor)),
     }
+    .about(Subject::Device(device.pci))
 }
 
 fn remedy(state: DeviceState, vendor: Vendor) -> &'static str {
@@ -96,7 +94,6 @@ fn remedy(state: DeviceState, vendor: Vendor) -> &'static str {
 /// Uses the same state words and messages as other outputs. `release` is the driver's release, if known.
 pub(super) fn health_of_neuron(device: &NeuronDevice, release: Option<(u64, u64)>) -> Finding {
     let check = Check::DeviceHealth;
-    let subject = Subject::Neuron(device.number);
     let evidence = device.issues().into_iter();
     let evidence: Vec<String> = evidence.map(|issue| issue.text).collect();
     let evidence = evidence.join("; ");
@@ -104,24 +101,21 @@ pub(super) fn health_of_neuron(device: &NeuronDevice, release: Option<(u64, u64)
         NeuronState::Failing => {
             let remedy = "take the node out of service and replace the instance; a reset \
                           (`modprobe -r neuron && modprobe neuron`) fixes only software problems";
-            check.failing(subject, evidence, remedy)
+            check.failing(evidence, remedy)
         }
         NeuronState::Errors => {
             let remedy = "reboot the node, which repairs memory rows; replace the instance if the \
                           errors recur";
-            check.warning(subject, evidence, remedy)
+            check.warning(evidence, remedy)
         }
-        NeuronState::Partial => {
-            check.warning(subject, evidence, remedy_of_partial(device, release))
-        }
-        NeuronState::Unknown => check.unknown(subject, "its driver does not report health"),
+        NeuronState::Partial => check.warning(evidence, remedy_of_partial(device, release)),
+        NeuronState::Unknown => check.unknown("its driver does not report health"),
         NeuronState::Ok => match device.unhealthy {
-            Some(_) => check.ok(subject, "the driver reports no unhealthy part"),
-            None => {
-                check.ok(subject, "no errors counted; this driver does not report unhealthy parts")
-            }
+            Some(_) => check.ok("the driver reports no unhealthy part"),
+            None => check.ok("no errors counted; this driver does not report unhealthy parts"),
         },
     }
+    .about(Subject::Neuron(device.number))
 }
 
 fn remedy_of_partial(device: &NeuronDevice, release: Option<(u64, u64)>) -> &'static str {
@@ -147,16 +141,14 @@ fn processes(facts: &Facts<'_>) -> Finding {
         );
     }
     match &facts.processes {
-        Ok(Processes { hidden: None, .. }) => check.ok(
-            Subject::Node,
-            format!("{} shows all processes and their cgroups", facts.roots.proc),
-        ),
+        Ok(Processes { hidden: None, .. }) => {
+            check.ok(format!("{} shows all processes and their cgroups", facts.roots.proc))
+        }
         Ok(Processes { hidden: Some(why), .. }) => check.warning(
-            Subject::Node,
             why.clone(),
             "run as root outside of containers, or with the host's /proc (--proc-root; for the \
              agent also hostPID). Until then, all partitioned devices count as in use",
         ),
-        Err(why) => check.unknown(Subject::Node, why.clone()),
+        Err(why) => check.unknown(why.clone()),
     }
 }

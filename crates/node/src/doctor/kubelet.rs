@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use octavo_model::inventory::Vendor;
 
 use super::allocatable::{self, OfferComparison, nvidia_resources};
-use super::amd::AMD;
-use super::drivers::VendorDriver;
+use super::drivers::{AMD, NEURON, NVIDIA, VendorDriver};
 use super::facts::{Facts, Kubelet};
-use super::neuron::NEURON;
-use super::nvidia::NVIDIA;
 use super::{Check, Finding, Subject, format_list, owners};
 
 /// Path of a vendor's devices to pods.
@@ -92,11 +89,11 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             return turns(everywhere(&evidence));
         }
         Err(why) => {
-            let unknown = CHECKS.map(|check| check.unknown(Subject::Node, why.clone()));
+            let unknown = CHECKS.map(|check| check.unknown(why.clone()));
             return turns(unknown.to_vec());
         }
     };
-    let plugins = working.iter().map(|path| plugin(path, facts, kubelet));
+    let plugins = working.iter().map(|path| plugin(path, facts, kubelet).about(subject(path)));
     let mut all: Vec<Finding> = plugins.collect();
     all.extend(working.iter().map(|path| allocatable(path, facts, kubelet)));
     let claimed = working.iter().filter_map(|path| plugin_and_claims_finding(path, facts, kubelet));
@@ -141,7 +138,7 @@ fn plugin_and_claims_finding(
                   pods and claims can get the same device. Exclude this node with the \
                   nodeSelector of the plugin's or the driver's DaemonSet. If the driver is \
                   uninstalled, remove its directory";
-    Some(Check::ResourceOwners.warning(subject(path), evidence, remedy))
+    Some(Check::ResourceOwners.warning(evidence, remedy).about(subject(path)))
 }
 
 fn claim_driver_evidence(
@@ -159,16 +156,15 @@ fn claim_driver_evidence(
 
 fn plugin(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::DevicePlugin;
-    let subject = subject(path);
     let Some(counts) = counts(path, kubelet) else {
-        return check.unknown(subject, kubelet.unknown_reason());
+        return check.unknown(kubelet.unknown_reason());
     };
     if !counts.is_empty() {
         let names: Vec<String> = counts.keys().cloned().collect();
-        return check.ok(subject, format!("registered with the kubelet: {}", format_list(&names)));
+        return check.ok(format!("registered with the kubelet: {}", format_list(&names)));
     }
     if let Some(claimed) = claim_driver_evidence(path, facts, kubelet) {
-        return check.ok(subject, claimed);
+        return check.ok(claimed);
     }
     let directory = &facts.roots.kubelet;
     let evidence = format!(
@@ -182,32 +178,48 @@ fn plugin(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
             format!("{evidence}, but sockets of a plugin exist there: {}", format_list(&sockets));
         let remedy = "the plugin has not registered since the kubelet started, or no longer runs: \
                       delete its pod on this node, and check its log";
-        return check.failing(subject, evidence, remedy);
+        return check.failing(evidence, remedy);
     }
     match &kubelet.claim_drivers {
-        Ok(_) => check.failing(subject, evidence, path.plugin),
+        Ok(_) => check.failing(evidence, path.plugin),
         // Devices could be allocated to claims instead.
-        Err(why) => check.warning(subject, format!("{evidence}; DRA drivers: {why}"), path.plugin),
+        Err(why) => check.warning(format!("{evidence}; DRA drivers: {why}"), path.plugin),
     }
 }
 
 fn allocatable(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::Allocatable;
-    let subject = subject(path);
-    let Some(counts) = counts(path, kubelet) else {
-        return check.unknown(subject, kubelet.unknown_reason());
-    };
-    if counts.is_empty() {
+    let counts = counts(path, kubelet);
+    if counts.as_ref().is_some_and(BTreeMap::is_empty) {
         return check.not_applicable(format!("no device plugin allocates {}*", path.resources));
     }
+    match compare(path, facts, kubelet, counts) {
+        OfferComparison::Same(evidence) => check.ok(evidence),
+        OfferComparison::Differs(evidence) => check.failing(evidence, path.reload),
+        OfferComparison::Unknown(why) => check.unknown(why),
+    }
+    .about(subject(path))
+}
+
+/// Compares the kubelet's allocatable units with the devices that are present.
+fn compare(
+    path: &VendorPath,
+    facts: &Facts<'_>,
+    kubelet: &Kubelet,
+    counts: Option<BTreeMap<String, usize>>,
+) -> OfferComparison {
+    let Some(counts) = counts else {
+        return OfferComparison::Unknown(kubelet.unknown_reason());
+    };
     let none: Vec<String> =
         counts.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name.clone()).collect();
     if none.len() == counts.len() {
-        let evidence =
-            format!("registered, but the plugin reports no healthy device: {}", format_list(&none));
-        return check.failing(subject, evidence, path.reload);
+        let none = format_list(&none);
+        return OfferComparison::Differs(format!(
+            "registered, but the plugin reports no healthy device: {none}"
+        ));
     }
-    let comparison = match path.driver.vendor {
+    match path.driver.vendor {
         Vendor::Nvidia => match &kubelet.allocatable {
             Ok(Some(all)) => allocatable::nvidia(facts.inventory, &nvidia_resources(all)),
             Ok(None) | Err(_) => OfferComparison::Unknown(kubelet.unknown_reason()),
@@ -216,10 +228,5 @@ fn allocatable(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Findi
         Vendor::Amd | Vendor::Other(_) => {
             allocatable::amd(&facts.usable_devices(path.driver.vendor), &counts)
         }
-    };
-    match comparison {
-        OfferComparison::Same(evidence) => check.ok(subject, evidence),
-        OfferComparison::Differs(evidence) => check.failing(subject, evidence, path.reload),
-        OfferComparison::Unknown(why) => check.unknown(subject, why),
     }
 }

@@ -8,7 +8,7 @@ use octavo_model::accelerators::{TYPE_OVERRIDE, TypeOverride, TypeSources};
 use octavo_model::inventory::Inventory;
 
 use super::facts::Facts;
-use super::{Check, Finding, Subject, format_list};
+use super::{Check, Finding, format_list};
 use crate::labels::{Options, Publication, compile, diff};
 
 /// Keys that state a choice or an allocation, which cannot be derived from the hardware.
@@ -18,10 +18,6 @@ const NON_HARDWARE_KEYS: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing",
 const OVERRIDE_DERIVED_KEYS: [&str; 4] =
     ["octavo.dev/type", "octavo.dev/sku", "octavo.dev/architecture", "type.octavo.dev/"];
 const TYPE_SOURCE: &str = "octavo.dev/type-source";
-
-pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    vec![labels(facts)]
-}
 
 /// Inventory with the manual type override from the labels applied, and the problem with that override, if any.
 fn apply_override<'a>(
@@ -46,7 +42,7 @@ fn apply_override<'a>(
     (Cow::Owned(named), wrong)
 }
 
-fn labels(facts: &Facts<'_>) -> Finding {
+pub(super) fn finding(facts: &Facts<'_>) -> Finding {
     let check = Check::Labels;
     let written = match &facts.labels {
         Ok(Some(written)) => written,
@@ -55,7 +51,7 @@ fn labels(facts: &Facts<'_>) -> Finding {
                 "no Octavo feature file found; specify a feature file or a Node with --labels",
             );
         }
-        Err(why) => return check.unknown(Subject::Node, why.clone()),
+        Err(why) => return check.unknown(why.clone()),
     };
     let options = Options { nvidia: Publication::Withhold, ..Options::default() };
     let (inventory, wrong) = apply_override(facts, &written.labels);
@@ -80,10 +76,10 @@ fn labels(facts: &Facts<'_>) -> Finding {
     let place = &written.place;
     if let Some(wrong) = wrong {
         let remedy = format!("change or remove the label {TYPE_OVERRIDE} of the Node");
-        return check.warning(Subject::Node, format!("{place}: {wrong}"), &remedy);
+        return check.warning(format!("{place}: {wrong}"), &remedy);
     }
     if changes.is_empty() {
-        return check.ok(Subject::Node, format!("{place} matches the hardware"));
+        return check.ok(format!("{place} matches the hardware"));
     }
     let evidence = format!(
         "{place} differs from the hardware (- label, + hardware): {}",
@@ -97,5 +93,5 @@ fn labels(facts: &Facts<'_>) -> Finding {
         "the agent updates labels within one --interval after a change. Check that it runs on \
          this node, and check its log"
     };
-    check.warning(Subject::Node, evidence, remedy)
+    check.warning(evidence, remedy)
 }

@@ -3,9 +3,9 @@
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 
+use super::drivers::NVIDIA;
 use super::facts::{Facts, LayoutDevice, LayoutProgress};
-use super::nvidia::NVIDIA;
-use super::{Check, Finding, Subject, format_list};
+use super::{Check, Finding, format_list};
 use crate::node_object::LAYOUT_LABEL;
 
 /// Node label with the progress that the agent reports.
@@ -14,11 +14,7 @@ const LAYOUT_STATE: &str = "octavo.dev/layout-state";
 const REMEDY: &str = "run `octavo plan LAYOUT` to show blockers; \
                       docs/operations/troubleshooting.md describes each state with its remedy";
 
-pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    vec![layout(facts)]
-}
-
-fn layout(facts: &Facts<'_>) -> Finding {
+pub(super) fn finding(facts: &Facts<'_>) -> Finding {
     let check = Check::Layout;
     let directory = &facts.roots.state;
     let is_known = matches!(facts.layout, Ok(Some(_)));
@@ -31,7 +27,7 @@ fn layout(facts: &Facts<'_>) -> Finding {
         );
     }
     match &facts.layout {
-        Err(why) => check.unknown(Subject::Node, why.clone()),
+        Err(why) => check.unknown(why.clone()),
         Ok(None) => check.not_applicable(format!(
             "no agent or command has changed devices here: {directory} has no state files"
         )),
@@ -48,9 +44,9 @@ fn finding_from_labels(facts: &Facts<'_>) -> Option<Finding> {
     let name = labels.get(LAYOUT_LABEL).unwrap_or("from the agent's settings");
     let evidence = format!("layout {name}: {} has {LAYOUT_STATE}={state}", labels.place);
     Some(match Reason::parse(state) {
-        Some(Reason::Applied | Reason::Pending) => check.ok(Subject::Node, evidence),
-        Some(Reason::Failed) => check.failing(Subject::Node, evidence, REMEDY),
-        Some(_) | None => check.warning(Subject::Node, evidence, REMEDY),
+        Some(Reason::Applied | Reason::Pending) => check.ok(evidence),
+        Some(Reason::Failed) => check.failing(evidence, REMEDY),
+        Some(_) | None => check.warning(evidence, REMEDY),
     })
 }
 
@@ -60,21 +56,20 @@ fn finding_from_agent(layout: &LayoutProgress) -> Finding {
         let evidence = "no layout is selected for this node";
         return match &layout.notice {
             None => check.not_applicable(evidence),
-            Some(notice) => check.warning(Subject::Node, format!("{evidence}: {notice}"), REMEDY),
+            Some(notice) => check.warning(format!("{evidence}: {notice}"), REMEDY),
         };
     };
     let evidence = layout_summary(name, layout);
     match (layout.state.as_ref().map(Reported::known), &layout.notice) {
-        (Some(Some(Reason::Applied)), None) => check.ok(Subject::Node, evidence),
+        (Some(Some(Reason::Applied)), None) => check.ok(evidence),
         (Some(Some(Reason::Pending | Reason::Applying | Reason::Yielded)), None) => {
-            check.ok(Subject::Node, format!("{evidence}; no action is needed"))
+            check.ok(format!("{evidence}; no action is needed"))
         }
         (Some(Some(Reason::Failed | Reason::RolledBack | Reason::Infeasible)), _)
         // The layout is not valid for this node.
-        | (None, Some(_)) => check.failing(Subject::Node, evidence, REMEDY),
-        (Some(_), _) => check.warning(Subject::Node, evidence, REMEDY),
+        | (None, Some(_)) => check.failing(evidence, REMEDY),
+        (Some(_), _) => check.warning(evidence, REMEDY),
         (None, None) => check.unknown(
-            Subject::Node,
             format!("layout {name}: the agent has not evaluated it yet"),
         ),
     }
@@ -91,7 +86,7 @@ fn finding_from_state_files(directory: &str, layout: &LayoutProgress) -> Finding
         let remedy = "start the agent with a layout, or run `octavo apply`: both first complete \
                       or roll back an interrupted change. `octavo apply --forget` discards a \
                       change that cannot be completed";
-        return check.warning(Subject::Node, evidence, remedy);
+        return check.warning(evidence, remedy);
     }
     let Some(name) = &layout.name else {
         return check.not_applicable(format!("no changes yet ({directory})"));
@@ -102,9 +97,9 @@ fn finding_from_state_files(directory: &str, layout: &LayoutProgress) -> Finding
     );
     let applied = |device: &LayoutDevice| device.state == Reason::Applied;
     if layout.devices.iter().all(applied) {
-        return check.ok(Subject::Node, evidence);
+        return check.ok(evidence);
     }
-    check.warning(Subject::Node, evidence, REMEDY)
+    check.warning(evidence, REMEDY)
 }
 
 fn layout_summary(name: &str, layout: &LayoutProgress) -> String {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::drivers::NVIDIA;
 use super::facts::{Facts, FeatureLabels, Processes};
-use super::nvidia::NVIDIA;
-use super::{Check, Finding, Subject, format_list};
+use super::{Check, Finding, format_list};
 use crate::node_object::operands::{DEPLOY_PREFIX, PAUSED};
 use crate::node_object::{LAYOUT_LABEL, MIG_CONFIG_STATE_LABEL};
 
@@ -53,15 +53,13 @@ fn no_other_manager_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -
         Err(why) => Some(why.as_str()),
     };
     match (why, node) {
-        (Some(why), None) => check
-            .unknown(Subject::Node, format!("{why}, and no Node labels were specified (--labels)")),
-        (None, _) => {
-            check.ok(Subject::Node, format!("neither {MIG_MANAGER} nor {GFD} is running here"))
+        (Some(why), None) => {
+            check.unknown(format!("{why}, and no Node labels were specified (--labels)"))
         }
-        (Some(_), Some(node)) => check.ok(
-            Subject::Node,
-            format!("{} shows no other program that partitions or labels", node.place),
-        ),
+        (None, _) => check.ok(format!("neither {MIG_MANAGER} nor {GFD} is running here")),
+        (Some(_), Some(node)) => {
+            check.ok(format!("{} shows no other program that partitions or labels", node.place))
+        }
     }
 }
 
@@ -85,10 +83,8 @@ fn mig_manager_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Opt
     let agent = agent.filter(|layout| layout.is_agent);
     let ours = agent.and_then(|layout| layout.name.as_deref()).or_else(|| get(LAYOUT_LABEL));
     Some(match ours {
-        None => check
-            .ok(Subject::Node, format!("{manager}, and no Octavo layout is known to be selected")),
+        None => check.ok(format!("{manager}, and no Octavo layout is known to be selected")),
         Some(layout) => check.warning(
-            Subject::Node,
             format!(
                 "{manager}, and the Octavo layout {layout} is selected: both partition the \
                      GPUs"
@@ -116,7 +112,7 @@ fn duplicate_labels_finding(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -
     );
     let remedy = "use only one writer: set --nvidia-labels off for the agent, or remove \
                   gpu-feature-discovery and its feature file";
-    Some(Check::OtherManagers.warning(Subject::Node, evidence, remedy))
+    Some(Check::OtherManagers.warning(evidence, remedy))
 }
 
 /// Finding for operands that were paused for a change and have not been resumed.
@@ -134,5 +130,5 @@ fn paused_operands_finding(labels: &FeatureLabels) -> Option<Finding> {
     let remedy = "operands are paused for at most two minutes during a change of partitions. If \
                   they stay paused, check that the agent or mig-manager that paused them is \
                   running, or resume them: `kubectl label node NODE KEY=true --overwrite`";
-    Some(Check::OtherManagers.warning(Subject::Node, evidence, remedy))
+    Some(Check::OtherManagers.warning(evidence, remedy))
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::resource::ShareId;
+use octavo_model::text::join;
 
 use super::allocatable::nvidia_resources;
 use super::facts::{Facts, FeatureLabels, Kubelet};
-use super::{Check, Finding, Subject, count_noun, format_list};
+use super::{Check, Finding, count_noun, format_list};
 use crate::node_object::LAYOUT_LABEL;
 use crate::node_object::operands::PLUGIN_CONFIG_LABEL;
 
@@ -28,7 +29,7 @@ pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>
         let remedy = "two device plugins allocate the same devices, so pods can get the same \
                       device: remove one plugin. If a resource was just renamed, wait until the \
                       pods of the old resource have terminated";
-        found.push(check.failing(Subject::Node, format_list(twice), remedy));
+        found.push(check.failing(format_list(twice), remedy));
     }
     let rivals = resources_with_two_plugins(kubelet);
     if !rivals.is_empty() {
@@ -39,15 +40,14 @@ pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>
         );
         let remedy = "use only one device plugin: remove NVIDIA's from this node (GPU Operator: \
                       devicePlugin.enabled=false), or run the agent with --sharing hand-off";
-        found.push(check.warning(Subject::Node, evidence, remedy));
+        found.push(check.warning(evidence, remedy));
     }
     match duplicates {
         _ if !found.is_empty() => found,
-        Ok(_) => vec![check.ok(
-            Subject::Node,
-            "no device is offered by two resources or allocated by two device plugins",
-        )],
-        Err(why) => vec![check.unknown(Subject::Node, why)],
+        Ok(_) => vec![
+            check.ok("no device is offered by two resources or allocated by two device plugins"),
+        ],
+        Err(why) => vec![check.unknown(why)],
     }
 }
 
@@ -64,10 +64,8 @@ fn duplicate_ids(kubelet: &Kubelet) -> Result<Vec<String>, String> {
         }
     }
     let twice = names.iter().filter(|(_, names)| names.len() > 1);
-    let twice = twice.map(|(id, names)| {
-        let names: Vec<&str> = names.iter().copied().collect();
-        format!("{id} is offered as {}", names.join(" and "))
-    });
+    let twice =
+        twice.map(|(id, names)| format!("{id} is offered as {}", join(names.iter(), " and ")));
     Ok(twice.collect())
 }
 
@@ -86,7 +84,7 @@ pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::TimeSlicing;
     let Ok(Some(all)) = &kubelet.allocatable else {
         let finding = time_slicing_from_labels(facts);
-        return finding.unwrap_or_else(|| check.unknown(Subject::Node, kubelet.unknown_reason()));
+        return finding.unwrap_or_else(|| check.unknown(kubelet.unknown_reason()));
     };
     let all = nvidia_resources(all);
     let mut shared = Vec::new();
@@ -109,11 +107,11 @@ pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
         return check.not_applicable("no device is time-sliced");
     }
     if are_ours {
-        return check.ok(Subject::Node, format!("{summary}, through Octavo's device plugin"));
+        return check.ok(format!("{summary}, through Octavo's device plugin"));
     }
     if let Err(why) = &kubelet.sockets {
         let evidence = format!("{summary}; the device plugin is unknown: {why}");
-        return check.ok(Subject::Node, evidence);
+        return check.ok(evidence);
     }
     nvidia_time_slicing_finding(facts, &summary)
 }
@@ -128,7 +126,7 @@ fn nvidia_time_slicing_finding(facts: &Facts<'_>, summary: &str) -> Finding {
             "{summary}, through NVIDIA's device plugin; a Node label contains its configuration \
              (--labels)"
         );
-        return check.ok(Subject::Node, evidence);
+        return check.ok(evidence);
     };
     let which = match node.get(PLUGIN_CONFIG_LABEL) {
         Some(ours) if ours.starts_with(OCTAVO_PREFIX) => {
@@ -136,7 +134,7 @@ fn nvidia_time_slicing_finding(facts: &Facts<'_>, summary: &str) -> Finding {
                 "{summary}, through NVIDIA's device plugin, configured by the layout \
                  ({PLUGIN_CONFIG_LABEL}={ours})"
             );
-            return check.ok(Subject::Node, evidence);
+            return check.ok(evidence);
         }
         Some(other) => {
             format!("a configuration not written by Octavo ({PLUGIN_CONFIG_LABEL}={other})")
@@ -147,12 +145,12 @@ fn nvidia_time_slicing_finding(facts: &Facts<'_>, summary: &str) -> Finding {
     let agent = facts.layout.as_ref().ok().and_then(Option::as_ref);
     let chosen = agent.and_then(|layout| layout.name.as_deref().filter(|_| layout.is_agent));
     let Some(layout) = chosen.or_else(|| node.get(LAYOUT_LABEL)) else {
-        return check.ok(Subject::Node, evidence);
+        return check.ok(evidence);
     };
     let remedy = "the layout's time-slicing has no effect with this configuration. Run `kubectl \
                   label node NODE nvidia.com/device-plugin.config-` and remove replicas from the \
                   plugin's default configuration, or remove timeSlicing from the layout";
-    check.warning(Subject::Node, format!("{evidence}, while layout {layout} is selected"), remedy)
+    check.warning(format!("{evidence}, while layout {layout} is selected"), remedy)
 }
 
 /// Finding from labels of gpu-feature-discovery or Octavo, if the kubelet's data is unavailable.
@@ -180,5 +178,5 @@ pub(super) fn time_slicing_from_labels(facts: &Facts<'_>) -> Option<Finding> {
         "{summary}; only the kubelet's directory shows which device plugin \
                             allocates them"
     );
-    Some(Check::TimeSlicing.ok(Subject::Node, evidence))
+    Some(Check::TimeSlicing.ok(evidence))
 }

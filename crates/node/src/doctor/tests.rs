@@ -20,6 +20,7 @@ use octavo_model::inventory::{
 };
 
 use super::*;
+use crate::doctor::{Check, CheckResult, Subject};
 
 const GPU: &str = "GPU-11111111-1111-1111-1111-111111111111";
 const OTHER_GPU: &str = "GPU-22222222-2222-2222-2222-222222222222";
@@ -335,4 +336,54 @@ fn first_generation_inferentia_fails_only_with_unsupporting_driver() {
         CheckResult::Ok,
         "2.22",
     );
+}
+
+#[test]
+fn json_words_match_displayed_words() {
+    for verdict in [
+        CheckResult::NotApplicable,
+        CheckResult::Ok,
+        CheckResult::Unknown,
+        CheckResult::Warning,
+        CheckResult::Failing,
+    ] {
+        assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.as_str());
+    }
+    for &check in Check::ALL {
+        assert_eq!(serde_json::to_value(check).unwrap(), check.as_str());
+    }
+}
+
+#[test]
+fn i12_document_round_trips_and_modified_documents_are_rejected() {
+    let finding = |subject| Finding {
+        check: Check::NeuronDriver,
+        subject,
+        verdict: CheckResult::Failing,
+        evidence: "e".to_owned(),
+        remedy: None,
+    };
+    for subject in [
+        Subject::Device("0000:17:00.0".parse().unwrap()),
+        Subject::Resource("nvidia.com/gpu".to_owned()),
+    ] {
+        let document = Diagnosis::new(vec![finding(subject)]);
+        let text = serde_json::to_string(&document).unwrap();
+        assert_eq!(serde_json::from_str::<Diagnosis>(&text).unwrap(), document);
+    }
+    let text = serde_json::to_string(&Diagnosis::new(vec![finding(Subject::Neuron(3))]));
+    let text = text.unwrap();
+    assert_eq!(
+        text,
+        r#"{"apiVersion":"octavo.dev/v1","kind":"Diagnosis","findings":[{"check":"neuron-driver","subject":"neuron3","verdict":"failing","evidence":"e"}]}"#
+    );
+    for (from, to) in [
+        ("octavo.dev/v1", "octavo.dev/v2"),
+        ("Diagnosis", "Inventory"),
+        ("failing", "fails"),
+        ("evidence", "proof"),
+    ] {
+        let text = text.replace(from, to);
+        assert!(serde_json::from_str::<Diagnosis>(&text).is_err(), "{to}");
+    }
 }

@@ -28,7 +28,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             let evidence = "no labels to check; use --labels to specify a feature file or a Node";
             return vec![check.not_applicable(evidence)];
         }
-        Err(why) => return vec![check.unknown(Subject::Node, why.clone())],
+        Err(why) => return vec![check.unknown(why.clone())],
     };
     let compared = [amd(facts, labels), nvidia(facts, labels), cloud_labels(facts, labels)];
     let found: Vec<Finding> = compared.into_iter().flatten().collect();
@@ -69,16 +69,13 @@ impl LabelComparison {
 
     fn finding(self, place: &str) -> Option<Finding> {
         let check = Check::VendorLabels;
-        let subject = Subject::Resource(self.subject.to_owned());
-        if self.keys == 0 {
-            return None;
-        }
-        if self.wrong.is_empty() {
+        let finding = if self.wrong.is_empty() {
             let keys = super::count_noun(self.keys, "label matches", "labels match");
-            return Some(check.ok(subject, format!("{place}: {keys} the hardware")));
-        }
-        let evidence = format!("{place}: {}", format_list(&self.wrong));
-        Some(check.warning(subject, evidence, self.remedy))
+            check.ok(format!("{place}: {keys} the hardware"))
+        } else {
+            check.warning(format!("{place}: {}", format_list(&self.wrong)), self.remedy)
+        };
+        (self.keys > 0).then(|| finding.about(Subject::Resource(self.subject.to_owned())))
     }
 }
 

@@ -16,8 +16,9 @@ mod sharing;
 use std::collections::BTreeSet;
 
 use octavo_model::inventory::{Condition, Device, Inventory, Machine, Mig, NvmlState, Vendor};
+use octavo_model::text::join;
 
-use crate::labels::labels_builder::LabelsBuilder;
+use crate::labels::note::LabelsBuilder;
 use crate::labels::{Note, Omission, Options, Publication};
 use crate::mig_strategy::MigStrategy;
 use crate::sharing::Offers;
@@ -84,8 +85,7 @@ fn sanitized(text: &str) -> String {
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' '))
         .collect();
-    let words: Vec<&str> = allowed.split_whitespace().collect();
-    words.join("-")
+    join(allowed.split_whitespace(), "-")
 }
 
 fn add_machine(draft: &mut LabelsBuilder, machine: &Machine) {

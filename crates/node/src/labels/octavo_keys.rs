@@ -6,16 +6,18 @@
 //! devices are created, or when a GPU is shared. The sharing and interconnect labels do change, because they describe
 //! exactly that.
 
-mod amd;
-mod neuron;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::TypeName;
-use octavo_model::interconnect;
-use octavo_model::inventory::{Amd, Architecture, Condition, Device, Inventory, Mig, Vendor};
+use octavo_model::inventory::{
+    Amd, Architecture, Condition, Device, Inventory, LogicalSource, Mig, Neuron, NeuronDevice,
+    PartitioningMode, Vendor,
+};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::{accelerators, interconnect};
 
-use crate::labels::labels_builder::LabelsBuilder;
+use super::Note;
+use crate::labels::note::LabelsBuilder;
 use crate::labels::{LayoutState, Omission};
 use crate::sharing::{Offers, Unit};
 
@@ -26,7 +28,7 @@ pub(super) fn add(
     devices: &[&Device],
     offers: Option<&Offers>,
 ) {
-    neuron::add(draft, inventory);
+    add_neuron(draft, inventory);
     if devices.is_empty() {
         return;
     }
@@ -60,7 +62,7 @@ pub(super) fn add(
         .filter(|device| is_working(device) || inventory.is_reported_by_neuron(device))
         .collect();
     add_partitioning(draft, &answering, offers);
-    amd::add(draft, devices);
+    add_amd_partitions(draft, devices);
     add_driver(draft, inventory, devices);
 }
 
@@ -100,7 +102,7 @@ fn add_homogeneous(draft: &mut LabelsBuilder, inventory: &Inventory, devices: &[
     // The Neuron driver reports the chip name, and the catalog supplies its memory.
     let neuron = inventory.neuron.as_ref();
     let neuron = neuron.filter(|_| devices.iter().all(|device| device.vendor == Vendor::Aws));
-    match memory.or_else(|| neuron.and_then(neuron::memory)) {
+    match memory.or_else(|| neuron.and_then(neuron_memory)) {
         // The smallest size: a workload gets at least this much on any device.
         Some(memory) => draft.put("octavo.dev/memory-mib", &memory.get()),
         None => draft.omit("octavo.dev/memory-mib", Omission::MemoryUnknown),
@@ -226,4 +228,106 @@ fn add_driver(draft: &mut LabelsBuilder, inventory: &Inventory, devices: &[&Devi
         Some(_) if drivers.len() > 1 => draft.omit(KEY, Omission::MultipleDrivers),
         Some((_, Some(_) | None)) | None => {}
     }
+}
+
+/// Adds the compute and memory partition modes of the last scan. Devices that cannot be partitioned do not count.
+fn add_amd_partitions(draft: &mut LabelsBuilder, devices: &[&Device]) {
+    let reported = || devices.iter().filter_map(|device| device.amd.as_ref());
+    put_partition_mode(
+        draft,
+        "octavo.dev/amd-compute-partition",
+        reported().filter_map(|amd| amd.compute.as_ref()),
+    );
+    put_partition_mode(
+        draft,
+        "octavo.dev/amd-memory-partition",
+        reported().filter_map(|amd| amd.memory.as_ref()),
+    );
+}
+
+/// Sets the label to the mode that all devices share, in lower case as all Octavo values; `mixed` if they differ.
+fn put_partition_mode<'a>(
+    draft: &mut LabelsBuilder,
+    key: &str,
+    modes: impl Iterator<Item = &'a PartitioningMode>,
+) {
+    let modes: BTreeSet<String> = modes.map(|mode| mode.current.to_ascii_lowercase()).collect();
+    match modes.first() {
+        Some(only) if modes.len() == 1 => draft.put(key, only),
+        Some(_) => draft.put(key, "mixed"),
+        None => {}
+    }
+}
+
+// Labels for what the AWS Neuron driver reports.
+//
+// Terms: a device has physical cores; one or two of them form a logical core, which is what programs and Kubernetes
+// see. Counts are per node. A count is set only if every device reports its own; a sum over only some devices would be
+// wrong.
+
+/// Adds the keys of a node whose Neuron driver is loaded.
+fn add_neuron(draft: &mut LabelsBuilder, inventory: &Inventory) {
+    let is_there = |device: &Device| device.vendor == Vendor::Aws;
+    let expected = inventory.devices.iter().any(is_there);
+    let Some(neuron) = &inventory.neuron else {
+        if expected {
+            draft.omit("octavo.dev/neuron-*", Omission::DriverNotReady);
+        }
+        return;
+    };
+    if neuron.devices.is_empty() && !expected {
+        return;
+    }
+    draft.put("octavo.dev/neuron-devices", &neuron.devices.len());
+    match &neuron.driver_version {
+        Some(version) => draft.put("octavo.dev/neuron-driver", version),
+        None => draft.omit("octavo.dev/neuron-driver", Omission::DriverVersionUnknown),
+    }
+    if neuron.devices.is_empty() {
+        return;
+    }
+    add_cores(draft, neuron);
+    match neuron_memory(neuron) {
+        Some(memory) => draft.put("octavo.dev/neuron-memory-mib", &memory.get()),
+        None => draft.omit("octavo.dev/neuron-memory-mib", Omission::NotInCatalog),
+    }
+}
+
+fn add_cores(draft: &mut LabelsBuilder, neuron: &Neuron) {
+    const LOGICAL: &str = "octavo.dev/neuron-logical-cores";
+    const SIZE: &str = "octavo.dev/neuron-logical-core-size";
+    let sum = |of: &dyn Fn(&NeuronDevice) -> Option<u32>| {
+        let each = neuron.devices.iter().map(of);
+        each.map(|cores| cores.map(u64::from)).sum::<Option<u64>>()
+    };
+    match sum(&|device| device.cores) {
+        Some(physical) => draft.put("octavo.dev/neuron-cores", &physical),
+        None => draft.omit("octavo.dev/neuron-cores", Omission::CoreCountUnknown),
+    }
+    let Some(logical) = neuron.logical else {
+        draft.omit(SIZE, Omission::LogicalCoresUnknown);
+        draft.omit(LOGICAL, Omission::LogicalCoresUnknown);
+        return;
+    };
+    draft.put(SIZE, &logical.size);
+    draft.put("octavo.dev/neuron-logical-source", logical.source.as_str());
+    match sum(&|device| neuron.logical_cores(device)) {
+        Some(count) => draft.put(LOGICAL, &count),
+        None => draft.omit(LOGICAL, Omission::CoreCountUnknown),
+    }
+    // With one physical core per logical core there is no setting to choose.
+    if logical.source == LogicalSource::Default && logical.size > 1 {
+        draft.note(Note::DefaultLogicalCoreSize { size: logical.size });
+    }
+}
+
+/// Returns the memory of one device by the driver's name for the chip; the smallest if devices differ. `None` if the
+/// catalog does not list one of them.
+fn neuron_memory(neuron: &Neuron) -> Option<Mebibytes> {
+    let each = neuron.devices.iter().map(|device| {
+        let name = device.device_name.as_deref()?;
+        accelerators::neuron_memory(name)
+    });
+    let each: Option<Vec<Mebibytes>> = each.collect();
+    each?.into_iter().min()
 }

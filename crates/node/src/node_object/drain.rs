@@ -17,7 +17,6 @@
 
 mod attempts;
 mod blockers;
-mod inputs;
 mod messages;
 mod outcome;
 mod pod;
@@ -26,9 +25,9 @@ use std::time::Duration;
 
 use self::attempts::{Attempts, Choice};
 use self::blockers::{Blockers, is_requested};
-pub use self::inputs::{DrainInputs, EvictionResult, ListError, PodObservations, Policy, Scope};
 pub use self::outcome::{
-    Blocker, BlockerName, DrainEvent, DrainOutcome, DrainStatus, PodRequests, Stage,
+    Blocker, BlockerName, DrainEvent, DrainInputs, DrainOutcome, DrainStatus, EvictionResult,
+    ListError, PodObservations, PodRequests, Policy, Scope, Stage,
 };
 pub use self::pod::{EvictionExemption, Pod, PodId};
 
@@ -45,6 +44,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const UNLISTED_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which a refusal with changed blockers is reported again.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_mins(5);
+
 /// State machine of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use octavo_model::reason::Reason;
 
 use super::event_deduplicator::Event;
-use super::rate_limit::{EventRateLimit, truncate_message};
+use super::rate_limit::{EventBudget, truncate_message};
 
 /// Events that wait for the API server. A single sender has at most one event in flight.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct QueuedEvent<S> {
 #[derive(Debug, Clone)]
 enum Rates {
     Unlimited,
-    Limited { transient: EventRateLimit, other: EventRateLimit },
+    Limited { transient: EventBudget, other: EventBudget },
 }
 
 /// Maximum number of waiting events; beyond it the oldest are dropped. A node has ten subjects and one for each device
@@ -51,8 +51,8 @@ impl<S: Clone + Ord> EventQueue<S> {
             pending: VecDeque::new(),
             in_flight: None,
             rates: Rates::Limited {
-                transient: EventRateLimit::default(),
-                other: EventRateLimit::default(),
+                transient: EventBudget::default(),
+                other: EventBudget::default(),
             },
             max_age: Duration::MAX,
         }
@@ -145,21 +145,20 @@ impl<S: Clone + Ord> EventQueue<S> {
 
 impl Rates {
     fn wait(&mut self, now: Duration, reason: Reason) -> Duration {
-        self.limit(reason).map_or(Duration::ZERO, |budget| budget.wait(now))
+        self.limit(reason).and_then(|budget| budget.wait(now)).unwrap_or_default()
     }
 
     fn spend(&mut self, now: Duration, reason: Reason) {
         if let Some(budget) = self.limit(reason) {
-            budget.available(now);
-            budget.spend(1);
+            budget.take(now, 1);
         }
     }
 
-    fn limit(&mut self, reason: Reason) -> Option<&mut EventRateLimit> {
+    fn limit(&mut self, reason: Reason) -> Option<&mut EventBudget> {
         match self {
             Self::Unlimited => None,
-            Self::Limited { transient: passing, other: lasting } => {
-                Some(if is_transient(reason) { passing } else { lasting })
+            Self::Limited { transient, other } => {
+                Some(if is_transient(reason) { transient } else { other })
             }
         }
     }

@@ -5,13 +5,14 @@
 
 use octavo_model::inventory::{Inventory, Mig, MigMode};
 use octavo_model::reported::Reported;
-use octavo_model::sharing_status::SharingStatus;
+use octavo_model::sharing_status::{ResourceStatus, SharingStatus};
+use octavo_model::text::join;
 use octavo_planner::reconcile::{DeviceLayoutStatus, NodeLayoutStatus};
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
 use super::ConflictingKey;
-use super::drain::{BlockerName, DrainStatus};
+use super::drain::{Blocker, BlockerName, DrainStatus};
 
 /// Maximum length of the annotation, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 16 << 10;
@@ -66,30 +67,13 @@ struct Sharing<'a> {
     mode: &'a str,
     state: &'a str,
     message: Option<String>,
-    resources: Vec<Resource<'a>>,
+    resources: Vec<ResourceStatus>,
     /// Device IDs that pods hold and that differ from the desired sharing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kept: Vec<String>,
     /// Number of device IDs omitted for size.
     #[serde(skip_serializing_if = "is_zero")]
     more_kept: usize,
-}
-
-#[skip_serializing_none]
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Resource<'a> {
-    name: &'a str,
-    wanted: u64,
-    allocatable: Option<u64>,
-}
-
-#[skip_serializing_none]
-#[derive(Debug, Serialize)]
-struct Blocker {
-    pod: Option<String>,
-    process: Option<String>,
-    reason: String,
 }
 
 #[skip_serializing_none]
@@ -172,10 +156,10 @@ fn sharing(status: &SharingStatus) -> Sharing<'_> {
         state: status.state.as_str(),
         message: status.message.as_deref().map(|text| shorten(text, 300)),
         resources: resources
-            .map(|resource| Resource {
-                name: resource.name.as_str(),
-                wanted: resource.wanted,
-                allocatable: resource.allocatable,
+            .map(|resource| ResourceStatus {
+                name: resource.name.clone(),
+                units: Vec::new(),
+                ..*resource
             })
             .collect(),
         kept: retained
@@ -195,18 +179,13 @@ fn drain_status(status: &DrainStatus) -> Drain<'_> {
         phase: status.phase.as_str(),
         message: status.message.as_deref().map(|text| shorten(text, 600)),
         waits_for: named
-            .map(|waiting| {
-                let (pod, process) = match &waiting.name {
-                    BlockerName::Pod(name) => (Some(name), None),
-                    BlockerName::Process(name) => (None, Some(name)),
-                };
+            .map(|waiting| Blocker {
                 // A Kubernetes name with its namespace, or the path of a program.
-                let name = |name: Option<&String>| name.map(|name| shorten(name, 320));
-                Blocker {
-                    pod: name(pod),
-                    process: name(process),
-                    reason: shorten(&waiting.reason, MAX_REASON_CHARS),
-                }
+                name: match &waiting.name {
+                    BlockerName::Pod(name) => BlockerName::Pod(shorten(name, 320)),
+                    BlockerName::Process(name) => BlockerName::Process(shorten(name, 320)),
+                },
+                reason: shorten(&waiting.reason, MAX_REASON_CHARS),
             })
             .collect(),
         more_waits_for: status.waits_for.len().saturating_sub(MAX_BLOCKERS),
@@ -234,9 +213,7 @@ fn geometry(device: &DeviceLayoutStatus, inventory: &Inventory) -> Option<String
     }
     let mut instances: Vec<_> = state.gpu_instances.iter().collect();
     instances.sort_by_key(|instance| instance.placement.start);
-    let names: Vec<String> =
-        instances.into_iter().map(|instance| state.profile_name(instance)).collect();
-    Some(names.join(","))
+    Some(join(instances.into_iter().map(|instance| state.profile_name(instance)), ","))
 }
 
 fn shorten(text: &str, longest: usize) -> String {
@@ -256,7 +233,7 @@ mod tests {
     use octavo_model::inventory::{Machine, NvmlState};
     use octavo_model::reason::Reason;
     use octavo_model::resource::{ResourceName, ShareId};
-    use octavo_model::sharing_status::{DeviceProvider, ResourceStatus, RetainedId};
+    use octavo_model::sharing_status::{DeviceProvider, RetainedId};
 
     use super::*;
 
@@ -341,10 +318,7 @@ mod tests {
 
     #[test]
     fn annotation_lists_drain_blockers_with_reasons() {
-        let waiting = |who, reason: &str| crate::node_object::drain::Blocker {
-            name: who,
-            reason: reason.to_owned(),
-        };
+        let waiting = |who, reason: &str| Blocker { name: who, reason: reason.to_owned() };
         let drain_status = DrainStatus {
             policy: "affected",
             phase: Stage::Evicting,
@@ -364,7 +338,7 @@ mod tests {
     #[test]
     fn annotation_never_exceeds_its_size_limit() {
         for (devices, length) in [(16, 5000), (64, 5000), (200, 5000), (16, 0)] {
-            let waiting = crate::node_object::drain::Blocker {
+            let waiting = Blocker {
                 name: BlockerName::Pod("ö".repeat(length)),
                 reason: "ü".repeat(length),
             };

@@ -8,22 +8,19 @@
 //!   would be too much, so there the 5 % applies. The condition ends when twice that is free.
 //! * Compute instances of one GPU instance share its memory. Here they count as one unit with common tenants.
 //! * A unit that is not shared may be full: many programs allocate all memory at startup.
-//! * The time until exhaustion is reported if it can be estimated (see `slope`).
-
-mod slope;
+//! * The time until exhaustion is reported if it can be estimated ([`GrowthRate`]).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::MemoryUse;
 use octavo_model::reason::Reason;
 
-use self::slope::GrowthRate;
 use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use crate::node_object::drain::PodId;
-use crate::node_object::rate_limit::{EventRateLimit, truncate_message};
+use crate::node_object::rate_limit::{EventBudget, truncate_message};
 
 /// Percentage of its share below which a container is within it again.
 const WITHIN_SHARE_PERCENT: u64 = 95;
@@ -41,7 +38,7 @@ pub struct Guard {
     reported: BTreeSet<Condition>,
     /// Time of each recent alarm, until it may be repeated.
     last_alarms: BTreeMap<(Reason, Condition), Duration>,
-    budget: EventRateLimit,
+    budget: EventBudget,
 }
 
 /// An alarm about memory.
@@ -219,7 +216,7 @@ impl Guard {
             Condition::OverShare(who) => over.contains(who),
             Condition::NearlyExhausted(uuid) => full.contains(uuid),
         });
-        self.budget.spend(alarms.len());
+        self.budget.take(now, alarms.len());
         alarms
     }
 }
@@ -378,6 +375,71 @@ fn describe_size(memory: Option<MemoryUse>, is_partition: bool) -> String {
         _ => "a",
     };
     format!("{article} {spoken} GiB {kind}")
+}
+
+/// Readings older than this are dropped.
+const WINDOW: Duration = Duration::from_mins(10);
+/// Maximum number of readings.
+const MAX_READINGS: usize = 60;
+/// Minimum number of readings; fewer do not give a meaningful line.
+const MIN_READINGS: usize = 6;
+/// Minimum time that the readings must cover.
+const MIN_SPAN: Duration = Duration::from_secs(30);
+/// Minimum coefficient of determination. A single step, as at program start, reaches three quarters.
+const MIN_R_SQUARED: f64 = 0.8;
+/// Exhaustion later than this is not reported.
+const HORIZON: Duration = Duration::from_hours(1);
+
+/// Used memory at each reading.
+#[derive(Debug, Clone, Default)]
+struct GrowthRate(VecDeque<(Duration, u64)>);
+
+impl GrowthRate {
+    /// Adds a reading.
+    fn add(&mut self, now: Duration, used: Mebibytes) {
+        self.0.push_back((now, used.get()));
+        while self.0.len() > MAX_READINGS
+            || self.0.front().is_some_and(|(at, _)| now.saturating_sub(*at) > WINDOW)
+        {
+            self.0.pop_front();
+        }
+    }
+
+    /// Seconds until `free` is exhausted; `None` if usage does not rise, does not rise steadily, was not observed for
+    /// long enough, or lasts for more than an hour.
+    fn seconds_until_exhausted(&self, free: Mebibytes) -> Option<u64> {
+        let (first, last) = self.0.front().zip(self.0.back())?;
+        let span = last.0.saturating_sub(first.0);
+        if self.0.len() < MIN_READINGS || span < MIN_SPAN {
+            return None;
+        }
+        let points = self.0.iter().map(|(at, used)| {
+            let x = at.saturating_sub(first.0).as_secs_f64();
+            (x, difference(*used, first.1))
+        });
+        let count = f64::from(u32::try_from(self.0.len()).ok()?);
+        let (x_sum, y_sum) =
+            points.clone().fold((0.0, 0.0), |(x_sum, y_sum), (x, y)| (x_sum + x, y_sum + y));
+        let (x_mean, y_mean) = (x_sum / count, y_sum / count);
+        let (xx, xy, yy) = points.fold((0.0, 0.0, 0.0), |(xx, xy, yy), (x, y)| {
+            let (x, y) = (x - x_mean, y - y_mean);
+            (xx + x * x, xy + x * y, yy + y * y)
+        });
+        let slope = xy / xx;
+        let fit = xy * xy / (xx * yy);
+        if !(slope > 0.0 && fit >= MIN_R_SQUARED) {
+            return None;
+        }
+        let seconds = difference(free.get(), 0) / slope;
+        let lasts = Duration::try_from_secs_f64(seconds).ok()?;
+        (lasts <= HORIZON).then_some(lasts.as_secs())
+    }
+}
+
+/// Difference in MiB. No device has more than 32 bits can express.
+fn difference(one: u64, other: u64) -> f64 {
+    let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+    number(one) - number(other)
 }
 
 #[cfg(test)]

@@ -25,8 +25,6 @@
 //!   tenants.
 
 mod attribution;
-mod site;
-mod visibility;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,9 +36,10 @@ use octavo_model::reading::{Percent, Reading};
 use octavo_model::resource::ShareId;
 
 pub use self::attribution::PodAttribution;
-use self::attribution::{PodNames, identify};
-use self::site::{AllocationSite, by_uuid, pod, sites};
-use self::visibility::{is_usage_known, pods_with_unattributed, report_hidden, report_uninspected};
+use self::attribution::{
+    AllocationSite, PodNames, by_uuid, identify, is_usage_known, pod, pods_with_unattributed,
+    report_hidden, report_uninspected, sites,
+};
 use super::offer::Offers;
 use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 

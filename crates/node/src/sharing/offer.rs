@@ -6,21 +6,23 @@
 //!                               name.rs: conflicts between units of one resource name
 //! ```
 
-mod compile;
-mod name;
 mod shares;
 mod units;
-mod warnings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::PciAddress;
+use octavo_model::inventory::Inventory;
 use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
+use octavo_model::text::join;
+use octavo_planner::layout::{ResourceRename, Share, Targets};
 
-pub use self::compile::compile;
+use self::shares::Shares;
+use self::units::Candidate;
 pub use self::units::find;
+use crate::mig_strategy::MigStrategy;
 
 /// All offers of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -129,5 +131,153 @@ impl Offer {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Returns the offers of a node with this inventory and these targets. Units without a share are offered whole. The
+/// order of the devices does not matter.
+pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> CompiledOffers {
+    let mut warnings = Warnings::default();
+    let candidates = units::candidates(inventory, strategy, &mut warnings);
+    let shares = Shares::new(targets, &candidates);
+    shares.warn_unused(&mut warnings);
+    let mut named: BTreeMap<ResourceName, Vec<NamedUnit<'_>>> = BTreeMap::new();
+    for candidate in &candidates {
+        let share = shares.share_for(candidate);
+        let name = share.map_or_else(
+            || candidate.name.clone(),
+            |share| renamed(&candidate.name, &share.rename),
+        );
+        let all = named.entry(name).or_default();
+        all.push(NamedUnit { candidate, share });
+    }
+    let resources = named.into_iter().map(|(name, all)| {
+        warn_conflicts(&name, &all, &mut warnings);
+        let fails = |one: &NamedUnit<'_>| {
+            one.share.is_some_and(|share| share.fail_requests_greater_than_one)
+        };
+        Offer {
+            fail_requests_greater_than_one: all.iter().any(fails),
+            units: all.iter().map(|one| offered_unit(one)).collect(),
+            name,
+        }
+    });
+    let resources = resources.collect();
+    CompiledOffers {
+        offers: Offers { resources },
+        unoffered: std::mem::take(&mut warnings.unoffered),
+        warnings: warnings.into_messages(),
+    }
+}
+
+fn offered_unit(named: &NamedUnit<'_>) -> Unit {
+    let Candidate { unit, .. } = named.candidate;
+    Unit {
+        replicas: named.share.map(|share| share.replicas),
+        memory_per_replica: named.share.and_then(|share| share.memory_per_replica),
+        ..unit.clone()
+    }
+}
+
+/// A unit, and the share that applies to it.
+#[derive(Debug)]
+struct NamedUnit<'a> {
+    candidate: &'a Candidate,
+    share: Option<&'a Share>,
+}
+
+/// The resource name of shared units.
+fn renamed(name: &ResourceName, rename: &ResourceRename) -> ResourceName {
+    match rename {
+        ResourceRename::No => name.clone(),
+        ResourceRename::Shared => name.shared(),
+        ResourceRename::To(other) => other.clone(),
+    }
+}
+
+/// Warns about conflicts between the units.
+fn warn_conflicts(name: &ResourceName, all: &[NamedUnit<'_>], warnings: &mut Warnings) {
+    let kinds: BTreeSet<String> = all.iter().map(kind).collect();
+    if kinds.len() > 1 {
+        warnings.add(format!(
+            "{name} consists of {}, and a pod cannot choose among them; use a separate name for each",
+            join(kinds, " and ")
+        ));
+    }
+    let shared = all.iter().filter_map(|one| one.share);
+    let strict = shared.clone().filter(|share| share.fail_requests_greater_than_one);
+    let (shared, strict) = (shared.count(), strict.count());
+    if shared > 0 && shared < all.len() {
+        warnings.add(format!(
+            "{name} is shared in {shared} of {} units, and a pod cannot choose among them; rename the shared units",
+            all.len()
+        ));
+    }
+    if strict > 0 && strict < shared {
+        warnings.add(format!(
+            "{name}: failRequestsGreaterThanOne is set for {strict} of {shared} shared units; it applies to all of \
+             them"
+        ));
+    }
+    for one in all {
+        warn_memory_exceeded(one, warnings);
+    }
+}
+
+fn kind(named: &NamedUnit<'_>) -> String {
+    match &named.candidate.unit.partition {
+        None => "whole GPUs".to_owned(),
+        Some(partition) => format!("partitions {}", partition.profile),
+    }
+}
+
+/// Warns if the memory of all replicas exceeds that of the unit.
+fn warn_memory_exceeded(named: &NamedUnit<'_>, warnings: &mut Warnings) {
+    let Candidate { unit, display_name: called, .. } = named.candidate;
+    let Some((share, has)) = named.share.zip(unit.memory) else {
+        return;
+    };
+    let Some(each) = share.memory_per_replica else {
+        return;
+    };
+    let all = u64::from(share.replicas).saturating_mul(each.get());
+    if all > has.get() {
+        let what =
+            format!("{} replicas of {each} need {all} MiB, but it has {has}", share.replicas);
+        warnings.add_for(called, &what);
+    }
+}
+
+/// Warnings in the order in which they were added.
+#[derive(Debug, Default)]
+struct Warnings {
+    /// Devices that are not offered because the MIG strategy does not fit.
+    unoffered: BTreeSet<PciAddress>,
+    /// Subjects and message of each warning.
+    all: Vec<(Vec<String>, String)>,
+}
+
+impl Warnings {
+    /// Adds a warning about one of several subjects that may have the same problem.
+    fn add_for(&mut self, who: &str, what: &str) {
+        let mut all = self.all.iter_mut();
+        let same = all.find(|(known, text)| text == what && !known.is_empty());
+        match same {
+            Some((known, _)) if known.iter().any(|one| one == who) => {}
+            Some((known, _)) => known.push(who.to_owned()),
+            None => self.all.push((vec![who.to_owned()], what.to_owned())),
+        }
+    }
+
+    /// Adds a warning without a subject.
+    fn add(&mut self, what: String) {
+        if !self.all.iter().any(|(who, text)| who.is_empty() && *text == what) {
+            self.all.push((Vec::new(), what));
+        }
+    }
+
+    /// Formats the warnings as sentences.
+    fn into_messages(self) -> Vec<String> {
+        let sentences = self.all.into_iter().map(|(who, what)| {
+            if who.is_empty() { what } else { format!("{}: {what}", who.join(", ")) }
+        });
+        sentences.collect()
+    }
+}

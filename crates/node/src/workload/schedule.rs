@@ -12,7 +12,8 @@ use std::time::Duration;
 use octavo_model::id::NodeName;
 use octavo_planner::reconcile::retry_delay;
 
-use super::{Annotations, Patch, Pod, PodAnnotations, PodKey, RateLimiter};
+use super::{Annotations, Patch, Pod, PodAnnotations, PodKey};
+use crate::token_bucket::TokenBucket;
 
 /// Allocations reported by a node.
 pub type Claims = BTreeMap<PodKey, AllocationClaim>;
@@ -52,13 +53,17 @@ pub enum NextAction {
     Nothing,
 }
 
+/// Rate of requests: 20 per second, the limit of Kubernetes' own controllers, also as the maximum burst. Source:
+/// Kubernetes, `kube-controller-manager --kube-api-qps`.
+type RequestRate = TokenBucket<20, 50>;
+
 /// Reports of nodes, and the schedule of their pods.
 #[derive(Debug, Clone, Default)]
 pub struct AnnotationSchedule {
     nodes: BTreeMap<NodeName, NodeQueue>,
     /// The node that was served last.
     last: Option<NodeName>,
-    rate: RateLimiter,
+    rate: RequestRate,
 }
 
 /// The pods of a node.
@@ -129,7 +134,7 @@ impl AnnotationSchedule {
             return first
                 .map_or(NextAction::Nothing, |due| NextAction::Wait(due.saturating_sub(now)));
         };
-        self.rate.acquire(now);
+        self.rate.take(now, 1);
         self.last = Some(key.node.clone());
         self.reschedule(&key, now.saturating_add(RESPONSE_TIMEOUT));
         NextAction::Read(key)
@@ -154,7 +159,7 @@ impl AnnotationSchedule {
             self.record_up_to_date(now, key);
             return None;
         }
-        self.rate.acquire(now);
+        self.rate.take(now, 1);
         Some(Patch { uid: pod.uid.clone(), changes })
     }
 

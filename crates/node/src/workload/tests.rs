@@ -64,7 +64,7 @@ fn claims_of(devices: Vec<DeviceUsage>) -> Claims {
 /// The desired annotations of `pod`: type, profile, sharing.
 fn marks(claims: &Claims, pod: &str) -> [Option<String>; 3] {
     let place = PodKey::new("team", pod).unwrap();
-    let marks = claims[&place].annotations.as_map();
+    let marks = &claims[&place].annotations.0;
     KEYS.map(|key| marks.get(key).cloned())
 }
 
@@ -217,5 +217,23 @@ proptest! {
         let ours = |key: &&str| after.get(*key).cloned();
         let all: Vec<Option<String>> = KEYS.iter().map(ours).collect();
         prop_assert_eq!(all, words(["nvidia-a100-80gb", "-", "exclusive"]).to_vec());
+    }
+}
+
+#[test]
+fn i12_pod_names_that_alter_request_path_are_rejected() {
+    let place = PodKey::new("team-a", "train-0.x").unwrap();
+    assert_eq!(place.to_string(), "team-a/train-0.x");
+    for (namespace, name) in [
+        ("team-a", "../../secrets/x"),
+        ("team-a", ""),
+        ("team-a", "x?limit=1"),
+        ("team-a", "x/status"),
+        ("team-a", "X"),
+        ("team.a", "x"),
+        ("..", "x"),
+        ("", "x"),
+    ] {
+        assert_eq!(PodKey::new(namespace, name), None, "{namespace} {name}");
     }
 }

@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use octavo_model::inventory::{Completeness, Device, Inventory, MigMode, MigState};
+use octavo_model::catalog::{GpuInstanceProfile, ProfileCatalog};
+use octavo_model::inventory::{
+    Completeness, ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState,
+};
+use octavo_model::text::join;
 
 use super::error::DeviceRef;
-use super::{InstanceTarget, MigTarget, Targets, current_state};
+use super::{InstanceTarget, MigTarget, Targets};
+use crate::split::listed_slices;
 
 /// A difference between the desired and the current state of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +109,7 @@ fn count_differences(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<
         count.0 = count.0.saturating_add(1);
     }
     for instance in &state.gpu_instances {
-        let mut is = current_state::instance_target(state, instance)?;
+        let mut is = instance_target(state, instance)?;
         let placed = InstanceTarget { placement: Some(instance.placement), ..is.clone() };
         if counts.contains_key(&placed) {
             is = placed;
@@ -113,7 +118,7 @@ fn count_differences(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<
         count.1 = count.1.saturating_add(1);
     }
     let all = counts.into_iter().filter_map(|(instance, (wants, has))| {
-        let name = current_state::instance_name(&state.catalog, &instance);
+        let name = instance_name(&state.catalog, &instance);
         match wants.cmp(&has) {
             std::cmp::Ordering::Equal => None,
             std::cmp::Ordering::Greater => {
@@ -147,6 +152,58 @@ impl fmt::Display for Difference {
             DifferenceKind::Surplus { instance, count } => {
                 write!(f, "unexpected: {count} x {instance}")
             }
+        }
+    }
+}
+
+/// Returns the current state of a device as a target that only this state meets, with the placement of each instance;
+/// used for rollback. Instances without a compute instance are unusable and left out. `None` if the split of an
+/// instance is not reported.
+pub fn current_target(state: &MigState) -> Option<MigTarget> {
+    if state.current == MigMode::Disabled {
+        return Some(MigTarget::Disabled);
+    }
+    let mut instances = Vec::new();
+    for is in &state.gpu_instances {
+        instances
+            .push(InstanceTarget { placement: Some(is.placement), ..instance_target(state, is)? });
+    }
+    instances.retain(|instance| !instance.compute.is_empty());
+    instances.sort();
+    Some(MigTarget::Enabled(instances))
+}
+
+/// Converts `instance` into a target, without compute slices if it has no compute instance; `None` if its split is not
+/// reported.
+pub(super) fn instance_target(state: &MigState, instance: &GpuInstance) -> Option<InstanceTarget> {
+    let profile = state.catalog.by_id(instance.profile_id);
+    let all = instance.compute_instances.iter();
+    let mut compute = all.map(|compute| slices(profile, compute)).collect::<Option<Vec<u32>>>()?;
+    compute.sort_unstable_by(|one, other| other.cmp(one));
+    Some(InstanceTarget { profile_id: instance.profile_id, compute, placement: None })
+}
+
+fn slices(profile: Option<&GpuInstanceProfile>, compute: &ComputeInstance) -> Option<u32> {
+    let reported = compute.resources.map(|resources| resources.compute_slices);
+    reported.or_else(|| listed_slices(profile, compute))
+}
+
+/// Returns the profile name of a GPU instance, with its split if it is split: `3g.40gb, split into 2c, 1c`.
+pub(super) fn instance_name(catalog: &ProfileCatalog, instance: &InstanceTarget) -> String {
+    let profile = catalog.by_id(instance.profile_id);
+    let whole = profile.map_or_else(
+        || format!("profile {}", instance.profile_id),
+        |profile| profile.name.to_string(),
+    );
+    let all = profile.map(|profile| profile.resources.gpu_slices);
+    match instance.compute.as_slice() {
+        [] => format!("{whole} without a compute instance"),
+        [one] if Some(*one) == all => whole,
+        parts => {
+            format!(
+                "{whole}, split into {}",
+                join(parts.iter().map(|part| format!("{part}c")), ", ")
+            )
         }
     }
 }

@@ -5,38 +5,30 @@ use std::fmt;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Inventory, Vendor};
 use octavo_model::source_position::SourcePosition;
+use octavo_model::text::join;
 use thiserror::Error;
 
-/// A rule of a layout that cannot be applied on this node.
+/// A message about a rule of a layout on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", format_message(.layout, *.rule, .devices, .reason))]
-pub struct RuleError {
-    /// Position in the file that the reason refers to; zero for a generated layout.
+#[error("layout {layout:?}{}: {}{kind}", rule_number(*.rule), device_list(.devices))]
+pub struct RuleMessage<K> {
+    /// Position in the file that the message refers to; zero for a generated layout.
     pub place: SourcePosition,
     /// Layout name.
     pub layout: String,
-    /// One-based number of the rule; `None` if the error concerns the whole layout.
+    /// One-based number of the rule; `None` if the message concerns the whole layout.
     pub rule: Option<usize>,
-    /// The affected devices, ordered by address; empty if the error concerns no device.
+    /// The affected devices, ordered by address; empty if the message concerns no device.
     pub devices: Vec<DeviceRef>,
     /// The cause.
-    pub reason: RuleErrorKind,
+    pub kind: K,
 }
 
+/// A rule of a layout that cannot be applied on this node.
+pub type RuleError = RuleMessage<RuleErrorKind>;
+
 /// A possibly unintended effect of a rule, which is applied nevertheless.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuleWarning {
-    /// Position in the file that the warning refers to; zero for a generated layout.
-    pub place: SourcePosition,
-    /// Layout name.
-    pub layout: String,
-    /// One-based number of the rule.
-    pub rule: usize,
-    /// The affected devices, ordered by address.
-    pub devices: Vec<DeviceRef>,
-    /// The warning itself.
-    pub kind: RuleWarningKind,
-}
+pub type RuleWarning = RuleMessage<RuleWarningKind>;
 
 /// A device as shown in messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,8 +158,7 @@ pub enum RuleErrorKind {
 }
 
 fn join_ids(ids: &[u32], between: &str) -> String {
-    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-    ids.join(between)
+    join(ids.iter(), between)
 }
 
 /// A possibly unintended effect of a rule.
@@ -211,13 +202,6 @@ pub enum RuleWarningKind {
     RestIsEmpty,
 }
 
-impl fmt::Display for RuleWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format_message(&self.layout, Some(self.rule), &self.devices, &self.kind);
-        f.write_str(&text)
-    }
-}
-
 impl DeviceRef {
     /// Returns the reference of the device at `pci`, which may be absent from `inventory`.
     pub fn new(inventory: &Inventory, pci: PciAddress) -> Self {
@@ -239,16 +223,12 @@ impl fmt::Display for DeviceRef {
     }
 }
 
-fn format_message(
-    layout: &str,
-    rule: Option<usize>,
-    devices: &[DeviceRef],
-    what: &dyn fmt::Display,
-) -> String {
-    let rule = rule.map_or_else(String::new, |rule| format!(", rule {rule}"));
-    let devices =
-        if devices.is_empty() { String::new() } else { format!("{}: ", join_devices(devices)) };
-    format!("layout {layout:?}{rule}: {devices}{what}")
+fn rule_number(rule: Option<usize>) -> String {
+    rule.map_or_else(String::new, |rule| format!(", rule {rule}"))
+}
+
+fn device_list(devices: &[DeviceRef]) -> String {
+    if devices.is_empty() { String::new() } else { format!("{}: ", join_devices(devices)) }
 }
 
 fn elsewhere_hint(devices: &[DeviceRef]) -> String {
@@ -262,6 +242,5 @@ fn elsewhere_hint(devices: &[DeviceRef]) -> String {
 }
 
 fn join_devices(devices: &[DeviceRef]) -> String {
-    let words: Vec<String> = devices.iter().map(DeviceRef::to_string).collect();
-    words.join(", ")
+    join(devices.iter(), ", ")
 }

@@ -6,10 +6,11 @@ use octavo_model::inventory::{Condition, Device, Inventory, Mig, MigMode, MigSta
 use octavo_model::profile::ProfileName;
 use thiserror::Error;
 
+use super::compare::instance_target;
 use super::error::{DeviceRef, RuleError};
 use super::{
     Criteria, DeviceFilter, Dialect, Difference, IndexRange, Layout, MigSpec, ProfileCount, Rule,
-    Selector, compare, current_state, resolve,
+    Selector, compare, resolve,
 };
 
 /// Reason why the current state of a node cannot be exported.
@@ -157,7 +158,7 @@ fn partitionable_state(device: &Device) -> Result<Option<&MigState>, ExportError
 fn mig_configuration(device: &Device, state: &MigState) -> Result<MigConfiguration, ExportError> {
     let mut counts = BTreeMap::new();
     for instance in &state.gpu_instances {
-        let split = current_state::instance_target(state, instance)
+        let split = instance_target(state, instance)
             .ok_or_else(|| ExportError::Unreported(DeviceRef::from_device(device)))?;
         if split.compute.is_empty() {
             return Err(ExportError::NoComputeInstance {

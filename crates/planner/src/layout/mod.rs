@@ -5,23 +5,23 @@
 //! on devices: [`resolve`] converts it into [`Targets`] for the devices of one node, using the catalog of each.
 
 mod compare;
-mod current_state;
 mod error;
 mod export;
 mod generate;
-mod index;
 pub(crate) mod limits;
 mod modes;
 mod resolve;
 mod selector;
 mod sharing;
-mod target;
 
+use octavo_model::catalog::Placement;
+use octavo_model::id::PciAddress;
 use octavo_model::profile::ProfileName;
 use octavo_model::source_position::SourcePosition;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
-pub use self::compare::{Difference, DifferenceKind, compare};
-pub use self::current_state::current_target;
+pub use self::compare::{Difference, DifferenceKind, compare, current_target};
 pub use self::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
 pub use self::export::{ExportError, export};
 pub use self::generate::generate;
@@ -31,7 +31,6 @@ pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
 pub use self::sharing::{
     ResourceRename, Share, ShareTarget, TimeSlice, TimeSlicing, UnitRef, UnitSelector,
 };
-pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets, UnverifiedDevice};
 
 /// A layout file, in file order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +128,89 @@ impl Layouts {
 
 #[cfg(test)]
 pub(crate) mod tests_support;
+
+/// The desired state of a node's devices. Octavo never changes a device that is not listed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Targets {
+    /// Unique devices, ordered by PCI address.
+    pub devices: Vec<DeviceTarget>,
+    /// Devices that a rule selects but whose state cannot be read, ordered by PCI address. They are not changed, and a
+    /// node with one does not count as applied.
+    pub unverified: Vec<UnverifiedDevice>,
+}
+
+/// A device that a rule selects but whose state cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnverifiedDevice {
+    /// PCI address.
+    pub pci: PciAddress,
+    /// Start of the rule in the file.
+    pub rule: SourcePosition,
+    /// The cause, for messages.
+    pub reason: String,
+}
+
+/// The desired state of one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceTarget {
+    /// PCI address.
+    pub pci: PciAddress,
+    /// Start of the rule in the file.
+    pub rule: SourcePosition,
+    /// Desired partitioning; `None` leaves it unchanged.
+    pub mig: Option<MigTarget>,
+    /// Desired sharing of the device or its partitions; `None` leaves it unchanged.
+    pub time_slicing: Option<TimeSlicing>,
+}
+
+/// Desired partitioning of one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MigTarget {
+    /// MIG mode off.
+    Disabled,
+    /// MIG mode on with exactly these GPU instances, ordered by profile id, then by split, then by placement.
+    Enabled(Vec<InstanceTarget>),
+}
+
+/// A desired GPU instance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "InstanceDocument", into = "InstanceDocument")]
+pub struct InstanceTarget {
+    /// The driver's profile id on this device.
+    pub profile_id: u32,
+    /// Compute slices of each compute instance, largest first; usually one that has all slices.
+    pub compute: Vec<u32>,
+    /// Desired placement in memory slices; `None` lets the planner choose. A rollback restores the original placement.
+    pub placement: Option<Placement>,
+}
+
+/// JSON shape of [`InstanceTarget`]. A flattened `Option` would hide invalid values.
+#[skip_serializing_none]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InstanceDocument {
+    profile: u32,
+    compute: Vec<u32>,
+    start: Option<u32>,
+    size: Option<u32>,
+}
+
+impl From<InstanceDocument> for InstanceTarget {
+    fn from(document: InstanceDocument) -> Self {
+        let InstanceDocument { profile, compute, start, size } = document;
+        let placement = start.zip(size).map(|(start, size)| Placement { start, size });
+        Self { profile_id: profile, compute, placement }
+    }
+}
+
+impl From<InstanceTarget> for InstanceDocument {
+    fn from(target: InstanceTarget) -> Self {
+        let InstanceTarget { profile_id, compute, placement } = target;
+        let (start, size) = placement.map(|Placement { start, size }| (start, size)).unzip();
+        Self { profile: profile_id, compute, start, size }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use octavo_model::inventory::{Inventory, MigMode, MigState};
 
 use super::compare::unverified;
-use super::index::index;
+use super::selector::index;
 use super::{
     Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigSpec,
     MigTarget, Selector, Targets, current_target,

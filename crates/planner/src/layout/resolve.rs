@@ -11,7 +11,9 @@ use octavo_model::inventory::{Condition, Device, Inventory, Mig, MigMode, MigSta
 use octavo_model::profile::ProfileName;
 use octavo_model::source_position::SourcePosition;
 
-use super::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
+use super::error::{
+    DeviceRef, RuleError, RuleErrorKind, RuleMessage, RuleWarning, RuleWarningKind,
+};
 use super::{
     DeviceTarget, Dialect, Layout, MigSpec, MigTarget, ProfileCount, Rule, Targets,
     UnverifiedDevice,
@@ -52,14 +54,14 @@ pub fn resolve(
     }
     targets.devices.sort_by_key(|target| target.pci);
     targets.unverified.sort_by_key(|device| device.pci);
-    if report.errors.is_empty() {
+    if report.errors.list.is_empty() {
         Ok(ResolvedLayout {
             targets,
             covered: selected.iter().map(|selected| selected.device.pci).collect(),
-            warnings: report.warnings,
+            warnings: report.warnings.list,
         })
     } else {
-        Err(report.errors)
+        Err(report.errors.list)
     }
 }
 
@@ -250,48 +252,28 @@ impl<'a> Capability<'a> {
     }
 }
 
-/// Collects errors and warnings, merging devices with the same problem into one message.
+/// Errors and warnings of resolving a layout.
 struct Diagnostics<'a> {
+    errors: Messages<'a, RuleErrorKind>,
+    warnings: Messages<'a, RuleWarningKind>,
+}
+
+/// Collects messages, merging devices with the same problem into one message.
+struct Messages<'a, K> {
     layout: &'a Layout,
-    errors: Vec<RuleError>,
-    warnings: Vec<RuleWarning>,
+    list: Vec<RuleMessage<K>>,
 }
 
 impl<'a> Diagnostics<'a> {
     fn new(layout: &'a Layout) -> Self {
-        Self { layout, errors: Vec::new(), warnings: Vec::new() }
-    }
-
-    fn error(
-        &mut self,
-        selected: SelectedDevice<'_>,
-        place: SourcePosition,
-        reason: RuleErrorKind,
-    ) {
-        let device = DeviceRef::from_device(selected.device);
-        let same = |error: &&mut RuleError| {
-            error.rule == Some(selected.number) && error.place == place && error.reason == reason
-        };
-        match self.errors.iter_mut().find(same) {
-            Some(known) => known.devices.push(device),
-            None => self.push_error(place, Some(selected.number), vec![device], reason),
+        Self {
+            errors: Messages { layout, list: Vec::new() },
+            warnings: Messages { layout, list: Vec::new() },
         }
     }
 
-    /// Adds an error that concerns no device.
-    fn layout_error(&mut self, place: SourcePosition, rule: Option<usize>, reason: RuleErrorKind) {
-        self.push_error(place, rule, Vec::new(), reason);
-    }
-
-    fn push_error(
-        &mut self,
-        place: SourcePosition,
-        rule: Option<usize>,
-        devices: Vec<DeviceRef>,
-        reason: RuleErrorKind,
-    ) {
-        let layout = self.layout.name.clone();
-        self.errors.push(RuleError { place, layout, rule, devices, reason });
+    fn error(&mut self, selected: SelectedDevice<'_>, place: SourcePosition, kind: RuleErrorKind) {
+        self.errors.add(place, Some(selected.number), Some(selected.device), kind);
     }
 
     fn warning(
@@ -300,29 +282,32 @@ impl<'a> Diagnostics<'a> {
         place: SourcePosition,
         kind: RuleWarningKind,
     ) {
-        let device = DeviceRef::from_device(selected.device);
-        let same = |warning: &&mut RuleWarning| {
-            warning.rule == selected.number && warning.place == place && warning.kind == kind
-        };
-        match self.warnings.iter_mut().find(same) {
-            Some(known) => known.devices.push(device),
-            None => self.push_warning(place, selected.number, vec![device], kind),
-        }
+        self.warnings.add(place, Some(selected.number), Some(selected.device), kind);
     }
+}
 
-    /// Adds a warning that concerns no device.
-    fn rule_warning(&mut self, place: SourcePosition, rule: usize, kind: RuleWarningKind) {
-        self.push_warning(place, rule, Vec::new(), kind);
-    }
-
-    fn push_warning(
+impl<K: PartialEq> Messages<'_, K> {
+    /// Adds a message, which may concern a rule and a device.
+    fn add(
         &mut self,
         place: SourcePosition,
-        rule: usize,
-        devices: Vec<DeviceRef>,
-        kind: RuleWarningKind,
+        rule: Option<usize>,
+        device: Option<&Device>,
+        kind: K,
     ) {
-        let layout = self.layout.name.clone();
-        self.warnings.push(RuleWarning { place, layout, rule, devices, kind });
+        let devices = device.map(DeviceRef::from_device).into_iter();
+        let same = |known: &&mut RuleMessage<K>| {
+            known.rule == rule && known.place == place && known.kind == kind
+        };
+        match self.list.iter_mut().find(same) {
+            Some(known) => known.devices.extend(devices),
+            None => self.list.push(RuleMessage {
+                place,
+                layout: self.layout.name.clone(),
+                rule,
+                devices: devices.collect(),
+                kind,
+            }),
+        }
     }
 }

@@ -7,6 +7,7 @@ use octavo_model::profile::ProfileName;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
+use octavo_model::text::join;
 use serde::Serialize;
 
 /// The time-slicing settings of a rule.
@@ -181,8 +182,7 @@ impl fmt::Display for ShareTarget {
                 UnitSelector::All => name.fmt(f),
                 UnitSelector::First(count) => write!(f, "the first {count} of {name}"),
                 UnitSelector::Listed(items) => {
-                    let items: Vec<String> = items.iter().map(UnitRef::to_string).collect();
-                    write!(f, "{} of {name}", items.join(", "))
+                    write!(f, "{} of {name}", join(items.iter(), ", "))
                 }
             },
         }
@@ -195,8 +195,7 @@ impl fmt::Display for TimeSlicing {
         if self.shares.is_empty() {
             return f.write_str("no time-slicing");
         }
-        let shares: Vec<String> = self.shares.iter().map(describe_share).collect();
-        f.write_str(&shares.join("; "))?;
+        f.write_str(&join(self.shares.iter().map(describe_share), "; "))?;
         match self.slice {
             Some(slice) => write!(f, "; {} time slices", slice.as_str()),
             None => Ok(()),

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use super::arrange::ArrangementQuery;
 use super::board::Board;
-use super::infeasible::HardwareRule;
-use super::rules;
 use super::work_budget::{BudgetExceeded, WorkBudget};
+use super::{HardwareRule, rules};
 use crate::layout::InstanceTarget;
 use crate::split;
 

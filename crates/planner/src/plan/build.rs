@@ -1,12 +1,12 @@
 //! Converts an arrangement into a change: its steps and the resulting state.
 
 use super::arrange::ArrangementQuery;
-use super::blocked::Cause;
-use super::mode::ModeChange;
 use super::search::Arrangement;
-use super::step::{InstanceRef, Step};
 use super::usage::DeviceUsers;
-use super::{DeviceChange, PlannedCompute, PlannedInstance, mode_planning};
+use super::{
+    Cause, DeviceChange, InstanceRef, ModeChange, PlannedCompute, PlannedInstance, Step,
+    mode_planning,
+};
 
 /// Returns the change that leads to the arrangement `found`.
 pub(super) fn change(

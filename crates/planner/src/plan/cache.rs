@@ -3,13 +3,12 @@
 use octavo_model::catalog::{Placement, ProfileCatalog};
 use octavo_model::inventory::{MigMode, MigState};
 
-use super::alternatives;
 use super::arrange::ArrangementQuery;
 use super::board::Board;
-use super::infeasible::Infeasible;
 use super::search::Arrangement;
 use super::usage::PartsInUse;
 use super::work_budget::{BudgetExceeded, WorkBudget};
+use super::{Infeasible, alternatives};
 use crate::layout::InstanceTarget;
 
 /// Work units for comparing two devices.

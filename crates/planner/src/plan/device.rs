@@ -6,14 +6,15 @@ use octavo_model::inventory::{
     Completeness, Condition, Device, GpuInstance, Mig, MigMode, MigState, NvmlState,
 };
 
-use super::arrange::{ArrangementQuery, ExistingInstance};
-use super::blocked::{Blocked, Cause};
+use super::arrange::{ArrangementQuery, ExistingInstance, existing_compute};
 use super::board::{Board, PlacementMask, TableTooLarge};
 use super::cache::{DeviceKey, PlanCache};
-use super::infeasible::{HardwareRule, Infeasible};
 use super::usage::DeviceUsers;
 use super::work_budget::BudgetExceeded;
-use super::{DevicePlanResult, PlanInput, RefusedPlacement, build, mode_planning, splits};
+use super::{
+    Blocked, Cause, DevicePlanResult, HardwareRule, Infeasible, PlanInput, RefusedPlacement, build,
+    mode_planning,
+};
 use crate::layout::{InstanceTarget, MigTarget};
 use crate::split;
 
@@ -260,8 +261,7 @@ fn existing_instance<'a>(
     }
     let profile = board.find(instance.profile_id).map(|(_, profile)| profile.source);
     let all = instance.compute_instances.iter();
-    let computes: Option<Vec<_>> =
-        all.map(|compute| splits::existing_compute(compute, profile)).collect();
+    let computes: Option<Vec<_>> = all.map(|compute| existing_compute(compute, profile)).collect();
     let few = instance.compute_instances.len() <= split::MAX_COMPUTE_INSTANCES;
     if wanted && (computes.is_none() || !few) {
         return Err(MissingInformation(format!(

@@ -4,10 +4,8 @@ use octavo_model::call::DriverCall;
 use octavo_model::holder::Holder;
 use octavo_model::inventory::{Device, GpuInstance};
 
-use super::blocked::Cause;
-use super::mode::Disruption;
-use super::mode_planning;
 use super::usage::DeviceUsers;
+use super::{Cause, Disruption, mode_planning};
 
 /// Returns true if `instance` of `device` counts as in use, according to the processes that the driver reports and
 /// `holders`. Plans use the same rule.

@@ -4,18 +4,17 @@
 //! Sentences have no final full stop, so that they can be listed or continued. Profile names come from the driver and
 //! commands from processes; both may contain any character.
 
-mod holders;
-mod infeasible;
-
 use octavo_model::catalog::{Placement, ProfileCatalog};
+use octavo_model::holder::{Holder, HolderDetails, Pod};
 use octavo_model::id::PciAddress;
 use octavo_model::interconnect::InterconnectKind;
-use octavo_model::inventory::{GpuInstance, Inventory, MigMode};
+use octavo_model::inventory::{GpuInstance, Inventory, MigMode, ProcessKind};
 use octavo_model::slices::words::slice_range;
+use octavo_model::text::join;
 
-pub use self::holders::{holder, holders};
 use super::{
-    Cause, Disruption, InstanceRef, ModeChange, PlanSummary, PlannedInstance, ResetScope, Step,
+    Cause, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, PlanSummary,
+    PlannedInstance, ResetScope, Step,
 };
 use crate::layout::InstanceTarget;
 use crate::split::listed_slices;
@@ -298,8 +297,7 @@ pub fn placement_range(placement: Placement) -> String {
 
 /// Formats a split: `1c+2c`.
 pub fn split(compute: &[u32]) -> String {
-    let parts: Vec<String> = compute.iter().map(|slices| format!("{slices}c")).collect();
-    parts.join("+")
+    join(compute.iter().map(|slices| format!("{slices}c")), "+")
 }
 
 /// Joins names: `GPU 1, GPU 2 and GPU 3`.
@@ -319,5 +317,128 @@ pub fn link_name(kind: InterconnectKind) -> &'static str {
         InterconnectKind::Xgmi => "xGMI",
         InterconnectKind::NeuronLink => "NeuronLink",
         InterconnectKind::Pcie => "PCIe",
+    }
+}
+
+/// Formats a holder without its start time: `pod team-a/train-0 (container main): pid 4711, python train.py`.
+pub fn holder(who: &HolderDetails) -> String {
+    let pid = who.pid.map(|pid| format!("pid {pid}"));
+    let kind = who.kind.map(|kind| match kind {
+        ProcessKind::Compute => "compute",
+        ProcessKind::Graphics => "graphics",
+    });
+    let kind = kind.filter(|_| who.command.is_none()).map(str::to_owned);
+    let process = join([pid, who.command.clone(), kind].into_iter().flatten(), ", ");
+    match (&who.pod, process.is_empty()) {
+        (None, false) => process,
+        (None, true) => "an unknown process".to_owned(),
+        (Some(pod), true) => pod_name(pod),
+        (Some(pod), false) => format!("{}: {process}", pod_name(pod)),
+    }
+}
+
+/// Formats holders without duplicates, in the given order, joined by `; `.
+pub fn holders(all: &[Holder]) -> String {
+    let mut texts: Vec<String> = all.iter().map(|one| holder(&one.details)).collect();
+    texts.dedup();
+    texts.join("; ")
+}
+
+fn pod_name(pod: &Pod) -> String {
+    let name = match (&pod.namespace, &pod.name, &pod.uid) {
+        (Some(namespace), Some(name), _) => format!("pod {namespace}/{name}"),
+        (None, Some(name), _) => format!("pod {name}"),
+        (_, None, Some(uid)) => format!("pod with uid {uid}"),
+        (_, None, None) => "a pod".to_owned(),
+    };
+    match &pod.container {
+        Some(container) => format!("{name} (container {container})"),
+        None => name,
+    }
+}
+
+impl PlanFormatter<'_> {
+    /// Describes a violated hardware rule.
+    pub fn rule(&self, rule: &HardwareRule) -> String {
+        match rule {
+            HardwareRule::NotMigCapable => "this GPU cannot be partitioned".to_owned(),
+            HardwareRule::NoSuchProfile { profile_id } => {
+                format!("this GPU does not offer {}", self.profile(*profile_id))
+            }
+            HardwareRule::TooMany { profile_id, requested, most } => format!(
+                "{requested}x {} is requested, but at most {most} fit",
+                self.profile(*profile_id)
+            ),
+            HardwareRule::GpuSlices { requested, most } => {
+                format!(
+                    "the instances need {requested} GPU slices in total, but the GPU has {most}"
+                )
+            }
+            HardwareRule::MemorySlices { requested, most } => {
+                format!(
+                    "the instances need {requested} memory slices in total, but the GPU has {most}"
+                )
+            }
+            HardwareRule::Exclusive { profile_id, other } if profile_id == other => format!(
+                "{} needs engines that the GPU has only once: only one such instance is possible",
+                self.profile(*profile_id)
+            ),
+            HardwareRule::Exclusive { profile_id, other } => format!(
+                "{} and {} need the same engines, which the GPU has only once",
+                self.profile(*profile_id),
+                self.profile(*other)
+            ),
+            HardwareRule::NoArrangement => {
+                "there are enough slices, but the possible placements of these profiles \
+             overlap"
+                    .to_owned()
+            }
+            HardwareRule::ComputeSplit { profile_id, compute } => {
+                format!("{} cannot be split {}", self.profile(*profile_id), split(compute))
+            }
+        }
+    }
+
+    /// Describes the violated rule and the alternatives.
+    pub fn infeasible(&self, infeasible: &Infeasible) -> String {
+        let rule = self.rule(&infeasible.rule);
+        match self.alternatives(infeasible).as_slice() {
+            [] => rule,
+            some => format!("{rule}; would fit: {}", some.join(", or ")),
+        }
+    }
+
+    /// Returns the alternatives, closest first: `1x 3g.40gb, 2x 2g.20gb`.
+    pub fn alternatives(&self, infeasible: &Infeasible) -> Vec<String> {
+        infeasible.alternatives.iter().map(|instances| self.list(instances)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holder_is_formatted_with_all_known_attributes() {
+        let who = HolderDetails {
+            pid: Some(4711),
+            kind: Some(ProcessKind::Compute),
+            ..HolderDetails::default()
+        };
+        assert_eq!(holder(&who), "pid 4711, compute");
+        let who = HolderDetails { command: Some("python train.py".to_owned()), ..who };
+        assert_eq!(holder(&who), "pid 4711, python train.py");
+        let pod = Pod {
+            namespace: Some("team-a".to_owned()),
+            name: Some("train-0".to_owned()),
+            container: Some("main".to_owned()),
+            uid: Some("u".to_owned()),
+        };
+        let who = HolderDetails { pod: Some(pod), ..who };
+        assert_eq!(holder(&who), "pod team-a/train-0 (container main): pid 4711, python train.py");
+        let pod = Pod { uid: Some("1f".to_owned()), ..Pod::default() };
+        let who = HolderDetails { pod: Some(pod), ..HolderDetails::default() };
+        assert_eq!(holder(&who), "pod with uid 1f");
+        assert_eq!(holder(&HolderDetails::default()), "an unknown process");
     }
 }

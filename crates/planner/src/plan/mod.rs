@@ -3,7 +3,7 @@
 //! A plan is exact. Of all ways to reach the target, the planner chooses the one that destroys the fewest partitions in
 //! use (if any, the change is blocked), then destroys the fewest partitions, then creates the fewest, then leaves the
 //! most room, and then comes first in the order of placements. Equal inputs therefore always produce the same plan.
-//! `Cost` in `search.rs` and the key in `splits::resplit` are this order.
+//! `Cost` in `search.rs` and the key in `arrange::resplit` are this order.
 //! Each device is planned alone; devices are independent except, on some boards, for a reset.
 //!
 //! A partition is counted as a compute instance, because that is what workloads use. A GPU instance stays if the target
@@ -19,44 +19,36 @@
 
 mod alternatives;
 mod arrange;
-mod blocked;
 mod board;
 mod build;
 mod cache;
 mod device;
 pub mod document;
 mod guard;
-mod infeasible;
-mod instance_effect;
 pub mod messages;
-mod mode;
 mod mode_planning;
 mod outcome;
 mod rules;
 mod search;
-mod splits;
-mod step;
-mod summary;
 mod usage;
 mod work_budget;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use octavo_model::catalog::Placement;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::Inventory;
+use octavo_model::interconnect::InterconnectKind;
+use octavo_model::inventory::{Inventory, MigMode};
+use serde::Serialize;
+use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
+use utoipa::ToSchema;
 
-pub use self::blocked::{Blocked, Cause};
 pub use self::device::{Feasibility, feasible};
 pub use self::guard::{blocking_cause, is_in_use};
-pub use self::infeasible::{HardwareRule, Infeasible};
-pub use self::instance_effect::InstanceEffect;
-pub use self::mode::{Disruption, ModeChange, ResetScope};
-pub use self::outcome::PlanOutcome;
-pub use self::step::{InstanceRef, Step};
-pub use self::summary::PlanSummary;
-use crate::layout::Targets;
+pub use self::outcome::{InstanceEffect, PlanOutcome, PlanSummary};
+use crate::layout::{InstanceTarget, Targets};
 
 /// All inputs of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -183,6 +175,268 @@ impl Default for Policy {
     /// Allows everything except a reboot, which must be requested explicitly.
     fn default() -> Self {
         Self { max_disruption: Disruption::GpuReset }
+    }
+}
+
+/// The causes that block a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// All causes; never empty. Of all ways to reach the target, these block the one with the fewest instances in use.
+    pub causes: Vec<Cause>,
+}
+
+/// A cause that blocks a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// A GPU instance, or some of its compute instances, must be destroyed but is in use.
+    InstanceInUse {
+        /// The driver's id of the GPU instance.
+        gpu_instance: u32,
+        /// Profile of the GPU instance.
+        profile_id: u32,
+        /// Placement of the GPU instance.
+        placement: Placement,
+        /// Ids of the compute instances that are in use and must be destroyed; empty for the whole GPU instance.
+        compute_instances: Vec<u32>,
+        /// The holders; empty if the driver does not report them, which counts as in use.
+        holders: Vec<Holder>,
+    },
+    /// The MIG mode must change but the device is in use.
+    DeviceInUse {
+        /// The holders; empty if the driver does not report them, which counts as in use.
+        holders: Vec<Holder>,
+    },
+    /// A mode change exceeds the allowed disruption.
+    NotAllowed {
+        /// Disruption of the mode change.
+        disruption: Disruption,
+    },
+    /// The device does not respond, or does not report its state.
+    StateUnknown {
+        /// The missing information, as text.
+        reason: String,
+    },
+    /// The hardware refused every arrangement that its profile tables allow.
+    HardwareRefused,
+}
+
+impl Cause {
+    /// Returns the known holders that block the change, mutably.
+    pub(crate) fn holders_mut(&mut self) -> &mut [Holder] {
+        match self {
+            Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
+            Self::NotAllowed { .. } | Self::StateUnknown { .. } | Self::HardwareRefused => &mut [],
+        }
+    }
+
+    /// Returns the known holders that block the change.
+    pub fn holders(&self) -> &[Holder] {
+        match self {
+            Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
+            Self::NotAllowed { .. } | Self::StateUnknown { .. } | Self::HardwareRefused => &[],
+        }
+    }
+}
+
+/// Reason why a device can never support a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Infeasible {
+    /// The violated hardware rule.
+    pub rule: HardwareRule,
+    /// Sets of GPU instances that fit, closest first; at most three. Each is ordered as in
+    /// [`crate::layout::MigTarget::Enabled`].
+    pub alternatives: Vec<Vec<InstanceTarget>>,
+}
+
+/// A hardware rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HardwareRule {
+    /// The device cannot be partitioned.
+    NotMigCapable,
+    /// The device does not offer the profile.
+    NoSuchProfile {
+        /// The driver's profile id in the target.
+        profile_id: u32,
+    },
+    /// Too many instances of one profile.
+    TooMany {
+        /// The profile.
+        profile_id: u32,
+        /// Requested count.
+        requested: u32,
+        /// Maximum count.
+        most: u32,
+    },
+    /// All instances together exceed the GPU slices of the device.
+    GpuSlices {
+        /// Requested slices.
+        requested: u32,
+        /// Available slices.
+        most: u32,
+    },
+    /// All instances together exceed the memory slices of the device.
+    MemorySlices {
+        /// Requested slices.
+        requested: u32,
+        /// Available slices.
+        most: u32,
+    },
+    /// Two profiles require the same media engines, of which there is one set: `+me` and `+me.all`.
+    Exclusive {
+        /// One profile.
+        profile_id: u32,
+        /// The other profile; the same if only one instance is possible.
+        other: u32,
+    },
+    /// The slices suffice, but the possible placements of the profiles always overlap.
+    NoArrangement,
+    /// A GPU instance cannot be split this way.
+    ComputeSplit {
+        /// The profile.
+        profile_id: u32,
+        /// The requested split.
+        compute: Vec<u32>,
+    },
+}
+
+/// A step that changes a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Destroys a compute instance.
+    DestroyComputeInstance {
+        /// The driver's id of the GPU instance.
+        gpu_instance: u32,
+        /// The driver's id of the compute instance within it.
+        compute_instance: u32,
+    },
+    /// Destroys a GPU instance, which must have no compute instances.
+    DestroyGpuInstance {
+        /// The driver's id.
+        gpu_instance: u32,
+        /// Its profile.
+        profile_id: u32,
+        /// Its placement.
+        placement: Placement,
+    },
+    /// Sets the MIG mode.
+    SetMigMode {
+        /// The desired mode.
+        to: MigMode,
+    },
+    /// Resets the device to activate a pending MIG mode.
+    Reset {
+        /// Devices affected by the reset.
+        scope: ResetScope,
+    },
+    /// Creates a GPU instance at a placement.
+    CreateGpuInstance {
+        /// Index in [`DeviceChange::after`].
+        instance: usize,
+        /// The profile.
+        profile_id: u32,
+        /// The placement.
+        placement: Placement,
+    },
+    /// Creates a compute instance.
+    CreateComputeInstance {
+        /// The GPU instance to create it in.
+        gpu_instance: InstanceRef,
+        /// Number of compute slices.
+        slices: u32,
+    },
+}
+
+impl Step {
+    /// Returns true if the step requires that its object is not in use, which is checked immediately before it.
+    pub fn needs_idle(&self) -> bool {
+        match self {
+            Self::DestroyComputeInstance { .. }
+            | Self::DestroyGpuInstance { .. }
+            | Self::SetMigMode { .. } => true,
+            Self::Reset { .. }
+            | Self::CreateGpuInstance { .. }
+            | Self::CreateComputeInstance { .. } => false,
+        }
+    }
+}
+
+/// A GPU instance that a step refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstanceRef {
+    /// An existing one, by the driver's id.
+    Existing(u32),
+    /// One created by an earlier step, by index in [`DeviceChange::after`].
+    Planned(usize),
+}
+
+/// Disruption of workloads by a change, smallest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schema(as = DisruptionJson)]
+pub enum Disruption {
+    /// Nothing is affected.
+    #[default]
+    None,
+    /// All clients of the device must close it temporarily: monitoring, the device plugin, persistence.
+    ClientsBounce,
+    /// The device is reset.
+    GpuReset,
+    /// The machine is rebooted.
+    Reboot,
+}
+
+/// A change of MIG mode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ModeChange {
+    /// The desired mode.
+    pub to: MigMode,
+    /// True if the mode is already set and only the reset is missing.
+    pub pending: bool,
+    /// Disruption of the change. Source: NVIDIA MIG User Guide, "Enable MIG Mode": GPUs up to Ampere need a reset,
+    /// since Hopper they do not.
+    pub disruption: Disruption,
+    /// Devices affected by the reset, if one is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<ResetScope>,
+}
+
+/// Devices affected by a reset.
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ResetScope {
+    /// PCI address of the device itself.
+    #[schema(value_type = String)]
+    pub device: PciAddress,
+    /// Devices linked to it directly or indirectly, which the driver may require to be reset together; ordered by
+    /// address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub coupled: Vec<PciAddress>,
+    /// Kind of the links: `nvlink`, `nvswitch`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    #[schema(value_type = Option<String>)]
+    pub links: Option<InterconnectKind>,
+}
+
+impl Disruption {
+    /// All values, smallest first.
+    pub const ALL: [Self; 4] = [Self::None, Self::ClientsBounce, Self::GpuReset, Self::Reboot];
+
+    /// Returns the serialized name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ClientsBounce => "clients-bounce",
+            Self::GpuReset => "gpu-reset",
+            Self::Reboot => "reboot",
+        }
+    }
+}
+
+impl fmt::Display for Disruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

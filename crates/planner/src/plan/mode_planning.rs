@@ -4,11 +4,8 @@ use octavo_model::id::PciAddress;
 use octavo_model::interconnect::{self, InterconnectKind};
 use octavo_model::inventory::{Device, Inventory, MigMode, MigState};
 
-use super::PlanInput;
-use super::blocked::Cause;
-use super::mode::{Disruption, ModeChange, ResetScope};
-use super::step::Step;
 use super::usage::DeviceUsers;
+use super::{Cause, Disruption, ModeChange, PlanInput, ResetScope, Step};
 
 /// Returns the change from the mode of `state` to the mode `to`; `None` if nothing has to be done.
 pub(super) fn change(

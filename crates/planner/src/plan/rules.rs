@@ -1,7 +1,7 @@
 //! Hardware rules that do not depend on placements.
 
+use super::HardwareRule;
 use super::board::{Board, BoardProfile, MediaEngines};
-use super::infeasible::HardwareRule;
 use crate::layout::InstanceTarget;
 use crate::split;
 

@@ -2,7 +2,6 @@
 
 mod expected;
 mod node;
-mod outcome;
 mod record;
 mod request;
 mod state;
@@ -10,12 +9,11 @@ mod status;
 mod transaction;
 
 pub use self::node::{Decision, DriftPolicy, NodeReconciler, ReconcileInput};
-pub use self::outcome::{ChangeOutcome, OperationCounts};
 pub use self::record::{ApplyRecord, ApplyRecordEntry};
 pub use self::request::{
     ActionResult, ChangeProgress, ChangeRequest, DeviceUsers, Limits, NextAction,
 };
-pub use self::state::{ApplyState, MAX_RETRY_DELAY, retry_delay};
+pub use self::state::{ApplyState, ChangeOutcome, MAX_RETRY_DELAY, OperationCounts, retry_delay};
 pub use self::status::{
     ChangeHistory, DeviceLayoutStatus, InterruptedChange, MAX_LAYOUT_DEVICES, NodeLayoutStatus,
 };

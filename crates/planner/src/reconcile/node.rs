@@ -11,8 +11,7 @@ use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Inventory, MigMode};
 
-use super::outcome::ChangeOutcome;
-use super::state::{ApplyState, retry_delay};
+use super::state::{ApplyState, ChangeOutcome, retry_delay};
 use crate::layout::{MigTarget, Targets, current_target};
 use crate::plan::{Cause, DevicePlanResult, NodePlan, PlanInput, PlanOutcome, Policy, Step, plan};
 
@@ -154,9 +153,10 @@ impl NodeReconciler {
                     match view.holders_unknown.filter(|_| needs_idle && !begun(device.pci)) {
                         // Known before the plan: otherwise the change would be started and rolled back repeatedly.
                         Some(reason) if matches!(due, Due::Now { .. }) => {
-                            record.state = ApplyState::Blocked {
+                            record.state = ApplyState::Ended(ChangeOutcome::Blocked {
                                 causes: vec![Cause::StateUnknown { reason: reason.to_owned() }],
-                            };
+                                rolled_back: false,
+                            });
                             decision.schedule_next(now.saturating_add(HOLDER_QUERY_INTERVAL));
                         }
                         Some(_) | None => decision.schedule(device.pci, &due),
@@ -176,13 +176,15 @@ impl NodeReconciler {
                     record.mark_lost();
                 }
                 DevicePlanResult::Blocked(blocked) => {
-                    record.state = match unreachable_reason(view, device.pci) {
-                        Some(reason) => ApplyState::Failed { reason, rollback: None },
-                        None => ApplyState::Blocked { causes: blocked.causes },
-                    };
+                    record.state = ApplyState::Ended(match unreachable_reason(view, device.pci) {
+                        Some(reason) => ChangeOutcome::Failed { reason, rollback: None },
+                        None => {
+                            ChangeOutcome::Blocked { causes: blocked.causes, rolled_back: false }
+                        }
+                    });
                 }
                 DevicePlanResult::Infeasible(infeasible) => {
-                    record.state = ApplyState::Infeasible(infeasible);
+                    record.state = ApplyState::Ended(ChangeOutcome::Infeasible(infeasible));
                 }
                 // A plan must be feasible as a whole before its first step runs.
                 DevicePlanResult::Change(_) => {
@@ -231,7 +233,7 @@ impl NodeReconciler {
             not_before: now.saturating_add(MIN_RETRY_INTERVAL),
             at: now.saturating_add(retry_delay(record.failures)),
         });
-        record.state = ending.into();
+        record.state = ApplyState::Ended(ending);
     }
 
     /// The state of each device that has a desired state, in the order of their addresses.
@@ -260,7 +262,7 @@ impl Default for DeviceRecord {
 
 impl DeviceRecord {
     fn mark_applied(&mut self, fingerprint: DeviceFingerprint) {
-        self.state = ApplyState::Applied;
+        self.state = ApplyState::Ended(ChangeOutcome::Applied);
         self.failures = 0;
         self.retry = None;
         self.reached = fingerprint.geometry;
@@ -269,12 +271,12 @@ impl DeviceRecord {
     /// Marks a device that disappeared during its change as failed. An existing failure is retained, as its reason is
     /// more precise.
     fn mark_lost(&mut self) {
-        if !matches!(self.state, ApplyState::Failed { .. }) {
-            self.state = ApplyState::Failed {
+        if !matches!(self.state, ApplyState::Ended(ChangeOutcome::Failed { .. })) {
+            self.state = ApplyState::Ended(ChangeOutcome::Failed {
                 reason: "its change was interrupted, and the device is no longer on this node"
                     .to_owned(),
                 rollback: None,
-            };
+            });
         }
     }
 

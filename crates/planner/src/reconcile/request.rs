@@ -9,7 +9,7 @@ use octavo_model::inventory::{Device, Inventory, Process};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::outcome::ChangeOutcome;
+use super::state::ChangeOutcome;
 use crate::layout::{DeviceTarget, MigTarget};
 use crate::plan::Policy;
 

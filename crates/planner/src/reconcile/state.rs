@@ -6,16 +6,14 @@ use octavo_model::backoff::Backoff;
 use octavo_model::holder::Holder;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
+use octavo_model::text::join;
 
-use super::outcome::ChangeOutcome;
 use crate::plan::messages::{PlanFormatter, holders};
 use crate::plan::{Cause, Infeasible, ResetScope};
 
 /// State of a device relative to its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApplyState {
-    /// The device is in its desired state.
-    Applied,
     /// The change is queued, or waits for a prerequisite.
     Pending {
         /// Human-readable prerequisite.
@@ -23,55 +21,20 @@ pub enum ApplyState {
     },
     /// The device is being changed.
     Applying,
-    /// A blocker prevents the change.
-    Blocked {
-        /// The blockers; never empty.
-        causes: Vec<Cause>,
-    },
-    /// The hardware cannot provide the desired state.
-    Infeasible(Infeasible),
-    /// The change failed, and the device is in its previous state.
-    RolledBack {
-        /// Human-readable reason.
-        reason: String,
-    },
-    /// The change failed, and the device is in neither its desired nor its previous state.
-    Failed {
-        /// Human-readable reason.
-        reason: String,
-        /// Reason of the failed rollback; `None` if nothing was changed.
-        rollback: Option<String>,
-    },
-    /// Every step is done except a reset.
-    NeedsReset {
-        /// The devices affected by the reset.
-        scope: ResetScope,
-        /// Blockers of the reset, if it was attempted.
-        causes: Vec<Cause>,
-    },
     /// Another process changed the device after it had reached its desired state, and the policy leaves it.
     Drifted,
-    /// Another process is changing the device.
-    Yielded {
-        /// Human-readable description of the observed change.
-        reason: String,
-    },
+    /// The outcome of the last change, or the outcome that a change would have.
+    Ended(ChangeOutcome),
 }
 
 impl ApplyState {
     /// The reason, as it appears in status, metrics and history.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Applied => Reason::Applied,
             Self::Pending { .. } => Reason::Pending,
             Self::Applying => Reason::Applying,
-            Self::Blocked { .. } => Reason::Blocked,
-            Self::Infeasible(_) => Reason::Infeasible,
-            Self::RolledBack { .. } => Reason::RolledBack,
-            Self::Failed { .. } => Reason::Failed,
-            Self::NeedsReset { .. } => Reason::NeedsReset,
             Self::Drifted => Reason::Drifted,
-            Self::Yielded { .. } => Reason::Yielded,
+            Self::Ended(outcome) => outcome.reason(),
         }
     }
 
@@ -85,7 +48,10 @@ impl ApplyState {
     #[must_use]
     pub fn without_arguments(&self) -> Self {
         let mut state = self.clone();
-        if let Self::Blocked { causes } | Self::NeedsReset { causes, .. } = &mut state {
+        if let Self::Ended(
+            ChangeOutcome::Blocked { causes, .. } | ChangeOutcome::NeedsReset { causes, .. },
+        ) = &mut state
+        {
             for holder in causes.iter_mut().flat_map(Cause::holders_mut) {
                 if let Some(command) = &mut holder.details.command {
                     let program = command.split(' ').next();
@@ -99,29 +65,15 @@ impl ApplyState {
     /// Human-readable explanation; empty if there is nothing to explain.
     pub fn message(&self, words: &PlanFormatter<'_>) -> String {
         match self {
-            Self::Applied | Self::Applying => String::new(),
-            Self::Pending { reason } | Self::RolledBack { reason } | Self::Yielded { reason } => {
-                reason.clone()
-            }
-            Self::Blocked { causes } => {
-                let causes: Vec<String> =
-                    causes.iter().map(|cause| describe_cause(words, cause)).collect();
-                causes.join("; ")
-            }
-            Self::Infeasible(infeasible) => words.infeasible(infeasible),
-            Self::Failed { reason, rollback: None } => reason.clone(),
-            Self::Failed { reason, rollback: Some(rollback) } => {
-                format!("{reason}; the previous state could not be restored: {rollback}")
-            }
-            Self::NeedsReset { scope, causes } => needs_reset(words, scope, causes),
+            Self::Pending { reason } => reason.clone(),
+            Self::Applying => String::new(),
             Self::Drifted => {
                 "another program changed it; by policy, it is left unchanged".to_owned()
             }
+            Self::Ended(outcome) => outcome.message(words),
         }
     }
-}
 
-impl ApplyState {
     /// Returns whether a change of MIG mode or a reset is blocked by an open handle of a process that is not a pod
     /// with a kubelet allocation: a client such as a monitor, which can be asked to close the device.
     pub fn is_blocked_by_client(&self) -> bool {
@@ -146,15 +98,10 @@ impl ApplyState {
     /// The blockers.
     pub fn causes(&self) -> &[Cause] {
         match self {
-            Self::Blocked { causes } | Self::NeedsReset { causes, .. } => causes,
-            Self::Applied
-            | Self::Pending { .. }
-            | Self::Applying
-            | Self::Infeasible(_)
-            | Self::RolledBack { .. }
-            | Self::Failed { .. }
-            | Self::Drifted
-            | Self::Yielded { .. } => &[],
+            Self::Ended(
+                ChangeOutcome::Blocked { causes, .. } | ChangeOutcome::NeedsReset { causes, .. },
+            ) => causes,
+            Self::Pending { .. } | Self::Applying | Self::Drifted | Self::Ended(_) => &[],
         }
     }
 
@@ -195,34 +142,19 @@ fn needs_reset(words: &PlanFormatter<'_>, scope: &ResetScope, causes: &[Cause]) 
         words.scope(scope),
         scope.device
     );
-    let causes: Vec<String> = causes.iter().map(|cause| describe_cause(words, cause)).collect();
-    match causes.as_slice() {
+    match causes {
         [] => what,
-        some => format!("{what}. The reset is blocked by: {}", some.join("; ")),
+        some => format!("{what}. The reset is blocked by: {}", describe_causes(words, some)),
     }
 }
 
-/// A blocker and its holders.
-fn describe_cause(words: &PlanFormatter<'_>, cause: &Cause) -> String {
-    let description = words.cause(cause);
-    match cause.holders() {
-        [] => description,
-        some => format!("{description}: {}", holders(some)),
-    }
-}
-
-impl From<ChangeOutcome> for ApplyState {
-    fn from(ending: ChangeOutcome) -> Self {
-        match ending {
-            ChangeOutcome::Applied => Self::Applied,
-            ChangeOutcome::Blocked { causes, .. } => Self::Blocked { causes },
-            ChangeOutcome::Infeasible(infeasible) => Self::Infeasible(infeasible),
-            ChangeOutcome::RolledBack { reason } => Self::RolledBack { reason },
-            ChangeOutcome::Failed { reason, rollback } => Self::Failed { reason, rollback },
-            ChangeOutcome::NeedsReset { scope, causes } => Self::NeedsReset { scope, causes },
-            ChangeOutcome::Yielded { reason } => Self::Yielded { reason },
-        }
-    }
+/// The blockers and their holders.
+fn describe_causes(words: &PlanFormatter<'_>, causes: &[Cause]) -> String {
+    let describe = |cause: &Cause| match cause.holders() {
+        [] => words.cause(cause),
+        some => format!("{}: {}", words.cause(cause), holders(some)),
+    };
+    join(causes.iter().map(describe), "; ")
 }
 
 /// Longest delay between attempts.
@@ -233,4 +165,109 @@ const RETRY: Backoff = Backoff { initial: Duration::from_secs(1), max: MAX_RETRY
 /// Delay after this number of consecutive failed attempts.
 pub fn retry_delay(failures: u32) -> Duration {
     RETRY.delay(failures.saturating_sub(1))
+}
+
+/// Final outcome of changing one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeOutcome {
+    /// The device was read again and is in its desired state.
+    Applied,
+    /// A blocker prevents the change. The device is in its previous state.
+    Blocked {
+        /// The blockers; never empty.
+        causes: Vec<Cause>,
+        /// True if a partial change was rolled back.
+        rolled_back: bool,
+    },
+    /// The hardware cannot provide the desired state. The device is in its previous state.
+    Infeasible(Infeasible),
+    /// The change failed. The device was read again and is in its previous state.
+    RolledBack {
+        /// Human-readable reason.
+        reason: String,
+    },
+    /// The change failed, and the rollback failed or was not attempted.
+    Failed {
+        /// Reason of the failed change.
+        reason: String,
+        /// Reason of the failed rollback; `None` if nothing was changed or nothing can be rolled back.
+        rollback: Option<String>,
+    },
+    /// Every step is done except a reset, which activates the new MIG mode.
+    NeedsReset {
+        /// The devices affected by the reset.
+        scope: ResetScope,
+        /// Blockers of the reset, if it was attempted.
+        causes: Vec<Cause>,
+    },
+    /// Another process is changing the device. The transaction leaves it alone.
+    Yielded {
+        /// Human-readable description of the observed change.
+        reason: String,
+    },
+}
+
+/// Counts of the operations performed during a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OperationCounts {
+    /// GPU instances destroyed.
+    pub destroyed: u32,
+    /// GPU instances created.
+    pub created: u32,
+    /// Calls retried because the driver reported a temporary failure.
+    pub retries: u32,
+    /// Rollbacks started.
+    pub rollbacks: u32,
+}
+
+impl ChangeOutcome {
+    /// The reason of every outcome.
+    pub const REASONS: [Reason; 7] = [
+        Reason::Applied,
+        Reason::Blocked,
+        Reason::Infeasible,
+        Reason::RolledBack,
+        Reason::Failed,
+        Reason::NeedsReset,
+        Reason::Yielded,
+    ];
+
+    /// The reason, as it appears in metrics, history and status.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Applied => Reason::Applied,
+            Self::Blocked { .. } => Reason::Blocked,
+            Self::Infeasible(_) => Reason::Infeasible,
+            Self::RolledBack { .. } => Reason::RolledBack,
+            Self::Failed { .. } => Reason::Failed,
+            Self::NeedsReset { .. } => Reason::NeedsReset,
+            Self::Yielded { .. } => Reason::Yielded,
+        }
+    }
+
+    /// Human-readable explanation; empty if there is nothing to explain.
+    pub fn message(&self, words: &PlanFormatter<'_>) -> String {
+        match self {
+            Self::Applied => String::new(),
+            Self::Blocked { causes, .. } => describe_causes(words, causes),
+            Self::Infeasible(infeasible) => words.infeasible(infeasible),
+            Self::RolledBack { reason } | Self::Yielded { reason } => reason.clone(),
+            Self::Failed { reason, rollback: None } => reason.clone(),
+            Self::Failed { reason, rollback: Some(rollback) } => {
+                format!("{reason}; the previous state could not be restored: {rollback}")
+            }
+            Self::NeedsReset { scope, causes } => needs_reset(words, scope, causes),
+        }
+    }
+
+    /// Returns whether the device is in a recorded state: its target or its previous state.
+    pub fn is_settled(&self) -> bool {
+        match self {
+            Self::Applied
+            | Self::Blocked { .. }
+            | Self::Infeasible(_)
+            | Self::RolledBack { .. } => true,
+            Self::Failed { .. } | Self::NeedsReset { .. } | Self::Yielded { .. } => false,
+        }
+    }
 }

@@ -19,7 +19,7 @@ pub(super) struct ProductDocument<'a> {
     notes: Option<&'a str>,
     facts: BTreeMap<&'static str, FactDocument<'a>>,
     aliases: Vec<AliasDocument<'a>>,
-    instances: Vec<InstanceDocument<'a>>,
+    instances: &'static [CloudOffer],
     /// Citations for all source keys used above.
     sources: BTreeMap<&'a str, &'a str>,
 }
@@ -47,20 +47,6 @@ struct AliasDocument<'a> {
     kind: &'static str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     labels: &'static [&'static str],
-    sources: &'a [String],
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct InstanceDocument<'a> {
-    cloud: &'a str,
-    instance: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<ValueDocument<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usd_per_hour: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    region: Option<&'a str>,
     sources: &'a [String],
 }
 
@@ -110,7 +96,7 @@ impl<'a> ProductDocument<'a> {
             notes: product.notes.as_deref(),
             facts: facts.collect(),
             aliases: aliases.collect(),
-            instances: product.offers.iter().map(offer).collect(),
+            instances: product.offers,
             sources: cited.collect(),
         }
     }
@@ -144,8 +130,8 @@ impl<'a> LookupDocument<'a> {
 pub(super) fn cited_sources(product: &Product) -> Vec<&str> {
     let facts = product.facts.values().flat_map(|fact| &fact.sources);
     let aliases = product.aliases.iter().flat_map(|alias| &alias.sources);
-    let offers = product.offers.iter().flat_map(|offer| &offer.sources);
-    let keys: BTreeSet<&str> = facts.chain(aliases).chain(offers).map(String::as_str).collect();
+    let offers = product.offers.iter().flat_map(|offer| offer.sources).copied();
+    let keys: BTreeSet<&str> = facts.chain(aliases).map(String::as_str).chain(offers).collect();
     let mut keys: Vec<&str> = keys.into_iter().collect();
     // Sorts by length first, so that S2 comes before S10.
     keys.sort_by_key(|key| (key.len(), *key));
@@ -164,15 +150,4 @@ fn value(fact: &Fact) -> ValueDocument<'_> {
 fn number<'a>(number: f64) -> ValueDocument<'a> {
     let text = number.to_string();
     text.parse().map_or(ValueDocument::Number(number), ValueDocument::Whole)
-}
-
-fn offer(offer: &CloudOffer) -> InstanceDocument<'_> {
-    InstanceDocument {
-        cloud: &offer.cloud,
-        instance: &offer.instance,
-        count: offer.count.map(number),
-        usd_per_hour: offer.usd_per_hour,
-        region: offer.region.as_deref(),
-        sources: &offer.sources,
-    }
 }

@@ -1,5 +1,7 @@
 //! Details of one product: facts, names, cloud machine types, and the sources of all these.
 
+use std::borrow::Borrow;
+
 use octavo_model::accelerators::{Alias, Catalog, CloudOffer, Fact, Field, Product, Value};
 
 use super::document::cited_sources;
@@ -77,15 +79,15 @@ fn of_alias(alias: &Alias) -> Vec<Cell> {
 
 fn of_offer(offer: &CloudOffer) -> Vec<Cell> {
     vec![
-        Cell::plain(&offer.instance),
-        Cell::plain(&offer.cloud),
+        Cell::plain(offer.instance),
+        Cell::plain(offer.cloud),
         Cell::optional(offer.count),
         Cell::optional(offer.usd_per_hour),
-        Cell::optional(offer.region.as_deref()),
-        keys(&offer.sources),
+        Cell::optional(offer.region),
+        keys(offer.sources),
     ]
 }
 
-fn keys(sources: &[String]) -> Cell {
+fn keys<S: Borrow<str>>(sources: &[S]) -> Cell {
     Cell::plain(&sources.join(", "))
 }

@@ -50,7 +50,7 @@ impl SelectedConfig {
         };
         let only_unreported = errors
             .iter()
-            .all(|error| matches!(error.reason, RuleErrorKind::NoProfiles { mig_is_off: true }));
+            .all(|error| matches!(error.kind, RuleErrorKind::NoProfiles { mig_is_off: true }));
         match self.resolved(&self.layout.modes_only(), inventory) {
             Ok((resolved, notes)) if only_unreported => Resolution::ModesOnly(resolved, notes),
             Ok(_) | Err(_) => Resolution::Refused(self.format_errors(&errors)),

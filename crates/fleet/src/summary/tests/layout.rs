@@ -5,7 +5,7 @@ use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_model::text::{MAX_TEXT_BYTES, MAX_WORD_BYTES};
 use octavo_planner::reconcile::{
-    ApplyState, DeviceLayoutStatus, MAX_LAYOUT_DEVICES, NodeLayoutStatus,
+    ApplyState, ChangeOutcome, DeviceLayoutStatus, MAX_LAYOUT_DEVICES, NodeLayoutStatus,
 };
 
 use super::*;
@@ -101,17 +101,17 @@ fn layout_report_is_bounded_and_absent_without_layout() {
 #[test]
 fn states_are_ordered_by_severity() {
     let states = [
-        ApplyState::Applied,
+        ApplyState::Ended(ChangeOutcome::Applied),
         ApplyState::Pending { reason: String::new() },
         ApplyState::Applying,
-        ApplyState::Yielded { reason: String::new() },
+        ApplyState::Ended(ChangeOutcome::Yielded { reason: String::new() }),
         ApplyState::Drifted,
-        ApplyState::Blocked { causes: Vec::new() },
-        ApplyState::RolledBack { reason: String::new() },
+        ApplyState::Ended(ChangeOutcome::Blocked { causes: Vec::new(), rolled_back: false }),
+        ApplyState::Ended(ChangeOutcome::RolledBack { reason: String::new() }),
     ];
     for (place, state) in states.iter().enumerate() {
         assert_eq!(ApplyState::severity(state.reason()), Some(place));
     }
-    let failed = ApplyState::Failed { reason: String::new(), rollback: None };
+    let failed = ChangeOutcome::Failed { reason: String::new(), rollback: None };
     assert_eq!(ApplyState::severity(failed.reason()), Some(9));
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::super::plugin_dir::PluginDir;
 use super::*;
-use crate::device_plugin::register_request::KUBELET;
+use crate::device_plugin::plugin_dir::KUBELET;
 
 /// Kubelets of different starts.
 fn kubelets() -> [KubeletInstance; 2] {

@@ -4,19 +4,16 @@
 //! An overlay never changes the meaning of an existing name or makes it ambiguous; such an entry is an error that
 //! names both products.
 
-mod checks;
-mod identification;
-
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
 
 use thiserror::Error;
 
-use self::checks::{contradictions, invalid_keys};
-use super::super::facts::PciPattern;
 use super::super::product_names::{RESERVED_TYPE_NAMES, format_skus};
-use super::name_normalization::normalized;
+use super::lookup::normalized;
 use super::{Alias, AliasKind, Catalog, Fact, Field, Lookup, Product, Value};
+use crate::accelerators::facts::{self, MarketedMemory, MemoryUnit, PciPattern};
+use crate::accelerators::overlay_products::OverlayProduct;
 use crate::id::{Sku, TypeName};
 use crate::source_position::SourcePosition;
 
@@ -284,7 +281,7 @@ impl Product {
             notes: None,
             facts: BTreeMap::new(),
             aliases: Vec::new(),
-            offers: Vec::new(),
+            offers: &[],
             model: entry.sku.to_string(),
         })
     }
@@ -346,6 +343,116 @@ impl Fact {
             }
         }
     }
+}
+
+impl OverlayEntry {
+    /// The product by which devices are identified. `product` is this entry applied to the catalog.
+    fn identified_product(&self, product: &Product) -> OverlayProduct {
+        let size = |field| match product.facts.get(&field).map(|fact| &fact.value) {
+            Some(Value::Number(number)) => parse_whole_number(*number),
+            Some(Value::Text(_) | Value::List(_)) | None => None,
+        };
+        let sold = size(Field::MemoryGb).map(|size| (size, MemoryUnit::Gigabytes));
+        let sold =
+            sold.or_else(|| size(Field::MemoryGib).map(|size| (size, MemoryUnit::Gibibytes)));
+        let names = self.name.iter().chain(&self.aliases);
+        OverlayProduct {
+            sku: product.sku.clone(),
+            type_name: product.type_name.clone(),
+            vendor: product.vendor.parse().ok(),
+            architecture: product.text(Field::Architecture).map(str::to_owned),
+            memory: sold.map(|(size, unit)| MarketedMemory { size, unit }),
+            visible_memory_mib: size(Field::MemoryMib),
+            patterns: self.patterns().map(|(_, pattern)| pattern).collect(),
+            names: names.map(|(_, text)| text.clone()).collect(),
+        }
+    }
+
+    /// PCI ids of this entry, each with its text; invalid ones are omitted.
+    fn patterns(&self) -> impl Iterator<Item = (&str, PciPattern)> {
+        let lists = self.facts.iter().filter_map(|(_, field, value)| match value {
+            Value::List(texts) if *field == Field::PciIds => Some(texts),
+            Value::List(_) | Value::Number(_) | Value::Text(_) => None,
+        });
+        let texts = lists.flatten();
+        texts.filter_map(|text| Some((text.as_str(), PciPattern::parse(text)?)))
+    }
+}
+
+fn parse_whole_number(number: f64) -> Option<u32> {
+    let text = format!("{number}");
+    text.parse().ok()
+}
+
+impl Catalog {
+    /// PCI ids that are malformed, belong to another product, or to a device that is not an accelerator.
+    fn invalid_ids(&self, entry: &OverlayEntry) -> Vec<(SourcePosition, OverlayProblem)> {
+        let mut wrong = Vec::new();
+        for (place, _, value) in entry.facts.iter().filter(|(_, field, _)| *field == Field::PciIds)
+        {
+            let Value::List(texts) = value else { continue };
+            for text in texts {
+                let (text, sku) = (text.clone(), entry.sku.clone());
+                let Some(pattern) = PciPattern::parse(&text) else {
+                    wrong.push((*place, OverlayProblem::InvalidPciId { text }));
+                    continue;
+                };
+                let taken: Vec<Sku> = self
+                    .products
+                    .iter()
+                    .filter(|other| other.pci_ids().any(|id| id.device == pattern.device))
+                    .map(|other| other.sku.clone())
+                    .collect();
+                if let Some(other) = facts::non_accelerator_with_ids(pattern.ids()) {
+                    let what = other.description;
+                    wrong.push((*place, OverlayProblem::NoAccelerator { text, sku, what }));
+                } else if !taken.is_empty() {
+                    wrong.push((*place, OverlayProblem::NameInUse { text, sku, taken }));
+                }
+            }
+        }
+        wrong
+    }
+}
+
+/// Facts that contradict those of a known product. Lists are extended instead.
+fn contradictions(entry: &OverlayEntry, known: &Product) -> Vec<(SourcePosition, OverlayProblem)> {
+    let wrong = entry.facts.iter().filter_map(|(place, field, value)| {
+        // A product has its marketed memory in one unit only.
+        let other = [Field::MemoryGb, Field::MemoryGib];
+        let mut units = other.iter().filter(|_| other.contains(field));
+        let has = units.find_map(|unit| known.facts.get_key_value(unit));
+        let (key, fact) = has.or_else(|| known.facts.get_key_value(field))?;
+        let known = match &fact.value {
+            same if same == value && key == field => return None,
+            Value::List(_) => return None,
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+        };
+        let (sku, key) = (entry.sku.clone(), key.key());
+        Some((*place, OverlayProblem::ContradictsFact { sku, key, known }))
+    });
+    wrong.collect()
+}
+
+/// Missing keys of a new product, and immutable keys of a known one.
+fn invalid_keys(entry: &OverlayEntry, is_known: bool) -> Vec<(SourcePosition, OverlayProblem)> {
+    let given = [
+        ("type", entry.type_name.as_ref().map(|(place, _)| *place)),
+        ("vendor", entry.vendor.as_ref().map(|(place, _)| *place)),
+        ("name", entry.name.as_ref().map(|(place, _)| *place)),
+    ];
+    let wrong = given.into_iter().filter_map(|(key, given)| {
+        let sku = entry.sku.clone();
+        match given {
+            Some(place) if is_known => Some((place, OverlayProblem::ImmutableKey { sku, key })),
+            None if !is_known && key != "type" => {
+                Some((entry.place, OverlayProblem::MissingKey { sku, key }))
+            }
+            Some(_) | None => None,
+        }
+    });
+    wrong.collect()
 }
 
 #[cfg(test)]

@@ -141,8 +141,9 @@ fn every_fact_name_and_price_cites_a_source() {
         for alias in &product.aliases {
             cited(&alias.sources, &alias.text);
         }
-        for offer in &product.offers {
-            cited(&offer.sources, &offer.instance);
+        for offer in product.offers {
+            let sources: Vec<String> = offer.sources.iter().map(ToString::to_string).collect();
+            cited(&sources, offer.instance);
             assert_eq!(offer.usd_per_hour.is_some(), offer.region.is_some(), "{offer:?}");
             prices += usize::from(offer.usd_per_hour.is_some());
         }

@@ -11,7 +11,7 @@ use octavo_model::resource::ResourceName;
 
 use super::sharing::Sharing;
 use super::{Gpu, sanitized};
-use crate::labels::labels_builder::LabelsBuilder;
+use crate::labels::note::LabelsBuilder;
 use crate::labels::{Note, Omission};
 use crate::mig_strategy::InvalidMig;
 use crate::sharing::Offers;

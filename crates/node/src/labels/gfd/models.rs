@@ -10,7 +10,7 @@ use octavo_model::resource::ResourceName;
 
 use super::Gpu;
 use super::sharing::Sharing;
-use crate::labels::labels_builder::LabelsBuilder;
+use crate::labels::note::LabelsBuilder;
 use crate::labels::{Note, Omission};
 use crate::sharing::Offers;
 

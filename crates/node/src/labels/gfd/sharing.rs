@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use octavo_model::resource::ResourceName;
 
 use crate::labels::Omission;
-use crate::labels::labels_builder::LabelsBuilder;
+use crate::labels::note::LabelsBuilder;
 use crate::sharing::Offers;
 
 /// Sharing of the units that one set of keys describes.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use octavo_model::id::PciAddress;
 use octavo_planner::layout::{Share, ShareTarget, Targets, UnitRef, UnitSelector};
 
+use super::Warnings;
 use super::units::Candidate;
-use super::warnings::Warnings;
 
 /// Requested shares, and the units they may apply to.
 #[derive(Debug)]

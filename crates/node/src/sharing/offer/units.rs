@@ -10,8 +10,7 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ResourceName;
 use octavo_planner::layout::DeviceRef;
 
-use super::warnings::Warnings;
-use super::{Partition, Unit};
+use super::{Partition, Unit, Warnings};
 use crate::mig_strategy::{InvalidMig, MigStrategy};
 
 /// A unit that can be offered.

@@ -5,7 +5,7 @@ use octavo_model::inventory::{Device, Identity, Inventory};
 
 use super::{Capability, Diagnostics, SelectedDevice};
 use crate::layout::error::{DeviceRef, RuleErrorKind, RuleWarningKind};
-use crate::layout::index::{index, is_failing};
+use crate::layout::selector::{index, is_failing};
 use crate::layout::{
     Criteria, DeviceFilter, Dialect, IndexRange, Layout, MigSpec, ProfileCount, Rule, Selector,
     TimeSlicing,
@@ -112,20 +112,20 @@ fn report_empty_rules(
                 missing: missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
                 has: describe_devices(inventory),
             };
-            report.layout_error(rule.place, Some(number), reason);
+            report.errors.add(rule.place, Some(number), None, reason);
         } else if !selects && rule.devices == Selector::Rest {
-            report.rule_warning(rule.place, number, RuleWarningKind::RestIsEmpty);
+            report.warnings.add(rule.place, Some(number), None, RuleWarningKind::RestIsEmpty);
         } else if !selects && (dialect != Dialect::MigParted || !has_device_filter(rule)) {
             let reason = RuleErrorKind::NoMatchingDevice {
                 wanted: describe_selector(rule),
                 has: describe_devices(inventory),
             };
-            report.layout_error(rule.place, Some(number), reason);
+            report.errors.add(rule.place, Some(number), None, reason);
         }
     }
-    if all.is_empty() && report.errors.is_empty() {
+    if all.is_empty() && report.errors.list.is_empty() {
         let reason = RuleErrorKind::NoDeviceSelected { has: describe_devices(inventory) };
-        report.layout_error(layout.place, None, reason);
+        report.errors.add(layout.place, None, None, reason);
     }
 }
 

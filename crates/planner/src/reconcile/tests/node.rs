@@ -103,8 +103,8 @@ fn at(number: usize) -> PciAddress {
 fn device_at_target_is_applied_and_unchanged() {
     let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
     assert_eq!(case.look(SECOND), Decision::default());
-    assert_eq!(case.state(), &ApplyState::Applied);
-    assert_eq!(case.node.worst(), Some(&ApplyState::Applied));
+    assert_eq!(case.state(), &ApplyState::Ended(ChangeOutcome::Applied));
+    assert_eq!(case.node.worst(), Some(&ApplyState::Ended(ChangeOutcome::Applied)));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn device_lost_during_change_is_failed_with_cause() {
         holders_unknown: None,
     };
     case.node.reconcile(SECOND * 9, &view);
-    assert_eq!(case.node.worst(), Some(&ApplyState::from(failed)));
+    assert_eq!(case.node.worst(), Some(&ApplyState::Ended(failed)));
     // A new process knows that the change is unfinished, but not why.
     let mut node = NodeReconciler::default();
     node.reconcile(SECOND, &view);
@@ -295,7 +295,10 @@ fn i3_blocked_interrupted_change_is_rolled_back() {
     let decision = node.reconcile(Duration::ZERO, &view(&nothing));
     assert!(decision.change.is_empty(), "it has what it had");
     let blocked = node.worst().cloned();
-    assert!(matches!(blocked, Some(ApplyState::Blocked { .. })), "{blocked:?}");
+    assert!(
+        matches!(blocked, Some(ApplyState::Ended(ChangeOutcome::Blocked { .. }))),
+        "{blocked:?}"
+    );
     let decision = node.reconcile(Duration::ZERO, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
     assert_eq!(decision.finish, [job.target.pci], "as it was begun, or back");

@@ -6,11 +6,10 @@ use octavo_model::backoff::Backoff;
 use octavo_model::call::{CallFailure, CallResult, DriverCall, FailureKind};
 use octavo_model::catalog::Placement;
 
-use super::stop::StopReason;
-use super::{Goal, PostponedCall, Transaction};
+use super::{Goal, PostponedCall, StopReason, Transaction};
 use crate::plan::{Cause, InstanceRef, RefusedPlacement, Step, blocking_cause};
-use crate::reconcile::outcome::ChangeOutcome;
 use crate::reconcile::request::NextAction;
+use crate::reconcile::state::ChangeOutcome;
 
 /// Delay before a call for a device in use is repeated.
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(20), max: MAX_RETRY_DELAY };

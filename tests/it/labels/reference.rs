@@ -1,35 +1,35 @@
 //! List of all labels, and the page generated from it, `docs/reference/label-list.md`.
 //!
-//! `tests/it/labels/list.rs` compares the list with the labels of known machines and with the keys in the compiler.
+//! `list.rs` compares the list with the labels of known machines and with the keys in the compiler.
 
 mod groups;
 
 use std::fmt::Write as _;
 
-pub use groups::GROUPS;
+pub(super) use self::groups::GROUPS;
 
 /// Description of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LabelReference {
+pub(super) struct LabelReference {
     /// Key. `<type>` and `<profile>` stand for an accelerator type and a MIG profile.
-    pub key: &'static str,
+    pub(super) key: &'static str,
     /// Example of a value.
-    pub example: &'static str,
+    pub(super) example: &'static str,
     /// Condition under which the label is present, in addition to that of its group.
-    pub present: &'static str,
+    pub(super) present: &'static str,
     /// Meaning of the value.
-    pub meaning: &'static str,
+    pub(super) meaning: &'static str,
 }
 
 /// Labels with a common heading and condition.
 #[derive(Debug, Clone, Copy)]
-pub struct LabelGroup {
+pub(super) struct LabelGroup {
     /// Heading.
-    pub heading: &'static str,
+    pub(super) heading: &'static str,
     /// Text below the heading.
-    pub introduction: &'static str,
+    pub(super) introduction: &'static str,
     /// Labels.
-    pub labels: &'static [LabelReference],
+    pub(super) labels: &'static [LabelReference],
 }
 
 const HEAD: &str = "\
@@ -42,7 +42,7 @@ The page is generated from the code by `make golden`. A node without accelerator
 ";
 
 /// Returns the page as committed to the repository.
-pub fn page() -> String {
+pub(super) fn page() -> String {
     let mut page = HEAD.to_owned();
     for group in GROUPS {
         let _infallible = write!(

@@ -14,7 +14,7 @@ const fn label(
 }
 
 /// All labels, in the order of the page.
-pub const GROUPS: &[LabelGroup] = &[
+pub(in crate::labels) const GROUPS: &[LabelGroup] = &[
     LabelGroup {
         heading: "Octavo's labels",
         introduction: "\"One type\" means that all devices of the node have the same accelerator type. A device responds if its driver reports it.",

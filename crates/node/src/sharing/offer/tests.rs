@@ -1,1 +1,0 @@
-//! Offers of constructed nodes.
