@@ -95,25 +95,22 @@ impl Client {
         };
         let anchors = given.map(read_pem).transpose().map_err(unreadable)?.map(TrustAnchors::Pem);
         let token = settings.token_file.clone().map(Credentials::File);
-        let (server, connector, anchors, credentials) = match &settings.server {
-            Some(server) => {
-                let default =
-                    if server.is_secure() { TrustAnchors::System } else { TrustAnchors::None };
-                let anchors = anchors.unwrap_or(default);
-                (server.to_string(), connector::direct(), anchors, Credentials::None)
-            }
-            None => {
-                let namespace = settings.octavo_namespace.as_deref();
-                let access = AggregatorAccess::discover(&settings.cluster(), namespace).await?;
-                let anchors = match anchors {
-                    Some(anchors) => anchors,
-                    None => TrustAnchors::Pem(access.ca().await?),
-                };
-                let server = format!("https://{}", access.authority());
-                let access = Arc::new(access);
-                let connector = connector::forwarded(Arc::clone(&access));
-                (server, connector, anchors, Credentials::from_cluster(access))
-            }
+        let (server, connector, anchors, credentials) = if let Some(server) = &settings.server {
+            let default =
+                if server.is_secure() { TrustAnchors::System } else { TrustAnchors::None };
+            let anchors = anchors.unwrap_or(default);
+            (server.to_string(), connector::direct(), anchors, Credentials::None)
+        } else {
+            let namespace = settings.octavo_namespace.as_deref();
+            let access = AggregatorAccess::discover(&settings.cluster(), namespace).await?;
+            let anchors = match anchors {
+                Some(anchors) => anchors,
+                None => TrustAnchors::Pem(access.ca().await?),
+            };
+            let server = format!("https://{}", access.authority());
+            let access = Arc::new(access);
+            let connector = connector::forwarded(Arc::clone(&access));
+            (server, connector, anchors, Credentials::from_cluster(access))
         };
         let tls = tls(anchors).map_err(unreadable)?;
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();

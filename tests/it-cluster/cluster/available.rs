@@ -84,7 +84,7 @@ impl<'a> AvailabilityFixture<'a> {
     }
 }
 
-/// The document at `path`, apply_once it satisfies `wanted`.
+/// The document at `path` when it satisfies `wanted`.
 async fn until(reader: &Reader, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     let mut pace = interval(PACE);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::nodes::Nodes;
-use super::objects::{Bearer, TestNode};
+use super::objects::{TestNode, TokenKubeconfig};
 use crate::image::Images;
 use crate::manifests::chart;
 use crate::time_limits::{Finish, Lines, until};
@@ -60,24 +60,10 @@ impl Release {
         let mut arguments = vec!["template", "cli", chart.to_str().unwrap(), &in_namespace];
         arguments.extend(values);
         arguments.extend(shown.iter().map(String::as_str));
-        let release = Self { manifests: chart::helm_says(&arguments), api, namespace, gpu_node };
+        let release = Self { manifests: chart::helm_output(&arguments), api, namespace, gpu_node };
         api.apply(&release.manifests);
-        release.reader();
         release.rolled_out();
         release
-    }
-
-    /// The account for users without a token, whose name and labels the command line relies on.
-    fn reader(&self) {
-        let labels = json!({
-            "app.kubernetes.io/name": "octavo", "app.kubernetes.io/component": "reader",
-            "app.kubernetes.io/instance": "cli",
-        });
-        let metadata =
-            json!({"name": "cli-octavo-reader", "namespace": self.namespace, "labels": labels});
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
-        self.api.apply(&account.to_string());
-        self.bind("ClusterRole", "cli-octavo-admin", "cli-octavo-reader");
     }
 
     fn rolled_out(&self) {
@@ -107,14 +93,14 @@ impl Release {
     }
 
     /// The kubeconfig of a new user with a token and these roles.
-    fn user(&self, name: &str, roles: &[(&str, &str)]) -> Bearer {
+    fn user(&self, name: &str, roles: &[(&str, &str)]) -> TokenKubeconfig {
         let of = ["-n", &self.namespace];
         self.api.kubectl(&[&["create", "serviceaccount", name], &of[..]].concat());
         for (kind, role) in roles {
             self.bind(kind, role, name);
         }
         let token = self.api.kubectl(&[&["create", "token", name], &of[..]].concat());
-        self.api.as_bearer(token.trim_end())
+        self.api.kubeconfig_with_token(token.trim_end())
     }
 
     fn scale(&self, replicas: &str) {
@@ -251,8 +237,8 @@ fn users_with_tokens(release: &Release) {
 
 fn forbidden_steps_name_the_permission(release: &Release) {
     let namespace = format!("--octavo-namespace={}", release.namespace);
-    let nobody = release.user("nobody", &[]);
-    octavo(&nobody.path(), &["nodes", &namespace])
+    let unprivileged = release.user("unprivileged", &[]);
+    octavo(&unprivileged.path(), &["nodes", &namespace])
         .fails(&["cannot search for the aggregator: list services in the namespace test-", "403"]);
     let partial = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",

@@ -48,7 +48,7 @@ impl<'a> Site<'a> {
         Self { api, readers: Readers::at(aggregator.http), aggregator }
     }
 
-    /// The document at `path`, apply_once it satisfies `wanted`.
+    /// The document at `path` when it satisfies `wanted`.
     async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let read = async || self.readers.get(path).await.json();
         until_async(path, read, wanted).await

@@ -140,7 +140,7 @@ fn mig_mode(
     gpu: DeviceSession<'_>,
     device: &mut Device,
 ) -> Result<Option<(MigMode, MigMode)>, DriverError> {
-    let result = gpu.query("nvmlDeviceGetMigMode", |device| device.mig_mode());
+    let result = gpu.query("nvmlDeviceGetMigMode", nvml_wrapper::Device::mig_mode);
     if let Err(error) = &result
         && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
     {
@@ -219,21 +219,21 @@ fn apply_facts(facts: &Facts, device: &mut Device) {
 fn read_facts(gpu: DeviceSession<'_>) -> Result<Facts, DriverError> {
     let mut facts = Facts::default();
     let problems = &mut facts.problems;
-    let uuid = gpu.query("nvmlDeviceGetUUID", |device| device.uuid());
+    let uuid = gpu.query("nvmlDeviceGetUUID", nvml_wrapper::Device::uuid);
     facts.uuid = optional(uuid, problems)?.and_then(|text| parse_uuid(&text, problems));
-    let name = gpu.query("nvmlDeviceGetName", |device| device.name());
+    let name = gpu.query("nvmlDeviceGetName", nvml_wrapper::Device::name);
     facts.product_name = optional(name, problems)?;
-    let minor = gpu.query("nvmlDeviceGetMinorNumber", |device| device.minor_number());
+    let minor = gpu.query("nvmlDeviceGetMinorNumber", nvml_wrapper::Device::minor_number);
     facts.minor = optional(minor, problems)?;
-    let architecture = gpu.query("nvmlDeviceGetArchitecture", |device| device.architecture());
+    let architecture = gpu.query("nvmlDeviceGetArchitecture", nvml_wrapper::Device::architecture);
     facts.architecture = match architecture {
         Ok(architecture) => architecture_name(&architecture),
         // An architecture newer than the wrapper is not a problem: the catalog may know it.
         Err(error) if error.remedy() == Remedy::Bug => None,
         Err(error) => optional(Err(error), problems)?,
     };
-    let capability =
-        gpu.query("nvmlDeviceGetCudaComputeCapability", |device| device.cuda_compute_capability());
+    let capability = gpu
+        .query("nvmlDeviceGetCudaComputeCapability", nvml_wrapper::Device::cuda_compute_capability);
     facts.compute_capability = optional(capability, problems)?.and_then(|capability| {
         Some(ComputeCapability {
             major: u32::try_from(capability.major).ok()?,

@@ -14,7 +14,7 @@ pub(super) fn read(
     gpu: DeviceSession<'_>,
     problems: &mut Vec<ReadProblem>,
 ) -> Result<Health, DriverError> {
-    let ecc = gpu.query("nvmlDeviceGetEccMode", |device| device.is_ecc_enabled());
+    let ecc = gpu.query("nvmlDeviceGetEccMode", nvml_wrapper::Device::is_ecc_enabled);
     let ecc_enabled = optional(ecc, problems)?.map(|mode| mode.currently_enabled);
     let mut uncorrected_errors = None;
     if ecc_enabled == Some(true) {

@@ -158,8 +158,9 @@ fn compute_instance(
     }
     let problems = &mut *reading.problems;
     let partition = session.with_handle(DeviceHandle(info.device));
-    let uuid = partition.query("nvmlDeviceGetUUID", |device| device.uuid());
-    let attributes = partition.query("nvmlDeviceGetAttributes_v2", |device| device.attributes());
+    let uuid = partition.query("nvmlDeviceGetUUID", nvml_wrapper::Device::uuid);
+    let attributes =
+        partition.query("nvmlDeviceGetAttributes_v2", nvml_wrapper::Device::attributes);
     let attributes = optional(attributes, problems)?;
     Ok(Some(ComputeInstance {
         id: info.id,

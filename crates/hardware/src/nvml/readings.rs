@@ -121,7 +121,7 @@ fn partitions(
             });
         }
     }
-    let most = gpu.query("nvmlDeviceGetMaxMigDeviceCount", |device| device.mig_device_count());
+    let most = gpu.query("nvmlDeviceGetMaxMigDeviceCount", nvml_wrapper::Device::mig_device_count);
     let mut left = found.len();
     for index in 0..available(most)?.unwrap_or_default() {
         if left == 0 {
@@ -131,7 +131,7 @@ fn partitions(
         let Some(partition) = available(partition(gpu, index))? else {
             continue;
         };
-        let uuid = available(partition.query("nvmlDeviceGetUUID", |device| device.uuid()))?;
+        let uuid = available(partition.query("nvmlDeviceGetUUID", nvml_wrapper::Device::uuid))?;
         let mut all = found.iter_mut();
         if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
             one.memory = available(memory(partition))?;
@@ -142,7 +142,7 @@ fn partitions(
     Ok(found)
 }
 
-fn partition<'a>(gpu: DeviceSession<'a>, index: u32) -> Result<DeviceSession<'a>, DriverError> {
+fn partition(gpu: DeviceSession<'_>, index: u32) -> Result<DeviceSession<'_>, DriverError> {
     let mut partition: nvmlDevice_t = std::ptr::null_mut();
     // SAFETY: the handle comes from this library, and `partition` is writable until the call returns.
     raw!(gpu, nvmlDeviceGetMigDeviceHandleByIndex, |f| unsafe {
@@ -155,12 +155,12 @@ fn utilization(
     gpu: DeviceSession<'_>,
     vitals: DeviceMetrics,
 ) -> Result<DeviceMetrics, DriverError> {
-    let rates = gpu.query("nvmlDeviceGetUtilizationRates", |device| device.utilization_rates());
+    let rates = gpu.query("nvmlDeviceGetUtilizationRates", nvml_wrapper::Device::utilization_rates);
     let rates = available(rates)?;
     let encoder =
-        gpu.query("nvmlDeviceGetEncoderUtilization", |device| device.encoder_utilization());
+        gpu.query("nvmlDeviceGetEncoderUtilization", nvml_wrapper::Device::encoder_utilization);
     let decoder =
-        gpu.query("nvmlDeviceGetDecoderUtilization", |device| device.decoder_utilization());
+        gpu.query("nvmlDeviceGetDecoderUtilization", nvml_wrapper::Device::decoder_utilization);
     Ok(DeviceMetrics {
         compute: rates.as_ref().map(|rates| Percent::saturating_from(rates.gpu)),
         memory: rates.as_ref().map(|rates| Percent::saturating_from(rates.memory)),
@@ -180,7 +180,9 @@ fn vitals(gpu: DeviceSession<'_>) -> Result<DeviceMetrics, DriverError> {
     };
     let clock = |clock| gpu.query("nvmlDeviceGetClockInfo", |device| device.clock_info(clock));
     Ok(DeviceMetrics {
-        power_mw: available(gpu.query("nvmlDeviceGetPowerUsage", |device| device.power_usage()))?,
+        power_mw: available(
+            gpu.query("nvmlDeviceGetPowerUsage", nvml_wrapper::Device::power_usage),
+        )?,
         energy_mj: available(gpu.query("nvmlDeviceGetTotalEnergyConsumption", |device| {
             device.total_energy_consumption()
         }))?,
@@ -191,7 +193,7 @@ fn vitals(gpu: DeviceSession<'_>) -> Result<DeviceMetrics, DriverError> {
         compute_clock: available(clock(Clock::SM))?,
         memory_clock: available(clock(Clock::Memory))?,
         pcie_replays: available(
-            gpu.query("nvmlDeviceGetPcieReplayCounter", |device| device.pcie_replay_counter()),
+            gpu.query("nvmlDeviceGetPcieReplayCounter", nvml_wrapper::Device::pcie_replay_counter),
         )?,
         corrected_errors: available(errors(MemoryError::Corrected))?,
         uncorrected_errors: available(errors(MemoryError::Uncorrected))?,

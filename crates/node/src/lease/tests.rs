@@ -164,13 +164,13 @@ impl Candidate {
                 self.election.record_failure(now);
             }
             (Step::Read, RequestOutcome::Answered) => {
-                self.election.record_observation(now, server.observed_lease())
+                self.election.record_observation(now, server.observed_lease());
             }
             (Step::Create | Step::Write { .. }, fate) => {
                 let is_written = server.write(&step, self.election.identity());
                 match (fate, is_written) {
                     (RequestOutcome::Answered, true) => {
-                        self.election.record_write(pending, server.version())
+                        self.election.record_write(pending, server.version());
                     }
                     (RequestOutcome::Answered, false) => self.election.record_conflict(now),
                     _ => self.election.record_failure(now),

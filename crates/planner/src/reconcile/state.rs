@@ -251,8 +251,9 @@ impl ChangeOutcome {
             Self::Applied => String::new(),
             Self::Blocked { causes, .. } => describe_causes(words, causes),
             Self::Infeasible(infeasible) => words.infeasible(infeasible),
-            Self::RolledBack { reason } | Self::Yielded { reason } => reason.clone(),
-            Self::Failed { reason, rollback: None } => reason.clone(),
+            Self::RolledBack { reason }
+            | Self::Yielded { reason }
+            | Self::Failed { reason, rollback: None } => reason.clone(),
             Self::Failed { reason, rollback: Some(rollback) } => {
                 format!("{reason}; the previous state could not be restored: {rollback}")
             }

@@ -208,9 +208,9 @@ fn permitted_report_is_an_event_of_the_pod(node: &SharedNode, agent: &mut Progra
     assert_eq!(event["regarding"], regarding);
     assert_eq!(event["reportingController"], "octavo.dev/agent");
     assert_eq!(event["reportingInstance"], "node-a");
-    let note = event["note"].as_str().unwrap();
-    assert!(note.starts_with("container main uses 31."), "{note}");
-    assert!(line.ends_with(&format!("{note} pods=team-a/third")), "{line}: {note}");
+    let text = event["note"].as_str().unwrap();
+    assert!(text.starts_with("container main uses 31."), "{text}");
+    assert!(line.ends_with(&format!("{text} pods=team-a/third")), "{line}: {text}");
     node.ends(103);
     let line = agent.expect_log("container main uses 0.0");
     assert!(line.ends_with(" pods=team-a/third"), "{line}");

@@ -73,6 +73,7 @@ pub(super) fn page() -> String {
 }
 
 /// Meaning and recommended action of a reason, as sentences.
+#[expect(clippy::too_many_lines, reason = "one row per reason")]
 pub(super) fn description(reason: Reason) -> (&'static str, &'static str) {
     match reason {
         Reason::Applied => (
