@@ -27,8 +27,8 @@ use serde_with::{SerializeDisplay, skip_serializing_none};
 use utoipa::ToSchema;
 
 pub use self::checks::{ClusterContext, LocalQueues, check_profile};
-pub use self::create_request::DraftRequest;
-pub use self::draft::{Draft, NO_TAINT, draft};
+pub use self::create_request::{DraftRequest, NO_TAINT};
+pub use self::draft::{Draft, draft};
 pub use self::draft_error::{DraftError, DraftNote};
 pub use self::finding::{Finding, FindingSeverity};
 pub use self::node_types::{

@@ -81,12 +81,11 @@ fn notes(values: &[&str]) -> String {
 }
 
 #[test]
-fn the_notes_say_how_to_grant_access_and_warn_about_an_open_aggregator() {
+fn notes_explain_access_and_warn_about_an_open_aggregator() {
     let grant = "kubectl create clusterrolebinding octavo-reader-users --clusterrole octavo-reader";
     let warning = "EVERY CLIENT THAT REACHES THE SERVICE";
     let closed = notes(&[]);
-    for line in [grant, "create token octavo-reader > octavo-token", "browsers do not send tokens"]
-    {
+    for line in [grant, "    octavo nodes\n", "browsers do not send tokens"] {
         assert!(closed.contains(line), "{line}: {closed}");
     }
     assert!(!closed.contains(warning), "{closed}");
@@ -99,7 +98,7 @@ fn the_notes_say_how_to_grant_access_and_warn_about_an_open_aggregator() {
 }
 
 #[test]
-fn ways_from_outside_lead_to_the_proxy_if_there_is_one() {
+fn external_routes_lead_to_the_proxy_if_it_is_enabled() {
     for (proxy, port, number) in [(false, "https", 8443), (true, "proxy", 4443)] {
         let all = render_with(&json!({"aggregator": {
             "proxy": {"enabled": proxy, "image": "proxy:1"},
@@ -124,7 +123,7 @@ fn ways_from_outside_lead_to_the_proxy_if_there_is_one() {
 }
 
 #[test]
-fn a_route_with_passthrough_has_its_host_in_the_certificate() {
+fn passthrough_route_host_is_in_the_certificate() {
     let names = |termination: &str| {
         let all = render_with(&json!({"aggregator": {"route": {
             "enabled": true, "host": "octavo.apps.example.com", "termination": termination,
@@ -140,7 +139,7 @@ fn a_route_with_passthrough_has_its_host_in_the_certificate() {
 
 /// The arguments of the test pod change with the command line.
 #[test]
-fn the_command_line_accepts_the_arguments_of_the_test_pod() {
+fn command_line_accepts_the_arguments_of_the_test_pod() {
     let all = render_with(&json!({}));
     let pod = object(&all, "Pod", "octavo-test");
     let container = &pod["spec"]["containers"][0];

@@ -110,7 +110,7 @@ fn values_of(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_chart_accepts_the_values_of_the_page_about_access() {
+fn chart_accepts_the_values_of_the_access_page() {
     let blocks = values_of(include_str!("../../../docs/operations/web-access.md"));
     assert!(blocks.len() >= 6, "{blocks:#?}");
     for block in blocks {

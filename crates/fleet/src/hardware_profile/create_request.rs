@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use super::{CountError, CountOverride, NO_TAINT, ProfileKey};
+use super::{CountError, CountOverride, ProfileKey};
 use crate::request_error::RequestError;
 
+/// Value that stands for "no taint is tolerated".
+pub const NO_TAINT: &str = "none";
 /// Maximum number of nodes that a profile is created from.
 pub const MAX_NODES: usize = 5000;
 /// Maximum number of characters of a display name.

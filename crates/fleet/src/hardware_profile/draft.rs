@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 
-use super::create_request::DraftRequest;
+use super::create_request::{DraftRequest, NO_TAINT};
 use super::draft_error::{DraftError, DraftNote};
 use super::node_selection::{SelectedNodes, select_nodes};
 use super::node_types::WHOLE_DEVICE_RESOURCES;
@@ -33,8 +33,6 @@ pub struct Draft {
     pub notes: Vec<DraftNote>,
 }
 
-/// Value that stands for "no taint is tolerated".
-pub const NO_TAINT: &str = "none";
 /// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
 const CONTROL_PLANE_TAINTS: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
