@@ -7,7 +7,7 @@
 //! is reported by a [`Note`].
 //!
 //! The result depends only on the inventory, the options and the current offers, and not on the order of devices.
-//! Labels therefore change only when the hardware does. [`mod@reference`] lists all keys.
+//! Labels therefore change only when the hardware does. `docs/reference/label-list.md` lists all keys.
 
 mod diff;
 mod gfd;

@@ -8,7 +8,7 @@
 //!   would be too much, so there the 5 % applies. The condition ends when twice that is free.
 //! * Compute instances of one GPU instance share its memory. Here they count as one unit with common tenants.
 //! * A unit that is not shared may be full: many programs allocate all memory at startup.
-//! * The time until exhaustion is reported if it can be estimated ([`GrowthRate`]).
+//! * The time until exhaustion is reported if it can be estimated (`GrowthRate`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
