@@ -77,7 +77,10 @@ impl Release {
 
     /// Grants a role to a service account: a Role in the namespace, or a `ClusterRole` everywhere.
     fn bind(&self, kind: &str, role: &str, account: &str) {
-        let mut metadata = json!({"name": format!("{}-{account}-{role}", self.namespace)});
+        let mut metadata = json!({
+            "name": format!("{}-{account}-{role}", self.namespace),
+            "labels": {"app.kubernetes.io/instance": "cli"},
+        });
         let binding = if kind == "Role" {
             metadata["namespace"] = json!(self.namespace);
             "RoleBinding"
