@@ -1,4 +1,4 @@
-//! How `octavo_hardware::nvml` reads a driver, each fact compared with the simulated machine.
+//! Readings of a driver by `octavo_hardware::nvml`, each fact compared with the simulated machine.
 
 use nvml_sim::model::{self, Slot};
 use octavo_model::catalog::{

@@ -60,7 +60,7 @@ impl PeerProgram {
         Self { program: PEER.build(), directory: tempfile::tempdir().unwrap() }
     }
 
-    /// Whether it accepts the file and finds the configuration, or its error.
+    /// True if it accepts the file and finds the configuration, or its error.
     fn accepts(&self, text: &str, name: &str) -> Result<(), String> {
         let file = self.directory.path().join("layouts.yaml");
         fs::write(&file, text).unwrap();

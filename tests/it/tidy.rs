@@ -17,7 +17,7 @@ use crate::support::root;
 /// Crates without I/O, clock and log.
 const PURE: &[&str] = &["model", "planner", "node", "fleet"];
 
-/// What must not occur in a pure crate. Modules of `std` must be imported one by one, so that this list detects them.
+/// Phrases that must not occur in a pure crate. Modules of `std` must be imported one by one, so that this list detects them.
 const IMPURE: &[&str] = &[
     "std::{",
     "std::fs",

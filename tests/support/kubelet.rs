@@ -51,7 +51,7 @@ pub(crate) struct Pod {
     pub(crate) ids: Vec<String>,
 }
 
-/// Which pods the pod-resources API lists.
+/// Pods that the pod-resources API lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum PodListing {
     #[default]
@@ -71,7 +71,7 @@ pub(crate) struct KubeletBehavior {
     pub(crate) refuses: Option<String>,
     /// It does not read lists.
     pub(crate) reads_no_lists: bool,
-    /// Which pods it lists.
+    /// Pods that it lists.
     pub(crate) pod_listing: PodListing,
     /// An old version without the allocatable API.
     pub(crate) is_old: bool,

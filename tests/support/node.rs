@@ -174,7 +174,7 @@ impl Node {
         });
     }
 
-    /// Whether no journal is left.
+    /// True if no journal is left.
     pub(crate) fn is_clear(&self) -> bool {
         !self.state().join("journal").exists()
     }

@@ -63,11 +63,11 @@ pub enum RequestError {
     /// The connection through the API server, or a token for the aggregator, failed.
     #[error("{message}")]
     Access {
-        /// What failed and why.
+        /// Failed operation and its cause.
         message: String,
-        /// What to do.
+        /// Recommended action.
         advice: &'static str,
-        /// Whether a later attempt may succeed.
+        /// True if a later attempt may succeed.
         is_transient: bool,
     },
     /// The connection was refused.

@@ -66,14 +66,14 @@ mod tests {
         for step in [1, 7, 20, 29, 31, 45] {
             let mut budget = EventBudget::default();
             budget.take(at(0), 25);
-            let mut told = 0;
+            let mut allowed = 0;
             for now in (0..=600).step_by(step) {
                 let room = budget.available(at(now));
                 budget.take(at(now), room);
-                told += room;
+                allowed += room;
             }
             // The last call may be shortly before the end.
-            assert!((19..=20).contains(&told), "every {step} s: {told}");
+            assert!((19..=20).contains(&allowed), "every {step} s: {allowed}");
         }
     }
 

@@ -409,7 +409,7 @@ pub enum StoreError {
     TooBig {
         /// The node.
         node: NodeName,
-        /// What exceeds the limit.
+        /// Item that exceeds the limit.
         what: &'static str,
         /// Actual amount.
         found: usize,

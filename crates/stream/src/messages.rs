@@ -209,12 +209,12 @@ fn sanitize(text: &str) -> String {
 pub struct StreamError {
     /// The field.
     pub field: String,
-    /// Why it is invalid.
+    /// Reason why it is invalid.
     #[source]
     pub problem: StreamProblem,
 }
 
-/// Why a field is invalid.
+/// Reason why a field is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StreamProblem {
     /// The message is empty or of a kind that this version does not know.

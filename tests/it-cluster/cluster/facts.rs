@@ -249,7 +249,7 @@ fn programs_of_killed_supervisor_exit() {
     std::fs::remove_dir_all(api.directory()).unwrap();
 }
 
-/// Whether a process exists and is not a zombie.
+/// True if a process exists and is not a zombie.
 fn process_exists(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))

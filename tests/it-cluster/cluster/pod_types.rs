@@ -167,7 +167,7 @@ async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
     let fixture = AnnotationFixture::new();
     let mut first = fixture.aggregator();
     first.expect_log(HOLDS);
-    let uid = fixture.pod("told", "n");
+    let uid = fixture.pod("annotated", "n");
     fixture.pod("by-name-alone", "n");
     fixture.pod("elsewhere", "m");
     fixture.pod("another-uid", "n");
@@ -184,13 +184,13 @@ async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
             ("ended", None),
             ("no-such-pod", None),
             ("by-name-alone", None),
-            ("told", Some(&uid)),
+            ("annotated", Some(&uid)),
         ],
     );
     let _line = report(&first, "n", parts.clone()).await;
-    fixture.await_type("told", A100);
+    fixture.await_type("annotated", A100);
     fixture.await_type("by-name-alone", A100);
-    let shown = fixture.get("told");
+    let shown = fixture.get("annotated");
     let expected = json!({"person": "1", TYPE: A100, "octavo.dev/sharing": "exclusive"});
     assert_eq!(shown["metadata"]["annotations"], expected);
     terminate(&first);
@@ -213,7 +213,7 @@ async fn req_010_type_of_a_pod_is_written_once_and_not_repeated_if_unchanged() {
     }
     assert_eq!(fixture.requested("patch"), 2);
     let version = |pod: &Value| pod["metadata"]["resourceVersion"].clone();
-    assert_eq!(version(&fixture.get("told")), version(&shown));
+    assert_eq!(version(&fixture.get("annotated")), version(&shown));
 }
 
 #[tokio::test]

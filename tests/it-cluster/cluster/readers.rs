@@ -161,8 +161,8 @@ async fn only_trusted_proxy_may_set_the_user() {
     assert_eq!(forwarded("admin").status("/api/v1/nodes").await, 200);
     assert_eq!(forwarded("viewer").status("/api/v1/nodes").await, 403);
     assert_eq!(forwarded("viewer").status("/api/v1/types").await, 200);
-    let mighty = forwarded("nobody").with_header("X-Forwarded-Groups: system:masters");
-    assert_eq!(mighty.status("/api/v1/nodes").await, 400);
+    let privileged = forwarded("nobody").with_header("X-Forwarded-Groups: system:masters");
+    assert_eq!(privileged.status("/api/v1/nodes").await, 400);
     assert_eq!(site.readers.status("/api/v1/nodes").await, 401);
 
     let kubeconfig = format!("--kubeconfig={}", place.asks.path().display());

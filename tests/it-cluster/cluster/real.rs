@@ -56,7 +56,7 @@ fn ours(node: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether a Node reports this layout as applied.
+/// True if a Node reports this layout as applied.
 fn is_applied(node: &Value, layout: &str) -> bool {
     let ours = ours(node);
     let status = ours.get("octavo.dev/status");

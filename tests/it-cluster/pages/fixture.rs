@@ -58,7 +58,7 @@ pub(super) struct Site {
     clock: Clock,
     known: watch::Sender<Arc<Known>>,
     followed: watch::Sender<Arc<Followed>>,
-    /// Whether availability comes from the cluster.
+    /// True if availability comes from the cluster.
     counts: bool,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }

@@ -27,9 +27,9 @@ pub(super) struct Case {
     pub(super) begun: Option<&'static str>,
     /// Faults of the first start after the crash.
     pub(super) first_reading: &'static [&'static str],
-    /// Whether the other layout is rejected: the run that requests it exits with 1.
+    /// True if the other layout is rejected: the run that requests it exits with 1.
     pub(super) is_refused: bool,
-    /// Whether `nvidia-smi` exists, which resets a GPU.
+    /// True if `nvidia-smi` exists, which resets a GPU.
     pub(super) nvidia_smi: bool,
 }
 

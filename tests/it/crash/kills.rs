@@ -207,7 +207,7 @@ fn planned(plan: &Value, changed: &[String], ran: &RunResult) -> Result<(), Stri
     }
 }
 
-/// Whether all devices are at their targets, or why the node did not converge. `ran` is the start after the last kill.
+/// True if all devices are at their targets, or the reason why the node did not converge. `ran` is the start after the last kill.
 pub(super) fn converged(rig: &Rig, ran: &RunResult, used: &[String]) -> Result<bool, String> {
     let wrong = |what: &str| Err(format!("{what}; it said:\n{}", ran.all()));
     // A layout that no longer resolves or was edited fails; the interrupted change is completed anyway.

@@ -44,7 +44,7 @@ pub(super) struct Rig {
     previous: Vec<Geometry>,
     target: Vec<Geometry>,
     begun: Option<Vec<Geometry>>,
-    /// Whether the other layout is requested now.
+    /// True if the other layout is requested now.
     is_other: Cell<bool>,
 }
 
@@ -310,7 +310,7 @@ impl Rig {
         self.machine.world()
     }
 
-    /// Whether each device is at its target; an error if it is neither there nor at its previous state, or at the wrong
+    /// True if each device is at its target; an error if it is neither there nor at its previous state, or at the wrong
     /// one of both.
     pub(super) fn sides(&self) -> Result<Vec<bool>, String> {
         let now = geometry(&self.world());
@@ -336,7 +336,7 @@ impl Rig {
 }
 
 impl RunResult {
-    /// Whether it changed the hardware or tried to.
+    /// True if it changed the hardware or tried to.
     pub(super) fn changed(&self) -> bool {
         self.calls.iter().any(|name| changes(name))
     }

@@ -62,7 +62,7 @@ pub(super) fn geometry(world: &World) -> Vec<Geometry> {
     .collect()
 }
 
-/// What a layout requests: profiles and splits at any placement.
+/// Request of a layout: profiles and splits at any placement.
 pub(super) fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
     let all = geometry.instances.iter();
     let mut shape: Vec<_> = all.map(|(profile, _, compute)| (*profile, compute.clone())).collect();

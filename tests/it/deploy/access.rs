@@ -23,7 +23,7 @@ fn texts(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect()
 }
 
-/// How the aggregator authenticates HTTP clients.
+/// Authentication of HTTP clients by the aggregator.
 fn http_auth(all: &[Value]) -> String {
     let deployment = object(all, "Deployment", "octavo-aggregator");
     let flags = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();

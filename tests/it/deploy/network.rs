@@ -109,7 +109,7 @@ fn labels(all: &[Value], kind: &str) -> Value {
     }
 }
 
-/// Whether a selector without expressions selects pods with these labels.
+/// True if a selector without expressions selects pods with these labels.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let wanted = selector["matchLabels"].as_object().unwrap();
     wanted.iter().all(|(key, value)| labels[key] == *value)

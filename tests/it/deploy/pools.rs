@@ -12,7 +12,7 @@ use crate::manifests::chart;
 
 type Labels = BTreeMap<String, String>;
 
-/// Whether the scheduler places a pod of this template on a node with these labels.
+/// True if the scheduler places a pod of this template on a node with these labels.
 fn takes(daemon_set: &Value, labels: &Labels) -> bool {
     let pod = &daemon_set["spec"]["template"]["spec"];
     let selector = pod["nodeSelector"].as_object().into_iter().flatten();

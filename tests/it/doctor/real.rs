@@ -57,7 +57,7 @@ fn bus() -> BTreeMap<String, Function> {
 }
 
 impl Function {
-    /// Whether it is an accelerator: a processing accelerator or 3D controller of one of these vendors, or a chip of
+    /// True if it is an accelerator: a processing accelerator or 3D controller of one of these vendors, or a chip of
     /// Amazon.
     fn is_certain(&self) -> bool {
         let is_vendor = MAKERS.iter().any(|(vendor, ..)| *vendor == self.vendor);
@@ -66,7 +66,7 @@ impl Function {
         !self.is_virtual && (is_neuron || (is_vendor && is_class))
     }
 
-    /// Whether it may be an accelerator.
+    /// True if it may be an accelerator.
     fn is_possible(&self) -> bool {
         let is_display = [0x0300, 0x0302, 0x0380, 0x1200].contains(&self.class);
         is_display || self.vendor == 0x1d0f

@@ -182,7 +182,7 @@ async fn later_of_two_agents_with_one_node_name_wins_and_the_other_reports_why()
     agreed(&api, "claimed", &second).await;
 }
 
-/// What a hostile client must not change.
+/// State that a hostile client must not change.
 async fn lasting(api: &Api) -> Vec<Value> {
     let mut nodes = api.nodes().await;
     nodes.retain(|node| node["name"] != "hostile");

@@ -18,7 +18,7 @@ pub(crate) struct Case {
     /// Result of mig-parted for a file of its dialect.
     pub(crate) original: Option<Original>,
     pub(crate) ours: Verdict,
-    /// Why our result differs.
+    /// Reason why our result differs.
     pub(crate) because: Option<String>,
     /// A recorded machine.
     pub(crate) on: Option<String>,

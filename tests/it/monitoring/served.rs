@@ -198,7 +198,7 @@ fn labels(series: &str, (agent, aggregator): &(ExposedMetrics, ExposedMetrics)) 
     of(aggregator)
 }
 
-/// Whether the label may have this value: an observed one, or a reason.
+/// True if the label may have this value: an observed one, or a reason.
 fn may_be(value: &str, seen: &BTreeSet<String>) -> bool {
     seen.contains(value) || Reason::parse(value).is_some()
 }

@@ -117,7 +117,7 @@ fn device_errors_are_found_if_only_health_files_have_moved() {
 #[test]
 fn unreadable_bus_is_not_reported_as_empty() {
     let directory = tempfile::tempdir().unwrap();
-    tree::write_tree(directory.path(), "sys/bus/pci/devices = no folder\\n");
+    tree::write_tree(directory.path(), "sys/bus/pci/devices = not a directory\\n");
     check_golden(directory.path(), "bus-unreadable");
 }
 
@@ -161,7 +161,7 @@ fn lost_device_is_reported_and_passed_through_device_is_not() {
     check_golden(directory.path(), "one-lost-one-passed-through");
 }
 
-/// Whether each file in these directories that is closed after `act` was open for writing, according to inotify.
+/// True if each file in these directories that is closed after `act` was open for writing, according to inotify.
 fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, bool)> {
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     let closed = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE;

@@ -20,7 +20,7 @@ pub(crate) struct Chip {
     core_architecture: &'static str,
     pci_device: u16,
     cores: u32,
-    /// Whether it reports a serial number and error counters.
+    /// True if it reports a serial number and error counters.
     is_reported: bool,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn observe(root: &Path) -> Inventory {
     acting(|| runtime.block_on(async { Inventory::clone(&*handle(root).observe().await) }))
 }
 
-/// Whether a path is one of these, an ancestor or a descendant.
+/// True if a path is one of these, an ancestor or a descendant.
 fn concerns(path: &Path, own: &[String]) -> bool {
     own.iter().any(|own| path.starts_with(own) || Path::new(own).starts_with(path))
 }

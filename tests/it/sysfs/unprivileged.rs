@@ -11,7 +11,7 @@ use nix::unistd::{Uid, setfsuid};
 /// The conventional user without any files.
 const NOBODY: u32 = 65_534;
 
-/// Whether there are permissions to drop.
+/// True if there are permissions to drop.
 fn is_root() -> bool {
     Uid::effective().is_root()
 }

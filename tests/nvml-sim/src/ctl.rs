@@ -24,7 +24,7 @@ use thiserror::Error;
 pub(crate) use arguments::Arguments;
 use arguments::{Command, FaultCommand, GpuOption, ProcessCommand};
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug, Error)]
 pub(crate) enum CtlError {
     /// Neither the option nor the variable is set.

@@ -115,7 +115,7 @@ pub enum ScenarioError {
     },
 }
 
-/// Why an instance of a scenario is impossible.
+/// Reason why an instance of a scenario is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InstanceRefusal {
     /// The board does not support MIG.

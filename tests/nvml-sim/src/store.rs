@@ -231,7 +231,7 @@ impl Store {
     }
 }
 
-/// What [`Store::create`] does with an existing state.
+/// Effect of [`Store::create`] on an existing state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfPresent {
     /// Retains it.

@@ -1,4 +1,4 @@
-//! Which Service is the aggregator's, and which pod serves it.
+//! Selection of the Service of the aggregator and of the pod behind it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ const PORT: &str = "https";
 
 const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// Where Services were listed.
+/// Scope in which Services were listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SearchScope {
     /// All namespaces.

@@ -18,9 +18,9 @@ pub enum AccessError {
     /// The API server refused a request or is unreachable.
     #[error("cannot {action}")]
     Api {
-        /// What was requested.
+        /// Requested object.
         action: String,
-        /// What the request is for.
+        /// Purpose of the request.
         step: Step,
         /// The cause.
         source: RequestError,
@@ -28,13 +28,13 @@ pub enum AccessError {
     /// There is no aggregator.
     #[error("no Service of an aggregator in {scope}")]
     NotFound {
-        /// Where it was searched.
+        /// Scope of the search.
         scope: String,
     },
     /// There are several aggregators.
     #[error("several aggregators in {scope}: {}", first_names(.found, SHOWN))]
     Several {
-        /// Where they were searched.
+        /// Scope of the search.
         scope: String,
         /// Their Services.
         found: Vec<String>,
@@ -99,7 +99,7 @@ pub enum AccessError {
     },
 }
 
-/// What a request to the API server is for.
+/// Purpose of a request to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Find the Service.

@@ -240,7 +240,7 @@ fn status(refusal: &AllocationError) -> Status {
     }
 }
 
-/// How long the kubelet may take to read the empty list before its resource is removed, and to disconnect afterwards.
+/// Time limit for the kubelet to read the empty list before its resource is removed, and to disconnect afterwards.
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State shared by all resources.

@@ -98,7 +98,7 @@ fn unknown_links_give_no_interconnect() {
     assert_eq!(summary_of(&[gpu(1, &through(&[0xa0]))]), None, "a single device");
 
     let hidden = [gpu(1, &[LinkRemote::Unknown]), gpu(2, &[LinkRemote::Unknown])];
-    assert_eq!(summary_of(&hidden), None, "far ends not told");
+    assert_eq!(summary_of(&hidden), None, "far ends not reported");
 
     let mut silent = [gpu(1, &[]), gpu(2, &[])];
     silent[0].problems.push(ReadProblem {
@@ -154,7 +154,7 @@ fn incomplete_hives_give_no_interconnect() {
 
     let mut silent = [amd(1, 0x740f, 0), amd(2, 0x740f, 0)];
     silent[1].amd = Some(Amd::default());
-    assert_eq!(summary_of(&silent), None, "nobody told the hive of one");
+    assert_eq!(summary_of(&silent), None, "no device reported its hive");
 
     let beside = [amd(1, 0x740f, 0), amd(2, 0x740f, 0), {
         let mut other = gpu(3, &[]);

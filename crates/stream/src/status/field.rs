@@ -139,12 +139,12 @@ pub struct StatusError {
     pub part: PartKey,
     /// The field of the part, such as `mig.gpu_instances[2].placement`; empty if the part as a whole is invalid.
     pub field: String,
-    /// Why it is invalid.
+    /// Reason why it is invalid.
     #[source]
     pub problem: StatusProblem,
 }
 
-/// Why a part is invalid.
+/// Reason why a part is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StatusProblem {
     /// A required part is missing.

@@ -328,7 +328,7 @@ fn is_tainted(node: &Value) -> bool {
     taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
 }
 
-/// Whether the Node reports that its drain waits for a pod because of a budget.
+/// True if the Node reports that its drain waits for a pod because of a budget.
 fn waits_for(node: &Value, pod: &str) -> bool {
     let ours = ours(node);
     let Some(status) = ours.get("octavo.dev/status") else {

@@ -38,7 +38,7 @@ layouts:
   second-small: [{devices: 1, mig: {1g.10gb: 7}}]
 ";
 
-/// What the runtime adds to a container: the driver, and the matching PCI bus.
+/// Edits of the runtime to a container: the driver, and the matching PCI bus.
 const RUNTIME: &str = r#"
 .mounts += [
   {destination: "/run/nvidia/driver/usr/lib64", type: "bind", source: "MACHINE", options: ["rbind", "rw"]}
@@ -128,7 +128,7 @@ impl Site {
         readers
     }
 
-    /// Whether the nodes are the same as before the installation.
+    /// True if the nodes are the same as before the installation.
     #[track_caller]
     pub(super) fn is_restored(&self) {
         let now = [A100, H100].map(|node| looks(self.api(), node));
@@ -226,7 +226,7 @@ impl Site {
         all.collect()
     }
 
-    /// Whether a change on node-1 has started and neither completed nor rolled back.
+    /// True if a change on node-1 has started and neither completed nor rolled back.
     pub(super) fn is_under_way(&self) -> bool {
         self.nodes.directory(A100).join("octavo/journal").exists()
     }

@@ -11,7 +11,7 @@ pub(crate) const NOW: &[&str] = &["--sharing=hand-off", "--sharing-deadline=1s"]
 /// State of the plugin around the agent.
 #[derive(Clone, Copy)]
 pub(crate) struct PluginSetup {
-    /// Whether the `ConfigMap` has the requested key.
+    /// True if the `ConfigMap` has the requested key.
     pub(crate) has_key: bool,
     /// `DaemonSets` that run the plugin: the name, the `ConfigMap` of each, whether there is a config-manager.
     pub(crate) sets: &'static [(&'static str, &'static str, bool)],

@@ -182,7 +182,7 @@ async fn aggregator_writes_only_agent_configurations_and_unowned_keys() {
     let taken = shown("taken", 5);
     let owned = format!("{{\"data\": {{\"{}\": \"mine\"}}}}", taken.key);
     let patch = ["patch", "configmap", MAP, "-n", &fixture.namespace, "-p", &owned];
-    fixture.rig.api.kubectl(&[&patch[..], &["--field-manager=somebody"]].concat());
+    fixture.rig.api.kubectl(&[&patch[..], &["--field-manager=another-manager"]].concat());
     let mut aggregator = fixture.aggregator();
     let hostile = [
         HandOff {

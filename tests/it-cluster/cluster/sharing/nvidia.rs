@@ -45,7 +45,7 @@ impl Plugin {
         Self { stop: Some(stop), thread }
     }
 
-    /// Whether its config-manager exited because a label named a missing file.
+    /// True if its config-manager exited because a label named a missing file.
     pub(super) fn has_crashed(&self) -> bool {
         self.thread.is_finished()
     }

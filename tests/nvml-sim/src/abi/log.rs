@@ -50,7 +50,7 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Whether logging is on; checked first, so that an unlogged call formats nothing.
+/// True if logging is on; checked first, so that an unlogged call formats nothing.
 pub(super) fn is_on() -> bool {
     file() >= 0
 }

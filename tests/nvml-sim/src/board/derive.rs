@@ -9,7 +9,7 @@ use crate::model::{CiProfile, Engines, GiProfile, Placement, Provenance};
 /// Units of the placement grid of RTX PRO boards if the file has none: those of the RTX PRO 6000.
 pub(super) const RTX_UNITS: u32 = 12;
 
-/// What a driver reserves of the marketed memory, MiB: the B300's marketed 269 GiB are reported as 275040 MiB.
+/// Part of the marketed memory that a driver reserves, MiB: the B300's marketed 269 GiB are reported as 275040 MiB.
 const MISSING_MIB: u64 = 416;
 
 /// Boards whose tables follow the same pattern.
@@ -289,7 +289,7 @@ fn derived_compute(row: &GiRow, multiprocessors: u32, one_slice: u32) -> Vec<CiP
     profiles
 }
 
-/// Whether clients that compute the name from the memory get this name. One figure of the file (a single report of a 1g
+/// True if clients that compute the name from the memory get this name. One figure of the file (a single report of a 1g
 /// of the B300) is more than an eighth of its board and would get the name of the next size.
 fn agrees_with_name(name: &str, memory_mib: u64, total_mib: u64) -> bool {
     gigabytes(name) == Some(super::memory_in_name(memory_mib, total_mib))

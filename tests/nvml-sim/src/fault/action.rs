@@ -37,7 +37,7 @@ pub enum Action {
     LoseGpu,
 }
 
-/// How a hang ends, besides removal of its rule.
+/// End of a hang, besides removal of its rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hang {

@@ -182,7 +182,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Whether the decision on the call needs the counts shared by all processes.
+    /// True if the decision on the call needs the counts shared by all processes.
     pub fn counts_on_machine(&self, call: &Call<'_>) -> bool {
         self.0.iter().any(|rule| rule.count == CountScope::Machine && rule.matches(call))
     }
@@ -266,7 +266,7 @@ impl Rule {
     }
 }
 
-/// Whether the text matches the pattern, in which `*` matches any text.
+/// True if the text matches the pattern, in which `*` matches any text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),

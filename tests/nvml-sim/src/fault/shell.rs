@@ -89,7 +89,7 @@ impl Faults {
         there && !ended
     }
 
-    /// Why the newest `faults.yaml` is not active; returned once. The previous rules stay active.
+    /// Reason why the newest `faults.yaml` is not active; returned once. The previous rules stay active.
     pub fn take_problem(&mut self) -> Option<RuleError> {
         self.problem.take()
     }

@@ -36,7 +36,7 @@ pub(crate) fn instance_id(placement: Placement, units: u32) -> u32 {
     (parts - 1).saturating_add(placement.start / size)
 }
 
-/// Whether a profile fits at a placement beside the existing instances.
+/// True if a profile fits at a placement beside the existing instances.
 pub(crate) fn fits(
     instances: &[GpuInstance],
     profiles: &[GiProfile],
@@ -82,7 +82,7 @@ fn remaining_by_rules(
     profile.max_count.saturating_sub(same).min(by_slices)
 }
 
-/// Whether the profile needs media engines that another instance has exclusively, or the other way round.
+/// True if the profile needs media engines that another instance has exclusively, or the other way round.
 fn excluded(present: &[&GiProfile], profile: &GiProfile) -> bool {
     present.iter().any(|other| {
         (other.has_media_extensions() && profile.has_media_extensions())

@@ -173,7 +173,7 @@ impl RemoteKind {
 /// One NVLink of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvLink {
-    /// Whether it is active.
+    /// True if it is active.
     pub active: bool,
     /// Its remote end.
     pub remote: RemoteKind,
@@ -244,7 +244,7 @@ impl Architecture {
         }
     }
 
-    /// Whether the MIG mode is stored on the board and survives driver reload and reboot (Ampere), instead of being
+    /// True if the MIG mode is stored on the board and survives driver reload and reboot (Ampere), instead of being
     /// lost (Hopper and later). Source: MIG User Guide, "GPU Reset on Hopper+".
     pub const fn keeps_mig_mode(self) -> bool {
         matches!(self, Self::Ampere)

@@ -202,7 +202,7 @@ impl Gpu {
     }
 }
 
-/// Whether a text is a driver version: at least two numbers separated by dots.
+/// True if a text is a driver version: at least two numbers separated by dots.
 pub fn is_driver_version(text: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.contains('.') && text.split('.').all(number)

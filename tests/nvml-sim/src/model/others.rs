@@ -151,19 +151,19 @@ impl NeuronChip {
         }
     }
 
-    /// Whether its driver reports error counters and serial numbers.
+    /// True if its driver reports error counters and serial numbers.
     pub fn reports_errors_and_serial(self) -> bool {
         self != Self::Inferentia
     }
 
-    /// Whether two of its cores can form a logical core.
+    /// True if two of its cores can form a logical core.
     pub fn has_logical_cores(self) -> bool {
         self == Self::Trainium2
     }
 }
 
 impl AmdChip {
-    /// Whether it can be partitioned.
+    /// True if it can be partitioned.
     pub fn has_partitions(self) -> bool {
         self == Self::Mi300x
     }
@@ -216,7 +216,7 @@ impl MemoryMode {
         }
     }
 
-    /// Whether the kernel allows it with these compute partitions: Linux, `aqua_vanjaram.c`.
+    /// True if the kernel allows it with these compute partitions: Linux, `aqua_vanjaram.c`.
     pub fn is_compatible_with(self, compute: ComputeMode) -> bool {
         match self {
             Self::Nps1 => true,

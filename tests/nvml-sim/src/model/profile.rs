@@ -20,7 +20,7 @@ pub struct Placement {
     pub size: u32,
 }
 
-/// Whether a row comes from a real listing or is computed by the rules of the board's family.
+/// Origin of a row: a real listing, or the rules of the board's family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provenance {
@@ -112,7 +112,7 @@ impl GiProfile {
         matches!(self.index, 0xF | 0x10)
     }
 
-    /// Whether it has no media engine at all (`-me`) and so is compatible with `+me.all`.
+    /// True if it has no media engine at all (`-me`) and so is compatible with `+me.all`.
     pub fn has_no_media(&self) -> bool {
         matches!(self.index, 0xD | 0xE)
     }

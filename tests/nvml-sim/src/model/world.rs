@@ -30,7 +30,7 @@ pub struct Driver {
     pub nvml_version: String,
     /// Increases with each load of the kernel module.
     pub epoch: u64,
-    /// Whether the kernel module is loaded.
+    /// True if the kernel module is loaded.
     pub loaded: bool,
 }
 
@@ -82,7 +82,7 @@ impl Driver {
 }
 
 impl World {
-    /// Whether a library with this stamp may still use the driver.
+    /// True if a library with this stamp may still use the driver.
     ///
     /// `DRIVER_NOT_LOADED` without a driver, `LIB_RM_VERSION_MISMATCH` if the version changed, and `UNINITIALIZED` if
     /// the same version was loaded again: the session has ended and must be reopened.

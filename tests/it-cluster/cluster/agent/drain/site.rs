@@ -83,7 +83,7 @@ impl Site {
         serde_json::from_str(&self.rig.api.kubectl(&arguments)).unwrap()
     }
 
-    /// Whether the pod is not terminating.
+    /// True if the pod is not terminating.
     pub(super) fn stays(&self, pod: &str) -> bool {
         self.get("pod", pod)["metadata"]["deletionTimestamp"].is_null()
     }
