@@ -1,4 +1,4 @@
-//! What a followed cluster costs: memory by 10,000 pods, and processor time while they come and go.
+//! What a watched cluster costs: memory by 10,000 pods, and processor time while they come and go.
 //!
 //! The follower is the one that ships; its API server is a function in this process, which writes each page when it is asked for one
 //! and keeps none. Each size is a process of its own, so that none has what another left. It prints tables in Markdown for
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, Uri};
-use octavo_kube::cluster::{ClusterWatcher, Followed};
+use octavo_kube::cluster::{ClusterWatcher, WatchedCluster};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -73,16 +73,17 @@ async fn one(pods: usize) {
         let server = Arc::clone(&serving);
         async move { Ok::<_, Infallible>(server.answer(request.uri())) }
     });
-    let eyes = ClusterWatcher::new(kube::Client::new(service, "default"));
-    let mut followed = eyes.followed();
+    let cluster_watcher = ClusterWatcher::new(kube::Client::new(service, "default"));
+    let mut snapshots = cluster_watcher.subscribe();
     let (before, began) = (anonymous("Pss_Anon:"), cpu());
-    tokio::spawn(eyes.run());
-    let is_there = |all: &Followed| all.current_at.is_some() && all.sights.pods.len() == pods;
-    followed.wait_for(|all| is_there(all)).await.unwrap();
+    tokio::spawn(cluster_watcher.run());
+    let is_there =
+        |all: &WatchedCluster| all.current_at.is_some() && all.snapshot.pods.len() == pods;
+    snapshots.wait_for(|all| is_there(all)).await.unwrap();
     let read = cpu().saturating_sub(began);
     let (after, peak) = (anonymous("Pss_Anon:"), peak());
     let events = watched.wait_for(Option::is_some).await.unwrap().clone();
-    let busy = churn(&events.unwrap(), pods, &mut followed).await;
+    let busy = churn(&events.unwrap(), pods, &mut snapshots).await;
     let later = anonymous("Pss_Anon:");
     println!(
         "| {pods} | {:.1} | {:.1} | {:.2} | {busy:.1} | {:.1} |",
@@ -97,7 +98,7 @@ async fn one(pods: usize) {
 async fn churn(
     events: &mpsc::Sender<Bytes>,
     pods: usize,
-    followed: &mut watch::Receiver<Arc<Followed>>,
+    watched: &mut watch::Receiver<Arc<WatchedCluster>>,
 ) -> f64 {
     let (start, began) = (Instant::now(), cpu());
     let mut every = tokio::time::interval(Duration::from_secs(1) / u32::try_from(CHANGES).unwrap());
@@ -110,10 +111,10 @@ async fn churn(
                 let event = json!({"type": "MODIFIED", "object": pod}).to_string() + "\n";
                 events.send(event.into()).await.unwrap();
             }
-            changed = followed.changed() => {
+            changed = watched.changed() => {
                 changed.unwrap();
                 // As a reader does, which has one while the next is made.
-                drop(Arc::clone(&followed.borrow_and_update()));
+                drop(Arc::clone(&watched.borrow_and_update()));
             }
         }
     }

@@ -29,7 +29,7 @@ use octavo_fleet::cluster::{
 use octavo_fleet::hardware_profile::{
     Count, HardwareProfile, Identifier, ProfileKey, ProfileKind, Scheduling,
 };
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
@@ -125,16 +125,16 @@ async fn ask(router: &Router, path: &str) -> usize {
     answer.into_body().collect().await.unwrap().to_bytes().len()
 }
 
-fn served() -> (watch::Sender<Arc<Followed>>, Router) {
+fn served() -> (watch::Sender<Arc<WatchedCluster>>, Router) {
     let clock = Clock::start();
     let (_store, fleet) = watch::channel(Fleet::default());
-    let (say, followed) = watch::channel(Arc::new(Followed {
-        sights: Arc::new(ClusterSnapshot::new(
+    let (say, followed) = watch::channel(Arc::new(WatchedCluster {
+        snapshot: Arc::new(ClusterSnapshot::new(
             (0..NODES).map(node),
             (0..PODS).map(|one| pod(one, 0)),
         )),
         current_at: Some(Instant::now()),
-        trouble: None,
+        error: None,
         invalid_objects: 0,
     }));
     let known = Known {
@@ -162,21 +162,21 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
 }
 
 /// Pods change, and the cluster watcher reports them.
-async fn churn(say: watch::Sender<Arc<Followed>>) {
+async fn churn(say: watch::Sender<Arc<WatchedCluster>>) {
     let mut every = tokio::time::interval(EVERY);
     let mut number = 0;
     loop {
         every.tick().await;
-        let mut sights = ClusterSnapshot::clone(&say.borrow().sights);
+        let mut snapshot = ClusterSnapshot::clone(&say.borrow().snapshot);
         for _ in 0..CHANGED {
             number += 1;
             let pod = pod(number * 7919 % PODS, number);
-            sights.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
+            snapshot.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
         }
-        say.send_replace(Arc::new(Followed {
-            sights: Arc::new(sights),
+        say.send_replace(Arc::new(WatchedCluster {
+            snapshot: Arc::new(snapshot),
             current_at: Some(Instant::now()),
-            trouble: None,
+            error: None,
             invalid_objects: 0,
         }));
     }

@@ -10,15 +10,15 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{env, fs};
 
-const CATALOGUE: &str = "data/accelerators.json";
+const CATALOG: &str = "data/accelerators.json";
 
 #[expect(
     clippy::disallowed_methods,
     reason = "cargo passes the output directory of a build script in the environment"
 )]
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed={CATALOGUE}");
-    let json = fs::read_to_string(CATALOGUE)?;
+    println!("cargo::rerun-if-changed={CATALOG}");
+    let json = fs::read_to_string(CATALOG)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("accelerators.rs"), catalog::generate_table(&json)?)?;
     fs::write(out.join("product_tables.rs"), product_facts::tables(&json)?)?;

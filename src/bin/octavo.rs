@@ -6,7 +6,7 @@ use std::io;
 use std::process::{ExitCode, Termination};
 
 use octavo_cli as cli;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_settings::child::child;
 use octavo_settings::hardware::HardwareSettings;
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn open(settings: &HardwareSettings) -> io::Result<Handle> {
+fn open(settings: &HardwareSettings) -> io::Result<DriverHandle> {
     let catalog = hardware::catalog(settings)?;
     hardware::open(settings, catalog.as_ref())
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo_hardware::{CallWatch, GpuControl, GpuDriver, Handle};
+use octavo_hardware::{CallRecord, DriverHandle, GpuControl, GpuDriver};
 use octavo_model::call::{CallFailure, CallResult, DriverCall, FailureKind};
 use octavo_model::catalog::Placement;
 use octavo_model::inventory::MigMode;
 
 use crate::machine::Machine;
 
-mod trouble;
+mod errors;
 
 const A100S: &str = "machine: change\ngpus: [{board: A100_80GB, count: 2, mig: enabled}]\n";
 
@@ -39,12 +39,12 @@ fn mode(to: MigMode) -> DriverCall {
 
 /// Runs work on the GPU with this index.
 async fn with<T: Send + 'static>(
-    handle: &Handle,
+    handle: &DriverHandle,
     gpu: usize,
-    what: impl FnOnce(&mut dyn GpuControl, &CallWatch) -> T + Send + 'static,
+    what: impl FnOnce(&mut dyn GpuControl, &CallRecord) -> T + Send + 'static,
 ) -> T {
     let pci = handle.observe().await.devices[gpu].pci;
-    let work = move |driver: &mut dyn GpuDriver, calls: &CallWatch| {
+    let work = move |driver: &mut dyn GpuDriver, calls: &CallRecord| {
         let mut controls = driver.controls(&[pci]);
         assert_eq!(controls.len(), 1);
         what(controls[0].as_mut(), calls)
@@ -52,7 +52,7 @@ async fn with<T: Send + 'static>(
     handle.work(work).await.unwrap()
 }
 
-async fn make(handle: &Handle, gpu: usize, calls: Vec<DriverCall>) -> Vec<Outcome> {
+async fn make(handle: &DriverHandle, gpu: usize, calls: Vec<DriverCall>) -> Vec<Outcome> {
     with(handle, gpu, |control, watch| {
         let made = calls.into_iter().map(|call| control.call(call, watch));
         made.collect()
@@ -60,7 +60,7 @@ async fn make(handle: &Handle, gpu: usize, calls: Vec<DriverCall>) -> Vec<Outcom
     .await
 }
 
-async fn make_one(handle: &Handle, call: DriverCall) -> Outcome {
+async fn make_one(handle: &DriverHandle, call: DriverCall) -> Outcome {
     make(handle, 0, vec![call]).await.remove(0)
 }
 

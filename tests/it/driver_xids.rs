@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::NvmlState;
 use octavo_model::xid::Xid;
 use octavo_node::mig_strategy::MigStrategy;
@@ -21,7 +21,7 @@ use crate::time_limits::within;
 const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
 
 /// Starts to listen, and returns when events are received.
-async fn listen(machine: &Machine) -> Handle {
+async fn listen(machine: &Machine) -> DriverHandle {
     let handle = machine.spawn();
     let is_ready = |state: &NvmlState| matches!(state, NvmlState::Ready(_));
     follow(&handle, &mut handle.changes(), is_ready).await;
@@ -29,7 +29,7 @@ async fn listen(machine: &Machine) -> Handle {
 }
 
 /// Received Xids up to `last`.
-async fn received_until(handle: &Handle, last: Xid) -> Vec<Xid> {
+async fn received_until(handle: &DriverHandle, last: Xid) -> Vec<Xid> {
     let mut hints = handle.changes();
     let mut received = Vec::new();
     let hearing = async {

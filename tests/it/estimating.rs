@@ -189,7 +189,7 @@ fn invalid_count_is_a_usage_error_with_valid_examples() {
 }
 
 /// Response of a model catalog.
-const CATALOGUE: &str = r#"{"items": [
+const CATALOG: &str = r#"{"items": [
     {"artifactType": "metrics-artifact", "metricsType": "performance-metrics", "customProperties": {
         "hardware_type": {"string_value": "H100 80GB"}, "hardware_count": {"int_value": "2"},
         "requests_per_second": {"double_value": 7.0}, "ttft_p90": {"double_value": 180.5}}},
@@ -213,7 +213,7 @@ fn slo(fixture: &PricedAggregator, file: &Path, more: &[&str]) -> (String, Strin
 fn model_catalog_rows_are_ranked_with_replicas_and_prices() {
     let fixture = PricedAggregator::new(&[]);
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(CATALOGUE.as_bytes()).unwrap();
+    file.write_all(CATALOG.as_bytes()).unwrap();
     let (out, notes, code) = slo(&fixture, file.path(), &[]);
     assert_eq!(code, Some(0), "{out}{notes}");
     assert!(

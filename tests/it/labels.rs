@@ -7,7 +7,7 @@ use crate::golden::golden;
 use crate::machine::Machine;
 
 /// Facts of a board of `mig-profiles.json` that scenarios need.
-pub(crate) struct Board {
+pub(crate) struct TestDevice {
     sku: String,
     /// Profile name and maximum count, by NVML's profile index.
     profiles: Vec<(u64, String, usize)>,
@@ -33,7 +33,7 @@ fn every_board_has_its_labels_in_every_strategy() {
     }
 }
 
-impl Board {
+impl TestDevice {
     pub(crate) fn name(&self) -> &str {
         &self.sku
     }
@@ -76,11 +76,11 @@ impl Board {
     }
 }
 
-pub(crate) fn boards() -> Vec<Board> {
+pub(crate) fn boards() -> Vec<TestDevice> {
     let text = include_str!("../nvml-sim/data/mig-profiles.json");
     let data: serde_json::Value = serde_json::from_str(text).unwrap();
     let skus = data.as_object().unwrap().iter().filter(|(sku, _)| *sku != "_meta");
-    skus.map(|(sku, board)| Board {
+    skus.map(|(sku, board)| TestDevice {
         sku: sku.clone(),
         profiles: board["gpu_instance_profiles"]
             .as_array()

@@ -83,13 +83,13 @@ fn every_warning_about_advertised_resources_is_in_the_table() {
 proptest! {
     #[test]
     fn ids_are_unique_and_independent_of_device_order(
-        wishes in prop::collection::vec(prop::option::of(sharing()), 8),
+        specs in prop::collection::vec(prop::option::of(sharing()), 8),
         machine in select(&["a100", "failing", "mixed", "rtx-pro", "h100x8", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
         turn in 0..8_usize,
     ) {
         let node = recorded(machine);
-        let targets = targets(&node, &wishes);
+        let targets = targets(&node, &specs);
         let compiled = compile(&node, &targets, strategy);
         checks::given(&compiled.offers);
         let mut other = node.clone();
@@ -105,12 +105,12 @@ proptest! {
 proptest! {
     #[test]
     fn configuration_of_nvidia_plugin_is_equivalent_to_layout(
-        wish in alike(),
+        spec in alike(),
         machine in select(&["a100", "a30", "failing", "mixed", "rtx-pro", "h100x8", "t4", "untold"][..]),
         strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
     ) {
         let node = recorded(machine);
-        let targets = targets(&node, &vec![Some(wish); node.devices.len()]);
+        let targets = targets(&node, &vec![Some(spec); node.devices.len()]);
         let _refused = report_and_read_back(&node, &targets, strategy);
     }
 }
@@ -198,14 +198,14 @@ fn alike() -> impl Strategy<Value = TimeSlicing> {
     })
 }
 
-fn targets(node: &Inventory, wishes: &[Option<TimeSlicing>]) -> Targets {
-    let devices = node.devices.iter().zip(wishes);
+fn targets(node: &Inventory, specs: &[Option<TimeSlicing>]) -> Targets {
+    let devices = node.devices.iter().zip(specs);
     let mut devices: Vec<DeviceTarget> = devices
-        .map(|(device, wish)| DeviceTarget {
+        .map(|(device, spec)| DeviceTarget {
             pci: device.pci,
             rule: SourcePosition::default(),
             mig: None,
-            time_slicing: wish.clone(),
+            time_slicing: spec.clone(),
         })
         .collect();
     devices.sort_by_key(|target| target.pci);

@@ -116,7 +116,7 @@ async fn node_is_listed_with_device_totals() {
         json!({
             "name": "mixed-1", "state": "ok", "source": "agent", "connected": true, "sharing": "mixed", "agentVersion": "0.1.0",
             "devices": devices, "memoryMiB": 4 * 81559,
-            "types": [{"type": "nvidia-h100-80gb", "typeSource": "catalogue", "memoryMiB": 81559, "devices": devices}],
+            "types": [{"type": "nvidia-h100-80gb", "typeSource": "catalog", "memoryMiB": 81559, "devices": devices}],
         })
     );
     assert_eq!(list["kind"], "NodeList");

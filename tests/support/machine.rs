@@ -9,7 +9,7 @@ use std::time::Duration;
 use nvml_sim::location::{Location, SCENARIO_FILE, STATE_DIRECTORY};
 use nvml_sim::model::{Code, World};
 use nvml_sim::store::Store;
-use octavo_hardware::{ChangeNotifications, Handle, Settings, nvml, spawn};
+use octavo_hardware::{ChangeNotifications, DriverHandle, Settings, nvml, spawn};
 use octavo_model::inventory::{Inventory, NvmlState};
 
 use crate::time_limits::{TIME_LIMIT, watch};
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    pub(crate) fn spawn(&self) -> Handle {
+    pub(crate) fn spawn(&self) -> DriverHandle {
         start(&self.settings())
     }
 
@@ -145,13 +145,13 @@ pub(crate) fn settings(library: PathBuf, sys_root: PathBuf) -> Settings {
     }
 }
 
-pub(crate) fn start(settings: &Settings) -> Handle {
+pub(crate) fn start(settings: &Settings) -> DriverHandle {
     spawn(Box::new(nvml::Loader::new(settings)), settings).unwrap()
 }
 
 /// Follows the hints, like the agent, until the link satisfies `wanted`.
 pub(crate) async fn follow(
-    handle: &Handle,
+    handle: &DriverHandle,
     hints: &mut ChangeNotifications,
     wanted: impl Fn(&NvmlState) -> bool,
 ) -> Arc<Inventory> {

@@ -311,7 +311,7 @@ impl CreateError {
     pub fn may_have_succeeded(&self, dry: DryRun) -> bool {
         dry == DryRun::No
             && match self {
-                Self::Write(error) => error.trouble() == ErrorCategory::Unavailable,
+                Self::Write(error) => error.category() == ErrorCategory::Unavailable,
                 Self::Panicked => true,
                 Self::NoNamespace | Self::NotLocal(_) | Self::Unauthorized(_) | Self::Busy => false,
             }
@@ -333,7 +333,7 @@ fn audit_outcome(made: &Result<Applied, WriteError>, dry: DryRun) -> AuditOutcom
         (Ok(_), DryRun::No) => AuditOutcome::Succeeded,
         (Ok(_), DryRun::Server) => AuditOutcome::DryRun,
         (Err(_), DryRun::Server) => AuditOutcome::DryRunFailed,
-        (Err(error), DryRun::No) => match error.trouble() {
+        (Err(error), DryRun::No) => match error.category() {
             ErrorCategory::Unavailable => AuditOutcome::Unknown,
             ErrorCategory::Conflict | ErrorCategory::Rejected => AuditOutcome::Failed,
         },

@@ -68,7 +68,7 @@ pub struct Client {
     http: legacy::Client<HttpsConnector<Connector>, Full<Bytes>>,
     server: String,
     credentials: Credentials,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// CAs that are trusted.
@@ -126,7 +126,7 @@ impl Client {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
             server,
             credentials: token.unwrap_or(credentials),
-            patience: settings.timeout,
+            timeout: settings.timeout,
         })
     }
 
@@ -156,8 +156,8 @@ impl Client {
             let body = read(response.into_body(), MAX_ANSWER_BYTES).await?;
             serde_json::from_slice(&body).map_err(RequestError::Unreadable)
         };
-        let answer = timeout(self.patience, exchange).await;
-        let answer = answer.unwrap_or(Err(RequestError::TimedOut(self.patience)));
+        let answer = timeout(self.timeout, exchange).await;
+        let answer = answer.unwrap_or(Err(RequestError::TimedOut(self.timeout)));
         answer.map_err(|source| self.failed(target, source))
     }
 
@@ -166,8 +166,8 @@ impl Client {
         &self,
         target: &RequestPath,
     ) -> Result<Events<E>, ClientError> {
-        let result = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
-        let result = result.unwrap_or(Err(RequestError::TimedOut(self.patience)));
+        let result = timeout(self.timeout, self.ask(target, "text/event-stream", None)).await;
+        let result = result.unwrap_or(Err(RequestError::TimedOut(self.timeout)));
         let response = result.map_err(|source| self.failed(target, source))?;
         Ok(Events::new(response.into_body()))
     }

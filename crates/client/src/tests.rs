@@ -9,9 +9,9 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-async fn error(server: &str, patience: Duration) -> String {
+async fn error(server: &str, limit: Duration) -> String {
     let url: ServerUrl = server.parse().unwrap();
-    let client = Client::connect(&ServerSettings::plaintext(url, patience)).await.unwrap();
+    let client = Client::connect(&ServerSettings::plaintext(url, limit)).await.unwrap();
     let result = client.get::<serde_json::Value>(&RequestPath::new("/x")).await;
     let error = result.unwrap_err();
     explain(&error, error.advice()).replace(server, "SERVER")
@@ -29,8 +29,8 @@ async fn failure(answer: Vec<u8>) -> String {
         let _ = socket.write_all(&answer).await;
     };
     let server = format!("http://{address}");
-    let patience = Duration::from_mins(1);
-    let (text, ()) = tokio::join!(error(&server, patience), serve);
+    let limit = Duration::from_mins(1);
+    let (text, ()) = tokio::join!(error(&server, limit), serve);
     text
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::executor::{self, Outcome, ProgressByDevice};
-use super::reset::Resets;
+use super::reset::ResetMethods;
 use super::store::{JournalState, Store, StoreError};
 use super::usage::{self, UsageProbe};
 
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Time limits and retry counts.
     pub limits: Limits,
     /// Available reset methods.
-    pub resets: Resets,
+    pub resets: ResetMethods,
     /// The program recorded in the history: `agent` or `command`.
     pub by: &'static str,
 }
@@ -177,7 +177,7 @@ impl Engine {
     /// has reached a result, success or failure.
     pub async fn round(
         &mut self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         inventory: &Arc<Inventory>,
         wanted: DesiredLayout<'_>,
     ) -> Round {
@@ -291,7 +291,7 @@ impl Engine {
     }
 
     /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.
-    async fn change(&mut self, hardware: &Handle, task: RoundInput<'_>) -> Vec<Outcome> {
+    async fn change(&mut self, hardware: &DriverHandle, task: RoundInput<'_>) -> Vec<Outcome> {
         let jobs = self.jobs(task);
         let record = self.new_record(task, &jobs);
         if let Err(error) = self.store.write_journal(&record) {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use octavo_hardware::worker::DriverUnavailable;
-use octavo_hardware::{CallWatch, GpuControl, GpuDriver, Handle};
+use octavo_hardware::{CallRecord, DriverHandle, GpuControl, GpuDriver};
 use octavo_model::call::CallFailure;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Device;
@@ -52,7 +52,7 @@ impl Outcome {
 
 /// Runs all `jobs` to completion. A failing device does not stop the others.
 pub async fn run(
-    hardware: &Handle,
+    hardware: &DriverHandle,
     jobs: Vec<ChangeRequest>,
     usage_probe: Arc<dyn UsageProbe>,
     progress: watch::Sender<ProgressByDevice>,
@@ -71,7 +71,7 @@ pub async fn run(
 
 fn perform(
     driver: &mut dyn GpuDriver,
-    calls: &CallWatch,
+    calls: &CallRecord,
     jobs: Vec<ChangeRequest>,
     usage_probe: &dyn UsageProbe,
     progress: &watch::Sender<ProgressByDevice>,
@@ -142,7 +142,7 @@ fn unknown_device(pci: PciAddress) -> Outcome {
 
 struct Runner<'a> {
     control: Box<dyn GpuControl + 'a>,
-    calls: &'a CallWatch,
+    calls: &'a CallRecord,
     usage_probe: &'a dyn UsageProbe,
     hardware: Duration,
     read_state: ReadState,
@@ -196,7 +196,7 @@ impl Runner<'_> {
         (outcome, self.read_state)
     }
 
-    fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallWatch) -> T) -> T {
+    fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallRecord) -> T) -> T {
         let began = Instant::now();
         let result = call(self.control.as_mut(), self.calls);
         self.hardware = self.hardware.saturating_add(began.elapsed());

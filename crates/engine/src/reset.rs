@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, DeviceProcesses, Inventory};
@@ -24,7 +24,7 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Available reset methods. Without any, an administrator is asked to reset the GPU.
 #[derive(Debug, Clone, Default)]
-pub struct Resets {
+pub struct ResetMethods {
     /// Absolute path of `nvidia-smi`. There is no lookup in directories that others may write to.
     pub nvidia_smi: Option<PathBuf>,
     /// Mount point of sysfs, if resets through the kernel are allowed.
@@ -45,12 +45,12 @@ pub(super) struct ResetOutcome {
     pub(super) ending: ChangeOutcome,
 }
 
-impl Resets {
+impl ResetMethods {
     /// Resets the device of `scope`, unless it or a device that is reset with it is in use. The driver library is
     /// closed meanwhile, because it would itself be a client of the GPU.
     pub(super) async fn perform(
         &self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         inventory: &Inventory,
         scope: &ResetScope,
         usage_probe: &Arc<dyn UsageProbe>,
@@ -106,7 +106,7 @@ impl Resets {
     /// GPU after it was repartitioned. Waits at most until `limit`. Returns the inventory read after waiting.
     pub(super) async fn wait_for_running_reset(
         &self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         limit: Option<Instant>,
     ) -> Result<Option<Arc<Inventory>>, String> {
         // The file exists only if a reset was ever started.

@@ -7,7 +7,7 @@ use octavo_planner::reconcile::{DriftPolicy, Limits};
 use octavo_settings::engine::EngineSettings;
 
 use super::engine::Settings;
-use super::reset::Resets;
+use super::reset::ResetMethods;
 use super::usage::{NodeProbe, UsageProbe};
 
 impl Settings {
@@ -23,7 +23,7 @@ impl Settings {
             policy: settings.policy(),
             drift,
             limits: Limits::default(),
-            resets: Resets {
+            resets: ResetMethods {
                 nvidia_smi: program.exists().then(|| program.clone()),
                 sysfs: settings.allow_sysfs_reset.then(|| sys_root.to_owned()),
                 reboot: settings.reboot_program().map(Path::to_owned),

@@ -15,7 +15,7 @@ use octavo_planner::reconcile::ApplyRecord;
 use octavo_toolkit::files::{self, ReadError};
 use thiserror::Error;
 
-pub use self::interrupted::{Interrupted, interrupted};
+pub use self::interrupted::{InterruptedChanges, interrupted};
 use self::interrupted::{unreadable_journals, unreadable_notices, unreadable_paths};
 use super::durable::{self, DurableError, failed};
 
@@ -393,7 +393,7 @@ mod tests {
         assert!(message.contains("journal.unreadable"), "{message}");
         assert_eq!(store.unreadable().len(), 1);
         assert_eq!(store.discard_unreadable().unwrap().len(), 1);
-        assert_eq!(interrupted(directory.path()), Interrupted::default());
+        assert_eq!(interrupted(directory.path()), InterruptedChanges::default());
     }
 
     #[test]

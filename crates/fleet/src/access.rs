@@ -74,7 +74,7 @@ pub enum AccessReview {
 
 /// Accelerator types visible to a requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Types {
+pub enum VisibleTypes {
     /// All types, and devices without a type.
     All,
     /// These types only.
@@ -85,7 +85,7 @@ pub enum Types {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visibility {
     /// Visible types.
-    pub types: Types,
+    pub types: VisibleTypes,
     /// True if nodes may be named, with device identifiers. Internal error messages are then shown too.
     pub nodes: bool,
     /// True if hardware profiles of visible types may be named.
@@ -201,7 +201,7 @@ impl fmt::Display for AccessReview {
     }
 }
 
-impl Types {
+impl VisibleTypes {
     /// Returns `true` if devices of this type are visible; devices without a type are visible only with access to all
     /// types.
     pub fn contains(&self, name: Option<&TypeName>) -> bool {
@@ -216,7 +216,7 @@ impl Types {
 impl Visibility {
     /// Full visibility: for requesters with all permissions, and for everyone if authentication is off.
     pub fn everything() -> Self {
-        Self { types: Types::All, nodes: true, profiles: true }
+        Self { types: VisibleTypes::All, nodes: true, profiles: true }
     }
 
     /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
@@ -228,8 +228,8 @@ impl Visibility {
     /// access to all types.
     pub fn shows_all_types(&self, kinds: &[TypeName]) -> bool {
         match self.types {
-            Types::All => true,
-            Types::Only(_) => {
+            VisibleTypes::All => true,
+            VisibleTypes::Only(_) => {
                 !kinds.is_empty() && kinds.iter().all(|kind| self.types.contains(Some(kind)))
             }
         }
@@ -247,7 +247,7 @@ impl Visibility {
 
     /// No visibility: for requesters without a reviewed permission.
     pub fn none() -> Self {
-        Self { types: Types::Only(BTreeSet::new()), nodes: false, profiles: false }
+        Self { types: VisibleTypes::Only(BTreeSet::new()), nodes: false, profiles: false }
     }
 }
 

@@ -116,7 +116,7 @@ pub struct NodeType {
     /// The canonical name, such as `nvidia-h200-141gb`; absent for unknown devices.
     #[serde(rename = "type")]
     pub type_name: Option<String>,
-    /// Source of the type: `catalogue`, `manual` (the label `octavo.dev/type-override`) or `mixed`; absent for unknown
+    /// Source of the type: `catalog`, `manual` (the label `octavo.dev/type-override`) or `mixed`; absent for unknown
     /// devices.
     #[schema(value_type = Option<String>)]
     pub type_source: Option<Reported<TypeIdentification>>,
@@ -234,7 +234,8 @@ impl From<TypeCounts> for NodeType {
 #[serde(rename_all = "lowercase")]
 pub enum TypeIdentification {
     /// The catalog identified all devices.
-    Catalogue,
+    #[serde(alias = "catalogue")]
+    Catalog,
     /// The type of all devices was set manually.
     Manual,
     /// The type of some devices was set manually.
@@ -244,7 +245,7 @@ pub enum TypeIdentification {
 impl TypeIdentification {
     fn from_counts(counts: &TypeCounts) -> Self {
         match counts.manual {
-            0 => Self::Catalogue,
+            0 => Self::Catalog,
             some if some < counts.counts.total => Self::Mixed,
             _ => Self::Manual,
         }
@@ -270,7 +271,7 @@ mod tests {
             row.type_source
         };
         let known = |manual| source(Some("nvidia-l4-24gb"), manual).unwrap();
-        let words = ["catalogue", "mixed", "manual"];
+        let words = ["catalog", "mixed", "manual"];
         assert_eq!([0, 1, 2].map(known), words.map(Reported::parse));
         assert_eq!(source(None, 0), None);
     }

@@ -11,11 +11,11 @@ pub mod document;
 mod draft;
 mod draft_error;
 mod finding;
+mod matching_nodes;
 mod node_selection;
 mod node_types;
 pub mod object;
 mod placement;
-mod reach;
 mod specs;
 mod user_changes;
 
@@ -31,12 +31,12 @@ pub use self::create_request::{DraftRequest, NO_TAINT};
 pub use self::draft::{Draft, draft};
 pub use self::draft_error::{DraftError, DraftNote};
 pub use self::finding::{Finding, FindingSeverity};
+pub use self::matching_nodes::{MatchingDevices, MatchingNodes, matching_nodes};
 pub use self::node_types::{
     DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
     selecting_label,
 };
 pub use self::placement::{Cluster, NodeCapacity, PlacementTarget, ProfilePlacement, placements};
-pub use self::reach::{Reach, TypeReach, reach};
 pub use self::specs::Specs;
 pub use self::user_changes::{CountError, CountField, CountOverride, CountProblem, CountsError};
 use crate::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};
@@ -218,7 +218,7 @@ impl HardwareProfile {
 
     /// Accelerator types of the profile: from its annotation, otherwise from the type label in its selector,
     /// otherwise those that it reaches. Empty for workloads without devices.
-    pub fn types(&self, reach: Option<&Reach>) -> Vec<TypeName> {
+    pub fn types(&self, reach: Option<&MatchingNodes>) -> Vec<TypeName> {
         if !self.annotations.types.is_empty() {
             return self.annotations.types.clone();
         }
@@ -226,7 +226,7 @@ impl HardwareProfile {
             return vec![selected];
         }
         let reached = reach.filter(|_| !self.devices().is_empty());
-        let reached = reached.map(Reach::names).unwrap_or_default();
+        let reached = reached.map(MatchingNodes::names).unwrap_or_default();
         reached.into_iter().cloned().collect()
     }
 

@@ -35,7 +35,7 @@ use utoipa::ToSchema;
 pub use self::architectures::{Generation, generation};
 use self::fit::Fit;
 pub use self::offer::{
-    AvailabilityChange, FreeUnits, Link, Offer, ProfileInfo, Shape, ShapeKind, Traits,
+    AvailabilityChange, FreeUnits, Link, Offer, ProfileInfo, Shape, ShapeKind, TypeAttributes,
 };
 use self::profile_offer::FittingProfile;
 pub use self::profile_offer::ProfileOffer;
@@ -148,7 +148,8 @@ pub struct Match {
     pub count: u32,
     /// When it is available: `free`, `could-become`, `unknown` or `taken`.
     #[schema(value_type = String)]
-    pub standing: Reported<OfferAvailability>,
+    #[serde(alias = "standing")]
+    pub availability: Reported<OfferAvailability>,
     /// Memory of one unit; absent if unknown.
     #[schema(value_type = Option<u64>)]
     pub memory_bytes: Option<Bytes>,
@@ -241,7 +242,7 @@ fn build_answer(request: &Request, offers: Vec<Offer>, picking: ProfileMatches) 
     fitting.extend(through.map(|one| (one.offer, one.fit)));
     let matches = rank::rank(request, fitting, &refused);
     let verdict = match matches.first() {
-        Some(best) if best.standing == OfferAvailability::Free => MatchOutcome::FitsNow,
+        Some(best) if best.availability == OfferAvailability::Free => MatchOutcome::FitsNow,
         Some(_) => MatchOutcome::NothingFree,
         None => MatchOutcome::NothingFits,
     };
@@ -278,9 +279,10 @@ impl ProfileMatches {
         }
         let own = rank::availability_of(&offer, fit.count);
         let leads = |one: &&FittingProfile| one.leads_to.contains(&offer.name);
-        let standings = self.fitting.iter().filter(leads);
-        let standings = standings.map(|one| rank::availability_of(&one.offer, one.fit.count));
-        let why = match standings.min() {
+        let availabilities = self.fitting.iter().filter(leads);
+        let availabilities =
+            availabilities.map(|one| rank::availability_of(&one.offer, one.fit.count));
+        let why = match availabilities.min() {
             Some(soonest) if soonest <= own => return None,
             Some(_) => "no profile makes it available as soon".to_owned(),
             None if self.reached.contains(&offer.name) => {

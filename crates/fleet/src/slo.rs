@@ -169,13 +169,13 @@ impl SloRequest {
 
     /// Evaluates all rows of a valid request. `here` lists the types of the fleet.
     pub fn evaluate(&self, prices: Option<&PriceBook>, here: &[TypeName]) -> SloAnswer {
-        let catalogue = Catalog::built_in();
+        let catalog = Catalog::built_in();
         let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
         let mut items: Vec<SloRow> = Vec::new();
         for (at, row) in self.rows.iter().enumerate() {
             let hardware = names
                 .entry(&row.hardware_type)
-                .or_insert_with(|| Hardware::resolve(&catalogue, &row.hardware_type));
+                .or_insert_with(|| Hardware::resolve(&catalog, &row.hardware_type));
             let mut one = evaluate_row(row, hardware, &self.objectives, prices);
             one.row = at;
             let is_here = |name: &&TypeName| here.contains(name);
@@ -409,12 +409,12 @@ impl SloRow {
 
 impl Hardware {
     /// The meaning of this name in the catalog.
-    pub fn resolve(catalogue: &Catalog, text: &str) -> Self {
-        let found = catalogue.lookup(text);
+    pub fn resolve(catalog: &Catalog, text: &str) -> Self {
+        let found = catalog.lookup(text);
         if let Lookup::Unknown(near) = &found {
             return Self::Unknown(near.iter().map(ToString::to_string).collect());
         }
-        let types = types_of(catalogue, &found);
+        let types = types_of(catalog, &found);
         if types.is_empty() { Self::Unknown(Vec::new()) } else { Self::Types(types) }
     }
 }

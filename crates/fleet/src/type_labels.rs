@@ -41,22 +41,22 @@ pub(crate) fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
 }
 
 /// Type that the value of a vendor's label names. A name that several types share is ignored.
-pub(crate) fn type_of(catalogue: &Catalog, kind: AliasKind, value: &str) -> Option<TypeName> {
+pub(crate) fn type_of(catalog: &Catalog, kind: AliasKind, value: &str) -> Option<TypeName> {
     let (product, _, _) = parse_product_label(value);
-    match types_of(catalogue, &catalogue.lookup_as(kind, product)).as_slice() {
+    match types_of(catalog, &catalog.lookup_as(kind, product)).as_slice() {
         [one] => Some(one.clone()),
         _ => None,
     }
 }
 
 /// Types of the products found in the catalog, sorted by name.
-pub(crate) fn types_of(catalogue: &Catalog, found: &Lookup) -> Vec<TypeName> {
+pub(crate) fn types_of(catalog: &Catalog, found: &Lookup) -> Vec<TypeName> {
     let skus = match found {
         Lookup::Found(sku) => std::slice::from_ref(sku),
         Lookup::Ambiguous(skus) => skus,
         Lookup::Unknown(_) => &[],
     };
-    let types = skus.iter().filter_map(|sku| Some(&catalogue.product(sku)?.type_name));
+    let types = skus.iter().filter_map(|sku| Some(&catalog.product(sku)?.type_name));
     let types: BTreeSet<&TypeName> = types.collect();
     types.into_iter().cloned().collect()
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Record of the calls in flight, shared by the calling and the observing threads.
 #[derive(Debug, Clone)]
-pub struct CallWatch {
+pub struct CallRecord {
     record: Arc<Mutex<Record>>,
     deadline: Duration,
 }
@@ -22,14 +22,14 @@ pub struct CallWatch {
 #[derive(Debug, Default)]
 struct Record {
     /// By serial number, so the oldest call is first.
-    running: BTreeMap<u64, InFlight>,
+    running: BTreeMap<u64, RunningCall>,
     started: u64,
     has_overrun: bool,
 }
 
 /// A call that has started and not returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InFlight {
+pub struct RunningCall {
     /// The NVML function.
     pub function: &'static str,
     /// The device that the call concerns.
@@ -39,7 +39,7 @@ pub struct InFlight {
     since: Instant,
 }
 
-impl CallWatch {
+impl CallRecord {
     /// Creates an empty record in which a call is overdue after `deadline`.
     pub fn new(deadline: Duration) -> Self {
         Self { record: Arc::default(), deadline }
@@ -57,7 +57,7 @@ impl CallWatch {
             record.started = record.started.wrapping_add(1);
             let serial = record.started;
             let since = Instant::now();
-            let call = InFlight { function, device, serial, since };
+            let call = RunningCall { function, device, serial, since };
             record.running.insert(serial, call);
             (serial, since)
         };
@@ -70,12 +70,12 @@ impl CallWatch {
     }
 
     /// Returns the oldest call that has been running longer than the deadline.
-    pub fn stalled(&self) -> Option<InFlight> {
+    pub fn stalled(&self) -> Option<RunningCall> {
         self.running_for(self.deadline)
     }
 
     /// Returns the oldest call that has been running for at least `least`.
-    pub fn running_for(&self, least: Duration) -> Option<InFlight> {
+    pub fn running_for(&self, least: Duration) -> Option<RunningCall> {
         self.oldest().filter(|call| call.since.elapsed() >= least)
     }
 
@@ -91,7 +91,7 @@ impl CallWatch {
     }
 
     /// Returns the oldest call, which is overdue first because all calls have the same deadline.
-    fn oldest(&self) -> Option<InFlight> {
+    fn oldest(&self) -> Option<RunningCall> {
         let record = self.lock();
         record.running.first_key_value().map(|(_, call)| *call)
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn call_is_recorded_until_it_returns() {
-        let calls = CallWatch::new(Duration::ZERO);
+        let calls = CallRecord::new(Duration::ZERO);
         let during = calls.record("nvmlInit_v2", None, || calls.stalled());
         assert_eq!(during.map(|call| call.function), Some("nvmlInit_v2"));
         assert_eq!(calls.stalled(), None);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn oldest_stalled_call_is_reported() {
-        let calls = CallWatch::new(Duration::ZERO);
+        let calls = CallRecord::new(Duration::ZERO);
         let stalled = || calls.stalled().map(|call| call.function);
         calls.record("nvmlGpuInstanceDestroy", None, || {
             std::thread::scope(|scope| {
@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_until_stall_follows_the_oldest_call() {
-        let calls = CallWatch::new(Duration::from_secs(10));
+        let calls = CallRecord::new(Duration::from_secs(10));
         assert_eq!(calls.time_to_stall(), Duration::from_secs(10));
         let (mut first, mut second) = (Duration::ZERO, Duration::ZERO);
         // The clock is paused and advances only at an await, so the test manipulates the record directly.
@@ -146,7 +146,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(4)).await;
         calls.record("nvmlDeviceSetMigMode", None, || {
             let serial = 0;
-            let older = InFlight {
+            let older = RunningCall {
                 function: "nvmlGpuInstanceDestroy",
                 device: None,
                 serial,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn call_within_its_deadline_is_not_stalled() {
-        let calls = CallWatch::new(Duration::from_hours(1));
+        let calls = CallRecord::new(Duration::from_hours(1));
         assert_eq!(calls.record("nvmlInit_v2", None, || calls.stalled()), None);
         assert!(!calls.take_overran());
     }

@@ -14,7 +14,7 @@ pub struct DriverError {
     /// The NVML function.
     pub call: &'static str,
     /// The returned code.
-    pub code: Code,
+    pub code: NvmlCode,
 }
 
 /// Error code returned by NVML.
@@ -22,7 +22,7 @@ pub struct DriverError {
 /// This is our own list, because nvml-wrapper's ends at 22 and the codes relevant for partitioning come after it.
 /// Source: `nvmlReturn_t` in `nvml.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Code {
+pub enum NvmlCode {
     /// The library is too old to have this function.
     NoSuchFunction,
     /// The response was not valid text.
@@ -50,7 +50,7 @@ pub enum Remedy {
     Bug,
 }
 
-impl Code {
+impl NvmlCode {
     /// Invalid argument, also returned past the end of a list.
     pub const INVALID_ARGUMENT: Self = Self::Nvml(2);
     /// Not supported by this device.
@@ -95,7 +95,7 @@ impl DriverError {
     }
 }
 
-impl Code {
+impl NvmlCode {
     fn failure_kind(self, concerns: CallTarget) -> FailureKind {
         let number = match self {
             Self::NoSuchFunction | Self::InvalidText | Self::MissingPciAddress => {
@@ -115,7 +115,7 @@ impl Code {
     }
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for NvmlCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {
             Self::NoSuchFunction => return f.pad("not in this driver's library"),
@@ -169,7 +169,7 @@ impl DriverError {
     }
 
     /// Returns whether the error has this code.
-    pub fn is(self, code: Code) -> bool {
+    pub fn is(self, code: NvmlCode) -> bool {
         self.code == code
     }
 }
@@ -258,14 +258,14 @@ mod tests {
 
     #[test]
     fn every_code_has_one_remedy() {
-        let remedy = |number| Code::Nvml(number).remedy();
+        let remedy = |number| NvmlCode::Nvml(number).remedy();
         assert_eq!([1, 9, 18].map(remedy), [Remedy::Reinitialize; 3]);
         assert_eq!([15, 16].map(remedy), [Remedy::Reset; 2]);
         assert_eq!([10, 19, 27].map(remedy), [Remedy::Retry; 3]);
         assert_eq!([2, 4, 23].map(remedy), [Remedy::Refused; 3]);
         assert_eq!([3, 13].map(remedy), [Remedy::Unavailable; 2]);
         assert_eq!([7, 25, 999, 77].map(remedy), [Remedy::Bug; 4]);
-        assert_eq!(Code::NoSuchFunction.remedy(), Remedy::Unavailable);
+        assert_eq!(NvmlCode::NoSuchFunction.remedy(), Remedy::Unavailable);
     }
 
     #[test]
@@ -293,16 +293,16 @@ mod tests {
         ];
         for concerns in [CallTarget::Instance, CallTarget::Other] {
             for (number, kind) in cases {
-                let found = Code::Nvml(number).failure_kind(concerns);
+                let found = NvmlCode::Nvml(number).failure_kind(concerns);
                 assert_eq!(found, kind, "{number}");
             }
-            let lacking = Code::NoSuchFunction.failure_kind(concerns);
+            let lacking = NvmlCode::NoSuchFunction.failure_kind(concerns);
             assert_eq!(lacking, Rejected);
         }
-        let meaningless = |concerns| Code::INVALID_ARGUMENT.failure_kind(concerns);
+        let meaningless = |concerns| NvmlCode::INVALID_ARGUMENT.failure_kind(concerns);
         assert_eq!(meaningless(CallTarget::Instance), NotFound);
         assert_eq!(meaningless(CallTarget::Other), Rejected);
-        let error = DriverError { call: "nvmlGpuInstanceDestroy", code: Code::Nvml(19) };
+        let error = DriverError { call: "nvmlGpuInstanceDestroy", code: NvmlCode::Nvml(19) };
         assert_eq!(
             error.failure(CallTarget::Instance).to_string(),
             "nvmlGpuInstanceDestroy: in use (19)"
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn error_message_names_call_and_code_once() {
-        let source = DriverError { call: "nvmlInit_v2", code: Code::Nvml(9) };
+        let source = DriverError { call: "nvmlInit_v2", code: NvmlCode::Nvml(9) };
         let error =
             LoadError::Refused { path: PathBuf::from("/usr/lib64/libnvidia-ml.so.1"), source };
         assert_eq!(

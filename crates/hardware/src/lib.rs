@@ -1,14 +1,14 @@
 //! Hardware access: everything that calls a driver or reads sysfs.
 //!
 //! ```text
-//!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (nvml: the only unsafe code)
-//!                          +--> worker -+
-//!  (never waits for NVML)  |   (thread) +--> pci, neuron, sysfs
-//!                          +--- CallWatch: the call in flight, read by the handle
+//!  agent, cli --> DriverHandle --+      +--> DriverLoader --> GpuDriver, EventSource   (nvml: the only unsafe code)
+//!                                +--> worker -+
+//!  (never waits for NVML)        |   (thread) +--> pci, neuron, sysfs
+//!                                +--- CallRecord: the current call, read by the handle
 //! ```
 //!
 //! One OS thread owns the driver, because NVML can hang in the kernel and only a thread can be abandoned then. Callers
-//! hold a [`Handle`], which responds whatever the driver does. The traits are the interfaces that the thread uses, in
+//! hold a [`DriverHandle`], which responds whatever the driver does. The traits are the interfaces that the thread uses, in
 //! terms of the model instead of NVML, so that its handling of slow, lost, replaced and hanging drivers is tested
 //! without a driver.
 
@@ -31,8 +31,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use calls::CallWatch;
-pub use error::{Code, DriverError, LoadError, Remedy};
+pub use calls::CallRecord;
+pub use error::{DriverError, LoadError, NvmlCode, Remedy};
 use octavo_model::accelerators::OverlayProducts;
 use octavo_model::call::{CallFailure, CallResult, DriverCall};
 use octavo_model::id::PciAddress;
@@ -40,7 +40,7 @@ use octavo_model::inventory::{Device, Driver, Process};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
 pub use worker::{
-    ChangeNotifications, DriverReleaseGuard, DriverUnavailable, Handle, ReadingsError, spawn,
+    ChangeNotifications, DriverHandle, DriverReleaseGuard, DriverUnavailable, ReadingsError, spawn,
 };
 
 /// Hardware discovery settings.
@@ -87,7 +87,7 @@ pub trait DriverLoader: Send {
     fn find(&mut self) -> Result<Vec<PathBuf>, LoadError>;
 
     /// Loads and initializes the library `path`. Leaves nothing loaded on failure.
-    fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError>;
+    fn open(&mut self, path: &Path, calls: &CallRecord) -> Result<Box<dyn GpuDriver>, LoadError>;
 }
 
 /// A loaded and initialized driver library. Dropping it shuts the driver down and unloads the library, unless an
@@ -95,15 +95,18 @@ pub trait DriverLoader: Send {
 pub trait GpuDriver: Send {
     /// Reads every device. A failure of one device is that device's problem; an error means that the whole library
     /// fails. Constant values are read once in a driver's life.
-    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError>;
+    fn observe(&mut self, calls: &CallRecord) -> Result<Observation, DriverError>;
 
     /// Returns current readings of the devices of the last observation, which does not include them. Omits devices that
     /// do not respond.
-    fn readings(&mut self, last: &[Device], calls: &CallWatch)
-    -> Result<Vec<Reading>, DriverError>;
+    fn readings(
+        &mut self,
+        last: &[Device],
+        calls: &CallRecord,
+    ) -> Result<Vec<Reading>, DriverError>;
 
     /// Returns an event source for the devices of the last observation; `None` if none of them supports events.
-    fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError>;
+    fn events(&mut self, calls: &CallRecord) -> Result<Option<Box<dyn EventSource>>, DriverError>;
 
     /// Returns controls of those of `devices` that were observed before, in the driver's order.
     fn controls<'a>(&'a mut self, devices: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>>;
@@ -138,11 +141,11 @@ pub trait GpuControl: Send {
     fn pci(&self) -> PciAddress;
 
     /// Returns all processes that have a context on the device. An unknown list is an error, never an empty list.
-    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, CallFailure>;
+    fn processes(&mut self, calls: &CallRecord) -> Result<Vec<Process>, CallFailure>;
 
     /// Runs a call that changes the device.
-    fn call(&mut self, call: DriverCall, calls: &CallWatch) -> Result<CallResult, CallFailure>;
+    fn call(&mut self, call: DriverCall, calls: &CallRecord) -> Result<CallResult, CallFailure>;
 
     /// Reads the device like [`crate::GpuDriver::observe`].
-    fn read(&mut self, calls: &CallWatch) -> Result<Device, CallFailure>;
+    fn read(&mut self, calls: &CallRecord) -> Result<Device, CallFailure>;
 }

@@ -9,7 +9,7 @@ use octavo_model::inventory::{
     Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, ReadProblem, Vendor,
 };
 
-use crate::calls::InFlight;
+use crate::calls::RunningCall;
 use crate::pci_function::{AmdReading, PciFunction};
 use crate::{Observation, UnidentifiedDevice};
 
@@ -49,7 +49,7 @@ pub(crate) fn merge(
 }
 
 /// Returns the last inventory, marked as stalled in `call`.
-pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
+pub(crate) fn stalled(last: &Inventory, call: RunningCall) -> Inventory {
     let mut inventory = last.clone();
     inventory.nvml =
         NvmlState::Stalled { call: call.function.to_owned(), driver: last.nvml.driver().cloned() };

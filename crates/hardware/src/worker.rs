@@ -1,10 +1,10 @@
 //! The thread that owns the driver.
 //!
 //! ```text
-//!   Handle --Observe--> inbox --> [ thread "nvml" ] --> latest inventory, pulses
-//!                         ^          | owns GpuDriver, drives driver_link
-//!                         |          v
-//!                         +-Ended- [ thread "nvml-events" ] --> pulses
+//!   DriverHandle --Observe--> inbox --> [ thread "nvml" ] --> latest inventory, pulses
+//!                               ^          | owns GpuDriver, drives driver_link
+//!                               |          v
+//!                               +-Ended- [ thread "nvml-events" ] --> pulses
 //! ```
 //!
 //! Only the first thread reads devices, and changes run as work on that thread, so reads and changes never overlap. The
@@ -31,7 +31,7 @@ use octavo_toolkit::error::chain;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::calls::CallWatch;
+use crate::calls::CallRecord;
 use crate::error::{DriverError, Remedy};
 use crate::merge::merge;
 use crate::neuron::NeuronReader;
@@ -41,7 +41,7 @@ use crate::{DriverLoader, GpuDriver, Observation, Settings};
 use events::EventsThreadState;
 pub use exclusive::{DriverReleaseGuard, DriverUnavailable, ReadingsError};
 use exclusive::{DriverUser, Job, ReleaseState};
-pub use handle::{ChangeNotifications, Handle};
+pub use handle::{ChangeNotifications, DriverHandle};
 use xids::XidBuffer;
 
 /// A message to the driver thread.
@@ -78,7 +78,7 @@ struct WorkerState {
 /// State shared by the threads and the handles.
 #[derive(Debug)]
 struct Shared {
-    calls: CallWatch,
+    calls: CallRecord,
     latest: watch::Sender<Arc<Inventory>>,
     pulse: watch::Sender<WorkerState>,
     xids: Mutex<XidBuffer>,
@@ -112,8 +112,8 @@ impl Shared {
     }
 }
 
-/// Starts the thread. It ends after the last [`Handle`] is dropped, unless a driver call hangs.
-pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<Handle> {
+/// Starts the thread. It ends after the last [`DriverHandle`] is dropped, unless a driver call hangs.
+pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<DriverHandle> {
     let (outbox, inbox) = mpsc::channel();
     let first = Inventory {
         neuron: None,
@@ -122,7 +122,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         devices: Vec::new(),
     };
     let shared = Arc::new(Shared {
-        calls: CallWatch::new(settings.call_deadline),
+        calls: CallRecord::new(settings.call_deadline),
         latest: watch::Sender::new(Arc::new(first)),
         pulse: watch::Sender::new(WorkerState::default()),
         xids: Mutex::default(),
@@ -148,7 +148,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         release: ReleaseState::NotReleased,
     };
     thread::Builder::new().name("nvml".to_owned()).spawn(move || worker.run(&inbox))?;
-    Ok(Handle::new(shared, outbox))
+    Ok(DriverHandle::new(shared, outbox))
 }
 
 struct Worker {

@@ -59,18 +59,18 @@ mod tests {
 
     #[test]
     fn delay_doubles_until_reset_after_success() {
-        let mut patience = ReconnectBackoff::default();
+        let mut backoff = ReconnectBackoff::default();
         let now = Instant::now();
         let waits: Vec<u64> = (0..7)
             .map(|_| {
-                patience.reset();
-                patience.wait(now, u64::MAX, MAX_DELAY).as_secs_f64().round()
+                backoff.reset();
+                backoff.wait(now, u64::MAX, MAX_DELAY).as_secs_f64().round()
             })
             .map(|seconds| format!("{seconds}").parse().unwrap())
             .collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(patience.wait(now, 0, MAX_DELAY), MAX_DELAY / 2);
+        assert_eq!(backoff.wait(now, 0, MAX_DELAY), MAX_DELAY / 2);
         let later = now + RESET_AFTER + Duration::from_secs(1);
-        assert_eq!(patience.wait(later, 0, MAX_DELAY), INITIAL_DELAY / 2);
+        assert_eq!(backoff.wait(later, 0, MAX_DELAY), INITIAL_DELAY / 2);
     }
 }

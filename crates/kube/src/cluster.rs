@@ -26,13 +26,13 @@ use self::snapshot_publisher::SnapshotPublisher;
 
 /// A snapshot of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Followed {
+pub struct WatchedCluster {
     /// Nodes and pods, without terminated pods.
-    pub sights: Arc<ClusterSnapshot>,
+    pub snapshot: Arc<ClusterSnapshot>,
     /// When both were last known to be complete and current; `None` before the first list.
     pub current_at: Option<Instant>,
     /// Why the cluster is currently not watched; `None` if it is.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     /// Number of nodes and pods with unparsable fields. Their other fields count.
     pub invalid_objects: usize,
 }
@@ -42,12 +42,12 @@ const CHANNEL_CAPACITY: usize = 256;
 /// The error before the first snapshot.
 const NOT_READ_YET: &str = "the nodes and pods of the cluster have not been read yet";
 
-impl Default for Followed {
+impl Default for WatchedCluster {
     fn default() -> Self {
         Self {
-            sights: Arc::default(),
+            snapshot: Arc::default(),
             current_at: None,
-            trouble: Some(NOT_READ_YET.to_owned()),
+            error: Some(NOT_READ_YET.to_owned()),
             invalid_objects: 0,
         }
     }
@@ -56,24 +56,24 @@ impl Default for Followed {
 /// Watches a cluster.
 pub struct ClusterWatcher {
     client: Client,
-    followed: watch::Sender<Arc<Followed>>,
+    watched: watch::Sender<Arc<WatchedCluster>>,
 }
 
 impl std::fmt::Debug for ClusterWatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ClusterWatcher").field(&self.followed.borrow().current_at).finish()
+        f.debug_tuple("ClusterWatcher").field(&self.watched.borrow().current_at).finish()
     }
 }
 
 impl ClusterWatcher {
     /// Creates a watcher. Sends no request before it runs.
     pub fn new(client: Client) -> Self {
-        Self { client, followed: watch::Sender::default() }
+        Self { client, watched: watch::Sender::default() }
     }
 
     /// Subscribes to snapshots, which are published a few times per second at most.
-    pub fn followed(&self) -> watch::Receiver<Arc<Followed>> {
-        self.followed.subscribe()
+    pub fn subscribe(&self) -> watch::Receiver<Arc<WatchedCluster>> {
+        self.watched.subscribe()
     }
 
     /// Runs forever.
@@ -82,7 +82,7 @@ impl ClusterWatcher {
         let (pods, pod_updates) = mpsc::channel(CHANNEL_CAPACITY);
         let nodes: ListWatcher<object::Node> = ListWatcher::new(self.client.clone(), nodes);
         let pods: ListWatcher<object::Pod> = ListWatcher::new(self.client, pods);
-        let publisher = SnapshotPublisher::new(self.followed);
+        let publisher = SnapshotPublisher::new(self.watched);
         tokio::join!(nodes.run(), pods.run(), publisher.run(node_updates, pod_updates));
     }
 }

@@ -99,7 +99,7 @@ impl Evictor {
             });
             if !is_on {
                 observations.pods = None;
-                observations.trouble = None;
+                observations.error = None;
             }
         });
     }
@@ -145,7 +145,7 @@ impl Evictor {
                 self.list_backoff = WriteBackoff::default();
                 update(&self.state.observed, |observations| {
                     observations.pods = Some(all);
-                    observations.trouble = None;
+                    observations.error = None;
                 });
                 return;
             }
@@ -156,7 +156,7 @@ impl Evictor {
             Some(403) => ListError::Forbidden,
             Some(_) | None => ListError::Other(failure.describe()),
         };
-        if self.state.observed.borrow().trouble.as_ref() != Some(&error) {
+        if self.state.observed.borrow().error.as_ref() != Some(&error) {
             match &error {
                 ListError::Forbidden => {
                     warn!("cannot list the pods of the node: permission denied");
@@ -164,7 +164,7 @@ impl Evictor {
                 ListError::Other(error) => warn!(%error, "cannot list the pods of the node"),
             }
         }
-        update(&self.state.observed, |observations| observations.trouble = Some(error));
+        update(&self.state.observed, |observations| observations.error = Some(error));
     }
 
     async fn evict(&mut self, id: &PodId, count: usize) {

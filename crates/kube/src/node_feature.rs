@@ -45,7 +45,7 @@ struct NodeFeatureStatus {
     /// The last generation that was applied.
     generation: Option<u64>,
     /// The current error.
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -84,8 +84,8 @@ impl NodeFeatureHandle {
     }
 
     /// Returns the current error.
-    pub fn trouble(&self) -> Option<String> {
-        self.task.observed.borrow().trouble.clone()
+    pub fn error(&self) -> Option<String> {
+        self.task.observed.borrow().error.clone()
     }
 }
 
@@ -185,13 +185,13 @@ impl NodeFeatureWriter {
 
     fn publish_status(&self, generation: Option<u64>, error: Option<String>) {
         update(&self.state.observed, |status| {
-            if error != status.trouble
+            if error != status.error
                 && let Some(error) = &error
             {
                 warn!(%error, "cannot update the NodeFeature; retrying");
             }
             status.generation = generation.or(status.generation);
-            status.trouble = error;
+            status.error = error;
         });
     }
 }

@@ -278,7 +278,7 @@ fn pod(pod: Pod, plugins: &BTreeSet<&str>) -> Option<PluginPod> {
         name: pod.metadata.name.unwrap_or_default(),
         daemon_set: owner.name,
         running_for: runs.map(|time| time_since(time.0)).next(),
-        trouble: all().find_map(container_error),
+        error: all().find_map(container_error),
     })
 }
 
@@ -361,17 +361,17 @@ mod tests {
         let status = |name: &str, state: serde_json::Value| json!({"name": name, "state": state, "image": "", "imageID": "", "ready": true, "restartCount": 0});
         let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
         let well = read(json!([status("nvidia-device-plugin-ctr", running.clone())]));
-        assert!(well.running_for.is_some() && well.trouble.is_none(), "{well:?}");
+        assert!(well.running_for.is_some() && well.error.is_none(), "{well:?}");
         let crash = json!({"waiting": {"reason": "CrashLoopBackOff"}});
         let ill = read(json!([
             status("nvidia-device-plugin-ctr", running),
             status("nvidia-device-plugin-sidecar", crash)
         ]));
-        let trouble = ill.trouble.unwrap();
-        assert!(trouble.contains("sidecar is not running: CrashLoopBackOff"), "{trouble}");
+        let error = ill.error.unwrap();
+        assert!(error.contains("sidecar is not running: CrashLoopBackOff"), "{error}");
         let begins = json!({"waiting": {"reason": "ContainerCreating"}});
         let young = read(json!([status("nvidia-device-plugin-ctr", begins)]));
-        assert_eq!((young.running_for, young.trouble), (None, None));
+        assert_eq!((young.running_for, young.error), (None, None));
     }
 
     #[test]

@@ -29,8 +29,8 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use facts::{
-    Facts, FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress, Processes,
-    RegisteredResources, Roots,
+    ExaminedPaths, Facts, FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress,
+    Processes, RegisteredResources,
 };
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::ApiVersion;

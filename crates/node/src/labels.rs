@@ -37,9 +37,9 @@ pub struct Options {
     /// Value of `nvidia.com/gfd.timestamp` in seconds since 1970; `None` omits the key.
     pub timestamp: Option<i64>,
     /// Publication of `nvidia.com/gpu.machine`.
-    pub machine_type: Publication,
+    pub machine_type: KeyPolicy,
     /// Publication of all `nvidia.com/*` keys.
-    pub nvidia: Publication,
+    pub nvidia: KeyPolicy,
     /// Progress of the node towards its desired layout; `None` if the node has no layout or was not observed yet.
     pub layout: Option<LayoutState>,
 }
@@ -83,7 +83,7 @@ impl LayoutState {
 
 /// Publication of a group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Publication {
+pub enum KeyPolicy {
     /// The keys are written.
     #[default]
     Publish,
@@ -113,8 +113,8 @@ pub fn compile(
     octavo_keys::add(&mut draft, inventory, &devices, offers);
     octavo_keys::add_layout(&mut draft, &devices, options.layout);
     match options.nvidia {
-        Publication::Publish => gfd::add(&mut draft, inventory, &devices, (options, offers)),
-        Publication::Withhold => {}
+        KeyPolicy::Publish => gfd::add(&mut draft, inventory, &devices, (options, offers)),
+        KeyPolicy::Withhold => {}
     }
     draft.finish()
 }

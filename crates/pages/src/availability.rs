@@ -21,7 +21,7 @@ pub(super) struct AvailabilityPage {
     age: String,
     age_ms: u64,
     stale: bool,
-    trouble: Option<String>,
+    error: Option<String>,
     starting: Option<String>,
     left_out: Option<String>,
     types: Vec<TypePart>,
@@ -54,7 +54,7 @@ pub(super) fn page(
     visibility: &Visibility,
     origin: &str,
 ) -> AvailabilityPage {
-    let Age { age: since, is_stale, trouble } = counter.age(made);
+    let Age { age: since, is_stale, error } = counter.age(made);
     let availability = &made.availability;
     let mut types: Vec<TypePart> = Vec::new();
     let rows = availability.rows.iter();
@@ -90,7 +90,7 @@ pub(super) fn page(
         age_ms: millis(since),
         stale: is_stale,
         starting: starting(counter.view(), visibility),
-        trouble: trouble.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
+        error: error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE)),
         left_out: (availability.omitted_rows > 0).then(|| {
             let rows = counted_rows(availability.omitted_rows);
             format!("{rows} omitted: there are too many types or resources.")

@@ -43,15 +43,15 @@ pub(super) fn node_state(state: NodeState) -> Badge {
 }
 
 /// Badge of a device's state with this severity.
-pub(super) fn device_state(state: DeviceState, gravity: Option<Severity>) -> Badge {
-    let (tone, icon) = gravity.map_or(("good", "ok"), severity_style);
+pub(super) fn device_state(state: DeviceState, severity: Option<Severity>) -> Badge {
+    let (tone, icon) = severity.map_or(("good", "ok"), severity_style);
     Badge { tone, icon, word: state.as_str() }
 }
 
 /// Badge of a Neuron device's state. A device that reports nothing must not look healthy.
 pub(super) fn neuron_state(state: NeuronState) -> Badge {
     let (tone, icon) = match (state, state.severity()) {
-        (_, Some(gravity)) => severity_style(gravity),
+        (_, Some(severity)) => severity_style(severity),
         (NeuronState::Unknown, None) => severity_style(Severity::Note),
         (_, None) => ("good", "ok"),
     };
@@ -60,8 +60,8 @@ pub(super) fn neuron_state(state: NeuronState) -> Badge {
 }
 
 /// Color and icon for a severity.
-pub(super) fn severity_style(gravity: Severity) -> (&'static str, &'static str) {
-    match gravity {
+pub(super) fn severity_style(severity: Severity) -> (&'static str, &'static str) {
+    match severity {
         Severity::Note => ("soft", "note"),
         Severity::Warning => ("warn", "warn"),
         Severity::Critical => ("bad", "bad"),

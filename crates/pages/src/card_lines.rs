@@ -31,7 +31,7 @@ pub(super) fn known_facts(
 pub(super) fn issue_lines(complaints: Vec<Issue>) -> Vec<IssueLine> {
     let complaints = complaints.into_iter();
     let line = |one: Issue| {
-        let (tone, icon) = severity_style(one.gravity);
+        let (tone, icon) = severity_style(one.severity);
         let text = printable(&one.text);
         IssueLine { tone, icon, text }
     };

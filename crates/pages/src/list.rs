@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::http::Uri;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::hardware_profile::TYPE_LABEL;
 use octavo_fleet::summary::{DeviceCounts, NodeState};
 use octavo_fleet::type_source::TypeSource;
@@ -206,19 +206,19 @@ fn host_name(origin: &str) -> &str {
 fn fleet_totals(
     (fleet, view): (&Fleet, &FleetView),
     types: &[TypeTotals],
-    seen: &Types,
+    seen: &VisibleTypes,
     address: &ListAddress,
     now: Moment,
 ) -> FleetTotals {
     let counts = types.iter().map(|one| one.counts.counts);
     let counts = counts.fold(DeviceCounts::default(), DeviceCounts::plus);
     let memory_of_all = match seen {
-        Types::All => fleet
+        VisibleTypes::All => fleet
             .nodes
             .iter()
             .fold(0_u64, |sum, node| sum.saturating_add(node.summary.memory.get())),
         // The memory of all nodes would include types that the reader is not allowed to see.
-        Types::Only(_) => types.iter().fold(0_u64, |sum, one| {
+        VisibleTypes::Only(_) => types.iter().fold(0_u64, |sum, one| {
             let each = one.counts.memory.map_or(0, Mebibytes::get);
             sum.saturating_add(each.saturating_mul(one.counts.counts.total.into()))
         }),

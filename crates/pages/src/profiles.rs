@@ -268,11 +268,11 @@ fn reach_summary(row: &ProfileRow) -> String {
 
 /// Badge of the most severe finding.
 fn verdict(row: &ProfileRow) -> Badge {
-    let worst = row.findings.iter().filter_map(|one| one.gravity.known()).max();
-    worst.map_or(Badge { tone: "good", icon: "ok", word: "ok" }, gravity)
+    let worst = row.findings.iter().filter_map(|one| one.severity.known()).max();
+    worst.map_or(Badge { tone: "good", icon: "ok", word: "ok" }, severity)
 }
 
-fn gravity(severity: FindingSeverity) -> Badge {
+fn severity(severity: FindingSeverity) -> Badge {
     let (tone, icon) = match severity {
         FindingSeverity::Error => ("bad", "bad"),
         FindingSeverity::Warning => ("warn", "warn"),
@@ -293,7 +293,7 @@ struct FindingRow {
 impl FindingRow {
     fn of(one: &document::FindingRow) -> Self {
         Self {
-            badge: gravity(one.gravity.known().unwrap_or(FindingSeverity::Note)),
+            badge: severity(one.severity.known().unwrap_or(FindingSeverity::Note)),
             message: printable(&one.message),
             remedy: printable(&one.remedy),
         }

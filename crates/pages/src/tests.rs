@@ -9,10 +9,10 @@ use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot};
 use octavo_fleet::startup::StartupProgress;
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
@@ -143,13 +143,13 @@ async fn node_whose_agent_left_needs_attention_after_startup() {
         node("left", ("octavo.dev/type", "nvidia-l4-24gb")),
         node("vendor", ("nvidia.com/gpu.product", "NVIDIA-L4")),
     ];
-    let (_cluster, followed) = watch::channel(Arc::new(Followed {
-        sights: Arc::new(ClusterSnapshot::new(nodes, [])),
+    let (_cluster, watched) = watch::channel(Arc::new(WatchedCluster {
+        snapshot: Arc::new(ClusterSnapshot::new(nodes, [])),
         current_at: Some(Instant::now()),
-        ..Followed::default()
+        ..WatchedCluster::default()
     }));
     let (progress, startup) = watch::channel(Some(StartupProgress::new(0, None)));
-    let view = view.with_startup(startup).with_cluster(Some(followed));
+    let view = view.with_startup(startup).with_cluster(Some(watched));
     let during = text(get(&view, "/").await).await;
     assert!(!during.contains("without an agent, known from the cluster only"), "{during}");
     assert!(!during.contains("1 needs attention"), "{during}");
@@ -329,7 +329,7 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
         assert_eq!(answer.status(), StatusCode::OK);
         text(answer).await
     };
-    let types = Visibility { types: Types::All, nodes: false, profiles: false };
+    let types = Visibility { types: VisibleTypes::All, nodes: false, profiles: false };
     // Without a guard in front of it, the page shows nothing either.
     for visibility in [Some(types), None] {
         let page = asks(visibility).await;
@@ -342,7 +342,7 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
 #[tokio::test]
 async fn nfr_003_profiles_are_compared_for_users_who_may_list_them() {
     let (_fleet, view) = view(1);
-    let visibility = Visibility { types: Types::All, nodes: false, profiles: false };
+    let visibility = Visibility { types: VisibleTypes::All, nodes: false, profiles: false };
     for visibility in [Some(visibility), None] {
         let mut request = Request::get("/compare").body(Body::empty()).unwrap();
         if let Some(visibility) = visibility {

@@ -3,7 +3,7 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use octavo_node::labels::{Options, Publication};
+use octavo_node::labels::{KeyPolicy, Options};
 use octavo_node::mig_strategy::MigStrategy;
 
 use octavo_toolkit::choice::{Choice, choice};
@@ -20,8 +20,8 @@ const MIG_STRATEGIES: &[Choice<MigStrategy>] = &[
 ];
 
 /// Whether labels are written. A word instead of a bare flag, so that `--flag=off` can undo what a variable set.
-const SWITCH: &[Choice<Publication>] =
-    &[("on", "Enable", Publication::Publish), ("off", "Disable", Publication::Withhold)];
+const SWITCH: &[Choice<KeyPolicy>] =
+    &[("on", "Enable", KeyPolicy::Publish), ("off", "Disable", KeyPolicy::Withhold)];
 
 /// Settings of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
@@ -48,7 +48,7 @@ pub struct LabelSettings {
         default_value = "on",
         value_parser = choice(SWITCH)
     )]
-    pub nvidia_labels: Publication,
+    pub nvidia_labels: KeyPolicy,
 
     /// Write nvidia.com/gfd.timestamp
     ///
@@ -61,7 +61,7 @@ pub struct LabelSettings {
         default_value = "off",
         value_parser = choice(SWITCH)
     )]
-    pub timestamp: Publication,
+    pub timestamp: KeyPolicy,
 
     /// Write nvidia.com/gpu.machine
     #[arg(
@@ -72,7 +72,7 @@ pub struct LabelSettings {
         default_value = "on",
         value_parser = choice(SWITCH)
     )]
-    pub machine_type: Publication,
+    pub machine_type: KeyPolicy,
 }
 
 impl LabelSettings {
@@ -80,7 +80,7 @@ impl LabelSettings {
     pub fn options(self, started: Timestamp) -> Options {
         Options {
             mig_strategy: self.mig_strategy.unwrap_or_default(),
-            timestamp: (self.timestamp == Publication::Publish).then(|| started.as_second()),
+            timestamp: (self.timestamp == KeyPolicy::Publish).then(|| started.as_second()),
             machine_type: self.machine_type,
             nvidia: self.nvidia_labels,
             layout: None,

@@ -17,7 +17,7 @@ use octavo_fleet::availability::{
     HoldingEvent, HoldingHistory, HoldingTimes, PotentialCache, TypeResolver, Wait, WaitBasis,
     WaitReport, count,
 };
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_model::API_VERSION;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::NodeName;
@@ -44,7 +44,7 @@ const MEANWHILE: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone)]
 pub struct Counter {
     view: FleetView,
-    cluster: Option<watch::Receiver<Arc<Followed>>>,
+    cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
     cache: StaleWhileRevalidate<AvailabilityCount, CountState>,
     /// Completed holding intervals, which the next count adds to the history.
     completed_intervals: mpsc::Sender<Vec<HoldingEvent>>,
@@ -60,7 +60,7 @@ pub struct AvailabilityCount {
     /// Revision of the counted fleet.
     pub revision: u64,
     /// The counted cluster; `None` without a watched cluster.
-    followed: Option<Arc<Followed>>,
+    watched: Option<Arc<WatchedCluster>>,
     at: Instant,
 }
 
@@ -72,7 +72,7 @@ pub struct Age {
     /// Whether `age` exceeds the bound.
     pub is_stale: bool,
     /// Why the cluster is not watched at the moment.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// State retained between counts.
@@ -88,7 +88,7 @@ struct CountState {
 
 impl Counter {
     /// Creates a counter of this fleet and, if given, of this watched cluster.
-    pub fn new(view: FleetView, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+    pub fn new(view: FleetView, cluster: Option<watch::Receiver<Arc<WatchedCluster>>>) -> Self {
         let (completed_intervals, to_learn) = holders::channel();
         let work = CountState {
             names: TypeResolver::new(Catalog::built_in()),
@@ -149,20 +149,20 @@ impl Counter {
             return Age {
                 age: counted.at.elapsed(),
                 is_stale: counted.at.elapsed() > STALE_AFTER,
-                trouble: None,
+                error: None,
             };
         };
         // No event means no change, so an old count of a quiet cluster can still be current.
         let now = Arc::clone(&cluster.borrow());
         let is_same =
-            counted.followed.as_ref().is_some_and(|then| Arc::ptr_eq(&then.sights, &now.sights));
-        let then = counted.followed.as_ref().and_then(|then| then.current_at);
+            counted.watched.as_ref().is_some_and(|then| Arc::ptr_eq(&then.snapshot, &now.snapshot));
+        let then = counted.watched.as_ref().and_then(|then| then.current_at);
         let current_at = if is_same { now.current_at } else { then };
         let age = current_at.map(|current_at| current_at.elapsed());
         Age {
             age: age.unwrap_or_else(|| Moment::default().age(self.view.clock().now())),
             is_stale: age.is_none_or(|age| age > STALE_AFTER),
-            trouble: now.trouble.clone(),
+            error: now.error.clone(),
         }
     }
 
@@ -173,7 +173,7 @@ impl Counter {
         query: &AvailabilityQuery,
     ) -> AvailabilityList {
         let clock = self.view.clock();
-        let Age { age, is_stale, trouble } = self.age(counted);
+        let Age { age, is_stale, error } = self.age(counted);
         let now = clock.wall(clock.now());
         let as_of = now.checked_sub(age).unwrap_or(now);
         let all = &counted.availability;
@@ -186,7 +186,7 @@ impl Counter {
             as_of: as_of.to_string(),
             age_seconds: age.as_secs(),
             stale: is_stale,
-            trouble,
+            error,
             starting: None,
             left_out: all.omitted_rows,
             items: rows
@@ -197,14 +197,14 @@ impl Counter {
 
     /// Counts the current state.
     fn count(&self, work: &mut CountState) -> AvailabilityCount {
-        let (fleet, followed) = (self.view.fleet(), self.followed());
+        let (fleet, watched) = (self.view.fleet(), self.watched());
         let now = (self.view.clock().now(), self.seconds());
         let (revision, at) = (fleet.revision, Instant::now());
-        let availability = work.count(fleet, now, followed.as_deref());
-        AvailabilityCount { availability: Arc::new(availability), revision, followed, at }
+        let availability = work.count(fleet, now, watched.as_deref());
+        AvailabilityCount { availability: Arc::new(availability), revision, watched, at }
     }
 
-    fn followed(&self) -> Option<Arc<Followed>> {
+    fn watched(&self) -> Option<Arc<WatchedCluster>> {
         let cluster = self.cluster.as_ref()?;
         Some(Arc::clone(&cluster.borrow()))
     }
@@ -223,10 +223,10 @@ impl Counter {
 
     /// Returns whether the count describes the current state.
     fn is_current(&self, counted: &AvailabilityCount) -> bool {
-        let now = self.followed();
-        let is_same_cluster = match (&counted.followed, &now) {
+        let now = self.watched();
+        let is_same_cluster = match (&counted.watched, &now) {
             (Some(then), Some(now)) => {
-                Arc::ptr_eq(&then.sights, &now.sights)
+                Arc::ptr_eq(&then.snapshot, &now.snapshot)
                     && then.current_at.is_some() == now.current_at.is_some()
             }
             (None, None) => true,
@@ -246,7 +246,7 @@ impl CountState {
         &mut self,
         fleet: Fleet,
         (now, seconds): (Moment, i64),
-        followed: Option<&Followed>,
+        watched: Option<&WatchedCluster>,
     ) -> Availability {
         self.decode_changes(fleet);
         while let Ok(look) = self.completed_intervals.try_recv() {
@@ -266,8 +266,8 @@ impl CountState {
             })
             .collect();
         // An empty snapshot of a cluster that was never read does not mean an empty cluster.
-        let snapshot = followed.filter(|followed| followed.current_at.is_some());
-        let snapshot = snapshot.map(|followed| followed.sights.as_ref());
+        let snapshot = watched.filter(|watched| watched.current_at.is_some());
+        let snapshot = snapshot.map(|watched| watched.snapshot.as_ref());
         let past = HoldingTimes { history: &mut self.history, now: seconds };
         count(&agents, snapshot, &mut self.names, Some(past))
     }

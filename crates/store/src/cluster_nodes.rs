@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use octavo_fleet::cluster::{ClusterNode, ClusterSnapshot};
 use octavo_fleet::summary::NodeSummary;
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_model::accelerators::Catalog;
 use octavo_model::label::{LabelKey, LabelValue};
 use octavo_node::label_set::LabelSet;
@@ -25,7 +25,7 @@ pub(super) const STALE_AFTER: Duration = Duration::from_mins(1);
 /// Watched cluster whose nodes are listed. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct ClusterNodes {
-    followed: watch::Receiver<Arc<Followed>>,
+    watched: watch::Receiver<Arc<WatchedCluster>>,
     merged: Arc<Mutex<MergeState>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct ClusterNodes {
 #[derive(Debug)]
 struct MergeState {
     catalog: Catalog,
-    sights: Arc<ClusterSnapshot>,
+    snapshot: Arc<ClusterSnapshot>,
     /// Nodes of the cluster, each with its entry if it has an accelerator.
     known: BTreeMap<String, (Arc<ClusterNode>, Option<Arc<Node>>)>,
     agents: Fleet,
@@ -50,10 +50,10 @@ struct MergeState {
 
 impl ClusterNodes {
     /// Creates the merge of a watched cluster.
-    pub(super) fn new(followed: watch::Receiver<Arc<Followed>>) -> Self {
+    pub(super) fn new(watched: watch::Receiver<Arc<WatchedCluster>>) -> Self {
         let merged = MergeState {
             catalog: Catalog::built_in(),
-            sights: Arc::default(),
+            snapshot: Arc::default(),
             known: BTreeMap::new(),
             agents: Fleet::default(),
             listed: Vec::new(),
@@ -62,34 +62,34 @@ impl ClusterNodes {
             freshness: Freshness::new(Moment::default(), STALE_AFTER),
             is_stale: false,
         };
-        Self { followed, merged: Arc::new(Mutex::new(merged)) }
+        Self { watched, merged: Arc::new(Mutex::new(merged)) }
     }
 
     /// Merges the nodes that agents report with those of the cluster without an agent, at `now`.
     pub(super) fn merge(&self, agents: &watch::Receiver<Fleet>, now: Moment) -> Fleet {
         let mut merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, so that a later merge never has older inputs.
-        let followed = Arc::clone(&self.followed.borrow());
+        let watched = Arc::clone(&self.watched.borrow());
         let agents = agents.borrow().clone();
-        merged.merge(agents, &followed, now)
+        merged.merge(agents, &watched, now)
     }
 
     /// Waits until the cluster changes; never returns once it is no longer watched.
     pub(super) async fn changed(&mut self) {
-        if self.followed.changed().await.is_err() {
+        if self.watched.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
 impl MergeState {
-    fn merge(&mut self, agents: Fleet, followed: &Followed, now: Moment) -> Fleet {
-        if let Some(current_at) = followed.current_at {
+    fn merge(&mut self, agents: Fleet, watched: &WatchedCluster, now: Moment) -> Fleet {
+        if let Some(current_at) = watched.current_at {
             self.freshness.confirm(now.before(current_at.elapsed()));
         }
-        let is_same_cluster = Arc::ptr_eq(&self.sights, &followed.sights);
+        let is_same_cluster = Arc::ptr_eq(&self.snapshot, &watched.snapshot);
         if !is_same_cluster {
-            self.update_entries(&followed.sights);
+            self.update_entries(&watched.snapshot);
         }
         let is_stale = self.freshness.is_stale(now);
         let is_same_age = is_stale == self.is_stale;
@@ -143,7 +143,7 @@ impl MergeState {
             let entry = self.entry(node, before);
             self.known.insert(name.clone(), (Arc::clone(node), entry));
         }
-        self.sights = Arc::clone(snapshot);
+        self.snapshot = Arc::clone(snapshot);
     }
 
     /// Creates the entry of a node; returns `before` if it is unchanged.
@@ -198,11 +198,11 @@ mod tests {
         }
     }
 
-    fn followed(nodes: Vec<ClusterNode>) -> Arc<Followed> {
-        Arc::new(Followed {
-            sights: Arc::new(ClusterSnapshot::new(nodes, [])),
+    fn watched(nodes: Vec<ClusterNode>) -> Arc<WatchedCluster> {
+        Arc::new(WatchedCluster {
+            snapshot: Arc::new(ClusterSnapshot::new(nodes, [])),
             current_at: Some(Instant::now()),
-            trouble: None,
+            error: None,
             invalid_objects: 0,
         })
     }
@@ -232,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ac_001_node_is_listed_once_with_or_without_agent() {
         let (agents, of_agents) = watch::channel(Fleet::default());
-        let (cluster, of_cluster) = watch::channel(Arc::new(Followed::default()));
+        let (cluster, of_cluster) = watch::channel(Arc::new(WatchedCluster::default()));
         let nodes = ClusterNodes::new(of_cluster);
         let merge = || nodes.merge(&of_agents, Moment::default());
         assert_eq!(names(&merge()), []);
@@ -240,7 +240,7 @@ mod tests {
         let cpu = ClusterNode { name: "cpu-1".to_owned(), ..ClusterNode::default() };
         let gpus = ["a100", "b100"].map(|name| cluster_node(name, "NVIDIA-A100-SXM4-40GB"));
         let all: Vec<ClusterNode> = gpus.into_iter().chain([cpu]).collect();
-        cluster.send_replace(followed(all.clone()));
+        cluster.send_replace(watched(all.clone()));
         let first = merge();
         let owned = |name: &str, has_agent: bool| (name.to_owned(), has_agent);
         assert_eq!(names(&first), [owned("a100", false), owned("b100", false)]);
@@ -258,14 +258,14 @@ mod tests {
         let second = merge();
         assert_eq!(names(&second), [owned("a100", true), owned("b100", false)]);
         assert!(second.revision > first.revision);
-        cluster.send_replace(followed(all));
+        cluster.send_replace(watched(all));
         let third = merge();
         assert_eq!(third.revision, second.revision);
         let difference = third.since(&second);
         assert!(difference.changed.is_empty() && difference.removed.is_empty());
 
         // The node leaves the cluster; the agent's entry is retained until it expires.
-        cluster.send_replace(followed(Vec::new()));
+        cluster.send_replace(watched(Vec::new()));
         let last = merge();
         assert_eq!(names(&last), [owned("a100", true)]);
         assert!(last.revision > third.revision);
@@ -275,7 +275,7 @@ mod tests {
     async fn i9_node_without_agent_becomes_stale_with_the_cluster() {
         let (_agents, of_agents) = watch::channel(Fleet::default());
         let nodes = vec![cluster_node("a100", "NVIDIA-L4")];
-        let (_cluster, of_cluster) = watch::channel(followed(nodes));
+        let (_cluster, of_cluster) = watch::channel(watched(nodes));
         let nodes = ClusterNodes::new(of_cluster);
         let began = Moment::from_millis(500_000);
         let state = |fleet: &Fleet, at: Moment| fleet.nodes.iter().next().unwrap().state(at);
@@ -289,7 +289,7 @@ mod tests {
     async fn i9_event_stream_reports_staleness_of_nodes_without_agent() {
         let (_agents, of_agents) = watch::channel(Fleet::default());
         let node = || vec![cluster_node("a100", "NVIDIA-L4")];
-        let (cluster, of_cluster) = watch::channel(followed(node()));
+        let (cluster, of_cluster) = watch::channel(watched(node()));
         let mut view = FleetView::new(of_agents, Clock::start()).with_cluster(Some(of_cluster));
         let state_of = |view: &FleetView, fleet: &Fleet| {
             let now = view.clock().now();
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(state_of(&view, &stale), NodeState::Stale);
         assert_eq!(stale.since(&fresh).changed.len(), 1);
 
-        cluster.send_replace(followed(node()));
+        cluster.send_replace(watched(node()));
         let next = timeout(STALE_AFTER, view.listed_changed()).await;
         let next = next.unwrap().unwrap();
         assert_eq!(state_of(&view, &next), NodeState::NoAgent);

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_files::config_files::profiles::HardwareProfileFile;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_fleet::hardware_profile::document::{ProfileRow, ProfileSource};
 use octavo_fleet::hardware_profile::{
     ClusterContext, Draft, DraftError, DraftRequest, HardwareProfile, LocalQueues,
     ProfileAnnotations, ProfileKey, ProfileKind, Specs, check_profile, draft,
 };
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
@@ -54,7 +54,7 @@ pub struct Profiles {
 #[derive(Debug, Default)]
 struct Sources {
     known: Option<watch::Receiver<Arc<Known>>>,
-    followed: Option<watch::Receiver<Arc<Followed>>>,
+    watched: Option<watch::Receiver<Arc<WatchedCluster>>>,
     file: Option<HardwareProfileFile>,
 }
 
@@ -66,7 +66,7 @@ type WithInputs<T> = (ProfileInputs, Arc<T>);
 struct ProfileInputs {
     fleet: Fleet,
     known: Option<Arc<Known>>,
-    sights: Option<Arc<ClusterSnapshot>>,
+    snapshot: Option<Arc<ClusterSnapshot>>,
     file: Option<Arc<Vec<HardwareProfile>>>,
 }
 
@@ -98,11 +98,11 @@ impl Profiles {
     /// Creates a view of profiles from a cluster, a file, or both, checked against the watched cluster.
     pub fn new(
         known: Option<watch::Receiver<Arc<Known>>>,
-        followed: Option<watch::Receiver<Arc<Followed>>>,
+        watched: Option<watch::Receiver<Arc<WatchedCluster>>>,
         file: Option<HardwareProfileFile>,
     ) -> Self {
         Self {
-            sources: Arc::new(Sources { known, followed, file }),
+            sources: Arc::new(Sources { known, watched, file }),
             judged: StaleWhileRevalidate::default(),
             targets: StaleWhileRevalidate::default(),
         }
@@ -122,9 +122,9 @@ impl Profiles {
     async fn report_if(
         &self,
         fleet: Fleet,
-        patience: fn(Freshness) -> Freshness,
+        tolerance: fn(Freshness) -> Freshness,
     ) -> Arc<ProfileReport> {
-        let of = (&self.sources, fleet, patience);
+        let of = (&self.sources, fleet, tolerance);
         let judged = get_or_compute(&self.judged, of, ProfileInputs::report_after).await;
         // An older result is better than none.
         let before = || Some(self.judged.last(|_| true)?.1);
@@ -160,10 +160,10 @@ impl Profiles {
                     .push("the hardware profiles of the cluster have not been read yet".to_owned());
             }
         }
-        if let Some(followed) = &self.sources.followed {
-            let followed = followed.borrow();
-            let is_old = followed.current_at.is_some_and(|at| at.elapsed() > OUTDATED_AFTER);
-            match (&followed.trouble, is_old) {
+        if let Some(watched) = &self.sources.watched {
+            let watched = watched.borrow();
+            let is_old = watched.current_at.is_some_and(|at| at.elapsed() > OUTDATED_AFTER);
+            match (&watched.error, is_old) {
                 (Some(why), _) => notices.push(visibility.disclose(
                     why.clone(),
                     "the nodes and pods of the cluster cannot be read",
@@ -189,28 +189,28 @@ impl Profiles {
         found.map(Arc::clone)
     }
 
-    /// Drafts a new profile that satisfies `wish`.
+    /// Drafts a new profile that satisfies `request`.
     pub async fn draft(
         &self,
         fleet: Fleet,
-        mut wish: DraftRequest,
+        mut request: DraftRequest,
     ) -> Result<Draft, ProfileDraftError> {
         let grounds = self.sources.inputs(fleet);
-        let Some(snapshot) = grounds.sights.clone() else {
+        let Some(snapshot) = grounds.snapshot.clone() else {
             // Drafts require permission to list nodes.
             let why =
-                self.notice(&Visibility::everything()).filter(|_| self.sources.followed.is_some());
+                self.notice(&Visibility::everything()).filter(|_| self.sources.watched.is_some());
             return Err(ProfileDraftError::NoCluster(why.unwrap_or_else(|| {
                 "the cluster is not watched; start the aggregator with --follow-cluster".to_owned()
             })));
         };
-        if wish.key.namespace.is_empty() {
-            wish.key.namespace = grounds.namespace().unwrap_or_default();
+        if request.key.namespace.is_empty() {
+            request.key.namespace = grounds.namespace().unwrap_or_default();
         }
         let drafted = spawn_blocking(move || {
             let catalog = Catalog::built_in();
             let types = types(&grounds.fleet, &snapshot, &catalog);
-            draft(&wish, &snapshot, &types, &catalog)
+            draft(&request, &snapshot, &types, &catalog)
         });
         let drafted = drafted
             .await
@@ -221,13 +221,13 @@ impl Profiles {
 
 impl Sources {
     fn inputs(&self, fleet: Fleet) -> ProfileInputs {
-        let followed = self.followed.as_ref().map(|followed| followed.borrow().clone());
+        let watched = self.watched.as_ref().map(|watched| watched.borrow().clone());
         ProfileInputs {
             fleet,
             known: self.known.as_ref().map(|known| Arc::clone(&known.borrow())),
-            sights: followed
-                .filter(|followed| followed.current_at.is_some())
-                .map(|followed| Arc::clone(&followed.sights)),
+            snapshot: watched
+                .filter(|watched| watched.current_at.is_some())
+                .map(|watched| Arc::clone(&watched.snapshot)),
             file: self.file.as_ref().map(|file| file.current().0),
         }
     }
@@ -237,13 +237,13 @@ impl Sources {
 /// which receives the inputs and the previous result.
 async fn get_or_compute<T: Send + Sync + 'static>(
     cache: &StaleWhileRevalidate<WithInputs<T>>,
-    (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Freshness) -> Freshness),
+    (sources, fleet, tolerance): (&Arc<Sources>, Fleet, fn(Freshness) -> Freshness),
     compute: impl FnOnce(&ProfileInputs, Option<Arc<T>>) -> Arc<T> + Send + 'static,
 ) -> Result<Arc<T>, JoinError> {
     let fit = |last: &Cached<WithInputs<T>>| {
         let (then, age) = (&last.value.0, last.done.elapsed());
         let now = sources.inputs(fleet.clone());
-        patience(if then.is_same_as(&now) || age < AGAIN {
+        tolerance(if then.is_same_as(&now) || age < AGAIN {
             Freshness::Fresh
         } else if then.have_same_profiles(&now) && age < MEANWHILE {
             Freshness::Stale
@@ -273,7 +273,7 @@ impl ProfileReport {
             // The declared types may differ from the reached ones. Devices of unknown type are visible to readers of
             // all types only.
             let mut reached = row.reach.iter().flat_map(|reach| &reach.types);
-            let shows_reached = visibility.types == Types::All
+            let shows_reached = visibility.types == VisibleTypes::All
                 || reached.all(|one| {
                     one.type_name.as_ref().is_some_and(|name| visibility.types.contains(Some(name)))
                 });
@@ -286,7 +286,7 @@ impl ProfileInputs {
     /// Returns whether the inputs are unchanged.
     fn is_same_as(&self, other: &Self) -> bool {
         self.fleet.revision == other.fleet.revision
-            && same(self.sights.as_ref(), other.sights.as_ref())
+            && same(self.snapshot.as_ref(), other.snapshot.as_ref())
             && self.have_same_profiles(other)
     }
 
@@ -331,12 +331,12 @@ impl ProfileInputs {
         let memories = min_memory_by_type(&self.fleet);
         let nothing = LocalQueues::Unknown;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
-        let sights = self.sights.as_deref();
-        let of_nodes = sights.map(|sights| types(&self.fleet, sights, &catalog));
-        let holds = sights.map(ClusterSnapshot::held);
-        let around = match (sights, &holds, &of_nodes) {
-            (Some(sights), Some(holds), Some(types)) => {
-                Some(ClusterContext { snapshot: sights, holds, types })
+        let snapshot = self.snapshot.as_deref();
+        let of_nodes = snapshot.map(|snapshot| types(&self.fleet, snapshot, &catalog));
+        let holds = snapshot.map(ClusterSnapshot::held);
+        let around = match (snapshot, &holds, &of_nodes) {
+            (Some(snapshot), Some(holds), Some(types)) => {
+                Some(ClusterContext { snapshot, holds, types })
             }
             _ => None,
         };
@@ -390,31 +390,31 @@ mod tests {
 
     use super::*;
 
-    fn followed(name: &str) -> Arc<Followed> {
+    fn watched(name: &str) -> Arc<WatchedCluster> {
         let node = ClusterNode { name: name.to_owned(), ..ClusterNode::default() };
-        Arc::new(Followed {
-            sights: Arc::new(ClusterSnapshot::new([node], [])),
+        Arc::new(WatchedCluster {
+            snapshot: Arc::new(ClusterSnapshot::new([node], [])),
             current_at: Some(Instant::now()),
-            trouble: None,
+            error: None,
             invalid_objects: 0,
         })
     }
 
     #[tokio::test(start_paused = true)]
     async fn profiles_are_checked_at_most_once_a_second_and_only_after_a_change() {
-        let (says, hears) = watch::channel(followed("node-a"));
+        let (says, hears) = watch::channel(watched("node-a"));
         let profiles = Profiles::new(None, Some(hears), None);
-        let judge_of = async |now: &Arc<Followed>| {
+        let judge_of = async |now: &Arc<WatchedCluster>| {
             says.send_replace(Arc::clone(now));
             profiles.judged(Fleet::default()).await;
             let (of, _) = profiles.judged.last(|_| true).unwrap();
-            of.sights.unwrap()
+            of.snapshot.unwrap()
         };
-        let (first, second) = (followed("node-a"), followed("node-b"));
-        assert!(Arc::ptr_eq(&judge_of(&first).await, &first.sights));
-        assert!(Arc::ptr_eq(&judge_of(&second).await, &first.sights));
+        let (first, second) = (watched("node-a"), watched("node-b"));
+        assert!(Arc::ptr_eq(&judge_of(&first).await, &first.snapshot));
+        assert!(Arc::ptr_eq(&judge_of(&second).await, &first.snapshot));
         advance(MEANWHILE).await;
-        assert!(Arc::ptr_eq(&judge_of(&second).await, &second.sights));
+        assert!(Arc::ptr_eq(&judge_of(&second).await, &second.snapshot));
         let is_new = || profiles.judged.last(|last| last.done.elapsed() < AGAIN);
         advance(MEANWHILE).await;
         judge_of(&second).await;
@@ -424,11 +424,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn stale_report_is_returned_unless_a_profile_changed() {
         let (known, of_profiles) = watch::channel(Arc::new(Known::default()));
-        let (says, of_nodes) = watch::channel(followed("node-a"));
+        let (says, of_nodes) = watch::channel(watched("node-a"));
         let profiles = Profiles::new(Some(of_profiles), Some(of_nodes), None);
         profiles.judged(Fleet::default()).await;
         let work = Arc::clone(&profiles.judged.state).lock_owned().await;
-        says.send_replace(followed("node-b"));
+        says.send_replace(watched("node-b"));
         advance(AGAIN).await;
         profiles.judged(Fleet::default()).await;
         known.send_replace(Arc::default());

@@ -176,8 +176,8 @@ impl<'a> RankedNode<'a> {
             SortKey::Name => Rank::Text(node.name.as_str().into()),
             SortKey::State => {
                 let state = node.state(now);
-                let gravity = NodeState::ALL.iter().position(|one| *one == state);
-                Rank::number(gravity.unwrap_or_default())
+                let severity = NodeState::ALL.iter().position(|one| *one == state);
+                Rank::number(severity.unwrap_or_default())
             }
             SortKey::Devices => Rank::Number(node.counts(now).total.into()),
             SortKey::Free => Rank::Number(node.counts(now).free.into()),

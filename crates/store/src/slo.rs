@@ -96,7 +96,7 @@ fn suitable_profiles(types: &[TypeName], count: u32, profiles: &[&ProfileRow]) -
 
 /// Returns whether the profile can be selected and has no errors.
 pub fn is_usable(row: &ProfileRow) -> bool {
-    row.enabled && row.findings.iter().all(|one| one.gravity != FindingSeverity::Error)
+    row.enabled && row.findings.iter().all(|one| one.severity != FindingSeverity::Error)
 }
 
 fn is_device(one: &Identifier) -> bool {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use octavo_fleet::cluster::{ClusterNode, Readiness};
 use octavo_fleet::startup::StartupProgress;
 use octavo_fleet::type_labels::TYPE_LABEL;
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_model::id::NodeName;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -26,7 +26,7 @@ use super::view::FleetView;
 #[derive(Debug)]
 pub struct Startup {
     view: FleetView,
-    cluster: Option<watch::Receiver<Arc<Followed>>>,
+    cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
     progress: watch::Sender<Option<StartupProgress>>,
 }
 
@@ -39,7 +39,7 @@ impl Startup {
     /// Reports the state of the fleet in `view` to `progress`, with expectations from the cluster if one is watched.
     pub fn new(
         view: FleetView,
-        cluster: Option<watch::Receiver<Arc<Followed>>>,
+        cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
         progress: watch::Sender<Option<StartupProgress>>,
     ) -> Self {
         Self { view, cluster, progress }
@@ -80,9 +80,9 @@ impl Startup {
 
     /// Ready nodes with Octavo's labels; `None` without a watched cluster.
     fn expected(&self) -> Option<Vec<NodeName>> {
-        let followed = self.cluster.as_ref()?.borrow();
-        followed.current_at?;
-        let nodes = followed.sights.nodes.values();
+        let watched = self.cluster.as_ref()?.borrow();
+        watched.current_at?;
+        let nodes = watched.snapshot.nodes.values();
         let expected: Vec<NodeName> = nodes
             .filter(|node| is_expected(node))
             .filter_map(|node| node.name.parse().ok())
@@ -116,9 +116,9 @@ fn progress(
 }
 
 /// Waits for a change of the cluster; never returns without a watched cluster.
-async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
-    if let Some(followed) = cluster
-        && followed.changed().await.is_ok()
+async fn changed(cluster: &mut Option<watch::Receiver<Arc<WatchedCluster>>>) {
+    if let Some(watched) = cluster
+        && watched.changed().await.is_ok()
     {
         return;
     }
@@ -158,7 +158,7 @@ mod tests {
         fleet
     }
 
-    fn cluster(names: &[&str]) -> Arc<Followed> {
+    fn cluster(names: &[&str]) -> Arc<WatchedCluster> {
         let node = |name: &&str| ClusterNode {
             name: (*name).to_owned(),
             labels: [(TYPE_LABEL.to_owned(), "nvidia-l4-24gb".to_owned())].into(),
@@ -171,10 +171,10 @@ mod tests {
             ..ClusterNode::default()
         };
         let nodes = names.iter().map(node).chain([plain]);
-        Arc::new(Followed {
-            sights: Arc::new(ClusterSnapshot::new(nodes, [])),
+        Arc::new(WatchedCluster {
+            snapshot: Arc::new(ClusterSnapshot::new(nodes, [])),
             current_at: Some(Instant::now()),
-            trouble: None,
+            error: None,
             invalid_objects: 0,
         })
     }
@@ -185,7 +185,7 @@ mod tests {
 
     struct Site {
         fleet: watch::Sender<Fleet>,
-        cluster: watch::Sender<Arc<Followed>>,
+        cluster: watch::Sender<Arc<WatchedCluster>>,
         progress: watch::Receiver<Option<StartupProgress>>,
     }
 
@@ -193,10 +193,10 @@ mod tests {
         /// Creates the site and a `Startup` that runs within the test's own future.
         fn new(is_followed: bool) -> (Self, Startup) {
             let (fleet, receiver) = watch::channel(Fleet::default());
-            let (cluster, followed) = watch::channel(Arc::default());
+            let (cluster, watched) = watch::channel(Arc::default());
             let (sender, progress) = watch::channel(Some(StartupProgress::new(0, None)));
             let view = FleetView::new(receiver, Clock::start());
-            let startup = Startup::new(view, is_followed.then_some(followed), sender);
+            let startup = Startup::new(view, is_followed.then_some(watched), sender);
             let site = Self { fleet, cluster, progress };
             (site, startup)
         }

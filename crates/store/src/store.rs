@@ -155,21 +155,21 @@ impl Store {
         let confirmed = matches!(answer, AggregatorMessage::Ack { .. });
         self.count_resync("hello", &answer);
         self.refresh(&node, now, confirmed);
-        let speaker = Reporter { node, id, superseded: on_superseded };
-        Ok(HelloOutcome::Accepted(speaker, answer))
+        let reporter = Reporter { node, id, superseded: on_superseded };
+        Ok(HelloOutcome::Accepted(reporter, answer))
     }
 
     /// Handles a message of an accepted agent. Returns `None` if another agent reports its node by now.
     pub fn handle_message(
         &mut self,
-        speaker: &Reporter,
+        reporter: &Reporter,
         message: FromAgent,
         now: Moment,
     ) -> Result<Option<AggregatorMessage>, StoreError> {
-        let Some(entry) = self.entries.get_mut(&speaker.node) else {
+        let Some(entry) = self.entries.get_mut(&reporter.node) else {
             return Ok(None);
         };
-        if entry.stream.as_ref().is_none_or(|line| line.id != speaker.id) {
+        if entry.stream.as_ref().is_none_or(|line| line.id != reporter.id) {
             return Ok(None);
         }
         entry.last_message = now;
@@ -189,30 +189,30 @@ impl Store {
         let answer = match offer {
             StatusOffer::Nothing(answer) => answer,
             StatusOffer::Confirmed(answer) => {
-                self.refresh(&speaker.node, now, true);
+                self.refresh(&reporter.node, now, true);
                 answer
             }
-            StatusOffer::Status(status) => self.accept_status(&speaker.node, status, now)?,
+            StatusOffer::Status(status) => self.accept_status(&reporter.node, status, now)?,
         };
         self.count_resync(kind, &answer);
         Ok(Some(answer))
     }
 
     /// Handles the end of a stream. The node's status is retained.
-    pub fn disconnected(&mut self, speaker: &Reporter, now: Moment) {
-        let Some(entry) = self.entries.get_mut(&speaker.node) else {
+    pub fn disconnected(&mut self, reporter: &Reporter, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&reporter.node) else {
             return;
         };
-        if entry.stream.as_ref().is_none_or(|line| line.id != speaker.id) {
+        if entry.stream.as_ref().is_none_or(|line| line.id != reporter.id) {
             return;
         }
         entry.stream = None;
         if let Some(freshness) = &entry.freshness {
-            let left = (freshness.confirmed(), speaker.node.clone());
+            let left = (freshness.confirmed(), reporter.node.clone());
             self.disconnected.insert(left);
-            self.refresh(&speaker.node, now, false);
+            self.refresh(&reporter.node, now, false);
         } else {
-            self.entries.remove(&speaker.node);
+            self.entries.remove(&reporter.node);
         }
     }
 

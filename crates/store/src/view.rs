@@ -7,7 +7,7 @@ use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
 use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
 use octavo_fleet::access::Visibility;
 use octavo_fleet::startup::StartupProgress;
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -86,8 +86,8 @@ impl FleetView {
 
     /// Adds the cluster's nodes without an agent to the listed nodes.
     #[must_use]
-    pub fn with_cluster(self, followed: Option<watch::Receiver<Arc<Followed>>>) -> Self {
-        Self { cluster: followed.map(ClusterNodes::new), ..self }
+    pub fn with_cluster(self, watched: Option<watch::Receiver<Arc<WatchedCluster>>>) -> Self {
+        Self { cluster: watched.map(ClusterNodes::new), ..self }
     }
 
     /// Progress of the start; `None` once it is over.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_kube::node::NodeHandle;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::PciAddress;
@@ -120,7 +120,7 @@ impl NodeClient {
     }
 
     /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label applies.
-    pub fn name(&mut self, hardware: &Handle) {
+    pub fn name(&mut self, hardware: &DriverHandle) {
         if let Some(seen) = &self.inputs {
             self.names.update(seen.type_override.as_deref(), hardware);
         }
@@ -163,7 +163,7 @@ impl NodeClient {
     ) -> Result<(), SinkError> {
         let mut view = self.view.clone();
         if timeout(ONESHOT_TIMEOUT, view.wait_for(Option::is_some)).await.is_err() {
-            return Err(SinkError::Cluster(self.handle.trouble()));
+            return Err(SinkError::Cluster(self.handle.error()));
         }
         let (choice, _) = self.follow();
         if let Some(partitioning) = partitioning {

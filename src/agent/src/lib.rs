@@ -35,7 +35,7 @@ use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::Arc;
 
-use octavo_hardware::{ChangeNotifications, Handle};
+use octavo_hardware::{ChangeNotifications, DriverHandle};
 use octavo_model::reason::Reason;
 use octavo_node::labels::{self, LayoutState, Options};
 use octavo_node::sharing::Offers;
@@ -110,7 +110,7 @@ struct EventSources {
 }
 
 impl EventSources {
-    fn new(hardware: &Handle, every: Duration) -> Self {
+    fn new(hardware: &DriverHandle, every: Duration) -> Self {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { ticks, hints: hardware.changes(), control_socket: None }
@@ -147,7 +147,7 @@ impl EventSources {
 /// # Errors
 /// Returns the sink's error.
 pub async fn run_once(
-    hardware: &Handle,
+    hardware: &DriverHandle,
     outputs: Outputs<'_>,
     mut partitioning: Option<Partitioning>,
     labels: &Options,
@@ -200,7 +200,7 @@ fn failure(partitioning: &Partitioning, status: &NodeLayoutStatus) -> Option<Str
 /// Scans, publishes and partitions until `shutdown` resolves. Published labels remain.
 #[expect(clippy::too_many_lines, reason = "the steps of one iteration, in their order")]
 pub async fn run(
-    hardware: &Handle,
+    hardware: &DriverHandle,
     outputs: Outputs<'_>,
     mut partitioning: Option<Partitioning>,
     settings: &LoopSettings,
@@ -314,7 +314,11 @@ async fn next_request(socket: &mut Option<ControlSocket>) -> Option<CommandReque
     }
 }
 
-fn handle_command(partitioning: &mut Partitioning, hardware: &Handle, request: CommandRequest) {
+fn handle_command(
+    partitioning: &mut Partitioning,
+    hardware: &DriverHandle,
+    request: CommandRequest,
+) {
     let answer = match &request.choice {
         Some(choice) => partitioning.choose(choice, &hardware.latest()),
         None => partitioning.forget(&hardware.latest()),

@@ -45,7 +45,7 @@ impl LabelSink for NodeSink {
             };
         });
         if self.waits && timeout(ONESHOT_TIMEOUT, self.node.wait_until_applied()).await.is_err() {
-            return Err(SinkError::Cluster(self.node.trouble()));
+            return Err(SinkError::Cluster(self.node.error()));
         }
         Ok(Published::Unchanged)
     }
@@ -64,7 +64,7 @@ impl LabelSink for NodeFeatureSink {
         }
         if self.waits && timeout(ONESHOT_TIMEOUT, self.feature.wait_until_applied()).await.is_err()
         {
-            let error = self.feature.trouble().unwrap_or_else(|| {
+            let error = self.feature.error().unwrap_or_else(|| {
                 format!("no response from the API server within {ONESHOT_TIMEOUT:?}")
             });
             return Err(SinkError::Cluster(error));

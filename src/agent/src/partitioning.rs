@@ -17,7 +17,7 @@ use octavo_engine::store::StoreError;
 use octavo_engine::usage::{DevicePluginProbe, UsageProbe};
 use octavo_files::checkpoint;
 use octavo_files::config_files::LayoutFile;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_kubelet::device_plugin::AllocationGate;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reason::Reason;
@@ -203,7 +203,7 @@ impl Partitioning {
     /// Takes the node one round closer to its desired layout. Returns the maximum delay until the next round, if any.
     pub async fn round(
         &mut self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         inventory: &Arc<Inventory>,
     ) -> Option<Duration> {
         if matches!(self.engine, EngineState::ReadOnly) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use octavo_engine::executor::ProgressByDevice;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reason::Reason;
 use octavo_node::label_set::LabelSet;
@@ -86,7 +86,7 @@ impl<'a> StatusReporter<'a> {
     }
 
     /// Also reports Xids.
-    pub(super) fn with_xids(mut self, hardware: &Handle, table: XidTable) -> Self {
+    pub(super) fn with_xids(mut self, hardware: &DriverHandle, table: XidTable) -> Self {
         self.xids = Some(XidLog::new(hardware, table));
         self
     }
@@ -123,7 +123,7 @@ impl<'a> StatusReporter<'a> {
     /// device's change waits for pods.
     pub(super) async fn report_allocations(
         &mut self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         partitioning: Option<&Partitioning>,
     ) -> Option<ControlFlow<()>> {
         let inventory = hardware.latest();
@@ -151,7 +151,7 @@ impl<'a> StatusReporter<'a> {
     /// Applies the Node's choice of layout. Returns when to check again, if that is before the Node changes.
     pub(super) fn update_node_choice(
         &mut self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         partitioning: Option<&mut Partitioning>,
     ) -> Option<Duration> {
         let cluster = self.outputs.cluster.as_mut()?;
@@ -304,7 +304,7 @@ impl<'a> StatusReporter<'a> {
     /// Reports progress and hanging calls while devices are being changed, without scans.
     pub(super) async fn report_progress(
         &mut self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         ticks: &mut Interval,
         progress: &mut watch::Receiver<ProgressByDevice>,
         status: &NodeLayoutStatus,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::accelerators::{Catalog, OverrideEffect, TYPE_OVERRIDE, TypeOverride};
 use octavo_model::inventory::{Identity, Inventory, NvmlState};
 use tokio::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl NodeTypeOverride {
     }
 
     /// Applies `label` as the name of unrecognized devices.
-    pub(super) fn update(&mut self, label: Option<&str>, hardware: &Handle) {
+    pub(super) fn update(&mut self, label: Option<&str>, hardware: &DriverHandle) {
         if label == self.current.as_ref().map(|current| current.text()) {
             return;
         }

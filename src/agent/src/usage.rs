@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_hardware::{Handle, holders};
+use octavo_hardware::{DriverHandle, holders};
 use octavo_kube::events::PodEventsHandle;
 use octavo_kubelet::kubelet_checkpoint::{self, PodUids};
 use octavo_kubelet::pod_resources::{self, DeviceAllocation, PodResourcesError};
@@ -74,7 +74,7 @@ pub struct RespondingSources {
 /// Observes usage by pod.
 #[derive(Debug)]
 pub struct UsageObserver {
-    hardware: Handle,
+    hardware: DriverHandle,
     engine: EngineSettings,
     interval: Duration,
     offers: watch::Receiver<Arc<Offers>>,
@@ -129,7 +129,7 @@ impl UsageObserver {
     /// Creates an observer that scans at this interval and emits events on pods through `pods`, if set. No source is
     /// queried before it runs.
     pub fn new(
-        hardware: Handle,
+        hardware: DriverHandle,
         engine: EngineSettings,
         interval: Duration,
         pods: Option<PodEventsHandle>,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::xid::Xid;
 use octavo_node::sharing::health::XidTable;
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ const MAX_LOGGED_XIDS: usize = 64;
 #[derive(Debug)]
 pub(super) struct XidLog {
     /// A handle of its own, so that errors read here still reach other subscribers.
-    hardware: Handle,
+    hardware: DriverHandle,
     table: XidTable,
     logged: RecentXids,
 }
@@ -32,7 +32,7 @@ struct RecentXids(BTreeMap<Xid, Instant>);
 
 impl XidLog {
     /// Creates a reporter of the errors that `hardware` reports, classified by `table`.
-    pub(super) fn new(hardware: &Handle, table: XidTable) -> Self {
+    pub(super) fn new(hardware: &DriverHandle, table: XidTable) -> Self {
         Self { hardware: hardware.clone(), table, logged: RecentXids::default() }
     }
 

@@ -38,7 +38,7 @@ pub struct IngestService {
     store: Arc<SharedStore>,
     gate: Gate,
     stats: Stats,
-    patience: PeerTimeouts,
+    timeouts: PeerTimeouts,
     watchers: Arc<Semaphore>,
     /// Authorizes watchers.
     read_guard: Guard,
@@ -67,7 +67,7 @@ pub struct AnswerStream {
 struct Session {
     store: Arc<SharedStore>,
     stats: Stats,
-    speaker: Reporter,
+    reporter: Reporter,
     messages: Streaming<v1::FromAgent>,
     /// Held so that the store can end the connection.
     _peer: Arc<Peer>,
@@ -85,11 +85,11 @@ impl Default for PeerTimeouts {
 
 impl IngestService {
     /// Creates a service that writes reports of agents that `gate` admits to `store`.
-    pub fn new(store: Arc<SharedStore>, gate: Gate, stats: Stats, patience: PeerTimeouts) -> Self {
+    pub fn new(store: Arc<SharedStore>, gate: Gate, stats: Stats, timeouts: PeerTimeouts) -> Self {
         Self {
             store,
             gate,
-            patience,
+            timeouts,
             watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
             read_guard: Guard::open(stats.clone()),
             stats,
@@ -134,10 +134,10 @@ impl Fleet for IngestService {
         let proven = self.gate.admit(request.metadata()).await;
         let proven = proven.map_err(|refused| self.refuse_agent(&peer, &refused))?;
         let mut messages = request.into_inner();
-        let first = timeout(self.patience.hello, messages.message())
+        let first = timeout(self.timeouts.hello, messages.message())
             .await
             .map_err(|_late| {
-                let message = format!("no hello message within {:?}", self.patience.hello);
+                let message = format!("no hello message within {:?}", self.timeouts.hello);
                 self.refused("no_hello", Status::deadline_exceeded(message))
             })?
             .map_err(|status| self.refused("unreadable", read_error(&status)))?
@@ -164,12 +164,12 @@ impl Fleet for IngestService {
             HelloOutcome::HoldOff(answer) => {
                 AnswerStream { next: Some(answer), session: None, yields: false }
             }
-            HelloOutcome::Accepted(speaker, answer) => AnswerStream {
+            HelloOutcome::Accepted(reporter, answer) => AnswerStream {
                 next: Some(answer),
                 session: Some(Session {
                     store: Arc::clone(&self.store),
                     stats: self.stats.clone(),
-                    speaker,
+                    reporter,
                     messages,
                     _live: peer.open_stream(),
                     _peer: peer,
@@ -197,7 +197,7 @@ impl Fleet for IngestService {
             peer: peer(&request)?,
             view: self.store.view(),
             stats: self.stats.clone(),
-            read_timeout: self.patience.read,
+            read_timeout: self.timeouts.read,
         };
         let events = watching
             .start((place, right), &request.into_inner())
@@ -248,7 +248,7 @@ enum Reply {
 
 impl Session {
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Reply, Status>>> {
-        if Pin::new(&mut self.speaker.superseded).poll(cx).is_ready() {
+        if Pin::new(&mut self.reporter.superseded).poll(cx).is_ready() {
             return Poll::Ready(Some(Ok(Reply::Superseded)));
         }
         let message = match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
@@ -273,7 +273,7 @@ impl Session {
         })?;
         let answer = self
             .store
-            .with(|store, now| store.handle_message(&self.speaker, message, now))
+            .with(|store, now| store.handle_message(&self.reporter, message, now))
             .map_err(|refusal| {
                 self.stats.refused(refusal.label());
                 status(&refusal)
@@ -284,7 +284,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.store.with(|store, now| store.disconnected(&self.speaker, now));
+        self.store.with(|store, now| store.disconnected(&self.reporter, now));
     }
 }
 

@@ -36,7 +36,7 @@ pub struct PluginConfigController {
     config_map: PluginConfigMap,
     view: FleetView,
     fleet: Fleet,
-    wishes: ConfigRequests,
+    requests: ConfigRequests,
     ledger: KeyLedger,
     began: Instant,
     pace: WriteBackoff<()>,
@@ -51,7 +51,7 @@ impl PluginConfigController {
             config_map,
             view,
             fleet: Fleet::default(),
-            wishes: ConfigRequests::new(),
+            requests: ConfigRequests::new(),
             ledger: KeyLedger::default(),
             began: Instant::now(),
             pace: WriteBackoff::default(),
@@ -94,17 +94,17 @@ impl PluginConfigController {
                 continue;
             }
             let before = match requested_config(node) {
-                Some(wish) if self.wishes.get(&node.name) == Some(&wish) => continue,
-                Some(wish) => {
-                    self.wishes.insert(node.name.clone(), wish);
+                Some(request) if self.requests.get(&node.name) == Some(&request) => continue,
+                Some(request) => {
+                    self.requests.insert(node.name.clone(), request);
                     true
                 }
-                None => self.wishes.remove(&node.name).is_some(),
+                None => self.requests.remove(&node.name).is_some(),
             };
             differs |= before;
         }
         for node in news.removed {
-            differs |= self.wishes.remove(&node.name).is_some();
+            differs |= self.requests.remove(&node.name).is_some();
         }
         self.fleet = fleet;
         differs
@@ -141,7 +141,7 @@ impl PluginConfigController {
 
     async fn write(&mut self, now: Duration) -> Result<(), PluginConfigMapError> {
         let contents = self.config_map.read().await?;
-        let decision = self.ledger.decide(now, &self.wishes, &contents);
+        let decision = self.ledger.decide(now, &self.requests, &contents);
         for (node, why) in &decision.refused {
             if self.refused.get(node) != Some(why) {
                 warn!(%node, reason = why, "rejected the device plugin configuration that the node requested");
@@ -166,6 +166,6 @@ fn part(node: &Node) -> Option<&octavo_stream::protocol::Content> {
 /// Configuration that the node requests. The store decoded the part before it accepted it.
 fn requested_config(node: &Node) -> Option<ConfigRequest> {
     let report = status::decode_sharing(part(node)?).ok()?;
-    let wish = ConfigRequest { hand_off: report.hand_off, named: report.named };
-    (wish != ConfigRequest::default()).then_some(wish)
+    let request = ConfigRequest { hand_off: report.hand_off, named: report.named };
+    (request != ConfigRequest::default()).then_some(request)
 }

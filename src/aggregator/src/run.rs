@@ -74,8 +74,8 @@ fn router(
     stats.register(&mut registry);
     rest::metrics::register(&mut registry, view.clone());
     rest::availability::register(&mut registry, availability.clone());
-    if let Some(followed) = cluster.followed() {
-        rest::metrics::cluster::register(&mut registry, followed);
+    if let Some(watched) = cluster.snapshots() {
+        rest::metrics::cluster::register(&mut registry, watched);
     }
     let pages = pages::router(availability.clone());
     let context = rest::ApiContext {
@@ -115,7 +115,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     let cluster_runtime = runtime("cluster")?;
     let cluster = ClusterTasks::connect(&cluster_runtime, settings, view)?;
     let counter = cluster.availability();
-    let startup = Startup::new(store.view(), cluster.followed(), progress);
+    let startup = Startup::new(store.view(), cluster.snapshots(), progress);
     let guard = guard(&http_runtime, settings, counter, &stats)?;
     let creator = profile_creator(&http_runtime, settings, &guard)?;
     let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), creator.clone()));

@@ -88,7 +88,7 @@ enum ConnectionSlot {
 }
 
 /// Accepted connection.
-struct Accepted {
+struct AcceptedConnection {
     peer: Peer,
     router: Router,
     /// Maximum age.
@@ -183,7 +183,7 @@ impl ServerState {
         // Without this, a client that does not read its responses would occupy the connection until its maximum age.
         let _refused = SockRef::from(&socket).set_tcp_user_timeout(Some(UNACKED_TIMEOUT));
         let shared = Arc::clone(self);
-        let accepted = Accepted { peer, router, age };
+        let accepted = AcceptedConnection { peer, router, age };
         connections.spawn(async move {
             shared.connection(socket, accepted).await;
             drop(place);
@@ -198,7 +198,7 @@ impl ServerState {
         }
     }
 
-    async fn connection(self: &Arc<Self>, socket: TcpStream, accepted: Accepted) {
+    async fn connection(self: &Arc<Self>, socket: TcpStream, accepted: AcceptedConnection) {
         let name = self.server.protocol.name();
         let Some(tls) = &self.server.tls else {
             return self.serve(socket, accepted).await;
@@ -225,12 +225,12 @@ impl ServerState {
         }
     }
 
-    async fn serve<I>(self: &Arc<Self>, io: I, accepted: Accepted)
+    async fn serve<I>(self: &Arc<Self>, io: I, accepted: AcceptedConnection)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(io);
-        let Accepted { peer, router, age } = accepted;
+        let AcceptedConnection { peer, router, age } = accepted;
         let (shared, of) = (Arc::clone(self), peer.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             of.record_request();

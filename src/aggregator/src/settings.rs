@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn watched_cluster_is_from_kubeconfig_or_pod() {
-        let followed = |more: &[&str]| {
+        let watched = |more: &[&str]| {
             let settings = settings(
                 &[&["--plaintext", "--http-auth=none", "--follow-cluster"], more].concat(),
             )
@@ -254,8 +254,8 @@ mod tests {
             assert!(settings.cluster.follow_cluster);
             settings.kubernetes.kubeconfig
         };
-        assert_eq!(followed(&[]), None);
-        assert_eq!(followed(&["--kubeconfig=/k"]), Some(PathBuf::from("/k")));
+        assert_eq!(watched(&[]), None);
+        assert_eq!(watched(&["--kubeconfig=/k"]), Some(PathBuf::from("/k")));
     }
 
     #[test]

@@ -37,11 +37,11 @@ pub struct TlsFiles {
 pub struct Tls {
     files: TlsFiles,
     protocols: Vec<Vec<u8>>,
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<LoadedCertificate>,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedCertificate {
     config: Arc<ServerConfig>,
     /// Stamps of the files at the last attempt to read them.
     stamps: Stamps,
@@ -100,7 +100,7 @@ impl Tls {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
         let stamps = stamps(&files);
         let config = read(&files, &protocols)?;
-        let loaded = Mutex::new(Loaded { config, stamps, unreadable_since: None });
+        let loaded = Mutex::new(LoadedCertificate { config, stamps, unreadable_since: None });
         Ok(Self { files, protocols, loaded })
     }
 

@@ -69,12 +69,12 @@ impl WatchSession {
             self.stats.watchers.inc();
             let _counted = WatcherGuard(self.stats.watchers.clone());
             let _live = self.peer.open_stream();
-            let patience = self.read_timeout;
+            let limit = self.read_timeout;
             // A disconnected client needs no message; one that lost its permission receives the reason.
             tokio::select! {
                 _ended = self.run(&filter, &sender) => {}
                 refused = right.ended() => {
-                    let _read = timeout(patience, sender.send(Err(refused.status()))).await;
+                    let _read = timeout(limit, sender.send(Err(refused.status()))).await;
                 }
             }
             drop(place);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use octavo_engine::program::{kill_with_parent, own_id};
 use octavo_files::config_files::catalog;
 use octavo_hardware::nvml::{self, Loader};
-use octavo_hardware::{self as hw, Handle};
+use octavo_hardware::{self as hw, DriverHandle};
 use octavo_model::accelerators::Catalog;
 use octavo_settings::child::{ChildInvocation, ChildTask, load_command};
 use octavo_settings::hardware::HardwareSettings;
@@ -22,7 +22,10 @@ pub(crate) fn catalog(settings: &HardwareSettings) -> io::Result<Option<Catalog>
 }
 
 /// Starts the thread that owns NVML; `catalog` adds to the recognized devices.
-pub(crate) fn open(settings: &HardwareSettings, catalog: Option<&Catalog>) -> io::Result<Handle> {
+pub(crate) fn open(
+    settings: &HardwareSettings,
+    catalog: Option<&Catalog>,
+) -> io::Result<DriverHandle> {
     let own = catalog.map(|catalog| Arc::new(catalog.overlay_products().clone()));
     let settings = hw::Settings {
         library: settings.nvml_library.clone(),

@@ -17,7 +17,7 @@ use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
 use octavo_agent::sink::{LabelSink, StdoutSink};
 use octavo_agent::usage::{UsageChannels, UsageObserver};
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_kube::client::{self, Client};
 use octavo_kube::events::PodEventsHandle;
 use octavo_kube::evict::{EvictionHandle, Evictor};
@@ -156,7 +156,7 @@ pub(crate) fn hand_off(
 /// Starts observing usage if the settings enable it.
 pub(crate) fn observe(
     settings: &AgentSettings,
-    hardware: &Handle,
+    hardware: &DriverHandle,
     pods: Option<PodEventsHandle>,
     tasks: &mut JoinSet<()>,
 ) -> Option<UsageChannels> {
@@ -216,7 +216,7 @@ pub(crate) async fn clean_up(
         if timeout(ONESHOT_TIMEOUT, clear_node_fields(&node_handle)).await.is_err() {
             return Err(format!(
                 "fields of this agent are still on the Node: {}",
-                node_handle.trouble()
+                node_handle.error()
             )
             .into());
         }
@@ -225,8 +225,8 @@ pub(crate) async fn clean_up(
     if let Some(feature_handle) = node.feature_handle {
         feature_handle.delete();
         if timeout(ONESHOT_TIMEOUT, feature_handle.wait_until_applied()).await.is_err() {
-            let trouble = feature_handle.trouble().unwrap_or_default();
-            return Err(format!("the NodeFeature still exists: {trouble}").into());
+            let error = feature_handle.error().unwrap_or_default();
+            return Err(format!("the NodeFeature still exists: {error}").into());
         }
         info!("NodeFeature of this agent removed");
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use octavo_engine::agent_socket::{LayoutChoice, Request};
 use octavo_engine::manual_choice;
-use octavo_engine::store::{self, Interrupted, Store};
+use octavo_engine::store::{self, InterruptedChanges, Store};
 use octavo_files::checkpoint;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::{Layout, Targets};
 use octavo_planner::reconcile::{ApplyRecordEntry, NodeLayoutStatus};
@@ -31,7 +31,7 @@ use crate::settings::{Colors, OutputMode};
 const NO_LAYOUT: &str = "(none)";
 
 /// Opens this machine's hardware.
-pub(super) type OpenHardware<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
+pub(super) type OpenHardware<'a> = &'a dyn Fn(&RunSettings) -> Result<DriverHandle, CliError>;
 
 /// Applies a layout to the node.
 pub(super) async fn apply(
@@ -101,7 +101,7 @@ fn resolve_here(
 
 /// Finishes interrupted changes when the requested layout cannot be used.
 async fn finish(
-    handle: &Handle,
+    handle: &DriverHandle,
     run: &RunSettings,
     (show, end_at, colors): (&ProgressLine, Instant, Colors),
     refused: Report,
@@ -137,7 +137,7 @@ async fn forget(
         let status = agent_client::ask(agent, &Request::Forget {}, run.wait_policy(), show).await?;
         return end(&status, run, colors);
     }
-    let is_interrupted = store::interrupted(state_dir) != Interrupted::default();
+    let is_interrupted = store::interrupted(state_dir) != InterruptedChanges::default();
     let chosen = manual_choice::read(state_dir).ok().flatten();
     let is_empty = chosen.is_none() && !is_interrupted;
     if settings.agent || is_empty {
@@ -221,7 +221,7 @@ pub(super) async fn restore(
     end(&status, run, colors)
 }
 
-async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError> {
+async fn look(handle: &DriverHandle, end: Instant) -> Result<Arc<Inventory>, CliError> {
     local_engine::look(handle, end).await.map_err(CliError::DriverTimeout)
 }
 

@@ -18,14 +18,14 @@ use crate::settings::{Colors, Input};
 /// Runs `octavo catalog`.
 pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report, CliError> {
     let (CatalogCommand::Search(settings) | CatalogCommand::Show(settings)) = command;
-    let catalogue = with_overlay(settings.catalog.as_ref())?;
+    let catalog = with_overlay(settings.catalog.as_ref())?;
     let lookup = match settings.kind {
-        Some(kind) => catalogue.lookup_as(kind, &settings.text),
-        None => catalogue.lookup(&settings.text),
+        Some(kind) => catalog.lookup_as(kind, &settings.text),
+        None => catalog.lookup(&settings.text),
     };
     match command {
-        CatalogCommand::Search(_) => search(&lookup, &catalogue, (settings, colors)),
-        CatalogCommand::Show(_) => show(&lookup, &catalogue, (settings, colors)),
+        CatalogCommand::Search(_) => search(&lookup, &catalog, (settings, colors)),
+        CatalogCommand::Show(_) => show(&lookup, &catalog, (settings, colors)),
     }
 }
 
@@ -50,10 +50,10 @@ pub(super) fn with_overlay(overlay: Option<&Input>) -> Result<Catalog, CliError>
 
 fn search(
     lookup: &Lookup,
-    catalogue: &Catalog,
+    catalog: &Catalog,
     (settings, colors): (&LookupSettings, Colors),
 ) -> Result<Report, CliError> {
-    let document = LookupDocument::new(&settings.text, lookup, catalogue);
+    let document = LookupDocument::new(&settings.text, lookup, catalog);
     let (found, exit): (&[Sku], _) = match lookup {
         Lookup::Found(sku) => (std::slice::from_ref(sku), Exit::Done),
         Lookup::Ambiguous(skus) => (skus, Exit::Done),
@@ -62,51 +62,51 @@ fn search(
     let output = match settings.format {
         CatalogFormat::Json => json(&document)?,
         CatalogFormat::Yaml => yaml(&document)?,
-        CatalogFormat::Table => table(found, catalogue, colors),
+        CatalogFormat::Table => table(found, catalog, colors),
     };
     let notes = match lookup {
         Lookup::Found(_) => String::new(),
         Lookup::Ambiguous(_) => {
             format!("{} matches several products; use a SKU to select one\n", quoted(settings))
         }
-        Lookup::Unknown(near) => unknown(settings, near, catalogue),
+        Lookup::Unknown(near) => unknown(settings, near, catalog),
     };
     Ok(Report { output, notes, exit })
 }
 
 fn show(
     lookup: &Lookup,
-    catalogue: &Catalog,
+    catalog: &Catalog,
     (settings, colors): (&LookupSettings, Colors),
 ) -> Result<Report, CliError> {
     let product = match lookup {
-        Lookup::Found(sku) => catalogue.product(sku),
+        Lookup::Found(sku) => catalog.product(sku),
         Lookup::Ambiguous(skus) => {
-            let rows = table(skus, catalogue, Colors::Off);
+            let rows = table(skus, catalog, Colors::Off);
             let text = quoted(settings);
             return Ok(Report::failed(format!(
                 "{text} matches several products; use a SKU to select one\n{rows}"
             )));
         }
-        Lookup::Unknown(near) => return Ok(Report::failed(unknown(settings, near, catalogue))),
+        Lookup::Unknown(near) => return Ok(Report::failed(unknown(settings, near, catalog))),
     };
     let Some(product) = product else {
-        return Ok(Report::failed(unknown(settings, &[], catalogue)));
+        return Ok(Report::failed(unknown(settings, &[], catalog)));
     };
     let output = match settings.format {
-        CatalogFormat::Json => json(&ProductDocument::new(product, catalogue))?,
-        CatalogFormat::Yaml => yaml(&ProductDocument::new(product, catalogue))?,
-        CatalogFormat::Table => product_details::details(product, catalogue, colors),
+        CatalogFormat::Json => json(&ProductDocument::new(product, catalog))?,
+        CatalogFormat::Yaml => yaml(&ProductDocument::new(product, catalog))?,
+        CatalogFormat::Table => product_details::details(product, catalog, colors),
     };
     Ok(Report { output, ..Report::default() })
 }
 
-fn unknown(settings: &LookupSettings, near: &[Sku], catalogue: &Catalog) -> String {
+fn unknown(settings: &LookupSettings, near: &[Sku], catalog: &Catalog) -> String {
     let text = quoted(settings);
     if near.is_empty() {
         return format!("the catalog has no product {text}\n");
     }
-    let rows = table(near, catalogue, Colors::Off);
+    let rows = table(near, catalog, Colors::Off);
     format!("the catalog has no product {text}; similar names:\n{rows}")
 }
 
@@ -116,8 +116,8 @@ fn quoted(settings: &LookupSettings) -> String {
     format!("{:?}", text.chars().take(SHOWN).collect::<String>())
 }
 
-fn table(skus: &[Sku], catalogue: &Catalog, colors: Colors) -> String {
-    let products = skus.iter().filter_map(|sku| catalogue.product(sku));
+fn table(skus: &[Sku], catalog: &Catalog, colors: Colors) -> String {
+    let products = skus.iter().filter_map(|sku| catalog.product(sku));
     let rows: Vec<Vec<Cell>> = products.map(row).collect();
     if rows.is_empty() {
         return String::new();

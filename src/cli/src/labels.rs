@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use octavo_model::inventory::Inventory;
-use octavo_node::labels::{CompiledLabels, DiffSide, Publication, compile, diff};
+use octavo_node::labels::{CompiledLabels, DiffSide, KeyPolicy, compile, diff};
 
 use super::style::Style;
 use super::text::{lines, printable};
@@ -47,7 +47,7 @@ fn print(labels: &BTreeMap<&str, &str>, format: LabelsFormat) -> Result<String, 
 fn compare(
     before: &BTreeMap<&str, &str>,
     after: &BTreeMap<&str, &str>,
-    nvidia: Publication,
+    nvidia: KeyPolicy,
     colors: Colors,
 ) -> Report {
     let changes = diff(before, after, nvidia);

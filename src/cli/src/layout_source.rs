@@ -51,9 +51,9 @@ impl LayoutSource {
     /// Generates the layouts that are possible on all GPUs of a node.
     pub(super) fn generated(inventory: &Inventory) -> Self {
         Self {
-            name: match inventory.nvml.trouble() {
-                Some(trouble) if inventory.is_nvml_relevant() => {
-                    format!("the layouts generated for this node ({trouble})")
+            name: match inventory.nvml.error() {
+                Some(error) if inventory.is_nvml_relevant() => {
+                    format!("the layouts generated for this node ({error})")
                 }
                 Some(_) | None => "the layouts generated for this node".to_owned(),
             },

@@ -46,8 +46,8 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use octavo_engine::store::{self, Interrupted};
-use octavo_hardware::Handle;
+use octavo_engine::store::{self, InterruptedChanges};
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::Inventory;
 use octavo_settings::hardware::HardwareSettings;
 use octavo_settings::{EarlyExit, EarlyExitKind};
@@ -97,7 +97,7 @@ impl Report {
 }
 
 /// Opens the hardware of this machine.
-pub type OpenHardware = fn(&HardwareSettings) -> io::Result<Handle>;
+pub type OpenHardware = fn(&HardwareSettings) -> io::Result<DriverHandle>;
 
 /// Runs the command line of this process. `open` is called at most once.
 pub fn main(open: OpenHardware) -> Exit {
@@ -243,7 +243,7 @@ fn planned(
     let source = &settings.request.source;
     let inventory = inventory(source, open)?;
     let (users, interrupted) = match source.from {
-        Some(_) => (device_holders::recorded(inventory), Interrupted::default()),
+        Some(_) => (device_holders::recorded(inventory), InterruptedChanges::default()),
         None => (
             device_holders::live(inventory, &settings.proc_root),
             store::interrupted(&settings.state_dir),
@@ -259,10 +259,10 @@ fn diagnosed(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let overlay = settings.source.catalog();
-    let catalogue = catalog::with_overlay(overlay.as_ref())?;
-    let names = DeviceNames::from_catalog(&catalogue, overlay.as_ref());
+    let catalog = catalog::with_overlay(overlay.as_ref())?;
+    let names = DeviceNames::from_catalog(&catalog, overlay.as_ref());
     let (inventory, _) = names.name(inventory()?);
-    let facts = block_on(doctor::collect(&inventory, &catalogue, settings))??;
+    let facts = block_on(doctor::collect(&inventory, &catalog, settings))??;
     doctor::report(&facts, settings.format, colors)
 }
 
@@ -282,7 +282,7 @@ fn named_inventory(
     Ok(names.name(inventory(&source.inventory, open)?))
 }
 
-fn opened(hardware: &HardwareSettings, open: OpenHardware) -> Result<Handle, CliError> {
+fn opened(hardware: &HardwareSettings, open: OpenHardware) -> Result<DriverHandle, CliError> {
     input::check_library(hardware)?;
     open(hardware).map_err(|error| CliError::Observe(Box::new(error)))
 }

@@ -47,21 +47,21 @@ fn exit(answer: &MatchAnswer) -> Exit {
 }
 
 /// Builds the request, and the note on measured rows that were not read.
-fn request(wish: &MatchRequirements) -> Result<(MatchRequest, Option<&'static str>), CliError> {
-    let measured = wish.performance.as_ref().map(performance).transpose()?;
+fn request(request: &MatchRequirements) -> Result<(MatchRequest, Option<&'static str>), CliError> {
+    let measured = request.performance.as_ref().map(performance).transpose()?;
     let unread = measured.as_ref().and_then(MeasuredRows::unread_pages_notice);
     let request = MatchRequest {
         performance: measured.map(|found| found.rows).unwrap_or_default(),
-        count: wish.count,
-        memory_per_device_at_least: wish.memory.clone(),
-        memory_total_at_least: wish.total_memory.clone(),
-        architecture_at_least: wish.architecture.clone(),
-        compute_capability_at_least: wish.compute_capability.clone(),
-        preferred: wish.preferred.clone(),
-        interconnect: wish.interconnect,
-        isolation: wish.isolation,
-        price_at_most_per_hour: wish.max_price,
-        purchase_option: wish.purchase,
+        count: request.count,
+        memory_per_device_at_least: request.memory.clone(),
+        memory_total_at_least: request.total_memory.clone(),
+        architecture_at_least: request.architecture.clone(),
+        compute_capability_at_least: request.compute_capability.clone(),
+        preferred: request.preferred.clone(),
+        interconnect: request.interconnect,
+        isolation: request.isolation,
+        price_at_most_per_hour: request.max_price,
+        purchase_option: request.purchase,
     };
     Ok((request, unread))
 }
@@ -100,7 +100,7 @@ fn table(answer: &MatchAnswer, printed: OutputOptions, colors: Colors) -> String
 }
 
 fn of_match(row: &Match) -> Vec<Cell> {
-    let style = match row.standing.known() {
+    let style = match row.availability.known() {
         Some(OfferAvailability::Free) => Style::Good,
         Some(OfferAvailability::AfterChange | OfferAvailability::Unknown) | None => Style::Warning,
         Some(OfferAvailability::Taken) => Style::Bad,
@@ -121,7 +121,7 @@ fn of_match(row: &Match) -> Vec<Cell> {
         Cell::plain(&types.join(",")),
         Cell::optional(row.resource.as_deref()),
         Cell::plain(&row.count),
-        Cell::new(row.standing.as_str(), style),
+        Cell::new(row.availability.as_str(), style),
         Cell::plain(&free),
         Cell::plain(&on_one),
         Cell::optional(cost),
@@ -173,13 +173,13 @@ mod tests {
             "freeBy": "agents",
             "matches": [
                 {
-                    "rank": 1, "name": "acme-x", "type": "acme-x", "shape": "whole", "count": 2, "standing": "free",
+                    "rank": 1, "name": "acme-x", "type": "acme-x", "shape": "whole", "count": 2, "availability": "free",
                     "total": 8, "free": {"total": 5, "onOneNode": 3},
                     "cost": {"perHour": "12.50", "currency": "USD", "purchaseOption": "spot"},
                     "reasons": ["it is large"]
                 },
                 {
-                    "rank": 2, "name": "acme-y", "type": "acme-y", "shape": "whole", "count": 2, "standing": "unknown",
+                    "rank": 2, "name": "acme-y", "type": "acme-y", "shape": "whole", "count": 2, "availability": "unknown",
                     "total": 8, "reasons": ["it is large"],
                     "warnings": ["acme-y instead of the preferred acme-x"]
                 }

@@ -15,7 +15,7 @@ mod hooks;
 
 use std::collections::BTreeMap;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::Inventory;
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{
@@ -36,7 +36,7 @@ use crate::settings::mig_parted::{
 use crate::settings::{Input, mig_parted_completion_script};
 
 /// Opens this machine's hardware.
-pub(super) type OpenHardware<'a> = &'a dyn Fn(&HardwareSettings) -> Result<Handle, CliError>;
+pub(super) type OpenHardware<'a> = &'a dyn Fn(&HardwareSettings) -> Result<DriverHandle, CliError>;
 
 /// Runs the command. Every failure exits with 1, as in mig-parted.
 pub(super) async fn report(
@@ -76,13 +76,13 @@ async fn apply(
         ("MIG_PARTED_MODE_CHANGE_ONLY", run.mode.mode_only.to_string()),
     ]);
     let runner = HookRunner::new(hooks, variables, debug)?;
-    let wish = ChangeRequest {
+    let change = ChangeRequest {
         name: config.name(),
         resolve: &|inventory| config.meaning(inventory),
         done: "MIG configuration applied successfully",
         skip_reset: settings.skip_reset,
     };
-    change::change(open, run, &wish, &runner).await
+    change::change(open, run, &change, &runner).await
 }
 
 async fn restore(
@@ -116,13 +116,13 @@ async fn restore(
             Resolution::Refused(explain(&CliError::document("checkpoint", place, source)))
         }
     };
-    let wish = ChangeRequest {
+    let change = ChangeRequest {
         name: "(checkpoint)",
         resolve: &meaning,
         done: "MIG configuration restored successfully",
         skip_reset: false,
     };
-    change::change(open, run, &wish, &runner).await
+    change::change(open, run, &change, &runner).await
 }
 
 fn hooks_file(settings: &HooksSettings) -> String {

@@ -23,15 +23,15 @@ impl DeviceNames {
         if overlay.is_none() && type_override.is_none() {
             return Ok(Self::default());
         }
-        let catalogue = catalog::with_overlay(overlay.as_ref())?;
-        let type_override = type_override.map(|text| Arc::new(TypeOverride::new(text, &catalogue)));
-        let overlay_products = Arc::new(catalogue.overlay_products().clone());
+        let catalog = catalog::with_overlay(overlay.as_ref())?;
+        let type_override = type_override.map(|text| Arc::new(TypeOverride::new(text, &catalog)));
+        let overlay_products = Arc::new(catalog.overlay_products().clone());
         Ok(Self { naming: TypeSources { overlay_products, type_override } })
     }
 
     /// Returns the names of a catalog, if one was specified.
-    pub(super) fn from_catalog(catalogue: &Catalog, named: Option<&Input>) -> Self {
-        let own = named.map(|_| Arc::new(catalogue.overlay_products().clone()));
+    pub(super) fn from_catalog(catalog: &Catalog, named: Option<&Input>) -> Self {
+        let own = named.map(|_| Arc::new(catalog.overlay_products().clone()));
         let naming = TypeSources { overlay_products: own.unwrap_or_default(), type_override: None };
         Self { naming }
     }

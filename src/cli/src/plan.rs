@@ -15,7 +15,7 @@ mod summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use octavo_engine::store::Interrupted;
+use octavo_engine::store::InterruptedChanges;
 use octavo_model::holder::Holder;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
@@ -54,7 +54,7 @@ enum StepDetail {
 /// Formats the plan as requested; its outcome is the exit code. Like an apply, the plan includes interrupted changes.
 pub(super) fn report(
     inventory: &Inventory,
-    (holders, found): (&[Holder], Interrupted),
+    (holders, found): (&[Holder], InterruptedChanges),
     settings: &PlanSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
@@ -103,7 +103,7 @@ pub(super) fn report(
 }
 
 /// Returns the interrupted changes that an apply would resume: those that left a device unchanged are dropped.
-fn resumable_changes(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
+fn resumable_changes(mut found: InterruptedChanges, inventory: &Inventory) -> InterruptedChanges {
     if let Some(record) = &mut found.record {
         record.devices.retain(|entry| !entry.is_at_previous(inventory));
     }
@@ -116,7 +116,7 @@ fn add_interrupted(
     case: &mut ResolvedLayout,
     inventory: &Inventory,
     (holders, policy): (&[Holder], &Policy),
-    found: &Interrupted,
+    found: &InterruptedChanges,
 ) -> BTreeMap<PciAddress, String> {
     let Some(record) = &found.record else {
         return BTreeMap::new();
@@ -148,7 +148,7 @@ fn add_interrupted(
     others.into_iter().filter_map(layout).collect()
 }
 
-fn warned(report: Report, found: &Interrupted) -> Report {
+fn warned(report: Report, found: &InterruptedChanges) -> Report {
     Report { notes: report.notes + &found.warnings(), ..report }
 }
 
@@ -156,7 +156,7 @@ fn warned(report: Report, found: &Interrupted) -> Report {
 /// contains that document, including the interrupted changes, which an apply finishes in any case.
 fn refusal(
     inventory: &Inventory,
-    (holders, found): (&[Holder], &Interrupted),
+    (holders, found): (&[Holder], &InterruptedChanges),
     settings: &PlanSettings,
     refused: RejectedLayout,
 ) -> Result<Report, CliError> {

@@ -130,7 +130,7 @@ fn is_named(row: &ProfileRow, name: &str) -> bool {
 
 /// Returns whether the profile has findings other than notes.
 fn is_troubled(row: &ProfileRow) -> bool {
-    row.findings.iter().any(|one| one.gravity != FindingSeverity::Note)
+    row.findings.iter().any(|one| one.severity != FindingSeverity::Note)
 }
 
 fn nothing(list: &ProfileList) -> &'static str {

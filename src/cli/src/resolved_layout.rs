@@ -38,14 +38,14 @@ impl From<RejectedLayout> for CliError {
 
 /// Resolves the requested layout, if the file and the layout can be used here.
 pub(super) fn open(
-    wish: &LayoutRequest,
+    request: &LayoutRequest,
     inventory: &Inventory,
 ) -> Result<Result<ResolvedLayout, RejectedLayout>, CliError> {
-    let source = match &wish.layouts {
+    let source = match &request.layouts {
         None => LayoutSource::generated(inventory),
         Some(input) => LayoutSource::read(input)?,
     };
-    let layout = source.layout(&wish.layout)?;
+    let layout = source.layout(&request.layout)?;
     Ok(resolve_layout(&source, layout, inventory))
 }
 

@@ -175,16 +175,16 @@ async fn nfr_002_unavailable_api_server_is_reported_and_known_data_stays() {
     let path = "/api/v1/availability";
     let has_eight = |list: &Value| list["items"][0]["free"] == json!(8);
     let list = until(&reader, path, "the node", |list| {
-        has_eight(list) && list["stale"] == json!(false) && list["trouble"].is_null()
+        has_eight(list) && list["stale"] == json!(false) && list["error"].is_null()
     })
     .await;
     assert_eq!(list["items"][0]["type"], "unknown");
     api.stop();
-    let list = until(&reader, path, "nobody answers", |list| list["trouble"].is_string()).await;
+    let list = until(&reader, path, "nobody answers", |list| list["error"].is_string()).await;
     assert!(has_eight(&list), "{list:#}");
     api.start();
     until(&reader, path, "it answers again", |list| {
-        list["trouble"].is_null() && has_eight(list) && list["stale"] == json!(false)
+        list["error"].is_null() && has_eight(list) && list["stale"] == json!(false)
     })
     .await;
 }

@@ -1,10 +1,10 @@
-//! A watched cluster: its objects, their changes, and the reports while the server is unavailable.
+//! A snapshots cluster: its objects, their changes, and the reports while the server is unavailable.
 
 use std::sync::Arc;
 
 use octavo_fleet::cluster::{Amounts, Phase, PodKey, Readiness};
 use octavo_kube::client::{Program, connect};
-use octavo_kube::cluster::{ClusterWatcher, Followed};
+use octavo_kube::cluster::{ClusterWatcher, WatchedCluster};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -13,15 +13,15 @@ use super::Api;
 use super::objects::TokenKubeconfig;
 use crate::time_limits::TIME_LIMIT;
 
-/// The watched state, once it satisfies `wanted`.
-pub(super) async fn await_followed(
-    followed: &mut watch::Receiver<Arc<Followed>>,
+/// The snapshots state, once it satisfies `wanted`.
+pub(super) async fn await_cluster(
+    snapshots: &mut watch::Receiver<Arc<WatchedCluster>>,
     what: &str,
-    wanted: impl Fn(&Followed) -> bool,
-) -> Arc<Followed> {
-    let found = timeout(TIME_LIMIT, followed.wait_for(|all| wanted(all))).await;
+    wanted: impl Fn(&WatchedCluster) -> bool,
+) -> Arc<WatchedCluster> {
+    let found = timeout(TIME_LIMIT, snapshots.wait_for(|all| wanted(all))).await;
     let found = found.map(|found| Arc::clone(&found.unwrap()));
-    found.unwrap_or_else(|_| panic!("{what}: {:#?}", followed.borrow().trouble))
+    found.unwrap_or_else(|_| panic!("{what}: {:#?}", snapshots.borrow().error))
 }
 
 fn key(namespace: &str, name: &str) -> PodKey {
@@ -64,56 +64,56 @@ async fn refused_or_broken_cluster_watches_are_reported_until_they_recover() {
     let namespace = api.namespace();
     let bearer = runner(&api, &namespace, node.name());
     let client = connect(Some(&bearer.path()), Program::Aggregator).await.unwrap();
-    let eyes = ClusterWatcher::new(client);
-    let mut followed = eyes.followed();
-    tokio::spawn(eyes.run());
+    let watcher = ClusterWatcher::new(client);
+    let mut snapshots = watcher.subscribe();
+    tokio::spawn(watcher.run());
 
-    let is_refused = |all: &Followed| {
-        let reported = all.trouble.as_deref().unwrap_or_default();
+    let is_refused = |all: &WatchedCluster| {
+        let reported = all.error.as_deref().unwrap_or_default();
         reported.contains("403 Forbidden")
             && reported.contains("nodes")
             && reported.contains("pods")
     };
-    let refused = await_followed(&mut followed, "who may not is refused", is_refused).await;
+    let refused = await_cluster(&mut snapshots, "who may not is refused", is_refused).await;
     assert_eq!(refused.current_at, None);
     allow(&api, &namespace);
-    let is_received = |all: &Followed| all.trouble.is_none() && all.current_at.is_some();
-    let all = await_followed(&mut followed, "who may is heard", is_received).await;
-    let one = &all.sights.pods[&key(&namespace, "one")];
+    let is_received = |all: &WatchedCluster| all.error.is_none() && all.current_at.is_some();
+    let all = await_cluster(&mut snapshots, "who may is heard", is_received).await;
+    let one = &all.snapshot.pods[&key(&namespace, "one")];
     assert_eq!((one.phase, one.holding_node()), (Phase::Bound, Some(node.name())));
     assert_eq!(one.requirements.amounts, Amounts::default().with("nvidia.com/gpu", 2));
-    assert_eq!(all.sights.nodes[node.name()].readiness, Readiness::Ready);
-    assert_eq!(all.sights.nodes[node.name()].allocatable.get("cpu"), 64_000);
+    assert_eq!(all.snapshot.nodes[node.name()].readiness, Readiness::Ready);
+    assert_eq!(all.snapshot.nodes[node.name()].allocatable.get("cpu"), 64_000);
 
-    changes_are_observed(&api, &mut followed, (&namespace, node.name())).await;
-    idle_watch_is_reported_as_alive(&mut followed).await;
+    changes_are_observed(&api, &mut snapshots, (&namespace, node.name())).await;
+    idle_watch_is_reported_as_alive(&mut snapshots).await;
 
-    let before = Arc::clone(&followed.borrow());
+    let before = Arc::clone(&snapshots.borrow());
     api.stop();
-    let is_cut_off = |all: &Followed| all.trouble.is_some();
-    let away = await_followed(&mut followed, "it is away", is_cut_off).await;
-    assert!(away.trouble.as_ref().unwrap().contains("cannot watch "));
-    assert_eq!(away.sights, before.sights, "what was known stays");
+    let is_cut_off = |all: &WatchedCluster| all.error.is_some();
+    let away = await_cluster(&mut snapshots, "it is away", is_cut_off).await;
+    assert!(away.error.as_ref().unwrap().contains("cannot watch "));
+    assert_eq!(away.snapshot, before.snapshot, "what was known stays");
     api.start();
     let late = pod(&namespace, "late", &json!({}));
     api.create(&late);
-    let is_back = |all: &Followed| {
-        all.trouble.is_none() && all.sights.pods.contains_key(&key(&namespace, "late"))
+    let is_back = |all: &WatchedCluster| {
+        all.error.is_none() && all.snapshot.pods.contains_key(&key(&namespace, "late"))
     };
-    let back = await_followed(&mut followed, "it is back", is_back).await;
+    let back = await_cluster(&mut snapshots, "it is back", is_back).await;
     assert!(back.current_at > before.current_at);
 }
 
 async fn changes_are_observed(
     api: &Api,
-    followed: &mut watch::Receiver<Arc<Followed>>,
+    snapshots: &mut watch::Receiver<Arc<WatchedCluster>>,
     (namespace, node): (&str, &str),
 ) {
     api.kubectl(&["label", "node", node, "pool=training"]);
     api.kubectl(&["taint", "node", node, "gpu=mig:NoSchedule"]);
     api.kubectl(&["cordon", node]);
-    await_followed(followed, "the node changes", |all| {
-        let node = &all.sights.nodes[node];
+    await_cluster(snapshots, "the node changes", |all| {
+        let node = &all.snapshot.nodes[node];
         node.label("pool") == Some("training") && node.is_cordoned && node.taints.len() == 1
     })
     .await;
@@ -122,8 +122,8 @@ async fn changes_are_observed(
     api.create(&pod(namespace, "gated", &gates));
     let ends = json!({"nodeName": node, "activeDeadlineSeconds": 600});
     api.create(&pod(namespace, "ends", &ends));
-    let all = await_followed(followed, "pods come", |all| all.sights.pods.len() == 4).await;
-    let of = |name| &all.sights.pods[&key(namespace, name)];
+    let all = await_cluster(snapshots, "pods come", |all| all.snapshot.pods.len() == 4).await;
+    let of = |name| &all.snapshot.pods[&key(namespace, name)];
     assert!(of("waits").is_pending() && of("waits").requirements.selector["pool"] == "training");
     assert_eq!((of("gated").phase, of("gated").until), (Phase::Gated, None));
     assert!(of("ends").until.unwrap() > 1_767_225_600, "{:?}", of("ends"));
@@ -134,18 +134,19 @@ async fn changes_are_observed(
     api.kubectl(&[&["delete", "pod", "waits"], &now[..]].concat());
     let other = api.node("other");
     let name = other.name().to_owned();
-    let is_other =
-        |all: &Followed| all.sights.pods.len() == 2 && all.sights.nodes.contains_key(&name);
-    await_followed(followed, "what ended or was deleted is gone", is_other).await;
+    let is_other = |all: &WatchedCluster| {
+        all.snapshot.pods.len() == 2 && all.snapshot.nodes.contains_key(&name)
+    };
+    await_cluster(snapshots, "what ended or was deleted is gone", is_other).await;
     drop(other);
-    let is_gone = |all: &Followed| !all.sights.nodes.contains_key(&name);
-    await_followed(followed, "a node is deleted", is_gone).await;
+    let is_gone = |all: &WatchedCluster| !all.snapshot.nodes.contains_key(&name);
+    await_cluster(snapshots, "a node is deleted", is_gone).await;
 }
 
 /// Nothing changes here: there is no controller and no kubelet.
-async fn idle_watch_is_reported_as_alive(followed: &mut watch::Receiver<Arc<Followed>>) {
-    let before = Arc::clone(&followed.borrow());
-    let is_newer = |all: &Followed| all.current_at > before.current_at;
-    let after = await_followed(followed, "a quiet cluster is not an old one", is_newer).await;
-    assert!(after.trouble.is_none() && after.sights == before.sights);
+async fn idle_watch_is_reported_as_alive(snapshots: &mut watch::Receiver<Arc<WatchedCluster>>) {
+    let before = Arc::clone(&snapshots.borrow());
+    let is_newer = |all: &WatchedCluster| all.current_at > before.current_at;
+    let after = await_cluster(snapshots, "a quiet cluster is not an old one", is_newer).await;
+    assert!(after.error.is_none() && after.snapshot == before.snapshot);
 }

@@ -14,13 +14,13 @@ use kube::Api as Objects;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use octavo_fleet::cluster::{Amounts, ClusterSnapshot, PodKey, free_slots};
 use octavo_kube::client::{Program, connect};
-use octavo_kube::cluster::{ClusterWatcher, Followed};
+use octavo_kube::cluster::{ClusterWatcher, WatchedCluster};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use self::fleet::{LABEL, RandomNumbers};
 use super::Api;
-use super::followed::await_followed;
+use super::followed::await_cluster;
 
 const SEED: u64 = 11;
 /// Number of fleets; each gets several kinds of pods in sequence.
@@ -35,7 +35,7 @@ struct Fleet<'a> {
     pods: Objects<Pod>,
     namespace: String,
     name: String,
-    followed: watch::Receiver<Arc<Followed>>,
+    snapshots: watch::Receiver<Arc<WatchedCluster>>,
 }
 
 impl Drop for Fleet<'_> {
@@ -49,9 +49,9 @@ impl Drop for Fleet<'_> {
 async fn free_devices_equal_those_that_scheduler_binds() {
     let api = Api::shared();
     let client = connect(Some(api.kubeconfig()), Program::Aggregator).await.unwrap();
-    let eyes = ClusterWatcher::new(client);
-    let followed = eyes.followed();
-    tokio::spawn(eyes.run());
+    let watcher = ClusterWatcher::new(client);
+    let snapshots = watcher.subscribe();
+    tokio::spawn(watcher.run());
     let namespace = api.namespace();
     api.await_account(&namespace);
     let mut bound = Vec::new();
@@ -64,7 +64,7 @@ async fn free_devices_equal_those_that_scheduler_binds() {
             pods: Objects::namespaced(client, &namespace),
             namespace: namespace.clone(),
             name: format!("{namespace}-{number}"),
-            followed: followed.clone(),
+            snapshots: snapshots.clone(),
         };
         fleet.make(&mut random).await;
         for kind in 0..KINDS {
@@ -98,9 +98,9 @@ impl Fleet<'_> {
             let count = node["spec"]["taints"].as_array().unwrap().len();
             taints.insert(name, count);
         }
-        await_followed(&mut self.followed.clone(), "the fleet is there", |all| {
+        await_cluster(&mut self.snapshots.clone(), "the fleet is there", |all| {
             taints.iter().all(|(name, count)| {
-                let node = all.sights.nodes.get(name);
+                let node = all.snapshot.nodes.get(name);
                 node.is_some_and(|node| {
                     let ours = |key: &str| !key.starts_with("node.kubernetes.io/");
                     let is_marked = node.taints.iter().any(|taint| !ours(&taint.key));
@@ -124,10 +124,10 @@ impl Fleet<'_> {
         self.create(&pattern, gated).await;
         let key = |name: &str| PodKey { namespace: self.namespace.clone(), name: name.to_owned() };
         let first = key(&pattern);
-        let mut followed = self.followed.clone();
-        let is_there = |all: &Followed| all.sights.pods.contains_key(&first);
-        let all = await_followed(&mut followed, &what, is_there).await;
-        let count = free(&all.sights, &first);
+        let mut snapshots = self.snapshots.clone();
+        let is_there = |all: &WatchedCluster| all.snapshot.pods.contains_key(&first);
+        let all = await_cluster(&mut snapshots, &what, is_there).await;
+        let count = free(&all.snapshot, &first);
         assert!(count < 200, "{what}: {count} are too many to try");
 
         let names: Vec<String> = (0..count).map(|number| call(&number.to_string())).collect();
@@ -136,8 +136,8 @@ impl Fleet<'_> {
         }
         let bound = format!("{what}: {count} are bound");
         let expected: Vec<PodKey> = names.iter().map(|name| key(name)).collect();
-        await_followed(&mut followed, &bound, |all| {
-            let pod = |key| all.sights.pods.get(key);
+        await_cluster(&mut snapshots, &bound, |all| {
+            let pod = |key| all.snapshot.pods.get(key);
             let is_bound = |key| pod(key).is_some_and(|pod| pod.holding_node().is_some());
             expected.iter().all(is_bound)
         })
@@ -146,7 +146,7 @@ impl Fleet<'_> {
         let over = call("over");
         self.create(&over, spec.clone()).await;
         self.await_unschedulable(&over, &what).await;
-        assert_eq!(free(&followed.borrow().sights, &first), 0, "{what}");
+        assert_eq!(free(&snapshots.borrow().snapshot, &first), 0, "{what}");
         names.len()
     }
 
@@ -176,10 +176,10 @@ impl Fleet<'_> {
 }
 
 /// The number of such pods that fit, over all nodes.
-fn free(sights: &ClusterSnapshot, pattern: &PodKey) -> u64 {
-    let held = sights.held();
-    let wants = &sights.pods[pattern].requirements;
-    let of = sights.nodes.values().map(|node| {
+fn free(snapshot: &ClusterSnapshot, pattern: &PodKey) -> u64 {
+    let held = snapshot.held();
+    let wants = &snapshot.pods[pattern].requirements;
+    let of = snapshot.nodes.values().map(|node| {
         let none = Amounts::default();
         free_slots(wants, node, held.get(node.name.as_str()).unwrap_or(&none))
     });

@@ -29,7 +29,7 @@ fn pod(name: &str, count: u32, node: Option<&str>) -> ClusterPod {
 }
 
 /// Two nodes of eight, one of them cordoned; one pod has all of the other, and two are pending.
-fn sights() -> ClusterSnapshot {
+fn snapshot() -> ClusterSnapshot {
     let mut nodes = ["busy", "cordoned"].map(|name| node(name, H200));
     for node in &mut nodes {
         node.taints.clear();
@@ -45,7 +45,7 @@ fn sights() -> ClusterSnapshot {
 #[tokio::test]
 async fn ac_008_page_shows_free_devices_pending_pods_and_their_certainty() {
     let site = Site::of_a_cluster();
-    site.follow(sights(), Vec::new());
+    site.follow(snapshot(), Vec::new());
     browse(&site.url, Start::default(), async |page| {
         page.open("/availability").await;
         page.until(".offer h2", &[&format!("NVIDIA H200 141GB {H200}")]).await;
@@ -67,7 +67,7 @@ async fn ac_008_page_shows_free_devices_pending_pods_and_their_certainty() {
         page.assert_clean().await;
 
         // Devices of an ended pod are free after the next count.
-        let mut later = sights();
+        let mut later = snapshot();
         later.pods.clear();
         site.follow(later, Vec::new());
         page.open("/availability").await;

@@ -10,7 +10,7 @@ use octavo_aggregator::access::guarded;
 use octavo_fleet::cluster::ClusterSnapshot;
 use octavo_fleet::hardware_profile::{HardwareProfile, ProfileKind};
 use octavo_fleet::summary::{SharingSummary, UsageRank};
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
 use octavo_model::inventory::Inventory;
 use octavo_model::sharing_status::SharingStatus;
@@ -57,7 +57,7 @@ pub(super) struct Site {
     fleet: watch::Sender<Fleet>,
     clock: Clock,
     known: watch::Sender<Arc<Known>>,
-    followed: watch::Sender<Arc<Followed>>,
+    followed: watch::Sender<Arc<WatchedCluster>>,
     /// True if availability comes from the cluster.
     counts: bool,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
@@ -99,11 +99,11 @@ impl Site {
     }
 
     /// Watches a cluster with these nodes and profiles.
-    pub(super) fn follow(&self, sights: ClusterSnapshot, profiles: Vec<HardwareProfile>) {
-        self.followed.send_replace(Arc::new(Followed {
-            sights: Arc::new(sights),
+    pub(super) fn follow(&self, snapshot: ClusterSnapshot, profiles: Vec<HardwareProfile>) {
+        self.followed.send_replace(Arc::new(WatchedCluster {
+            snapshot: Arc::new(snapshot),
             current_at: Some(tokio::time::Instant::now()),
-            trouble: None,
+            error: None,
             invalid_objects: 0,
         }));
         let all = profiles.into_iter();

@@ -79,8 +79,8 @@ pub(super) fn cluster_of(site: &Site, profiles: Vec<HardwareProfile>) {
         node("strangers", "unknown"),
     ];
     let nodes = nodes.map(|node| (node.name.clone(), Arc::new(node)));
-    let sights = ClusterSnapshot { nodes: nodes.into_iter().collect(), pods: BTreeMap::new() };
-    site.follow(sights, profiles);
+    let snapshot = ClusterSnapshot { nodes: nodes.into_iter().collect(), pods: BTreeMap::new() };
+    site.follow(snapshot, profiles);
 }
 
 /// The cluster of the demo's nodes, and two profiles, one of which matches no node.

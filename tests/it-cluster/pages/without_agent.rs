@@ -26,8 +26,8 @@ async fn site() -> Site {
     cpu.allocatable = cpu.capacity.clone();
     nodes.push(cpu);
     let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node)));
-    let sights = ClusterSnapshot { nodes: nodes.collect(), ..ClusterSnapshot::default() };
-    site.follow(sights, Vec::new());
+    let snapshot = ClusterSnapshot { nodes: nodes.collect(), ..ClusterSnapshot::default() };
+    site.follow(snapshot, Vec::new());
     site
 }
 

@@ -49,7 +49,7 @@ fn ours() -> impl Strategy<Value = Layouts> {
 
 /// Names may be any text in this dialect.
 fn theirs() -> impl Strategy<Value = Layouts> {
-    let rule = (option::of(some_indices()), option::of(filters()), wish());
+    let rule = (option::of(some_indices()), option::of(filters()), spec());
     let rule = rule.prop_map(|(index, device_filter, mig)| Rule {
         place: SourcePosition::default(),
         devices: if index.is_none() && device_filter.is_none() {
@@ -77,9 +77,9 @@ fn file(
 /// A rule requests partitions, sharing or both.
 fn rule(devices: impl Strategy<Value = Selector>) -> impl Strategy<Value = Rule> {
     let requested = prop_oneof![
-        wish().prop_map(|mig| (Some(mig), None)),
+        spec().prop_map(|mig| (Some(mig), None)),
         sharing().prop_map(|sharing| (None, Some(sharing))),
-        (wish(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing))),
+        (spec(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing))),
     ];
     (devices, requested).prop_map(|(devices, (mig, time_slicing))| Rule {
         place: SourcePosition::default(),
@@ -157,7 +157,7 @@ fn profile() -> impl Strategy<Value = ProfileName> {
     })
 }
 
-fn wish() -> impl Strategy<Value = MigSpec> {
+fn spec() -> impl Strategy<Value = MigSpec> {
     let counts = btree_map(profile(), 1..=u32::MAX, 0..5).prop_map(|counts| {
         let count =
             |(profile, count)| ProfileCount { place: SourcePosition::default(), profile, count };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use octavo_agent::metrics::LayoutMetrics;
 use octavo_aggregator::rest::metrics;
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_model::reason::Reason;
 use octavo_model::sharing_status::{DeviceProvider, ResourceStatus};
 use octavo_model::{resource::ResourceName, sharing_status::SharingStatus};
@@ -172,8 +172,11 @@ fn counted() -> String {
     let mut registry = Registry::default();
     stats.register(&mut registry);
     // Series about a watched cluster.
-    let followed =
-        Followed { current_at: Some(Instant::now()), trouble: None, ..Followed::default() };
+    let followed = WatchedCluster {
+        current_at: Some(Instant::now()),
+        error: None,
+        ..WatchedCluster::default()
+    };
     let (_follower, followed) = watch::channel(Arc::new(followed));
     metrics::cluster::register(&mut registry, followed);
     exposition::write(&registry, std::iter::empty()).unwrap().1

@@ -23,7 +23,7 @@ async fn availability_without_cluster_counts_idle_devices_and_reports_basis() {
     let aggregator = Aggregator::of(&Machines::read().await);
     let list = aggregator.get("/api/v1/availability").await.json();
     assert_eq!(
-        (&list["basis"], &list["stale"], &list["trouble"]),
+        (&list["basis"], &list["stale"], &list["error"]),
         (&json!("agents"), &json!(false), &Value::Null)
     );
     let l4 = row(&list, "nvidia-l4-24gb", GPU);

@@ -10,7 +10,7 @@ use octavo_aggregator::access::guarded;
 use octavo_aggregator::rest;
 use octavo_files::config_files::LayoutFile;
 use octavo_fleet::summary::{SharingSummary, UsageRank};
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_model::inventory::Inventory;
 use octavo_model::sharing_status::SharingStatus;
 use octavo_node::labels::{self, Options};
@@ -100,7 +100,7 @@ impl Aggregator {
     pub(crate) fn following(
         machines: &Machines,
         profiles: Profiles,
-        cluster: watch::Receiver<Arc<Followed>>,
+        cluster: watch::Receiver<Arc<WatchedCluster>>,
     ) -> Self {
         let followed = cluster.clone();
         let more = |view: FleetView| view.with_profiles(profiles).with_cluster(Some(followed));
@@ -111,7 +111,7 @@ impl Aggregator {
         machines: &Machines,
         more: impl FnOnce(FleetView) -> FleetView,
         max_streams: usize,
-        cluster: Option<watch::Receiver<Arc<Followed>>>,
+        cluster: Option<watch::Receiver<Arc<WatchedCluster>>>,
     ) -> Self {
         let clock = Clock::start();
         let (fleet, receiver) = watch::channel(Fleet::default());

@@ -17,7 +17,7 @@ fn names(answer: &Value) -> Vec<String> {
     let matches = answer["matches"].as_array().unwrap_or_else(|| panic!("{answer}"));
     let shown = matches.iter().map(|one| {
         let (count, name) = (&one["count"], one["name"].as_str().unwrap());
-        format!("{count} {name} {}", one["standing"].as_str().unwrap())
+        format!("{count} {name} {}", one["availability"].as_str().unwrap())
     });
     shown.collect()
 }

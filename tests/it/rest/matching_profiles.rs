@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::StatusCode;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness,
 };
@@ -84,7 +84,7 @@ fn names(answer: &Value) -> Vec<String> {
     let matches = answer["matches"].as_array().unwrap();
     let shown = matches.iter().map(|one| {
         let (count, name) = (&one["count"], one["name"].as_str().unwrap());
-        format!("{count} {name} {}", one["standing"].as_str().unwrap())
+        format!("{count} {name} {}", one["availability"].as_str().unwrap())
     });
     shown.collect()
 }
@@ -184,7 +184,7 @@ async fn reader_of_some_types_sees_those_and_profiles_limited_to_them() {
     let (_fixture, aggregator) = aggregator(&[two().remove(0), both, two().remove(1)]).await;
     let request = json!({"count": 2}).to_string();
     let of = |profiles| Visibility {
-        types: Types::Only(BTreeSet::from([H100.parse().unwrap()])),
+        types: VisibleTypes::Only(BTreeSet::from([H100.parse().unwrap()])),
         nodes: false,
         profiles,
     };

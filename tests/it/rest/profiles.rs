@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use octavo_files::config_files::profiles::HardwareProfileFile;
 use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterPod, ClusterSnapshot, Readiness};
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_store::profiles::Profiles;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ pub(super) const L4: &str = "nvidia-l4-24gb";
 
 /// A cluster snapshot with its source, and the directory of the file.
 pub(crate) struct ProfileFixture {
-    pub(crate) cluster: watch::Sender<Arc<Followed>>,
+    pub(crate) cluster: watch::Sender<Arc<WatchedCluster>>,
     directory: TempDir,
 }
 
@@ -51,19 +51,19 @@ pub(super) fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
     }
 }
 
-pub(super) fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
+pub(super) fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<WatchedCluster> {
     with_pods(nodes, [])
 }
 
 fn with_pods(
     nodes: impl IntoIterator<Item = ClusterNode>,
     pods: impl IntoIterator<Item = ClusterPod>,
-) -> Arc<Followed> {
-    Arc::new(Followed {
-        sights: Arc::new(ClusterSnapshot::new(nodes, pods)),
+) -> Arc<WatchedCluster> {
+    Arc::new(WatchedCluster {
+        snapshot: Arc::new(ClusterSnapshot::new(nodes, pods)),
         current_at: Some(Instant::now()),
-        trouble: None,
-        ..Followed::default()
+        error: None,
+        ..WatchedCluster::default()
     })
 }
 
@@ -88,7 +88,7 @@ impl ProfileFixture {
         nodes: Vec<ClusterNode>,
         pods: Vec<ClusterPod>,
         profiles: &[Value],
-    ) -> (Self, Profiles, watch::Receiver<Arc<Followed>>) {
+    ) -> (Self, Profiles, watch::Receiver<Arc<WatchedCluster>>) {
         let (cluster, seen) = watch::channel(with_pods(nodes, pods));
         let fixture = Self { cluster, directory: tempfile::tempdir().unwrap() };
         fixture.write(profiles);
@@ -184,7 +184,7 @@ async fn outdated_data_is_marked_and_invalid_file_keeps_previous_profiles() {
     let list = aggregator.get("/api/v1/profiles").await.json();
     assert_eq!(list.get("notice"), None);
     fixture.cluster.send_modify(|followed| {
-        Arc::make_mut(followed).trouble = Some("the API server is away".to_owned());
+        Arc::make_mut(followed).error = Some("the API server is away".to_owned());
     });
     std::fs::write(fixture.path(), "kind: Pod\n").unwrap();
     let expected = "the API server is away; cannot use the profiles in ";
@@ -264,7 +264,7 @@ async fn draft_accepts_more_nodes_than_fit_into_a_url() {
 }
 
 /// A thousand nodes of five types, and two hundred profiles, forty for each.
-fn many() -> (watch::Receiver<Arc<Followed>>, HardwareProfileFile, TempDir) {
+fn many() -> (watch::Receiver<Arc<WatchedCluster>>, HardwareProfileFile, TempDir) {
     let types = ["l4-24gb", "t4-16gb", "h100-80gb", "h200-141gb", "a100-80gb"];
     let types = types.map(|one| format!("nvidia-{one}"));
     let label = "octavo.dev/type";

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use octavo_files::config_files::prices::PriceFile;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
@@ -147,7 +147,7 @@ async fn req_003_rows_name_hardware_profiles_and_availability() {
     assert_eq!(of("H100 80GB")["profiles"], Value::Null);
 
     // NFR-003: profiles are named only to users who may list them.
-    let sight = Visibility { types: Types::All, nodes: false, profiles: false };
+    let sight = Visibility { types: VisibleTypes::All, nodes: false, profiles: false };
     let answer = aggregator.post_as(sight, SLO, &request).await;
     assert!(!answer.body.contains("premium"), "{}", answer.body);
     assert!(answer.body.contains("hardwareprofiles"), "{}", answer.body);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::{Amounts, ClusterNode, Readiness};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -197,7 +197,7 @@ async fn nfr_003_types_of_nodes_without_agent_require_permission() {
     for (of, wanted) in [(A100, &[A100][..]), ("nvidia-h200-141gb", &[])] {
         let mut request = Request::get("/api/v1/types").body(Body::empty()).unwrap();
         request.extensions_mut().insert(Visibility {
-            types: Types::Only([of.parse().unwrap()].into()),
+            types: VisibleTypes::Only([of.parse().unwrap()].into()),
             nodes: false,
             profiles: false,
         });

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use octavo_hardware::{Handle, Settings};
+use octavo_hardware::{DriverHandle, Settings};
 use octavo_model::inventory::{Device, Inventory, NeuronDevice, NvmlState, ReadProblem, Vendor};
 use tempfile::TempDir;
 
@@ -44,7 +44,7 @@ pub(super) fn machine() -> TempDir {
     directory
 }
 
-pub(super) fn handle(root: &Path) -> Handle {
+pub(super) fn handle(root: &Path) -> DriverHandle {
     start(&Settings {
         neuron_logical_config: root.join(SETTING),
         // Detects a reading that never ends, and is longer than any slow one.

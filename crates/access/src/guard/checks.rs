@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::Query;
 use axum::http::{Method as HttpMethod, Uri};
 use octavo_fleet::access::{
-    AccessReview, Caller, MAX_TYPE_REVIEWS, Method, Resource, RouteRule, Types, Verb, Visibility,
+    AccessReview, Caller, MAX_TYPE_REVIEWS, Method, Resource, RouteRule, Verb, Visibility,
+    VisibleTypes,
 };
 use octavo_fleet::availability::UnitType;
 use octavo_fleet::credential::Denial;
@@ -132,13 +133,13 @@ impl Checks {
         let all_profiles = AccessReview::all(Verb::List, Resource::HardwareProfiles);
         let profiles = row.shows_profiles() && self.is_allowed(caller, all_profiles).await?;
         if (nodes && row.allows_by_nodes()) || self.is_allowed(caller, question.clone()).await? {
-            return Ok(Visibility { types: Types::All, nodes, profiles });
+            return Ok(Visibility { types: VisibleTypes::All, nodes, profiles });
         }
         let types = if row.allows_by_type() { self.types(caller).await? } else { BTreeSet::new() };
         if types.is_empty() {
             return Err(AccessError::Forbidden(question));
         }
-        let types = Types::Only(types);
+        let types = VisibleTypes::Only(types);
         // A reader of single types also sees the profiles that are for those types only, in every view that lists
         // profiles.
         Ok(Visibility { types, nodes, profiles: profiles || row.shows_profiles() })

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{DeviceProcesses, Inventory};
 use octavo_planner::plan::Cause;
@@ -19,7 +19,7 @@ impl Engine {
     /// Waits for a running reset and returns the inventory read after it. Does not wait if nothing is to be changed.
     pub(super) async fn wait_for_running_reset(
         &self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         inventory: &Inventory,
         wanted: DesiredLayout<'_>,
     ) -> Result<Option<Arc<Inventory>>, String> {
@@ -33,7 +33,7 @@ impl Engine {
     /// Resets the devices that need it, one at a time. Returns the devices that were reset.
     pub(super) async fn reset(
         &self,
-        hardware: &Handle,
+        hardware: &DriverHandle,
         outcomes: &mut [Outcome],
     ) -> Vec<PciAddress> {
         let mut reset = Vec::new();

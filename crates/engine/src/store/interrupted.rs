@@ -11,14 +11,14 @@ use super::{MAX_JOURNAL_BYTES, StoreError, read};
 
 /// The interrupted changes of a state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Interrupted {
+pub struct InterruptedChanges {
     /// The journal.
     pub record: Option<ApplyRecord>,
     /// Unreadable journals, each with its path and the reason.
     pub unreadable: Vec<String>,
 }
 
-impl Interrupted {
+impl InterruptedChanges {
     /// Returns every interrupted change and unreadable journal as a message.
     pub fn notices(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
@@ -47,9 +47,9 @@ impl Interrupted {
 }
 
 /// Reads the interrupted changes in `state_dir`, including an apply that is currently running. Does not need the lock.
-pub fn interrupted(state_dir: &Path) -> Interrupted {
+pub fn interrupted(state_dir: &Path) -> InterruptedChanges {
     let path = state_dir.join("journal");
-    let mut found = Interrupted { record: None, unreadable: unreadable_notices(state_dir) };
+    let mut found = InterruptedChanges { record: None, unreadable: unreadable_notices(state_dir) };
     match read(&path, MAX_JOURNAL_BYTES) {
         Ok(None) => {}
         Err(error) => found.unreadable.push(unchecked_notice(state_dir, &error)),

@@ -15,7 +15,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// # Errors
 /// Fails if the file cannot be read or any part of it is invalid. An invalid overlay is never applied partially.
 pub fn read(path: &Path) -> Result<Catalog, ConfigFileError> {
-    let what = "catalogue";
+    let what = "catalog";
     let invalid = |errors: Vec<String>| ConfigFileError::Invalid {
         what,
         path: path.to_owned(),

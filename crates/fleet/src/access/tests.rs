@@ -182,11 +182,11 @@ fn review_formats_as_kubectl_command() {
 fn restricted_types_hide_unidentified_devices() {
     let (h200, v100): (TypeName, TypeName) =
         ("nvidia-h200-141gb".parse().unwrap(), "nvidia-v100-16gb".parse().unwrap());
-    let some = Types::Only(BTreeSet::from([h200.clone()]));
+    let some = VisibleTypes::Only(BTreeSet::from([h200.clone()]));
     assert!(some.contains(Some(&h200)));
     assert!(!some.contains(Some(&v100)) && !some.contains(None));
-    assert!(Types::All.contains(None) && Types::All.contains(Some(&v100)));
-    assert_eq!(Visibility::none().types, Types::Only(BTreeSet::new()));
+    assert!(VisibleTypes::All.contains(None) && VisibleTypes::All.contains(Some(&v100)));
+    assert_eq!(Visibility::none().types, VisibleTypes::Only(BTreeSet::new()));
     assert!(!Visibility::none().nodes);
 }
 

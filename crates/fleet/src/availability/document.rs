@@ -36,7 +36,8 @@ pub struct AvailabilityList {
     /// True if more than 60 seconds have passed since then: the counts are outdated.
     pub stale: bool,
     /// Reason why the cluster is currently not watched, for users.
-    pub trouble: Option<String>,
+    #[serde(alias = "trouble")]
+    pub error: Option<String>,
     /// Present while nodes are still reconnecting after a start of the aggregator: the counts are not complete.
     pub starting: Option<StartupProgress>,
     /// Number of omitted rows, because there are too many.

@@ -23,14 +23,14 @@ pub(super) fn add_pending(
     snapshot: &ClusterSnapshot,
 ) -> usize {
     let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
-    let mut wishes: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
+    let mut pods_by_request: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
     for pod in snapshot.pods.values().filter(|pod| pod.is_pending()) {
         if pod.requirements.amounts.accelerators().next().is_some() {
-            let count = wishes.entry(&pod.requirements).or_default();
+            let count = pods_by_request.entry(&pod.requirements).or_default();
             *count = count.saturating_add(1);
         }
     }
-    for (place, (wants, pods)) in wishes.into_iter().enumerate() {
+    for (place, (wants, pods)) in pods_by_request.into_iter().enumerate() {
         for (resource, each) in wants.amounts.accelerators() {
             let suits = |nodes: &[&ClusterNode]| {
                 place >= MAX_DISTINCT_REQUESTS || nodes.iter().any(|node| matches_node(wants, node))

@@ -40,7 +40,7 @@ const NFD_PRESENCE_LABELS: [&str; 6] = [
 /// Catalog with a cache of resolved label values.
 #[derive(Debug)]
 pub struct TypeResolver {
-    catalogue: Catalog,
+    catalog: Catalog,
     known: BTreeMap<(AliasKind, String), Option<TypeName>>,
 }
 
@@ -49,8 +49,8 @@ const MAX_CACHED_NAMES: usize = 4096;
 
 impl TypeResolver {
     /// Creates an empty cache of names, resolved by this catalog.
-    pub fn new(catalogue: Catalog) -> Self {
-        Self { catalogue, known: BTreeMap::new() }
+    pub fn new(catalog: Catalog) -> Self {
+        Self { catalog, known: BTreeMap::new() }
     }
 
     /// Type of a node's devices according to its labels, and the label it comes from.
@@ -76,7 +76,7 @@ impl TypeResolver {
         if let Some(known) = self.known.get(&cache_key) {
             return known.clone();
         }
-        let found = type_of(&self.catalogue, kind, value);
+        let found = type_of(&self.catalog, kind, value);
         if self.known.len() < MAX_CACHED_NAMES {
             self.known.insert(cache_key, found.clone());
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::id::TypeName;
 
-use super::{DevicesByType, Finding, HardwareProfile, Identifier, Reach, Scheduling, reach};
+use super::{
+    DevicesByType, Finding, HardwareProfile, Identifier, MatchingNodes, Scheduling, matching_nodes,
+};
 use crate::cluster::{Amounts, ClusterSnapshot, Selector};
 
 /// Cluster data for checking profiles.
@@ -53,12 +55,12 @@ pub fn check_profile(
     profile: &HardwareProfile,
     around: Option<ClusterContext<'_>>,
     queues: &LocalQueues,
-) -> (Option<Reach>, Vec<Finding>) {
+) -> (Option<MatchingNodes>, Vec<Finding>) {
     let mut findings: Vec<Finding> = Vec::new();
     findings.extend(profile.unreadable.iter().cloned().map(Finding::Unreadable));
     findings.extend(profile.identifiers.iter().filter_map(counts));
     let reached = around.and_then(|around| {
-        let reached = reach(profile, around.snapshot, around.holds, around.types)?;
+        let reached = matching_nodes(profile, around.snapshot, around.holds, around.types)?;
         check_reach(profile, &reached, around.snapshot, &mut findings);
         Some(reached)
     });
@@ -89,7 +91,7 @@ fn counts(one: &Identifier) -> Option<Finding> {
 
 fn check_reach(
     profile: &HardwareProfile,
-    reached: &Reach,
+    reached: &MatchingNodes,
     snapshot: &ClusterSnapshot,
     findings: &mut Vec<Finding>,
 ) {
@@ -128,7 +130,7 @@ fn first_missing_label(selector: &Selector, snapshot: &ClusterSnapshot) -> Optio
 /// Device resources that no reached node offers, or not in the requested amount.
 fn check_devices(
     profile: &HardwareProfile,
-    reached: &Reach,
+    reached: &MatchingNodes,
     snapshot: &ClusterSnapshot,
 ) -> Vec<Finding> {
     let devices = profile.devices();
@@ -155,7 +157,7 @@ fn check_devices(
 
 /// Types that it reaches but does not declare. A profile without devices accepts any node, and one without a selector
 /// and without declared types accepts every type on purpose.
-fn check_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
+fn check_types(profile: &HardwareProfile, reached: &MatchingNodes) -> Option<Finding> {
     if profile.devices().is_empty() {
         return None;
     }
@@ -170,8 +172,8 @@ fn check_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
     (!other.is_empty()).then(|| Finding::OtherType { declared: declared.clone(), reached: other })
 }
 
-fn check_labels(profile: &HardwareProfile, reached: Option<&Reach>) -> Vec<Finding> {
-    let only = match reached.map(Reach::names).as_deref() {
+fn check_labels(profile: &HardwareProfile, reached: Option<&MatchingNodes>) -> Vec<Finding> {
+    let only = match reached.map(MatchingNodes::names).as_deref() {
         Some([one]) => Some((*one).clone()),
         Some(_) | None => None,
     };

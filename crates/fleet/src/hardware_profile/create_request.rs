@@ -212,12 +212,12 @@ mod tests {
             r#"{"nodes": ["b", "a"], "type": "nvidia-t4-16gb", "name": " big ", "counts": [{"identifier": "cpu", "max": "4"}],
                 "tolerations": []}"#,
         );
-        let wish = order.draft_request().unwrap();
-        assert_eq!(wish.nodes, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
-        assert_eq!(wish.key.name, "big");
-        assert_eq!(wish.counts, ["cpu:::4".parse().unwrap()]);
-        assert_eq!(wish.tolerate, Some(BTreeSet::new()));
-        assert!(!order.replace && wish.display_name.is_none());
+        let request = order.draft_request().unwrap();
+        assert_eq!(request.nodes, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+        assert_eq!(request.key.name, "big");
+        assert_eq!(request.counts, ["cpu:::4".parse().unwrap()]);
+        assert_eq!(request.tolerate, Some(BTreeSet::new()));
+        assert!(!order.replace && request.display_name.is_none());
     }
 
     #[test]

@@ -11,7 +11,8 @@ use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 use super::{
-    Finding, FindingSeverity, HardwareProfile, Identifier, ProfileKind, Reach, Scheduling, Specs,
+    Finding, FindingSeverity, HardwareProfile, Identifier, MatchingNodes, ProfileKind, Scheduling,
+    Specs,
 };
 
 /// Selectable profiles, with the fields that most users need.
@@ -123,7 +124,7 @@ pub struct ProfileRow {
     /// Node selection.
     pub scheduling: SchedulingSummary,
     /// Reachable nodes; absent if a queue decides, or no cluster is watched.
-    pub reach: Option<Reach>,
+    pub reach: Option<MatchingNodes>,
     /// Number of additional workloads that fit now; absent if unknown.
     pub available: Option<u64>,
     /// Findings.
@@ -171,8 +172,9 @@ pub struct FindingRow {
     /// Name: `nothing-selected`, `several-types`, `changing-label` and others.
     pub finding: String,
     /// Severity: `error`, `warning` or `note`.
+    #[serde(alias = "gravity")]
     #[schema(value_type = String)]
-    pub gravity: Reported<FindingSeverity>,
+    pub severity: Reported<FindingSeverity>,
     /// Description for users.
     pub message: String,
     /// Recommended action.
@@ -299,7 +301,7 @@ impl From<&Finding> for FindingRow {
     fn from(finding: &Finding) -> Self {
         Self {
             finding: finding.name().to_owned(),
-            gravity: finding.severity().into(),
+            severity: finding.severity().into(),
             message: finding.to_string(),
             remedy: finding.remedy(),
         }
@@ -310,7 +312,7 @@ impl ProfileRow {
     /// Creates the row of a profile with its reach and findings. `specs` returns the known specifications of a type.
     pub fn new(
         profile: &HardwareProfile,
-        (reach, findings): (Option<&Reach>, &[Finding]),
+        (reach, findings): (Option<&MatchingNodes>, &[Finding]),
         specs: impl Fn(&TypeName) -> Specs,
     ) -> Self {
         let types = profile.types(reach);
@@ -336,7 +338,7 @@ impl ProfileRow {
             memory_bandwidth_gbs: specs.memory_bandwidth_gbs,
             identifiers: profile.identifiers.clone(),
             scheduling: SchedulingSummary::from(&profile.scheduling),
-            reach: reach.map(Reach::documented),
+            reach: reach.map(MatchingNodes::documented),
             available: reach.map(|reach| reach.free),
             findings: findings.iter().map(FindingRow::from).collect(),
         }

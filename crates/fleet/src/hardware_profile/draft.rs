@@ -11,9 +11,9 @@ use octavo_model::id::TypeName;
 
 use super::create_request::{DraftRequest, NO_TAINT};
 use super::draft_error::{DraftError, DraftNote};
+use super::matching_nodes::is_temporary;
 use super::node_selection::{SelectedNodes, select_nodes};
 use super::node_types::WHOLE_DEVICE_RESOURCES;
-use super::reach::is_temporary;
 use super::user_changes::{MAX_SHOWN_CHARS, apply_counts};
 use super::{
     Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, Scheduling, Specs,
@@ -43,29 +43,29 @@ const GIBIBYTE: u64 = 1 << 30;
 /// pods.
 const DEFAULT_SHARE: (u64, u64) = (3, 4);
 
-/// Drafts a profile for `wish` from the nodes of the cluster.
+/// Drafts a profile for `request` from the nodes of the cluster.
 pub fn draft(
-    wish: &DraftRequest,
+    request: &DraftRequest,
     snapshot: &ClusterSnapshot,
     types: &BTreeMap<String, DevicesByType>,
-    catalogue: &Catalog,
+    catalog: &Catalog,
 ) -> Result<Draft, DraftError> {
     let mut remarks = Vec::new();
     let SelectedNodes { type_name, nodes, label: (key_of_label, value) } =
-        select_nodes(wish, snapshot, types, catalogue, &mut remarks)?;
-    let resource = resource(wish, &nodes)?;
+        select_nodes(request, snapshot, types, catalog, &mut remarks)?;
+    let resource = resource(request, &nodes)?;
     let nodes: Vec<&ClusterNode> =
         nodes.into_iter().filter(|node| node.allocatable.get(&resource) > 0).collect();
-    let specs = Specs::for_type(&type_name, catalogue);
-    let identifiers = apply_counts(identifiers(&nodes, &resource), &wish.counts)?;
+    let specs = Specs::for_type(&type_name, catalog);
+    let identifiers = apply_counts(identifiers(&nodes, &resource), &request.counts)?;
     let taints = permanent_taints(&nodes);
-    let tolerations = tolerations(&taints, wish.tolerate.as_ref(), &mut remarks)?;
+    let tolerations = tolerations(&taints, request.tolerate.as_ref(), &mut remarks)?;
     let labelled = snapshot.nodes.values().filter(|node| node.label(key_of_label) == Some(value));
     let more = labelled.count().saturating_sub(nodes.len());
     if more > 0 {
         remarks.push(DraftNote::AdditionalNodes { nodes: more, type_name: type_name.clone() });
     }
-    let mut key = wish.key.clone();
+    let mut key = request.key.clone();
     if key.name.is_empty() {
         key.name = default_name(&type_name, &resource);
     }
@@ -73,7 +73,7 @@ pub fn draft(
     let shown = nodes.iter().filter_map(|node| node.label(MEMORY_LABEL)?.parse().ok());
     let profile = HardwareProfile {
         key,
-        display_name: Some(display_name(wish, &specs, &resource)),
+        display_name: Some(display_name(request, &specs, &resource)),
         identifiers,
         scheduling: Scheduling::Node {
             selector: BTreeMap::from([(key_of_label.to_owned(), value.to_owned())]),
@@ -92,17 +92,17 @@ pub fn draft(
 }
 
 /// Display name of the profile.
-fn display_name(wish: &DraftRequest, specs: &Specs, resource: &str) -> String {
-    wish.display_name.clone().unwrap_or_else(|| {
+fn display_name(request: &DraftRequest, specs: &Specs, resource: &str) -> String {
+    request.display_name.clone().unwrap_or_else(|| {
         let part = partition_profile(resource).map(|part| format!(" ({part})"));
         format!("{}{}", specs.name, part.unwrap_or_default())
     })
 }
 
 /// Resource to request.
-fn resource(wish: &DraftRequest, nodes: &[&ClusterNode]) -> Result<String, DraftError> {
+fn resource(request: &DraftRequest, nodes: &[&ClusterNode]) -> Result<String, DraftError> {
     let given = |name: &str| nodes.iter().any(|node| node.allocatable.get(name) > 0);
-    if let Some(requested) = &wish.resource {
+    if let Some(requested) = &request.resource {
         let known = given(requested).then(|| requested.clone());
         return known.ok_or_else(|| DraftError::NoSuchResource(requested.clone()));
     }

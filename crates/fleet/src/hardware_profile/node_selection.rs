@@ -23,26 +23,26 @@ type NodesByLabel<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a ClusterNode>>;
 
 /// Selects the nodes with a single type; the reasons for excluding others are appended to `remarks`.
 pub(super) fn select_nodes<'a>(
-    wish: &DraftRequest,
+    request: &DraftRequest,
     snapshot: &'a ClusterSnapshot,
     types: &BTreeMap<String, DevicesByType>,
-    catalogue: &Catalog,
+    catalog: &Catalog,
     remarks: &mut Vec<DraftNote>,
 ) -> Result<SelectedNodes<'a>, DraftError> {
-    let is_requested = !wish.nodes.is_empty();
-    let missing = wish.nodes.iter().filter(|name| !snapshot.nodes.contains_key(*name));
+    let is_requested = !request.nodes.is_empty();
+    let missing = request.nodes.iter().filter(|name| !snapshot.nodes.contains_key(*name));
     remarks.extend(missing.cloned().map(DraftNote::NodeNotFound));
     let mut by_type: BTreeMap<TypeName, NodesByLabel<'a>> = BTreeMap::new();
     let nodes = snapshot.nodes.values();
-    for node in nodes.filter(|node| !is_requested || wish.nodes.contains(&node.name)) {
+    for node in nodes.filter(|node| !is_requested || request.nodes.contains(&node.name)) {
         let name = node.name.clone();
         let held: Vec<_> = types.get(&name).into_iter().flatten().collect();
-        let wanted = wish.type_name.as_ref();
+        let wanted = request.type_name.as_ref();
         let concerns =
             wanted.is_none_or(|wanted| held.iter().any(|(one, _)| one.as_ref() == Some(wanted)));
         match held.as_slice() {
             [(Some(one), _)] if wanted.is_none_or(|wanted| wanted == one) => {
-                if let Some(label) = selecting_label(node, one, catalogue) {
+                if let Some(label) = selecting_label(node, one, catalog) {
                     let found = by_type.entry((*one).clone()).or_default();
                     found.entry(label).or_default().push(node);
                 } else {
@@ -59,7 +59,7 @@ pub(super) fn select_nodes<'a>(
     }
     let mut all = by_type.into_iter();
     match (all.next(), all.next()) {
-        (None, _) => Err(match &wish.type_name {
+        (None, _) => Err(match &request.type_name {
             Some(wanted) if remarks.is_empty() => DraftError::NoNodeOfType(wanted.clone()),
             _ => DraftError::NoUsableNode(std::mem::take(remarks)),
         }),

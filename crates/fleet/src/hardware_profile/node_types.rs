@@ -40,12 +40,12 @@ pub struct LabeledDevices {
 
 /// Devices of a node according to its labels: Octavo's first, then those of vendors and clouds. Empty if neither
 /// labels nor capacity indicate a device.
-pub fn devices_from_labels(node: &ClusterNode, catalogue: &Catalog) -> DevicesByType {
-    labeled_devices(node, catalogue).held
+pub fn devices_from_labels(node: &ClusterNode, catalog: &Catalog) -> DevicesByType {
+    labeled_devices(node, catalog).held
 }
 
 /// Like [`devices_from_labels`], with the label that names the type.
-pub fn labeled_devices(node: &ClusterNode, catalogue: &Catalog) -> LabeledDevices {
+pub fn labeled_devices(node: &ClusterNode, catalog: &Catalog) -> LabeledDevices {
     let counted = node.labels.iter().filter_map(|(key, count)| {
         let name = key.strip_prefix(TYPE_COUNT_PREFIX)?;
         Some((name.parse().ok().filter(|_| name != "unknown"), count.parse().ok()?))
@@ -55,7 +55,7 @@ pub fn labeled_devices(node: &ClusterNode, catalogue: &Catalog) -> LabeledDevice
         return LabeledDevices { held: counted, source: TypeSource::Label(TYPE_LABEL) };
     }
     let own = node.label(TYPE_LABEL).and_then(|name| Some((TYPE_LABEL, parse_type(name)?)));
-    let named = own.or_else(|| type_from_vendor_labels(node, catalogue));
+    let named = own.or_else(|| type_from_vendor_labels(node, catalog));
     let count = whole_device_count(node);
     let source = named.as_ref().map_or(TypeSource::Unknown, |(key, _)| TypeSource::Label(key));
     let held = match named {
@@ -70,14 +70,14 @@ pub fn labeled_devices(node: &ClusterNode, catalogue: &Catalog) -> LabeledDevice
 pub fn selecting_label<'a>(
     node: &'a ClusterNode,
     type_name: &TypeName,
-    catalogue: &Catalog,
+    catalog: &Catalog,
 ) -> Option<(&'a str, &'a str)> {
     if node.label(TYPE_LABEL) == Some(type_name.as_str()) {
         return node.label(TYPE_LABEL).map(|value| (TYPE_LABEL, value));
     }
     vendor_labels().find_map(|(kind, key)| {
         let value = node.label(key)?;
-        (type_of(catalogue, kind, value)? == *type_name).then_some((key, value))
+        (type_of(catalog, kind, value)? == *type_name).then_some((key, value))
     })
 }
 
@@ -100,10 +100,10 @@ pub fn counts_partitions(node: &ClusterNode) -> bool {
 /// ignored.
 fn type_from_vendor_labels(
     node: &ClusterNode,
-    catalogue: &Catalog,
+    catalog: &Catalog,
 ) -> Option<(&'static str, TypeName)> {
     let mut named = vendor_labels()
-        .filter_map(|(kind, key)| Some((key, type_of(catalogue, kind, node.label(key)?)?)));
+        .filter_map(|(kind, key)| Some((key, type_of(catalog, kind, node.label(key)?)?)));
     let (key, name) = named.next()?;
     named.all(|(_, other)| other == name).then_some((key, name))
 }

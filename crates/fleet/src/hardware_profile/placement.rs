@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reach::untolerated_permanent_taints;
+use super::matching_nodes::untolerated_permanent_taints;
 use super::{HardwareProfile, Scheduling};
 use crate::accelerator_resource::is_accelerator;
 use crate::cluster::{Amounts, ClusterNode, ClusterSnapshot, PodRequirements, free_slots};
@@ -107,7 +107,7 @@ fn free(beside: &PodRequirements, resource: &str, node: &ClusterNode, held: &Amo
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Count, Identifier, reach};
+    use super::super::{Count, Identifier, matching_nodes};
     use super::*;
     use crate::cluster::{Effect, Readiness, Taint};
 
@@ -210,7 +210,7 @@ mod tests {
             let found = placements(&profile("l4", 1), Some((&snapshot, &holds)));
             let PlacementTarget::Nodes(places) = &found[0].to else { panic!() };
             let fits = places.iter().any(|place| place.free >= count);
-            let reached = reach(&profile("l4", count), &snapshot, &holds, &BTreeMap::new());
+            let reached = matching_nodes(&profile("l4", count), &snapshot, &holds, &BTreeMap::new());
             prop_assert_eq!(fits, reached.unwrap().free > 0);
         }
     }

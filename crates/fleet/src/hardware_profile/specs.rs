@@ -20,9 +20,9 @@ pub struct Specs {
 
 impl Specs {
     /// Looks up a type in the catalog.
-    pub fn for_type(type_name: &TypeName, catalogue: &Catalog) -> Self {
+    pub fn for_type(type_name: &TypeName, catalog: &Catalog) -> Self {
         let products: Vec<&Product> =
-            catalogue.products().iter().filter(|product| product.type_name == *type_name).collect();
+            catalog.products().iter().filter(|product| product.type_name == *type_name).collect();
         Self {
             name: format_type(type_name),
             memory_mib: agreed(&products, memory),

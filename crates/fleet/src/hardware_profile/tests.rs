@@ -47,9 +47,9 @@ fn snapshot(nodes: impl IntoIterator<Item = ClusterNode>) -> ClusterSnapshot {
 }
 
 fn types(snapshot: &ClusterSnapshot) -> BTreeMap<String, DevicesByType> {
-    let catalogue = Catalog::built_in();
+    let catalog = Catalog::built_in();
     let nodes = snapshot.nodes.values();
-    nodes.map(|node| (node.name.clone(), devices_from_labels(node, &catalogue))).collect()
+    nodes.map(|node| (node.name.clone(), devices_from_labels(node, &catalog))).collect()
 }
 
 /// A profile that requests two H200, selected by Octavo's label.
@@ -81,7 +81,10 @@ fn selecting(key: &str, value: &str) -> HardwareProfile {
     }
 }
 
-fn judged(profile: &HardwareProfile, snapshot: &ClusterSnapshot) -> (Option<Reach>, Vec<Finding>) {
+fn judged(
+    profile: &HardwareProfile,
+    snapshot: &ClusterSnapshot,
+) -> (Option<MatchingNodes>, Vec<Finding>) {
     let around = ClusterContext { snapshot, holds: &snapshot.held(), types: &types(snapshot) };
     check_profile(profile, Some(around), &LocalQueues::Unknown)
 }

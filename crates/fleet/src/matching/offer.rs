@@ -33,7 +33,7 @@ pub struct Offer {
     /// Price per unit with the requested purchase option.
     pub price: Option<Price>,
     /// Attributes of the type from the catalog.
-    pub traits: Traits,
+    pub traits: TypeAttributes,
     /// Notes about the whole offer, as text.
     pub notes: Vec<String>,
     /// Resource that a pod requests, such as `nvidia.com/gpu`; `None` if only agents report the units.
@@ -107,7 +107,7 @@ pub struct AvailabilityChange {
 
 /// Attributes of a type from the catalog. Products of one type may differ.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Traits {
+pub struct TypeAttributes {
     /// Vendor, such as `nvidia`.
     pub vendor: Option<String>,
     /// Chip family, if all products of the type share it.
@@ -135,7 +135,7 @@ pub enum Link {
     NeuronLink,
 }
 
-impl Traits {
+impl TypeAttributes {
     /// Looks up a type; all attributes are empty if the catalog does not list it.
     pub fn from_type(type_name: &TypeName) -> Self {
         let is_one = |facts: &&Facts| facts.type_name == type_name.as_str();
@@ -186,7 +186,7 @@ impl Offer {
             free: None,
             after_change: None,
             price: None,
-            traits: Traits::from_type(&type_name),
+            traits: TypeAttributes::from_type(&type_name),
             notes: Vec::new(),
             resource: None,
             profile: None,

@@ -9,7 +9,7 @@ use octavo_model::id::TypeName;
 
 use super::Refusal;
 use super::fit::{self, Fit, RejectionReason};
-use super::offer::{FreeUnits, Offer, ProfileInfo, Traits};
+use super::offer::{FreeUnits, Offer, ProfileInfo, TypeAttributes};
 use super::request::Request;
 
 /// A hardware profile and the offers that it reaches.
@@ -150,8 +150,8 @@ fn merge_free(one: Option<FreeUnits>, other: Option<FreeUnits>) -> Option<FreeUn
     }
 }
 
-fn common_traits(one: Traits, other: &Traits) -> Traits {
-    Traits {
+fn common_traits(one: TypeAttributes, other: &TypeAttributes) -> TypeAttributes {
+    TypeAttributes {
         vendor: one.vendor.filter(|own| Some(own) == other.vendor.as_ref()),
         architecture: one.architecture.filter(|own| Some(own) == other.architecture.as_ref()),
         compute_capability: one

@@ -18,7 +18,7 @@ use octavo_model::id::TypeName;
 
 use super::architectures::{Generation, generation};
 use super::fit::{Fit, RejectionReason};
-use super::offer::{FreeUnits, Offer, Shape, ShapeKind, Traits};
+use super::offer::{FreeUnits, Offer, Shape, ShapeKind, TypeAttributes};
 use super::request::{Bytes, Request};
 use super::throughput::{Throughput, compare};
 use super::{Match, OfferAvailability};
@@ -31,7 +31,7 @@ pub(super) type RefusedOffer = (Offer, Vec<RejectionReason>);
 struct RankedOffer {
     offer: Offer,
     fit: Fit,
-    standing: OfferAvailability,
+    availability: OfferAvailability,
 }
 
 /// Returns the fitting offers in order.
@@ -44,14 +44,14 @@ pub(super) fn rank(
     let mut ordered: Vec<RankedOffer> = fitting
         .into_iter()
         .map(|(offer, fit)| {
-            let standing = availability_of(&offer, fit.count);
-            RankedOffer { offer, fit, standing }
+            let availability = availability_of(&offer, fit.count);
+            RankedOffer { offer, fit, availability }
         })
         .collect();
     ordered.sort_by_cached_key(|one| {
         (
             one.offer.profile.is_none(),
-            one.standing,
+            one.availability,
             preference_rank(request, &one.offer),
             generations_behind(&one.offer, &newest),
             excess_memory(request, one),
@@ -72,7 +72,7 @@ pub(super) fn rank(
             count: one.fit.count,
             cost: { one.fit.per_hour.zip(one.offer.price) }
                 .map(|(per_hour, price)| Price { per_hour, ..price }),
-            standing: one.standing.into(),
+            availability: one.availability.into(),
             name: one.offer.name,
             profile: one.offer.profile,
             type_name: one.offer.type_name,
@@ -122,7 +122,7 @@ fn generations(offer: &Offer) -> Vec<Generation> {
     if offer.others.is_empty() {
         return place(offer).into_iter().collect();
     }
-    let names = offer.types().filter_map(|name| Traits::from_type(name).architecture);
+    let names = offer.types().filter_map(|name| TypeAttributes::from_type(name).architecture);
     names.filter_map(|name| generation(&name)).collect()
 }
 
@@ -198,7 +198,7 @@ fn reasons(request: &Request, one: &RankedOffer) -> Vec<String> {
 }
 
 /// Describes the free units.
-fn availability(RankedOffer { offer, fit, standing }: &RankedOffer) -> String {
+fn availability(RankedOffer { offer, fit, availability }: &RankedOffer) -> String {
     let (all, count) = (offer.total, fit.count);
     let free = match offer.free {
         None => "the number of free units is unknown".to_owned(),
@@ -211,7 +211,7 @@ fn availability(RankedOffer { offer, fit, standing }: &RankedOffer) -> String {
         ),
     };
     match &offer.after_change {
-        Some(change) if *standing == OfferAvailability::AfterChange => {
+        Some(change) if *availability == OfferAvailability::AfterChange => {
             format!("{free}; could become free {}", change.how)
         }
         Some(_) | None => free,
@@ -256,10 +256,10 @@ fn preferred_type_warning(
     let of_best = fitting.iter().filter(|one| has_best(&one.offer));
     // For a profile of several types, it is unknown which of them is free.
     let (alone, several): (Vec<_>, Vec<_>) = of_best.partition(|one| one.offer.others.is_empty());
-    let soonest = alone.into_iter().min_by_key(|one| one.standing);
+    let soonest = alone.into_iter().min_by_key(|one| one.availability);
     let refusal = refused.iter().find(|(other, _)| other.type_name == *best);
-    let standing = soonest.map(|one| one.standing);
-    let but = match (standing, several.first(), refusal) {
+    let availability = soonest.map(|one| one.availability);
+    let but = match (availability, several.first(), refusal) {
         (Some(OfferAvailability::Free), ..) => "which also fits and is free".to_owned(),
         (Some(OfferAvailability::AfterChange), ..) => {
             "of which none is free without a change".to_owned()
@@ -290,7 +290,7 @@ fn newer_chip_warning(
 ) -> Option<String> {
     let offer = &own.offer;
     let mine = place(offer)?;
-    let newer = fitting.iter().filter(|other| other.standing > own.standing);
+    let newer = fitting.iter().filter(|other| other.availability > own.availability);
     let newer = newer.filter_map(|other| Some((other, place(&other.offer)?)));
     let newer = newer.filter(|(_, place)| place.line == mine.line && place.step > mine.step);
     let (other, place) =
@@ -317,10 +317,10 @@ fn with_speeds(text: String, own: Option<&Throughput>, other: Option<&Throughput
 
 /// Describes an offer without a profile that would be available sooner.
 fn sooner_offer(best: &Match, matches: &[Match]) -> Option<String> {
-    let sooner = matches.iter().filter(|one| one.standing < best.standing);
+    let sooner = matches.iter().filter(|one| one.availability < best.availability);
     let without_profile = sooner.filter_map(|one| Some((one, one.no_profile_reason.as_ref()?)));
     let (one, why) = without_profile.min_by_key(|(one, _)| one.rank)?;
-    let is_free = one.standing == OfferAvailability::Free;
+    let is_free = one.availability == OfferAvailability::Free;
     let how = if is_free { "is free" } else { "could be available sooner" };
     Some(format!("{} x {} {how}, but {why}", one.count, one.name))
 }
@@ -334,7 +334,7 @@ pub(super) fn summary(
 ) -> String {
     if let Some(best) = matches.first() {
         let (count, name) = (best.count, &best.name);
-        let sentence = match (best.standing.known(), &best.could_become) {
+        let sentence = match (best.availability.known(), &best.could_become) {
             (Some(OfferAvailability::Free), _) => format!("{count} x {name} fits and is free"),
             (Some(OfferAvailability::AfterChange), Some(change)) => {
                 format!("{count} x {name} fits, none is free, could become free {}", change.how)

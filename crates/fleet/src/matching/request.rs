@@ -176,9 +176,9 @@ impl Request {
 /// Resolves a name to one type: a type name, whether the catalog lists it or not, or a name that the catalog resolves.
 pub fn resolve_type(name: &str) -> Result<TypeName, String> {
     let short: String = name.chars().take(60).collect();
-    let catalogue = Catalog::built_in();
-    let product = catalogue.lookup(name);
-    let mut found = types_of(&catalogue, &product);
+    let catalog = Catalog::built_in();
+    let product = catalog.lookup(name);
+    let mut found = types_of(&catalog, &product);
     if matches!(product, Lookup::Unknown(_)) && name.contains('-') {
         found.extend(name.parse());
     }

@@ -23,7 +23,7 @@ fn offer(type_name: &str, gib: u64, most: u32, free: u32) -> Offer {
         free: Some(FreeUnits { total: u64::from(free), on_one_node: free }),
         after_change: None,
         price: None,
-        traits: Traits::from_type(&type_name),
+        traits: TypeAttributes::from_type(&type_name),
         notes: Vec::new(),
         resource: None,
         profile: None,
@@ -88,7 +88,7 @@ fn fallback_to_a_free_type_has_a_warning() {
             "nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is newer and fits, but not enough are free",
         ]
     );
-    assert_eq!(second.standing, OfferAvailability::Taken);
+    assert_eq!(second.availability, OfferAvailability::Taken);
     assert!(second.warnings.is_empty() && second.reasons.contains(&"none of 8 is free".to_owned()));
 }
 
@@ -119,7 +119,7 @@ fn available_after_change_ranks_after_free() {
         "2 x nvidia-h200-141gb fits, none is free, could become free by repartitioning node-7"
     );
     let found = answer(&request(3), vec![later.clone()]);
-    assert_eq!(found.matches[0].standing, OfferAvailability::Taken);
+    assert_eq!(found.matches[0].availability, OfferAvailability::Taken);
     let found = answer(
         &request(2),
         vec![later, offer("nvidia-a100-80gb", 80, 8, 2), offer("nvidia-b200-180gb", 178, 8, 1)],

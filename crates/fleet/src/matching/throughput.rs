@@ -53,13 +53,13 @@ const MAX_TENTHS: f64 = 4e9;
 impl ThroughputTable {
     /// Builds the table from rows. Hardware names are resolved by the catalog. A name that denotes several types counts
     /// for each of them, unless another row names one type unambiguously.
-    pub fn from_rows(rows: &[Measurement], catalogue: &Catalog) -> Self {
+    pub fn from_rows(rows: &[Measurement], catalog: &Catalog) -> Self {
         let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
         let mut speeds = Self::default();
         for row in rows {
             let hardware = names
                 .entry(&row.hardware)
-                .or_insert_with(|| Hardware::resolve(catalogue, &row.hardware));
+                .or_insert_with(|| Hardware::resolve(catalog, &row.hardware));
             let Hardware::Types(types) = hardware else {
                 speeds.unknown.insert(row.hardware.clone());
                 continue;

@@ -29,7 +29,7 @@ pub struct DeviceSummary {
     pub sharing: Option<Sharing>,
     /// Most severe issue as text, prefixed with the device name; `None` if there is none. It contains driver messages
     /// and can therefore contain any character.
-    pub trouble: Option<String>,
+    pub worst_issue: Option<String>,
 }
 
 /// Maximum length of an issue in characters: lists show it; the node's page shows the full text.
@@ -76,7 +76,7 @@ impl DeviceSummary {
             state: node_state(state),
             occupancy: occupancy(device, state),
             sharing: sharing_mode(device),
-            trouble: (state != DeviceState::Ok).then(|| most_severe_issue(device)).flatten(),
+            worst_issue: (state != DeviceState::Ok).then(|| most_severe_issue(device)).flatten(),
         }
     }
 }
@@ -118,13 +118,13 @@ fn most_severe_issue(device: &Device) -> Option<String> {
 
 /// First of the most severe issues, prefixed with the device name.
 pub(super) fn most_severe(which: &str, complaints: Vec<Issue>) -> Option<String> {
-    let mut gravest: Option<Issue> = None;
+    let mut most_severe: Option<Issue> = None;
     for complaint in complaints {
-        if gravest.as_ref().is_none_or(|known| known.gravity < complaint.gravity) {
-            gravest = Some(complaint);
+        if most_severe.as_ref().is_none_or(|known| known.severity < complaint.severity) {
+            most_severe = Some(complaint);
         }
     }
-    Some(truncated(&format!("{which}: {}", gravest?.text)))
+    Some(truncated(&format!("{which}: {}", most_severe?.text)))
 }
 
 /// Start of an issue.

@@ -63,7 +63,7 @@ fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
     let name = chip.device_name.as_deref();
     let facts = name.and_then(accelerators::neuron_chip);
     let state = chip.state();
-    let trouble = state
+    let worst_issue = state
         .severity()
         .and_then(|_| most_severe(&format!("Neuron {}", chip.number), chip.issues()));
     DeviceSummary {
@@ -81,7 +81,7 @@ fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
             _ => Occupancy::Unknown,
         },
         sharing: Some(Sharing::Exclusive),
-        trouble,
+        worst_issue,
     }
 }
 
@@ -94,7 +94,7 @@ fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
     DeviceSummary {
         state: NodeState::Degraded,
         occupancy: Occupancy::Unavailable,
-        trouble: Some(text),
+        worst_issue: Some(text),
         ..function
     }
 }

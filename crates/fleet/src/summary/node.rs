@@ -132,10 +132,10 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
     }
     let troubled: Vec<_> = devices
         .iter()
-        .filter_map(|device| Some((device.state, device.trouble.as_deref()?)))
+        .filter_map(|device| Some((device.state, device.worst_issue.as_deref()?)))
         .collect();
-    let gravest = troubled.iter().map(|(weight, _)| *weight).max()?;
-    let (_, first) = troubled.iter().find(|(weight, _)| *weight == gravest)?;
+    let most_severe = troubled.iter().map(|(weight, _)| *weight).max()?;
+    let (_, first) = troubled.iter().find(|(weight, _)| *weight == most_severe)?;
     Some(match troubled.len().saturating_sub(1) {
         0 => (*first).to_owned(),
         more => format!("{first} (and {more} more)"),

@@ -20,8 +20,8 @@ const GFD_SHARING_LABEL: &str = "nvidia.com/gpu.sharing-strategy";
 impl NodeSummary {
     /// Summarizes a node of the cluster without an agent, and returns the label that names its type; `None` if
     /// neither labels nor capacity indicate an accelerator. The state of the devices is unknown.
-    pub fn of_labels(node: &ClusterNode, catalogue: &Catalog) -> Option<(Self, TypeSource)> {
-        let found = labeled_devices(node, catalogue);
+    pub fn of_labels(node: &ClusterNode, catalog: &Catalog) -> Option<(Self, TypeSource)> {
+        let found = labeled_devices(node, catalog);
         if found.held.is_empty() {
             return None;
         }
@@ -36,7 +36,7 @@ impl NodeSummary {
         let mut memory: u64 = 0;
         for (type_name, count) in found.held {
             let count = if counts_partitions(node) { 0 } else { count };
-            let sold = || Specs::for_type(type_name.as_ref()?, catalogue).memory_mib;
+            let sold = || Specs::for_type(type_name.as_ref()?, catalog).memory_mib;
             let each = memory_label.or_else(sold);
             memory = memory.saturating_add(each.unwrap_or(0).saturating_mul(count));
             let one = TypeCounts {

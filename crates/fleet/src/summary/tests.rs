@@ -234,7 +234,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
     let one = (name, prop::option::of(1_u64..9), occupancy());
     let one = one.prop_map(|(name, memory, occupancy)| DeviceSummary {
         sharing: None,
-        trouble: None,
+        worst_issue: None,
         is_manual_type: name.is_some_and(|name| name.len() % 2 == 0),
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),

@@ -11,7 +11,7 @@ use octavo_model::inventory::{Completeness, ReadProblem};
 use octavo_model::profile::{InstanceShape, ProfileName};
 use octavo_model::quantity::Mebibytes;
 
-use crate::error::{Code, DriverError, Remedy};
+use crate::error::{DriverError, NvmlCode, Remedy};
 use crate::nvml::session::{
     DeviceSession, Session, failed, optional, privileged, raw, struct_version,
 };
@@ -40,7 +40,7 @@ impl MigProfiles {
         let mut offer = Self::default();
         for index in 0..MAX_PROFILE_INDEX {
             let result = confirm_absence(|| profile_info(gpu, index), || driver_name(gpu, index));
-            if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+            if matches!(&result, Err(error) if error.is(NvmlCode::INVALID_ARGUMENT)) {
                 break;
             }
             if failed(&result) {
@@ -142,12 +142,12 @@ fn confirm_absence<T, U>(
     let Err(error) = &result else {
         return result;
     };
-    if !error.is(Code::INVALID_ARGUMENT) && error.remedy() != Remedy::Unavailable {
+    if !error.is(NvmlCode::INVALID_ARGUMENT) && error.remedy() != Remedy::Unavailable {
         return result;
     }
     match confirm() {
         // Old libraries have only the first form.
-        Err(other) if other.code == error.code || other.is(Code::NoSuchFunction) => result,
+        Err(other) if other.code == error.code || other.is(NvmlCode::NoSuchFunction) => result,
         Ok(_) | Err(_) => ask(),
     }
 }
@@ -210,7 +210,7 @@ fn placements(gpu: DeviceSession<'_>, profile: u32) -> Result<Vec<Placement>, Dr
     let mut count = 0;
     // Without a buffer, the call returns the count; drivers differ in whether they report that as an error.
     match ask(std::ptr::null_mut(), &raw mut count) {
-        Err(error) if !error.is(Code::INSUFFICIENT_SIZE) => return Err(error),
+        Err(error) if !error.is(NvmlCode::INSUFFICIENT_SIZE) => return Err(error),
         Ok(()) | Err(_) => {}
     }
     let mut placements = vec![SOME; count as usize];
@@ -234,7 +234,7 @@ pub(super) fn compute_profiles(
             || compute_profile_info(session, instance, index),
             || compute_profile_info_v2(session, instance, index),
         );
-        if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+        if matches!(&result, Err(error) if error.is(NvmlCode::INVALID_ARGUMENT)) {
             break;
         }
         if failed(&result) {

@@ -16,8 +16,8 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, MigMode, Process};
 
 use crate::GpuControl;
-use crate::calls::CallWatch;
-use crate::error::{CallTarget, Code, DriverError};
+use crate::calls::CallRecord;
+use crate::error::{CallTarget, DriverError, NvmlCode};
 use crate::nvml::device::{KnownDevice, look_up_device, observe_one};
 use crate::nvml::instances::gpu_instance_info;
 use crate::nvml::processes;
@@ -213,7 +213,7 @@ impl<'a> NvmlControl<'a> {
         .map_err(|error| error.failure(CallTarget::Other))?;
         Ok(match activation {
             0 => CallResult::Completed,
-            status => CallResult::Pending(Code::Nvml(status).to_string()),
+            status => CallResult::Pending(NvmlCode::Nvml(status).to_string()),
         })
     }
 
@@ -253,14 +253,14 @@ impl GpuControl for NvmlControl<'_> {
         self.pci
     }
 
-    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, CallFailure> {
+    fn processes(&mut self, calls: &CallRecord) -> Result<Vec<Process>, CallFailure> {
         let session = Session::new(self.nvml, calls).for_device(self.pci);
         let device = self.handle(session)?;
         processes::read_all(session.with_handle(device))
             .map_err(|error| error.failure(CallTarget::Other))
     }
 
-    fn call(&mut self, call: DriverCall, calls: &CallWatch) -> Result<CallResult, CallFailure> {
+    fn call(&mut self, call: DriverCall, calls: &CallRecord) -> Result<CallResult, CallFailure> {
         let session = Session::new(self.nvml, calls).for_device(self.pci);
         let done = self.dispatch(call, session);
         if done.is_err() {
@@ -269,7 +269,7 @@ impl GpuControl for NvmlControl<'_> {
         done
     }
 
-    fn read(&mut self, calls: &CallWatch) -> Result<Device, CallFailure> {
+    fn read(&mut self, calls: &CallRecord) -> Result<Device, CallFailure> {
         let session = Session::new(self.nvml, calls).for_device(self.pci);
         let device = observe_one(session, self.index, self.slot)
             .map_err(|error| error.failure(CallTarget::Other))?;
@@ -292,7 +292,7 @@ fn may_be_stale(failure: &CallFailure) -> bool {
 
 fn placement_failure(error: DriverError) -> CallFailure {
     let failure = error.failure(CallTarget::Other);
-    if !error.is(Code::NoSuchFunction) {
+    if !error.is(NvmlCode::NoSuchFunction) {
         return failure;
     }
     CallFailure {

@@ -9,7 +9,7 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
 
-use crate::error::{Code, DriverError, Remedy};
+use crate::error::{DriverError, NvmlCode, Remedy};
 use crate::nvml::catalog::MigProfiles;
 use crate::nvml::links::Links;
 use crate::nvml::session::{DeviceHandle, DeviceSession, Session, optional, parse_uuid, raw};
@@ -142,7 +142,7 @@ fn mig_mode(
 ) -> Result<Option<(MigMode, MigMode)>, DriverError> {
     let result = gpu.query("nvmlDeviceGetMigMode", nvml_wrapper::Device::mig_mode);
     if let Err(error) = &result
-        && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
+        && (error.is(NvmlCode::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
     {
         return Err(*error);
     }
@@ -176,7 +176,7 @@ pub(super) fn observe_one(
         Err(error) => {
             device.condition = Condition::Failing { reason: error.to_string() };
             // The handle of a device that left the bus is invalid; look it up again next time.
-            if error.is(Code::INVALID_ARGUMENT) {
+            if error.is(NvmlCode::INVALID_ARGUMENT) {
                 *slot = None;
             }
         }
@@ -199,7 +199,7 @@ pub(super) fn look_up_device(session: Session<'_>, index: u32) -> Result<KnownDe
         handle,
         info.bus_id.parse().map_err(|_| DriverError {
             call: "nvmlDeviceGetPciInfo_v3",
-            code: Code::MissingPciAddress,
+            code: NvmlCode::MissingPciAddress,
         })?,
         PciIds { vendor, device, subsystem_vendor, subsystem_device, class: None },
     ))

@@ -16,7 +16,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::xid::Xid;
 use tokio::time::Instant;
 
-use crate::error::{Code, DriverError, Remedy};
+use crate::error::{DriverError, NvmlCode, Remedy};
 use crate::nvml::session::{DeviceHandle, DeviceSession, Session, raw};
 use crate::{EventSource, EventWait};
 
@@ -86,7 +86,7 @@ impl NvmlEvents {
         if wanted == 0 {
             return Err(DriverError {
                 call: "nvmlDeviceGetSupportedEventTypes",
-                code: Code::NOT_SUPPORTED,
+                code: NvmlCode::NOT_SUPPORTED,
             });
         }
         // SAFETY: handle and set come from this library, and the set lives as long as `self`.
@@ -97,7 +97,7 @@ impl NvmlEvents {
     fn wait_for_one(&self, timeout_ms: u32) -> Result<Option<nvmlEventData_t>, DriverError> {
         let error = |code| DriverError { call: WAIT, code };
         let Ok(wait) = &self.nvml.lib().nvmlEventSetWait_v2 else {
-            return Err(error(Code::NoSuchFunction));
+            return Err(error(NvmlCode::NoSuchFunction));
         };
         // SAFETY: the structure consists of numbers and a nullable handle, for which zero is valid.
         let mut data: nvmlEventData_t = unsafe { std::mem::zeroed() };
@@ -106,8 +106,8 @@ impl NvmlEvents {
         let code = unsafe { wait(self.set, &raw mut data, timeout_ms) };
         match code {
             0 => Ok(Some(data)),
-            code if Code::Nvml(code) == Code::TIMEOUT => Ok(None),
-            code => Err(error(Code::Nvml(code))),
+            code if NvmlCode::Nvml(code) == NvmlCode::TIMEOUT => Ok(None),
+            code => Err(error(NvmlCode::Nvml(code))),
         }
     }
 

@@ -6,7 +6,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use octavo_model::inventory::{Fabric, Health, ReadProblem, RecoveryAction, RemappedRows};
 
-use crate::error::{Code, DriverError};
+use crate::error::{DriverError, NvmlCode};
 use crate::nvml::session::{DeviceSession, optional, raw, struct_version, unsigned_field};
 
 /// Reads error counters and the recovery action.
@@ -49,9 +49,9 @@ pub(super) fn remapped_rows(gpu: DeviceSession<'_>) -> Result<RemappedRows, Driv
 fn recovery_action(gpu: DeviceSession<'_>) -> Result<RecoveryAction, DriverError> {
     let (status, number) = unsigned_field(gpu, field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)?;
     if status != 0 {
-        let code = Code::Nvml(status);
+        let code = NvmlCode::Nvml(status);
         // A driver reports a field that it does not know as an invalid argument.
-        let code = if code == Code::INVALID_ARGUMENT { Code::NOT_SUPPORTED } else { code };
+        let code = if code == NvmlCode::INVALID_ARGUMENT { NvmlCode::NOT_SUPPORTED } else { code };
         return Err(DriverError { call: "nvmlDeviceGetFieldValues", code });
     }
     Ok(RecoveryAction::from(number))

@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, LinkRemote, NvLink, ReadProblem};
 
-use crate::error::{Code, DriverError};
+use crate::error::{DriverError, NvmlCode};
 use crate::nvml::session::{DeviceHandle, DeviceSession, Session, optional, raw};
 
 /// Upper bound of link numbers, in case the driver reports no end.
@@ -44,7 +44,7 @@ impl Links {
             let result = gpu.query("nvmlDeviceGetNvLinkState", |device| {
                 device.link_wrapper_for(link).is_active()
             });
-            if matches!(&result, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+            if matches!(&result, Err(error) if error.is(NvmlCode::INVALID_ARGUMENT)) {
                 break;
             }
             let Some(active) = optional(result, problems)? else {

@@ -18,7 +18,7 @@ use super::device::{KnownDevice, observe_one};
 use super::events::NvmlEvents;
 use super::session::DeviceHandle;
 use super::{links, readings};
-use crate::calls::CallWatch;
+use crate::calls::CallRecord;
 use crate::error::{DriverError, LoadError, Remedy};
 use crate::nvml::session::{Session, code_of};
 use crate::{
@@ -83,7 +83,7 @@ impl DriverLoader for Loader {
         library::find(self.library.as_deref(), &self.roots)
     }
 
-    fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
+    fn open(&mut self, path: &Path, calls: &CallRecord) -> Result<Box<dyn GpuDriver>, LoadError> {
         // Stays loaded until NVML is initialized, so that the wrapper opens the same file.
         let _library = calls
             .record("dlopen", None, || self.preload(path).and_then(|()| check(path)))
@@ -184,7 +184,7 @@ impl NvmlDriver {
 }
 
 impl GpuDriver for NvmlDriver {
-    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError> {
+    fn observe(&mut self, calls: &CallRecord) -> Result<Observation, DriverError> {
         let nvml = Arc::clone(&self.nvml);
         let session = Session::new(&nvml, calls);
         let count = session.wrapped("nvmlDeviceGetCount_v2", || nvml.device_count())?;
@@ -209,7 +209,7 @@ impl GpuDriver for NvmlDriver {
     fn readings(
         &mut self,
         last: &[Device],
-        calls: &CallWatch,
+        calls: &CallRecord,
     ) -> Result<Vec<Reading>, DriverError> {
         let session = Session::new(&self.nvml, calls);
         let known = self.devices.iter().flatten();
@@ -220,7 +220,7 @@ impl GpuDriver for NvmlDriver {
         working.map(|(known, device)| readings::read(session, known, device)).collect()
     }
 
-    fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {
+    fn events(&mut self, calls: &CallRecord) -> Result<Option<Box<dyn EventSource>>, DriverError> {
         let session = Session::new(&self.nvml, calls);
         let events = NvmlEvents::register(&self.nvml, session, &self.handles())?;
         Ok(events.map(|events| Box::new(events) as Box<dyn EventSource>))

@@ -4,7 +4,7 @@ use nvml_wrapper_sys::bindings::nvmlProcessInfo_t;
 use octavo_model::inventory::{Process, ProcessKind, ReadProblem};
 use octavo_model::quantity::Mebibytes;
 
-use crate::error::{Code, DriverError, Remedy};
+use crate::error::{DriverError, NvmlCode, Remedy};
 use crate::nvml::session::{DeviceSession, optional, raw};
 
 /// Returns compute and graphics contexts in one list ordered by process ID. An unavailable list is reported in
@@ -59,7 +59,7 @@ fn graphics(gpu: DeviceSession<'_>) -> Result<Vec<Process>, DriverError> {
         )
     });
     match processes {
-        Err(error) if error.is(Code::NOT_SUPPORTED) => Ok(Vec::new()),
+        Err(error) if error.is(NvmlCode::NOT_SUPPORTED) => Ok(Vec::new()),
         other => other,
     }
 }
@@ -82,7 +82,7 @@ fn list(
                 buffer.truncate(count as usize);
                 break;
             }
-            Err(error) if error.is(Code::INSUFFICIENT_SIZE) && attempt < ATTEMPTS => {
+            Err(error) if error.is(NvmlCode::INSUFFICIENT_SIZE) && attempt < ATTEMPTS => {
                 capacity = count.max(capacity).saturating_mul(2).min(1 << 16);
             }
             Err(error) => return Err(error),

@@ -13,7 +13,7 @@ use octavo_model::reading::{
 use super::device::KnownDevice;
 use super::processes;
 use super::session::{DeviceHandle, DeviceSession, Session, raw, struct_version, unsigned_field};
-use crate::error::{Code, DriverError, Remedy};
+use crate::error::{DriverError, NvmlCode, Remedy};
 
 /// Maximum number of processes per device.
 const MAX_SAMPLES: u32 = 1024;
@@ -96,7 +96,10 @@ fn memory(gpu: DeviceSession<'_>) -> Result<MemoryUse, DriverError> {
     };
     // Boards that share the host's memory report zero.
     if info.total.get() == 0 {
-        return Err(DriverError { call: "nvmlDeviceGetMemoryInfo_v2", code: Code::NOT_SUPPORTED });
+        return Err(DriverError {
+            call: "nvmlDeviceGetMemoryInfo_v2",
+            code: NvmlCode::NOT_SUPPORTED,
+        });
     }
     Ok(info)
 }
@@ -206,7 +209,7 @@ fn vitals(gpu: DeviceSession<'_>) -> Result<DeviceMetrics, DriverError> {
 fn memory_temperature(gpu: DeviceSession<'_>) -> Result<u32, DriverError> {
     match unsigned_field(gpu, field_id::NVML_FI_DEV_MEMORY_TEMP)? {
         (0, degrees @ 1..) => Ok(degrees),
-        _ => Err(DriverError { call: "nvmlDeviceGetFieldValues", code: Code::NOT_SUPPORTED }),
+        _ => Err(DriverError { call: "nvmlDeviceGetFieldValues", code: NvmlCode::NOT_SUPPORTED }),
     }
 }
 

@@ -13,8 +13,8 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::ReadProblem;
 use octavo_toolkit::error::chain;
 
-use crate::calls::CallWatch;
-use crate::error::{Code, DriverError, Remedy};
+use crate::calls::CallRecord;
+use crate::error::{DriverError, NvmlCode, Remedy};
 
 /// NVML's device handle, valid until the library is shut down or the device is removed from the bus. NVML checks every
 /// handle that it receives and returns an error for a removed device.
@@ -29,7 +29,7 @@ unsafe impl Send for DeviceHandle {}
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Session<'a> {
     nvml: &'a Nvml,
-    calls: &'a CallWatch,
+    calls: &'a CallRecord,
     device: Option<PciAddress>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> DeviceSession<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(nvml: &'a Arc<Nvml>, calls: &'a CallWatch) -> Self {
+    pub(super) fn new(nvml: &'a Arc<Nvml>, calls: &'a CallRecord) -> Self {
         Self { nvml, calls, device: None }
     }
 
@@ -110,10 +110,10 @@ impl<'a> Session<'a> {
         invoke: impl FnOnce(F) -> nvmlReturn_t,
     ) -> Result<(), DriverError> {
         let code = match symbol {
-            None => Code::NoSuchFunction,
+            None => NvmlCode::NoSuchFunction,
             Some(symbol) => match self.calls.record(function, self.device, || invoke(*symbol)) {
                 0 => return Ok(()),
-                number => Code::Nvml(number),
+                number => NvmlCode::Nvml(number),
             },
         };
         Err(DriverError { call: function, code })
@@ -156,7 +156,7 @@ pub(super) fn privileged<T>(
     let before = problems.len();
     let value = optional(result, problems)?;
     for problem in problems.iter_mut().skip(before) {
-        if problem.error == Code::NO_PERMISSION.to_string() {
+        if problem.error == NvmlCode::NO_PERMISSION.to_string() {
             problem.error.push_str(PERMISSION_HINT);
         }
     }
@@ -167,13 +167,13 @@ pub(super) fn privileged<T>(
 const PERMISSION_HINT: &str = ": requires root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
 
 /// Returns the code of the wrapper's error, which covers fewer codes than NVML has.
-pub(super) fn code_of(error: NvmlError) -> Code {
+pub(super) fn code_of(error: NvmlError) -> NvmlCode {
     if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
-        Code::NoSuchFunction
+        NvmlCode::NoSuchFunction
     } else if matches!(error, NvmlError::Utf8Error(_)) {
-        Code::InvalidText
+        NvmlCode::InvalidText
     } else {
-        Code::Nvml(nvmlReturn_t::from(error))
+        NvmlCode::Nvml(nvmlReturn_t::from(error))
     }
 }
 

@@ -129,7 +129,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::{CallWatch, Code, DriverError};
+    use crate::{CallRecord, DriverError, NvmlCode};
 
     /// Returns immediately this many times and then fails.
     struct ImmediateEvents(u32);
@@ -139,7 +139,7 @@ mod tests {
             self.0 = self
                 .0
                 .checked_sub(1)
-                .ok_or(DriverError { call: "nvmlEventSetWait_v2", code: Code::Nvml(1) })?;
+                .ok_or(DriverError { call: "nvmlEventSetWait_v2", code: NvmlCode::Nvml(1) })?;
             Ok(EventWait::TimedOut)
         }
     }
@@ -153,7 +153,7 @@ mod tests {
             devices: Vec::new(),
         };
         let shared = Arc::new(Shared {
-            calls: CallWatch::new(Duration::ZERO),
+            calls: CallRecord::new(Duration::ZERO),
             latest: watch::Sender::new(Arc::new(nothing)),
             pulse: watch::Sender::default(),
             xids: Mutex::default(),

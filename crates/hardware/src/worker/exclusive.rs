@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::events::EventsThreadState;
 use super::{Message, Shared, Worker};
 use crate::GpuDriver;
-use crate::calls::CallWatch;
+use crate::calls::CallRecord;
 use crate::error::DriverError;
 
 /// Reason why the driver is not available.
@@ -60,7 +60,7 @@ pub enum ReadingsError {
 }
 
 /// Keeps the driver library released while this value exists. Dropping it opens and reads the library again, which
-/// notifies [`super::Handle::changes`].
+/// notifies [`super::DriverHandle::changes`].
 #[derive(Debug)]
 #[must_use = "the library is opened again when this is dropped"]
 pub struct DriverReleaseGuard(Sender<Message>);
@@ -73,7 +73,7 @@ impl Drop for DriverReleaseGuard {
 
 /// A unit of work with the driver, or with the reason why it is not available.
 pub(super) type Job = Box<
-    dyn FnOnce(Result<&mut (dyn GpuDriver + 'static), DriverUnavailable>, &CallWatch) -> JobResult
+    dyn FnOnce(Result<&mut (dyn GpuDriver + 'static), DriverUnavailable>, &CallRecord) -> JobResult
         + Send,
 >;
 

@@ -17,12 +17,12 @@ use super::exclusive::{
     DriverReleaseGuard, DriverUnavailable, DriverUser, Job, JobResult, ReadingsError,
 };
 use super::{Message, Shared, WorkerState};
-use crate::calls::{CallWatch, InFlight};
+use crate::calls::{CallRecord, RunningCall};
 use crate::{GpuDriver, merge};
 
 /// Access to the thread that owns the driver. Cheap to clone; the thread ends with the last clone.
 #[derive(Debug)]
-pub struct Handle {
+pub struct DriverHandle {
     shared: Arc<Shared>,
     inbox: Arc<WorkerSender>,
     /// Total number of Xids received when this handle last took them.
@@ -30,7 +30,7 @@ pub struct Handle {
 }
 
 /// Each clone takes Xids independently, starting from the position of the original.
-impl Clone for Handle {
+impl Clone for DriverHandle {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -50,7 +50,7 @@ impl Drop for WorkerSender {
     }
 }
 
-impl Handle {
+impl DriverHandle {
     pub(super) fn new(shared: Arc<Shared>, inbox: Sender<Message>) -> Self {
         Self { shared, inbox: Arc::new(WorkerSender(inbox)), xids_taken: AtomicU64::new(0) }
     }
@@ -126,7 +126,7 @@ impl Handle {
     /// Returns an error if no driver is available; nothing was done then.
     pub async fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> T + Send + 'static,
+        work: impl FnOnce(&mut dyn GpuDriver, &CallRecord) -> T + Send + 'static,
     ) -> Result<T, DriverUnavailable> {
         self.work_and_read(|driver, calls| (work(driver, calls), None)).await
     }
@@ -135,7 +135,7 @@ impl Handle {
     /// change, and these devices are not read again. With `None`, all devices are read.
     pub async fn work_and_read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> (T, Option<Vec<Device>>) + Send + 'static,
+        work: impl FnOnce(&mut dyn GpuDriver, &CallRecord) -> (T, Option<Vec<Device>>) + Send + 'static,
     ) -> Result<T, DriverUnavailable> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |driver, calls| {
@@ -233,7 +233,7 @@ impl Handle {
         }
     }
 
-    fn stalled_inventory(&self, call: InFlight) -> Arc<Inventory> {
+    fn stalled_inventory(&self, call: RunningCall) -> Arc<Inventory> {
         let latest = Arc::clone(&self.shared.latest.borrow());
         Arc::new(merge::stalled(&latest, call))
     }
@@ -251,7 +251,7 @@ impl Handle {
 #[derive(Debug)]
 pub struct ChangeNotifications {
     pulses: watch::Receiver<WorkerState>,
-    calls: CallWatch,
+    calls: CallRecord,
     seen_changes: u64,
     /// The stalled call that was already reported.
     reported_stall: Option<u64>,

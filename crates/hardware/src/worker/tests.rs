@@ -12,13 +12,14 @@ use octavo_model::inventory::{Condition, Device, Driver, PciIds};
 use octavo_model::reading::Reading;
 
 use super::*;
-use crate::error::{Code, LoadError};
+use crate::error::{LoadError, NvmlCode};
 use crate::{EventSource, EventWait, GpuControl};
 
 /// Long enough for a busy machine; elapses fully only if a call hangs.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-const MISMATCH: DriverError = DriverError { call: "nvmlDeviceGetCount_v2", code: Code::Nvml(18) };
+const MISMATCH: DriverError =
+    DriverError { call: "nvmlDeviceGetCount_v2", code: NvmlCode::Nvml(18) };
 
 /// The response to the next call. Calls succeed when the list is empty.
 enum Answer {
@@ -72,11 +73,11 @@ impl Fake {
         say
     }
 
-    fn spawn(&self) -> Handle {
+    fn spawn(&self) -> DriverHandle {
         self.spawn_with(DEADLINE)
     }
 
-    fn spawn_with(&self, call_deadline: Duration) -> Handle {
+    fn spawn_with(&self, call_deadline: Duration) -> DriverHandle {
         let settings = Settings {
             library: None,
             driver_roots: Vec::new(),
@@ -133,7 +134,7 @@ impl DriverLoader for Fake {
     fn open(
         &mut self,
         path: &std::path::Path,
-        calls: &CallWatch,
+        calls: &CallRecord,
     ) -> Result<Box<dyn GpuDriver>, LoadError> {
         let mut state = self.lock();
         let held = state.held;
@@ -151,20 +152,20 @@ impl DriverLoader for Fake {
 struct FakeDriver(Hold, &'static str);
 
 impl GpuDriver for FakeDriver {
-    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError> {
+    fn observe(&mut self, calls: &CallRecord) -> Result<Observation, DriverError> {
         let answer = self.0.0.lock().reads.pop_front();
         calls.record("nvmlDeviceGetMigMode", Some(gpu().pci), || play(answer))?;
         self.0.0.lock().reads_done += 1;
         Ok(Observation { driver: driver(self.1), devices: vec![gpu()], unidentified: Vec::new() })
     }
 
-    fn readings(&mut self, _: &[Device], calls: &CallWatch) -> Result<Vec<Reading>, DriverError> {
+    fn readings(&mut self, _: &[Device], calls: &CallRecord) -> Result<Vec<Reading>, DriverError> {
         let answer = self.0.0.lock().readings.pop_front();
         calls.record("nvmlDeviceGetMemoryInfo_v2", Some(gpu().pci), || play(answer))?;
         Ok(Vec::new())
     }
 
-    fn events(&mut self, _: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {
+    fn events(&mut self, _: &CallRecord) -> Result<Option<Box<dyn EventSource>>, DriverError> {
         let events = self.0.0.lock().events.take();
         let source = |hear| Box::new(FakeEvents(Hold::new(&self.0.0), hear));
         Ok(events.map(|hear| source(hear) as Box<dyn EventSource>))
@@ -217,7 +218,7 @@ fn lost() -> NvmlState {
 
 /// Observes on every hint, as the agent does, until the driver is in the wanted state.
 async fn follow(
-    handle: &Handle,
+    handle: &DriverHandle,
     hints: &mut ChangeNotifications,
     wanted: &NvmlState,
 ) -> Arc<Inventory> {
@@ -258,7 +259,7 @@ async fn library_that_fails_to_initialize_is_absent_with_reason() {
     let fake = Fake::with_driver("570.1");
     fake.lock()
         .starts
-        .push_back(Answer::Fails(DriverError { call: "nvmlInit_v2", code: Code::Nvml(9) }));
+        .push_back(Answer::Fails(DriverError { call: "nvmlInit_v2", code: NvmlCode::Nvml(9) }));
     let handle = fake.spawn();
     let mut hints = handle.changes();
     let absent = NvmlState::Absent {
@@ -290,7 +291,7 @@ async fn retryable_error_keeps_last_observation() {
     let before = handle.observe().await;
     fake.lock().reads.push_back(Answer::Fails(DriverError {
         call: "nvmlDeviceGetCount_v2",
-        code: Code::TIMEOUT,
+        code: NvmlCode::TIMEOUT,
     }));
     assert_eq!(handle.observe().await, before);
 }

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::extract::Extracted;
 use super::list_watcher::{WatchUpdate, WatchedKind};
-use super::{Followed, NOT_READ_YET, object};
+use super::{NOT_READ_YET, WatchedCluster, object};
 
 /// Minimum interval between two snapshots.
 const MIN_INTERVAL: Duration = Duration::from_millis(300);
@@ -22,7 +22,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(300);
 /// The current state and its subscribers.
 #[derive(Debug)]
 pub(super) struct SnapshotPublisher {
-    publisher: watch::Sender<Arc<Followed>>,
+    publisher: watch::Sender<Arc<WatchedCluster>>,
     snapshot: Arc<ClusterSnapshot>,
     invalid_nodes: BTreeSet<String>,
     invalid_pods: BTreeSet<PodKey>,
@@ -39,7 +39,7 @@ struct WatchState {
 }
 
 impl SnapshotPublisher {
-    pub(super) fn new(publisher: watch::Sender<Arc<Followed>>) -> Self {
+    pub(super) fn new(publisher: watch::Sender<Arc<WatchedCluster>>) -> Self {
         Self {
             publisher,
             snapshot: Arc::default(),
@@ -146,17 +146,17 @@ impl SnapshotPublisher {
     }
 
     fn publish(&self) {
-        let now = Followed {
-            sights: Arc::clone(&self.snapshot),
+        let now = WatchedCluster {
+            snapshot: Arc::clone(&self.snapshot),
             current_at: self.nodes.current_at.zip(self.pods.current_at).map(|(a, b)| a.min(b)),
-            trouble: self.error(),
+            error: self.error(),
             invalid_objects: self.invalid_nodes.len().saturating_add(self.invalid_pods.len()),
         };
         self.publisher.send_if_modified(|published| {
             // Unchanged snapshots are the same allocation, so no deep comparison is needed.
-            let is_same = Arc::ptr_eq(&published.sights, &now.sights)
-                && (published.current_at, &published.trouble, published.invalid_objects)
-                    == (now.current_at, &now.trouble, now.invalid_objects);
+            let is_same = Arc::ptr_eq(&published.snapshot, &now.snapshot)
+                && (published.current_at, &published.error, published.invalid_objects)
+                    == (now.current_at, &now.error, now.invalid_objects);
             if !is_same {
                 *published = Arc::new(now);
             }
@@ -233,7 +233,7 @@ mod tests {
     struct Channels {
         nodes: mpsc::Sender<WatchUpdate<ClusterNode>>,
         pods: mpsc::Sender<WatchUpdate<ClusterPod>>,
-        snapshots: watch::Receiver<Arc<Followed>>,
+        snapshots: watch::Receiver<Arc<WatchedCluster>>,
     }
 
     fn start() -> Channels {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     impl Channels {
-        async fn next(&mut self) -> Arc<Followed> {
+        async fn next(&mut self) -> Arc<WatchedCluster> {
             self.snapshots.changed().await.unwrap();
             Arc::clone(&self.snapshots.borrow_and_update())
         }
@@ -274,10 +274,10 @@ mod tests {
         Extracted { object, is_invalid: false }
     }
 
-    fn names(followed: &Followed) -> (Vec<&str>, Vec<&str>) {
-        let pods = followed.sights.pods.keys();
+    fn names(watched: &WatchedCluster) -> (Vec<&str>, Vec<&str>) {
+        let pods = watched.snapshot.pods.keys();
         (
-            followed.sights.nodes.keys().map(String::as_str).collect(),
+            watched.snapshot.nodes.keys().map(String::as_str).collect(),
             pods.map(|key| key.name.as_str()).collect(),
         )
     }
@@ -285,21 +285,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn snapshot_requires_both_lists() {
         let mut ends = start();
-        assert_eq!(ends.snapshots.borrow().trouble.as_deref(), Some(NOT_READ_YET));
+        assert_eq!(ends.snapshots.borrow().error.as_deref(), Some(NOT_READ_YET));
         ends.node(WatchUpdate::Reset(vec![node("node-a")])).await;
-        let followed = ends.next().await;
-        assert_eq!((followed.current_at, followed.trouble.as_deref()), (None, Some(NOT_READ_YET)));
+        let watched = ends.next().await;
+        assert_eq!((watched.current_at, watched.error.as_deref()), (None, Some(NOT_READ_YET)));
         let began = Instant::now();
         ends.pod(WatchUpdate::Reset(vec![
             pod("one", Phase::Pending),
             pod("ended", Phase::Finished),
         ]))
         .await;
-        let followed = ends.next().await;
-        assert_eq!(followed.trouble, None);
-        assert_eq!(names(&followed), (vec!["node-a"], vec!["one"]));
+        let watched = ends.next().await;
+        assert_eq!(watched.error, None);
+        assert_eq!(names(&watched), (vec!["node-a"], vec!["one"]));
         // The older time of both lists.
-        assert!(followed.current_at.unwrap() < began, "{followed:?}");
+        assert!(watched.current_at.unwrap() < began, "{watched:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -318,7 +318,7 @@ mod tests {
         ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound))).await;
         ends.node(WatchUpdate::Bookmark).await;
         let third = ends.next().await;
-        assert!(Arc::ptr_eq(&second.sights, &third.sights), "nothing changed");
+        assert!(Arc::ptr_eq(&second.snapshot, &third.snapshot), "nothing changed");
         assert!(third.current_at > second.current_at, "and that was heard");
         ends.node(WatchUpdate::Reset(vec![node("node-c")])).await;
         ends.pod(WatchUpdate::Reset(Vec::new())).await;
@@ -334,7 +334,7 @@ mod tests {
         for number in 0..1000 {
             ends.pod(WatchUpdate::Upserted(pod(&format!("pod-{number}"), Phase::Pending))).await;
         }
-        assert_eq!(ends.next().await.sights.pods.len(), 1000);
+        assert_eq!(ends.next().await.snapshot.pods.len(), 1000);
         assert!(!ends.snapshots.has_changed().unwrap());
     }
 
@@ -356,19 +356,19 @@ mod tests {
             if let Some(why) = pods {
                 ends.pod(WatchUpdate::Failed(why.to_owned())).await;
             }
-            assert_eq!(ends.next().await.trouble.as_deref(), Some(error));
+            assert_eq!(ends.next().await.error.as_deref(), Some(error));
         }
         ends.node(WatchUpdate::Bookmark).await;
-        let followed = ends.next().await;
+        let watched = ends.next().await;
         let error = format!("cannot watch pods: {}", away());
-        assert_eq!(followed.trouble, Some(error));
+        assert_eq!(watched.error, Some(error));
         assert_eq!(
-            (followed.current_at, names(&followed)),
+            (watched.current_at, names(&watched)),
             (before.current_at, (vec!["node-a"], vec![]))
         );
         ends.pod(WatchUpdate::Bookmark).await;
-        let followed = ends.next().await;
-        assert!(followed.trouble.is_none() && followed.current_at > before.current_at);
+        let watched = ends.next().await;
+        assert!(watched.error.is_none() && watched.current_at > before.current_at);
     }
 
     #[tokio::test(start_paused = true)]

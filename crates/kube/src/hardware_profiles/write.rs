@@ -199,7 +199,7 @@ impl ProfileWriter {
 
 impl WriteError {
     /// Returns the error's category.
-    pub fn trouble(&self) -> ErrorCategory {
+    pub fn category(&self) -> ErrorCategory {
         match self {
             Self::NoKind => ErrorCategory::Rejected,
             Self::Taken { .. } => ErrorCategory::Conflict,

@@ -51,9 +51,9 @@ impl NodeHandle {
     }
 
     /// Returns why the Node is not yet in the desired state, for users.
-    pub fn trouble(&self) -> String {
+    pub fn error(&self) -> String {
         let report = self.task.observed.borrow();
-        let known = report.trouble.clone();
+        let known = report.error.clone();
         known.unwrap_or_else(|| {
             let explanation = match (report.is_read, self.view.borrow().is_some()) {
                 (true, false) => "the Node does not exist",

@@ -22,5 +22,5 @@ pub struct NodeReport {
     /// Keys that others own.
     pub foreign_keys: Vec<ConflictingKey>,
     /// The current error.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }

@@ -142,7 +142,7 @@ impl<'a> NodePatcher<'a> {
             self.errors.remove(&target);
         }
         let error = self.errors.values().next().cloned();
-        self.watcher.report.send_modify(|report| report.trouble = error);
+        self.watcher.report.send_modify(|report| report.error = error);
     }
 }
 

@@ -339,11 +339,11 @@ impl Manager {
     fn publish_report(&self, kubelet: Option<KubeletInstance>) {
         let report = |served: &ServedResource| {
             let serving = served.serving.as_ref();
-            let trouble = served.error.as_ref().or_else(|| served.registration.error());
+            let error = served.error.as_ref().or_else(|| served.registration.error());
             ResourceStatus {
                 is_registered: serving.is_some() && served.registration.is_registered(kubelet),
                 is_list_read: serving.is_some_and(ResourceServer::is_list_read),
-                error: trouble.cloned(),
+                error: error.cloned(),
                 competing_plugin: served.competitor.clone(),
                 registrations: served.registration.count(),
             }

@@ -65,7 +65,7 @@ pub struct Issue {
     /// Description for users. It can contain driver messages and therefore any character.
     pub text: String,
     /// Severity.
-    pub gravity: Severity,
+    pub severity: Severity,
 }
 
 impl DeviceState {
@@ -92,7 +92,7 @@ impl Inventory {
 
 impl NvmlState {
     /// Reason why the driver reports no devices or outdated ones; `None` while it works or is being loaded.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn error(&self) -> Option<String> {
         match self {
             Self::Ready(_) | Self::Loading => None,
             Self::Absent { reason } => Some(format!("NVML is absent: {reason}")),
@@ -225,8 +225,8 @@ impl Device {
 }
 
 impl Issue {
-    fn new(text: impl Into<String>, gravity: Severity) -> Self {
-        Self { text: text.into(), gravity }
+    fn new(text: impl Into<String>, severity: Severity) -> Self {
+        Self { text: text.into(), severity }
     }
 }
 
@@ -373,9 +373,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(device: &Device, nvml: &NvmlState, word: &str, gravity: Option<Severity>) {
+    fn check(device: &Device, nvml: &NvmlState, word: &str, severity: Option<Severity>) {
         assert_eq!(device.state(nvml).as_str(), word, "{device:?} {nvml:?}");
-        assert_eq!(device.severity(nvml), gravity, "{device:?} {nvml:?}");
+        assert_eq!(device.severity(nvml), severity, "{device:?} {nvml:?}");
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
         let mut others =
             conditioned(Condition::PciOnly { kernel_driver: Some("habanalabs".to_owned()) });
         others.vendor = Vendor::Other(0x1da3);
-        for (device, word, gravity) in [
+        for (device, word, severity) in [
             (gpu(), "ok", None),
             (unread(gpu()), "partial", notice),
             (asks(Nothing, None), "ok", None),
@@ -410,7 +410,7 @@ mod tests {
             (others, "not read", Some(Severity::Note)),
             (failing(), "failing", bad),
         ] {
-            check(&device, &NvmlState::Loading, word, gravity);
+            check(&device, &NvmlState::Loading, word, severity);
         }
     }
 
@@ -456,7 +456,7 @@ mod tests {
     fn complains(device: &Device, expected: &[(&str, Severity)]) {
         let found = device.issues();
         let found: Vec<(&str, Severity)> =
-            found.iter().map(|complaint| (complaint.text.as_str(), complaint.gravity)).collect();
+            found.iter().map(|complaint| (complaint.text.as_str(), complaint.severity)).collect();
         assert_eq!(found, expected);
     }
 
@@ -474,7 +474,7 @@ mod tests {
         let bound = |driver: Option<&str>| {
             conditioned(Condition::PciOnly { kernel_driver: driver.map(ToOwned::to_owned) })
         };
-        for (device, text, gravity) in [
+        for (device, text, severity) in [
             (failing(), "failing: GPU is lost", Severity::Critical),
             (
                 bound(None),
@@ -533,7 +533,7 @@ mod tests {
             ),
             (unread(gpu()), "nvmlDeviceGetFoo: Unknown Error", Severity::Note),
         ] {
-            complains(&device, &[(text, gravity)]);
+            complains(&device, &[(text, severity)]);
         }
     }
 

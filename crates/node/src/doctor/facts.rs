@@ -19,9 +19,9 @@ pub struct Facts<'a> {
     /// True if the inventory is a recording, which cannot answer further queries.
     pub is_recorded: bool,
     /// Catalog that resolves manual type overrides.
-    pub catalogue: &'a Catalog,
+    pub catalog: &'a Catalog,
     /// Paths that were examined.
-    pub roots: Roots,
+    pub roots: ExaminedPaths,
     /// Driver information in sysfs.
     pub traces: Observed<DriverTraces>,
     /// Existing device files.
@@ -43,7 +43,7 @@ pub struct Facts<'a> {
 
 /// Examined paths, as displayed to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Roots {
+pub struct ExaminedPaths {
     /// Mount point of sysfs.
     pub sys: String,
     /// Directory of device files.

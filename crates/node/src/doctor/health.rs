@@ -33,7 +33,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 fn health(device: &Device, nvml: &NvmlState) -> Finding {
     let check = Check::DeviceHealth;
     let mut evidence = device.issues();
-    evidence.sort_by_key(|issue: &Issue| std::cmp::Reverse(issue.gravity));
+    evidence.sort_by_key(|issue: &Issue| std::cmp::Reverse(issue.severity));
     let evidence: Vec<String> = evidence.into_iter().map(|issue| issue.text).collect();
     let evidence = evidence.join("; ");
     match (device.severity(nvml), device.state(nvml)) {

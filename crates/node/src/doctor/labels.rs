@@ -9,7 +9,7 @@ use octavo_model::inventory::Inventory;
 
 use super::facts::Facts;
 use super::{Check, Finding, format_list};
-use crate::labels::{Options, Publication, compile, diff};
+use crate::labels::{KeyPolicy, Options, compile, diff};
 
 /// Keys that state a choice or an allocation, which cannot be derived from the hardware.
 const NON_HARDWARE_KEYS: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
@@ -30,9 +30,9 @@ fn apply_override<'a>(
     let Some(name) = label.or_else(of_type) else {
         return (Cow::Borrowed(facts.inventory), None);
     };
-    let given = TypeOverride::new(name, facts.catalogue);
+    let given = TypeOverride::new(name, facts.catalog);
     let naming = TypeSources {
-        overlay_products: Arc::new(facts.catalogue.overlay_products().clone()),
+        overlay_products: Arc::new(facts.catalog.overlay_products().clone()),
         type_override: Some(Arc::new(given.clone())),
     };
     let mut named = facts.inventory.clone();
@@ -53,7 +53,7 @@ pub(super) fn finding(facts: &Facts<'_>) -> Finding {
         }
         Err(why) => return check.unknown(why.clone()),
     };
-    let options = Options { nvidia: Publication::Withhold, ..Options::default() };
+    let options = Options { nvidia: KeyPolicy::Withhold, ..Options::default() };
     let (inventory, wrong) = apply_override(facts, &written.labels);
     let now = compile(&inventory, &options, None).labels;
     let now: BTreeMap<&str, &str> = now.iter().collect();
@@ -68,7 +68,7 @@ pub(super) fn finding(facts: &Facts<'_>) -> Finding {
         let is_of_the_name = is_override_removed && OVERRIDE_DERIVED_KEYS.iter().any(begins);
         !is_of_the_name && !NON_HARDWARE_KEYS.iter().any(begins)
     };
-    let changes: Vec<String> = diff(&before, &now, Publication::Withhold)
+    let changes: Vec<String> = diff(&before, &now, KeyPolicy::Withhold)
         .into_iter()
         .filter(|change| is_of_hardware(change.key))
         .map(|change| change.to_string())

@@ -38,7 +38,7 @@ struct Node {
     kubelet: Observed<Option<Kubelet>>,
     labels: Observed<Option<FeatureLabels>>,
     is_recorded: bool,
-    catalogue: Catalog,
+    catalog: Catalog,
 }
 
 impl Node {
@@ -63,7 +63,7 @@ impl Node {
             kubelet: Ok(None),
             labels: Ok(None),
             is_recorded: false,
-            catalogue: Catalog::built_in(),
+            catalog: Catalog::built_in(),
         }
     }
 
@@ -123,8 +123,8 @@ impl Node {
         run_checks(&Facts {
             inventory: &self.inventory,
             is_recorded: self.is_recorded,
-            catalogue: &self.catalogue,
-            roots: Roots {
+            catalog: &self.catalog,
+            roots: ExaminedPaths {
                 sys: "/sys".to_owned(),
                 dev: "/dev".to_owned(),
                 proc: "/proc".to_owned(),
@@ -144,7 +144,7 @@ impl Node {
 
     /// Most severe finding of a check.
     #[track_caller]
-    fn gravest(&self, check: Check) -> Finding {
+    fn most_severe(&self, check: Check) -> Finding {
         let all = self.examine().into_iter();
         let of_check = all.filter(|finding| finding.check == check);
         of_check.max_by_key(|finding| finding.verdict).unwrap()
@@ -152,7 +152,7 @@ impl Node {
 
     #[track_caller]
     fn expect_finding(&self, check: Check, verdict: CheckResult, evidence: &str) {
-        let found = self.gravest(check);
+        let found = self.most_severe(check);
         assert_eq!(found.verdict, verdict, "{found:?}");
         assert!(found.evidence.contains(evidence), "{found:?}");
         if matches!(verdict, CheckResult::Warning | CheckResult::Failing) {
@@ -258,7 +258,7 @@ fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
         CheckResult::Failing,
         "2 devices of AWS Neuron, but the driver is not loaded: /sys/module/neuron does not exist",
     );
-    assert!(node.gravest(NeuronDriver).remedy.unwrap().contains("aws-neuronx-dkms"));
+    assert!(node.most_severe(NeuronDriver).remedy.unwrap().contains("aws-neuronx-dkms"));
     node.expect_finding(NeuronDevices, CheckResult::NotApplicable, "not known to be loaded");
     node.expect_finding(DevicePlugin, CheckResult::NotApplicable, "nothing to allocate");
     // A driver that does not drive all devices.

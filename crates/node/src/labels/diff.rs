@@ -9,7 +9,7 @@ use std::fmt;
 
 use octavo_model::accelerators::TYPE_OVERRIDE;
 
-use crate::labels::Publication;
+use crate::labels::KeyPolicy;
 use crate::node_object::LAYOUT_LABEL;
 
 /// A label that exists on one side only, or that has another value on the other side.
@@ -43,11 +43,11 @@ impl fmt::Display for LabelChange<'_> {
 }
 
 /// Returns the changes from `before` to `after`, sorted by key, the old value of a label before its new one. NVIDIA's
-/// labels are compared only if `nvidia` is [`Publication::Publish`].
+/// labels are compared only if `nvidia` is [`KeyPolicy::Publish`].
 pub fn diff<'a>(
     before: &BTreeMap<&'a str, &'a str>,
     after: &BTreeMap<&'a str, &'a str>,
-    nvidia: Publication,
+    nvidia: KeyPolicy,
 ) -> Vec<LabelChange<'a>> {
     let mut changes = one_sided(before, after, DiffSide::Before);
     changes.extend(one_sided(after, before, DiffSide::After));
@@ -76,7 +76,7 @@ const FOREIGN_NVIDIA_PREFIXES: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.c
 /// Octavo's keys that users write and the compiler never does.
 const USER_KEYS: [&str; 2] = [LAYOUT_LABEL, TYPE_OVERRIDE];
 
-fn is_compared(key: &str, nvidia: Publication) -> bool {
+fn is_compared(key: &str, nvidia: KeyPolicy) -> bool {
     let Some((domain, name)) = key.split_once('/') else {
         return false;
     };
@@ -84,7 +84,7 @@ fn is_compared(key: &str, nvidia: Publication) -> bool {
     match domain {
         // `gfd.timestamp` is excluded: the start time of gpu-feature-discovery is unrelated to the hardware.
         "nvidia.com" => {
-            nvidia == Publication::Publish
+            nvidia == KeyPolicy::Publish
                 && NVIDIA_PREFIXES.iter().any(starts)
                 && !FOREIGN_NVIDIA_PREFIXES.iter().any(starts)
         }
@@ -103,7 +103,7 @@ mod tests {
     ) -> Vec<String> {
         let before = before.iter().copied().collect();
         let after = after.iter().copied().collect();
-        diff(&before, &after, Publication::Publish).iter().map(ToString::to_string).collect()
+        diff(&before, &after, KeyPolicy::Publish).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn nvidia_labels_are_ignored_when_withheld() {
         let before = BTreeMap::from([("nvidia.com/gpu.count", "8"), ("octavo.dev/count", "8")]);
-        let changes = diff(&before, &BTreeMap::new(), Publication::Withhold);
+        let changes = diff(&before, &BTreeMap::new(), KeyPolicy::Withhold);
         let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
         assert_eq!(lines, ["-octavo.dev/count=8"]);
     }

@@ -19,7 +19,7 @@ use octavo_model::inventory::{Condition, Device, Inventory, Machine, Mig, NvmlSt
 use octavo_model::text::join;
 
 use crate::labels::note::LabelsBuilder;
-use crate::labels::{Note, Omission, Options, Publication};
+use crate::labels::{KeyPolicy, Note, Omission, Options};
 use crate::mig_strategy::MigStrategy;
 use crate::sharing::Offers;
 
@@ -58,8 +58,8 @@ pub(super) fn add(
         draft.put("nvidia.com/gfd.timestamp", &seconds);
     }
     match options.machine_type {
-        Publication::Publish => add_machine(draft, &inventory.machine),
-        Publication::Withhold => {}
+        KeyPolicy::Publish => add_machine(draft, &inventory.machine),
+        KeyPolicy::Withhold => {}
     }
     add_versions(draft, &inventory.nvml);
     add_node(draft, &gpus);

@@ -146,7 +146,7 @@ impl Drain {
         if is_waiting && (facts.pod_observations.pods.is_none() || blockers.may_go()) {
             return Phase::GaveUp;
         }
-        if facts.pod_observations.trouble == Some(ListError::Forbidden) {
+        if facts.pod_observations.error == Some(ListError::Forbidden) {
             return self.refuse(now, choice, Vec::new(), events);
         }
         if facts.pod_observations.pods.is_none() {
@@ -330,7 +330,7 @@ impl Drain {
         };
         let retry = self.retry_at(now).filter(|_| matches!(self.phase, Phase::GaveUp));
         let is_list_pending =
-            facts.pod_observations.pods.is_none() && facts.pod_observations.trouble.is_none();
+            facts.pod_observations.pods.is_none() && facts.pod_observations.error.is_none();
         DrainOutcome {
             is_tainted: is_on,
             pod_requests: PodRequests { list, evict },

@@ -59,10 +59,10 @@ impl<T: PartialEq> WriteBackoff<T> {
         self.not_before = now.saturating_add(MIN_INTERVAL);
     }
 
-    /// Records a failed write; `patience` is the minimum delay requested by the server.
-    pub fn record_failure(&mut self, now: Duration, patience: Option<Duration>) {
+    /// Records a failed write; `min_delay` is the minimum delay requested by the server.
+    pub fn record_failure(&mut self, now: Duration, min_delay: Option<Duration>) {
         self.failures = self.failures.saturating_add(1);
-        let wait = delay(self.failures).max(patience.unwrap_or_default());
+        let wait = delay(self.failures).max(min_delay.unwrap_or_default());
         self.not_before = now.saturating_add(wait.min(MAX_RETRY_DELAY));
     }
 

@@ -284,7 +284,7 @@ fn pods(
     }
     for pod in pods {
         let name = &pod.name;
-        let proof = match (&pod.trouble, pod.running_for) {
+        let proof = match (&pod.error, pod.running_for) {
             (Some(error), _) => format!("Pod {name}: {error}"),
             (None, None) => format!("Pod {name} is not running yet"),
             (None, Some(_)) => continue,
@@ -395,7 +395,7 @@ pub struct PluginPod {
     /// Time since its plugin container started; `None` if it is not running.
     pub running_for: Option<Duration>,
     /// Human-readable problem of one of its containers.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// All evidence.

@@ -15,7 +15,7 @@ use octavo_planner::reconcile::{DeviceLayoutStatus, NodeLayoutStatus};
 
 /// Decides which devices are withheld. Times are relative to the start of the program.
 #[derive(Debug, Clone)]
-pub struct Withholding {
+pub struct WithholdingController {
     /// Time for which a device must be blocked first; `None` withholds only devices for which pods were evicted.
     after: Option<Duration>,
     devices: BTreeMap<PciAddress, BlockedDevice>,
@@ -40,7 +40,7 @@ enum LayoutProgress {
     Blocked,
 }
 
-impl Withholding {
+impl WithholdingController {
     /// Withholds devices that were blocked for `after`; `None` for never.
     pub fn new(after: Option<Duration>) -> Self {
         Self { after, devices: BTreeMap::new() }

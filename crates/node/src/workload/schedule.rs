@@ -172,13 +172,13 @@ impl AnnotationSchedule {
     }
 
     /// Records a failure specific to this pod, with the minimum delay requested by the server.
-    pub fn record_failure(&mut self, now: Duration, key: &PodOnNode, patience: Option<Duration>) {
+    pub fn record_failure(&mut self, now: Duration, key: &PodOnNode, min_delay: Option<Duration>) {
         let Some(entry) = self.entry_mut(key) else {
             return;
         };
         entry.failures = entry.failures.saturating_add(1);
-        let patience = patience.unwrap_or_default().min(RECHECK_INTERVAL);
-        let wait = retry_delay(entry.failures).max(patience);
+        let min_delay = min_delay.unwrap_or_default().min(RECHECK_INTERVAL);
+        let wait = retry_delay(entry.failures).max(min_delay);
         self.reschedule(key, now.saturating_add(wait));
     }
 

@@ -292,7 +292,7 @@ fn profile_warnings(row: &ProfileRow, devices: Option<&Vec<DeviceGroup>>) -> Vec
     if row.available == Some(0) {
         warnings.push("no capacity available".to_owned());
     }
-    let findings = row.findings.iter().filter(|one| one.gravity == FindingSeverity::Warning);
+    let findings = row.findings.iter().filter(|one| one.severity == FindingSeverity::Warning);
     warnings.extend(findings.map(|one| one.message.clone()));
     warnings
 }

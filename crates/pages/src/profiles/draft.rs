@@ -213,8 +213,8 @@ async fn render(
 }
 
 async fn create_drafts(site: &PageState, form: &DraftForm) -> Drafts {
-    let wish = match form.wish() {
-        Ok(wish) => wish,
+    let request = match form.request() {
+        Ok(request) => request,
         Err(why) => {
             return Drafts {
                 plain: None,
@@ -222,13 +222,13 @@ async fn create_drafts(site: &PageState, form: &DraftForm) -> Drafts {
             };
         }
     };
-    let mut plain = wish.clone();
+    let mut plain = request.clone();
     plain.counts = Vec::new();
     plain.tolerate = None;
     let profiles = site.view.profiles();
     let plain = profiles.draft(site.view.fleet(), plain).await;
     let draft = match &plain {
-        Ok(_) => profiles.draft(site.view.fleet(), wish).await,
+        Ok(_) => profiles.draft(site.view.fleet(), request).await,
         Err(why) => Err(why.clone()),
     };
     Drafts {

@@ -5,7 +5,7 @@
 
 use askama::Template;
 use axum::http::Uri;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::estimate::profile_devices::{
     ProfileDevicesError, default_count, devices_of_profile,
 };
@@ -97,7 +97,7 @@ impl Estimate {
         profile: &ProfileRow,
         (uri, origin): (&Uri, &str),
     ) -> Option<Self> {
-        if visibility.types != Types::All {
+        if visibility.types != VisibleTypes::All {
             return None;
         }
         let form = EstimateForm::of(uri);

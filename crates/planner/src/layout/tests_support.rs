@@ -22,7 +22,7 @@ type Row = (u32, u32, &'static str, u32, u64, &'static [u32], u32);
 
 /// A board for tests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Board {
+pub(crate) struct TestDevice {
     type_name: &'static str,
     device_id: u16,
     memory: u64,
@@ -36,7 +36,7 @@ const HALVES: &[u32] = &[0, 4];
 const QUARTERS_OF_12: &[u32] = &[0, 3, 6, 9];
 const HALVES_OF_12: &[u32] = &[0, 6];
 
-pub(crate) const A30: Board = Board {
+pub(crate) const A30: TestDevice = TestDevice {
     type_name: "nvidia-a30-24gb",
     device_id: 0x20b7,
     memory: 24_576,
@@ -49,7 +49,7 @@ pub(crate) const A30: Board = Board {
     ],
 };
 
-pub(crate) const A100_40: Board = Board {
+pub(crate) const A100_40: TestDevice = TestDevice {
     type_name: "nvidia-a100-40gb",
     device_id: 0x20b0,
     memory: 40_960,
@@ -64,7 +64,7 @@ pub(crate) const A100_40: Board = Board {
     ],
 };
 
-pub(crate) const A100_80: Board = Board {
+pub(crate) const A100_80: TestDevice = TestDevice {
     type_name: "nvidia-a100-80gb",
     device_id: 0x20b2,
     memory: 81_920,
@@ -79,7 +79,7 @@ pub(crate) const A100_80: Board = Board {
     ],
 };
 
-pub(crate) const H100: Board = Board {
+pub(crate) const H100: TestDevice = TestDevice {
     type_name: "nvidia-h100-80gb",
     device_id: 0x2330,
     memory: 81_559,
@@ -94,7 +94,7 @@ pub(crate) const H100: Board = Board {
     ],
 };
 
-pub(crate) const H200: Board = Board {
+pub(crate) const H200: TestDevice = TestDevice {
     type_name: "nvidia-h200-141gb",
     device_id: 0x2335,
     memory: 143_771,
@@ -109,7 +109,7 @@ pub(crate) const H200: Board = Board {
     ],
 };
 
-pub(crate) const RTX_PRO_6000: Board = Board {
+pub(crate) const RTX_PRO_6000: TestDevice = TestDevice {
     type_name: "nvidia-rtx-pro-6000-blackwell-96gb",
     device_id: 0x2bb5,
     memory: 97_887,
@@ -128,9 +128,9 @@ pub(crate) const RTX_PRO_6000: Board = Board {
     ],
 };
 
-pub(crate) const ALL_BOARDS: [Board; 6] = [A30, A100_40, A100_80, H100, H200, RTX_PRO_6000];
+pub(crate) const ALL_BOARDS: [TestDevice; 6] = [A30, A100_40, A100_80, H100, H200, RTX_PRO_6000];
 
-impl Board {
+impl TestDevice {
     /// The profiles of the board, without compute instance profiles.
     pub(crate) fn catalog(self) -> ProfileCatalog {
         let profiles = self.rows.iter().map(|row| {

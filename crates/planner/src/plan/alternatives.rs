@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::arrange::ArrangementQuery;
-use super::board::Board;
+use super::profile_table::ProfileTable;
 use super::work_budget::{BudgetExceeded, WorkBudget};
 use super::{HardwareRule, rules};
 use crate::layout::InstanceTarget;
@@ -15,43 +15,43 @@ const MAX_ALTERNATIVES: usize = 3;
 
 /// Returns the hardware rule that forbids `instances` on the empty device, if there is one.
 pub(super) fn violated_rule(
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     instances: &[InstanceTarget],
     work: &mut WorkBudget,
 ) -> Result<Option<HardwareRule>, BudgetExceeded> {
-    let profiles = board.profiles.len();
+    let profiles = table.profiles.len();
     work.spend(profiles.saturating_add(instances.len().saturating_mul(profiles)))?;
-    if let Err(rule) = rules::check_instances(board, instances) {
+    if let Err(rule) = rules::check_instances(table, instances) {
         return Ok(Some(rule));
     }
-    let fits = fits(board, instances, work)?;
+    let fits = fits(table, instances, work)?;
     Ok((!fits).then_some(HardwareRule::NoArrangement))
 }
 
 /// Returns true if an arrangement exists.
 fn fits(
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     instances: &[InstanceTarget],
     work: &mut WorkBudget,
 ) -> Result<bool, BudgetExceeded> {
-    let query = ArrangementQuery { board, existing: &[], instances, refused: &|_, _| false };
+    let query = ArrangementQuery { table, existing: &[], instances, refused: &|_, _| false };
     query.fits(work)
 }
 
 /// Returns the combinations of profiles closest to `requested`: fewest changed instances, then most slices used. If the
 /// work budget ends before all combinations are examined, returns the closest so far.
 pub(super) fn find_alternatives(
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     requested: &[InstanceTarget],
     work: &mut WorkBudget,
 ) -> Vec<Vec<InstanceTarget>> {
     let mut found: Vec<Vec<u32>> = Vec::new();
-    let mut counts = vec![0; board.profiles.len()];
-    let _ended_early = combinations(board, 0, &mut counts, &mut found, work);
+    let mut counts = vec![0; table.profiles.len()];
+    let _ended_early = combinations(table, 0, &mut counts, &mut found, work);
     let mut ranked: Vec<(usize, Reverse<u32>, Vec<InstanceTarget>)> = found
         .into_iter()
         .filter(|counts| counts.iter().any(|count| *count > 0))
-        .map(|counts| rank_alternative(board, requested, &counts))
+        .map(|counts| rank_alternative(table, requested, &counts))
         .collect();
     ranked.sort();
     ranked.truncate(MAX_ALTERNATIVES);
@@ -60,7 +60,7 @@ pub(super) fn find_alternatives(
 
 /// Enumerates every combination that fits. Every part of a fitting combination fits, so the others are not extended.
 fn combinations(
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     from: usize,
     counts: &mut Vec<u32>,
     found: &mut Vec<Vec<u32>>,
@@ -70,13 +70,13 @@ fn combinations(
     let size: usize = counts.iter().filter_map(|n| usize::try_from(*n).ok()).sum();
     work.spend(size.saturating_mul(16))?;
     found.push(counts.clone());
-    for at in from..board.profiles.len() {
-        work.spend(board.profiles.len())?;
+    for at in from..table.profiles.len() {
+        work.spend(table.profiles.len())?;
         add(counts, at, 1);
-        if rules::check_counts(board, counts).is_ok()
-            && fits(board, &unsplit_instances(board, counts), work)?
+        if rules::check_counts(table, counts).is_ok()
+            && fits(table, &unsplit_instances(table, counts), work)?
         {
-            combinations(board, at, counts, found, work)?;
+            combinations(table, at, counts, found, work)?;
         }
         add(counts, at, -1);
     }
@@ -90,8 +90,8 @@ fn add(counts: &mut [u32], at: usize, by: i32) {
 }
 
 /// Returns unsplit instances with these counts by profile.
-fn unsplit_instances(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
-    let pairs = board.profiles.iter().zip(counts);
+fn unsplit_instances(table: &ProfileTable<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
+    let pairs = table.profiles.iter().zip(counts);
     let all = pairs.flat_map(|(profile, count)| {
         let instance = InstanceTarget {
             profile_id: profile.source.id,
@@ -106,7 +106,7 @@ fn unsplit_instances(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
 /// Returns the ranking key and the instances of an alternative: changed instances, then slices used. Reuses the
 /// requested instances where possible.
 fn rank_alternative(
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     requested: &[InstanceTarget],
     counts: &[u32],
 ) -> (usize, Reverse<u32>, Vec<InstanceTarget>) {
@@ -117,7 +117,7 @@ fn rank_alternative(
     }
     let (mut retained, mut slices) = (0_usize, 0_u32);
     let mut instances = Vec::new();
-    for (profile, count) in board.profiles.iter().zip(counts) {
+    for (profile, count) in table.profiles.iter().zip(counts) {
         slices = slices.saturating_add(profile.gpu_slices().saturating_mul(*count));
         let same = by_profile.get(&profile.source.id);
         let usable = same

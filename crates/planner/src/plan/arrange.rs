@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use octavo_model::catalog::{GpuInstanceProfile, Placement};
 use octavo_model::inventory::{ComputeInstance, GpuInstance};
 
-use super::board::{Board, BoardProfile, PlacementMask};
+use super::profile_table::{PlaceableProfile, PlacementMask, ProfileTable};
 use super::rules;
 use super::search::{self, Arrangement, Cost, InstanceKind, Slot};
 use super::usage::PartsInUse;
@@ -23,7 +23,7 @@ pub(super) struct ExistingInstance<'a> {
 
 /// Input of the search for an arrangement.
 pub(super) struct ArrangementQuery<'a, 'q> {
-    pub(super) board: &'a Board<'a>,
+    pub(super) table: &'a ProfileTable<'a>,
     pub(super) existing: &'a [ExistingInstance<'a>],
     pub(super) instances: &'q [InstanceTarget],
     /// Returns true for a profile and placement that the device refused.
@@ -49,7 +49,7 @@ impl<'q> ArrangementQuery<'_, 'q> {
 
     /// Returns how an existing GPU instance can be re-split.
     pub(super) fn resplit(&self, existing: &ExistingInstance<'_>, compute: &[u32]) -> Resplit {
-        let profile = self.board.find(existing.instance.profile_id);
+        let profile = self.table.find(existing.instance.profile_id);
         let whole = profile.map_or(0, |(_, profile)| profile.gpu_slices());
         let present = existing.computes.as_deref().unwrap_or_default();
         resplit(present, compute, whole, &existing.pin)
@@ -64,7 +64,7 @@ impl<'q> ArrangementQuery<'_, 'q> {
         }
         let mut kinds = Vec::new();
         for (instance, count) in counts {
-            if let Some((_, profile)) = self.board.find(instance.profile_id) {
+            if let Some((_, profile)) = self.table.find(instance.profile_id) {
                 work.spend(self.slots_cost(profile))?;
                 kinds.push(InstanceKind {
                     profile_id: instance.profile_id,
@@ -79,7 +79,7 @@ impl<'q> ArrangementQuery<'_, 'q> {
 
     /// Returns the work that [`Self::slots`] needs. Each existing instance has as many ways to be re-split as it has
     /// subsets of compute instances; these are enumerated once more for the steps.
-    fn slots_cost(&self, profile: &BoardProfile<'_>) -> usize {
+    fn slots_cost(&self, profile: &PlaceableProfile<'_>) -> usize {
         let id = profile.source.id;
         let same = self.existing.iter();
         let same = same.filter(|existing| existing.instance.profile_id == id);
@@ -93,7 +93,7 @@ impl<'q> ArrangementQuery<'_, 'q> {
 
     /// Returns the existing instances of the profile, and the placements where one could be created: all of them, or
     /// only the desired placement.
-    fn slots(&self, profile: &BoardProfile<'_>, wanted: &InstanceTarget) -> Vec<Slot> {
+    fn slots(&self, profile: &PlaceableProfile<'_>, wanted: &InstanceTarget) -> Vec<Slot> {
         let id = profile.source.id;
         let mut slots: BTreeMap<Placement, Slot> = profile
             .places
@@ -122,10 +122,10 @@ impl<'q> ArrangementQuery<'_, 'q> {
 
     /// Returns the placements for one additional instance that the placement-independent rules still allow.
     fn room(&self, work: &mut WorkBudget) -> Result<Vec<u64>, BudgetExceeded> {
-        let profiles = self.board.profiles.len();
+        let profiles = self.table.profiles.len();
         work.spend(profiles.saturating_mul(profiles.saturating_add(self.instances.len())))?;
-        let profiles = self.board.profiles.iter().enumerate();
-        let counts = self.board.profiles.iter().map(|profile| {
+        let profiles = self.table.profiles.iter().enumerate();
+        let counts = self.table.profiles.iter().map(|profile| {
             let wanted = self.instances.iter();
             let same = wanted.filter(|instance| instance.profile_id == profile.source.id);
             u32::try_from(same.count()).unwrap_or(u32::MAX)
@@ -136,7 +136,7 @@ impl<'q> ArrangementQuery<'_, 'q> {
             if let Some(count) = more.get_mut(*at) {
                 *count = count.saturating_add(1);
             }
-            rules::check_counts(self.board, &more).is_ok()
+            rules::check_counts(self.table, &more).is_ok()
         });
         let places = allowed.flat_map(|(_, profile)| {
             let id = profile.source.id;

@@ -4,7 +4,7 @@ use octavo_model::catalog::{Placement, ProfileCatalog};
 use octavo_model::inventory::{MigMode, MigState};
 
 use super::arrange::ArrangementQuery;
-use super::board::Board;
+use super::profile_table::ProfileTable;
 use super::search::Arrangement;
 use super::usage::PartsInUse;
 use super::work_budget::{BudgetExceeded, WorkBudget};
@@ -43,7 +43,7 @@ impl<'q> PlanCache<'q> {
     pub(super) fn check_feasible(
         &mut self,
         state: &'q MigState,
-        board: &Board<'_>,
+        table: &ProfileTable<'_>,
         instances: &'q [InstanceTarget],
     ) -> Result<Result<(), Infeasible>, BudgetExceeded> {
         let empty = (&state.catalog, state.current, instances);
@@ -51,10 +51,10 @@ impl<'q> PlanCache<'q> {
         if let Some((_, known)) = self.forbidden.iter().find(|(of, _)| *of == empty) {
             return Ok(known.clone());
         }
-        let rule = alternatives::violated_rule(board, instances, &mut self.work)?;
+        let rule = alternatives::violated_rule(table, instances, &mut self.work)?;
         let answer = rule.map_or(Ok(()), |rule| {
             let nearest =
-                |work: &mut WorkBudget| alternatives::find_alternatives(board, instances, work);
+                |work: &mut WorkBudget| alternatives::find_alternatives(table, instances, work);
             Err(Infeasible { rule, alternatives: self.work.with_reduced_budget(nearest) })
         });
         self.forbidden.push((empty, answer.clone()));

@@ -7,8 +7,8 @@ use octavo_model::inventory::{
 };
 
 use super::arrange::{ArrangementQuery, ExistingInstance, existing_compute};
-use super::board::{Board, PlacementMask, TableTooLarge};
 use super::cache::{DeviceKey, PlanCache};
+use super::profile_table::{PlacementMask, ProfileTable, TableTooLarge};
 use super::usage::DeviceUsers;
 use super::work_budget::BudgetExceeded;
 use super::{
@@ -21,7 +21,7 @@ use crate::split;
 const NOT_MIG_CAPABLE: Infeasible =
     Infeasible { rule: HardwareRule::NotMigCapable, alternatives: Vec::new() };
 
-/// Fixed cost of a device before the search: converting the largest table into a board.
+/// Fixed cost of a device before the search: converting the largest table of profiles.
 const DEVICE_WORK: usize = 2_000;
 
 /// Reason why a device cannot be planned: missing information, as text.
@@ -77,13 +77,13 @@ pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasibi
         Mig::NotCapable => return Err(NOT_MIG_CAPABLE),
         Mig::Capable(state) => state,
     };
-    let Ok(board) = Board::from_state(state) else {
+    let Ok(table) = ProfileTable::from_state(state) else {
         return Ok(Feasibility::Unknown);
     };
-    if check_catalog(&board, state, instances).is_err() {
+    if check_catalog(&table, state, instances).is_err() {
         return Ok(Feasibility::Unknown);
     }
-    match PlanCache::new().check_feasible(state, &board, instances) {
+    match PlanCache::new().check_feasible(state, &table, instances) {
         Ok(answer) => answer.map(|()| Feasibility::Feasible),
         Err(BudgetExceeded) => Ok(Feasibility::Unknown),
     }
@@ -96,22 +96,22 @@ fn decide<'q>(
     cache: &mut PlanCache<'q>,
 ) -> Result<DevicePlanResult, MissingInformation> {
     cache.work.spend(DEVICE_WORK)?;
-    let board = Board::from_state(state).map_err(|TableTooLarge| {
+    let table = ProfileTable::from_state(state).map_err(|TableTooLarge| {
         MissingInformation(
             "its list of profiles is longer than that of any known device".to_owned(),
         )
     })?;
-    check_catalog(&board, state, instances)?;
-    if let Err(infeasible) = cache.check_feasible(state, &board, instances)? {
+    check_catalog(&table, state, instances)?;
+    if let Err(infeasible) = cache.check_feasible(state, &table, instances)? {
         return Ok(DevicePlanResult::Infeasible(infeasible));
     }
     let users = DeviceUsers::of(question.holders, device);
-    let existing = existing_instances(&users, &board, state, instances)?;
+    let existing = existing_instances(&users, &table, state, instances)?;
     let refused = |profile_id: u32, placement: Placement| {
         question.refused.contains(&RefusedPlacement { device: device.pci, profile_id, placement })
     };
     let query =
-        ArrangementQuery { board: &board, existing: &existing, instances, refused: &refused };
+        ArrangementQuery { table: &table, existing: &existing, instances, refused: &refused };
     let places = question.refused.iter();
     let alike = DeviceKey {
         state,
@@ -187,14 +187,14 @@ fn reported_state<'a>(
 
 /// Checks that the catalog describes the requested profiles completely.
 fn check_catalog(
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     state: &MigState,
     instances: &[InstanceTarget],
 ) -> Result<(), MissingInformation> {
     if instances.is_empty() {
         return Ok(());
     }
-    if board.profiles.is_empty() {
+    if table.profiles.is_empty() {
         return Err(MissingInformation(match state.current {
             MigMode::Enabled => "the driver lists no profiles".to_owned(),
             MigMode::Disabled => {
@@ -205,7 +205,7 @@ fn check_catalog(
         }));
     }
     for instance in instances {
-        let Some((_, profile)) = board.find(instance.profile_id) else {
+        let Some((_, profile)) = table.find(instance.profile_id) else {
             continue;
         };
         let name = &profile.source.name;
@@ -221,7 +221,7 @@ fn check_catalog(
 /// Returns the existing instances with their parts in use.
 fn existing_instances<'a>(
     users: &DeviceUsers,
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     state: &'a MigState,
     instances: &[InstanceTarget],
 ) -> Result<Vec<ExistingInstance<'a>>, MissingInformation> {
@@ -242,14 +242,14 @@ fn existing_instances<'a>(
     let all = state.gpu_instances.iter();
     all.map(|instance| {
         let wanted = instances.iter().any(|target| target.profile_id == instance.profile_id);
-        existing_instance(users, board, instance, wanted)
+        existing_instance(users, table, instance, wanted)
     })
     .collect()
 }
 
 fn existing_instance<'a>(
     users: &DeviceUsers,
-    board: &Board<'_>,
+    table: &ProfileTable<'_>,
     instance: &'a GpuInstance,
     wanted: bool,
 ) -> Result<ExistingInstance<'a>, MissingInformation> {
@@ -259,7 +259,7 @@ fn existing_instance<'a>(
             "the driver does not report the placement of GPU instance {id}"
         )));
     }
-    let profile = board.find(instance.profile_id).map(|(_, profile)| profile.source);
+    let profile = table.find(instance.profile_id).map(|(_, profile)| profile.source);
     let all = instance.compute_instances.iter();
     let computes: Option<Vec<_>> = all.map(|compute| existing_compute(compute, profile)).collect();
     let few = instance.compute_instances.len() <= split::MAX_COMPUTE_INSTANCES;

@@ -19,7 +19,6 @@
 
 mod alternatives;
 mod arrange;
-mod board;
 mod build;
 mod cache;
 mod device;
@@ -28,6 +27,7 @@ mod guard;
 pub mod messages;
 mod mode_planning;
 mod outcome;
+mod profile_table;
 mod rules;
 mod search;
 mod usage;

@@ -152,7 +152,7 @@ impl NodeReconciler {
                     let needs_idle = change.steps.iter().any(Step::needs_idle);
                     match view.holders_unknown.filter(|_| needs_idle && !begun(device.pci)) {
                         // Known before the plan: otherwise the change would be started and rolled back repeatedly.
-                        Some(reason) if matches!(due, Due::Now { .. }) => {
+                        Some(reason) if matches!(due, ChangeTime::Now { .. }) => {
                             record.state = ApplyState::Ended(ChangeOutcome::Blocked {
                                 causes: vec![Cause::StateUnknown { reason: reason.to_owned() }],
                                 rolled_back: false,
@@ -282,11 +282,16 @@ impl DeviceRecord {
 
     /// Decides when the device can be changed: not during backoff, and not if drift by another process is only to be
     /// reported.
-    fn due(&mut self, now: Duration, fingerprint: &DeviceFingerprint, drift: DriftPolicy) -> Due {
+    fn due(
+        &mut self,
+        now: Duration,
+        fingerprint: &DeviceFingerprint,
+        drift: DriftPolicy,
+    ) -> ChangeTime {
         if let Some(then) = &self.retry {
             let at = if then.fingerprint == *fingerprint { then.at } else { then.not_before };
             if now < at {
-                return Due::At(at);
+                return ChangeTime::At(at);
             }
         }
         let has = fingerprint.geometry.as_ref();
@@ -294,28 +299,28 @@ impl DeviceRecord {
         let drifted = reached.is_some_and(|reached| !is_reset_loss(reached, has));
         if drifted && drift == DriftPolicy::Report {
             self.state = ApplyState::Drifted;
-            return Due::Never;
+            return ChangeTime::Never;
         }
-        Due::Now { drifted: drifted && self.retry.is_none() }
+        ChangeTime::Now { drifted: drifted && self.retry.is_none() }
     }
 }
 
 /// Time at which a device should be changed.
-enum Due {
+enum ChangeTime {
     Now { drifted: bool },
     At(Duration),
     Never,
 }
 
 impl Decision {
-    fn schedule(&mut self, pci: PciAddress, due: &Due) {
+    fn schedule(&mut self, pci: PciAddress, due: &ChangeTime) {
         match due {
-            Due::Now { drifted } => {
+            ChangeTime::Now { drifted } => {
                 self.change.push(pci);
                 self.drifted.extend(drifted.then_some(pci));
             }
-            Due::At(at) => self.schedule_next(*at),
-            Due::Never => {}
+            ChangeTime::At(at) => self.schedule_next(*at),
+            ChangeTime::Never => {}
         }
     }
 

@@ -61,7 +61,7 @@ enum Goal {
 /// The attempt to reach the current goal.
 #[derive(Debug, Clone, Default)]
 struct Attempt {
-    pass: Pass,
+    pass: PlanProgress,
     /// Executed plans that did not reach their target, since the last one that refused placements explain.
     idle_passes: u32,
     refused: BTreeSet<RefusedPlacement>,
@@ -83,7 +83,7 @@ struct PostponedCall {
 
 /// The steps of the current plan.
 #[derive(Debug, Clone, Default)]
-struct Pass {
+struct PlanProgress {
     steps: Vec<Step>,
     after: Vec<PlannedInstance>,
     at: usize,
@@ -193,8 +193,11 @@ impl Transaction {
             }
             DevicePlanResult::Change(change) => {
                 self.attempt.idle_passes = self.attempt.idle_passes.saturating_add(1);
-                self.attempt.pass =
-                    Pass { steps: change.steps, after: change.after, ..Pass::default() };
+                self.attempt.pass = PlanProgress {
+                    steps: change.steps,
+                    after: change.after,
+                    ..PlanProgress::default()
+                };
                 self.step()
             }
         }

@@ -29,16 +29,16 @@ impl Counter {
         let mut holders = HoldingObserver::default();
         loop {
             let mut ends = 0;
-            let followed = cluster.borrow_and_update().clone();
+            let watched = cluster.borrow_and_update().clone();
             // While a watch is broken, the snapshots of nodes and pods are of different times.
-            if followed.current_at.is_some() && followed.trouble.is_none() {
+            if watched.current_at.is_some() && watched.error.is_none() {
                 let now = self.seconds();
                 if holders.is_clock_set_back(now) {
                     warn!(
                         "the system clock was set back; measurements of how long pods hold devices restart"
                     );
                 }
-                let shown = holders.observe(&followed.sights, now);
+                let shown = holders.observe(&watched.snapshot, now);
                 ends = shown.len();
                 // A dropped snapshot leaves a gap, so observation restarts.
                 if ends > 0 && self.completed_intervals.try_send(shown).is_err() {

@@ -31,7 +31,7 @@ impl ProfileInputs {
     pub(super) fn led(&self) -> Vec<ProfileTargets> {
         let nothing = LocalQueues::Unknown;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
-        let holds = self.sights.as_deref().map(|snapshot| (snapshot, snapshot.held()));
+        let holds = self.snapshot.as_deref().map(|snapshot| (snapshot, snapshot.held()));
         let cluster = holds.as_ref().map(|(snapshot, holds)| (*snapshot, holds));
         let mut seen: BTreeSet<&ProfileKey> = BTreeSet::new();
         let profiles = self.profiles().into_iter();

@@ -31,7 +31,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, state, occupancy)| DeviceSummary {
             sharing: None,
-            trouble: None,
+            worst_issue: None,
             is_manual_type: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::accelerators;
 use octavo_model::inventory::{
     Amd, Device, DriverLayout, Inventory, Neuron, NeuronDevice, PartitioningMode,
@@ -20,11 +20,11 @@ use super::family_writer::{FamilyWriter, Samples, bytes, count};
 
 /// Metrics of the last observed hardware. Clones share their state.
 #[derive(Debug, Clone)]
-pub struct VendorMetrics(Handle);
+pub struct VendorMetrics(DriverHandle);
 
 impl VendorMetrics {
     /// Creates the metrics of the hardware behind this handle.
-    pub fn new(hardware: Handle) -> Self {
+    pub fn new(hardware: DriverHandle) -> Self {
         Self(hardware)
     }
 

@@ -24,7 +24,7 @@ use octavo_node::node_object::PluginLabel;
 use octavo_node::node_object::event_deduplicator::Event;
 use octavo_node::sharing::health::{HealthMonitor, XidTable};
 use octavo_node::sharing::listing::{HeldIds, Listing, reconcile_listing};
-use octavo_node::sharing::withhold::Withholding;
+use octavo_node::sharing::withhold::WithholdingController;
 use octavo_node::sharing::{CompiledOffers, Offers, Unit, offer, slice_length};
 use tokio::sync::watch;
 
@@ -69,7 +69,7 @@ pub struct EmbeddedBackend {
     monitor: HealthMonitor,
     setter: TimeSliceSetter,
     previous: PreviousSharing,
-    withholding: Withholding,
+    withholding: WithholdingController,
     /// The last offered units of each device that responded.
     units: BTreeMap<PciAddress, Vec<(ResourceName, Unit)>>,
     /// Health of each unit at the last scan.
@@ -97,7 +97,7 @@ impl EmbeddedBackend {
             monitor: HealthMonitor::new(settings.xids.clone()),
             setter: TimeSliceSetter::new(settings.nvidia_smi.clone()),
             previous: PreviousSharing::new(settings.state.clone()),
-            withholding: Withholding::new(settings.withhold_after),
+            withholding: WithholdingController::new(settings.withhold_after),
             settings,
             units: BTreeMap::new(),
             health: BTreeMap::new(),

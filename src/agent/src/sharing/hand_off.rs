@@ -239,7 +239,7 @@ impl SharingBackend for HandOffBackend {
                 self.set_queries(ApiQueries::default());
                 (*outcome, None)
             }
-            Ok(wish) => match self.step(&observation, &wish) {
+            Ok(desired) => match self.step(&observation, &desired) {
                 None => {
                     let outcome = SharingOutcome {
                         plugin_label: PluginLabel::Unchanged,
@@ -250,7 +250,7 @@ impl SharingBackend for HandOffBackend {
                 Some(step) => {
                     self.set_queries(step.orders.clone());
                     let summary = causes(&step.state);
-                    (outcome(step, wish, &observation), summary)
+                    (outcome(step, desired, &observation), summary)
                 }
             },
         };

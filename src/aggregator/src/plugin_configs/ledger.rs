@@ -77,37 +77,37 @@ impl KeyLedger {
     pub fn decide(
         &mut self,
         now: Duration,
-        wishes: &ConfigRequests,
+        requests: &ConfigRequests,
         contents: &Contents,
     ) -> Decision {
         let mut wanted: BTreeMap<String, String> = BTreeMap::new();
         let mut refused = BTreeMap::new();
         // Keys in use take precedence over requested ones.
-        let named = wishes.values().filter_map(|wish| wish.named.as_ref());
+        let named = requests.values().filter_map(|request| request.named.as_ref());
         for key in named.filter(|key| contents.ours.contains(*key)) {
             if let Some(text) = contents.all.get(key) {
                 wanted.insert(key.clone(), text.clone());
             }
         }
-        self.forget(now, wishes);
-        let requests = wishes.iter();
-        let requests = requests.filter_map(|(node, wish)| Some((node, wish.hand_off.as_ref()?)));
+        self.forget(now, requests);
+        let hand_offs =
+            requests.iter().filter_map(|(node, request)| Some((node, request.hand_off.as_ref()?)));
         // Nodes at their limit of changes come last, because another node may request the same key.
-        let (limited, requests): (Vec<_>, Vec<_>) =
-            requests.partition(|(node, _)| self.is_rate_limited(node));
-        for (node, hand_off) in requests.into_iter().chain(limited) {
+        let (limited, others): (Vec<_>, Vec<_>) =
+            hand_offs.partition(|(node, _)| self.is_rate_limited(node));
+        for (node, hand_off) in others.into_iter().chain(limited) {
             match check(hand_off, &wanted, contents) {
                 Err(why) => {
                     refused.insert(node.clone(), why);
                 }
-                Ok(Need::Nothing) => {}
-                Ok(Need::Apply)
+                Ok(KeyAction::Nothing) => {}
+                Ok(KeyAction::Apply)
                     if wanted.len() >= MAX_KEYS && !wanted.contains_key(&hand_off.key) =>
                 {
                     let why = format!("nodes request more than {MAX_KEYS} configurations");
                     refused.insert(node.clone(), why);
                 }
-                Ok(Need::Apply) => {
+                Ok(KeyAction::Apply) => {
                     let is_there = contents.ours.contains(&hand_off.key);
                     if !self.admit_change(
                         now,
@@ -128,7 +128,7 @@ impl KeyLedger {
             self.requested_at.insert(key.clone(), now);
             self.dropped.remove(key);
         }
-        self.retain_unrequested(now, (wishes, &mut wanted), contents);
+        self.retain_unrequested(now, (requests, &mut wanted), contents);
         let is = |key: &String| contents.ours.contains(key);
         self.requested_at.retain(|key, _| wanted.contains_key(key) || is(key));
         self.owners.retain(|key, _| self.requested_at.contains_key(key));
@@ -168,7 +168,7 @@ impl KeyLedger {
         asker.is_some_and(|asker| asker.changes.len() >= MAX_CHANGES)
     }
 
-    fn forget(&mut self, now: Duration, wishes: &ConfigRequests) {
+    fn forget(&mut self, now: Duration, requests: &ConfigRequests) {
         for asker in self.askers.values_mut() {
             let is_old = |at: &Duration| now.saturating_sub(*at) >= RETENTION;
             while asker.changes.front().is_some_and(is_old) {
@@ -179,7 +179,7 @@ impl KeyLedger {
         let mut room = MAX_REMEMBERED_NODES;
         self.askers.retain(|node, asker| {
             let is_news = !asker.changes.is_empty() && room > 0;
-            let is_here = wishes.contains_key(node);
+            let is_here = requests.contains_key(node);
             if is_news && !is_here {
                 room = room.saturating_sub(1);
             }
@@ -193,7 +193,7 @@ impl KeyLedger {
     fn retain_unrequested(
         &mut self,
         now: Duration,
-        (wishes, wanted): (&ConfigRequests, &mut BTreeMap<String, String>),
+        (requests, wanted): (&ConfigRequests, &mut BTreeMap<String, String>),
         contents: &Contents,
     ) {
         let mut idle: Vec<(Duration, &String)> = Vec::new();
@@ -215,7 +215,7 @@ impl KeyLedger {
         for (_, key) in idle {
             let rank = match self.owners.get(key) {
                 Some(Owner::One(node)) => {
-                    let asks = wishes.get(node).is_some_and(|wish| wish.hand_off.is_some());
+                    let asks = requests.get(node).is_some_and(|request| request.hand_off.is_some());
                     let since = since.entry(node).or_insert_with(|| usize::from(asks));
                     let rank = *since;
                     *since = since.saturating_add(1);
@@ -240,7 +240,7 @@ impl KeyLedger {
     }
 }
 
-enum Need {
+enum KeyAction {
     /// The key must be ours.
     Apply,
     /// The key exists with the same text and belongs to another field manager.
@@ -251,13 +251,13 @@ fn check(
     hand_off: &HandOff,
     wanted: &BTreeMap<String, String>,
     contents: &Contents,
-) -> Result<Need, String> {
+) -> Result<KeyAction, String> {
     let HandOff { key, config } = hand_off;
     plugin_config::read(key, config).map_err(|error| error.to_string())?;
     let there = contents.all.get(key);
     if let Some(owner) = contents.others.get(key).filter(|_| !contents.ours.contains(key)) {
         return if there == Some(config) {
-            Ok(Need::Nothing)
+            Ok(KeyAction::Nothing)
         } else {
             Err(format!("the key {key} in the ConfigMap is owned by {owner}"))
         };
@@ -269,7 +269,7 @@ fn check(
     if is_taken {
         return Err(format!("the key {key} already contains a different configuration"));
     }
-    Ok(Need::Apply)
+    Ok(KeyAction::Apply)
 }
 
 #[cfg(test)]
@@ -290,11 +290,11 @@ mod tests {
         HandOff { key: plugin_config::key(layout, &config), config }
     }
 
-    fn wishes(all: &[(&str, HandOff)]) -> ConfigRequests {
+    fn requests(all: &[(&str, HandOff)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, hand_off)| {
-            let wish = ConfigRequest { hand_off: Some(hand_off.clone()), named: None };
-            (node.parse().unwrap(), wish)
+            let request = ConfigRequest { hand_off: Some(hand_off.clone()), named: None };
+            (node.parse().unwrap(), request)
         })
         .collect()
     }
@@ -303,8 +303,8 @@ mod tests {
     fn labelled(all: &[(&str, &str)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, key)| {
-            let wish = ConfigRequest { hand_off: None, named: Some((*key).to_owned()) };
-            (node.parse().unwrap(), wish)
+            let request = ConfigRequest { hand_off: None, named: Some((*key).to_owned()) };
+            (node.parse().unwrap(), request)
         })
         .collect()
     }
@@ -328,27 +328,27 @@ mod tests {
     #[test]
     fn requested_keys_are_applied_once() {
         let mut ledger = KeyLedger::default();
-        let wishes =
-            wishes(&[("a", hand_off("x", 2)), ("b", hand_off("x", 2)), ("c", hand_off("y", 3))]);
+        let requests =
+            requests(&[("a", hand_off("x", 2)), ("b", hand_off("x", 2)), ("c", hand_off("y", 3))]);
         let nothing = Contents::default();
-        let first = ledger.decide(Duration::ZERO, &wishes, &nothing);
+        let first = ledger.decide(Duration::ZERO, &requests, &nothing);
         assert_eq!(first.apply.as_ref().unwrap().len(), 2);
         assert!(first.refused.is_empty());
         let there = done(&first, &nothing);
-        let again = ledger.decide(Duration::from_secs(1), &wishes, &there);
+        let again = ledger.decide(Duration::from_secs(1), &requests, &there);
         assert_eq!(again, Decision::default());
         // Another client deleted a key.
         let mut less = there.clone();
         less.all.remove(&hand_off("y", 3).key);
         less.ours.remove(&hand_off("y", 3).key);
-        let again = ledger.decide(Duration::from_secs(2), &wishes, &less);
+        let again = ledger.decide(Duration::from_secs(2), &requests, &less);
         assert_eq!(done(&again, &less), there);
     }
 
     #[test]
     fn unrequested_key_is_removed_after_the_retention() {
         let mut ledger = KeyLedger::default();
-        let all = wishes(&[("a", hand_off("x", 2))]);
+        let all = requests(&[("a", hand_off("x", 2))]);
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
         let none = ConfigRequests::new();
@@ -367,7 +367,7 @@ mod tests {
         let mut ledger = KeyLedger::default();
         let old = hand_off("x", 2);
         let nothing = Contents::default();
-        let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
+        let first = ledger.decide(Duration::ZERO, &requests(&[("a", old.clone())]), &nothing);
         let mut there = done(&first, &nothing);
         // The node's layout requests nothing now, or something that is rejected.
         let mut waits = labelled(&[("a", &old.key)]);
@@ -393,8 +393,8 @@ mod tests {
             others: [("default".to_owned(), "helm".to_owned())].into(),
             ..Contents::default()
         };
-        let wishes = labelled(&[("a", "default"), ("b", "octavo-x-00000000")]);
-        let decision = ledger.decide(Duration::ZERO, &wishes, &contents);
+        let requests = labelled(&[("a", "default"), ("b", "octavo-x-00000000")]);
+        let decision = ledger.decide(Duration::ZERO, &requests, &contents);
         assert_eq!(decision, Decision::default());
     }
 
@@ -403,14 +403,14 @@ mod tests {
         let mut ledger = KeyLedger::default();
         let old = hand_off("old", 2);
         let nothing = Contents::default();
-        let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
+        let first = ledger.decide(Duration::ZERO, &requests(&[("a", old.clone())]), &nothing);
         let there = done(&first, &nothing);
         let count = u32::try_from(MAX_KEYS).unwrap() + 10;
         let many = (0..count).map(|number| (format!("n{number}"), hand_off("x", number + 2)));
         let many: Vec<(String, HandOff)> = many.collect();
         let many: Vec<(&str, HandOff)> =
             many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
-        let mut all = wishes(&many);
+        let mut all = requests(&many);
         all.extend(labelled(&[("a", &old.key)]));
         let now = done(&ledger.decide(Duration::from_secs(1), &all, &there), &there);
         assert_eq!(now.ours.len(), MAX_KEYS);
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn key_restored_by_another_aggregator_is_not_dropped_again() {
         let mut ledger = KeyLedger::default();
-        let all = wishes(&[("a", hand_off("x", 2))]);
+        let all = requests(&[("a", hand_off("x", 2))]);
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
         let none = ConfigRequests::new();
@@ -446,13 +446,13 @@ mod tests {
             .into(),
             version: None,
         };
-        let wishes = wishes(&[("a", mine.clone())]);
-        let refused = ledger.decide(Duration::ZERO, &wishes, &contents("else"));
+        let requests = requests(&[("a", mine.clone())]);
+        let refused = ledger.decide(Duration::ZERO, &requests, &contents("else"));
         assert_eq!(refused.apply, None);
         let why = refused.refused.values().next().unwrap();
         assert!(why.contains("is owned by helm"), "{why}");
         // With the same text there is nothing to do.
-        let same = ledger.decide(Duration::ZERO, &wishes, &contents(&mine.config));
+        let same = ledger.decide(Duration::ZERO, &requests, &contents(&mine.config));
         assert_eq!(same, Decision::default());
     }
 
@@ -465,8 +465,8 @@ mod tests {
             config: "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n".to_owned(),
         };
         let takes = HandOff { key: "default".to_owned(), ..good.clone() };
-        let wishes = wishes(&[("a", forged), ("b", takes), ("c", good.clone())]);
-        let decision = ledger.decide(Duration::ZERO, &wishes, &Contents::default());
+        let requests = requests(&[("a", forged), ("b", takes), ("c", good.clone())]);
+        let decision = ledger.decide(Duration::ZERO, &requests, &Contents::default());
         assert_eq!(decision.apply, Some([(good.key, good.config)].into()));
         assert_eq!(decision.refused.len(), 2);
     }
@@ -481,14 +481,14 @@ mod tests {
             let all: Vec<(String, HandOff)> = all.collect();
             let all: Vec<(&str, HandOff)> =
                 all.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
-            wishes(&all)
+            requests(&all)
         };
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &many(2), &nothing);
         assert_eq!(first.refused.len(), 10);
         let there = done(&first, &nothing);
         assert_eq!(there.ours.len(), MAX_KEYS);
-        let now = wishes(&[("z", hand_off("new", 7))]);
+        let now = requests(&[("z", hand_off("new", 7))]);
         let then = done(&ledger.decide(Duration::from_secs(1), &now, &there), &there);
         assert_eq!(then.ours.len(), MAX_KEYS);
         assert!(then.ours.contains(&hand_off("new", 7).key));
@@ -502,7 +502,7 @@ mod tests {
         let all: Vec<(&str, HandOff)> =
             many.iter().map(|(node, hand_off)| (node.as_str(), hand_off.clone())).collect();
         let nothing = Contents::default();
-        let there = done(&ledger.decide(Duration::ZERO, &wishes(&all), &nothing), &nothing);
+        let there = done(&ledger.decide(Duration::ZERO, &requests(&all), &nothing), &nothing);
         let keys = many.into_iter().map(|(_, hand_off)| hand_off.key).collect();
         (there, keys)
     }
@@ -513,8 +513,8 @@ mod tests {
         let (mut there, keys) = of_nodes_that_are_away(&mut ledger);
         for second in 1..u64::try_from(MAX_CHANGES).unwrap() {
             let config = hand_off("mine", 500 + u32::try_from(second).unwrap());
-            let wish = wishes(&[("hostile", config.clone())]);
-            there = done(&ledger.decide(Duration::from_secs(second), &wish, &there), &there);
+            let request = requests(&[("hostile", config.clone())]);
+            there = done(&ledger.decide(Duration::from_secs(second), &request, &there), &there);
             assert!(there.ours.contains(&config.key));
         }
         let lost = keys.iter().filter(|key| !there.ours.contains(*key)).count();
@@ -529,8 +529,8 @@ mod tests {
         let mut last = None;
         for second in 0..600 {
             let config = hand_off("mine", 2 + u32::try_from(second).unwrap());
-            let wish = wishes(&[("hostile", config.clone())]);
-            let decision = ledger.decide(Duration::from_secs(second), &wish, &there);
+            let request = requests(&[("hostile", config.clone())]);
+            let decision = ledger.decide(Duration::from_secs(second), &request, &there);
             writes += usize::from(decision.apply.is_some());
             there = done(&decision, &there);
             last = Some((config, decision));
@@ -540,23 +540,23 @@ mod tests {
         let why = decision.refused.values().next().unwrap();
         assert!(why.contains("new configurations within an hour"), "{why}");
         // Another node requests the same key, and both receive it.
-        let both = wishes(&[("hostile", config.clone()), ("other", config.clone())]);
+        let both = requests(&[("hostile", config.clone()), ("other", config.clone())]);
         let decision = ledger.decide(Duration::from_secs(601), &both, &there);
         assert!(decision.refused.is_empty(), "{:?}", decision.refused);
         assert!(done(&decision, &there).ours.contains(&config.key));
         // A disconnect does not reset the limit; an hour does.
-        let wish = wishes(&[("hostile", hand_off("mine", 900))]);
+        let request = requests(&[("hostile", hand_off("mine", 900))]);
         ledger.decide(Duration::from_secs(602), &ConfigRequests::new(), &there);
-        let decision = ledger.decide(Duration::from_secs(603), &wish, &there);
+        let decision = ledger.decide(Duration::from_secs(603), &request, &there);
         assert_eq!(decision.refused.len(), 1);
-        let decision = ledger.decide(Duration::from_secs(603) + RETENTION, &wish, &there);
+        let decision = ledger.decide(Duration::from_secs(603) + RETENTION, &request, &there);
         assert!(decision.refused.is_empty());
     }
 
     #[test]
     fn deleted_key_is_always_restored() {
         let mut ledger = KeyLedger::default();
-        let all = wishes(&[("a", hand_off("x", 2))]);
+        let all = requests(&[("a", hand_off("x", 2))]);
         let nothing = Contents::default();
         for second in 0..100 {
             let decision = ledger.decide(Duration::from_secs(second), &all, &nothing);

@@ -52,7 +52,7 @@ pub(super) async fn availability(
     let mut list = api.availability.document(&counted, &query);
     list.items.retain(|row| visibility.shows_type(&row.type_name));
     list.starting = { api.view.startup() }.map(|now| now.visible_to(&visibility));
-    list.trouble = list.trouble.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE));
+    list.error = list.error.map(|why| visibility.disclose(why, CLUSTER_UNREADABLE));
     Ok(Json(list))
 }
 

@@ -56,8 +56,8 @@ pub(super) async fn create(
         return Err(ApiError::new(ProblemKind::CreationOff, CREATION_DISABLED));
     };
     let dry = dry_run(&pairs)?;
-    let (wish, reason) = (request.draft_request()?, request.reason()?);
-    let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
+    let (draft, reason) = (request.draft_request()?, request.reason()?);
+    let drafted = api.view.profiles().draft(api.view.fleet(), draft).await;
     let drafted = drafted.map_err(|why| draft_failure(why, field_path, "tolerations"))?;
     let existing = if request.replace { Existing::Replace } else { Existing::Keep };
     let order = CreateRequest { object: object(&drafted.profile), reason, existing, dry_run: dry };
@@ -120,7 +120,7 @@ fn failure(why: CreateError, dry: DryRun) -> ApiError {
         CreateError::Busy => ApiError::new(ProblemKind::Busy, why.to_string()),
         CreateError::Panicked => ApiError::new(ProblemKind::Internal, format!("{why}{unknown}")),
         CreateError::Write(error) => {
-            let kind = match error.trouble() {
+            let kind = match error.category() {
                 ErrorCategory::Conflict => ProblemKind::ProfileExists,
                 ErrorCategory::Rejected => ProblemKind::Rejected,
                 ErrorCategory::Unavailable => ProblemKind::ApiServerUnavailable,

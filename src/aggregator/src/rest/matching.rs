@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use octavo_access::visibility::ReaderVisibility;
-use octavo_fleet::access::{Types, Visibility};
+use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::availability::CountBasis;
 use octavo_fleet::matching::{
     self, Isolation, MatchAnswer, MatchRequest, Measurement, Offer, ProfileOffer, Request,
@@ -129,7 +129,7 @@ fn staleness_notices(
     let is_starting = api.view.startup().is_some();
     let notice = api.view.profiles_notice(visibility);
     notices.extend(notice.filter(|_| is_led || is_starting));
-    if let Types::Only(_) = visibility.types {
+    if let VisibleTypes::Only(_) = visibility.types {
         notices.push("only types that you have access to are matched".to_owned());
     }
     notices
@@ -185,13 +185,13 @@ impl MatchInputs {
     }
 
     fn sees_all(&self) -> bool {
-        self.visibility.types == Types::All
+        self.visibility.types == VisibleTypes::All
     }
 }
 
 /// Keeps profiles whose types the reader is allowed to see, and removes node names if necessary.
 fn visible_profiles(mut through: Vec<ProfileOffer>, visibility: &Visibility) -> Vec<ProfileOffer> {
-    if let Types::Only(_) = visibility.types {
+    if let VisibleTypes::Only(_) = visibility.types {
         through.retain(|one| {
             let mut types = one.offers.iter().map(|offer| &offer.type_name);
             !one.offers.is_empty()

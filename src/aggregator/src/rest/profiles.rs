@@ -187,10 +187,10 @@ pub(super) async fn profile_draft(
     State(api): State<Api>,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ProfileDraft>, ApiError> {
-    let wish = to_request(pairs)?.draft_request().map_err(|error| {
+    let request = to_request(pairs)?.draft_request().map_err(|error| {
         ApiError::new(ProblemKind::InvalidParameter, error.problem).with_parameter(error.field)
     })?;
-    let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
+    let drafted = api.view.profiles().draft(api.view.fleet(), request).await;
     let of_counts = |_: &CountError| "counts".to_owned();
     let drafted = drafted.map_err(|why| draft_failure(why, of_counts, "tolerate"))?;
     Ok(Json(document(drafted)))
@@ -218,8 +218,8 @@ pub(super) async fn posted_draft(
     JsonBody(order): JsonBody<ProfileOrder>,
 ) -> Result<Json<ProfileDraft>, ApiError> {
     pairs.expect_empty()?;
-    let wish = order.draft_request()?;
-    let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
+    let request = order.draft_request()?;
+    let drafted = api.view.profiles().draft(api.view.fleet(), request).await;
     let drafted = drafted.map_err(|why| draft_failure(why, field_path, "tolerations"))?;
     Ok(Json(document(drafted)))
 }

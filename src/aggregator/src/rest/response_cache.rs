@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use octavo_fleet::access::Types;
+use octavo_fleet::access::VisibleTypes;
 use octavo_store::profiles::ProfileReport;
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub(super) struct ResponseKey {
     /// Filter of profiles.
     pub(super) filter: ProfileFilter,
     /// Types that the reader is allowed to see.
-    pub(super) types: Types,
+    pub(super) types: VisibleTypes,
     /// Why the document may be out of date.
     pub(super) notice: Option<String>,
 }
@@ -117,7 +117,7 @@ mod tests {
         ResponseKey {
             path: "/api/v1/profiles",
             filter: ProfileFilter { type_name: None, namespace: Some(namespace.to_string()) },
-            types: Types::All,
+            types: VisibleTypes::All,
             notice: None,
         }
     }
@@ -145,7 +145,7 @@ mod tests {
                 filter: ProfileFilter { type_name: Some("nvidia-l4".to_owned()), ..key(1).filter },
                 ..key(1)
             },
-            ResponseKey { types: Types::Only([].into()), ..key(1) },
+            ResponseKey { types: VisibleTypes::Only([].into()), ..key(1) },
             ResponseKey { notice: Some("it may be old".to_owned()), ..key(1) },
         ];
         for other in others {

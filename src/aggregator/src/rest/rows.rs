@@ -1,7 +1,7 @@
 //! Nodes and types as served by the API.
 
 use octavo_files::config_files::AvailableLayouts;
-use octavo_fleet::access::Types;
+use octavo_fleet::access::VisibleTypes;
 use octavo_fleet::api::{
     LayoutName, LayoutNames, NodeDetail, NodeRow, NodeType, TypeList, TypeRow,
 };
@@ -66,7 +66,7 @@ pub fn layouts(node: &Node, names: AvailableLayouts, notice: Option<String>) -> 
 }
 
 /// Converts the types in `all` that the reader is allowed to see.
-pub fn types(fleet: &Fleet, all: &[TypeTotals], seen: &Types) -> TypeList {
+pub fn types(fleet: &Fleet, all: &[TypeTotals], seen: &VisibleTypes) -> TypeList {
     let row = |one: &TypeTotals| TypeRow {
         of_all: one.counts.clone().into(),
         nodes: one.nodes,

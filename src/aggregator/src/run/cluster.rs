@@ -8,7 +8,7 @@ use std::sync::Arc;
 use octavo_access::creation::ProfileCreator;
 use octavo_access::guard::Guard;
 use octavo_files::config_files::profiles::HardwareProfileFile;
-use octavo_kube::cluster::{ClusterWatcher, Followed};
+use octavo_kube::cluster::{ClusterWatcher, WatchedCluster};
 use octavo_kube::hardware_profiles::{ProfileWatcher, ProfileWriter};
 use octavo_kube::nvidia_plugin_config::PluginConfigMap;
 use octavo_kube::pod_annotations::PodAnnotationClient;
@@ -52,12 +52,12 @@ impl ClusterTasks {
         let profiles = client.map(ProfileWatcher::new);
         let file = settings.fleet.profiles.as_deref();
         let file = file.map(HardwareProfileFile::open).transpose().map_err(StartError::Profiles)?;
-        let followed = watcher.as_ref().map(ClusterWatcher::followed);
+        let snapshots = watcher.as_ref().map(ClusterWatcher::subscribe);
         let known = profiles.as_ref().map(ProfileWatcher::known);
-        let view = view.with_profiles(Profiles::new(known, followed.clone(), file));
-        let view = view.with_cluster(followed.clone());
+        let view = view.with_profiles(Profiles::new(known, snapshots.clone(), file));
+        let view = view.with_cluster(snapshots.clone());
         Ok(Self {
-            availability: Counter::new(view.clone(), followed),
+            availability: Counter::new(view.clone(), snapshots),
             plugin_configs: plugin_configs(runtime, settings, view.clone())?,
             pod_types: pod_types(runtime, settings, view)?,
             watcher,
@@ -71,8 +71,8 @@ impl ClusterTasks {
     }
 
     /// The watched nodes and pods.
-    pub(super) fn followed(&self) -> Option<watch::Receiver<Arc<Followed>>> {
-        self.watcher.as_ref().map(ClusterWatcher::followed)
+    pub(super) fn snapshots(&self) -> Option<watch::Receiver<Arc<WatchedCluster>>> {
+        self.watcher.as_ref().map(ClusterWatcher::subscribe)
     }
 
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.

@@ -30,14 +30,14 @@ pub(crate) async fn connect(state_dir: &Path) -> Result<Option<UnixStream>, CliE
     }
 }
 
-/// Sends a request, and watches until the layout is applied or `patience` allows no further wait.
+/// Sends a request, and watches until the layout is applied or `wait` allows no further wait.
 pub(super) async fn ask(
     mut agent: UnixStream,
     request: &Request,
-    patience: WaitPolicy,
+    wait: WaitPolicy,
     show: &ProgressLine,
 ) -> Result<NodeLayoutStatus, CliError> {
-    let end = Instant::now() + patience.limit();
+    let end = Instant::now() + wait.limit();
     let talk = |source| CliError::AgentGone { source };
     agent.write_all(line(request).as_bytes()).await.map_err(talk)?;
     let mut lines = BufReader::new(agent).lines();
@@ -47,7 +47,7 @@ pub(super) async fn ask(
         let received = match timeout_at(end, lines.next_line()).await {
             Ok(received) => received.map_err(talk)?,
             // A status from before the agent handled the choice is no answer to it.
-            Err(_) => return last.ok_or(CliError::AgentTimeout(patience.limit())),
+            Err(_) => return last.ok_or(CliError::AgentTimeout(wait.limit())),
         };
         let Some(received) = received else {
             return Err(talk(io::ErrorKind::UnexpectedEof.into()));
@@ -62,7 +62,7 @@ pub(super) async fn ask(
             Answer::Status(status) => {
                 show.progress(&status);
                 let seen = wanted.is_some_and(|wanted| status.generation >= wanted);
-                let done = match patience {
+                let done = match wait {
                     WaitPolicy::Once(_) => status.is_settled(),
                     WaitPolicy::UntilDone(_) => status.is_applied(),
                 };

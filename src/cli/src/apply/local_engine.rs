@@ -5,7 +5,7 @@ use std::sync::Arc;
 use octavo_engine::engine::{DesiredLayout, Engine, Settings};
 use octavo_engine::executor::ProgressByDevice;
 use octavo_engine::settings::usage_probe;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::Targets;
 use octavo_planner::reconcile::{DriftPolicy, NodeLayoutStatus};
@@ -35,7 +35,7 @@ pub(crate) type NamedResolver<'a> = (&'a str, &'a dyn Fn(&Inventory) -> Targets)
 
 /// Runs rounds until the layout is applied or `settings` allow no further attempt.
 pub(super) async fn run(
-    hardware: &Handle,
+    hardware: &DriverHandle,
     settings: &RunSettings,
     meant: NamedResolver<'_>,
     (show, end): (&ProgressLine, Instant),
@@ -43,8 +43,8 @@ pub(super) async fn run(
     let engine = &settings.engine;
     let how = Settings::new(engine, &settings.hardware.sys_root, DriftPolicy::Repair, ACTOR);
     let mut hand = LocalEngine::open(engine, how)?;
-    let patience = settings.wait_policy();
-    hand.rounds(hardware, (patience, end), meant, show).await
+    let wait = settings.wait_policy();
+    hand.rounds(hardware, (wait, end), meant, show).await
 }
 
 impl LocalEngine {
@@ -62,11 +62,11 @@ impl LocalEngine {
         self.engine.select_all();
     }
 
-    /// Runs rounds until the layout is applied or `patience` allows no further attempt.
+    /// Runs rounds until the layout is applied or `wait` allows no further attempt.
     pub(crate) async fn rounds(
         &mut self,
-        hardware: &Handle,
-        (patience, end): (WaitPolicy, Instant),
+        hardware: &DriverHandle,
+        (wait, end): (WaitPolicy, Instant),
         (layout, meant): NamedResolver<'_>,
         show: &ProgressLine,
     ) -> Result<NodeLayoutStatus, CliError> {
@@ -110,7 +110,7 @@ impl LocalEngine {
             if status.is_applied() || Instant::now() >= end {
                 return Ok(status);
             }
-            match patience {
+            match wait {
                 WaitPolicy::Once(_) => return Ok(status),
                 WaitPolicy::UntilDone(_) => {
                     let again =
@@ -127,7 +127,10 @@ impl LocalEngine {
 }
 
 /// Reads the hardware. The error is the driver call that had not returned at `end`.
-pub(super) async fn look(hardware: &Handle, end: Instant) -> Result<Arc<Inventory>, &'static str> {
+pub(super) async fn look(
+    hardware: &DriverHandle,
+    end: Instant,
+) -> Result<Arc<Inventory>, &'static str> {
     let mut observed = std::pin::pin!(hardware.observe());
     let mut late = interval_at(end, POLL_INTERVAL);
     loop {

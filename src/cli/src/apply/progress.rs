@@ -146,7 +146,7 @@ fn summary(status: &NodeLayoutStatus) -> String {
 
 /// Returns the most severe exit code of all devices.
 pub(crate) fn exit(status: &NodeLayoutStatus) -> Exit {
-    let gravity = |device: &DeviceLayoutStatus| match device.state.known() {
+    let severity = |device: &DeviceLayoutStatus| match device.state.known() {
         Some(Reason::Applied) => Exit::Done,
         Some(Reason::Infeasible) => Exit::Infeasible,
         // A device that waits for another one, or was not begun in time, is not done.
@@ -165,6 +165,6 @@ pub(crate) fn exit(status: &NodeLayoutStatus) -> Exit {
         Exit::Failed => 2,
         Exit::Infeasible => 3,
     };
-    let exits = status.devices.iter().map(gravity);
+    let exits = status.devices.iter().map(severity);
     exits.max_by_key(rank).unwrap_or_default()
 }

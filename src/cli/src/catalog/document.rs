@@ -73,7 +73,7 @@ struct ProductSummary<'a> {
 
 impl<'a> ProductDocument<'a> {
     /// Creates the document of `product`, with the citations of its sources.
-    pub(super) fn new(product: &'a Product, catalogue: &'a Catalog) -> Self {
+    pub(super) fn new(product: &'a Product, catalog: &'a Catalog) -> Self {
         let facts = product.facts.iter().map(|(field, fact)| {
             let document =
                 FactDocument { value: value(fact), unit: field.unit(), sources: &fact.sources };
@@ -85,9 +85,8 @@ impl<'a> ProductDocument<'a> {
             labels: alias.kind.labels(),
             sources: &alias.sources,
         });
-        let cited = cited_sources(product)
-            .into_iter()
-            .filter_map(|key| Some((key, catalogue.source(key)?)));
+        let cited =
+            cited_sources(product).into_iter().filter_map(|key| Some((key, catalog.source(key)?)));
         Self {
             sku: product.sku.as_str(),
             type_name: product.type_name.as_str(),
@@ -104,13 +103,13 @@ impl<'a> ProductDocument<'a> {
 
 impl<'a> LookupDocument<'a> {
     /// Creates the document of the `lookup` result for `text`.
-    pub(super) fn new(text: &'a str, lookup: &'a Lookup, catalogue: &'a Catalog) -> Self {
+    pub(super) fn new(text: &'a str, lookup: &'a Lookup, catalog: &'a Catalog) -> Self {
         let (answer, found, near): (_, &[Sku], &[Sku]) = match lookup {
             Lookup::Found(sku) => ("found", std::slice::from_ref(sku), &[]),
             Lookup::Ambiguous(skus) => ("ambiguous", skus, &[]),
             Lookup::Unknown(near) => ("unknown", &[], near),
         };
-        let rows = found.iter().filter_map(|sku| catalogue.product(sku));
+        let rows = found.iter().filter_map(|sku| catalog.product(sku));
         let rows = rows.map(|product| ProductSummary {
             sku: product.sku.as_str(),
             type_name: product.type_name.as_str(),

@@ -10,7 +10,7 @@ use crate::style::Style;
 use crate::text::{Cell, columns, wrap};
 
 /// Formats everything that is known of `product`.
-pub(super) fn details(product: &Product, catalogue: &Catalog, colors: Colors) -> String {
+pub(super) fn details(product: &Product, catalog: &Catalog, colors: Colors) -> String {
     let mut parts = vec![columns(&identity(product), colors)];
     if !product.facts.is_empty() {
         let facts = product.facts.iter().map(|(field, fact)| of_fact(*field, fact));
@@ -31,7 +31,7 @@ pub(super) fn details(product: &Product, catalogue: &Catalog, colors: Colors) ->
         parts.push(format!("{}\n", wrap(&format!("note: {notes}"), 2)));
     }
     let sources = cited_sources(product).into_iter().map(|key| {
-        let citation = catalogue.source(key).unwrap_or_default();
+        let citation = catalog.source(key).unwrap_or_default();
         format!("{}\n", wrap(&format!("{key}: {citation}"), 2))
     });
     parts.push(sources.collect());

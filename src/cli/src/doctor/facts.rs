@@ -18,7 +18,7 @@ use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::{ControlGroups, DeviceFiles, DriverTraces, Observed};
 use octavo_model::inventory::{Inventory, Vendor};
 use octavo_node::doctor::{
-    Facts, FeatureLabels, GFD, InstanceFiles, Kubelet, MIG_MANAGER, Processes, Roots,
+    ExaminedPaths, Facts, FeatureLabels, GFD, InstanceFiles, Kubelet, MIG_MANAGER, Processes,
 };
 use octavo_toolkit::error::chain;
 use tokio::sync::oneshot;
@@ -38,7 +38,7 @@ const MAX_DIR_ENTRIES: usize = 4096;
 /// Collects the facts. Only explicitly named labels that cannot be read are an error.
 pub(crate) async fn collect<'a>(
     inventory: &'a Inventory,
-    catalogue: &'a Catalog,
+    catalog: &'a Catalog,
     settings: &DoctorSettings,
 ) -> Result<Facts<'a>, CliError> {
     let labels = labels(settings).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn collect<'a>(
         return Ok(Facts {
             inventory,
             is_recorded: true,
-            catalogue,
+            catalog,
             roots: roots(Path::new("/sys"), settings),
             traces: Err(unknown()),
             files: Err(unknown()),
@@ -73,7 +73,7 @@ pub(crate) async fn collect<'a>(
     Ok(Facts {
         inventory,
         is_recorded: false,
-        catalogue,
+        catalog,
         roots: roots(sys, settings),
         traces,
         files,
@@ -107,9 +107,9 @@ async fn look<T: Send + 'static>(
     }
 }
 
-fn roots(sys: &Path, settings: &DoctorSettings) -> Roots {
+fn roots(sys: &Path, settings: &DoctorSettings) -> ExaminedPaths {
     let text = |path: &Path| path.display().to_string();
-    Roots {
+    ExaminedPaths {
         sys: text(sys),
         dev: settings.dev_root().map_or_else(|| "/dev".to_owned(), text),
         proc: text(&settings.proc_root),

@@ -49,8 +49,8 @@ pub(super) fn text(list: &AvailabilityList, printed: OutputOptions, colors: Colo
 /// Returns notes that apply to all figures.
 pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
     let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
-    if let Some(trouble) = &list.trouble {
-        notes.push(format!("the cluster is not watched: {}", printable(trouble)));
+    if let Some(error) = &list.error {
+        notes.push(format!("the cluster is not watched: {}", printable(error)));
     }
     if list.stale {
         let age = format::age(list.age_seconds);
@@ -231,7 +231,7 @@ mod tests {
             as_of: "2026-01-01T00:00:00Z".to_owned(),
             age_seconds: 3,
             stale: false,
-            trouble: None,
+            error: None,
             starting: None,
             left_out: 0,
             items,
@@ -327,7 +327,7 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -               none of the pods tha
         list.stale = true;
         list.age_seconds = 90;
         list.basis = CountBasis::Agents.into();
-        list.trouble = Some("the API server does not answer".to_owned());
+        list.error = Some("the API server does not answer".to_owned());
         let notes = notes(&list).join("\n");
         for expected in [
             "the cluster is not watched: the API server does not answer",

@@ -149,7 +149,7 @@ pub(crate) mod tests {
             memory_mib: 655_360,
             types: vec![NodeType {
                 type_name: Some("nvidia-a100-80gb".to_owned()),
-                type_source: Some(TypeIdentification::Catalogue.into()),
+                type_source: Some(TypeIdentification::Catalog.into()),
                 memory_mib: Some(81_920),
                 devices,
             }],

@@ -27,8 +27,8 @@ pub(super) fn kind(device: &Device) -> String {
 }
 
 /// Returns the color of a severity.
-pub(super) fn style(gravity: Severity) -> Style {
-    match gravity {
+pub(super) fn style(severity: Severity) -> Style {
+    match severity {
         Severity::Note => Style::Plain,
         Severity::Warning => Style::Warning,
         Severity::Critical => Style::Bad,

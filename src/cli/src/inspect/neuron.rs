@@ -70,7 +70,7 @@ fn logical(neuron: &Neuron) -> String {
 fn row(neuron: &Neuron, device: &NeuronDevice) -> Vec<Cell> {
     let state = device.state();
     let style = match (state, state.severity()) {
-        (_, Some(gravity)) => format::style(gravity),
+        (_, Some(severity)) => format::style(severity),
         (NeuronState::Ok, None) => Style::Good,
         (_, None) => Style::Plain,
     };

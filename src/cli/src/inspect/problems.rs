@@ -55,5 +55,5 @@ fn of_neuron_devices(neuron: &Neuron) -> Vec<(Issue, Vec<u32>)> {
 
 fn line(place: &str, issue: &Issue, colors: Colors) -> String {
     let line = wrap(&format!("  {place}: {}", issue.text), 4);
-    format!("{}\n", format::style(issue.gravity).paint(&line, colors))
+    format!("{}\n", format::style(issue.severity).paint(&line, colors))
 }

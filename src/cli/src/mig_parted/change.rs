@@ -6,9 +6,9 @@
 //! or a driver reports its profiles only after the mode change.
 
 use octavo_engine::engine::Settings;
-use octavo_engine::reset::Resets;
+use octavo_engine::reset::ResetMethods;
 use octavo_files::hooks::HookPoint;
-use octavo_hardware::Handle;
+use octavo_hardware::DriverHandle;
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::{
     Difference, Targets, compare, compare_modes, mode_targets, modes_are_set,
@@ -49,9 +49,9 @@ pub(super) struct ChangeRequest<'a> {
 /// A change in progress.
 struct RunningChange<'a> {
     run: &'a RunSettings,
-    wish: &'a ChangeRequest<'a>,
+    change: &'a ChangeRequest<'a>,
     runner: &'a HookRunner<'a>,
-    hardware: Handle,
+    hardware: DriverHandle,
     hand: LocalEngine,
 }
 
@@ -71,12 +71,12 @@ impl<E: Into<CliError>> From<E> for ChangeFailure {
 pub(super) async fn change(
     open: OpenHardware<'_>,
     run: &RunSettings,
-    wish: &ChangeRequest<'_>,
+    change: &ChangeRequest<'_>,
     runner: &HookRunner<'_>,
 ) -> Result<Report, CliError> {
     let hardware = open(&run.hardware)?;
     let inventory = hardware.observe().await;
-    let notes = match (wish.resolve)(&inventory) {
+    let notes = match (change.resolve)(&inventory) {
         Resolution::Refused(errors) => return Ok(refused(errors + NOTHING_CHANGED, run)),
         Resolution::Resolved(resolved, notes) => {
             match impossible(&resolved.targets, run, &inventory) {
@@ -88,10 +88,10 @@ pub(super) async fn change(
     };
     let mut change = RunningChange {
         run,
-        wish,
+        change,
         runner,
         hardware,
-        hand: LocalEngine::open(&run.engine, engine_settings(run, wish.skip_reset))?,
+        hand: LocalEngine::open(&run.engine, engine_settings(run, change.skip_reset))?,
     };
     let result = match runner.run(HookPoint::ApplyStart).await {
         Ok(()) => change.steps().await,
@@ -131,7 +131,7 @@ const NOTHING_CHANGED: &str = "error: nothing was changed\n";
 fn engine_settings(run: &RunSettings, skip_reset: bool) -> Settings {
     let settings =
         Settings::new(&run.engine, &run.hardware.sys_root, DriftPolicy::Repair, "mig-parted");
-    if skip_reset { Settings { resets: Resets::default(), ..settings } } else { settings }
+    if skip_reset { Settings { resets: ResetMethods::default(), ..settings } } else { settings }
 }
 
 /// Returns the reasons that no hook and no wait could resolve.
@@ -159,7 +159,7 @@ impl RunningChange<'_> {
     /// Runs the steps between the first hook and the last.
     async fn steps(&mut self) -> Result<String, ChangeFailure> {
         let inventory = self.hardware.observe().await;
-        let (targets, at_once) = match (self.wish.resolve)(&inventory) {
+        let (targets, at_once) = match (self.change.resolve)(&inventory) {
             Resolution::Resolved(resolved, _) => (resolved.targets, true),
             Resolution::ModesOnly(resolved, _) => (resolved.targets, false),
             Resolution::Refused(errors) => return Err(ChangeFailure::Message(errors)),
@@ -192,7 +192,7 @@ impl RunningChange<'_> {
         }
         let waits = modes_are_set(targets, &latest);
         let mode_only = self.run.mode.mode_only;
-        if waits && mode_only && self.wish.skip_reset {
+        if waits && mode_only && self.change.skip_reset {
             let differences = format_differences(&differences);
             return Ok(format!(
                 "{differences}the MIG mode is pending, because the required reset was skipped\n"
@@ -204,7 +204,7 @@ impl RunningChange<'_> {
     /// Changes modes and partitions.
     async fn whole(&mut self) -> Result<String, ChangeFailure> {
         let inventory = self.hardware.observe().await;
-        let targets = match (self.wish.resolve)(&inventory) {
+        let targets = match (self.change.resolve)(&inventory) {
             Resolution::Resolved(resolved, _) => resolved.targets,
             Resolution::ModesOnly(_, reasons) | Resolution::Refused(reasons) => {
                 return Err(ChangeFailure::Message(reasons));
@@ -215,8 +215,8 @@ impl RunningChange<'_> {
             self.runner.say("Applying MIG device configuration");
         }
         // A device reports more once MIG mode is enabled.
-        let wish = self.wish;
-        let meant = |inventory: &Inventory| match (wish.resolve)(inventory) {
+        let change = self.change;
+        let meant = |inventory: &Inventory| match (change.resolve)(inventory) {
             Resolution::Resolved(resolved, _) => resolved.targets,
             Resolution::ModesOnly(..) | Resolution::Refused(_) => targets.clone(),
         };
@@ -236,14 +236,13 @@ impl RunningChange<'_> {
     ) -> Result<NodeLayoutStatus, CliError> {
         self.hand.select_all();
         let show = ProgressLine::new(OutputMode::Append);
-        let meant = (self.wish.name, meant);
-        let patience =
-            (WaitPolicy::Once(MAX_CHANGE_DURATION), Instant::now() + MAX_CHANGE_DURATION);
-        self.hand.rounds(&self.hardware, patience, meant, &show).await
+        let meant = (self.change.name, meant);
+        let wait = (WaitPolicy::Once(MAX_CHANGE_DURATION), Instant::now() + MAX_CHANGE_DURATION);
+        self.hand.rounds(&self.hardware, wait, meant, &show).await
     }
 
     fn done(&self) -> String {
-        format!("{}\n", self.wish.done)
+        format!("{}\n", self.change.done)
     }
 }
 

@@ -108,7 +108,7 @@ fn summarize(view: &PlanView<'_>, device: &Device, plan: &DevicePlan) -> String 
     text.push_str(&match &plan.verdict {
         DevicePlanResult::Unchanged => String::new(),
         DevicePlanResult::Change(change) => changed(view, change, &words),
-        DevicePlanResult::Blocked(blocked) => in_the_way(view.colors, blocked, target, &words),
+        DevicePlanResult::Blocked(blocked) => blockers(view.colors, blocked, target, &words),
         DevicePlanResult::Infeasible(why) => impossible(view, why, target, &words),
     });
     if let Some(layout) = view.interrupted.get(&plan.pci) {
@@ -170,13 +170,14 @@ fn changed(view: &PlanView<'_>, change: &DeviceChange, words: &PlanFormatter<'_>
     lines(output)
 }
 
-fn in_the_way(
+fn blockers(
     colors: Colors,
     blocked: &Blocked,
     target: Option<&DeviceTarget>,
     words: &PlanFormatter<'_>,
 ) -> String {
-    let mut output: Vec<String> = target.iter().map(|target| wish(Some(target), words)).collect();
+    let mut output: Vec<String> =
+        target.iter().map(|target| requested_partitions(Some(target), words)).collect();
     for cause in &blocked.causes {
         let line = wrap(&format!("  blocked: {}", words.cause(cause)), 11);
         output.push(Style::Warning.paint(&line, colors));
@@ -195,7 +196,8 @@ fn impossible(
     words: &PlanFormatter<'_>,
 ) -> String {
     let rule = wrap(&format!("  impossible: {}", words.rule(&why.rule)), 14);
-    let mut output = vec![wish(target, words), Style::Bad.paint(&rule, view.colors)];
+    let mut output =
+        vec![requested_partitions(target, words), Style::Bad.paint(&rule, view.colors)];
     let nearest = words.alternatives(why);
     output.extend(nearest.iter().enumerate().map(|(number, offer)| {
         let head = if number == 0 { "would fit:" } else { "or:" };
@@ -205,14 +207,14 @@ fn impossible(
 }
 
 /// Formats the target where no picture shows it.
-fn wish(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> String {
-    let wish = target.and_then(|target| target.mig.as_ref());
-    let wish = match wish {
+fn requested_partitions(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> String {
+    let requested_partitions = target.and_then(|target| target.mig.as_ref());
+    let requested_partitions = match requested_partitions {
         None => return "  requested: nothing".to_owned(),
         Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
         Some(MigTarget::Enabled(instances)) => words.list(instances),
     };
-    wrap(&format!("  requested: {wish}"), 13)
+    wrap(&format!("  requested: {requested_partitions}"), 13)
 }
 
 fn format_holder(one: &Holder) -> String {
@@ -293,7 +295,7 @@ mod tests {
         };
         let causes = vec![Cause::DeviceInUse { holders: vec![holder] }];
         let words = PlanFormatter::new(&inventory, pci);
-        let shown = in_the_way(Colors::Off, &Blocked { causes }, None, &words);
+        let shown = blockers(Colors::Off, &Blocked { causes }, None, &words);
         assert!(shown.contains("by pid 7, a\u{fffd}b\u{fffd}c\u{fffd}[2Jd\n"), "{shown:?}");
     }
 }

@@ -3,7 +3,7 @@
 use octavo_fleet::hardware_profile::document::{
     FindingRow, ProfileDetail, ProfileRow, SchedulingSummary,
 };
-use octavo_fleet::hardware_profile::{FindingSeverity, Identifier, Reach};
+use octavo_fleet::hardware_profile::{FindingSeverity, Identifier, MatchingNodes};
 use octavo_model::id::TypeName;
 
 use crate::fleet::format;
@@ -34,7 +34,7 @@ fn cells(row: &ProfileRow) -> Vec<Cell> {
         Cell::optional(row.memory_mib.map(format::memory)),
         Cell::optional(row.reach.as_ref().map(|reach| reach.nodes)),
         available(row.available),
-        gravest(row),
+        most_severe(row),
         Cell::plain(&row.namespace),
         Cell::plain(row.object_kind.as_str()),
         Cell::optional(row.architecture.as_deref()),
@@ -60,16 +60,17 @@ fn available(count: Option<u64>) -> Cell {
 }
 
 /// Formats the number of findings of the highest severity.
-fn gravest(row: &ProfileRow) -> Cell {
-    let count =
-        |gravity: FindingSeverity| row.findings.iter().filter(|one| one.gravity == gravity).count();
-    for (gravity, style) in [
+fn most_severe(row: &ProfileRow) -> Cell {
+    let count = |severity: FindingSeverity| {
+        row.findings.iter().filter(|one| one.severity == severity).count()
+    };
+    for (severity, style) in [
         (FindingSeverity::Error, Style::Bad),
         (FindingSeverity::Warning, Style::Warning),
         (FindingSeverity::Note, Style::Faint),
     ] {
-        let word = gravity.as_str();
-        match count(gravity) {
+        let word = severity.as_str();
+        match count(severity) {
             0 => {}
             1 => return Cell::new(&format!("1 {word}"), style),
             many => return Cell::new(&format!("{many} {word}s"), style),
@@ -129,7 +130,7 @@ pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
     text
 }
 
-fn reaches(reach: &Reach) -> String {
+fn reaches(reach: &MatchingNodes) -> String {
     let nodes = match reach.nodes {
         0 => return format!("none of the {} selected nodes", reach.selected),
         1 => "1 node".to_owned(),
@@ -167,17 +168,17 @@ pub(super) fn findings(rows: &[ProfileRow], colors: Colors) -> String {
 fn format_findings(findings: &[FindingRow], colors: Colors) -> String {
     let mut text = String::new();
     for one in findings {
-        let style = match one.gravity.known() {
+        let style = match one.severity.known() {
             Some(FindingSeverity::Error) => Style::Bad,
             Some(FindingSeverity::Warning) => Style::Warning,
             Some(FindingSeverity::Note) | None => Style::Faint,
         };
-        let gravity = one.gravity.as_str();
-        let line = wrap(&format!("  {gravity}: {}", one.message), 4);
-        let start = format!("  {gravity}");
+        let severity = one.severity.as_str();
+        let line = wrap(&format!("  {severity}: {}", one.message), 4);
+        let start = format!("  {severity}");
         let rest = line.strip_prefix(&start).unwrap_or(&line);
         text.push_str("  ");
-        text.push_str(&style.paint(&printable(gravity), colors));
+        text.push_str(&style.paint(&printable(severity), colors));
         text.push_str(rest);
         text.push('\n');
         text.push_str(&wrap(&format!("    {}", one.remedy), 4));

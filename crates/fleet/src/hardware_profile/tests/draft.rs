@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn types_are_read_from_own_labels_first_without_sharing_suffix() {
-    let catalogue = Catalog::built_in();
+    let catalog = Catalog::built_in();
     let labelled = |all: &[(&str, &str)], count: u64| {
         let labels = all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let node = ClusterNode {
@@ -14,7 +14,7 @@ fn types_are_read_from_own_labels_first_without_sharing_suffix() {
             capacity: Amounts::default().with(GPU, count),
             ..ClusterNode::default()
         };
-        let held = devices_from_labels(&node, &catalogue);
+        let held = devices_from_labels(&node, &catalog);
         held.into_iter()
             .map(|(name, count)| {
                 (name.map_or_else(|| "unknown".to_owned(), |name| name.to_string()), count)
@@ -38,10 +38,10 @@ fn types_are_read_from_own_labels_first_without_sharing_suffix() {
 }
 
 pub(super) fn drafted(
-    wish: &DraftRequest,
+    request: &DraftRequest,
     snapshot: &ClusterSnapshot,
 ) -> Result<Draft, DraftError> {
-    draft(wish, snapshot, &types(snapshot), &Catalog::built_in())
+    draft(request, snapshot, &types(snapshot), &Catalog::built_in())
 }
 
 pub(super) fn selection(nodes: &[&str]) -> DraftRequest {
@@ -59,8 +59,9 @@ fn ac_002_draft_takes_counts_selector_and_tolerations_from_nodes() {
     second.taints.push(taint("node-role.kubernetes.io/control-plane", ""));
     second.allocatable = second.allocatable.with(GPU, 4).with("cpu", 63_500);
     let cluster = snapshot([node("a", H200), second, node("c", T4)]);
-    let wish = DraftRequest { type_name: Some(H200.parse().unwrap()), ..DraftRequest::default() };
-    let made = drafted(&wish, &cluster).unwrap();
+    let request =
+        DraftRequest { type_name: Some(H200.parse().unwrap()), ..DraftRequest::default() };
+    let made = drafted(&request, &cluster).unwrap();
     assert_eq!(made.nodes, ["a", "b"]);
     let profile = &made.profile;
     assert_eq!((profile.key.name.as_str(), profile.shown()), (H200, "NVIDIA H200 141GB"));
@@ -140,7 +141,7 @@ fn infeasible_draft_is_rejected_with_remedy() {
         .with("example.com/none", 0);
     parts.labels.insert(TYPE_LABEL.to_owned(), H200.to_owned());
     let cluster = snapshot([node("a", H200), node("b", T4), parts]);
-    for (wish, expected) in [
+    for (request, expected) in [
         (
             selection(&["a", "b"]),
             "2 types, nvidia-h200-141gb, nvidia-t4-16gb, but a profile can select only one",
@@ -155,14 +156,14 @@ fn infeasible_draft_is_rejected_with_remedy() {
             "none of these nodes has the resource amd.com/gpu",
         ),
     ] {
-        let refused = drafted(&wish, &cluster).unwrap_err().to_string();
+        let refused = drafted(&request, &cluster).unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");
     }
-    let wish = DraftRequest {
+    let request = DraftRequest {
         resource: Some("nvidia.com/mig-3g.71gb".to_owned()),
         ..selection(&["parts"])
     };
-    let made = drafted(&wish, &cluster).unwrap();
+    let made = drafted(&request, &cluster).unwrap();
     assert_eq!(made.profile.key.name, "nvidia-h200-141gb-mig-3g-71gb");
     assert_eq!(made.profile.shown(), "NVIDIA H200 141GB (3g.71gb)");
     let given = made.profile.identifiers.iter().map(|one| one.resource.as_str());
@@ -172,8 +173,8 @@ fn infeasible_draft_is_rejected_with_remedy() {
 
 #[test]
 fn req_005_type_specs_contain_what_its_products_agree_on() {
-    let catalogue = Catalog::built_in();
-    let of = |name: &str| Specs::for_type(&name.parse().unwrap(), &catalogue);
+    let catalog = Catalog::built_in();
+    let of = |name: &str| Specs::for_type(&name.parse().unwrap(), &catalog);
     let h200 = of(H200);
     assert_eq!(h200.name, "NVIDIA H200 141GB");
     assert_eq!(h200.architecture.as_deref(), Some("Hopper"));
@@ -197,12 +198,12 @@ fn user_counts_and_taints_override_the_draft() {
     let control = "node-role.kubernetes.io/control-plane";
     research.taints.push(taint(control, ""));
     let cluster = snapshot([research]);
-    let wish = DraftRequest {
+    let request = DraftRequest {
         counts: vec![counts("nvidia.com/gpu:2:2:4"), counts("memory::16Gi:64Gi")],
         tolerate: Some(BTreeSet::from([format!("{control}:NoSchedule")])),
         ..selection(&["a"])
     };
-    let made = drafted(&wish, &cluster).unwrap();
+    let made = drafted(&request, &cluster).unwrap();
     let shown = |one: &Identifier| {
         let max = one.max.clone().unwrap_or_default();
         format!("{} {} {} {max}", one.resource, one.min, one.default)
@@ -244,11 +245,11 @@ fn invalid_counts_and_taints_are_rejected_with_position() {
         (&["nvidia.com/gpu::4:2"], 0, "max", "2 is less than the default, which is 4"),
         (&["cpu:-1::"], 0, "min", "greater than 0"),
     ] {
-        let wish = DraftRequest {
+        let request = DraftRequest {
             counts: expected.iter().map(|text| counts(text)).collect(),
             ..selection(&["a"])
         };
-        let DraftError::Counts(error) = drafted(&wish, &cluster).unwrap_err() else {
+        let DraftError::Counts(error) = drafted(&request, &cluster).unwrap_err() else {
             panic!("{expected:?}");
         };
         assert_eq!((error.at, error.part.word()), (at, part), "{expected:?}: {error}");
@@ -259,11 +260,11 @@ fn invalid_counts_and_taints_are_rejected_with_position() {
 #[test]
 fn unknown_taint_and_invalid_counts_are_rejected() {
     let cluster = snapshot([node("a", H200)]);
-    let wish = DraftRequest {
+    let request = DraftRequest {
         tolerate: Some(BTreeSet::from(["x:NoSchedule".to_owned()])),
         ..selection(&["a"])
     };
-    let error = drafted(&wish, &cluster).unwrap_err().to_string();
+    let error = drafted(&request, &cluster).unwrap_err().to_string();
     assert_eq!(
         error,
         "none of these nodes has the taint \"x:NoSchedule\"; they have nvidia.com/gpu=true:NoSchedule"

@@ -101,7 +101,7 @@ fn profile_fits_only_if_all_its_types_fit() {
     let found = match_profiles(&request, Vec::new(), any(vec![a100(2), h200(5)]));
     let best = &found.matches[0];
     // The least capable type determines the count.
-    assert_eq!((best.count, best.standing.known()), (4, Some(OfferAvailability::Free)));
+    assert_eq!((best.count, best.availability.known()), (4, Some(OfferAvailability::Free)));
     assert_eq!(best.other_types, ["nvidia-h200-141gb".parse().unwrap()]);
     assert_eq!(
         best.warnings,

@@ -115,9 +115,9 @@ proptest! {
                 prop_assert!(has.line == requested.line && has.step >= requested.step);
             }
             let free = matches!(offer.free, Some(FreeUnits { on_one_node, .. }) if on_one_node >= count);
-            prop_assert_eq!(one.standing == OfferAvailability::Free, free);
+            prop_assert_eq!(one.availability == OfferAvailability::Free, free);
         }
-        let standings: Vec<_> = found.matches.iter().map(|one| one.standing.known().unwrap()).collect();
-        prop_assert!(standings.is_sorted());
+        let availabilities: Vec<_> = found.matches.iter().map(|one| one.availability.known().unwrap()).collect();
+        prop_assert!(availabilities.is_sorted());
     }
 }

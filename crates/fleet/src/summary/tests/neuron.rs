@@ -119,7 +119,7 @@ fn neuron_health_reaches_its_node_and_unreported_health_is_ok() {
     assert_eq!(counted(&bad), (2, 1, "degraded"));
     let devices = DeviceSummary::all(&bad);
     assert_eq!(
-        devices[0].trouble.as_deref(),
+        devices[0].worst_issue.as_deref(),
         Some("Neuron 0: its driver reports it as unhealthy: hbm")
     );
     // Corrected errors have lost no data.

@@ -149,7 +149,7 @@ fn time_slicing_is_reported_once_applied() {
             type_name: None,
             is_manual_type: false,
             memory: None,
-            trouble: None,
+            worst_issue: None,
             sharing: Some(Sharing::Exclusive),
         };
         let devices = Some(device).filter(|_| is_there);

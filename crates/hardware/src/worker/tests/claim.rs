@@ -8,7 +8,7 @@ use tokio::time;
 use super::*;
 
 /// Returns a handle after the first observation.
-async fn ready_handle(fake: &Fake) -> Handle {
+async fn ready_handle(fake: &Fake) -> DriverHandle {
     let handle = fake.spawn();
     follow(&handle, &mut handle.changes(), &ready("570.1")).await;
     handle
@@ -18,7 +18,7 @@ async fn ready_handle(fake: &Fake) -> Handle {
 async fn waits_for_events(
     fake: &Fake,
     deadline: Duration,
-) -> (mpsc::Sender<Result<EventWait, DriverError>>, Handle) {
+) -> (mpsc::Sender<Result<EventWait, DriverError>>, DriverHandle) {
     let (say, waiting) = oneshot::channel();
     fake.lock().waiting = Some(say);
     let say = fake.events();
@@ -128,7 +128,7 @@ async fn hanging_call_during_work_is_reported() {
     let (begin, beginning) = oneshot::channel();
     let work = tokio::spawn({
         let handle = handle.clone();
-        let call = move |_: &mut dyn GpuDriver, calls: &CallWatch| {
+        let call = move |_: &mut dyn GpuDriver, calls: &CallRecord| {
             calls.record("nvmlDeviceCreateGpuInstance", None, || {
                 begin.send(()).unwrap();
                 let _released = held.recv();

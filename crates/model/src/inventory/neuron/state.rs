@@ -62,18 +62,18 @@ impl NeuronDevice {
     pub fn issues(&self) -> Vec<Issue> {
         let unhealthy = self.unhealthy.iter().flatten().map(|part| Issue {
             text: format!("its driver reports it as unhealthy: {part}"),
-            gravity: Severity::Critical,
+            severity: Severity::Critical,
         });
         let errors = self.counts().into_iter().filter_map(|(count, what)| {
             let count = count.filter(|count| *count > 0)?;
             Some(Issue {
                 text: format!("{what} since the driver was loaded: {count}"),
-                gravity: Severity::Warning,
+                severity: Severity::Warning,
             })
         });
         let problems = self.problems.iter().map(|problem| Issue {
             text: format!("{}: {}", problem.source, problem.error),
-            gravity: Severity::Note,
+            severity: Severity::Note,
         });
         unhealthy.chain(errors).chain(problems).collect()
     }
@@ -99,11 +99,11 @@ impl Neuron {
                 "the files of this driver are not where releases up to 2.30 have them: only values that were found \
                  by file name are shown"
                     .to_owned(),
-            gravity: Severity::Warning,
+            severity: Severity::Warning,
         });
         let problems = self.problems.iter().map(|problem| Issue {
             text: format!("{}: {}", problem.source, problem.error),
-            gravity: Severity::Warning,
+            severity: Severity::Warning,
         });
         layout.into_iter().chain(problems).collect()
     }

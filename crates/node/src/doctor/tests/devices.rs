@@ -163,7 +163,7 @@ fn health_fails_if_action_is_required_and_otherwise_warns() {
     failing.expect_finding(Check::DeviceHealth, CheckResult::Failing, "GPU is lost");
     let reboot = gpu_node(|gpu| gpu.health.recovery_action = Some(RecoveryAction::RebootNode));
     reboot.expect_finding(Check::DeviceHealth, CheckResult::Failing, "requests a reboot");
-    assert!(reboot.gravest(Check::DeviceHealth).remedy.unwrap().contains("reboot"));
+    assert!(reboot.most_severe(Check::DeviceHealth).remedy.unwrap().contains("reboot"));
     let errors = gpu_node(|gpu| gpu.health.uncorrected_errors = Some(3));
     errors.expect_finding(Check::DeviceHealth, CheckResult::Warning, "3 uncorrected");
 }

@@ -75,7 +75,7 @@ fn stale_nvidia_labels_are_reported() {
     let mut other = answering(gpu(), OTHER_GPU);
     other.product_name = Some("Tesla T4".to_owned());
     mixed.inventory.devices.push(other);
-    let finding = mixed.gravest(check);
+    let finding = mixed.most_severe(check);
     assert!(finding.evidence.contains("cuda.driver.major=550"), "{finding:?}");
     assert!(!finding.evidence.contains("gpu.count"), "{finding:?}");
 }

@@ -40,7 +40,7 @@ fn hanging_hardware_is_not_absent() {
     };
     let bus = stalled(NvmlState::READING_SYS);
     bus.expect_finding(Accelerators, CheckResult::Failing, "reading /sys does not return");
-    let remedy = bus.gravest(Accelerators).remedy.unwrap();
+    let remedy = bus.most_severe(Accelerators).remedy.unwrap();
     assert!(!remedy.contains("xid"), "{remedy}");
     bus.expect_finding(NvidiaLibrary, CheckResult::NotApplicable, "no usable NVIDIA device");
     let library = stalled("nvmlInit_v2");
@@ -141,7 +141,7 @@ fn failing_device_remedy_matches_vendor() {
     let remedy = |ids| {
         let mut device = on_bus(ids, 0, None);
         device.condition = Condition::Failing { reason: "it does not answer".to_owned() };
-        let found = Node::new(vec![device]).gravest(Check::DeviceHealth);
+        let found = Node::new(vec![device]).most_severe(Check::DeviceHealth);
         found.remedy.unwrap()
     };
     assert!(remedy(H100).contains("Xid"));
@@ -173,13 +173,13 @@ fn own() -> Catalog {
 /// whether they include the override itself.
 fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
     let mut node = Node::new(devices);
-    node.catalogue = own();
+    node.catalog = own();
     let mut naming = TypeSources {
-        overlay_products: Arc::new(node.catalogue.overlay_products().clone()),
+        overlay_products: Arc::new(node.catalog.overlay_products().clone()),
         type_override: None,
     };
     naming.apply(&mut node.inventory);
-    naming.type_override = Some(Arc::new(TypeOverride::new(given, &node.catalogue)));
+    naming.type_override = Some(Arc::new(TypeOverride::new(given, &node.catalog)));
     let mut named = node.inventory.clone();
     naming.apply(&mut named);
     let written = compile(&named, &Options::default(), None).labels;
@@ -217,7 +217,7 @@ fn labels_of_manually_typed_devices_match_the_hardware() {
     let mut node = labelled("acme-x9", vec![stranger()], false);
     node.inventory.devices.push(on_bus((0x1234, 0xabcd), 1, None));
     node.expect_finding(check, CheckResult::Warning, "octavo.dev/count=1, +octavo.dev/count=2");
-    let remedy = |node: &Node| node.gravest(check).remedy.unwrap();
+    let remedy = |node: &Node| node.most_severe(check).remedy.unwrap();
     assert!(remedy(&node).contains("Check that it runs"));
     node.layout = Ok(Some(LayoutProgress { is_agent: true, ..LayoutProgress::default() }));
     assert!(!remedy(&node).contains("Check that it runs"));
@@ -238,7 +238,7 @@ fn inaccessible_kfd_topology_is_reported_with_remedy() {
     for (files, verdict) in [(&[][..], CheckResult::Failing), (&["kfd"], CheckResult::Warning)] {
         let node = node(files);
         node.expect_finding(Check::AmdDeviceFiles, verdict, expected);
-        let remedy = node.gravest(Check::AmdDeviceFiles).remedy.unwrap();
+        let remedy = node.most_severe(Check::AmdDeviceFiles).remedy.unwrap();
         assert!(remedy.contains("run this command as root"), "{remedy}");
     }
 }

@@ -10,7 +10,7 @@ const HOST: (&str, &str) = ("kubernetes.io/hostname", "n");
 #[test]
 fn f4_available_module_should_be_loaded_and_missing_one_installed() {
     let mut node = trainium(1, None);
-    let remedy = |node: &Node| node.gravest(Check::NeuronDriver).remedy.unwrap();
+    let remedy = |node: &Node| node.most_severe(Check::NeuronDriver).remedy.unwrap();
     let has = |node: &mut Node, modules: &[&str]| {
         if let Ok(traces) = &mut node.traces {
             traces.installed = Some(AvailableModules {
@@ -38,7 +38,7 @@ fn f4_available_module_should_be_loaded_and_missing_one_installed() {
 #[test]
 fn plugin_with_lost_registration_differs_from_absent_plugin() {
     let node = || gpu_node(|_| {}).kubelet(&[]);
-    let remedy = |node: &Node| node.gravest(Check::DevicePlugin).remedy.unwrap();
+    let remedy = |node: &Node| node.most_severe(Check::DevicePlugin).remedy.unwrap();
     let never = node().sockets(&["neuron.sock"]);
     never.expect_finding(Check::DevicePlugin, CheckResult::Failing, "no device plugin");
     assert!(remedy(&never).starts_with("install NVIDIA's device plugin"));

@@ -280,7 +280,7 @@ fn node_with_four_vendors_is_labeled_completely() {
     chip[0].pci = super::machines::at(4);
     node.devices.extend(chip);
     node.neuron = Some(neuron(1, "Inferentia2", 2, Some((1, LogicalSource::Default))));
-    let options = Options { nvidia: Publication::Withhold, ..Options::default() };
+    let options = Options { nvidia: KeyPolicy::Withhold, ..Options::default() };
     check(
         &node,
         &options,

@@ -3,7 +3,7 @@
 use octavo_model::inventory::{Driver, Fabric, Mig, NvmlState, VgpuHost};
 
 use super::machines::{
-    A100_40, A100_80, Board, L40S, MAX_Q, SERVER, T4, gpu, machine, partitioned,
+    A100_40, A100_80, L40S, MAX_Q, SERVER, T4, TestDevice, gpu, machine, partitioned,
 };
 use super::*;
 
@@ -67,7 +67,7 @@ fn model_is_chosen_by_memory_then_count_then_name() {
     let whole = machine(vec![gpu(1, &L40S), partitioned(2, &A100_80, &["7g.80gb"])]);
     assert_eq!(product(&whole), ["NVIDIA-L40S", "1", "46068", "1"]);
 
-    let rtx = |boards: &[&Board]| {
+    let rtx = |boards: &[&TestDevice]| {
         let devices = (1..).zip(boards).map(|(bus, board)| gpu(bus, board));
         product(&machine(devices.collect()))[0].clone()
     };
@@ -137,10 +137,10 @@ fn options_switch_keys_on_and_off() {
         Some("1724632719")
     );
     assert!(!usual.iter().any(|key| key.contains("timestamp")));
-    let nameless = keys(&Options { machine_type: Publication::Withhold, ..Options::default() });
+    let nameless = keys(&Options { machine_type: KeyPolicy::Withhold, ..Options::default() });
     assert_eq!(nameless.len(), usual.len() - 1);
     assert!(!nameless.contains(&"nvidia.com/gpu.machine".to_owned()));
-    let ours = keys(&Options { nvidia: Publication::Withhold, ..Options::default() });
+    let ours = keys(&Options { nvidia: KeyPolicy::Withhold, ..Options::default() });
     let expected = usual.iter().filter(|key| !key.starts_with("nvidia.com/"));
     assert_eq!(ours, expected.cloned().collect::<Vec<_>>());
 }

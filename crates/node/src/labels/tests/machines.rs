@@ -13,7 +13,7 @@ use octavo_model::quantity::{ComputeCapability, CudaVersion, Mebibytes};
 
 /// A board: device id, name, memory, compute capability, and the MIG profiles it offers.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct TestDevice {
     device: u16,
     name: &'static str,
     memory: u64,
@@ -44,15 +44,15 @@ const RTX_PROFILES: &[Row] = &[
 
 #[rustfmt::skip]
 mod boards {
-    use super::{A100_PROFILES, Board, RTX_PROFILES};
+    use super::{A100_PROFILES, TestDevice, RTX_PROFILES};
 
-    pub(in super::super) const A100_80: Board = Board { device: 0x20b2, name: "NVIDIA A100-SXM4-80GB", memory: 81_920, capability: (8, 0), family: "ampere", profiles: A100_PROFILES };
-    pub(in super::super) const A100_40: Board = Board { device: 0x20f1, name: "NVIDIA A100-PCIE-40GB", memory: 40_960, capability: (8, 0), family: "ampere", profiles: A100_PROFILES };
-    pub(in super::super) const H100: Board = Board { device: 0x2330, name: "NVIDIA H100 80GB HBM3", memory: 81_559, capability: (9, 0), family: "hopper", profiles: A100_PROFILES };
-    pub(in super::super) const T4: Board = Board { device: 0x1eb8, name: "Tesla T4", memory: 15_360, capability: (7, 5), family: "turing", profiles: &[] };
-    pub(in super::super) const L40S: Board = Board { device: 0x26b9, name: "NVIDIA L40S", memory: 46_068, capability: (8, 9), family: "ada-lovelace", profiles: &[] };
-    pub(in super::super) const MAX_Q: Board = Board { device: 0x2bb4, name: "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", memory: 97_887, capability: (12, 0), family: "blackwell", profiles: RTX_PROFILES };
-    pub(in super::super) const SERVER: Board = Board { device: 0x2bb5, name: "NVIDIA RTX PRO 6000 Blackwell Server Edition", memory: 97_887, capability: (12, 0), family: "blackwell", profiles: RTX_PROFILES };
+    pub(in super::super) const A100_80: TestDevice = TestDevice { device: 0x20b2, name: "NVIDIA A100-SXM4-80GB", memory: 81_920, capability: (8, 0), family: "ampere", profiles: A100_PROFILES };
+    pub(in super::super) const A100_40: TestDevice = TestDevice { device: 0x20f1, name: "NVIDIA A100-PCIE-40GB", memory: 40_960, capability: (8, 0), family: "ampere", profiles: A100_PROFILES };
+    pub(in super::super) const H100: TestDevice = TestDevice { device: 0x2330, name: "NVIDIA H100 80GB HBM3", memory: 81_559, capability: (9, 0), family: "hopper", profiles: A100_PROFILES };
+    pub(in super::super) const T4: TestDevice = TestDevice { device: 0x1eb8, name: "Tesla T4", memory: 15_360, capability: (7, 5), family: "turing", profiles: &[] };
+    pub(in super::super) const L40S: TestDevice = TestDevice { device: 0x26b9, name: "NVIDIA L40S", memory: 46_068, capability: (8, 9), family: "ada-lovelace", profiles: &[] };
+    pub(in super::super) const MAX_Q: TestDevice = TestDevice { device: 0x2bb4, name: "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", memory: 97_887, capability: (12, 0), family: "blackwell", profiles: RTX_PROFILES };
+    pub(in super::super) const SERVER: TestDevice = TestDevice { device: 0x2bb5, name: "NVIDIA RTX PRO 6000 Blackwell Server Edition", memory: 97_887, capability: (12, 0), family: "blackwell", profiles: RTX_PROFILES };
 }
 
 pub(super) use boards::*;
@@ -72,7 +72,7 @@ pub(super) fn on_bus(bus: u8, vendor: u16, device: u16) -> Device {
 }
 
 /// A board whose driver responds, with MIG mode disabled if it is capable.
-pub(super) fn gpu(bus: u8, board: &Board) -> Device {
+pub(super) fn gpu(bus: u8, board: &TestDevice) -> Device {
     let mut device = on_bus(bus, 0x10de, board.device);
     device.condition = Condition::Working;
     device.product_name = Some(board.name.to_owned());
@@ -128,7 +128,7 @@ fn profile((id, index, name, memory, multiprocessors, engines): &Row) -> GpuInst
 
 /// The same board in MIG mode with one MIG device of each of these profiles; `1c.3g.40gb` is a compute instance of one
 /// slice in a GPU instance of three.
-pub(super) fn partitioned(bus: u8, board: &Board, profiles: &[&str]) -> Device {
+pub(super) fn partitioned(bus: u8, board: &TestDevice, profiles: &[&str]) -> Device {
     let mut device = gpu(bus, board);
     let Mig::Capable(state) = &mut device.mig else {
         panic!("{} has no MIG mode", board.name);

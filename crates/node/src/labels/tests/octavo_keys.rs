@@ -9,7 +9,7 @@ use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
 use super::*;
 
 fn octavo_only() -> Options {
-    Options { nvidia: Publication::Withhold, ..Options::default() }
+    Options { nvidia: KeyPolicy::Withhold, ..Options::default() }
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn failing_device_is_counted_but_not_in_domain_or_nvidia_count() {
     let before = whole.iter().collect();
     let after = compiled.labels.iter().collect();
     let changes: Vec<String> =
-        diff(&before, &after, Publication::Publish).iter().map(ToString::to_string).collect();
+        diff(&before, &after, KeyPolicy::Publish).iter().map(ToString::to_string).collect();
     assert_eq!(
         changes,
         [

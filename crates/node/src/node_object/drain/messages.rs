@@ -29,7 +29,7 @@ impl Phase {
     pub(super) fn message(self, observations: &PodObservations) -> Option<String> {
         let forbidden =
             observations.answers.values().any(|result| *result == EvictionResult::Forbidden);
-        match (&observations.trouble, self) {
+        match (&observations.error, self) {
             (_, Self::GaveUp) => Some(BACKOFF.to_owned()),
             (Some(ListError::Forbidden), _) => Some(MISSING_PERMISSION.to_owned()),
             (Some(ListError::Other(error)), _) => Some(error.clone()),

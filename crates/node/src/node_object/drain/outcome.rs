@@ -185,7 +185,7 @@ pub struct PodObservations {
     /// The node's pods; `None` before the first list.
     pub pods: Option<Vec<Pod>>,
     /// The error of the latest list, if it failed.
-    pub trouble: Option<ListError>,
+    pub error: Option<ListError>,
     /// Results of evictions, by pod.
     pub answers: BTreeMap<PodId, EvictionResult>,
 }

@@ -172,9 +172,9 @@ proptest! {
         let mut view = view(&[(PLUGIN_LABEL, label), (DCGM, label)], &[("nvidia.com/gpu", 8)]);
         let mut operands = OperandPauser::default();
         let (mut now, mut changes, mut choice) = (0, 0, 0);
-        for (wait, in_the_way, busy, more, other) in steps {
+        for (wait, blockers, busy, more, other) in steps {
             (now, changes, choice) = (now + wait, changes + more, choice + other);
-            let outcome = operands.reconcile(at(now), &OperandInputs { is_device_held: in_the_way, busy, changes, choice, ..facts(&view) });
+            let outcome = operands.reconcile(at(now), &OperandInputs { is_device_held: blockers, busy, changes, choice, ..facts(&view) });
             prop_assert!(running || outcome.paused.is_empty());
             for key in [PLUGIN_LABEL, DCGM] {
                 let value = if outcome.paused.contains(key) { PAUSED } else { label };

@@ -29,7 +29,7 @@ fn pod() -> PluginPod {
         name: "plugin-x".to_owned(),
         daemon_set: "plugin".to_owned(),
         running_for: Some(Duration::from_hours(3)),
-        trouble: None,
+        error: None,
     }
 }
 
@@ -92,7 +92,7 @@ fn absent_failing_or_duplicate_plugin_is_found() {
     };
     assert_eq!(with(Vec::new()), [FindingCause::PluginNotRunning]);
     let ill = PluginPod {
-        trouble: Some("its container config-manager does not run: CrashLoopBackOff".to_owned()),
+        error: Some("its container config-manager does not run: CrashLoopBackOff".to_owned()),
         ..pod()
     };
     assert_eq!(with(vec![ill]), [FindingCause::PluginNotRunning]);

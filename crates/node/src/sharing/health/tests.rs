@@ -64,7 +64,7 @@ impl Node {
             Condition::Failing { reason: "GPU is lost (15)".to_owned() };
     }
 
-    fn wish(&mut self, number: usize, action: RecoveryAction) {
+    fn recovery(&mut self, number: usize, action: RecoveryAction) {
         self.device(number).health.recovery_action = Some(action);
     }
 
@@ -193,8 +193,8 @@ fn observed_reset_restores_health_after_a_minute() {
     let seen_by: [(&str, Change, Change); 4] = [
         (
             "recovery action",
-            |node| node.wish(0, RecoveryAction::ResetGpu),
-            |node| node.wish(0, RecoveryAction::None),
+            |node| node.recovery(0, RecoveryAction::ResetGpu),
+            |node| node.recovery(0, RecoveryAction::None),
         ),
         ("absence", |node| node.lose(0), |node| node.device(0).condition = Condition::Working),
         ("driver", |node| node.inventory.nvml = lost(), |node| node.inventory.nvml = ready()),
@@ -221,9 +221,9 @@ fn observed_reset_restores_health_after_a_minute() {
 
 #[test]
 fn recovery_without_reset_takes_longer() {
-    for (wish, wait) in [(Some(RecoveryAction::None), 300), (None, 1800)] {
+    for (recovery, wait) in [(Some(RecoveryAction::None), 300), (None, 1800)] {
         let mut node = Node::new();
-        node.device(0).health.recovery_action = wish;
+        node.device(0).health.recovery_action = recovery;
         node.look(10, &[xid(0, 119)]);
         node.look(400, &[xid(1, 13)]);
         let is_over = wait == 300;
@@ -250,7 +250,7 @@ fn unhealthy_reason_contains_recovery_condition() {
         "the driver cannot read it: GPU is lost (15); it becomes healthy after it has responded for 60 s"
     );
     let mut node = Node::new();
-    node.wish(1, RecoveryAction::DrainAndReset);
+    node.recovery(1, RecoveryAction::DrainAndReset);
     node.look(1, &[]);
     assert_eq!(
         node.reason(&whole(1)),

@@ -19,8 +19,8 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn withholding() -> Withholding {
-    Withholding::new(Some(at(AFTER)))
+fn withholding() -> WithholdingController {
+    WithholdingController::new(Some(at(AFTER)))
 }
 
 /// Two different partitionings.
@@ -59,7 +59,7 @@ fn blocked() -> NodeLayoutStatus {
     status(vec![(device(1, "blocked", true), mig(1))])
 }
 
-fn look(withholding: &mut Withholding, now: u64, status: &NodeLayoutStatus) -> bool {
+fn look(withholding: &mut WithholdingController, now: u64, status: &NodeLayoutStatus) -> bool {
     withholding.update(at(now), Some(status), &BTreeSet::new());
     !withholding.devices().is_empty()
 }
@@ -104,7 +104,7 @@ fn overdue_device_schedules_no_past_check() {
 #[test]
 fn drained_device_is_withheld_immediately_and_after_failed_drain() {
     for after in [None, Some(at(AFTER))] {
-        let mut all = Withholding::new(after);
+        let mut all = WithholdingController::new(after);
         all.update(at(1), Some(&blocked()), &BTreeSet::from([pci(1)]));
         assert_eq!(all.devices(), BTreeSet::from([pci(1)]));
         assert!(look(&mut all, 2, &blocked()));
@@ -148,7 +148,7 @@ fn device_blocked_for_other_reasons_is_not_withheld() {
 
 #[test]
 fn withholding_is_disabled_without_timeout() {
-    let mut all = Withholding::new(None);
+    let mut all = WithholdingController::new(None);
     look(&mut all, 0, &blocked());
     assert!(!look(&mut all, 1_000_000, &blocked()));
     assert_eq!(all.again(at(1_000_000)), None);

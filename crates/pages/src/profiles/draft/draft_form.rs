@@ -123,12 +123,12 @@ impl DraftForm {
     }
 
     /// Converts the fields to the wish that the draft is created from. The error is a message for the user.
-    pub(super) fn wish(&self) -> Result<DraftRequest, String> {
+    pub(super) fn request(&self) -> Result<DraftRequest, String> {
         if self.nodes.is_empty() && self.type_name.is_empty() {
             return Err("No nodes are selected. Select nodes in the list of nodes.".to_owned());
         }
-        let wish = self.to_request().draft_request();
-        wish.map_err(|error| {
+        let request = self.to_request().draft_request();
+        request.map_err(|error| {
             let problem = capitalize(&error.problem);
             match error.field {
                 "reason" => format!("Invalid reason: {}.", error.problem),
@@ -311,7 +311,7 @@ mod tests {
         );
         let none = form("/profiles/new?node=a&tolerate=none").unwrap();
         assert!(none.pairs().contains(&("tolerate", "none".to_owned())));
-        assert_eq!(none.wish().unwrap().tolerate, Some(BTreeSet::new()));
+        assert_eq!(none.request().unwrap().tolerate, Some(BTreeSet::new()));
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn invalid_fields_are_refused_with_a_reason() {
-        let why = |uri: &str| form(uri).and_then(|form| form.wish().map(|_| ())).unwrap_err();
+        let why = |uri: &str| form(uri).and_then(|form| form.request().map(|_| ())).unwrap_err();
         assert_eq!(why("/profiles/new?colour=red"), "Unknown parameter \"colour\".");
         assert!(why("/profiles/new?node=a&least:cpu=1").starts_with("Unknown parameter"));
         assert!(why("/profiles/new?node=a&counts=cpu").contains("is not RESOURCE:MIN"));

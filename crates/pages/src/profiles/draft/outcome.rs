@@ -121,7 +121,7 @@ fn failure(why: &CreateError, dry: DryRun) -> CreationOutcome {
         },
         CreateError::Busy => StatusCode::SERVICE_UNAVAILABLE,
         CreateError::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-        CreateError::Write(error) => match error.trouble() {
+        CreateError::Write(error) => match error.category() {
             ErrorCategory::Conflict => StatusCode::CONFLICT,
             ErrorCategory::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorCategory::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

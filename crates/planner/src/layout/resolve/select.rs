@@ -256,7 +256,7 @@ fn describe_selector(rule: &Rule) -> String {
 /// Describes the devices of the node for error messages.
 fn describe_devices(inventory: &Inventory) -> String {
     const SHOWN: usize = 8;
-    let error = inventory.nvml.trouble();
+    let error = inventory.nvml.error();
     if inventory.devices.is_empty() {
         return match error {
             Some(error) => format!("no accelerator: {error}"),

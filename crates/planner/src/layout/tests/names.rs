@@ -6,7 +6,7 @@ use crate::layout::tests_support::*;
 use crate::layout::{InstanceTarget, MigTarget, Selector};
 
 /// Returns the profile ids and splits that the counts resolve to on one GPU, or the errors; then the warnings.
-fn resolve_counts(board: Board, counts: &[(&str, u32)]) -> (String, Vec<String>) {
+fn resolve_counts(board: TestDevice, counts: &[(&str, u32)]) -> (String, Vec<String>) {
     let node = node([board.gpu(0)]);
     let answer = resolve_octavo([partition(Selector::All, counts)], &node);
     match answer {
@@ -31,12 +31,12 @@ fn shown(instance: &InstanceTarget) -> String {
 }
 
 #[track_caller]
-fn exactly(board: Board, counts: &[(&str, u32)], expected: &str) {
+fn exactly(board: TestDevice, counts: &[(&str, u32)], expected: &str) {
     assert_eq!(resolve_counts(board, counts), (expected.to_owned(), Vec::new()));
 }
 
 #[track_caller]
-fn with_warning(board: Board, counts: &[(&str, u32)], expected: &str, warning: &str) {
+fn with_warning(board: TestDevice, counts: &[(&str, u32)], expected: &str, warning: &str) {
     let (found, warnings) = resolve_counts(board, counts);
     assert_eq!(found, expected);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -44,7 +44,7 @@ fn with_warning(board: Board, counts: &[(&str, u32)], expected: &str, warning: &
 }
 
 #[track_caller]
-fn fails(board: Board, counts: &[(&str, u32)], reason: &str) {
+fn fails(board: TestDevice, counts: &[(&str, u32)], reason: &str) {
     let expected = format!("layout \"test\", rule 1: GPU 0 (0000:01:00.0): {reason}");
     assert_eq!(resolve_counts(board, counts), (expected, Vec::new()));
 }

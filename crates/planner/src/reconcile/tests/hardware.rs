@@ -42,7 +42,7 @@ pub(super) enum Fault {
 
 pub(super) struct Hardware {
     pub(super) device: Device,
-    pub(super) troubles: Vec<(usize, Fault)>,
+    pub(super) faults: Vec<(usize, Fault)>,
     /// Number of destroying calls that fail with "in use".
     pub(super) in_use_failures: usize,
     /// Placements that the device refuses: profile and start.
@@ -66,7 +66,7 @@ impl Hardware {
         Self {
             next: ids.max().unwrap_or(0),
             device,
-            troubles: Vec::new(),
+            faults: Vec::new(),
             in_use_failures: 0,
             defects: BTreeSet::new(),
             holders: Vec::new(),
@@ -181,7 +181,7 @@ impl Hardware {
     }
 
     fn look(&mut self) -> Result<DeviceUsers, String> {
-        if self.trouble(Fault::UserAppears)
+        if self.fault(Fault::UserAppears)
             && let Some((id, part)) = self.last_usable()
         {
             self.device.processes.push(Process {
@@ -192,7 +192,7 @@ impl Hardware {
                 memory: None,
             });
         }
-        if self.trouble(Fault::UsersUnknown) {
+        if self.fault(Fault::UsersUnknown) {
             return Err("nobody tells".to_owned());
         }
         Ok(DeviceUsers { processes: self.device.processes.clone(), holders: self.holders.clone() })
@@ -204,14 +204,14 @@ impl Hardware {
     }
 
     /// Returns whether this fault is due at the next call; consumes it.
-    fn trouble(&mut self, which: Fault) -> bool {
+    fn fault(&mut self, which: Fault) -> bool {
         let now = self.calls.len();
-        let due = self.troubles.iter().position(|(at, trouble)| *at == now && *trouble == which);
-        due.map(|at| self.troubles.remove(at)).is_some()
+        let due = self.faults.iter().position(|(at, fault)| *at == now && *fault == which);
+        due.map(|at| self.faults.remove(at)).is_some()
     }
 
     fn call(&mut self, call: DriverCall) -> Result<CallResult, CallFailure> {
-        if self.trouble(Fault::Foreign) {
+        if self.fault(Fault::Foreign) {
             let used: BTreeSet<u32> =
                 self.device.processes.iter().filter_map(|process| process.gpu_instance).collect();
             let state = self.state();
@@ -224,11 +224,11 @@ impl Hardware {
             }
         }
         let now = self.calls.len();
-        let due = self.troubles.iter().position(|(at, _)| *at == now);
-        let trouble = due.map(|at| self.troubles.remove(at).1);
+        let due = self.faults.iter().position(|(at, _)| *at == now);
+        let fault = due.map(|at| self.faults.remove(at).1);
         self.calls.push(call);
         let failure = |kind| CallFailure { kind, what: format!("{call:?}: {kind:?}") };
-        match trouble {
+        match fault {
             Some(Fault::Fails(kind)) => return Err(failure(kind)),
             Some(Fault::FailsLate(kind)) => {
                 let _done = self.execute(call);

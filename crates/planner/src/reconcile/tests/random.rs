@@ -35,7 +35,7 @@ const TARGETS: &[&[u32]] = &[
     &[15, 15, 14],
 ];
 
-fn trouble() -> impl Strategy<Value = Fault> {
+fn fault() -> impl Strategy<Value = Fault> {
     let kind = prop_oneof![
         Just(FailureKind::InUse),
         Just(FailureKind::InsufficientResources),
@@ -63,7 +63,7 @@ proptest! {
         start in 0..STARTS.len(),
         target in 0..TARGETS.len(),
         users in proptest::collection::vec(1_u32..8, 0..3),
-        troubles in proptest::collection::vec((0_usize..20, trouble()), 0..4),
+        faults in proptest::collection::vec((0_usize..20, fault()), 0..4),
         kills in proptest::collection::vec(0_usize..20, 0..3),
         stubborn in prop_oneof![3 => Just(0_usize), 1 => 1_usize..30],
     ) {
@@ -76,7 +76,7 @@ proptest! {
                 hardware = hardware.used_by(user, part);
             }
         }
-        hardware.troubles = troubles;
+        hardware.faults = faults;
         hardware.in_use_failures = stubborn;
         let before: Vec<_> = {
             let mut all = hardware.geometry();
@@ -103,7 +103,7 @@ proptest! {
             ChangeOutcome::Blocked { .. } | ChangeOutcome::Applied | ChangeOutcome::Failed { .. } | ChangeOutcome::Yielded { .. } => {}
             ChangeOutcome::Infeasible(_) | ChangeOutcome::NeedsReset { .. } => prop_assert!(false, "{:?}", ending),
         }
-        hardware.troubles.clear();
+        hardware.faults.clear();
         hardware.in_use_failures = 0;
         hardware.device.processes.clear();
         let settled = ending.is_settled();

@@ -54,7 +54,7 @@ fn i1_user_appearing_before_call_causes_rollback() {
     let (mut hardware, target) = reshaped();
     let before = hardware.geometry();
     // A process enters the first instance while the second is being destroyed.
-    hardware.troubles = vec![(1, Fault::UserAppears)];
+    hardware.faults = vec![(1, Fault::UserAppears)];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(hardware.violations.is_empty(), "{:?}", hardware.violations);
@@ -68,11 +68,11 @@ fn i1_user_appearing_before_call_causes_rollback() {
 #[test]
 fn i1_unknown_users_count_as_in_use_after_retries() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(0, Fault::UsersUnknown); 3];
+    hardware.faults = vec![(0, Fault::UsersUnknown); 3];
     let job = hardware.job(target.clone());
     assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     let (mut hardware, _) = reshaped();
-    hardware.troubles = vec![(0, Fault::UsersUnknown); 1000];
+    hardware.faults = vec![(0, Fault::UsersUnknown); 1000];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(
@@ -131,7 +131,7 @@ fn temporary_in_use_is_retried_and_persistent_one_reported() {
 fn destroy_without_effect_is_retried() {
     for at in 0..4 {
         let (mut hardware, target) = reshaped();
-        hardware.troubles = vec![(at, Fault::FalseSuccess)];
+        hardware.faults = vec![(at, Fault::FalseSuccess)];
         let job = hardware.job(target);
         assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied), "{at}");
         let ids = hardware.geometry().into_iter().map(|one| one.0);
@@ -163,7 +163,7 @@ fn rejected_placement_is_replaced() {
 #[test]
 fn instance_at_other_placement_is_not_retained() {
     let mut hardware = Hardware::new(&[]);
-    hardware.troubles = vec![(0, Fault::OtherPlacement)];
+    hardware.faults = vec![(0, Fault::OtherPlacement)];
     let job = hardware.job(wants(&[5, 9]));
     let ending = hardware.run(job, None);
     assert_eq!(ending, Some(ChangeOutcome::Applied));
@@ -175,7 +175,7 @@ fn instance_at_other_placement_is_not_retained() {
 fn gpu_instance_without_compute_instance_is_removed() {
     let mut hardware = Hardware::new(&[(14, 0, &[2])]);
     let before = hardware.geometry();
-    hardware.troubles = vec![(1, Fault::Fails(FailureKind::Rejected))];
+    hardware.faults = vec![(1, Fault::Fails(FailureKind::Rejected))];
     let job = hardware.job(wants(&[14, 9]));
     let ending = hardware.run(job, None);
     assert!(
@@ -193,7 +193,7 @@ fn effects_of_failed_calls_are_accepted() {
         {
             let (mut hardware, target) = reshaped();
             let before = hardware.geometry();
-            hardware.troubles = vec![(at, Fault::FailsLate(kind))];
+            hardware.faults = vec![(at, Fault::FailsLate(kind))];
             let job = hardware.job(target);
             let ending = hardware.run(job, None).unwrap();
             let now = hardware.geometry();
@@ -211,7 +211,7 @@ fn effects_of_failed_calls_are_accepted() {
 #[test]
 fn foreign_change_ends_as_yielded() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(1, Fault::Foreign)];
+    hardware.faults = vec![(1, Fault::Foreign)];
     // Another process destroys the second instance while the transaction destroys the first.
     let job = hardware.job(wants(&[9, 14]));
     let _ = target;
@@ -225,7 +225,7 @@ fn foreign_change_ends_as_yielded() {
 #[test]
 fn lost_device_ends_change_immediately() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(2, Fault::Fails(FailureKind::DeviceLost))];
+    hardware.faults = vec![(2, Fault::Fails(FailureKind::DeviceLost))];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(matches!(&ending, Some(ChangeOutcome::Failed { rollback: None, .. })), "{ending:?}");

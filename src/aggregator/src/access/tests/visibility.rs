@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_files::config_files::profiles::HardwareProfileFile;
 use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot, Readiness};
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use octavo_store::engine::EstimateEngine;
 use octavo_store::profiles::Profiles;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ const L4: &str = "nvidia-l4-24gb";
 const AWAY: &str = "https://10.0.0.1:6443 refused serviceaccount octavo";
 
 /// Nodes without agents, one per product, labeled as NVIDIA's feature discovery does.
-fn cluster(products: &[&str]) -> Arc<Followed> {
+fn cluster(products: &[&str]) -> Arc<WatchedCluster> {
     let amounts = Amounts::default().with("nvidia.com/gpu", 4).with("pods", 110);
     let node = |product: &&str| ClusterNode {
         name: format!("node-{}", product.to_lowercase()),
@@ -27,13 +27,13 @@ fn cluster(products: &[&str]) -> Arc<Followed> {
         ..ClusterNode::default()
     };
     let nodes = products.iter().map(node);
-    Arc::new(Followed {
-        sights: Arc::new(ClusterSnapshot {
+    Arc::new(WatchedCluster {
+        snapshot: Arc::new(ClusterSnapshot {
             nodes: nodes.map(|node| (node.name.clone(), Arc::new(node))).collect(),
             pods: BTreeMap::new(),
         }),
         current_at: Some(Instant::now()),
-        trouble: None,
+        error: None,
         invalid_objects: 0,
     })
 }
@@ -42,7 +42,7 @@ fn cluster(products: &[&str]) -> Arc<Followed> {
 /// single type but reaches all nodes.
 struct LabeledSite {
     site: Site,
-    cluster: watch::Sender<Arc<Followed>>,
+    cluster: watch::Sender<Arc<WatchedCluster>>,
     file: tempfile::NamedTempFile,
 }
 
@@ -66,11 +66,11 @@ fn labelled(products: &[&str]) -> LabeledSite {
         profile(&format!("wide, annotations: {{octavo.dev/type: {H100}}}"), ""),
     ];
     std::fs::write(file.path(), all.join("---\n")).unwrap();
-    let (says, followed) = watch::channel(cluster(products));
+    let (says, watched) = watch::channel(cluster(products));
     let profile_file = HardwareProfileFile::open(file.path()).unwrap();
-    let profiles = Profiles::new(None, Some(followed.clone()), Some(profile_file));
+    let profiles = Profiles::new(None, Some(watched.clone()), Some(profile_file));
     let site = site_with(TrustedIdentitySources::default(), |view| {
-        Counter::new(view.with_profiles(profiles), Some(followed))
+        Counter::new(view.with_profiles(profiles), Some(watched))
     });
     LabeledSite { site, cluster: says, file }
 }
@@ -195,11 +195,11 @@ async fn profile_stream_reports_and_clears_staleness_notice() {
     let mut body = answer.into_body();
     let shown = until_synced(&mut body).await;
     assert!(!shown.contains("notice"), "{shown}");
-    let become_so = |trouble: Option<&str>| {
-        here.cluster.send_modify(|followed| {
-            let followed = Arc::make_mut(followed);
-            followed.trouble = trouble.map(ToOwned::to_owned);
-            followed.current_at = Some(Instant::now());
+    let become_so = |error: Option<&str>| {
+        here.cluster.send_modify(|watched| {
+            let watched = Arc::make_mut(watched);
+            watched.error = error.map(ToOwned::to_owned);
+            watched.current_at = Some(Instant::now());
         });
     };
     become_so(Some(AWAY));
@@ -240,8 +240,8 @@ async fn nfr_003_api_errors_and_file_names_require_permission_to_list_nodes() {
     let here = labelled(&BOTH);
     let file = here.file.path().display().to_string();
     std::fs::write(here.file.path(), "kind: Pod\n").unwrap();
-    here.cluster.send_modify(|followed| {
-        Arc::make_mut(followed).trouble = Some(AWAY.to_owned());
+    here.cluster.send_modify(|watched| {
+        Arc::make_mut(watched).error = Some(AWAY.to_owned());
     });
     for user in ["reader", "admin"] {
         for right in ["list acceleratortypes.octavo.dev", "list hardwareprofiles.octavo.dev"] {

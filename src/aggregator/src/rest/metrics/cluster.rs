@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use octavo_kube::cluster::Followed;
+use octavo_kube::cluster::WatchedCluster;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
@@ -15,26 +15,26 @@ use tokio::time::Instant;
 use super::{gauge, gauges};
 
 /// Registers the metrics with `registry`, which must have no prefix.
-pub fn register(registry: &mut Registry, followed: watch::Receiver<Arc<Followed>>) {
-    registry.register_collector(Box::new(ClusterMetrics { followed }));
+pub fn register(registry: &mut Registry, watched: watch::Receiver<Arc<WatchedCluster>>) {
+    registry.register_collector(Box::new(ClusterMetrics { watched }));
 }
 
 /// Reads the cluster at each scrape.
 #[derive(Debug)]
 struct ClusterMetrics {
-    followed: watch::Receiver<Arc<Followed>>,
+    watched: watch::Receiver<Arc<WatchedCluster>>,
 }
 
 impl Collector for ClusterMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let followed = Arc::clone(&self.followed.borrow());
-        let is_followed = i64::from(followed.trouble.is_none());
+        let watched = Arc::clone(&self.watched.borrow());
+        let is_followed = i64::from(watched.error.is_none());
         let help = "Whether the nodes and pods of the cluster are being watched: 1 or 0";
         gauge(&mut encoder, "octavo_cluster_followed", help, is_followed)?;
-        if let Some(current_at) = followed.current_at {
+        if let Some(current_at) = watched.current_at {
             age(&mut encoder, current_at)?;
         }
-        objects(&mut encoder, &followed)
+        objects(&mut encoder, &watched)
     }
 }
 
@@ -46,15 +46,15 @@ fn age(encoder: &mut DescriptorEncoder<'_>, current_at: Instant) -> fmt::Result 
     gauge(encoder, "octavo_cluster_age_seconds", help, age.as_secs_f64())
 }
 
-fn objects(encoder: &mut DescriptorEncoder<'_>, followed: &Followed) -> fmt::Result {
+fn objects(encoder: &mut DescriptorEncoder<'_>, watched: &WatchedCluster) -> fmt::Result {
     let help = "Known nodes and pods of the cluster, without completed pods";
-    let snapshot = &followed.sights;
+    let snapshot = &watched.snapshot;
     let counts = [("node", snapshot.nodes.len()), ("pod", snapshot.pods.len())];
     let counts =
         counts.map(|(kind, count)| ([("kind", kind)], u64::try_from(count).unwrap_or(u64::MAX)));
     gauges(encoder, "octavo_cluster_objects", help, counts)?;
     let help = "Nodes and pods of the cluster with at least one field that could not be parsed";
-    let count = i64::try_from(followed.invalid_objects).unwrap_or(i64::MAX);
+    let count = i64::try_from(watched.invalid_objects).unwrap_or(i64::MAX);
     gauge(encoder, "octavo_cluster_odd_objects", help, count)
 }
 
@@ -67,8 +67,8 @@ mod tests {
 
     use super::*;
 
-    fn scraped(followed: Followed) -> String {
-        let (_sender, receiver) = watch::channel(Arc::new(followed));
+    fn scraped(watched: WatchedCluster) -> String {
+        let (_sender, receiver) = watch::channel(Arc::new(watched));
         let mut registry = Registry::default();
         register(&mut registry, receiver);
         let mut text = String::new();
@@ -79,14 +79,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn cluster_metrics_are_exported_and_documented() {
         let snapshot = ClusterSnapshot::new([ClusterNode::default()], []);
-        let followed = Followed {
-            sights: Arc::new(snapshot),
+        let watched = WatchedCluster {
+            snapshot: Arc::new(snapshot),
             current_at: Some(Instant::now()),
-            trouble: None,
+            error: None,
             invalid_objects: 3,
         };
         tokio::time::advance(Duration::from_secs(7)).await;
-        let text = scraped(followed);
+        let text = scraped(watched);
         for line in [
             "octavo_cluster_followed 1\n",
             "octavo_cluster_age_seconds 7.0\n",
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn age_is_absent_before_the_first_read() {
-        let text = scraped(Followed::default());
+        let text = scraped(WatchedCluster::default());
         assert!(text.contains("octavo_cluster_followed 0\n"), "{text}");
         assert!(!text.contains("octavo_cluster_age_seconds"), "{text}");
     }

@@ -73,7 +73,7 @@ fn missing_permission_is_reported_with_remedy_and_stops_the_drain() {
     let mut drain = affected();
     let status = blocked(vec![held_by("notebook")]);
     let mut observations =
-        PodObservations { trouble: Some(ListError::Forbidden), ..PodObservations::default() };
+        PodObservations { error: Some(ListError::Forbidden), ..PodObservations::default() };
     let outcome = look(&mut drain, 1, &status, &observations, false);
     assert_eq!((phase(&outcome), outcome.is_tainted), ("refused", false));
     let (kind, reason, message) = events_of(&outcome).remove(0);
@@ -175,7 +175,7 @@ fn steady_status_excludes_processes() {
 fn unavailable_api_server_does_not_delay_operands() {
     let mut drain = affected();
     let observations = PodObservations {
-        trouble: Some(ListError::Other("it is away".to_owned())),
+        error: Some(ListError::Other("it is away".to_owned())),
         ..PodObservations::default()
     };
     let outcome =

@@ -70,7 +70,7 @@ fn scene(moment: &RandomStep, generation: u64) -> (NodeLayoutStatus, PodObservat
     let answers = moment.answers.iter();
     let observations = PodObservations {
         pods: moment.listed.then(all_pods),
-        trouble: None,
+        error: None,
         answers: answers.map(|(pod, number)| (id(&format!("p{pod}")), answer(*number))).collect(),
     };
     (status, observations)

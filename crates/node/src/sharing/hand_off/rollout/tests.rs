@@ -7,7 +7,7 @@ const LIMITS: Limits = Limits { deadline: Duration::from_mins(3), settle: Durati
 struct World {
     view: ObservedNode,
     answers: ApiAnswers,
-    wish: HandOff,
+    desired: HandOff,
     course: Rollout,
 }
 
@@ -20,7 +20,7 @@ impl World {
         Self {
             view: ObservedNode::default(),
             answers: ApiAnswers { key: "k".to_owned(), ..ApiAnswers::default() },
-            wish: HandOff { key: "k".to_owned(), config: "text".to_owned() },
+            desired: HandOff { key: "k".to_owned(), config: "text".to_owned() },
             course: Rollout::default(),
         }
     }
@@ -31,7 +31,7 @@ impl World {
 
     fn look_as(&mut self, seconds: u64, is_certain: bool) -> RolloutStep {
         let facts = RolloutInput {
-            desired: &self.wish,
+            desired: &self.desired,
             wanted: &[("nvidia.com/gpu".to_owned(), 8)].into(),
             strategy: MigStrategy::None,
             view: &self.view,
@@ -168,7 +168,7 @@ fn new_configuration_restarts_rollout_and_keeps_label() {
     world.label("k", SHARING_FIELD_MANAGER);
     world.offer(8);
     world.look(0);
-    world.wish.key = "other".to_owned();
+    world.desired.key = "other".to_owned();
     let step = world.look(1);
     assert_eq!((step.label, step.orders.key.as_deref()), (PluginLabel::Unchanged, Some("other")));
     // Answers about the previous key do not count for the new one.

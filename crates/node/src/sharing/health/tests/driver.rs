@@ -120,7 +120,7 @@ fn faults_end_only_with_a_new_inventory() {
 fn units_are_unhealthy_before_first_inventory() {
     let mut node = Node::new();
     node.lose(0);
-    node.wish(1, RecoveryAction::ResetGpu);
+    node.recovery(1, RecoveryAction::ResetGpu);
     node.monitor = HealthMonitor::default();
     assert_eq!(node.fit(), [false; 3]);
     node.look(0, &[]);

@@ -18,16 +18,16 @@ const MAX_PROFILES: usize = 64;
 const MAX_PLACEMENTS: usize = 512;
 
 /// The profiles and slices of a device.
-pub(super) struct Board<'a> {
-    pub(super) profiles: Vec<BoardProfile<'a>>,
+pub(super) struct ProfileTable<'a> {
+    pub(super) profiles: Vec<PlaceableProfile<'a>>,
     /// GPU slices of the whole device: those of its largest profile.
     pub(super) gpu_slices: u32,
     /// Memory slices of the whole device.
     pub(super) memory_slices: u32,
 }
 
-/// A profile of a board.
-pub(super) struct BoardProfile<'a> {
+/// A profile with its placements.
+pub(super) struct PlaceableProfile<'a> {
     pub(super) source: &'a GpuInstanceProfile,
     /// Maximum instances on an empty device: the driver's count where it is reliable, limited by non-overlapping
     /// placements.
@@ -61,7 +61,7 @@ pub(super) enum MediaEngines {
 /// The table exceeds the limits of the search.
 pub(super) struct TableTooLarge;
 
-impl<'a> Board<'a> {
+impl<'a> ProfileTable<'a> {
     pub(super) fn from_state(state: &'a MigState) -> Result<Self, TableTooLarge> {
         let listed = state.catalog.profiles();
         let places: usize = listed.iter().map(|profile| profile.placements.len()).sum();
@@ -69,12 +69,12 @@ impl<'a> Board<'a> {
             return Err(TableTooLarge);
         }
         let mut seen = BTreeSet::new();
-        let profiles: Vec<BoardProfile<'_>> = listed
+        let profiles: Vec<PlaceableProfile<'_>> = listed
             .iter()
             .filter(|profile| seen.insert(profile.id))
-            .map(|profile| BoardProfile::new(profile, state.current))
+            .map(|profile| PlaceableProfile::new(profile, state.current))
             .collect();
-        let gpu_slices = profiles.iter().map(BoardProfile::gpu_slices).max().unwrap_or(0);
+        let gpu_slices = profiles.iter().map(PlaceableProfile::gpu_slices).max().unwrap_or(0);
         let every_bit = profiles
             .iter()
             .flat_map(|profile| &profile.places)
@@ -87,12 +87,12 @@ impl<'a> Board<'a> {
     }
 
     /// Returns the index of the profile with the driver's `id`, and the profile.
-    pub(super) fn find(&self, id: u32) -> Option<(usize, &BoardProfile<'a>)> {
+    pub(super) fn find(&self, id: u32) -> Option<(usize, &PlaceableProfile<'a>)> {
         self.profiles.iter().enumerate().find(|(_, profile)| profile.source.id == id)
     }
 }
 
-impl<'a> BoardProfile<'a> {
+impl<'a> PlaceableProfile<'a> {
     fn new(source: &'a GpuInstanceProfile, mode: MigMode) -> Self {
         let places: BTreeSet<PlacementMask> = source
             .placements

@@ -18,7 +18,7 @@ use crate::cluster::{
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ReachJson)]
-pub struct Reach {
+pub struct MatchingNodes {
     /// Number of nodes that match the selector.
     pub selected: u32,
     /// Number of those that have the requested resources and no untolerated permanent taint.
@@ -32,7 +32,7 @@ pub struct Reach {
     #[serde(default, rename = "mixedAvailable")]
     pub mixed_free: u64,
     /// Devices by type. A node with several types counts for each.
-    pub types: Vec<TypeReach>,
+    pub types: Vec<MatchingDevices>,
     /// Number of selected nodes that have the requested resources.
     #[serde(skip)]
     pub offering: u32,
@@ -52,7 +52,7 @@ pub struct Reach {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TypeReachJson)]
-pub struct TypeReach {
+pub struct MatchingDevices {
     /// The type; absent for unidentified devices.
     #[serde(rename = "type")]
     #[schema(value_type = Option<String>)]
@@ -91,20 +91,20 @@ pub(super) fn is_temporary(taint: &Taint) -> bool {
 
 /// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
 /// each node, `types` the device types of the nodes.
-pub fn reach(
+pub fn matching_nodes(
     profile: &HardwareProfile,
     snapshot: &ClusterSnapshot,
     holds: &BTreeMap<&str, Amounts>,
     types: &BTreeMap<String, DevicesByType>,
-) -> Option<Reach> {
+) -> Option<MatchingNodes> {
     if matches!(profile.scheduling, Scheduling::Queue { .. }) {
         return None;
     }
     let wants = profile.requirements();
     let devices = profile.devices();
     let nothing = Amounts::default();
-    let mut reach = Reach::default();
-    let mut by_type: BTreeMap<(bool, Option<TypeName>), TypeReach> = BTreeMap::new();
+    let mut reach = MatchingNodes::default();
+    let mut by_type: BTreeMap<(bool, Option<TypeName>), MatchingDevices> = BTreeMap::new();
     for node in snapshot.nodes.values() {
         let is_selected = |(key, value): (&String, &String)| node.label(key) == Some(value);
         if !wants.selector.iter().all(is_selected) {
@@ -140,7 +140,7 @@ pub fn reach(
     Some(reach)
 }
 
-impl Reach {
+impl MatchingNodes {
     /// Copy without the parts that documents leave out, so that equal documents are equal values.
     #[must_use]
     pub fn documented(&self) -> Self {
@@ -183,15 +183,15 @@ pub(super) fn untolerated_permanent_taints(
 
 /// Adds the types of a node, ordered by name, unidentified devices last.
 fn add(
-    by_type: &mut BTreeMap<(bool, Option<TypeName>), TypeReach>,
+    by_type: &mut BTreeMap<(bool, Option<TypeName>), MatchingDevices>,
     held: Option<&DevicesByType>,
     free: u64,
 ) {
     let Some(held) = held else { return };
     for (name, devices) in held {
-        let row = by_type
-            .entry((name.is_none(), name.clone()))
-            .or_insert_with(|| TypeReach { type_name: name.clone(), ..TypeReach::default() });
+        let row = by_type.entry((name.is_none(), name.clone())).or_insert_with(|| {
+            MatchingDevices { type_name: name.clone(), ..MatchingDevices::default() }
+        });
         row.nodes = row.nodes.saturating_add(1);
         row.devices = row.devices.saturating_add(*devices);
         if held.len() == 1 {
