@@ -4,6 +4,9 @@
 //! questions about the same key share one request. The number of running requests and the number of waiting ones are
 //! limited. After a failure, the API server is asked at most once a second. The aggregator uses this for agents'
 //! tokens, [`guard`](super::guard) for HTTP readers.
+//!
+//! moka has the cache and shares requests, but it cancels a request together with the client that started it, has no limit of
+//! waiting requests, and reads its own clock, so expiry could be tested only in real time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;

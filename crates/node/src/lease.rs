@@ -8,6 +8,9 @@
 //!
 //! Therefore no candidate acquires the Lease while another still writes. Source of the object's semantics: Kubernetes,
 //! `coordination.k8s.io/v1`, Lease; of the algorithm: `client-go/tools/leaderelection`.
+//!
+//! kube has no leader election. The libraries for it execute the requests themselves and read the clock, so the rule of two
+//! candidates could be tested only in real time.
 
 use std::time::Duration;
 

@@ -2,6 +2,9 @@
 //!
 //! Entries are stored in shared chunks. A clone copies the pointers to the chunks, an update copies the affected chunk,
 //! and two clones are compared chunk by chunk. A hundred thousand nodes need a few hundred pointers.
+//!
+//! `imbl::OrdMap` was measured and is not used: with 10,000 entries it needs 6 times the memory, and reading all entries takes 5
+//! times as long (docs/performance.md, "Own code instead of a library"). It also cannot compare two clones chunk by chunk.
 
 use std::sync::Arc;
 

@@ -6,6 +6,8 @@
 //! ```
 //! A value can be empty. As in Kubernetes, `!=` and `notin` also select label sets without the key. The operators `<`
 //! and `>` are not supported, because none of Octavo's labels is a number to compare.
+//!
+//! `kube::core::Selector` is not used: it cannot be parsed from text, and it matches only a `BTreeMap<String, String>` (kube 5.0).
 
 use std::collections::BTreeSet;
 use std::fmt;
