@@ -1,0 +1,132 @@
+//! The manifest for krew, the chart, the SBOMs and the notes of a release.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Release, URL, VERSION, architecture, clean_root, files, inside, sha256, unpack};
+use crate::manifests::chart::{helm_output, values};
+use crate::manifests::privileges::objects;
+
+fn sbom(release: &Release, of: &str) -> Value {
+    let text = fs::read_to_string(release.path(&format!("{of}.cdx.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn texts<'a>(values: &'a Value, key: &str) -> BTreeSet<&'a str> {
+    values.as_array().unwrap().iter().filter_map(|value| value[key].as_str()).collect()
+}
+
+#[test]
+fn krew_manifest_is_complete_and_matches_the_archive() {
+    let release = Release::shared();
+    let manifest = fs::read_to_string(release.path("octavo.yaml")).unwrap();
+    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!(manifest["kind"], "Plugin");
+    assert_eq!(manifest["metadata"]["name"], "octavo");
+    let spec = &manifest["spec"];
+    assert_eq!(spec["version"], format!("v{VERSION}"));
+    let short = spec["shortDescription"].as_str().unwrap();
+    assert!(short.len() <= 50 && !short.contains('\n') && !short.ends_with('.'), "{short}");
+    assert!(!spec["description"].as_str().unwrap().is_empty());
+    let [platform] = spec["platforms"].as_array().unwrap().as_slice() else { panic!("{spec}") };
+    let labels = serde_json::json!({"os": "linux", "arch": architecture()});
+    assert_eq!(platform["selector"]["matchLabels"], labels);
+    let uri = platform["uri"].as_str().unwrap();
+    let name = uri.strip_prefix(&format!("{URL}/")).unwrap();
+    assert_eq!(platform["sha256"], sha256(&release.path(name)));
+    // krew unpacks all files, and links the program.
+    let root = clean_root();
+    let plugin = root.path().join("plugin");
+    fs::create_dir(&plugin).unwrap();
+    unpack(&release.path(name), &plugin);
+    let program = platform["bin"].as_str().unwrap();
+    assert_eq!(files(&plugin), ["LICENSE", program]);
+    let help = inside(root.path(), &[&format!("/plugin/{program}"), "version", "--help"]);
+    assert!(help.contains("Usage: kubectl octavo version"), "{help}");
+}
+
+#[test]
+fn helm_accepts_the_chart_and_renders_images_of_the_release() {
+    let release = Release::shared();
+    let chart = release.path(&format!("octavo-{VERSION}.tgz"));
+    let chart = chart.to_str().unwrap();
+    let shown: BTreeMap<String, Value> =
+        serde_saphyr::from_str(&helm_output(&["show", "chart", chart])).unwrap();
+    assert_eq!(shown["version"], VERSION);
+    assert_eq!(shown["appVersion"], VERSION);
+    helm_output(&["lint", "--strict", chart]);
+    let values = values("everything");
+    let values = values.to_str().unwrap();
+    let rendered = helm_output(&["template", "octavo", chart, "--values", values]);
+    let image = format!("octavo/agent:{VERSION}");
+    assert!(objects(&rendered).len() > 20 && rendered.contains(&image), "{rendered}");
+    let directory = tempfile::tempdir().unwrap();
+    unpack(&release.path(&format!("octavo-{VERSION}.tgz")), directory.path());
+    let contents = files(directory.path());
+    assert!(contents.contains(&"octavo/values.schema.json".to_owned()), "{contents:?}");
+    assert!(!contents.iter().any(|file| file.starts_with("octavo/ci/")), "{contents:?}");
+}
+
+#[test]
+fn sboms_name_their_file_and_its_components() {
+    let release = Release::shared();
+    let archive = format!("octavo-{VERSION}-linux-{}.tar.gz", architecture());
+    let document = sbom(&release, &archive);
+    assert_eq!(
+        (&document["bomFormat"], &document["specVersion"]),
+        (&"CycloneDX".into(), &"1.6".into())
+    );
+    let subject = &document["metadata"]["component"];
+    assert_eq!(subject["name"], *archive);
+    assert_eq!(subject["hashes"][0]["content"], sha256(&release.path(&archive)));
+    let components = document["components"].as_array().unwrap();
+    let by_name = |name: &str| components.iter().filter(move |one| one["name"] == name);
+    let scope = |name: &str| by_name(name).map(|one| one["scope"].clone()).next();
+    assert_eq!(scope("tokio").unwrap(), "required");
+    assert_eq!(scope("octavo-planner").unwrap(), "required");
+    assert_eq!(scope("serde_derive").unwrap(), "excluded");
+    for test_only in ["proptest", "fantoccini", "nvml-sim"] {
+        assert_eq!(by_name(test_only).count(), 0, "{test_only} is not part of a release");
+    }
+    for component in components {
+        let is_ours = component["name"].as_str().unwrap().starts_with("octavo");
+        let has_source = component["purl"].is_string();
+        assert_ne!(is_ours, has_source, "{component}");
+        assert_ne!(component["licenses"], serde_json::json!([]), "{component}");
+    }
+    // Every reference of the graph exists, and every component except the subject is reachable.
+    let references = texts(&document["components"], "bom-ref");
+    let used: BTreeSet<&str> = document["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|entry| entry["dependsOn"].as_array().unwrap())
+        .map(|reference| reference.as_str().unwrap())
+        .collect();
+    assert_eq!(references, used);
+
+    let image = format!("octavo-agent-{VERSION}-image-{}", architecture());
+    let image = sbom(&release, &image);
+    let names = texts(&image["components"], "name");
+    assert!(names.is_superset(&BTreeSet::from(["libc6", "ca-certificates", "tokio"])), "{names:?}");
+    let chart = sbom(&release, &format!("octavo-{VERSION}.tgz"));
+    let [agent, aggregator] =
+        ["agent", "aggregator"].map(|image| format!("octavo/{image}:{VERSION}"));
+    assert_eq!(texts(&chart["components"], "name"), BTreeSet::from([&*agent, &*aggregator]));
+}
+
+#[test]
+fn release_notes_are_the_section_of_the_changelog() {
+    let release = Release::shared();
+    let notes = fs::read_to_string(release.path("RELEASE_NOTES.md")).unwrap();
+    let (title, notes) = notes.split_once('\n').unwrap();
+    assert_eq!(title, format!("# Octavo {VERSION}"));
+    let changelog = fs::read_to_string(super::here().join("CHANGELOG.md")).unwrap();
+    let (_, section) = changelog.split_once(&format!("\n## {VERSION} (")).unwrap();
+    let (_heading, section) = section.split_once('\n').unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    assert_eq!(notes.trim_end(), section.trim_end());
+}
