@@ -4,7 +4,6 @@
 # Steps: export the commit, build the programs for each architecture, check them, and package them (hack/release). The linker of zig
 # produces programs for an old glibc, so one build runs on every supported distribution.
 set -euo pipefail
-PATH=$PATH:/usr/sbin
 umask 022
 top=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 readonly top programs=(octavo octavo-agent octavo-aggregator)

@@ -69,6 +69,7 @@ debian() {
     ln -s octavo "$root/usr/bin/kubectl-octavo"
     install -d "$root/usr/share/man/man1"
     for page in "$programs/man"/octavo*.1; do gzip -9n <"$page" >"$root/usr/share/man/man1/${page##*/}.gz"; done
+    ln -s octavo.1.gz "$root/usr/share/man/man1/kubectl-octavo.1.gz"
     install -D -m 644 -T "$work/completions/octavo.bash" "$root/usr/share/bash-completion/completions/octavo"
     install -D -m 644 -t "$root/usr/share/zsh/vendor-completions" "$work/completions/_octavo"
     install -D -m 644 -t "$root/usr/share/fish/vendor_completions.d" "$work/completions/octavo.fish"
@@ -78,7 +79,7 @@ Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: octavo
 
 Files: *
-Copyright: Octavo contributors
+Copyright: $(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y) Octavo contributors
 License: Apache-2.0
  On Debian systems, the text of this license is in /usr/share/common-licenses/Apache-2.0.
 TEXT
@@ -87,13 +88,13 @@ octavo ($debian_version) unstable; urgency=medium
 
   * Release $version. CHANGELOG.md in the source lists the changes.
 
- -- Octavo contributors <octavo@localhost>  $(date --utc --rfc-email --date="@$SOURCE_DATE_EPOCH")
+ -- Octavo contributors <maintainers@octavo.invalid>  $(date --utc --rfc-email --date="@$SOURCE_DATE_EPOCH")
 TEXT
     cat >"$root/DEBIAN/control" <<TEXT
 Package: octavo
 Version: $debian_version
 Architecture: $1
-Maintainer: Octavo contributors <octavo@localhost>
+Maintainer: Octavo contributors <maintainers@octavo.invalid>
 Installed-Size: $(du --apparent-size --block-size=1024 --summarize --exclude=DEBIAN "$root" | cut -f 1)
 Depends: $(dependencies "$programs/$1/octavo")
 Section: admin

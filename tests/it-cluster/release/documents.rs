@@ -2,12 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Release, URL, VERSION, architecture, clean_root, files, inside, sha256, unpack};
+use super::{Release, URL, VERSION, architecture, files, sha256, unpack};
+use crate::image::{here, reported, run};
 use crate::manifests::chart::{helm_output, values};
 use crate::manifests::privileges::objects;
+use crate::peer::Peer;
+use crate::time_limits::Finish;
+
+const KREW: Peer = Peer { pinned: "krew", package: "sigs.k8s.io/krew/cmd/krew", version: "v0.4.4" };
+const VALIDATOR: Peer = Peer {
+    pinned: "krew",
+    package: "sigs.k8s.io/krew/cmd/validate-krew-manifest",
+    version: "v0.4.4",
+};
 
 fn sbom(release: &Release, of: &str) -> Value {
     let text = fs::read_to_string(release.path(&format!("{of}.cdx.json"))).unwrap();
@@ -19,33 +31,43 @@ fn texts<'a>(values: &'a Value, key: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn krew_manifest_is_complete_and_matches_the_archive() {
+fn krew_validates_the_manifest_and_installs_the_plugin() {
     let release = Release::shared();
-    let manifest = fs::read_to_string(release.path("octavo.yaml")).unwrap();
-    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
-    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
-    assert_eq!(manifest["kind"], "Plugin");
+    let file = release.path("octavo.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let validator = VALIDATOR.build();
+    run(Command::new(&validator).arg("-skip-install").arg("-manifest").arg(&file));
+
+    let manifest: Value = serde_saphyr::from_str(&text).unwrap();
     assert_eq!(manifest["metadata"]["name"], "octavo");
-    let spec = &manifest["spec"];
-    assert_eq!(spec["version"], format!("v{VERSION}"));
-    let short = spec["shortDescription"].as_str().unwrap();
-    assert!(short.len() <= 50 && !short.contains('\n') && !short.ends_with('.'), "{short}");
-    assert!(!spec["description"].as_str().unwrap().is_empty());
-    let [platform] = spec["platforms"].as_array().unwrap().as_slice() else { panic!("{spec}") };
+    assert_eq!(manifest["spec"]["version"], format!("v{VERSION}"));
+    let [platform] = manifest["spec"]["platforms"].as_array().unwrap().as_slice() else {
+        panic!("{text}")
+    };
     let labels = serde_json::json!({"os": "linux", "arch": architecture()});
     assert_eq!(platform["selector"]["matchLabels"], labels);
     let uri = platform["uri"].as_str().unwrap();
-    let name = uri.strip_prefix(&format!("{URL}/")).unwrap();
-    assert_eq!(platform["sha256"], sha256(&release.path(name)));
-    // krew unpacks all files, and links the program.
-    let root = clean_root();
-    let plugin = root.path().join("plugin");
-    fs::create_dir(&plugin).unwrap();
-    unpack(&release.path(name), &plugin);
-    let program = platform["bin"].as_str().unwrap();
-    assert_eq!(files(&plugin), ["LICENSE", program]);
-    let help = inside(root.path(), &[&format!("/plugin/{program}"), "version", "--help"]);
+    let archive = release.path(uri.strip_prefix(&format!("{URL}/")).unwrap());
+
+    let home = tempfile::tempdir().unwrap();
+    let install = |manifest: &Path, archive: &Path| {
+        let mut krew = Command::new(KREW.build());
+        krew.arg("install").arg("--manifest").arg(manifest).arg("--archive").arg(archive);
+        krew.env("KREW_ROOT", home.path()).finish()
+    };
+    // Another archive has another checksum.
+    let output = install(&file, &release.archive("octavo"));
+    assert!(!output.status.success(), "{}", reported(&output));
+    let output = install(&file, &archive);
+    assert!(output.status.success(), "{}", reported(&output));
+    let plugin = home.path().join("bin/kubectl-octavo");
+    let help = run(Command::new(&plugin).args(["version", "--help"]));
     assert!(help.contains("Usage: kubectl octavo version"), "{help}");
+    let version = run(Command::new(&plugin).args(["version", "--client"]));
+    assert!(version.contains(VERSION), "{version}");
+    let plugin = format!("octavo/v{VERSION}");
+    let contents = files(&home.path().join("store").join(plugin));
+    assert_eq!(contents, ["LICENSE", "kubectl-octavo"]);
 }
 
 #[test]
@@ -124,7 +146,7 @@ fn release_notes_are_the_section_of_the_changelog() {
     let notes = fs::read_to_string(release.path("RELEASE_NOTES.md")).unwrap();
     let (title, notes) = notes.split_once('\n').unwrap();
     assert_eq!(title, format!("# Octavo {VERSION}"));
-    let changelog = fs::read_to_string(super::here().join("CHANGELOG.md")).unwrap();
+    let changelog = fs::read_to_string(here().join("CHANGELOG.md")).unwrap();
     let (_, section) = changelog.split_once(&format!("\n## {VERSION} (")).unwrap();
     let (_heading, section) = section.split_once('\n').unwrap();
     let section = section.split("\n## ").next().unwrap();
