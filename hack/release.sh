@@ -8,7 +8,7 @@ umask 022
 top=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 readonly top programs=(octavo octavo-agent octavo-aggregator)
 # Libraries that every distribution with glibc has.
-readonly libraries='ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libpthread.so.0 librt.so.1'
+readonly system_libraries='ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libpthread.so.0 librt.so.1'
 
 say() { printf '==> %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -172,7 +172,7 @@ check() {
             fail "$program ($1) needs glibc $highest, the limit is $glibc; symbols: $(readelf --wide --dyn-syms "$file" |
                 grep -oE "[a-z0-9_]+@GLIBC_${highest//./\\.}( |\$)" | sort -u | head -n 3 | paste -sd ' ')"
         for said in $(readelf --wide --dynamic "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-            [[ " $libraries " = *" $said "* ]] || fail "$program ($1) needs the library $said, which not every distribution has"
+            [[ " $system_libraries " = *" $said "* ]] || fail "$program ($1) needs the library $said, which not every distribution has"
         done
         if [ "$1" = "$native" ]; then
             said=$("$file" --version) || fail "$file does not start"
