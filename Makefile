@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? 8 : co
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test setup fmt lint unit rustdoc docs man golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image house clean
+.PHONY: help demo quick test setup fmt lint unit rustdoc docs man golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image release house clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ cluster-down: ## stop that cluster, and remove everything except logs
 
 image: setup ## build and check the container images, without a daemon or a registry (target/image)
 	@hack/image.sh
+
+release: ## build all files of a release (dist); VERSION=0.1.0, and optionally BASE_URL=https://… for the manifest for krew
+	@hack/release.sh $(VERSION) $(if $(BASE_URL),--base-url $(BASE_URL))
 
 house: ## print size and structure of the code with their targets; hack/house.sh --build also measures builds
 	@hack/house.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a base image from Debian's packages and prints the path of its tar file as the only line on standard output.
+# image-base.sh [amd64|arm64]: builds a base image from Debian's packages, for this machine or another architecture, and prints the path
+# of its tar file as the only line on standard output.
 #
 # The base contains the libraries that our programs and the driver's library are linked with, the certificates of public authorities and
 # the licenses. It contains no shell, no programs and no package manager. Its glibc is that of this machine, so it runs programs that were
@@ -14,13 +15,26 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/octavo/image
 for tool in apt-get dpkg-deb; do
     command -v "$tool" >/dev/null || fail "$tool is required, because the base is built from Debian's packages"
 done
-triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
+native=$(dpkg --print-architecture)
+architecture=${1:-$native}
+case $architecture in
+    amd64) triplet=x86_64-linux-gnu ;;
+    arm64) triplet=aarch64-linux-gnu ;;
+    *) fail "unknown architecture $architecture; amd64 and arm64 are supported" ;;
+esac
 apt=(apt-get -qq -o APT::Sandbox::User=root) # apt's own user cannot write to our directories
+if [ "$architecture" != "$native" ]; then
+    # Separate lists: those of the system remain as they are.
+    state=$cache/apt-$architecture
+    mkdir -p "$state/lists/partial"
+    apt+=(-o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture" -o Dir::State::status=/dev/null
+        -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state")
+fi
 
 # URL, name, size and digest of each package.
 offered() { "${apt[@]}" download --print-uris "${packages[@]}"; }
 refresh() {
-    say "apt's lists are missing or old; fetching them"
+    say "apt's lists for $architecture are missing or old; fetching them"
     "${apt[@]}" update >&2 || fail "run as root, once: apt-get update"
 }
 offer=$(offered 2>/dev/null) || { refresh && offer=$(offered); }
@@ -40,7 +54,7 @@ if ! [ -e "$cache/$(stamp).tar" ]; then
     "${apt[@]}" download "${packages[@]}" 2>/dev/null || { refresh && offer=$(offered) && "${apt[@]}" download "${packages[@]}"; }
     # The license of libgcc-s1 is in a package that is named after the compiler.
     "${apt[@]}" download "$(dpkg-deb -f libgcc-s1_*.deb Depends | grep -o 'gcc-[0-9]*-base')"
-    say "building the base from $(printf '%s ' *.deb)"
+    say "building the base for $architecture from $(printf '%s ' *.deb)"
 
     cd "$draft/root"
     mkdir -p dev etc/ssl/certs proc root run sys tmp var/lib/dpkg/status.d

@@ -85,15 +85,16 @@ impl Images {
 }
 
 /// An unpacked archive.
-struct Image {
+pub(crate) struct Image {
     directory: TempDir,
-    digest: String,
+    pub(crate) digest: String,
     manifest: Value,
     config: Value,
 }
 
 impl Image {
-    fn open(archive: &Path) -> Self {
+    /// The image of an archive. If the archive contains an index, its first image.
+    pub(crate) fn open(archive: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut tar = Command::new("tar");
         run(tar.arg("-xf").arg(archive).arg("-C").arg(directory.path()));
@@ -101,8 +102,12 @@ impl Image {
             serde_json::from_slice(&fs::read(directory.path().join(path)).unwrap()).unwrap()
         };
         let index = read("index.json".into());
-        let digest = text(&index["manifests"][0]["digest"]);
-        let manifest = read(blob(&digest));
+        let mut digest = text(&index["manifests"][0]["digest"]);
+        let mut manifest = read(blob(&digest));
+        if manifest["manifests"].is_array() {
+            digest = text(&manifest["manifests"][0]["digest"]);
+            manifest = read(blob(&digest));
+        }
         let config = read(blob(&text(&manifest["config"]["digest"])));
         Self { directory, digest, manifest, config }
     }
@@ -115,8 +120,18 @@ impl Image {
             .collect()
     }
 
+    /// The image index in an archive.
+    pub(crate) fn index(archive: &Path) -> Value {
+        let read = |path: &Path| -> Value {
+            let mut tar = Command::new("tar");
+            serde_json::from_str(&run(tar.arg("-xOf").arg(archive).arg(path))).unwrap()
+        };
+        let index = read(Path::new("index.json"));
+        read(&blob(&text(&index["manifests"][0]["digest"])))
+    }
+
     /// The merged layers, with space for a machine.
-    fn root(&self) -> TempDir {
+    pub(crate) fn root(&self) -> TempDir {
         let root = tempfile::tempdir().unwrap();
         for layer in self.layers() {
             let mut tar = Command::new("tar");
@@ -179,22 +194,22 @@ fn script(binaries: &Path, out: &Path) -> (Output, Vec<String>) {
 }
 
 /// Directory of the programs.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     let agent = Path::new(env!("CARGO_BIN_EXE_octavo-agent"));
     agent.parent().unwrap().to_owned()
 }
 
-fn here() -> &'static Path {
+pub(crate) fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn reported(output: &Output) -> String {
+pub(crate) fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
 /// Runs a program that must succeed and returns its output.
 #[track_caller]
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     watch();
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; see `make setup`"));

@@ -15,6 +15,7 @@ mod deploy;
 mod image;
 mod pages;
 mod pod_resources;
+mod release;
 mod requests;
 #[expect(dead_code, reason = "`it` needs more of it")]
 #[path = "../support/mod.rs"]

@@ -55,6 +55,7 @@ mod time_limits;
 mod top;
 mod troubleshooting;
 mod usage;
+mod workflows;
 
 use support::{
     agent_stream, cdi_runtime, device_plugin, engine, fleet_api, kubelet, machine, manifests, node,

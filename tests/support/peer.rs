@@ -1,4 +1,4 @@
-//! NVIDIA's own programs, built from their pinned Go modules in `tests/peers`.
+//! Programs of other projects, built from the pinned Go modules in `tests/peers`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
