@@ -85,8 +85,7 @@ async fn operate(
     mut tasks: JoinSet<()>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let catalog = hardware::catalog(&settings.hardware)?;
-    let hardware = hardware::open(&settings.hardware, catalog.as_ref())?;
+    let hardware = hardware::open(&settings.hardware)?;
     let partitioning = partitioning(settings)?;
     let once = settings.publishing.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
@@ -96,7 +95,7 @@ async fn operate(
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox: None,
-        cluster: cluster.map(|cluster| cluster.with_catalog(catalog)),
+        cluster,
         sharing: None,
         usage: None,
         offered: None,

@@ -61,9 +61,7 @@ fn list(devices: &[&Device], describe: impl Fn(&Device) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
+    use octavo_model::accelerators::{Catalog, TypeOverride, identify_devices};
     use octavo_model::id::PciAddress;
     use octavo_model::inventory::{Machine, NvmlState, PciIds};
 
@@ -88,9 +86,8 @@ mod tests {
             neuron: None,
             devices,
         };
-        let label = label.map(|text| Arc::new(TypeOverride::new(text, &Catalog::built_in())));
-        let sources = TypeSources { overlay_products: Arc::default(), type_override: label };
-        sources.apply(&mut inventory);
+        let label = label.map(|text| TypeOverride::new(text, &Catalog::built_in()));
+        identify_devices(&mut inventory, label.as_ref());
         UnknownDevices::new(&"node-7".parse().unwrap(), &inventory)
     }
 

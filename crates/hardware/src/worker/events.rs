@@ -157,7 +157,7 @@ mod tests {
             latest: watch::Sender::new(Arc::new(nothing)),
             pulse: watch::Sender::default(),
             xids: Mutex::default(),
-            naming: Mutex::default(),
+            type_override: Mutex::default(),
         });
         let (outbox, inbox) = mpsc::channel();
         let began = Instant::now();

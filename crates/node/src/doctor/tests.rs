@@ -7,7 +7,6 @@ mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::{
     AvailableModules, CgroupVersion, ControlGroups, DeviceFiles, DriverTraces, Observed,
     PodCgroupManager,
@@ -38,7 +37,6 @@ struct Node {
     kubelet: Observed<Option<Kubelet>>,
     labels: Observed<Option<FeatureLabels>>,
     is_recorded: bool,
-    catalog: Catalog,
 }
 
 impl Node {
@@ -63,7 +61,6 @@ impl Node {
             kubelet: Ok(None),
             labels: Ok(None),
             is_recorded: false,
-            catalog: Catalog::built_in(),
         }
     }
 
@@ -123,7 +120,6 @@ impl Node {
         run_checks(&Facts {
             inventory: &self.inventory,
             is_recorded: self.is_recorded,
-            catalog: &self.catalog,
             roots: ExaminedPaths {
                 sys: "/sys".to_owned(),
                 dev: "/dev".to_owned(),
