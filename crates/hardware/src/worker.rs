@@ -24,7 +24,7 @@ use std::{io, thread};
 
 use octavo_model::accelerators::{TypeOverride, identify_devices};
 use octavo_model::driver_link::{Effect, Event, LinkHistory, LinkState};
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
 use octavo_toolkit::error::chain;
@@ -110,12 +110,7 @@ impl Shared {
 /// Starts the thread. It ends after the last [`DriverHandle`] is dropped, unless a driver call hangs.
 pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<DriverHandle> {
     let (outbox, inbox) = mpsc::channel();
-    let first = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
-    };
+    let first = Inventory::default();
     let shared = Arc::new(Shared {
         calls: CallRecord::new(settings.call_deadline),
         latest: watch::Sender::new(Arc::new(first)),

@@ -14,8 +14,8 @@ use octavo_model::driver_traces::{
 use octavo_model::examples::{compute_instance, gpu, gpu_instance};
 use octavo_model::id::{GpuUuid, MigUuid};
 use octavo_model::inventory::{
-    Amd, AmdPartition, Completeness, Condition, Device, Driver, Inventory, Machine, Mig, MigMode,
-    MigState, NeuronDevice, NeuronErrors, NvmlState, PciIds, RecoveryAction,
+    Amd, AmdPartition, Completeness, Condition, Device, Driver, Inventory, Mig, MigMode, MigState,
+    NeuronDevice, NeuronErrors, NvmlState, PciIds, RecoveryAction,
 };
 
 use super::*;
@@ -43,10 +43,9 @@ impl Node {
     fn new(devices: Vec<Device>) -> Self {
         Self {
             inventory: Inventory {
-                machine: Machine::default(),
                 nvml: NvmlState::Absent { reason: "no NVML library".to_owned() },
-                neuron: None,
                 devices,
+                ..Inventory::default()
             },
             traces: Ok(DriverTraces { has_bus: true, ..DriverTraces::default() }),
             files: Ok(DeviceFiles::default()),

@@ -3,7 +3,7 @@
 use super::*;
 
 use crate::id::PciAddress;
-use crate::inventory::{Machine, NvmlState, PciIds};
+use crate::inventory::PciIds;
 
 fn device(slot: u8, vendor: u16, id: u16) -> Device {
     let ids = PciIds {
@@ -17,7 +17,7 @@ fn device(slot: u8, vendor: u16, id: u16) -> Device {
 }
 
 fn inventory(devices: Vec<Device>) -> Inventory {
-    Inventory { machine: Machine::default(), nvml: NvmlState::Loading, neuron: None, devices }
+    Inventory { devices, ..Inventory::default() }
 }
 
 /// Resulting types of the devices, and the description of the effect.
