@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use octavo_model::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
-    Completeness, ComputeInstance, Condition, Device, GpuInstance, Inventory, Machine, Mig,
-    MigMode, MigState, NvmlState, PciIds,
+    Completeness, ComputeInstance, Condition, Device, GpuInstance, Inventory, Mig, MigMode,
+    MigState, PciIds,
 };
 use octavo_model::quantity::Mebibytes;
 use octavo_model::source_position::SourcePosition;
@@ -167,7 +167,7 @@ fn device(rows: &[Row], state: &State, number: u8) -> Device {
 }
 
 fn node(devices: Vec<Device>) -> Inventory {
-    Inventory { neuron: None, machine: Machine::default(), nvml: NvmlState::Loading, devices }
+    Inventory { devices, ..Inventory::default() }
 }
 
 fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {

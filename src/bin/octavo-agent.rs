@@ -28,6 +28,7 @@ use octavo_engine::store;
 use octavo_files::config_files::LayoutFile;
 use octavo_settings::child::child;
 use octavo_stream::protocol::Identity;
+use octavo_toolkit::tasks::first_panic;
 use octavo_toolkit::telemetry::LogLevelHandle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -71,7 +72,7 @@ async fn run(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<
     if let Some(then) = settings.cleanup {
         return tokio::select! {
             done = clean_up(settings, node, then, shutdown) => done,
-            error = panicked(&mut tasks) => Err(error.into()),
+            error = first_panic(&mut tasks) => Err(error.into()),
         };
     }
     // On the heap: this future is too large to embed in another one.
@@ -85,8 +86,7 @@ async fn operate(
     mut tasks: JoinSet<()>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let catalog = hardware::catalog(&settings.hardware)?;
-    let hardware = hardware::open(&settings.hardware, catalog.as_ref())?;
+    let hardware = hardware::open(&settings.hardware)?;
     let partitioning = partitioning(settings)?;
     let once = settings.publishing.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
@@ -96,7 +96,7 @@ async fn operate(
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox: None,
-        cluster: cluster.map(|cluster| cluster.with_catalog(catalog)),
+        cluster,
         sharing: None,
         usage: None,
         offered: None,
@@ -108,7 +108,7 @@ async fn operate(
             done = agent::run_once(&hardware, outputs, partitioning, &labels) => {
                 done?.map_or(Ok(()), |failure| Err(failure.into()))
             }
-            error = panicked(&mut tasks) => Err(error.into()),
+            error = first_panic(&mut tasks) => Err(error.into()),
         };
     };
     let (embedded, partitioning) = sharing_backend::start(settings, partitioning, &mut tasks);
@@ -136,8 +136,8 @@ async fn operate(
     let ends = async {
         failure = tokio::select! {
             () = shutdown => None,
-            error = panicked(&mut tasks) => Some(error),
-            error = panicked(&mut leaving) => Some(error),
+            error = first_panic(&mut tasks) => Some(error),
+            error = first_panic(&mut leaving) => Some(error),
         };
     };
     agent::run(&hardware, outputs, partitioning, &settings, ends).await;
@@ -191,18 +191,6 @@ fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
             _ = interrupted.recv() => {}
         }
     })
-}
-
-/// Resolves when one of `tasks` panics. Tasks may end before the program does.
-async fn panicked(tasks: &mut JoinSet<()>) -> JoinError {
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended
-            && error.is_panic()
-        {
-            return error;
-        }
-    }
-    std::future::pending().await
 }
 
 /// Removes everything that agents have written. With [`Cleanup::Stay`], the process then keeps serving its readiness
@@ -274,17 +262,4 @@ fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
     let run = uplink::current_run(Timestamp::now());
     let aggregator = Aggregator::new(settings.clone());
     Uplink::new(aggregator, identity, run, settings.heartbeat)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn panicked_task_is_detected_and_finished_task_is_not() {
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async {});
-        tasks.spawn(async { panic!("on purpose") });
-        assert!(panicked(&mut tasks).await.is_panic());
-    }
 }

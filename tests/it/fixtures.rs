@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nvml_sim::scenario::Scenario;
 use octavo_files::hooks::Hooks;
-use octavo_files::layouts::{self, catalog};
+use octavo_files::layouts;
 use octavo_files::{history, inventory, label_set, node_resources};
 use octavo_model::inventory::Vendor;
 use octavo_planner::layout::Dialect;
@@ -31,7 +31,7 @@ const FOREIGN: [&str; 6] = [
 ];
 
 /// Inputs of tests that must be rejected.
-const INVALID: [&str; 2] = ["tests/golden/cli/catalogs/wrong.yaml", "tests/golden/plan/wrong.yaml"];
+const INVALID: [&str; 1] = ["tests/golden/plan/wrong.yaml"];
 
 #[test]
 fn every_json_and_yaml_file_is_read_without_loss() {
@@ -93,7 +93,6 @@ fn read(path: &str, text: &str) -> Result<(), String> {
     match document.get("kind").and_then(Value::as_str) {
         Some("Inventory") => read_inventory(text, document),
         Some("Layouts") => read_layouts(text),
-        Some("Catalogue") => catalog::parse(text).map(drop).map_err(|errors| format!("{errors:?}")),
         Some("Node") if document.pointer("/metadata/labels").is_some() => {
             label_set::parse(text).map(drop).map_err(|error| error.to_string())
         }

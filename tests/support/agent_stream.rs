@@ -1,6 +1,6 @@
 //! An agent's side of the stream to the aggregator.
 
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_node::label_set::LabelSet;
 use octavo_stream::messages::encode_from_agent;
 use octavo_stream::proto::v1;
@@ -77,10 +77,8 @@ pub(crate) fn hello(node: &str, epoch: u64) -> v1::FromAgent {
 /// A status that differs with `number`.
 pub(crate) fn parts(number: u64) -> Parts {
     let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
         nvml: NvmlState::Absent { reason: format!("reason {number}") },
-        devices: Vec::new(),
+        ..Inventory::default()
     };
     status::encode(&inventory, &LabelSet::default(), None)
 }

@@ -140,7 +140,6 @@ pub(crate) fn settings(library: PathBuf, sys_root: PathBuf) -> Settings {
         driver_roots: Vec::new(),
         neuron_logical_config: sys_root.join("no-configuration"),
         sys_root,
-        custom_catalog: Arc::default(),
         call_deadline: Duration::from_secs(10),
     }
 }

@@ -3,7 +3,6 @@
 //! If the file is invalid at startup, opening it either fails or yields no layouts until the file is fixed. If it
 //! becomes invalid later, the last valid layouts stay in use. Every consumer reports both cases.
 
-pub mod catalog;
 mod lookup;
 pub mod prices;
 pub mod profiles;

@@ -13,7 +13,7 @@ use octavo_model::reported::Reported;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
-use strum::{Display, EnumString, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 use utoipa::ToSchema;
 
@@ -32,6 +32,7 @@ use utoipa::ToSchema;
     Display,
     EnumString,
     IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 #[strum(parse_err_ty = PriceError, parse_err_fn = unknown_option)]
@@ -120,16 +121,6 @@ fn grouped(text: &str) -> String {
 const MAX_DECIMALS: u32 = 6;
 /// Maximum price of one device for one hour, and maximum cost limit: sums over a fleet cannot overflow.
 const MAX_AMOUNT: u32 = 1_000_000;
-
-impl PurchaseOption {
-    /// All purchase options.
-    pub const ALL: [Self; 3] = [Self::OnDemand, Self::Spot, Self::Reserved];
-
-    /// The option's word.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
 
 fn unknown_option(text: &str) -> PriceError {
     PriceError::Option(truncate(text))

@@ -1,5 +1,6 @@
 //! Error of a request document.
 
+use strum::VariantArray;
 use thiserror::Error;
 
 /// An invalid request. The field is named as in the API.
@@ -18,8 +19,12 @@ impl RequestError {
         Self { field, problem: problem.into() }
     }
 
-    /// Creates an error for a value that is none of `words`.
-    pub(crate) fn unknown_value(field: &'static str, text: &str, words: &[&str]) -> Self {
+    /// Creates an error for a value that is none of the words of `T`.
+    pub(crate) fn unknown_value<T>(field: &'static str, text: &str) -> Self
+    where
+        T: VariantArray + Copy + Into<&'static str>,
+    {
+        let words: Vec<&str> = T::VARIANTS.iter().map(|word| (*word).into()).collect();
         let text: String = text.chars().take(40).collect();
         Self::new(field, format!("{text:?} is not one of {}", words.join(", ")))
     }

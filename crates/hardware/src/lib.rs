@@ -28,12 +28,10 @@ mod sysfs;
 pub mod worker;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use calls::CallRecord;
 pub use error::{DriverError, LoadError, NvmlCode, Remedy};
-use octavo_model::accelerators::OverlayProducts;
 use octavo_model::call::{CallFailure, CallResult, DriverCall};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Driver, Process};
@@ -54,8 +52,6 @@ pub struct Settings {
     pub sys_root: PathBuf,
     /// The node's configuration file for logical `NeuronCore`s.
     pub neuron_logical_config: PathBuf,
-    /// Products added by an administrator's catalog.
-    pub custom_catalog: Arc<OverlayProducts>,
     /// After this time, a driver call that has not returned counts as stalled.
     pub call_deadline: Duration,
 }

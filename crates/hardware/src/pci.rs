@@ -4,9 +4,8 @@
 //! class code, the NUMA node, the kernel driver, and whether a GPU is virtual.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use octavo_model::accelerators::{self, OverlayProducts};
+use octavo_model::accelerators;
 use octavo_model::inventory::{Machine, PciIds, VgpuHost};
 
 use crate::amd;
@@ -40,8 +39,6 @@ struct IncompleteFunction;
 #[derive(Debug)]
 pub(crate) struct Bus {
     sys: Sysfs,
-    /// Products added by an administrator's catalog.
-    own: Arc<OverlayProducts>,
     /// By name in sysfs.
     known: BTreeMap<String, FunctionKind>,
     /// The result of the last successful scan, retained while the bus cannot be read.
@@ -51,8 +48,8 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    pub(crate) fn new(sys: Sysfs, own: Arc<OverlayProducts>) -> Self {
-        Self { sys, own, known: BTreeMap::new(), last: Vec::new(), error: None }
+    pub(crate) fn new(sys: Sysfs) -> Self {
+        Self { sys, known: BTreeMap::new(), last: Vec::new(), error: None }
     }
 
     /// Returns every accelerator on the bus, ordered by address. If the bus cannot be read, returns the last result
@@ -78,7 +75,7 @@ impl Bus {
                 FunctionKind::AmazonFunction => !is_bound_to_neuron(&self.sys, &name),
             });
             let known = known.map(Ok);
-            if let Ok(known) = known.unwrap_or_else(|| read_function(&self.sys, &name, &self.own)) {
+            if let Ok(known) = known.unwrap_or_else(|| read_function(&self.sys, &name)) {
                 self.known.insert(name, known);
             }
         }
@@ -108,11 +105,7 @@ impl Bus {
 }
 
 /// Reads and classifies a function.
-fn read_function(
-    sys: &Sysfs,
-    name: &str,
-    own: &OverlayProducts,
-) -> Result<FunctionKind, IncompleteFunction> {
+fn read_function(sys: &Sysfs, name: &str) -> Result<FunctionKind, IncompleteFunction> {
     let Ok(address) = name.parse() else {
         return Ok(FunctionKind::Other);
     };
@@ -127,7 +120,7 @@ fn read_function(
     };
     // If the physical function of a virtual function is on this machine, both are the same device.
     let is_amazons = ids.vendor == AMAZON;
-    let is_one = is_accelerator(ids, own) || (is_amazons && is_bound_to_neuron(sys, name));
+    let is_one = is_accelerator(ids) || (is_amazons && is_bound_to_neuron(sys, name));
     if !is_one || sys.link(&at("physfn")).is_some() {
         ids.class.ok_or(IncompleteFunction)?;
         return Ok(if is_amazons { FunctionKind::AmazonFunction } else { FunctionKind::Other });
@@ -156,17 +149,11 @@ fn is_bound_to_neuron(sys: &Sysfs, name: &str) -> bool {
 /// Returns whether a function is an accelerator. The catalog takes precedence over the class: Inferentia and Trainium
 /// report themselves as system peripherals. Otherwise the class decides. A VGA function is a console, integrated
 /// graphics or a desktop GPU and does not count, except for NVIDIA's, which all compute with the same driver.
-fn is_accelerator(ids: PciIds, own: &OverlayProducts) -> bool {
-    let is_owns = own.contains_pci_ids(ids);
-    match accelerators::non_accelerator_with_ids(ids) {
-        // A custom entry for one device is more specific than a catalog entry that excludes all displays of its vendor.
-        // A device ID that is excluded itself cannot be in a custom catalog: its parser rejects it and reports the
-        // position.
-        Some(other) if other.device.is_none() && is_owns => return true,
-        Some(_) => return false,
-        None => {}
+fn is_accelerator(ids: PciIds) -> bool {
+    if accelerators::non_accelerator_with_ids(ids).is_some() {
+        return false;
     }
-    if accelerators::is_known_accelerator(ids) || is_owns {
+    if accelerators::is_known_accelerator(ids) {
         return true;
     }
     match ids.class.unwrap_or(0) >> 8 {

@@ -22,9 +22,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
-use octavo_model::accelerators::TypeSources;
+use octavo_model::accelerators::{TypeOverride, identify_devices};
 use octavo_model::driver_link::{Effect, Event, LinkHistory, LinkState};
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
 use octavo_toolkit::error::chain;
@@ -82,7 +82,7 @@ struct Shared {
     latest: watch::Sender<Arc<Inventory>>,
     pulse: watch::Sender<WorkerState>,
     xids: Mutex<XidBuffer>,
-    naming: Mutex<TypeSources>,
+    type_override: Mutex<Option<Arc<TypeOverride>>>,
 }
 
 impl Shared {
@@ -97,14 +97,9 @@ impl Shared {
         self.xids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the current naming of devices.
-    fn naming(&self) -> TypeSources {
-        self.lock_naming().clone()
-    }
-
-    fn lock_naming(&self) -> MutexGuard<'_, TypeSources> {
+    fn lock_type_override(&self) -> MutexGuard<'_, Option<Arc<TypeOverride>>> {
         // The lock only guards single assignments.
-        self.naming.lock().unwrap_or_else(PoisonError::into_inner)
+        self.type_override.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn notify_change(&self) {
@@ -115,27 +110,19 @@ impl Shared {
 /// Starts the thread. It ends after the last [`DriverHandle`] is dropped, unless a driver call hangs.
 pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<DriverHandle> {
     let (outbox, inbox) = mpsc::channel();
-    let first = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
-    };
+    let first = Inventory::default();
     let shared = Arc::new(Shared {
         calls: CallRecord::new(settings.call_deadline),
         latest: watch::Sender::new(Arc::new(first)),
         pulse: watch::Sender::new(WorkerState::default()),
         xids: Mutex::default(),
-        naming: Mutex::new(TypeSources {
-            overlay_products: Arc::clone(&settings.custom_catalog),
-            type_override: None,
-        }),
+        type_override: Mutex::default(),
     });
     let sys = Sysfs::new(settings.sys_root.clone());
     let worker = Worker {
         loader,
         neuron: NeuronReader::new(sys.clone(), settings.neuron_logical_config.clone()),
-        bus: Bus::new(sys, Arc::clone(&settings.custom_catalog)),
+        bus: Bus::new(sys),
         shared: Arc::clone(&shared),
         self_sender: outbox.clone(),
         link: LinkState::start().0,
@@ -371,7 +358,8 @@ impl Worker {
             neuron,
             ..merge(machine, &functions, self.nvml(), self.observation.as_ref())
         };
-        self.shared.naming().apply(&mut inventory);
+        let type_override = self.shared.lock_type_override().clone();
+        identify_devices(&mut inventory, type_override.as_deref());
         let inventory = Arc::new(inventory);
         self.shared.latest.send_replace(Arc::clone(&inventory));
         inventory

@@ -124,13 +124,13 @@ pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
             product_entry(&catalog, product, &names).map_err(|error| format!("{sku}: {error}"))?;
         text.push_str(&entry);
     }
-    text.push_str("];\n\n/// All aliases shared by several products.\npub(super) const SHARED: &[SharedAliasEntry] = &[\n");
+    text.push_str("];\n\n/// All aliases shared by several products.\npub(super) const SHARED: &[SharedAlias] = &[\n");
     for ((kind, name), whom) in names.iter().filter(|(_, whom)| whom.len() > 1) {
         let skus: Vec<&String> = whom.keys().collect();
         let sources: BTreeSet<&String> = whom.values().flatten().collect();
         writeln!(
             text,
-            "    SharedAliasEntry {{ text: {name:?}, kind: AliasKind::{}, skus: &{skus:?}, sources: &{:?} }},",
+            "    SharedAlias {{ text: {name:?}, kind: AliasKind::{}, skus: &{skus:?}, sources: &{:?} }},",
             kind_of(kind)?,
             Vec::from_iter(sources),
         )?;
@@ -255,19 +255,19 @@ fn product_entry(
         };
         writeln!(
             text,
-            "        FactEntry {{ field: Field::{field}, value: {}, sources: &{sources:?} }},",
+            "        Fact {{ field: Field::{field}, value: {}, sources: &{sources:?} }},",
             value_expression(value)?
         )?;
     }
     if let Some(key) = by.keys().find(|key| !FACTS.iter().any(|(known, _)| known == key)) {
         return Err(format!("said_by: no fact is called {key}").into());
     }
-    text.push_str("    ], words: &[\n");
+    text.push_str("    ], aliases: &[\n");
     for ((kind, name), whom) in names {
         if let (Some(sources), 1) = (whom.get(sku), whom.len()) {
             writeln!(
                 text,
-                "        AliasEntry {{ text: {name:?}, kind: AliasKind::{}, sources: &{:?} }},",
+                "        Alias {{ text: {name:?}, kind: AliasKind::{}, sources: &{:?} }},",
                 kind_of(kind)?,
                 Vec::from_iter(sources),
             )?;
@@ -316,12 +316,12 @@ fn value_expression(value: &Value) -> Result<String, Box<dyn Error>> {
     Ok(match value {
         Value::Number(number) => {
             let number = number.as_f64().ok_or("a number is out of range")?;
-            format!("FactValue::Number({number:?})")
+            format!("Value::Number({number:?})")
         }
-        Value::String(text) => format!("FactValue::Text({text:?})"),
+        Value::String(text) => format!("Value::Text({text:?})"),
         Value::Array(_) => {
             let texts: Vec<String> = serde_json::from_value(value.clone())?;
-            format!("FactValue::List(&{texts:?})")
+            format!("Value::List(&{texts:?})")
         }
         Value::Null | Value::Bool(_) | Value::Object(_) => {
             return Err("a value of no known kind".into());

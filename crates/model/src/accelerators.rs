@@ -13,39 +13,23 @@ mod field;
 mod memory;
 mod naming;
 mod neuron;
-mod overlay_products;
 mod product_names;
 mod product_tables;
 
 use crate::id::Sku;
 use crate::inventory::{Architecture, Identity, PciIds, Vendor};
 use crate::quantity::Mebibytes;
-pub use catalog::{
-    Alias, Catalog, CloudOffer, Fact, Lookup, Overlay, OverlayEntry, OverlayError, OverlayProblem,
-    Product, SharedAlias, Value,
-};
+pub use catalog::{Alias, Catalog, CloudOffer, Fact, Lookup, Product, SharedAlias, Value};
 pub use facts::{
     Facts, LinkKind, MarketedMemory, MemoryUnit, NotAccelerator, PciPattern, Tflops,
     is_known_accelerator, non_accelerator_with_ids, non_accelerators, products,
 };
 pub use field::{AliasKind, Field};
-pub use naming::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, TypeSources};
+pub use naming::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, identify_devices};
 pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
-pub use overlay_products::OverlayProducts;
 
 /// Identifies a device from its PCI ids and its driver's product name and memory.
 pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibytes>) -> Identity {
-    identify_with(&OverlayProducts::default(), ids, product_name, memory)
-}
-
-/// Like [`identify`], but also considers the administrator's products. These take precedence over a type derived from
-/// the driver's product name.
-fn identify_with(
-    own: &OverlayProducts,
-    ids: PciIds,
-    product_name: Option<&str>,
-    memory: Option<Mebibytes>,
-) -> Identity {
     let memory = memory.filter(|seen| seen.get() > 0);
     let vendor = Vendor::from_pci(ids.vendor);
     let by_ids = facts::products_with_ids(ids);
@@ -54,7 +38,6 @@ fn identify_with(
     let known = agreed_identity(&by_ids, product_name, memory);
     known
         .or_else(|| agreed_identity(&by_name(), product_name, memory))
-        .or_else(|| own.identify(ids, product_name, memory))
         .or_else(|| identity_from_driver_name(vendor, product_name, memory))
         .or_else(|| identity_with_reported_memory(&by_ids, memory))
         .unwrap_or(Identity::Unknown)

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 pub use self::pods::{DeviceAllocation, PodHolders, holders_from_allocations};
 use crate::id::PciAddress;
-use crate::inventory::{Inventory, ProcessKind};
+use crate::inventory::{Device, Inventory, Process, ProcessKind};
 
 /// Process or pod that uses a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +56,20 @@ pub struct Pod {
 }
 
 impl Holder {
+    /// Describes a process that the driver reports for `device`.
+    pub fn from_process(device: &Device, process: &Process) -> Self {
+        Self {
+            device: device.pci,
+            gpu_instance: process.gpu_instance,
+            compute_instance: process.compute_instance,
+            details: HolderDetails {
+                pid: Some(process.pid),
+                kind: Some(process.kind),
+                ..HolderDetails::default()
+            },
+        }
+    }
+
     /// Returns `true` if it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
     pub fn is_kubelet_allocation(&self) -> bool {
         let pod = self.details.pod.as_ref();
@@ -67,16 +81,7 @@ impl Holder {
 pub fn of(inventory: &Inventory) -> Vec<Holder> {
     let all = inventory.devices.iter().flat_map(|device| {
         let processes = device.processes.iter();
-        processes.map(|process| Holder {
-            device: device.pci,
-            gpu_instance: process.gpu_instance,
-            compute_instance: process.compute_instance,
-            details: HolderDetails {
-                pid: Some(process.pid),
-                kind: Some(process.kind),
-                ..HolderDetails::default()
-            },
-        })
+        processes.map(|process| Holder::from_process(device, process))
     });
     all.collect()
 }

@@ -42,7 +42,7 @@ pub use usage::{DeviceProcesses, InstanceUse};
 
 /// Accelerators of a node, and the state of the drivers they were read through. Its JSON and YAML format is the
 /// document `octavo.dev/v1` `Inventory`: `octavo inspect` writes it, and `--from FILE` reads it strictly.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory {
     /// Properties of the machine.
     pub machine: Machine,
@@ -80,7 +80,7 @@ pub struct VgpuHost {
 }
 
 /// State of NVML.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase", from = "NvmlDocument")]
 pub enum NvmlState {
     /// No usable library; the search is repeated.
@@ -89,6 +89,7 @@ pub enum NvmlState {
         reason: String,
     },
     /// The library was found and is being initialized.
+    #[default]
     Loading,
     /// It answers.
     Ready(Driver),

@@ -296,7 +296,6 @@ pub(super) fn capitalize(text: &str) -> String {
 mod tests {
     use octavo_model::examples::gpu;
     use octavo_model::holder::{Holder, HolderDetails};
-    use octavo_model::inventory::{Machine, NvmlState};
 
     use super::*;
 
@@ -304,12 +303,7 @@ mod tests {
     fn process_name_cannot_control_the_page() {
         let device = gpu();
         let pci = device.pci;
-        let inventory = Inventory {
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            neuron: None,
-            devices: vec![device],
-        };
+        let inventory = Inventory { devices: vec![device], ..Inventory::default() };
         let holder = Holder {
             device: pci,
             gpu_instance: None,

@@ -13,7 +13,7 @@ use octavo_fleet::access::{Visibility, VisibleTypes};
 use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot};
 use octavo_fleet::startup::StartupProgress;
 use octavo_kube::cluster::WatchedCluster;
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::Inventory;
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
@@ -30,12 +30,7 @@ use super::{MAX_STREAMS, router};
 /// A fleet of this many nodes without devices.
 fn view(nodes: usize) -> (watch::Sender<Fleet>, FleetView) {
     let clock = Clock::start();
-    let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
-    };
+    let inventory = Inventory::default();
     let mut fleet = Fleet::default();
     for number in 0..nodes {
         let origin = ReportingAgent {

@@ -61,11 +61,9 @@ fn list(devices: &[&Device], describe: impl Fn(&Device) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
+    use octavo_model::accelerators::{Catalog, TypeOverride, identify_devices};
     use octavo_model::id::PciAddress;
-    use octavo_model::inventory::{Machine, NvmlState, PciIds};
+    use octavo_model::inventory::PciIds;
 
     use super::*;
 
@@ -82,15 +80,9 @@ mod tests {
 
     /// The section of a node with these devices, named by the label value `label`.
     fn section(devices: Vec<Device>, label: Option<&str>) -> Option<UnknownDevices> {
-        let mut inventory = Inventory {
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            neuron: None,
-            devices,
-        };
-        let label = label.map(|text| Arc::new(TypeOverride::new(text, &Catalog::built_in())));
-        let sources = TypeSources { overlay_products: Arc::default(), type_override: label };
-        sources.apply(&mut inventory);
+        let mut inventory = Inventory { devices, ..Inventory::default() };
+        let label = label.map(|text| TypeOverride::new(text, &Catalog::built_in()));
+        identify_devices(&mut inventory, label.as_ref());
         UnknownDevices::new(&"node-7".parse().unwrap(), &inventory)
     }
 

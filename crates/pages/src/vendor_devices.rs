@@ -284,7 +284,7 @@ pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
 
 #[cfg(test)]
 mod tests {
-    use octavo_model::inventory::{DriverLayout, Machine, NvmlState, ReadProblem};
+    use octavo_model::inventory::{DriverLayout, ReadProblem};
 
     use super::*;
 
@@ -307,12 +307,7 @@ mod tests {
     }
 
     fn chips(neuron: &Neuron) -> NeuronSection {
-        let inventory = Inventory {
-            neuron: Some(neuron.clone()),
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: Vec::new(),
-        };
+        let inventory = Inventory { neuron: Some(neuron.clone()), ..Inventory::default() };
         NeuronSection::of(&inventory).unwrap()
     }
 

@@ -47,13 +47,6 @@ pub struct HardwareSettings {
     )]
     pub neuron_logical_config: PathBuf,
 
-    /// Additional product catalog to identify devices with
-    ///
-    /// Adds products with their PCI IDs and names. docs/tasks/command-line.md describes the format. If the file is
-    /// invalid, the program exits.
-    #[arg(long, value_name = "FILE", env = "OCTAVO_CATALOG")]
-    pub catalog: Option<PathBuf>,
-
     /// Time limit of one driver call, after which NVML counts as stalled
     #[arg(
         long,

@@ -180,7 +180,7 @@ mod tests {
 
     use octavo_fleet::cluster::Amounts;
     use octavo_fleet::summary::NodeState;
-    use octavo_model::inventory::{Inventory, Machine, NvmlState};
+    use octavo_model::inventory::Inventory;
     use octavo_stream::protocol::{Parts, Run};
     use tokio::time::{Instant, timeout};
 
@@ -208,12 +208,7 @@ mod tests {
     }
 
     fn agent_node(name: &str) -> Node {
-        let inventory = Inventory {
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            neuron: None,
-            devices: Vec::new(),
-        };
+        let inventory = Inventory::default();
         let origin = ReportingAgent {
             name: name.parse().unwrap(),
             run: Run { epoch: 1, boot_id: String::new() },

@@ -128,7 +128,7 @@ async fn changed(cluster: &mut Option<watch::Receiver<Arc<WatchedCluster>>>) {
 #[cfg(test)]
 mod tests {
     use octavo_fleet::cluster::ClusterSnapshot;
-    use octavo_model::inventory::{Inventory, Machine, NvmlState};
+    use octavo_model::inventory::Inventory;
     use octavo_stream::protocol::{Parts, Run};
     use tokio::time::{Instant, timeout};
 
@@ -144,12 +144,7 @@ mod tests {
                 run: Run { epoch: 1, boot_id: "b".to_owned() },
                 agent_version: String::new(),
             };
-            let inventory = Inventory {
-                neuron: None,
-                machine: Machine::default(),
-                nvml: NvmlState::Loading,
-                devices: Vec::new(),
-            };
+            let inventory = Inventory::default();
             let digest = StatusDigest::new(&inventory, Arc::default(), None);
             let fresh = Freshness::new(Moment::default(), Duration::from_hours(1));
             let node = Node::new(origin, Parts::default(), digest, fresh);

@@ -67,10 +67,8 @@ impl NodeStatus {
     pub fn without_agent() -> Self {
         Self {
             inventory: Inventory {
-                machine: Machine::default(),
                 nvml: NvmlState::Absent { reason: "no agent reports this node".to_owned() },
-                neuron: None,
-                devices: Vec::new(),
+                ..Inventory::default()
             },
             labels: LabelSet::default(),
             layout: None,

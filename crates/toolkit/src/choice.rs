@@ -4,6 +4,7 @@ use std::error::Error;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use strum::VariantArray;
 
 /// A word, its help, and its value.
 pub type Choice<T> = (&'static str, &'static str, T);
@@ -21,9 +22,11 @@ pub fn choice<T: Copy + Send + Sync>(
 }
 
 /// Parses one of the words of `T`, which help and completion list.
-pub fn words<T>(words: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
+pub fn words<T>() -> impl TypedValueParser<Value = T>
 where
-    T: FromStr<Err: Error + Send + Sync> + Clone + Send + Sync + 'static,
+    T: VariantArray + Into<&'static str> + FromStr<Err: Error + Send + Sync>,
+    T: Copy + Send + Sync + 'static,
 {
+    let words = T::VARIANTS.iter().map(|word| -> &'static str { (*word).into() });
     PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
 }

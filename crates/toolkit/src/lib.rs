@@ -7,5 +7,6 @@ pub mod error;
 pub mod files;
 pub mod log;
 pub mod random;
+pub mod tasks;
 pub mod telemetry;
 pub mod unix_socket;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use octavo_hardware::DriverHandle;
 use octavo_kube::node::NodeHandle;
-use octavo_model::accelerators::Catalog;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reason::Reason;
@@ -105,13 +104,6 @@ impl NodeClient {
             names: NodeTypeOverride::default(),
             last_annotation: None,
         }
-    }
-
-    /// Sets the administrator's catalog, used to look up the name that a label assigns to unrecognized devices.
-    #[must_use]
-    pub fn with_catalog(mut self, catalog: Option<Catalog>) -> Self {
-        self.names = NodeTypeOverride::new(catalog);
-        self
     }
 
     /// Returns whether the Node was not read yet, so that its name for unrecognized devices is not known.

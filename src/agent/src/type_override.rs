@@ -50,17 +50,11 @@ impl PublishDelay {
 /// The label's value, and its last logged effect.
 #[derive(Debug, Default)]
 pub(super) struct NodeTypeOverride {
-    /// The administrator's catalog, if there is one.
-    catalog: Option<Catalog>,
     current: Option<Arc<TypeOverride>>,
     effect: Option<OverrideEffect>,
 }
 
 impl NodeTypeOverride {
-    pub(super) fn new(catalog: Option<Catalog>) -> Self {
-        Self { catalog, ..Self::default() }
-    }
-
     /// Applies `label` as the name of unrecognized devices.
     pub(super) fn update(&mut self, label: Option<&str>, hardware: &DriverHandle) {
         if label == self.current.as_ref().map(|current| current.text()) {
@@ -70,11 +64,8 @@ impl NodeTypeOverride {
             info!(label = %TYPE_OVERRIDE, "type override removed from the Node; unrecognized devices are unknown again");
         }
         self.current = label.map(|text| {
-            // The built-in catalog is built for this lookup and dropped: the lookup is rare.
-            Arc::new(match &self.catalog {
-                Some(catalog) => TypeOverride::new(text, catalog),
-                None => TypeOverride::new(text, &Catalog::built_in()),
-            })
+            // The catalog is built for this lookup and dropped: the lookup is rare.
+            Arc::new(TypeOverride::new(text, &Catalog::built_in()))
         });
         self.effect = None;
         hardware.name_unknown_devices(self.current.clone());

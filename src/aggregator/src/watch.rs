@@ -185,7 +185,7 @@ impl Drop for WatcherGuard {
 
 #[cfg(test)]
 mod tests {
-    use octavo_model::inventory::{Inventory, Machine, NvmlState};
+    use octavo_model::inventory::{Inventory, NvmlState};
     use octavo_store::clock::{Clock, Moment};
     use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
     use octavo_stream::protocol::{Parts, Run};
@@ -198,10 +198,8 @@ mod tests {
     /// A fleet of one node, with an agent of this version.
     fn fleet(version: &str) -> Fleet {
         let inventory = Inventory {
-            neuron: None,
-            machine: Machine::default(),
             nvml: NvmlState::Absent { reason: "test".to_owned() },
-            devices: Vec::new(),
+            ..Inventory::default()
         };
         let origin = ReportingAgent {
             name: "n".parse().unwrap(),

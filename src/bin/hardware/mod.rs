@@ -4,35 +4,20 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 
 use octavo_engine::program::{kill_with_parent, own_id};
-use octavo_files::config_files::catalog;
 use octavo_hardware::nvml::{self, Loader};
 use octavo_hardware::{self as hw, DriverHandle};
-use octavo_model::accelerators::Catalog;
 use octavo_settings::child::{ChildInvocation, ChildTask, load_command};
 use octavo_settings::hardware::HardwareSettings;
-use octavo_toolkit::error::chain;
 
-/// Reads the administrator's catalog, if there is one.
-pub(crate) fn catalog(settings: &HardwareSettings) -> io::Result<Option<Catalog>> {
-    let read = settings.catalog.as_deref().map(catalog::read).transpose();
-    read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, chain(&error)))
-}
-
-/// Starts the thread that owns NVML; `catalog` adds to the recognized devices.
-pub(crate) fn open(
-    settings: &HardwareSettings,
-    catalog: Option<&Catalog>,
-) -> io::Result<DriverHandle> {
-    let own = catalog.map(|catalog| Arc::new(catalog.overlay_products().clone()));
+/// Starts the thread that owns NVML.
+pub(crate) fn open(settings: &HardwareSettings) -> io::Result<DriverHandle> {
     let settings = hw::Settings {
         library: settings.nvml_library.clone(),
         driver_roots: settings.driver_roots.clone(),
         sys_root: settings.sys_root.clone(),
         neuron_logical_config: settings.neuron_logical_config.clone(),
-        custom_catalog: own.unwrap_or_default(),
         call_deadline: settings.call_deadline,
     };
     let loader = Loader::new(&settings).with_preload(|path| load_command(own_id(), path));

@@ -3,22 +3,20 @@
 mod document;
 mod product_details;
 
-use octavo_files::layouts::catalog::parse;
 use octavo_model::accelerators::{Catalog, Lookup, Product};
 use octavo_model::id::Sku;
 
 use self::document::{LookupDocument, ProductDocument};
-use super::diagnostics::SourceText;
 use super::style::Style;
 use super::text::{Cell, columns, printable};
-use super::{CliError, Exit, Report, input, json, yaml};
+use super::{CliError, Exit, Report, json, yaml};
+use crate::settings::Colors;
 use crate::settings::catalog::{CatalogCommand, CatalogFormat, LookupSettings};
-use crate::settings::{Colors, Input};
 
 /// Runs `octavo catalog`.
 pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report, CliError> {
     let (CatalogCommand::Search(settings) | CatalogCommand::Show(settings)) = command;
-    let catalog = with_overlay(settings.catalog.as_ref())?;
+    let catalog = Catalog::built_in();
     let lookup = match settings.kind {
         Some(kind) => catalog.lookup_as(kind, &settings.text),
         None => catalog.lookup(&settings.text),
@@ -27,25 +25,6 @@ pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report,
         CatalogCommand::Search(_) => search(&lookup, &catalog, (settings, colors)),
         CatalogCommand::Show(_) => show(&lookup, &catalog, (settings, colors)),
     }
-}
-
-/// Returns the built-in catalog with the file's entries merged over it. An unusable file is rejected with diagnostics.
-pub(super) fn with_overlay(overlay: Option<&Input>) -> Result<Catalog, CliError> {
-    let built_in = Catalog::built_in();
-    let Some(overlay) = overlay else {
-        return Ok(built_in);
-    };
-    let text = input::text(overlay, "a catalog")?;
-    let name = input::place(overlay);
-    let source = SourceText { name: &name, text: &text };
-    let overlay = parse(&text).map_err(|errors| {
-        let errors = errors.iter().map(|error| (error.place(), error.to_string()));
-        CliError::rejected(source.errors(errors))
-    })?;
-    built_in.with_overlay(overlay, &name).map_err(|errors| {
-        let errors = errors.iter().map(|error| (error.place(), error.to_string()));
-        CliError::rejected(source.errors(errors))
-    })
 }
 
 fn search(
@@ -130,6 +109,6 @@ fn row(product: &Product) -> Vec<Cell> {
     vec![
         Cell::new(product.sku.as_str(), Style::Strong),
         Cell::plain(product.type_name.as_str()),
-        Cell::plain(&product.name),
+        Cell::plain(product.name),
     ]
 }

@@ -29,7 +29,7 @@ use super::text::{count_noun, first_names, printable};
 use super::{CliError, Exit, Report};
 use crate::settings::Colors;
 use crate::settings::fleet::{
-    AvailabilitySettings, GroupBy, NodeFilter, NodeSettings, NodesSettings, SortBy, TypesSettings,
+    AvailabilitySettings, GroupBy, NodeFilter, NodeSettings, NodesSettings, TypesSettings,
 };
 
 /// The aggregator's maximum page size.
@@ -163,11 +163,11 @@ pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Repo
 /// Returns the nodes that pass the filter, from all pages, or the first `limit` nodes.
 pub(super) async fn list(
     client: &Client,
-    (filter, sort_by): (&NodeFilter, SortBy),
+    (filter, sort_by): (&NodeFilter, &str),
     limit: Option<usize>,
 ) -> Result<NodeList, CliError> {
     let mut parameters = filter.parameters();
-    parameters.push(("sort", sort_by.parameter()));
+    parameters.push(("sort", sort_by));
     pages(client, &parameters, limit).await
 }
 

@@ -26,7 +26,6 @@ mod layout_source;
 mod layouts;
 mod matching;
 mod mig_parted;
-mod naming;
 mod output;
 mod plan;
 mod profiles;
@@ -48,6 +47,7 @@ use std::sync::Arc;
 
 use octavo_engine::store::{self, InterruptedChanges};
 use octavo_hardware::DriverHandle;
+use octavo_model::accelerators::{Catalog, TypeOverride, identify_devices};
 use octavo_model::inventory::Inventory;
 use octavo_settings::hardware::HardwareSettings;
 use octavo_settings::{EarlyExit, EarlyExitKind};
@@ -57,7 +57,6 @@ use self::device_holders::DeviceHolders;
 use self::error::{CliError, MigPartedError, explain};
 pub use self::exit::Exit;
 use self::layouts::NamedInventory;
-use self::naming::DeviceNames;
 use self::output::publish;
 use self::text::{lines, printable};
 use crate::settings::apply::RunSettings;
@@ -258,11 +257,8 @@ fn diagnosed(
     inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let overlay = settings.source.catalog();
-    let catalog = catalog::with_overlay(overlay.as_ref())?;
-    let names = DeviceNames::from_catalog(&catalog, overlay.as_ref());
-    let (inventory, _) = names.name(inventory()?);
-    let facts = block_on(doctor::collect(&inventory, &catalog, settings))??;
+    let inventory = inventory()?;
+    let facts = block_on(doctor::collect(&inventory, settings))??;
     doctor::report(&facts, settings.format, colors)
 }
 
@@ -273,13 +269,20 @@ fn inventory(source: &SourceSettings, open: OpenHardware) -> Result<Arc<Inventor
     }
 }
 
-/// Returns the inventory with the requested names of devices, and notes on these names.
+/// Returns the inventory with the requested type of its unknown devices, and a note on the effect.
 fn named_inventory(
     source: &NamedSource,
     open: OpenHardware,
 ) -> Result<(Arc<Inventory>, String), CliError> {
-    let names = DeviceNames::read(source)?;
-    Ok(names.name(inventory(&source.inventory, open)?))
+    let inventory = inventory(&source.inventory, open)?;
+    let Some(text) = &source.type_override else {
+        return Ok((inventory, String::new()));
+    };
+    let type_override = TypeOverride::new(text, &Catalog::built_in());
+    let mut named = Arc::unwrap_or_clone(inventory);
+    identify_devices(&mut named, Some(&type_override));
+    let note = format!("note: {}\n", type_override.effect(&named).text);
+    Ok((Arc::new(named), note))
 }
 
 fn opened(hardware: &HardwareSettings, open: OpenHardware) -> Result<DriverHandle, CliError> {

@@ -1,7 +1,7 @@
 //! A layout resolved on a node, which `plan` and `assert` start from.
 
 use octavo_model::inventory::Inventory;
-use octavo_planner::layout::{Layout, RuleError, RuleErrorKind, RuleWarning, Targets, resolve};
+use octavo_planner::layout::{Layout, RuleError, RuleWarning, Targets, resolve};
 
 use super::diagnostics::Severity;
 use super::layout_source::LayoutSource;
@@ -81,20 +81,7 @@ pub(super) fn warnings(source: &LayoutSource, warnings: &[RuleWarning]) -> Strin
 /// Returns `Infeasible` if only the hardware prevents the layout; failed if the layout must be corrected, or something
 /// cannot be read.
 fn exit(errors: &[RuleError]) -> Exit {
-    let by_hardware = |error: &RuleError| match error.kind {
-        RuleErrorKind::NotMigCapable
-        | RuleErrorKind::UnknownProfile { .. }
-        | RuleErrorKind::ComputeSplit { .. }
-        | RuleErrorKind::TooMany { .. }
-        | RuleErrorKind::TooManyGpuInstances { .. } => true,
-        RuleErrorKind::NoMatchingDevice { .. }
-        | RuleErrorKind::NoDeviceSelected { .. }
-        | RuleErrorKind::NoSuchIndex { .. }
-        | RuleErrorKind::Conflict { .. }
-        | RuleErrorKind::NoProfiles { .. }
-        | RuleErrorKind::AmbiguousProfile { .. }
-        | RuleErrorKind::DuplicateProfileName { .. } => false,
-    };
+    let by_hardware = |error: &RuleError| error.kind.hardware_rule().is_some();
     if !errors.is_empty() && errors.iter().all(by_hardware) {
         Exit::Infeasible
     } else {

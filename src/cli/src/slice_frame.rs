@@ -5,6 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use octavo_model::inventory::DeviceProcesses;
+use octavo_model::slices::words as say;
+
 use super::style::Style;
 use super::text::{length, lines, pieces};
 use crate::settings::Colors;
@@ -23,6 +26,20 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// A GPU that is not partitioned.
+    pub(super) fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Self {
+        let style = match usage {
+            DeviceProcesses::Known([]) => Style::Plain,
+            DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
+        };
+        Self {
+            slices,
+            mark: ' ',
+            paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
+            style,
+        }
+    }
+
     /// A slice without an instance.
     pub(super) fn free() -> Self {
         Self { slices: 1, mark: ' ', paragraphs: vec!["free".to_owned()], style: Style::Faint }

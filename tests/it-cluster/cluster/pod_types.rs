@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Condition, Device, Identity, Inventory, Machine, NvmlState, PciIds};
+use octavo_model::inventory::{Condition, Device, Identity, Inventory, PciIds};
 use octavo_model::resource::ShareId;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
@@ -105,12 +105,7 @@ pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts 
     let mut device = Device::new(pci, ids);
     device.condition = Condition::Working;
     device.identity = Identity::Known { type_name: A100.parse().unwrap(), sku: None };
-    let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: vec![device],
-    };
+    let inventory = Inventory { devices: vec![device], ..Inventory::default() };
     let tenants = pods.iter().map(|(pod, uid)| Tenant {
         namespace: Some(namespace.to_owned()),
         pod: Some((*pod).to_owned()),

@@ -1,8 +1,6 @@
 //! The page of a node has the command that names its unknown devices, reached by keyboard.
 
-use std::sync::Arc;
-
-use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
+use octavo_model::accelerators::{Catalog, TypeOverride, identify_devices};
 use octavo_model::inventory::{Identity, Inventory};
 
 use super::chrome::{Page, Start, browse};
@@ -36,11 +34,7 @@ async fn newer() -> Inventory {
 
 /// The same with the label on its Node.
 fn named(mut machine: Inventory, label: &str) -> Inventory {
-    let naming = TypeSources {
-        type_override: Some(Arc::new(TypeOverride::new(label, &Catalog::built_in()))),
-        ..TypeSources::default()
-    };
-    naming.apply(&mut machine);
+    identify_devices(&mut machine, Some(&TypeOverride::new(label, &Catalog::built_in())));
     machine
 }
 

@@ -78,7 +78,7 @@ impl Log {
 /// The status of a node, distinguished by a word and by its state of NVML.
 fn inventory(word: &str, nvml: NvmlState) -> Inventory {
     let machine = Machine { product_name: Some(word.to_owned()), vgpu: None, bus_error: None };
-    Inventory { neuron: None, machine, nvml, devices: Vec::new() }
+    Inventory { machine, nvml, ..Inventory::default() }
 }
 
 fn lost() -> NvmlState {

@@ -141,11 +141,6 @@ pub enum LayoutProblem {
          v1\" for files of mig-parted and NVIDIA's device plugin"
     )]
     UnknownDialect,
-    /// The file is not a catalog.
-    #[error(
-        "this is not a catalog: expected \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
-    )]
-    NotACatalog,
     /// The file is not a price book.
     #[error(
         "this is not a price book: expected \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""

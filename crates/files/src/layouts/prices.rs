@@ -141,7 +141,7 @@ mod tests {
             ("", "this is not a price book"),
             ("- a\n", "this is not a price book"),
             (
-                "apiVersion: octavo.dev/v1\nkind: Catalogue\ncurrency: USD\nprices: []\n",
+                "apiVersion: octavo.dev/v1\nkind: Layouts\ncurrency: USD\nprices: []\n",
                 "kind must be \"PriceBook\"",
             ),
             ("prices: {\n", "this is not YAML"),

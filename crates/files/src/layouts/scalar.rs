@@ -92,16 +92,6 @@ fn split_base(text: &str) -> (u32, &str) {
         .unwrap_or((10, text))
 }
 
-/// Parses a non-negative number with or without a fraction: `1979`, `835.5`.
-pub(super) fn decimal_number(node: &Node) -> Option<f64> {
-    let text = plain(node)?;
-    let parts: Vec<&str> = text.split('.').collect();
-    let all_digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    let well_formed = parts.len() <= 2 && parts.iter().all(all_digits);
-    let number: f64 = text.parse().ok().filter(|_| well_formed)?;
-    number.is_finite().then_some(number)
-}
-
 fn digits(text: &str) -> Option<u32> {
     if let Some(hex) = text.strip_prefix("0x") {
         let well_formed = hex.bytes().all(|b| b.is_ascii_hexdigit());

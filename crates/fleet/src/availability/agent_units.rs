@@ -319,7 +319,7 @@ impl UnitCounts {
 #[cfg(test)]
 mod tests {
     use octavo_model::examples::{gpu, process};
-    use octavo_model::inventory::{Driver, Machine, Mig, NvmlState};
+    use octavo_model::inventory::{Driver, Mig, NvmlState};
     use octavo_model::resource::ShareId;
     use octavo_model::sharing_status::{Health, ResourceStatus, UnitStatus};
     use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
@@ -330,10 +330,9 @@ mod tests {
 
     fn inventory(device: Device) -> Inventory {
         Inventory {
-            machine: Machine::default(),
             nvml: NvmlState::Ready(Driver { version: "570.133.20".parse().unwrap(), cuda: None }),
-            neuron: None,
             devices: vec![device],
+            ..Inventory::default()
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
-use strum::{Display, EnumString, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use crate::request_error::RequestError;
@@ -76,6 +76,7 @@ pub enum Workload {
     Display,
     EnumString,
     IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "lowercase")]
 #[strum(parse_err_ty = RequestError, parse_err_fn = unknown_precision)]
@@ -250,5 +251,5 @@ impl Precision {
 }
 
 fn unknown_precision(text: &str) -> RequestError {
-    RequestError::unknown_value("workload.precision", text, &Precision::ALL.map(Into::into))
+    RequestError::unknown_value::<Precision>("workload.precision", text)
 }

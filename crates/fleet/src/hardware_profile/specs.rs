@@ -58,15 +58,15 @@ fn memory(product: &Product) -> Option<u64> {
 }
 
 fn number(product: &Product, field: Field) -> Option<f64> {
-    match product.facts.get(&field)?.value {
+    match product.value(field)? {
         Value::Number(number) => Some(number),
         Value::Text(_) | Value::List(_) => None,
     }
 }
 
 fn text(product: &Product, field: Field) -> Option<String> {
-    match &product.facts.get(&field)?.value {
-        Value::Text(text) => Some(text.clone()),
+    match product.value(field)? {
+        Value::Text(text) => Some(text.to_owned()),
         Value::Number(number) => Some(number.to_string()),
         Value::List(_) => None,
     }

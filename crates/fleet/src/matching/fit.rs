@@ -192,8 +192,7 @@ fn links(request: &Request, offer: &Offer) -> (Option<String>, Option<RejectionR
     }
     let caveat = if !all_known || !links.iter().all(suits) {
         Some(format!(
-            "not all products of {type_name} have the requested links ({}): also select by the label octavo.dev/interconnect",
-            requested.as_str()
+            "not all products of {type_name} have the requested links ({requested}): also select by the label octavo.dev/interconnect"
         ))
     } else if links.contains(&Link::NvLinkBridge) {
         Some(format!(

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{
     DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as, skip_serializing_none,
 };
-use strum::{Display, EnumString, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use super::architectures::{self, Generation};
@@ -69,6 +69,7 @@ pub struct Bytes(u64);
     Display,
     EnumString,
     IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 #[strum(parse_err_ty = RequestError, parse_err_fn = unknown_interconnect)]
@@ -103,6 +104,7 @@ pub enum Interconnect {
     Display,
     EnumString,
     IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "lowercase")]
 #[strum(parse_err_ty = RequestError, parse_err_fn = unknown_isolation)]
@@ -265,33 +267,12 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl Interconnect {
-    /// All values.
-    pub const ALL: [Self; 5] =
-        [Self::Any, Self::Direct, Self::NvLink, Self::InfinityFabric, Self::NeuronLink];
-
-    /// Returns the serialized name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-impl Isolation {
-    /// All values.
-    pub const ALL: [Self; 3] = [Self::Exclusive, Self::Mig, Self::Shared];
-
-    /// Returns the serialized name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
 fn unknown_interconnect(text: &str) -> RequestError {
-    RequestError::unknown_value("interconnect", text, &Interconnect::ALL.map(Into::into))
+    RequestError::unknown_value::<Interconnect>("interconnect", text)
 }
 
 fn unknown_isolation(text: &str) -> RequestError {
-    RequestError::unknown_value("isolation", text, &Isolation::ALL.map(Into::into))
+    RequestError::unknown_value::<Isolation>("isolation", text)
 }
 
 /// Requirements of one pod, as requested. Every field is optional. Names are resolved by [`Request::try_from`].

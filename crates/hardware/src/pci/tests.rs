@@ -1,7 +1,5 @@
 //! Tests of the PCI scan on directory trees like sysfs.
 
-mod custom_catalog;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -52,7 +50,7 @@ impl Tree {
     }
 
     fn bus(&self) -> Bus {
-        Bus::new(Sysfs::new(self.path().to_owned()), Arc::default())
+        Bus::new(Sysfs::new(self.path().to_owned()))
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -225,7 +223,7 @@ fn fifo_as_configuration_space_does_not_block() {
 #[test]
 fn machine_without_a_bus_has_no_accelerators() {
     let root = tempfile::tempdir().unwrap();
-    let mut bus = Bus::new(Sysfs::new(root.path().to_owned()), Arc::default());
+    let mut bus = Bus::new(Sysfs::new(root.path().to_owned()));
     assert_eq!(bus.scan(), []);
     assert_eq!(bus.machine(&[]), Machine::default());
 }

@@ -125,7 +125,7 @@ impl Worker {
 mod tests {
     use std::sync::{Mutex, mpsc};
 
-    use octavo_model::inventory::{Inventory, Machine, NvmlState};
+    use octavo_model::inventory::Inventory;
     use tokio::sync::watch;
 
     use super::*;
@@ -146,18 +146,13 @@ mod tests {
 
     #[test]
     fn immediate_returns_are_rate_limited() {
-        let nothing = Inventory {
-            neuron: None,
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: Vec::new(),
-        };
+        let nothing = Inventory::default();
         let shared = Arc::new(Shared {
             calls: CallRecord::new(Duration::ZERO),
             latest: watch::Sender::new(Arc::new(nothing)),
             pulse: watch::Sender::default(),
             xids: Mutex::default(),
-            naming: Mutex::default(),
+            type_override: Mutex::default(),
         });
         let (outbox, inbox) = mpsc::channel();
         let began = Instant::now();

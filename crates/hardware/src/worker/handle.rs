@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use octavo_model::accelerators::TypeOverride;
+use octavo_model::accelerators::{TypeOverride, identify_devices};
 use octavo_model::inventory::{Device, Inventory, NvmlState};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
@@ -99,14 +99,11 @@ impl DriverHandle {
 
     /// Sets the names of unknown devices, also in the last inventory.
     pub fn name_unknown_devices(&self, type_override: Option<Arc<TypeOverride>>) {
-        let naming = {
-            let mut naming = self.shared.lock_naming();
-            naming.type_override = type_override;
-            naming.clone()
-        };
+        let given = type_override.clone();
+        *self.shared.lock_type_override() = type_override;
         self.shared.latest.send_if_modified(|latest| {
             let mut inventory = Inventory::clone(latest);
-            naming.apply(&mut inventory);
+            identify_devices(&mut inventory, given.as_deref());
             let differs = **latest != inventory;
             if differs {
                 *latest = Arc::new(inventory);

@@ -83,7 +83,6 @@ impl Fake {
             driver_roots: Vec::new(),
             sys_root: "/nowhere".into(),
             neuron_logical_config: "/nowhere".into(),
-            custom_catalog: Arc::default(),
             call_deadline,
         };
         spawn(Box::new(self.clone()), &settings).unwrap()

@@ -1,7 +1,6 @@
 //! Static product tables of the built-in catalog.
 #![expect(clippy::unreadable_literal, reason = "the tables are generated")]
 
-use crate::id::parse_hex;
 use crate::inventory::{PciIds, Vendor};
 use crate::quantity::ComputeCapability;
 
@@ -92,32 +91,6 @@ pub struct PciPattern {
     pub device: (u16, u16),
     /// Subsystem vendor and subsystem device id.
     pub subsystem: Option<(u16, u16)>,
-}
-
-impl PciPattern {
-    /// Ids of a PCI function of unknown class.
-    pub fn ids(self) -> PciIds {
-        let (subsystem_vendor, subsystem_device) = self.subsystem.unwrap_or_default();
-        PciIds {
-            vendor: self.device.0,
-            device: self.device.1,
-            subsystem_vendor,
-            subsystem_device,
-            class: None,
-        }
-    }
-
-    /// Parses `10de:25b6`, optionally followed by the subsystem ids.
-    pub fn parse(text: &str) -> Option<Self> {
-        let parts: Option<Vec<u16>> = text.split(':').map(|part| parse_hex(part, 4..=4)).collect();
-        match parts?.as_slice() {
-            [vendor, device] => Some(Self { device: (*vendor, *device), subsystem: None }),
-            [vendor, device, of, which] => {
-                Some(Self { device: (*vendor, *device), subsystem: Some((*of, *which)) })
-            }
-            _ => None,
-        }
-    }
 }
 
 /// PCI devices that resemble accelerators but are none: switches, and display controllers without compute capability.

@@ -11,7 +11,7 @@
 //! GB part, so the catalog states the memory it reports. The rule prevents a B200 of 168 GB from being identified as
 //! one of 180 GB. Sources: the catalog's entries, and EC2's figures quoted there.
 
-use crate::accelerators::facts::{Facts, MarketedMemory};
+use crate::accelerators::facts::Facts;
 use crate::quantity::Mebibytes;
 
 /// Common marketed sizes in GB.
@@ -25,18 +25,10 @@ const MAX_INLINE_ECC_GB: u64 = 48;
 
 /// Returns `true` if a device that reports `seen` can be this product. A product of unknown size matches any memory.
 pub(super) fn is_consistent_with(facts: &Facts, seen: Mebibytes) -> bool {
-    can_report(facts.memory, facts.visible_memory_mib, seen)
-}
-
-/// Returns `true` if a product with the marketed size `sold`, whose drivers report `stated` MiB, can report `seen`.
-pub(super) fn can_report(
-    sold: Option<MarketedMemory>,
-    stated: Option<u32>,
-    seen: Mebibytes,
-) -> bool {
-    let is_stated =
-        stated.is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
-    is_stated || sold.is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
+    let is_stated = facts
+        .visible_memory_mib
+        .is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
+    is_stated || facts.memory.is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
 }
 
 /// Marketed size in GB of a device that reports `seen`; if no common size is near, whole GiB, rounded up.

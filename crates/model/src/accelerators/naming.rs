@@ -1,29 +1,18 @@
-//! Sources of device types on a node: the built-in catalog, an administrator's overlay, and a manual override for
-//! devices that neither identifies.
+//! Sources of device types on a node: the catalog, and a manual override for devices that it does not identify.
 //!
 //! The override is applied as written or not at all. An ambiguous override selects no product. Identification by
 //! hardware takes precedence: an identified device keeps its type.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::product_names::{RESERVED_TYPE_NAMES, format_skus};
-use super::{Catalog, Field, Lookup, OverlayProducts};
+use super::{Catalog, Field, Lookup};
 use crate::id::{Sku, TypeName};
 use crate::inventory::{Architecture, Device, Identity, Inventory, Vendor};
 use crate::text::count_noun;
 
 /// Node label that sets the type of the node's unidentified devices.
 pub const TYPE_OVERRIDE: &str = "octavo.dev/type-override";
-
-/// Sources of device types on a node, besides the built-in catalog.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TypeSources {
-    /// Products of the administrator's catalog.
-    pub overlay_products: Arc<OverlayProducts>,
-    /// Manual type override of the node.
-    pub type_override: Option<Arc<TypeOverride>>,
-}
 
 /// Manual type override for unidentified devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +27,9 @@ enum OverrideTarget {
     Known {
         type_name: TypeName,
         sku: Option<Sku>,
-        architecture: Option<String>,
+        architecture: Option<&'static str>,
         /// Vendor of the product; the override applies to devices of this vendor only.
-        vendor: Option<Vendor>,
+        vendor: Vendor,
     },
     /// A name that is not in the catalog, and products with similar names.
     New { type_name: TypeName, near: Vec<Sku> },
@@ -71,13 +60,12 @@ impl TypeOverride {
     }
 
     /// Identity and chip family for this unidentified device.
-    fn name(&self, device: &Device) -> Option<(Identity, Option<&str>)> {
+    fn name(&self, device: &Device) -> Option<(Identity, Option<&'static str>)> {
         match &self.meaning {
             OverrideTarget::Known { type_name, sku, architecture, vendor } => {
-                vendor.is_none_or(|required| required == device.vendor).then(|| {
+                (*vendor == device.vendor).then(|| {
                     let (type_name, sku) = (type_name.clone(), sku.clone());
-                    let identity = Identity::Manual { type_name, sku };
-                    (identity, architecture.as_deref())
+                    (Identity::Manual { type_name, sku }, *architecture)
                 })
             }
             OverrideTarget::New { type_name, .. } => {
@@ -107,9 +95,9 @@ impl TypeOverride {
                 (format!("{key} {text}"), true)
             }
             OverrideTarget::Known { type_name, vendor, .. } => {
-                let left = match (unknown, vendor) {
-                    (0, _) | (_, None) => String::new(),
-                    (_, Some(vendor)) => format!(
+                let left = match unknown {
+                    0 => String::new(),
+                    _ => format!(
                         "; {} unknown, because the type is a product of {vendor}, which did not make {}",
                         count_noun(unknown, "device stays", "devices stay"),
                         if unknown == 1 { "it" } else { "them" }
@@ -146,38 +134,29 @@ pub struct OverrideEffect {
     pub needs_attention: bool,
 }
 
-impl TypeSources {
-    /// Identifies every device that is unidentified or was named manually.
-    pub fn apply(&self, inventory: &mut Inventory) {
-        inventory.devices.iter_mut().for_each(|one| self.name(one));
-    }
+/// Identifies every device that is unidentified or was named manually.
+pub fn identify_devices(inventory: &mut Inventory, type_override: Option<&TypeOverride>) {
+    inventory.devices.iter_mut().for_each(|one| identify_device(one, type_override));
+}
 
-    /// Identifies `device`, unless it is identified by its hardware.
-    pub fn name(&self, device: &mut Device) {
-        match device.identity {
-            Identity::Known { .. } => return,
-            // The chip family came with the manual name and is reset with it.
-            Identity::Manual { .. } => device.architecture = None,
-            Identity::Unknown => {}
-        }
-        let name = device.product_name.as_deref();
-        device.identity =
-            super::identify_with(&self.overlay_products, device.pci_ids, name, device.memory);
-        let mut family = super::architecture(device.pci_ids);
-        if let Some(sku) = device.identity.sku() {
-            family =
-                family.or_else(|| self.overlay_products.architecture(sku).map(Architecture::new));
-        }
-        if device.identity == Identity::Unknown
-            && let Some((identity, known)) =
-                self.type_override.as_ref().and_then(|given| given.name(device))
-        {
-            family = family.or_else(|| known.map(Architecture::new));
-            device.identity = identity;
-        }
-        if device.architecture.is_none() {
-            device.architecture = family;
-        }
+fn identify_device(device: &mut Device, type_override: Option<&TypeOverride>) {
+    match device.identity {
+        Identity::Known { .. } => return,
+        // The chip family came with the manual name and is reset with it.
+        Identity::Manual { .. } => device.architecture = None,
+        Identity::Unknown => {}
+    }
+    let name = device.product_name.as_deref();
+    device.identity = super::identify(device.pci_ids, name, device.memory);
+    let mut family = super::architecture(device.pci_ids);
+    if device.identity == Identity::Unknown
+        && let Some((identity, known)) = type_override.and_then(|given| given.name(device))
+    {
+        family = family.or_else(|| known.map(Architecture::new));
+        device.identity = identity;
+    }
+    if device.architecture.is_none() {
+        device.architecture = family;
     }
 }
 
@@ -211,12 +190,11 @@ fn resolve_override(text: &str, catalog: &Catalog) -> OverrideTarget {
     let Some(product) = product else {
         return OverrideTarget::Rejected(OverrideRejection::NoName);
     };
-    let architecture = product.text(Field::Architecture).map(str::to_owned);
     OverrideTarget::Known {
         type_name: product.type_name.clone(),
         sku: (!is_whole_type).then(|| product.sku.clone()),
-        architecture,
-        vendor: product.vendor.parse().ok(),
+        architecture: product.text(Field::Architecture),
+        vendor: product.vendor,
     }
 }
 

@@ -31,11 +31,6 @@ pub(super) fn products_named(vendor: Vendor, name: &str) -> Vec<&'static Facts> 
         .collect()
 }
 
-/// Returns `true` if two product names are equivalent.
-pub(super) fn is_same_name(one: &str, other: &str) -> bool {
-    words(one) == words(other)
-}
-
 /// Candidates whose name shares most words with `name`, among those whose words all occur in it; all candidates if
 /// there are none.
 pub(super) fn best_named<'a>(candidates: Vec<&'a Facts>, name: &str) -> Vec<&'a Facts> {

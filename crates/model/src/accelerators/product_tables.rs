@@ -14,31 +14,44 @@ include!(concat!(env!("OUT_DIR"), "/product_tables.rs"));
 pub(super) struct ProductEntry {
     pub(super) sku: &'static str,
     pub(super) notes: Option<&'static str>,
-    pub(super) facts: &'static [FactEntry],
-    pub(super) words: &'static [AliasEntry],
+    pub(super) facts: &'static [Fact],
+    pub(super) aliases: &'static [Alias],
     pub(super) offers: &'static [CloudOffer],
 }
 
-#[derive(Debug)]
-pub(super) struct FactEntry {
-    pub(super) field: Field,
-    pub(super) value: FactValue,
-    pub(super) sources: &'static [&'static str],
+/// Fact with its sources.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    /// Kind of fact.
+    pub field: Field,
+    /// Value of the fact.
+    pub value: Value,
+    /// Source keys; [`Catalog::source`](super::Catalog::source) resolves them.
+    pub sources: &'static [&'static str],
 }
 
-#[derive(Debug)]
-pub(super) enum FactValue {
+/// Value of a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// Number in the unit of its field.
+    #[serde(serialize_with = "serialize_number")]
     Number(f64),
+    /// Single text.
     Text(&'static str),
+    /// Several texts.
     List(&'static [&'static str]),
 }
 
 /// Alias of one product.
-#[derive(Debug)]
-pub(super) struct AliasEntry {
-    pub(super) text: &'static str,
-    pub(super) kind: AliasKind,
-    pub(super) sources: &'static [&'static str],
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alias {
+    /// Text of the alias.
+    pub text: &'static str,
+    /// Origin of the alias.
+    pub kind: AliasKind,
+    /// Keys of the sources.
+    pub sources: &'static [&'static str],
 }
 
 /// Cloud instance type that has the product.
@@ -62,21 +75,32 @@ pub struct CloudOffer {
     pub sources: &'static [&'static str],
 }
 
-/// Writes a whole number without a decimal point.
 #[expect(clippy::ref_option, reason = "serde calls it so")]
 fn serialize_count<S: Serializer>(count: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match count.map(|count| count.to_string().parse::<u64>().map_err(|_| count)) {
-        Some(Ok(whole)) => serializer.serialize_u64(whole),
-        Some(Err(fraction)) => serializer.serialize_f64(fraction),
+    match count {
+        Some(count) => serialize_number(count, serializer),
         None => serializer.serialize_none(),
     }
 }
 
+/// Writes a whole number without a decimal point.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn serialize_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    match number.to_string().parse::<u64>() {
+        Ok(whole) => serializer.serialize_u64(whole),
+        Err(_) => serializer.serialize_f64(*number),
+    }
+}
+
 /// Alias shared by several products.
-#[derive(Debug)]
-pub(super) struct SharedAliasEntry {
-    pub(super) text: &'static str,
-    pub(super) kind: AliasKind,
-    pub(super) skus: &'static [&'static str],
-    pub(super) sources: &'static [&'static str],
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAlias {
+    /// Text of the alias.
+    pub text: &'static str,
+    /// Origin of the alias.
+    pub kind: AliasKind,
+    /// Products it refers to.
+    pub skus: &'static [&'static str],
+    /// Keys of the sources.
+    pub sources: &'static [&'static str],
 }

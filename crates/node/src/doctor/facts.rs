@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::{
     AvailableModules, ControlGroups, DeviceFiles, DriverTraces, Observed,
 };
@@ -18,8 +17,6 @@ pub struct Facts<'a> {
     pub inventory: &'a Inventory,
     /// True if the inventory is a recording, which cannot answer further queries.
     pub is_recorded: bool,
-    /// Catalog that resolves manual type overrides.
-    pub catalog: &'a Catalog,
     /// Paths that were examined.
     pub roots: ExaminedPaths,
     /// Driver information in sysfs.

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use octavo_model::accelerators::{TYPE_OVERRIDE, TypeOverride, TypeSources};
+use octavo_model::accelerators::{Catalog, TYPE_OVERRIDE, TypeOverride, identify_devices};
 use octavo_model::inventory::Inventory;
 
 use super::facts::Facts;
@@ -30,13 +29,9 @@ fn apply_override<'a>(
     let Some(name) = label.or_else(of_type) else {
         return (Cow::Borrowed(facts.inventory), None);
     };
-    let given = TypeOverride::new(name, facts.catalog);
-    let naming = TypeSources {
-        overlay_products: Arc::new(facts.catalog.overlay_products().clone()),
-        type_override: Some(Arc::new(given.clone())),
-    };
+    let given = TypeOverride::new(name, &Catalog::built_in());
     let mut named = facts.inventory.clone();
-    naming.apply(&mut named);
+    identify_devices(&mut named, Some(&given));
     let effect = given.effect(&named);
     let wrong = (label.is_some() && effect.needs_attention).then_some(effect.text);
     (Cow::Owned(named), wrong)

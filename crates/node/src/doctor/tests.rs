@@ -7,7 +7,6 @@ mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::{
     AvailableModules, CgroupVersion, ControlGroups, DeviceFiles, DriverTraces, Observed,
     PodCgroupManager,
@@ -15,8 +14,8 @@ use octavo_model::driver_traces::{
 use octavo_model::examples::{compute_instance, gpu, gpu_instance};
 use octavo_model::id::{GpuUuid, MigUuid};
 use octavo_model::inventory::{
-    Amd, AmdPartition, Completeness, Condition, Device, Driver, Inventory, Machine, Mig, MigMode,
-    MigState, NeuronDevice, NeuronErrors, NvmlState, PciIds, RecoveryAction,
+    Amd, AmdPartition, Completeness, Condition, Device, Driver, Inventory, Mig, MigMode, MigState,
+    NeuronDevice, NeuronErrors, NvmlState, PciIds, RecoveryAction,
 };
 
 use super::*;
@@ -38,17 +37,15 @@ struct Node {
     kubelet: Observed<Option<Kubelet>>,
     labels: Observed<Option<FeatureLabels>>,
     is_recorded: bool,
-    catalog: Catalog,
 }
 
 impl Node {
     fn new(devices: Vec<Device>) -> Self {
         Self {
             inventory: Inventory {
-                machine: Machine::default(),
                 nvml: NvmlState::Absent { reason: "no NVML library".to_owned() },
-                neuron: None,
                 devices,
+                ..Inventory::default()
             },
             traces: Ok(DriverTraces { has_bus: true, ..DriverTraces::default() }),
             files: Ok(DeviceFiles::default()),
@@ -63,7 +60,6 @@ impl Node {
             kubelet: Ok(None),
             labels: Ok(None),
             is_recorded: false,
-            catalog: Catalog::built_in(),
         }
     }
 
@@ -123,7 +119,6 @@ impl Node {
         run_checks(&Facts {
             inventory: &self.inventory,
             is_recorded: self.is_recorded,
-            catalog: &self.catalog,
             roots: ExaminedPaths {
                 sys: "/sys".to_owned(),
                 dev: "/dev".to_owned(),

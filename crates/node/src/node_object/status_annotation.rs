@@ -230,7 +230,6 @@ fn shorten(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::drain::Stage;
-    use octavo_model::inventory::{Machine, NvmlState};
     use octavo_model::reason::Reason;
     use octavo_model::resource::{ResourceName, ShareId};
     use octavo_model::sharing_status::{DeviceProvider, RetainedId};
@@ -238,12 +237,7 @@ mod tests {
     use super::*;
 
     fn empty() -> Inventory {
-        Inventory {
-            neuron: None,
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: Vec::new(),
-        }
+        Inventory::default()
     }
 
     fn status(devices: usize, message: &str) -> NodeLayoutStatus {

@@ -202,6 +202,25 @@ pub enum RuleWarningKind {
     RestIsEmpty,
 }
 
+impl RuleErrorKind {
+    /// Returns the violated hardware rule, if the reason is one.
+    pub fn hardware_rule(&self) -> Option<&'static str> {
+        match self {
+            Self::NotMigCapable => Some("notMigCapable"),
+            Self::UnknownProfile { .. } => Some("noSuchProfile"),
+            Self::ComputeSplit { .. } => Some("computeSplit"),
+            Self::TooMany { .. } | Self::TooManyGpuInstances { .. } => Some("tooMany"),
+            Self::NoMatchingDevice { .. }
+            | Self::NoDeviceSelected { .. }
+            | Self::NoSuchIndex { .. }
+            | Self::Conflict { .. }
+            | Self::NoProfiles { .. }
+            | Self::AmbiguousProfile { .. }
+            | Self::DuplicateProfileName { .. } => None,
+        }
+    }
+}
+
 impl DeviceRef {
     /// Returns the reference of the device at `pci`, which may be absent from `inventory`.
     pub fn new(inventory: &Inventory, pci: PciAddress) -> Self {

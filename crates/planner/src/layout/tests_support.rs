@@ -6,8 +6,8 @@
 use octavo_model::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
-    Completeness, ComputeInstance, Condition, Device, GpuInstance, Identity, Inventory, Machine,
-    Mig, MigMode, MigState, NvmlState, PciIds,
+    Completeness, ComputeInstance, Condition, Device, GpuInstance, Identity, Inventory, Mig,
+    MigMode, MigState, PciIds,
 };
 use octavo_model::quantity::Mebibytes;
 use octavo_model::source_position::SourcePosition;
@@ -235,12 +235,7 @@ pub(crate) fn failing(index: u8) -> Device {
 
 /// A node with these devices.
 pub(crate) fn node(devices: impl IntoIterator<Item = Device>) -> Inventory {
-    Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: devices.into_iter().collect(),
-    }
+    Inventory { devices: devices.into_iter().collect(), ..Inventory::default() }
 }
 
 /// A layout of these rules; the line of each is its number.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use octavo_model::holder::{Holder, HolderDetails};
-use octavo_model::inventory::{Device, DeviceProcesses, GpuInstance, Process};
+use octavo_model::holder::Holder;
+use octavo_model::inventory::{Device, DeviceProcesses, GpuInstance};
 
 /// The parts of a GPU instance that are in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl DeviceUsers {
             holders.iter().filter(|holder| holder.device == device.pci).cloned().collect();
         let processes = device.processes.iter();
         let new: Vec<Holder> = processes
-            .map(|process| holder_of(device, process))
+            .map(|process| Holder::from_process(device, process))
             .filter(|process| !holders.iter().any(|holder| is_same_use(holder, process)))
             .collect();
         holders.extend(new);
@@ -136,17 +136,4 @@ fn is_same_use(holder: &Holder, process: &Holder) -> bool {
         (place, of.details.pid, of.details.kind)
     };
     use_of(holder) == use_of(process)
-}
-
-fn holder_of(device: &Device, process: &Process) -> Holder {
-    Holder {
-        device: device.pci,
-        gpu_instance: process.gpu_instance,
-        compute_instance: process.compute_instance,
-        details: HolderDetails {
-            pid: Some(process.pid),
-            kind: Some(process.kind),
-            ..HolderDetails::default()
-        },
-    }
 }

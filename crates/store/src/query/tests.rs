@@ -6,7 +6,7 @@ use octavo_fleet::summary::{
     DeviceSummary, LayoutSummary, NodeGroup, NodeState, NodeSummary, Occupancy, PartitionCounts,
 };
 use octavo_model::id::NodeName;
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::Inventory;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reported::Reported;
 use octavo_stream::protocol::{Parts, Run};
@@ -72,12 +72,7 @@ fn node() -> impl Strategy<Value = Node> {
     let devices = prop::collection::vec(device(), 0..3);
     let drawn = (0_u16..60, devices, labels(), layout(), 0..NOW);
     drawn.prop_map(|(number, devices, labels, layout, confirmed)| {
-        let inventory = Inventory {
-            neuron: None,
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: Vec::new(),
-        };
+        let inventory = Inventory::default();
         let origin = ReportingAgent {
             name: format!("gpu-{number}").parse().unwrap(),
             run: Run { epoch: 1, boot_id: "b".to_owned() },

@@ -3,7 +3,7 @@
 mod full;
 mod model;
 
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_stream::messages::{encode_from_agent, parse_from_agent};
 use octavo_stream::protocol::{Change, Content, FromAgent, PartKey, Run, Sender};
 use octavo_stream::status;
@@ -135,10 +135,8 @@ impl Agent {
 
 fn parts(number: u64) -> Parts {
     let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
         nvml: NvmlState::Absent { reason: format!("reason {number}") },
-        devices: Vec::new(),
+        ..Inventory::default()
     };
     let labels = [("octavo.dev/count".parse().unwrap(), "8".parse().unwrap())];
     status::encode(&inventory, &labels.into_iter().collect(), None)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::Inventory;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::ShareId;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
@@ -54,12 +54,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         }],
         missing: Vec::new(),
     };
-    let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
-    };
+    let inventory = Inventory::default();
     let origin = ReportingAgent {
         name: name.parse().unwrap(),
         run: Run { epoch: 1, boot_id: "b".to_owned() },

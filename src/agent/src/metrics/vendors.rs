@@ -331,10 +331,9 @@ mod tests {
         }
         assert_eq!(families, 15);
         let nothing = Inventory {
-            neuron: None,
             machine: octavo_model::inventory::Machine::default(),
             nvml: octavo_model::inventory::NvmlState::Loading,
-            devices: Vec::new(),
+            ..Inventory::default()
         };
         let mut registry = Registry::with_prefix("octavo");
         registry.register_collector(Box::new(InventoryCollector(Arc::new(nothing))));

@@ -260,8 +260,8 @@ mod tests {
     use octavo_fleet::summary::MIN_REPORT_INTERVAL;
     use octavo_model::id::PciAddress;
     use octavo_model::inventory::{
-        Amd, Condition, Device, DeviceProcesses, DriverLayout, Machine, Neuron, NeuronDevice,
-        NvmlState, PciIds, Process, ProcessKind,
+        Amd, Condition, Device, DeviceProcesses, DriverLayout, Neuron, NeuronDevice, PciIds,
+        Process, ProcessKind,
     };
     use octavo_model::quantity::Mebibytes;
     use octavo_model::reason::Reason;
@@ -298,12 +298,7 @@ mod tests {
                 memory: None,
             })
             .collect();
-        Inventory {
-            neuron: None,
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: vec![device],
-        }
+        Inventory { devices: vec![device], ..Inventory::default() }
     }
 
     fn reported(inventory: &Inventory) -> QueuedStatus {

@@ -5,7 +5,7 @@
 mod fake_aggregator;
 mod sockets;
 
-use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::inventory::{Inventory, Machine};
 use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{AggregatorMessage, FromAgent, Greeting, Receiver, StatusOffer};
 use octavo_stream::status;
@@ -23,10 +23,8 @@ fn this_one() -> Run {
 /// A node that is identified by a word.
 fn inventory(word: &str) -> Inventory {
     Inventory {
-        neuron: None,
         machine: Machine { product_name: Some(word.to_owned()), vgpu: None, bus_error: None },
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
+        ..Inventory::default()
     }
 }
 

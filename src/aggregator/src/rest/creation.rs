@@ -38,9 +38,6 @@ use super::profiles::draft_failure;
         (status = 400, description = "Invalid body or parameter; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "You cannot create profiles in this namespace, or creation is disabled", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "A profile with this name exists; `detail` shows its owner and the differences", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "No profile can be created for these nodes, or the cluster rejected it", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "Cluster state is not available, or the API server did not respond", body = Problem, content_type = "application/problem+json")
     )

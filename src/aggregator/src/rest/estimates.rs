@@ -20,10 +20,7 @@ use super::problem::ApiError;
     request_body(content = EstimateRequest, description = "Workload and devices"),
     responses(
         (status = 200, description = "Estimates; `times` is `none`, with the reason, if the estimate engine is unavailable", body = EstimateAnswer),
-        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json")
+        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn estimate(

@@ -45,10 +45,7 @@ const MATCH_FAILED: &str = "matching failed because of an internal error; retry"
     request_body(content = MatchRequest, description = "Requirements of the pod; the request changes and reserves nothing"),
     responses(
         (status = 200, description = "Matches and rejections; `verdict` is the summary", body = MatchAnswer),
-        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json")
+        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn find(

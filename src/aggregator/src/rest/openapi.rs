@@ -82,15 +82,13 @@ pub(super) fn allow_additional_fields(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Adds the refusals that are possible for every path to every operation.
+/// Adds the refusals that are possible for every path, and those of request bodies.
 pub(super) fn document_server_refusals(document: &mut utoipa::openapi::OpenApi) {
     for item in document.paths.paths.values_mut() {
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
             let all = &mut operation.responses.responses;
-            for (status, words) in [
-                ("405", "Method not supported; the `Allow` header lists the supported methods"),
-                ("421", "Unknown host name in the request"),
-            ] {
+            let of_body = BODY_REFUSALS.iter().filter(|_| operation.request_body.is_some());
+            for &(status, words) in SERVER_REFUSALS.iter().chain(of_body) {
                 let response = RefOr::T(refusal(words, None));
                 all.entry(status.to_owned()).or_insert(response);
             }
@@ -124,6 +122,19 @@ pub(super) fn document_access_refusals(document: &mut utoipa::openapi::OpenApi) 
         }
     }
 }
+
+/// Refusals that are possible for every path.
+const SERVER_REFUSALS: [(&str, &str); 2] = [
+    ("405", "Method not supported; the `Allow` header lists the supported methods"),
+    ("421", "Unknown host name in the request"),
+];
+
+/// Refusals of a request body.
+const BODY_REFUSALS: [(&str, &str); 3] = [
+    ("408", "The request body arrived too slowly"),
+    ("413", "The request body is too large"),
+    ("415", "The request body is not JSON or is compressed"),
+];
 
 /// Refusals of authentication and authorization.
 const REFUSALS: [(&str, &str); 3] = [
@@ -161,93 +172,52 @@ pub(super) async fn document(Shared(api): Shared<Api>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], api.document)
 }
 
-/// State of a node.
-pub(super) struct State;
+/// Declares the types of enumerated parameters, each with its schema.
+macro_rules! schemas {
+    ($($(#[$doc:meta])* $name:ident: $schema:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
 
-/// Sharing mode of a node.
-pub(super) struct SharingWord;
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                RefOr::T(Schema::Object($schema.build()))
+            }
+        }
 
-/// Layout state of a node.
-pub(super) struct LayoutStateWord;
+        impl ToSchema for $name {}
+    )*};
+}
 
-/// Order of nodes.
-pub(super) struct SortWord;
-
-/// Order of holders in the usage list.
-pub(super) struct UsageSortWord;
-
-/// Number of nodes per page.
-pub(super) struct Limit;
-
-/// Disruption caused by a change of MIG mode.
-pub(super) struct DisruptionWord;
+schemas! {
+    /// State of a node.
+    State: words(NodeState::ALL.map(NodeState::as_str));
+    /// Sharing mode of a node.
+    SharingWord: words(Sharing::ALL.map(Sharing::as_str));
+    /// Layout state of a node.
+    LayoutStateWord: words([NO_STATE].into_iter().chain(ApplyState::REASONS.map(Reason::as_str)));
+    /// Order of nodes.
+    SortWord: sort_words();
+    /// Order of holders in the usage list.
+    UsageSortWord: words(UsageSort::ALL.map(UsageSort::as_str))
+        .default(Some(UsageSort::default().as_str().into()));
+    /// Number of nodes per page.
+    Limit: ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
+        .minimum(Some(1))
+        .maximum(Some(MAX_LIMIT))
+        .default(Some(DEFAULT_LIMIT.into()));
+    /// Disruption caused by a change of MIG mode.
+    DisruptionWord: words(Disruption::ALL.map(Disruption::as_str))
+        .default(Some(Policy::default().max_disruption.as_str().into()));
+}
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
 }
 
-fn schema(object: ObjectBuilder) -> RefOr<Schema> {
-    RefOr::T(Schema::Object(object.build()))
+fn sort_words() -> ObjectBuilder {
+    let both = |key| [false, true].map(|descending| Sort { key, descending }.to_string());
+    let all: Vec<String> = SortKey::ALL.iter().copied().flat_map(both).collect();
+    words(all.iter().map(String::as_str)).default(Some(Sort::default().to_string().into()))
 }
-
-impl PartialSchema for State {
-    fn schema() -> RefOr<Schema> {
-        schema(words(NodeState::ALL.map(NodeState::as_str)))
-    }
-}
-
-impl PartialSchema for SharingWord {
-    fn schema() -> RefOr<Schema> {
-        schema(words(Sharing::ALL.map(Sharing::as_str)))
-    }
-}
-
-impl PartialSchema for LayoutStateWord {
-    fn schema() -> RefOr<Schema> {
-        schema(words([NO_STATE].into_iter().chain(ApplyState::REASONS.map(Reason::as_str))))
-    }
-}
-
-impl PartialSchema for SortWord {
-    fn schema() -> RefOr<Schema> {
-        let both = |key| [false, true].map(|descending| Sort { key, descending }.to_string());
-        let all: Vec<String> = SortKey::ALL.iter().copied().flat_map(both).collect();
-        let default = Sort::default().to_string();
-        schema(words(all.iter().map(String::as_str)).default(Some(default.into())))
-    }
-}
-
-impl PartialSchema for UsageSortWord {
-    fn schema() -> RefOr<Schema> {
-        let default = UsageSort::default().as_str();
-        schema(words(UsageSort::ALL.map(UsageSort::as_str)).default(Some(default.into())))
-    }
-}
-
-impl PartialSchema for Limit {
-    fn schema() -> RefOr<Schema> {
-        let object = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
-            .minimum(Some(1))
-            .maximum(Some(MAX_LIMIT))
-            .default(Some(DEFAULT_LIMIT.into()));
-        schema(object)
-    }
-}
-
-impl PartialSchema for DisruptionWord {
-    fn schema() -> RefOr<Schema> {
-        let all = words(Disruption::ALL.map(Disruption::as_str));
-        let default = Policy::default().max_disruption.as_str();
-        schema(all.default(Some(default.into())))
-    }
-}
-
-impl ToSchema for State {}
-impl ToSchema for DisruptionWord {}
-impl ToSchema for SharingWord {}
-impl ToSchema for LayoutStateWord {}
-impl ToSchema for SortWord {}
-impl ToSchema for UsageSortWord {}
-impl ToSchema for Limit {}

@@ -62,78 +62,43 @@ pub(super) struct LocatedError {
 }
 
 impl ProblemKind {
-    /// Status code, and URI reference in the field `type`.
-    fn row(self) -> (u16, &'static str) {
+    /// Status code, last segment of the URI reference in the field `type`, and title.
+    fn row(self) -> (u16, &'static str, &'static str) {
         match self {
-            Self::UnknownParameter => (400, "/problems/unknown-parameter"),
-            Self::InvalidParameter => (400, "/problems/invalid-parameter"),
-            Self::InvalidName => (400, "/problems/invalid-name"),
-            Self::InvalidBody => (400, "/problems/invalid-body"),
-            Self::WrongMediaType => (415, "/problems/wrong-media-type"),
-            Self::WrongEncoding => (415, "/problems/wrong-encoding"),
-            Self::BodyTooLong => (413, "/problems/body-too-long"),
-            Self::BodyTooSlow => (408, "/problems/body-too-slow"),
-            Self::UnknownNode => (404, "/problems/unknown-node"),
-            Self::UnknownLayout => (404, "/problems/unknown-layout"),
-            Self::UnsuitableLayout => (422, "/problems/unsuitable-layout"),
-            Self::UnknownProfile => (404, "/problems/unknown-profile"),
-            Self::AmbiguousProfile => (400, "/problems/ambiguous-profile"),
-            Self::UnsuitableNodes => (422, "/problems/unsuitable-nodes"),
-            Self::NoCluster => (503, "/problems/no-cluster"),
-            Self::CreationOff => (403, "/problems/creation-off"),
-            Self::ProfileExists => (409, "/problems/profile-exists"),
-            Self::Rejected => (422, "/problems/not-taken"),
-            Self::ApiServerUnavailable => (503, "/problems/no-answer"),
-            Self::Busy => (503, "/problems/busy"),
-            Self::NotFound => (404, "/problems/not-found"),
-            Self::MethodNotAllowed => (405, "/problems/method-not-allowed"),
-            Self::TooManyStreams => (503, "/problems/too-many-streams"),
-            Self::TooManyConnections => (503, "/problems/too-many-connections"),
-            Self::NotReady => (503, "/problems/not-ready"),
-            Self::Unauthenticated => (401, "/problems/unauthenticated"),
-            Self::UntrustedProxy => (400, "/problems/untrusted-proxy"),
-            Self::Forbidden => (403, "/problems/forbidden"),
-            Self::CrossSite => (403, "/problems/cross-site"),
-            Self::UnknownHost => (421, "/problems/unknown-host"),
-            Self::ReviewUnavailable => (503, "/problems/unchecked"),
-            Self::Internal => (500, "/problems/internal"),
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::UnknownParameter => "Unknown parameter",
-            Self::InvalidParameter => "Invalid parameter value",
-            Self::InvalidName => "Invalid node name",
-            Self::InvalidBody => "Invalid request body",
-            Self::WrongMediaType => "Request body is not JSON",
-            Self::WrongEncoding => "Request body is compressed",
-            Self::BodyTooLong => "Request body is too large",
-            Self::BodyTooSlow => "Request body arrived too slowly",
-            Self::UnknownNode => "Node not found",
-            Self::UnknownLayout => "Layout not found",
-            Self::UnsuitableLayout => "Layout does not fit the node",
-            Self::UnknownProfile => "Hardware profile not found",
-            Self::AmbiguousProfile => "Ambiguous hardware profile name",
-            Self::UnsuitableNodes => "No hardware profile can be created for these nodes",
-            Self::NoCluster => "Cluster state not available",
-            Self::CreationOff => "Creation of hardware profiles is disabled",
-            Self::ProfileExists => "Hardware profile already exists",
-            Self::Rejected => "Hardware profile rejected by the cluster",
-            Self::ApiServerUnavailable => "No response from the API server",
-            Self::Busy => "Too many profile creations in progress",
-            Self::NotFound => "Not found",
-            Self::MethodNotAllowed => "Method not allowed",
-            Self::TooManyStreams => "Too many open event streams",
-            Self::TooManyConnections => "Too many open connections",
-            Self::NotReady => "Not ready",
-            Self::Unauthenticated => "Not authenticated",
-            Self::UntrustedProxy => "Forwarded identity rejected",
-            Self::Forbidden => "Permission denied",
-            Self::CrossSite => "Cross-site request rejected",
-            Self::UnknownHost => "Unknown host name",
-            Self::ReviewUnavailable => "Permission cannot be checked",
-            Self::Internal => "Internal error",
+            Self::UnknownParameter => (400, "unknown-parameter", "Unknown parameter"),
+            Self::InvalidParameter => (400, "invalid-parameter", "Invalid parameter value"),
+            Self::InvalidName => (400, "invalid-name", "Invalid node name"),
+            Self::InvalidBody => (400, "invalid-body", "Invalid request body"),
+            Self::WrongMediaType => (415, "wrong-media-type", "Request body is not JSON"),
+            Self::WrongEncoding => (415, "wrong-encoding", "Request body is compressed"),
+            Self::BodyTooLong => (413, "body-too-long", "Request body is too large"),
+            Self::BodyTooSlow => (408, "body-too-slow", "Request body arrived too slowly"),
+            Self::UnknownNode => (404, "unknown-node", "Node not found"),
+            Self::UnknownLayout => (404, "unknown-layout", "Layout not found"),
+            Self::UnsuitableLayout => (422, "unsuitable-layout", "Layout does not fit the node"),
+            Self::UnknownProfile => (404, "unknown-profile", "Hardware profile not found"),
+            Self::AmbiguousProfile => (400, "ambiguous-profile", "Ambiguous hardware profile name"),
+            Self::UnsuitableNodes => {
+                (422, "unsuitable-nodes", "No hardware profile can be created for these nodes")
+            }
+            Self::NoCluster => (503, "no-cluster", "Cluster state not available"),
+            Self::CreationOff => (403, "creation-off", "Creation of hardware profiles is disabled"),
+            Self::ProfileExists => (409, "profile-exists", "Hardware profile already exists"),
+            Self::Rejected => (422, "not-taken", "Hardware profile rejected by the cluster"),
+            Self::ApiServerUnavailable => (503, "no-answer", "No response from the API server"),
+            Self::Busy => (503, "busy", "Too many profile creations in progress"),
+            Self::NotFound => (404, "not-found", "Not found"),
+            Self::MethodNotAllowed => (405, "method-not-allowed", "Method not allowed"),
+            Self::TooManyStreams => (503, "too-many-streams", "Too many open event streams"),
+            Self::TooManyConnections => (503, "too-many-connections", "Too many open connections"),
+            Self::NotReady => (503, "not-ready", "Not ready"),
+            Self::Unauthenticated => (401, "unauthenticated", "Not authenticated"),
+            Self::UntrustedProxy => (400, "untrusted-proxy", "Forwarded identity rejected"),
+            Self::Forbidden => (403, "forbidden", "Permission denied"),
+            Self::CrossSite => (403, "cross-site", "Cross-site request rejected"),
+            Self::UnknownHost => (421, "unknown-host", "Unknown host name"),
+            Self::ReviewUnavailable => (503, "unchecked", "Permission cannot be checked"),
+            Self::Internal => (500, "internal", "Internal error"),
         }
     }
 
@@ -169,12 +134,12 @@ impl ApiError {
 
     /// Adds the path of the request.
     pub(super) fn at_path(self, path: &str) -> LocatedError {
-        let (status, reference) = self.kind.row();
+        let (status, reference, title) = self.kind.row();
         LocatedError {
             kind: self.kind,
             problem: Problem {
-                kind: reference.to_owned(),
-                title: self.kind.title().to_owned(),
+                kind: format!("/problems/{reference}"),
+                title: title.to_owned(),
                 status,
                 detail: self.detail,
                 instance: path.to_owned(),

@@ -205,9 +205,6 @@ pub(super) async fn profile_draft(
     responses(
         (status = 200, description = "The drafted object, with notes for review", body = ProfileDraft),
         (status = 400, description = "Invalid body, or the request has parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "No profile can be created for these nodes", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "Cluster state not available", body = Problem, content_type = "application/problem+json")
     )

@@ -20,10 +20,7 @@ use super::problem::{ApiError, ProblemKind};
     request_body(content = SloRequest, description = "Objectives of the service, and rows of performance data from a model catalog"),
     responses(
         (status = 200, description = "All rows: first those that meet all objectives, then the others with the objectives they miss", body = SloAnswer),
-        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 408, description = "The request body arrived too slowly", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The request body is too large", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The request body is not JSON or is compressed", body = Problem, content_type = "application/problem+json")
+        (status = 400, description = "Invalid body; `parameter` names the field", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn meet(

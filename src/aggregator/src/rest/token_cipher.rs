@@ -1,6 +1,10 @@
 //! Encrypted continuation tokens: the position of a page contains a node name, which some readers are not allowed to
 //! see.
 //!
+//! A digest in place of the encryption does not suffice: a reader could decode the name, and could write tokens with
+//! other names to find out which nodes come before and after them. The rows cannot be continued after data that the
+//! reader sees, because they are ordered by node.
+//!
 //! The key belongs to this process. After a restart, a reader has to start again, as with any outdated token.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};

@@ -16,6 +16,7 @@ use octavo_settings::kubernetes::ConfigMapName;
 use octavo_store::availability::Counter;
 use octavo_store::profiles::Profiles;
 use octavo_store::view::FleetView;
+use octavo_toolkit::tasks::first_panic;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -104,18 +105,6 @@ impl ClusterTasks {
         }
         Ok(())
     }
-}
-
-/// Resolves when one of `tasks` panics. Tasks may end before the program does.
-pub(super) async fn first_panic<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError {
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended
-            && error.is_panic()
-        {
-            return error;
-        }
-    }
-    std::future::pending().await
 }
 
 /// Creates the creator of hardware profiles for users whom `guard` authorizes.

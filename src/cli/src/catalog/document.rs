@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_model::accelerators::{Catalog, CloudOffer, Fact, Lookup, Product, Value};
+use octavo_model::accelerators::{Catalog, CloudOffer, Lookup, Product, Value};
 use octavo_model::id::Sku;
+use octavo_model::inventory::Vendor;
 use serde::Serialize;
 
 /// A product of the catalog with all of its facts.
@@ -13,41 +14,32 @@ pub(super) struct ProductDocument<'a> {
     sku: &'a str,
     #[serde(rename = "type")]
     type_name: &'a str,
-    vendor: &'a str,
+    vendor: Vendor,
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<&'a str>,
-    facts: BTreeMap<&'static str, FactDocument<'a>>,
-    aliases: Vec<AliasDocument<'a>>,
+    facts: BTreeMap<&'static str, FactDocument>,
+    aliases: Vec<AliasDocument>,
     instances: &'static [CloudOffer],
     /// Citations for all source keys used above.
     sources: BTreeMap<&'a str, &'a str>,
 }
 
 #[derive(Debug, Serialize)]
-struct FactDocument<'a> {
-    value: ValueDocument<'a>,
+struct FactDocument {
+    value: Value,
     #[serde(skip_serializing_if = "str::is_empty")]
     unit: &'static str,
-    sources: &'a [String],
+    sources: &'static [&'static str],
 }
 
 #[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum ValueDocument<'a> {
-    Whole(u64),
-    Number(f64),
-    Text(&'a str),
-    List(&'a [String]),
-}
-
-#[derive(Debug, Serialize)]
-struct AliasDocument<'a> {
-    text: &'a str,
+struct AliasDocument {
+    text: &'static str,
     kind: &'static str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     labels: &'static [&'static str],
-    sources: &'a [String],
+    sources: &'static [&'static str],
 }
 
 /// The result of a name lookup.
@@ -67,32 +59,31 @@ struct ProductSummary<'a> {
     sku: &'a str,
     #[serde(rename = "type")]
     type_name: &'a str,
-    vendor: &'a str,
+    vendor: Vendor,
     name: &'a str,
 }
 
 impl<'a> ProductDocument<'a> {
     /// Creates the document of `product`, with the citations of its sources.
     pub(super) fn new(product: &'a Product, catalog: &'a Catalog) -> Self {
-        let facts = product.facts.iter().map(|(field, fact)| {
-            let document =
-                FactDocument { value: value(fact), unit: field.unit(), sources: &fact.sources };
-            (field.key(), document)
+        let facts = product.facts.iter().map(|fact| {
+            let (value, unit) = (fact.value, fact.field.unit());
+            (fact.field.key(), FactDocument { value, unit, sources: fact.sources })
         });
         let aliases = product.aliases.iter().map(|alias| AliasDocument {
-            text: &alias.text,
+            text: alias.text,
             kind: alias.kind.key(),
             labels: alias.kind.labels(),
-            sources: &alias.sources,
+            sources: alias.sources,
         });
         let cited =
             cited_sources(product).into_iter().filter_map(|key| Some((key, catalog.source(key)?)));
         Self {
             sku: product.sku.as_str(),
             type_name: product.type_name.as_str(),
-            vendor: &product.vendor,
-            name: &product.name,
-            notes: product.notes.as_deref(),
+            vendor: product.vendor,
+            name: product.name,
+            notes: product.notes,
             facts: facts.collect(),
             aliases: aliases.collect(),
             instances: product.offers,
@@ -113,8 +104,8 @@ impl<'a> LookupDocument<'a> {
         let rows = rows.map(|product| ProductSummary {
             sku: product.sku.as_str(),
             type_name: product.type_name.as_str(),
-            vendor: &product.vendor,
-            name: &product.name,
+            vendor: product.vendor,
+            name: product.name,
         });
         Self {
             text,
@@ -126,27 +117,13 @@ impl<'a> LookupDocument<'a> {
 }
 
 /// Keys of all sources cited by the product, in order.
-pub(super) fn cited_sources(product: &Product) -> Vec<&str> {
-    let facts = product.facts.values().flat_map(|fact| &fact.sources);
-    let aliases = product.aliases.iter().flat_map(|alias| &alias.sources);
-    let offers = product.offers.iter().flat_map(|offer| offer.sources).copied();
-    let keys: BTreeSet<&str> = facts.chain(aliases).map(String::as_str).chain(offers).collect();
-    let mut keys: Vec<&str> = keys.into_iter().collect();
+pub(super) fn cited_sources(product: &Product) -> Vec<&'static str> {
+    let facts = product.facts.iter().flat_map(|fact| fact.sources);
+    let aliases = product.aliases.iter().flat_map(|alias| alias.sources);
+    let offers = product.offers.iter().flat_map(|offer| offer.sources);
+    let keys: BTreeSet<&str> = facts.chain(aliases).chain(offers).copied().collect();
+    let mut keys = Vec::from_iter(keys);
     // Sorts by length first, so that S2 comes before S10.
     keys.sort_by_key(|key| (key.len(), *key));
     keys
-}
-
-fn value(fact: &Fact) -> ValueDocument<'_> {
-    match &fact.value {
-        Value::Number(number) => self::number(*number),
-        Value::Text(text) => ValueDocument::Text(text),
-        Value::List(texts) => ValueDocument::List(texts),
-    }
-}
-
-/// Writes a whole number without a decimal point.
-fn number<'a>(number: f64) -> ValueDocument<'a> {
-    let text = number.to_string();
-    text.parse().map_or(ValueDocument::Number(number), ValueDocument::Whole)
 }

@@ -1,7 +1,5 @@
 //! Details of one product: facts, names, cloud machine types, and the sources of all these.
 
-use std::borrow::Borrow;
-
 use octavo_model::accelerators::{Alias, Catalog, CloudOffer, Fact, Field, Product, Value};
 
 use super::document::cited_sources;
@@ -13,7 +11,7 @@ use crate::text::{Cell, columns, wrap};
 pub(super) fn details(product: &Product, catalog: &Catalog, colors: Colors) -> String {
     let mut parts = vec![columns(&identity(product), colors)];
     if !product.facts.is_empty() {
-        let facts = product.facts.iter().map(|(field, fact)| of_fact(*field, fact));
+        let facts = product.facts.iter().map(of_fact);
         let header = header(&["FACT", "VALUE", "SOURCE"]);
         parts.push(columns(&with(header, facts), colors));
     }
@@ -53,28 +51,29 @@ fn identity(product: &Product) -> Vec<Vec<Cell>> {
     vec![
         vec![Cell::new("sku", Style::Faint), Cell::new(product.sku.as_str(), Style::Strong)],
         row("type", product.type_name.as_str()),
-        row("vendor", &product.vendor),
-        row("name", &product.name),
+        row("vendor", &product.vendor.to_string()),
+        row("name", product.name),
     ]
 }
 
-fn of_fact(field: Field, fact: &Fact) -> Vec<Cell> {
-    let value = match &fact.value {
+fn of_fact(fact: &Fact) -> Vec<Cell> {
+    let field = fact.field;
+    let value = match fact.value {
         Value::Number(number) => number.to_string(),
-        Value::Text(text) => text.clone(),
+        Value::Text(text) => text.to_owned(),
         Value::List(texts) => texts.join(", "),
     };
-    let value = match (field, &fact.value) {
+    let value = match (field, fact.value) {
         // A number of instances is a limit, and zero is shown as a word.
-        (Field::MigInstances, Value::Number(most)) if *most < 1.0 => "none: no MIG".to_owned(),
+        (Field::MigInstances, Value::Number(most)) if most < 1.0 => "none: no MIG".to_owned(),
         _ if field.unit().is_empty() => value,
         _ => format!("{value} {}", field.unit()),
     };
-    vec![Cell::plain(field.label()), Cell::plain(&value), keys(&fact.sources)]
+    vec![Cell::plain(field.label()), Cell::plain(&value), keys(fact.sources)]
 }
 
 fn of_alias(alias: &Alias) -> Vec<Cell> {
-    vec![Cell::plain(&alias.text), Cell::plain(alias.kind.key()), keys(&alias.sources)]
+    vec![Cell::plain(alias.text), Cell::plain(alias.kind.key()), keys(alias.sources)]
 }
 
 fn of_offer(offer: &CloudOffer) -> Vec<Cell> {
@@ -88,6 +87,6 @@ fn of_offer(offer: &CloudOffer) -> Vec<Cell> {
     ]
 }
 
-fn keys<S: Borrow<str>>(sources: &[S]) -> Cell {
+fn keys(sources: &[&str]) -> Cell {
     Cell::plain(&sources.join(", "))
 }

@@ -14,7 +14,6 @@ use std::{fs, io, thread};
 use octavo_hardware::device_files::{self, DeviceFilesError};
 use octavo_hardware::{driver_traces, holders};
 use octavo_kubelet::{kubelet_checkpoint, pod_resources};
-use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::{ControlGroups, DeviceFiles, DriverTraces, Observed};
 use octavo_model::inventory::{Inventory, Vendor};
 use octavo_node::doctor::{
@@ -38,7 +37,6 @@ const MAX_DIR_ENTRIES: usize = 4096;
 /// Collects the facts. Only explicitly named labels that cannot be read are an error.
 pub(crate) async fn collect<'a>(
     inventory: &'a Inventory,
-    catalog: &'a Catalog,
     settings: &DoctorSettings,
 ) -> Result<Facts<'a>, CliError> {
     let labels = labels(settings).await?;
@@ -47,7 +45,6 @@ pub(crate) async fn collect<'a>(
         return Ok(Facts {
             inventory,
             is_recorded: true,
-            catalog,
             roots: roots(Path::new("/sys"), settings),
             traces: Err(unknown()),
             files: Err(unknown()),
@@ -73,7 +70,6 @@ pub(crate) async fn collect<'a>(
     Ok(Facts {
         inventory,
         is_recorded: false,
-        catalog,
         roots: roots(sys, settings),
         traces,
         files,

@@ -52,7 +52,7 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
         Slices::NotPartitionable => None,
         Slices::Undrawable(why) => Some(format!("{heading}\n  {}\n", say::undrawable(why))),
         Slices::Whole { slices } => {
-            let frame = frame(&[whole(slices, device.usage())], slices, colors);
+            let frame = frame(&[Cell::whole(slices, device.usage())], slices, colors);
             Some(format!("{heading}\n{frame}"))
         }
         Slices::Partitioned { slices, regions, hidden } => {
@@ -66,19 +66,6 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
             }));
             Some(format!("{heading}, {free} of {slices} slices free\n{frame}{hidden}"))
         }
-    }
-}
-
-fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
-    let style = match usage {
-        DeviceProcesses::Known([]) => Style::Plain,
-        DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
-    };
-    Cell {
-        slices,
-        mark: ' ',
-        paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
-        style,
     }
 }
 

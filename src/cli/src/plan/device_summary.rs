@@ -269,7 +269,7 @@ fn coupled(view: &PlanView<'_>, group: &[&Device]) -> String {
 mod tests {
     use octavo_model::examples::gpu;
     use octavo_model::holder::HolderDetails;
-    use octavo_model::inventory::{Inventory, Machine, NvmlState};
+    use octavo_model::inventory::Inventory;
 
     use super::*;
 
@@ -277,12 +277,7 @@ mod tests {
     fn process_name_cannot_control_the_terminal() {
         let device = gpu();
         let pci = device.pci;
-        let inventory = Inventory {
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            neuron: None,
-            devices: vec![device],
-        };
+        let inventory = Inventory { devices: vec![device], ..Inventory::default() };
         let holder = Holder {
             device: pci,
             gpu_instance: None,

@@ -13,9 +13,7 @@
 //! ```
 
 use octavo_model::holder::Holder;
-use octavo_model::inventory::{
-    Device, DeviceProcesses, GpuInstance, InstanceUse, MigMode, MigState,
-};
+use octavo_model::inventory::{Device, GpuInstance, InstanceUse, MigMode, MigState};
 use octavo_model::slices::{Region, Slices, words as say};
 use octavo_planner::plan::messages::{PlanFormatter, split};
 use octavo_planner::plan::{
@@ -53,7 +51,7 @@ pub(super) fn picture(
         Slices::Undrawable(why) => {
             return lines([wrap(&format!("  {}", say::undrawable(why)), 4)]);
         }
-        Slices::Whole { slices } => (vec![whole(slices, device.usage())], slices, Vec::new()),
+        Slices::Whole { slices } => (vec![Cell::whole(slices, device.usage())], slices, Vec::new()),
         Slices::Partitioned { slices, regions, hidden } => {
             let cells = regions
                 .iter()
@@ -100,19 +98,6 @@ pub(super) fn result(
             | DevicePlanResult::Infeasible(_),
             _,
         ) => picture(device, verdict, words, view),
-    }
-}
-
-fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
-    let style = match usage {
-        DeviceProcesses::Known([]) => Style::Plain,
-        DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
-    };
-    Cell {
-        slices,
-        mark: ' ',
-        paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
-        style,
     }
 }
 

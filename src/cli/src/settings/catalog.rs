@@ -1,10 +1,8 @@
 //! Settings of `octavo catalog`.
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueEnum};
 use octavo_model::accelerators::AliasKind;
 use octavo_toolkit::choice::{Choice, choice};
-
-use super::input::Input;
 
 /// Whose word a name is.
 const ALIAS_KINDS: &[Choice<AliasKind>] = &[
@@ -29,7 +27,7 @@ pub enum CatalogCommand {
     Show(LookupSettings),
 }
 
-/// A name to look up, and the catalog.
+/// A name to look up.
 #[derive(Debug, Clone, Args)]
 pub struct LookupSettings {
     /// SKU, type or other name used by a driver, a label, a cloud or a person
@@ -38,13 +36,6 @@ pub struct LookupSettings {
     /// Search only the names of this owner
     #[arg(long = "as", value_name = "OWNER", value_parser = choice(ALIAS_KINDS))]
     pub kind: Option<AliasKind>,
-
-    /// Additional catalog, merged with the built-in one; - for standard input
-    ///
-    /// Adds products and names, and overrides facts. A name that belongs to another product is an error.
-    /// docs/tasks/command-line.md describes the format.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, env = "OCTAVO_CATALOG")]
-    pub catalog: Option<Input>,
 
     /// Output format
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]

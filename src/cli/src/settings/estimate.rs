@@ -79,12 +79,7 @@ pub struct EstimateModel {
     pub model: Option<String>,
 
     /// Number format of the computation (training) or of the weights (decoding)
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "bf16",
-        value_parser = words::<Precision>(Precision::ALL.map(Precision::as_str))
-    )]
+    #[arg(long, value_name = "FORMAT", default_value = "bf16", value_parser = words::<Precision>())]
     pub precision: Precision,
 }
 
@@ -132,10 +127,6 @@ pub struct EstimateDevices {
     pub count: Option<u32>,
 
     /// Purchase option of the price book that the cost is based on
-    #[arg(
-        long,
-        value_name = "OPTION",
-        value_parser = words::<PurchaseOption>(PurchaseOption::ALL.map(PurchaseOption::as_str))
-    )]
+    #[arg(long, value_name = "OPTION", value_parser = words::<PurchaseOption>())]
     pub purchase: Option<PurchaseOption>,
 }

@@ -8,8 +8,21 @@ use octavo_client::ServerSettings;
 use octavo_fleet::summary::{NodeState, Sharing};
 use octavo_model::reason::Reason;
 use octavo_planner::reconcile::ApplyState;
+use octavo_toolkit::choice::{Choice, choice};
 
 use super::{Headers, headers};
+
+/// Columns that nodes can be ordered by, each with the aggregator's sort key; a minus reverses the order.
+const SORT_KEYS: &[Choice<&str>] = &[
+    ("name", "Name", "name"),
+    ("state", "Most severe state first", "-state"),
+    ("devices", "Most devices first", "-devices"),
+    ("free", "Most free devices first", "-free"),
+    ("memory", "Most memory first", "-memory"),
+    ("age", "Oldest report first", "-age"),
+    ("type", "First type of the node", "type"),
+    ("sharing", "Sharing mode", "sharing"),
+];
 
 /// Settings of `octavo nodes`.
 #[derive(Debug, Clone, Args)]
@@ -19,8 +32,8 @@ pub struct NodesSettings {
     pub output: OutputOptions,
 
     /// Sort order of the rows; equal rows are sorted by name
-    #[arg(long, value_name = "COLUMN", default_value = "name")]
-    pub sort_by: SortBy,
+    #[arg(long, value_name = "COLUMN", default_value = "name", value_parser = choice(SORT_KEYS))]
+    pub sort_by: &'static str,
 
     /// Print one table per group, with a summary line; applies only to tables
     #[arg(long, value_name = "FIELD", conflicts_with = "watch")]
@@ -94,8 +107,8 @@ pub struct WatchSettings {
     pub output: OutputOptions,
 
     /// Sort order of the rows; equal rows are sorted by name
-    #[arg(long, value_name = "COLUMN", default_value = "name")]
-    pub sort_by: SortBy,
+    #[arg(long, value_name = "COLUMN", default_value = "name", value_parser = choice(SORT_KEYS))]
+    pub sort_by: &'static str,
 
     /// Filter.
     #[command(flatten)]
@@ -256,46 +269,9 @@ pub enum FleetFormat {
     Name,
 }
 
-/// What nodes are ordered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SortBy {
-    /// Name
-    Name,
-    /// Most severe state first
-    State,
-    /// Most devices first
-    Devices,
-    /// Most free devices first
-    Free,
-    /// Most memory first
-    Memory,
-    /// Oldest report first
-    Age,
-    /// First type of the node
-    Type,
-    /// Sharing mode
-    Sharing,
-}
-
 /// By what nodes are taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GroupBy {
     /// Type of the devices; nodes with several types form a separate group
     Type,
-}
-
-impl SortBy {
-    /// Returns the aggregator's sort key; a minus reverses the order.
-    pub fn parameter(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::State => "-state",
-            Self::Devices => "-devices",
-            Self::Free => "-free",
-            Self::Memory => "-memory",
-            Self::Age => "-age",
-            Self::Type => "type",
-            Self::Sharing => "sharing",
-        }
-    }
 }

@@ -54,12 +54,12 @@ pub struct MatchRequirements {
     pub preferred: Vec<String>,
 
     /// Required interconnect between the devices
-    #[arg(long, value_name = "LINK", value_parser = words::<Interconnect>(Interconnect::ALL.map(Interconnect::as_str)))]
+    #[arg(long, value_name = "LINK", value_parser = words::<Interconnect>())]
     pub interconnect: Option<Interconnect>,
 
     /// Also accept MIG partitions (mig), or both MIG partitions and time-sliced devices (shared), instead of only
     /// whole devices
-    #[arg(long, value_name = "MODE", value_parser = words::<Isolation>(Isolation::ALL.map(Isolation::as_str)))]
+    #[arg(long, value_name = "MODE", value_parser = words::<Isolation>())]
     pub isolation: Option<Isolation>,
 
     /// Maximum price per hour of all devices, in the currency of the price book
@@ -67,7 +67,7 @@ pub struct MatchRequirements {
     pub max_price: Option<Amount>,
 
     /// Purchase option of the price book
-    #[arg(long, value_name = "OPTION", value_parser = words::<PurchaseOption>(PurchaseOption::ALL.map(PurchaseOption::as_str)))]
+    #[arg(long, value_name = "OPTION", value_parser = words::<PurchaseOption>())]
     pub purchase: Option<PurchaseOption>,
 
     /// Benchmark results from a model catalog (JSON); warnings then include the expected throughput

@@ -45,11 +45,7 @@ pub struct SloObjectives {
     pub max_price: Option<Amount>,
 
     /// Purchase option of the price book
-    #[arg(
-        long,
-        value_name = "OPTION",
-        value_parser = words::<PurchaseOption>(PurchaseOption::ALL.map(PurchaseOption::as_str))
-    )]
+    #[arg(long, value_name = "OPTION", value_parser = words::<PurchaseOption>())]
     pub purchase: Option<PurchaseOption>,
 }
 

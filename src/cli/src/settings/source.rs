@@ -11,19 +11,11 @@ pub struct SourceSettings {
     /// Read a recorded inventory instead of this machine; - for standard input
     ///
     /// FILE is output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver. A scenario
-    /// needs nvml-simctl and `libnvml_sim.so` in the directory of this program. Hardware flags are ignored, except
-    /// for --catalog of `inspect`, `labels` and `doctor`.
+    /// needs nvml-simctl and `libnvml_sim.so` in the directory of this program. Hardware flags are ignored.
     #[arg(long, visible_alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub from: Option<Input>,
 
     /// Paths of the hardware.
     #[command(flatten)]
     pub hardware: HardwareSettings,
-}
-
-impl SourceSettings {
-    /// Returns the administrator's catalog.
-    pub fn catalog(&self) -> Option<Input> {
-        self.hardware.catalog.clone().map(Input::File)
-    }
 }

@@ -1,7 +1,5 @@
 //! Manual types of unknown devices, set by a label of the Node.
 
-use std::fs;
-
 use super::Rig;
 use crate::cluster::Api;
 use crate::time_limits::{Finish, until};
@@ -114,20 +112,4 @@ fn invalid_type_override_is_reported_and_changes_nothing() {
         let arguments = ["label", "--overwrite", "node", rig.name(), &wrong];
         assert!(!rig.api.try_kubectl(&arguments).status.success());
     }
-}
-
-#[test]
-fn name_from_custom_catalog_adds_its_facts() {
-    let rig = Rig::new(Api::shared(), NONE);
-    stranger(&rig, "5d");
-    let file = rig.machine.machine.path().join("own.yaml");
-    let text = "apiVersion: octavo.dev/v1\nkind: Catalogue\naccelerators:\n- sku: acme-x7-oam\n  type: acme-x7\n  vendor: acme\n  \
-                name: Acme X7\n  architecture: Seven\n  aliases: [big one]\n";
-    fs::write(&file, text).unwrap();
-    rig.label(&[&format!("{LABEL}=big-one")]);
-    let _agent = rig.start(&["--catalog", file.to_str().unwrap()]);
-    rig.await_label("octavo.dev/type", "acme-x7");
-    rig.await_label("octavo.dev/sku", "acme-x7-oam");
-    rig.await_label("octavo.dev/architecture", "seven");
-    rig.await_label("octavo.dev/type-source", "manual");
 }

@@ -2,6 +2,7 @@
 
 use octavo_model::quantity::ComputeCapability;
 use proptest::prelude::*;
+use strum::VariantArray;
 
 use super::super::*;
 use super::{GIB, offer};
@@ -45,8 +46,8 @@ fn any_request() -> impl Strategy<Value = Request> {
         (prop::option::of(1..9_u32), prop::option::of(1..200_u64), prop::option::of(1..900_u64)),
         (
             architectures,
-            prop::sample::select(Interconnect::ALL.to_vec()),
-            prop::sample::select(Isolation::ALL.to_vec()),
+            prop::sample::select(Interconnect::VARIANTS),
+            prop::sample::select(Isolation::VARIANTS),
         ),
         (prop::option::of(1..40_u32), any::<bool>(), any::<bool>()),
     )

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{
-    DriverLayout, Inventory, Machine, Neuron, NeuronDevice, NeuronErrors, PciIds,
+    DriverLayout, Inventory, Neuron, NeuronDevice, NeuronErrors, PciIds,
 };
 
 use super::*;
@@ -33,8 +33,6 @@ fn chip(number: u32) -> NeuronDevice {
 
 fn inventory(functions: Vec<Device>, chips: Vec<NeuronDevice>) -> Inventory {
     Inventory {
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
         neuron: Some(Neuron {
             driver_version: None,
             driver_layout: DriverLayout::Known,
@@ -44,6 +42,7 @@ fn inventory(functions: Vec<Device>, chips: Vec<NeuronDevice>) -> Inventory {
             problems: Vec::new(),
         }),
         devices: functions,
+        ..Inventory::default()
     }
 }
 

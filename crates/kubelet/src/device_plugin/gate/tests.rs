@@ -3,7 +3,6 @@
 use std::sync::Barrier;
 use std::thread;
 
-use octavo_model::inventory::{Machine, NvmlState};
 use octavo_node::sharing::listing::{HeldIds, reconcile_listing};
 use octavo_node::sharing::{Offer, Offers, Unit};
 use proptest::prelude::*;
@@ -22,12 +21,7 @@ fn pci() -> PciAddress {
 }
 
 fn nothing() -> Inventory {
-    Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
-    }
+    Inventory::default()
 }
 
 fn offers(uuids: &[&str], replicas: Option<u32>, only_one: bool) -> Offers {

@@ -85,11 +85,11 @@ impl Catalog {
         }
         let is_named = |product: &Product| {
             let mut own = product.aliases.iter().filter(|alias| alias.kind == kind);
-            let shared = self.shared.iter().filter(|shared| shared.kind == kind);
-            own.any(|alias| normalized(&alias.text) == key)
+            let shared = self.shared().iter().filter(|shared| shared.kind == kind);
+            own.any(|alias| normalized(alias.text) == key)
                 || shared
-                    .filter(|shared| shared.skus.contains(&product.sku))
-                    .any(|shared| normalized(&shared.text) == key)
+                    .filter(|shared| shared.skus.contains(&product.sku.as_str()))
+                    .any(|shared| normalized(shared.text) == key)
         };
         self.lookup_result(self.skus_where(is_named), text)
     }
@@ -97,12 +97,12 @@ impl Catalog {
     /// Products with this name, where the origin of the name is unknown.
     fn skus_named(&self, key: &str) -> Vec<Sku> {
         self.skus_where(|product| {
-            let shared = self.shared.iter().filter(|shared| {
+            let shared = self.shared().iter().filter(|shared| {
                 // A label value shared by several products means no more than its model outside that label.
-                shared.kind.labels().is_empty() && shared.skus.contains(&product.sku)
+                shared.kind.labels().is_empty() && shared.skus.contains(&product.sku.as_str())
             });
             product.keys().any(|own| own == key)
-                || shared.map(|shared| normalized(&shared.text)).any(|own| own == key)
+                || shared.map(|shared| normalized(shared.text)).any(|own| own == key)
         })
     }
 
@@ -146,17 +146,17 @@ impl Catalog {
 impl Product {
     /// All normalized names of the product, including its model.
     fn keys(&self) -> impl Iterator<Item = String> {
-        let whole = [self.sku.as_str(), self.type_name.as_str(), &self.name];
+        let whole = [self.sku.as_str(), self.type_name.as_str(), self.name];
         // Text in parentheses is an explanation, such as "(per GPU)".
         let bare = self.name.split('(').next().unwrap_or_default();
-        let aliases = self.aliases.iter().map(|alias| alias.text.as_str());
+        let aliases = self.aliases.iter().map(|alias| alias.text);
         let texts = whole.into_iter().chain([bare]).chain(aliases);
         texts.map(normalized).chain([self.model_words().concat()])
     }
 
     /// Words of the model only.
     fn model_words(&self) -> Vec<String> {
-        let mut words = significant_words(&self.model);
+        let mut words = significant_words(self.model);
         // `Max-Q` is an edition, whereas `Max` alone is part of a model name.
         let is_max_q = words.iter().any(|word| word == "q");
         let is_edition = |word: &str| EDITION_WORDS.contains(&word) || (is_max_q && word == "max");
@@ -167,7 +167,7 @@ impl Product {
     /// Words that narrow a model down to this product.
     fn narrowing_words(&self) -> Vec<String> {
         let form = self.text(super::Field::FormFactor).unwrap_or_default();
-        [self.sku.as_str(), self.type_name.as_str(), &self.name, form]
+        [self.sku.as_str(), self.type_name.as_str(), self.name, form]
             .into_iter()
             .flat_map(significant_words)
             .collect()

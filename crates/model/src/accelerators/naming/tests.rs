@@ -1,12 +1,9 @@
-//! Tests of manual type overrides and of an administrator's products.
+//! Tests of manual type overrides.
 
 use super::*;
 
-use crate::accelerators::{Overlay, OverlayEntry, Value};
 use crate::id::PciAddress;
-use crate::inventory::{Machine, NvmlState, PciIds};
-use crate::quantity::Mebibytes;
-use crate::source_position::SourcePosition;
+use crate::inventory::PciIds;
 
 fn device(slot: u8, vendor: u16, id: u16) -> Device {
     let ids = PciIds {
@@ -20,16 +17,14 @@ fn device(slot: u8, vendor: u16, id: u16) -> Device {
 }
 
 fn inventory(devices: Vec<Device>) -> Inventory {
-    Inventory { machine: Machine::default(), nvml: NvmlState::Loading, neuron: None, devices }
+    Inventory { devices, ..Inventory::default() }
 }
 
 /// Resulting types of the devices, and the description of the effect.
 fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, OverrideEffect) {
-    let given = Arc::new(TypeOverride::new(text, &Catalog::built_in()));
-    let naming =
-        TypeSources { overlay_products: Arc::default(), type_override: Some(Arc::clone(&given)) };
+    let given = TypeOverride::new(text, &Catalog::built_in());
     let mut inventory = inventory(devices);
-    naming.apply(&mut inventory);
+    identify_devices(&mut inventory, Some(&given));
     let effect = given.effect(&inventory);
     let names = inventory.devices.iter().map(|device| {
         let hand = if device.identity.is_manual() { " by hand" } else { "" };
@@ -84,18 +79,14 @@ fn catalog_override_sets_facts_and_matches_vendor() {
 
 #[test]
 fn override_sets_and_resets_chip_family() {
-    let given = |text| Some(Arc::new(TypeOverride::new(text, &Catalog::built_in())));
-    let mut naming =
-        TypeSources { overlay_products: Arc::default(), type_override: given("intel-gaudi3") };
+    let given = |text| TypeOverride::new(text, &Catalog::built_in());
     let mut all = inventory(vec![device(1, 0x1da3, 0x7777)]);
-    naming.apply(&mut all);
+    identify_devices(&mut all, Some(&given("intel-gaudi3")));
     assert_eq!(all.devices[0].architecture, Some(Architecture::new("Gaudi 3")));
-    naming.type_override = given("other");
-    naming.apply(&mut all);
+    identify_devices(&mut all, Some(&given("other")));
     assert_eq!(all.devices[0].architecture, None);
     assert_eq!(all.devices[0].identity.to_string(), "other");
-    naming.type_override = None;
-    naming.apply(&mut all);
+    identify_devices(&mut all, None);
     assert_eq!(all.devices[0].identity, Identity::Unknown);
 }
 
@@ -151,70 +142,4 @@ fn rejected_override_states_the_reason() {
     assert!(effect.text.ends_with("has no effect: this node has no accelerator"));
     let (_, effect) = named("intel-gaudi33", vec![stranger(1)]);
     assert!(effect.text.contains("lists similar names: intel-gaudi3"), "{effect:?}");
-}
-
-fn own() -> Catalog {
-    let place = SourcePosition { line: 4, column: 3 };
-    let acme = |sku: &str, name: &str, ids: &[&str], size| OverlayEntry {
-        place,
-        sku: sku.parse().unwrap(),
-        type_name: None,
-        vendor: Some((place, "acme".to_owned())),
-        name: Some((place, name.to_owned())),
-        notes: None,
-        facts: vec![
-            (place, Field::PciIds, Value::List(ids.iter().map(|id| (*id).to_owned()).collect())),
-            (place, Field::MemoryGb, Value::Number(size)),
-            (place, Field::Architecture, Value::Text("One".to_owned())),
-        ],
-        aliases: Vec::new(),
-        sources: Vec::new(),
-    };
-    let overlay = Overlay {
-        entries: vec![
-            acme("acme-x1", "Acme X1", &["1acc:0001"], 64.0),
-            acme("acme-x2", "Acme X2", &["1acc:0002:1acc:0007"], 32.0),
-        ],
-        ..Overlay::default()
-    };
-    Catalog::built_in().with_overlay(overlay, "own.yaml").unwrap()
-}
-
-#[test]
-fn overlay_product_is_identified_by_ids_memory_and_name() {
-    let catalog = own();
-    let naming = TypeSources {
-        overlay_products: Arc::new(catalog.overlay_products().clone()),
-        type_override: Some(Arc::new(TypeOverride::new("acme-x2", &catalog))),
-    };
-    let name = |mut device: Device| {
-        naming.name(&mut device);
-        let family = device.architecture.as_ref().map(|one| one.as_str().to_owned());
-        (device.identity, family)
-    };
-    let known = |sku: &str| Identity::Known {
-        type_name: sku.parse().unwrap(),
-        sku: Some(sku.parse().unwrap()),
-    };
-    let one = Some("one".to_owned());
-    assert_eq!(name(stranger(1)), (known("acme-x1"), one.clone()));
-    let mut second = device(1, 0x1acc, 0x0002);
-    second.pci_ids.subsystem_vendor = 0x1acc;
-    second.pci_ids.subsystem_device = 0x0007;
-    assert_eq!(name(second.clone()), (known("acme-x2"), one.clone()));
-    // Another subsystem id is another product, which the override names.
-    second.pci_ids.subsystem_device = 0x0008;
-    let (identity, family) = name(second);
-    assert!(identity.is_manual() && family == one, "{identity}");
-    // A device that reports other memory than the product of its ids is not that product.
-    let mut small = stranger(1);
-    small.memory = Some(Mebibytes::new(8_000));
-    assert!(name(small).0.is_manual());
-    // The driver's name identifies a device too; `Acme X1` on an NVIDIA device takes precedence over a derived type.
-    let mut driven = device(1, 0x10de, 0xfffe);
-    driven.product_name = Some("ACME x1".to_owned());
-    assert_eq!(name(driven).0, known("acme-x1"));
-    let listed = device(1, 0x1acc, 0x0001).pci_ids;
-    assert!(naming.overlay_products.contains_pci_ids(listed));
-    assert!(!naming.overlay_products.contains_pci_ids(device(1, 0x1acc, 0x0009).pci_ids));
 }

@@ -1,15 +1,10 @@
 //! Tests of missing information, which counts neither as good nor as bad, and of values that can be right in two
 //! ways.
 
-use std::sync::Arc;
-
-use octavo_model::accelerators::{
-    Field, Overlay, OverlayEntry, TYPE_OVERRIDE, TypeOverride, TypeSources, Value,
-};
+use octavo_model::accelerators::{Catalog, TYPE_OVERRIDE, TypeOverride, identify_devices};
 use octavo_model::inventory::{
     Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, ReadProblem,
 };
-use octavo_model::source_position::SourcePosition;
 
 use super::*;
 use crate::labels::{Options, compile};
@@ -150,38 +145,13 @@ fn failing_device_remedy_matches_vendor() {
     assert!(!other.contains("Xid") && other.contains("dmesg"), "{other}");
 }
 
-/// Catalog with an administrator's product.
-fn own() -> Catalog {
-    let place = SourcePosition { line: 1, column: 1 };
-    let architecture = Value::Text("One".to_owned());
-    let entry = OverlayEntry {
-        place,
-        sku: "acme-x1".parse().unwrap(),
-        type_name: None,
-        vendor: Some((place, "acme".to_owned())),
-        name: Some((place, "Acme X1".to_owned())),
-        notes: None,
-        facts: vec![(place, Field::Architecture, architecture)],
-        aliases: Vec::new(),
-        sources: Vec::new(),
-    };
-    let overlay = Overlay { entries: vec![entry], ..Overlay::default() };
-    Catalog::built_in().with_overlay(overlay, "own.yaml").unwrap()
-}
-
 /// A node with the labels that an agent writes after a manual type override of unidentified devices. `is_node`:
 /// whether they include the override itself.
 fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
     let mut node = Node::new(devices);
-    node.catalog = own();
-    let mut naming = TypeSources {
-        overlay_products: Arc::new(node.catalog.overlay_products().clone()),
-        type_override: None,
-    };
-    naming.apply(&mut node.inventory);
-    naming.type_override = Some(Arc::new(TypeOverride::new(given, &node.catalog)));
+    identify_devices(&mut node.inventory, None);
     let mut named = node.inventory.clone();
-    naming.apply(&mut named);
+    identify_devices(&mut named, Some(&TypeOverride::new(given, &Catalog::built_in())));
     let written = compile(&named, &Options::default(), None).labels;
     let mut written: Vec<(&str, &str)> = written.iter().collect();
     assert!(written.contains(&("octavo.dev/type-source", "manual")), "{written:?}");
@@ -198,13 +168,11 @@ fn labels_of_manually_typed_devices_match_the_hardware() {
     let known = || on_bus(H100, 1, None);
     let check = Check::Labels;
     for is_node in [true, false] {
-        // Beside a known device the type is `mixed`, which names no product; a SKU determines more than its type, and
-        // so does a product of the administrator's catalog.
+        // Beside a known device the type is `mixed`, which names no product; a SKU determines more than its type.
         for (given, devices) in [
             ("acme-x9", vec![stranger(), known()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias(), known()]),
-            ("acme-x1", vec![stranger()]),
         ] {
             labelled(given, devices, is_node).expect_finding(
                 check,

@@ -4,7 +4,7 @@ mod driver;
 mod random;
 
 use octavo_model::examples::gpu;
-use octavo_model::inventory::{Condition, Device, Driver, Machine, RecoveryAction, RemappedRows};
+use octavo_model::inventory::{Condition, Device, Driver, RecoveryAction, RemappedRows};
 
 use super::*;
 use crate::sharing::offer::Partition;
@@ -40,10 +40,9 @@ impl Node {
         let device = |number| Device { pci: pci(number), ..gpu() };
         let mut node = Self {
             inventory: Inventory {
-                neuron: None,
-                machine: Machine::default(),
                 nvml: ready(),
                 devices: [0, 1, 2].map(device).to_vec(),
+                ..Inventory::default()
             },
             monitor: HealthMonitor::default(),
         };

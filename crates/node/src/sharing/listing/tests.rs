@@ -1,6 +1,6 @@
 //! Listings for given cases and for random events.
 
-use octavo_model::inventory::{Device, Machine, NvmlState, PciIds};
+use octavo_model::inventory::{Device, PciIds};
 use proptest::prelude::*;
 
 use super::*;
@@ -59,12 +59,7 @@ fn node(gpus: &[usize]) -> Inventory {
         device.uuid = Some(GPUS[*gpu].parse().unwrap());
         device
     };
-    Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: gpus.iter().map(device).collect(),
-    }
+    Inventory { devices: gpus.iter().map(device).collect(), ..Inventory::default() }
 }
 
 fn list(desired: &Offers, given: &[DeviceAllocation], before: &Listing) -> Listing {

@@ -2,7 +2,7 @@
 
 use TimeSlice::{Long, Short};
 use octavo_model::examples::gpu;
-use octavo_model::inventory::{Device, Driver, Machine};
+use octavo_model::inventory::{Device, Driver};
 use octavo_model::source_position::SourcePosition;
 use octavo_planner::layout::{DeviceTarget, Share, TimeSlicing};
 
@@ -32,10 +32,9 @@ impl Node {
         let device = |number| Device { pci: pci(number), uuid: Some(uuid(number)), ..gpu() };
         let mut node = Self {
             inventory: Inventory {
-                neuron: None,
-                machine: Machine::default(),
                 nvml: ready(),
                 devices: numbers.map(device).collect(),
+                ..Inventory::default()
             },
             targets: Targets::default(),
             unsteady: BTreeSet::new(),

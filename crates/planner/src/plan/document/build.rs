@@ -11,7 +11,7 @@ use super::{
     PlannedTimeSlicing, PresentComputeInstance, PresentInstance, ResultingComputeInstance,
     ResultingInstance,
 };
-use crate::layout::{RuleError, RuleErrorKind, Targets};
+use crate::layout::{RuleError, Targets};
 use crate::plan::messages::PlanFormatter;
 use crate::plan::{
     DeviceChange, DevicePlan, DevicePlanResult, Disruption, HardwareRule, Infeasible, InstanceRef,
@@ -277,7 +277,7 @@ impl PlanDocument {
     /// is not a limitation of the hardware.
     pub fn refused(subject: &PlanInputs<'_>, errors: &[RuleError]) -> Option<Self> {
         let rules: Option<Vec<&'static str>> =
-            errors.iter().map(|error| hardware_rule(&error.kind)).collect();
+            errors.iter().map(|error| error.kind.hardware_rule()).collect();
         let mut devices: Vec<(PciAddress, InfeasibleDevice)> = Vec::new();
         for (error, rule) in errors.iter().zip(rules?) {
             for device in &error.devices {
@@ -317,24 +317,5 @@ impl PlanDocument {
             }
         }
         self.devices.sort_by_key(|device| device.pci);
-    }
-}
-
-/// Returns the violated hardware rule, if the reason is one.
-fn hardware_rule(reason: &RuleErrorKind) -> Option<&'static str> {
-    match reason {
-        RuleErrorKind::NotMigCapable => Some("notMigCapable"),
-        RuleErrorKind::UnknownProfile { .. } => Some("noSuchProfile"),
-        RuleErrorKind::ComputeSplit { .. } => Some("computeSplit"),
-        RuleErrorKind::TooMany { .. } | RuleErrorKind::TooManyGpuInstances { .. } => {
-            Some("tooMany")
-        }
-        RuleErrorKind::NoMatchingDevice { .. }
-        | RuleErrorKind::NoDeviceSelected { .. }
-        | RuleErrorKind::NoSuchIndex { .. }
-        | RuleErrorKind::Conflict { .. }
-        | RuleErrorKind::NoProfiles { .. }
-        | RuleErrorKind::AmbiguousProfile { .. }
-        | RuleErrorKind::DuplicateProfileName { .. } => None,
     }
 }

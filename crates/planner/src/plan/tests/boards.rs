@@ -9,7 +9,7 @@ use octavo_model::catalog::{
 use octavo_model::examples::gpu;
 use octavo_model::holder::Holder;
 use octavo_model::inventory::{
-    Completeness, ComputeInstance, Device, GpuInstance, Inventory, Machine, Mig, MigMode, MigState,
+    Completeness, ComputeInstance, Device, GpuInstance, Inventory, Mig, MigMode, MigState,
     NvmlState,
 };
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
@@ -141,13 +141,12 @@ pub(super) fn whole(rows: &'static [Row], ids: &[u32]) -> MigTarget {
 
 pub(super) fn node(devices: Vec<Device>) -> Inventory {
     Inventory {
-        neuron: None,
-        machine: Machine::default(),
         nvml: NvmlState::Ready(octavo_model::inventory::Driver {
             version: "570.133.20".parse().unwrap(),
             cuda: None,
         }),
         devices,
+        ..Inventory::default()
     }
 }
 

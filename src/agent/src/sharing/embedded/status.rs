@@ -335,7 +335,6 @@ impl StatusInputs<'_> {
 mod tests {
     use std::time::Duration;
 
-    use octavo_model::inventory::{Machine, NvmlState};
     use octavo_model::resource::ShareId;
 
     use super::*;
@@ -366,12 +365,7 @@ mod tests {
 
     /// Returns the health of that GPU in the status.
     fn health(is_decided: bool, listing: &Listing) -> Health {
-        let inventory = Inventory {
-            neuron: None,
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: Vec::new(),
-        };
+        let inventory = Inventory::default();
         let offers = Offers { resources: vec![offer()] };
         let inputs = StatusInputs {
             observation: Observation {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use octavo_model::inventory::{Inventory, Machine};
+use octavo_model::inventory::Inventory;
 use octavo_model::resource::ResourceName;
 use octavo_model::source_position::SourcePosition;
 use octavo_node::sharing::offer::{Offer, Unit};
@@ -54,12 +54,7 @@ fn offers() -> Offers {
 }
 
 fn reconcile(backend: &mut HandOffBackend, view: Option<&ObservedNode>) -> SharingOutcome {
-    let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Loading,
-        devices: Vec::new(),
-    };
+    let inventory = Inventory::default();
     backend.reconcile(Observation {
         is_read: true,
         now: Duration::ZERO,
