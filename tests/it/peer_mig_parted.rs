@@ -49,6 +49,16 @@ fn fleet_file_is_accepted_by_both_in_every_configuration() {
     }
 }
 
+#[test]
+fn migration_page_names_the_tested_version() {
+    let page = include_str!("../../docs/tasks/migrate-from-mig-parted.md");
+    let module = include_str!("../peers/mig-parted/go.mod");
+    assert!(module.contains(&format!("github.com/NVIDIA/mig-parted {}", PEER.version)), "{module}");
+    let tested = format!("The tests run mig-parted {} ", PEER.version);
+    assert!(page.contains(&tested), "the page does not contain: {tested}");
+    assert!(page.contains("refer to the source code of mig-parted v"));
+}
+
 /// The program and an input file.
 struct PeerProgram {
     program: std::path::PathBuf,

@@ -108,7 +108,7 @@ async fn node_is_listed_with_device_totals() {
         assert!(node.as_object_mut().unwrap().remove(moving).is_some());
     }
     let devices = json!({
-        "total": 4, "free": 2, "inUse": 0, "partitioned": 2, "unavailable": 0, "setAside": 0, "unknown": 0,
+        "total": 4, "free": 2, "inUse": 0, "partitioned": 2, "unavailable": 0, "passthrough": 0, "unknown": 0,
         "partitions": {"total": 3, "free": 2, "inUse": 1},
     });
     assert_eq!(

@@ -48,11 +48,11 @@ pub struct NodeList {
 pub struct NodeRow {
     /// Name of the Kubernetes Node.
     pub name: String,
-    /// State; the most severe one if several apply: `empty`, `ok`, `no-agent`, `attention`, `degraded`, `no-driver`,
-    /// `nvml-lost`, `nvml-stalled`, `stale`.
+    /// State; the most severe one if several apply: `empty`, `passthrough`, `ok`, `applying`, `no-agent`,
+    /// `attention`, `degraded`, `no-driver`, `nvml-lost`, `nvml-stalled`, `stale`.
     #[schema(value_type = String)]
     pub state: Reported<NodeState>,
-    /// Human-readable explanation of a state that needs attention; absent for a stale node.
+    /// Human-readable explanation of the state; absent if there is nothing to explain, and for a stale node.
     pub reason: Option<String>,
     /// Source of its types and counts: `agent`; for a node without an agent, the key of the label that names its type,
     /// or `nothing` if there is none.
@@ -65,7 +65,7 @@ pub struct NodeRow {
     pub last_confirmed: String,
     /// Time since then in seconds.
     pub age_seconds: u64,
-    /// How its devices are allocated: `none`, `exclusive`, `mig`, `time-slicing`, `mixed`.
+    /// How its devices are allocated: `none`, `exclusive`, `mig`, `partitioned`, `time-slicing`, `mixed`.
     #[schema(value_type = String)]
     pub sharing: Reported<Sharing>,
     /// Devices of all types.

@@ -6,6 +6,7 @@
 
 mod counts;
 mod device;
+mod device_use;
 mod group;
 mod instance_use;
 mod layout;
@@ -16,21 +17,21 @@ mod node_state;
 mod partitions;
 mod report_rate;
 mod sharing;
-mod sharing_mode;
 mod usage;
 mod usage_rank;
 
 pub use counts::{DeviceCounts, TypeCounts};
 pub use device::{DeviceSummary, Occupancy, PartitionCounts};
+pub use device_use::DeviceUse;
 pub use group::NodeGroup;
 pub use layout::{LayoutSummary, StepCounts};
 pub use neuron::rounded_for_report;
 pub use node::NodeSummary;
 pub use node_state::NodeState;
+pub use octavo_model::sharing_mode::Sharing;
 pub use partitions::{PartitionUse, partitions_of};
 pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
 pub use sharing::{SharingSummary, TimeSlicingExtent};
-pub use sharing_mode::Sharing;
 pub use usage::{
     Alarm, MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms, usage_for_report,
 };

@@ -25,11 +25,13 @@ pub mod reading;
 pub mod reason;
 pub mod reported;
 pub mod resource;
+pub mod sharing_mode;
 pub mod sharing_status;
 pub mod similar_names;
 pub mod slices;
 pub mod source_position;
 pub mod text;
+pub mod tone;
 pub mod xid;
 
 /// `apiVersion` of the JSON documents of the REST API and of the command line.

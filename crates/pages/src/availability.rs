@@ -2,16 +2,15 @@
 
 use askama::Template;
 use octavo_fleet::access::Visibility;
-use octavo_fleet::availability::{
-    CountBasis, Row, RowKey as Of, Shape, UnavailableReason, UnitType, Wait,
-};
+use octavo_fleet::availability::{CountBasis, Row, RowKey as Of, Shape, UnitType, Wait};
+use octavo_fleet::summary::DeviceUse;
 use octavo_model::quantity::Mebibytes;
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 use octavo_toolkit::error::chain;
 
 use super::assets::Assets;
 use super::badges::{count_noun as number_of, format_age, format_memory, millis, starting};
-use super::bar::{Bar, LegendEntry, SET_ASIDE, legend_of};
+use super::bar::{Bar, LegendEntry, legend_entry, legend_of};
 
 #[derive(Template)]
 #[template(path = "availability.html")]
@@ -108,31 +107,19 @@ fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
     let Of { resource, shape, .. } = &row.key;
     let taken = match basis {
         CountBasis::Cluster => "requested",
-        CountBasis::Agents => "in use",
+        CountBasis::Agents => DeviceUse::InUse.title(),
     };
-    let counted = |why: UnavailableReason| row.unavailable.get(&why).map_or(0, |units| units.count);
-    let [unknown, set_aside] =
-        [UnavailableReason::UseUnknown, UnavailableReason::SetAside].map(counted);
-    let unusable = row.unavailable_units();
     let keys = legend_of([
-        ("in-use", None, taken, row.taken),
-        ("free", None, "free", row.free),
-        (
-            "unavailable",
-            Some("crosses"),
-            "unavailable",
-            unusable.saturating_sub(unknown).saturating_sub(set_aside),
-        ),
-        ("set-aside", None, SET_ASIDE, set_aside),
-        ("unknown", None, "usage unknown", unknown),
+        (DeviceUse::InUse.as_str(), None, taken, row.taken),
+        legend_entry(DeviceUse::Free, row.free),
+        legend_entry(DeviceUse::Unavailable, row.units_with_use(DeviceUse::Unavailable)),
+        legend_entry(DeviceUse::Passthrough, row.units_with_use(DeviceUse::Passthrough)),
+        legend_entry(DeviceUse::Unknown, row.units_with_use(DeviceUse::Unknown)),
         ("partitioned", Some("stripes"), "pending", row.pending.units),
     ]);
     let reasons = row.unavailable.iter();
     ResourcePart {
-        free: match row.free {
-            0 if unknown > 0 => "?".to_owned(),
-            free => free.to_string(),
-        },
+        free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),
         what: format!("available {}", what(shape)),
         resource: resource.clone(),
         bar: Bar::from_legend(&keys, 15),

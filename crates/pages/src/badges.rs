@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use octavo_fleet::access::Visibility;
 use octavo_fleet::summary::NodeState;
 use octavo_model::id::TypeName;
-use octavo_model::inventory::{DeviceState, NeuronState, Severity};
 pub(super) use octavo_model::text::{count_noun, format_age, format_memory, printable};
+use octavo_model::tone::Tone;
 use octavo_store::view::FleetView;
 
 /// Notice above a list while agents are still reconnecting after a start.
@@ -27,44 +27,42 @@ pub(super) struct Badge {
 
 /// Badge of a node's state.
 pub(super) fn node_state(state: NodeState) -> Badge {
-    let (tone, icon) = match state {
-        NodeState::Empty | NodeState::NoAgent => ("soft", "empty"),
-        NodeState::Ok => ("good", "ok"),
-        NodeState::Attention => ("warn", "warn"),
-        NodeState::Degraded => ("bad", "bad"),
-        NodeState::NoDriver => ("warn", "off"),
-        NodeState::NvmlLost => ("bad", "off"),
-        NodeState::NvmlStalled => ("bad", "stale"),
-        NodeState::Stale => ("warn", "stale"),
+    let icon = match state {
+        NodeState::Empty | NodeState::NoAgent => "empty",
+        NodeState::NoDriver | NodeState::NvmlLost => "off",
+        NodeState::Applying | NodeState::NvmlStalled | NodeState::Stale => "stale",
+        NodeState::Passthrough | NodeState::Ok | NodeState::Attention | NodeState::Degraded => {
+            tone_icon(state.tone())
+        }
     };
+    let tone = tone_class(state.tone());
     // The same word as in the API and the command line, so that it can be searched and filtered for.
     let word = state.as_str();
     Badge { tone, icon, word }
 }
 
-/// Badge of a device's state with this severity.
-pub(super) fn device_state(state: DeviceState, severity: Option<Severity>) -> Badge {
-    let (tone, icon) = severity.map_or(("good", "ok"), severity_style);
-    Badge { tone, icon, word: state.as_str() }
+/// Badge of a device's state.
+pub(super) fn device_state(word: &'static str, tone: Tone) -> Badge {
+    Badge { tone: tone_class(tone), icon: tone_icon(tone), word }
 }
 
-/// Badge of a Neuron device's state. A device that reports nothing must not look healthy.
-pub(super) fn neuron_state(state: NeuronState) -> Badge {
-    let (tone, icon) = match (state, state.severity()) {
-        (_, Some(severity)) => severity_style(severity),
-        (NeuronState::Unknown, None) => severity_style(Severity::Note),
-        (_, None) => ("good", "ok"),
-    };
-    let word = state.as_str();
-    Badge { tone, icon, word }
+/// CSS class of a color.
+pub(super) fn tone_class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Good => "good",
+        Tone::Neutral => "soft",
+        Tone::Warning => "warn",
+        Tone::Bad => "bad",
+    }
 }
 
-/// Color and icon for a severity.
-pub(super) fn severity_style(severity: Severity) -> (&'static str, &'static str) {
-    match severity {
-        Severity::Note => ("soft", "note"),
-        Severity::Warning => ("warn", "warn"),
-        Severity::Critical => ("bad", "bad"),
+/// Icon of a color.
+pub(super) fn tone_icon(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Good => "ok",
+        Tone::Neutral => "note",
+        Tone::Warning => "warn",
+        Tone::Bad => "bad",
     }
 }
 
@@ -81,4 +79,18 @@ pub(super) fn millis(age: Duration) -> u64 {
 /// Formats a time in ISO 8601; the script localizes it.
 pub(super) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn color_of_a_badge_is_that_of_its_state() {
+        for state in NodeState::ALL {
+            let badge = node_state(state);
+            assert_eq!((badge.word, badge.tone), (state.as_str(), tone_class(state.tone())));
+            assert_eq!(badge.icon == "ok", state == NodeState::Ok, "{state}");
+        }
+    }
 }

@@ -1,15 +1,12 @@
 //! Device counts as a bar, with a legend.
 
-use octavo_fleet::summary::DeviceCounts;
+use octavo_fleet::summary::{DeviceCounts, DeviceUse};
 
 /// Maximum number of devices drawn as separate segments; more are drawn in proportion.
 const MAX_SEGMENTS: u32 = 16;
 
 /// Minimum width of a segment, in hundredths of a percent, so that one device of ten thousand is visible.
 const MIN_WIDTH: u64 = 60;
-
-/// Label for devices that are intentionally excluded from allocation.
-pub(super) const SET_ASIDE: &str = "set aside";
 
 /// Horizontal bar.
 #[derive(Debug)]
@@ -65,14 +62,28 @@ impl Bar {
 
 /// Nonzero counts, in the order of the segments.
 pub(super) fn legend(counts: DeviceCounts) -> Vec<LegendEntry> {
-    legend_of([
-        ("in-use", None, "in use", counts.in_use.into()),
-        ("partitioned", Some("stripes"), "partitioned", counts.partitioned.into()),
-        ("free", None, "free", counts.free.into()),
-        ("unavailable", Some("crosses"), "unavailable", counts.unavailable.into()),
-        ("set-aside", None, SET_ASIDE, counts.set_aside.into()),
-        ("unknown", None, "usage unknown", counts.unknown.into()),
-    ])
+    let order = [
+        DeviceUse::InUse,
+        DeviceUse::Partitioned,
+        DeviceUse::Free,
+        DeviceUse::Unavailable,
+        DeviceUse::Passthrough,
+        DeviceUse::Unknown,
+    ];
+    legend_of(order.map(|of| legend_entry(of, counts.count(of).into())))
+}
+
+/// Class, fill pattern, label and count of the devices with this use.
+pub(super) fn legend_entry(
+    of: DeviceUse,
+    count: u64,
+) -> (&'static str, Option<&'static str>, &'static str, u64) {
+    let fill = match of {
+        DeviceUse::Partitioned => Some("stripes"),
+        DeviceUse::Unavailable => Some("crosses"),
+        DeviceUse::Free | DeviceUse::InUse | DeviceUse::Passthrough | DeviceUse::Unknown => None,
+    };
+    (of.as_str(), fill, of.title(), count)
 }
 
 /// Creates entries for nonzero counts, from class, fill pattern, label and count.

@@ -1,8 +1,9 @@
 //! Lines of a device card: attributes and issues of the device.
 
 use octavo_model::inventory::Issue;
+use octavo_model::tone::Tone;
 
-use super::badges::{printable, severity_style};
+use super::badges::{printable, tone_class, tone_icon};
 
 /// Line of a complaint.
 #[derive(Debug)]
@@ -31,9 +32,9 @@ pub(super) fn known_facts(
 pub(super) fn issue_lines(complaints: Vec<Issue>) -> Vec<IssueLine> {
     let complaints = complaints.into_iter();
     let line = |one: Issue| {
-        let (tone, icon) = severity_style(one.severity);
+        let tone = Tone::from(one.severity);
         let text = printable(&one.text);
-        IssueLine { tone, icon, text }
+        IssueLine { tone: tone_class(tone), icon: tone_icon(tone), text }
     };
     complaints.map(line).collect()
 }

@@ -3,10 +3,13 @@
 use octavo_model::inventory::{
     Condition, Device, DeviceProcesses, NvmlState, Process, ProcessKind, Vendor,
 };
+use octavo_model::reason::Reason;
 use octavo_node::sharing::usage::DeviceUsage;
+use octavo_planner::reconcile::NodeLayoutStatus;
 
 use super::badges::{Badge, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
+use super::layout::StateBadge;
 use super::sharing::{UsageTable, mark_usage};
 use super::slice_diagram::SliceDiagram;
 use super::vendor_devices::{amd_facts, partition_diagram};
@@ -19,6 +22,8 @@ pub(super) struct DeviceCard {
     pub(super) product: String,
     pub(super) pci: String,
     pub(super) state: Badge,
+    /// State of its layout, unless it is applied: a healthy device can fail to get its layout.
+    pub(super) layout: Option<StateBadge>,
     pub(super) complaints: Vec<IssueLine>,
     pub(super) picture: Option<SliceDiagram>,
     /// Usage by pod, if the node reports it.
@@ -48,7 +53,8 @@ impl DeviceCard {
             kind: device.identity.to_string(),
             product: product(device),
             pci: device.pci.to_string(),
-            state: device_state(device.state(nvml), device.severity(nvml)),
+            layout: None,
+            state: device_state(device.state(nvml).as_str(), device.tone(nvml)),
             complaints: issue_lines(device.issues()),
             picture: SliceDiagram::of(device)
                 .or_else(|| partition_diagram(device.amd.as_ref()?, device.memory)),
@@ -76,6 +82,15 @@ impl DeviceCard {
             mark_usage(picture, usage);
         }
         self.users = UsageTable::of(usage);
+        self
+    }
+
+    /// Adds the state of the device in the node's layout status.
+    pub(super) fn with_layout(mut self, layout: Option<&NodeLayoutStatus>) -> Self {
+        let mut devices = layout.iter().flat_map(|layout| &layout.devices);
+        let device = devices.find(|device| device.pci.to_string() == self.pci);
+        let device = device.filter(|device| device.state != Reason::Applied);
+        self.layout = device.map(|device| StateBadge::of(&device.state));
         self
     }
 
@@ -159,8 +174,44 @@ fn ids(device: &Device) -> Vec<Fact> {
 mod tests {
     use octavo_model::id::PciAddress;
     use octavo_model::inventory::{Identity, PciIds};
+    use octavo_planner::reconcile::DeviceLayoutStatus;
 
     use super::*;
+
+    #[test]
+    fn card_of_a_healthy_device_shows_that_its_layout_failed() {
+        let ids = PciIds {
+            vendor: 0x10de,
+            device: 0x20b5,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        };
+        let mut device = Device::new(PciAddress::new(0, 1, 0, 0).unwrap(), ids);
+        device.condition = Condition::Working;
+        for (state, shown) in [(Reason::Failed, Some("failed")), (Reason::Applied, None)] {
+            let status = DeviceLayoutStatus::new(device.pci, "GPU 0".to_owned(), state.into());
+            let layout = NodeLayoutStatus { devices: vec![status], ..NodeLayoutStatus::default() };
+            let card = DeviceCard::of(&device, &NvmlState::Loading).with_layout(Some(&layout));
+            let badge = card.layout.as_ref().map(|badge| badge.word.as_str());
+            assert_eq!((card.state.word, badge), ("ok", shown));
+        }
+    }
+
+    #[test]
+    fn passthrough_card_is_neutral() {
+        let ids = PciIds {
+            vendor: 0x10de,
+            device: 0x2330,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        };
+        let mut device = Device::new(PciAddress::new(0, 1, 0, 0).unwrap(), ids);
+        device.condition = Condition::PciOnly { kernel_driver: Some("vfio-pci".to_owned()) };
+        let state = DeviceCard::of(&device, &NvmlState::Loading).state;
+        assert_eq!((state.word, state.tone), ("passthrough", "soft"));
+    }
 
     #[test]
     fn manual_type_is_marked_and_unknown_device_shows_its_pci_id() {

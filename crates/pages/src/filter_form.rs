@@ -49,15 +49,8 @@ pub(super) fn filter_form(
     });
     let states = NodeState::ALL.into_iter().rev();
     let states = states.map(|state| (state.as_str().to_owned(), node_state(state).word.to_owned()));
-    let sharing = [
-        Sharing::Exclusive,
-        Sharing::Mig,
-        Sharing::Partitioned,
-        Sharing::TimeSlicing,
-        Sharing::Mixed,
-        Sharing::None,
-    ];
-    let sharing = sharing.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
+    let sharing =
+        Sharing::ALL.into_iter().map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
     let sort = sort_parameter(query.sort.key, query.sort.descending);
     let orders = [
         (SortKey::Name, false, "name"),

@@ -5,7 +5,7 @@ use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_planner::reconcile::{ApplyState, DeviceLayoutStatus, NodeLayoutStatus};
 
-use super::badges::printable;
+use super::badges::{printable, tone_class, tone_icon};
 
 /// Layout section of a node's page.
 #[derive(Debug)]
@@ -87,15 +87,13 @@ impl LayoutCell {
 
 impl StateBadge {
     pub(super) fn of(state: &Reported<Reason>) -> Self {
-        let (tone, icon) = match state.known() {
-            Some(Reason::Applied) => ("good", "ok"),
-            Some(Reason::Pending | Reason::Applying) => ("soft", "stale"),
-            Some(Reason::Yielded | Reason::Drifted | Reason::Blocked) => ("warn", "warn"),
-            _ if ApplyState::needs_attention(state) => ("bad", "bad"),
-            _ => ("soft", "note"),
+        let tone = ApplyState::tone(state);
+        let icon = match state.known() {
+            Some(Reason::Pending | Reason::Applying) => "stale",
+            _ => tone_icon(tone),
         };
         let word = printable(state.as_str());
-        Self { tone, icon, word }
+        Self { tone: tone_class(tone), icon, word }
     }
 }
 

@@ -252,7 +252,7 @@ fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
     let state = node.state(now);
     let is_labeled_by_agent = node.source == TypeSource::Label(TYPE_LABEL);
     let lost_agent = state == NodeState::NoAgent && is_labeled_by_agent && !is_starting;
-    lost_agent || !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
+    lost_agent || state.needs_attention()
 }
 
 /// Summary of the state of all nodes.

@@ -100,7 +100,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         let devices = devices.filter(|device| !all.is_reported_by_neuron(device));
         devices.map(|device| {
             let used = device_usage(usage, device.pci);
-            DeviceCard::of(device, &all.nvml).with_usage(used)
+            DeviceCard::of(device, &all.nvml).with_usage(used).with_layout(layout)
         })
     });
     let devices: Vec<DeviceCard> = devices.collect();

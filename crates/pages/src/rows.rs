@@ -1,6 +1,6 @@
 //! Rows and column headings of the table of nodes.
 
-use octavo_fleet::summary::{NodeState, Sharing};
+use octavo_fleet::summary::NodeState;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::Node;
 use octavo_store::query::{Sort, SortKey};
@@ -92,14 +92,7 @@ impl NodeRow {
                 0 => "-".to_owned(),
                 _ => format_memory(node.summary.memory),
             },
-            sharing: match node.summary.sharing {
-                Sharing::None => "-",
-                some @ (Sharing::Exclusive
-                | Sharing::Mig
-                | Sharing::Partitioned
-                | Sharing::TimeSlicing
-                | Sharing::Mixed) => some.as_str(),
-            },
+            sharing: node.summary.sharing.as_str(),
             layout: node.summary.layout.as_ref().map(LayoutCell::of),
             partitions: match partitions.total {
                 0 => "-".to_owned(),
@@ -134,4 +127,84 @@ pub(super) fn headings(address: &ListAddress, sort: Sort) -> Vec<ColumnHeading> 
 pub(super) fn sort_parameter(key: SortKey, descending: bool) -> String {
     let sign = if descending { "-" } else { "" };
     format!("{sign}{}", key.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use octavo_fleet::summary::{
+        DeviceSummary, DeviceUse, NodeSummary, Occupancy, PartitionCounts, Sharing, UsageRank,
+    };
+    use octavo_model::inventory::NvmlState;
+    use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
+    use octavo_stream::protocol::{Parts, Run};
+
+    use super::*;
+
+    const ALL: [(Occupancy, NodeState); 6] = [
+        (Occupancy::Free, NodeState::Ok),
+        (Occupancy::InUse, NodeState::Ok),
+        (
+            Occupancy::Partitioned(PartitionCounts { total: 3, free: 2, in_use: 1 }),
+            NodeState::Attention,
+        ),
+        (Occupancy::Unavailable, NodeState::Degraded),
+        (Occupancy::Passthrough, NodeState::Passthrough),
+        (Occupancy::Unknown, NodeState::Ok),
+    ];
+
+    fn row(devices: &[(Occupancy, NodeState)], age: Duration) -> NodeRow {
+        let device = |(occupancy, state): &(Occupancy, NodeState)| DeviceSummary {
+            type_name: None,
+            is_manual_type: false,
+            memory: None,
+            state: *state,
+            occupancy: *occupancy,
+            sharing: Some(Sharing::Exclusive),
+            worst_issue: None,
+        };
+        let devices: Vec<DeviceSummary> = devices.iter().map(device).collect();
+        let digest = StatusDigest {
+            labels: Arc::default(),
+            summary: NodeSummary::new(&devices, &NvmlState::Loading, None),
+            devices,
+            usage: UsageRank::default(),
+        };
+        let agent = ReportingAgent {
+            name: "n".parse().unwrap(),
+            run: Run { epoch: 1, boot_id: String::new() },
+            agent_version: String::new(),
+        };
+        let fresh = Freshness::new(Moment::default(), Duration::from_secs(60));
+        let node = Node::new(agent, Parts::default(), digest, fresh);
+        let now = Moment::from_millis(millis(age));
+        NodeRow::of(&node, &Clock::start(), now)
+    }
+
+    /// Every pair of devices: the words of a row are the counts of its devices.
+    #[test]
+    fn row_agrees_with_its_devices() {
+        for first in ALL {
+            for second in ALL {
+                let shown = row(&[first, second], Duration::ZERO);
+                for (occupancy, _) in ALL {
+                    let of = occupancy.device_use();
+                    let count = [first, second].iter().filter(|one| one.0 == occupancy).count();
+                    let words = format!("{count} {}", of.title());
+                    let mut parts = shown.words.split(", ");
+                    assert_eq!(parts.any(|part| part == words), count > 0, "{}", shown.words);
+                }
+                let worst = first.1.max(second.1);
+                assert_eq!(shown.state, node_state(worst));
+                let segments = shown.bar.map_or(0, |bar| bar.segments.len());
+                assert_eq!(segments, 2);
+                // Nothing is known about the use of the devices of a stale node.
+                let stale = row(&[first, second], Duration::from_secs(600));
+                assert_eq!(stale.words, format!("2 {}", DeviceUse::Unknown.title()));
+                assert_eq!(stale.state, node_state(NodeState::Stale));
+            }
+        }
+    }
 }

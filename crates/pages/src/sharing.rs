@@ -165,20 +165,15 @@ fn row(unit: &UnitUsage, tenant: &Tenant) -> HolderRow {
         who: name(tenant),
         container: container.unwrap_or_default(),
         place: place(unit, tenant),
-        memory: if is_without_process(tenant) {
+        memory: if tenant.is_without_process() {
             NO_PROCESS.to_owned()
         } else {
             tenant.memory.map_or_else(|| NOT_REPORTED.to_owned(), format_memory)
         },
-        bar: share(unit, tenant).filter(|_| !is_without_process(tenant)),
+        bar: share(unit, tenant).filter(|_| !tenant.is_without_process()),
         busy: tenant.utilization.map_or_else(String::new, |percent| format!("{} %", percent.0)),
         over: tenant.is_over_share,
     }
-}
-
-/// Returns whether the holder has no process: all have ended, or none has started.
-fn is_without_process(tenant: &Tenant) -> bool {
-    tenant.processes.is_empty() && tenant.memory.is_some_and(|used| used.get() == 0)
 }
 
 fn name(tenant: &Tenant) -> String {

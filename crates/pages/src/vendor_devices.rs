@@ -9,7 +9,7 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 
-use super::badges::{Badge, count_noun, format_memory, neuron_state, printable};
+use super::badges::{Badge, count_noun, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
 use super::slice_diagram::{Region, SliceDiagram};
 
@@ -115,7 +115,7 @@ impl NeuronCard {
             kind: facts
                 .map_or_else(|| "type unknown".to_owned(), |facts| facts.type_name.to_owned()),
             product: name.map(printable).unwrap_or_default(),
-            state: neuron_state(state),
+            state: device_state(state.as_str(), state.tone()),
             complaints: issue_lines(device.issues()),
             picture: device.cores.map(|cores| core_diagram(cores, logical)),
             facts: figures,
@@ -337,7 +337,7 @@ mod tests {
         );
         let chip = &chips.devices[0];
         assert_eq!((chip.title.as_str(), chip.kind.as_str()), ("Neuron 3", "aws-trainium2-96gb"));
-        assert_eq!((chip.product.as_str(), chip.state.word), ("Trainium2", "untold"));
+        assert_eq!((chip.product.as_str(), chip.state.word), ("Trainium2", "unknown"));
         let (caption, marks, regions) = drawn(chip.picture.as_ref().unwrap());
         assert_eq!((caption.as_str(), marks), ("4 logical cores of 8 physical cores", 8));
         let expected = (0..4).map(|number| (format!("core {number}"), 2));

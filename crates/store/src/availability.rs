@@ -21,7 +21,6 @@ use octavo_kube::cluster::WatchedCluster;
 use octavo_model::API_VERSION;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::NodeName;
-use octavo_model::reason::Reason;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -297,9 +296,7 @@ impl CountState {
 
 /// Returns whether the agent is applying a layout now.
 fn is_applying_layout(node: &Node) -> bool {
-    let layout = node.summary.layout.as_ref();
-    let state = layout.and_then(|layout| layout.state.as_ref());
-    state.is_some_and(|state| *state == Reason::Applying)
+    node.summary.layout.as_ref().is_some_and(|layout| layout.is_changing)
 }
 
 /// Converts a wait to its document. Omits times outside the supported range.

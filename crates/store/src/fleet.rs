@@ -162,11 +162,16 @@ impl StatusDigest {
         Self { summary: self.summary.with_sharing(given), ..self }
     }
 
-    /// Adds the usage by pod.
+    /// Adds the usage by pod. Call this after [`with_sharing`](Self::with_sharing).
     #[must_use]
     pub fn with_usage(self, usage: Option<&Usage>) -> Self {
-        let usage = usage.map(UsageRank::from_usage).unwrap_or_default();
-        Self { usage, ..self }
+        self.with_usage_rank(usage.map(UsageRank::from_usage).unwrap_or_default())
+    }
+
+    /// Adds the index of the usage by pod.
+    #[must_use]
+    pub(super) fn with_usage_rank(self, usage: UsageRank) -> Self {
+        Self { summary: self.summary.with_usage(&usage), usage, ..self }
     }
 }
 

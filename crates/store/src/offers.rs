@@ -148,7 +148,7 @@ impl NodeUnits {
             Occupancy::Free => &mut self.free,
             Occupancy::Partitioned(parts) if parts.in_use == 0 => &mut self.idle,
             Occupancy::InUse | Occupancy::Partitioned(_) => &mut self.units,
-            Occupancy::Unavailable | Occupancy::Reserved => &mut self.unavailable,
+            Occupancy::Unavailable | Occupancy::Passthrough => &mut self.unavailable,
             Occupancy::Unknown => &mut self.unknown,
         };
         *place = place.saturating_add(1);

@@ -10,6 +10,8 @@
 //! ```
 
 mod availability;
+#[cfg(test)]
+mod consistency;
 pub(super) mod format;
 pub(super) mod node;
 pub(super) mod nodes;
@@ -275,7 +277,10 @@ fn without_agent(types: &[TypeRow]) -> Option<String> {
 /// Returns the reasons for unhealthy nodes, for the first few that report one.
 fn reasons(rows: &[NodeRow]) -> Vec<String> {
     const SHOWN: usize = 5;
-    let wrong = rows.iter().filter(|row| row.state != NodeState::Ok);
+    let wrong = rows.iter().filter(|row| {
+        let state = row.state.known();
+        state.is_none_or(|state| state.needs_attention() || state == NodeState::NoAgent)
+    });
     let mut all = wrong.filter_map(|row| {
         let reason = printable(row.reason.as_deref()?);
         let name = printable(&row.name);

@@ -1,5 +1,7 @@
 //! Colors. They repeat the meaning of the words, so the output is complete without them.
 
+use octavo_model::tone::Tone;
+
 use crate::settings::Colors;
 
 /// Meaning of a text, which selects its color.
@@ -17,6 +19,17 @@ pub(super) enum Style {
     Warning,
     /// Failing, or removed.
     Bad,
+}
+
+impl From<Tone> for Style {
+    fn from(tone: Tone) -> Self {
+        match tone {
+            Tone::Good => Self::Good,
+            Tone::Neutral => Self::Plain,
+            Tone::Warning => Self::Warning,
+            Tone::Bad => Self::Bad,
+        }
+    }
 }
 
 impl Style {

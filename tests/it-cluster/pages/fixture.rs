@@ -196,8 +196,8 @@ impl Site {
             removed: Vec::new(),
         });
         let given = SharingSummary::of(report);
-        node.summary = node.summary.with_sharing(Some(given));
         node.usage = UsageRank::from_usage(usage);
+        node.summary = node.summary.with_sharing(Some(given)).with_usage(&node.usage);
         self.insert(node);
     }
 

@@ -146,7 +146,7 @@ async fn neuron_devices_are_drawn_as_cores_and_amd_devices_as_partitions() {
         assert_eq!(page.count(".device").await, 16);
         assert_eq!(page.count("#neuron .device").await, 16);
         page.until("#neuron-15 .badge", &["ok"]).await;
-        page.until(".title .soft", &["16 devices: 16 usage unknown"])
+        page.until(".title .soft", &["16 devices: 16 unknown"])
             .await;
         let facts = page.texts(".facts div").await;
         let links = "Interconnect neuronlink, linked as a 4x4 torus".to_owned();

@@ -36,17 +36,17 @@ const FLEET: Section = Section {
         (
             "state",
             "octavo_nodes",
-            "`empty`, `ok`, `no-agent`, `attention`, `degraded`, `no-driver`, `nvml-lost`, `nvml-stalled`, `stale`",
+            "`empty`, `passthrough`, `ok`, `applying`, `no-agent`, `attention`, `degraded`, `no-driver`, `nvml-lost`, `nvml-stalled`, `stale`",
         ),
         (
             "state",
             "octavo_aggregator_availability",
-            "`capacity`, `allocatable`, `requested`, `free`, `unusable`, `pending`",
+            "`capacity`, `allocatable`, `requested`, `free`, `unusable`, `passthrough`, `unknown`, `pending`",
         ),
         (
             "occupancy",
             "octavo_devices",
-            "`free`, `in_use`, `partitioned`, `unavailable`, `set_aside`, `unknown`",
+            "`free`, `in_use`, `partitioned`, `unavailable`, `passthrough`, `unknown`",
         ),
         ("occupancy", "octavo_partitions", "`free`, `in_use`"),
         ("type", "", "accelerator type such as `nvidia-h200-141gb`, `unknown`, or `other`"),

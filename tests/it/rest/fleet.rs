@@ -170,7 +170,7 @@ impl Aggregator {
         });
         node.usage = UsageRank::from_usage(usage);
         let given = SharingSummary::of(report);
-        node.summary = node.summary.with_sharing(Some(given));
+        node.summary = node.summary.with_sharing(Some(given)).with_usage(&node.usage);
         self.store(node);
     }
 

@@ -61,7 +61,7 @@ enum UnitState {
     Free,
     Taken,
     Broken,
-    SetAside,
+    Passthrough,
     Unknown,
 }
 
@@ -150,7 +150,7 @@ impl UnitCounts {
             UnitState::Free => &mut self.free,
             UnitState::Taken => &mut self.in_use,
             UnitState::Broken => &mut self.broken,
-            UnitState::SetAside => &mut self.reserved,
+            UnitState::Passthrough => &mut self.reserved,
             UnitState::Unknown => return,
         };
         *place = place.saturating_add(one.count);
@@ -200,7 +200,7 @@ impl<'a> Allocations<'a> {
         let (taken, rest) = match whole.unit_state {
             UnitState::Free | UnitState::Taken => (taken, UnitState::Free),
             UnitState::Unknown => (taken, UnitState::Unknown),
-            UnitState::Broken | UnitState::SetAside => (0, whole.unit_state),
+            UnitState::Broken | UnitState::Passthrough => (0, whole.unit_state),
         };
         let replicas = u64::from(*replicas);
         let taken = taken.min(replicas);
@@ -234,7 +234,7 @@ fn units(
         memory: summary.memory,
         unit_state: match summary.occupancy {
             Occupancy::Unavailable => UnitState::Broken,
-            Occupancy::Reserved => UnitState::SetAside,
+            Occupancy::Passthrough => UnitState::Passthrough,
             Occupancy::Free => UnitState::Free,
             Occupancy::InUse => UnitState::Taken,
             Occupancy::Partitioned(_) | Occupancy::Unknown => UnitState::Unknown,

@@ -192,7 +192,7 @@ impl<'a> CountBuilder<'a> {
             let share = NodeShare::new(&node, units.total, free);
             row.add_units(share, units.memory, TypeSource::Agent);
             row.nodes = row.nodes.saturating_add(1);
-            row.add_unavailable(UnavailableReason::SetAside, units.reserved);
+            row.add_unavailable(UnavailableReason::Passthrough, units.reserved);
             row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
             let sound = units.total.saturating_sub(units.broken).saturating_sub(units.reserved);
             if let Some(why) = why {
@@ -221,10 +221,10 @@ impl<'a> CountBuilder<'a> {
             let share = NodeShare::new(&agent.name.into(), units.total, 0);
             row.add_units(share, units.memory, TypeSource::Agent);
             let rest = units.total.saturating_sub(held);
-            let set_aside = units.reserved.min(rest);
-            let rest = rest.saturating_sub(set_aside);
+            let passthrough = units.reserved.min(rest);
+            let rest = rest.saturating_sub(passthrough);
             let broken = units.broken.min(rest);
-            row.add_unavailable(UnavailableReason::SetAside, set_aside);
+            row.add_unavailable(UnavailableReason::Passthrough, passthrough);
             row.add_unavailable(UnavailableReason::Unhealthy, broken);
             row.add_unavailable(UnavailableReason::PluginMissing, rest.saturating_sub(broken));
         }
@@ -279,7 +279,7 @@ impl<'a> CountBuilder<'a> {
         // A missing device plugin takes away all units; one that reports an unhealthy device leaves the others.
         let is_gone = allocatable == 0 && seen().any(UnitCounts::has_usable);
         let reserved = agent.map(|agent| agent.seen.reserved_in_capacity(resource, capacity));
-        let set_aside = reserved.unwrap_or(0).min(unhealthy);
+        let passthrough = reserved.unwrap_or(0).min(unhealthy);
         let row = self.row(&key);
         row.add_units(NodeShare::new(&of.name, capacity, free), memory, source);
         row.nodes = row.nodes.saturating_add(1);
@@ -287,8 +287,8 @@ impl<'a> CountBuilder<'a> {
         row.taken = row.taken.saturating_add(taken);
         let missing =
             if is_gone { UnavailableReason::PluginMissing } else { UnavailableReason::Unhealthy };
-        row.add_unavailable(UnavailableReason::SetAside, set_aside);
-        row.add_unavailable(missing, unhealthy.saturating_sub(set_aside));
+        row.add_unavailable(UnavailableReason::Passthrough, passthrough);
+        row.add_unavailable(missing, unhealthy.saturating_sub(passthrough));
         row.add_unavailable(why.unwrap_or(UnavailableReason::PodsFull), rest.saturating_sub(free));
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {

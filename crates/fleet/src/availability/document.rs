@@ -11,6 +11,7 @@ use super::row::{Pending, Row};
 use super::shape::Shape;
 use super::unavailable::UnavailableReason;
 use crate::startup::StartupProgress;
+use crate::summary::DeviceUse;
 use crate::type_source::TypeSource;
 use octavo_model::reported::Reported;
 
@@ -60,7 +61,7 @@ pub struct AvailabilityRow {
     pub title: String,
     /// Resource that pods request, such as `nvidia.com/gpu`.
     pub resource: String,
-    /// Kind of unit: `device`, `core`, `turn` (a time-slicing replica), or the profile name of a partition.
+    /// Kind of unit: `device`, `core`, `time-slice`, or the profile name of a partition.
     #[schema(value_type = String)]
     pub unit: Reported<Shape>,
     /// True if a unit is allocated exclusively.
@@ -77,10 +78,11 @@ pub struct AvailabilityRow {
     pub allocatable: u64,
     /// Units allocated to pods; absent without a watched cluster.
     pub requested: Option<u64>,
-    /// Units observed in use; absent with a watched cluster.
+    /// Units observed in use; absent with a watched cluster, and if none is known and the use of some units is unknown.
     pub in_use: Option<u64>,
-    /// Number of additional pods requesting one unit that would be placed.
-    pub free: u64,
+    /// Number of additional pods requesting one unit that would be placed; absent if none is known and the use of some
+    /// units is unknown.
+    pub free: Option<u64>,
     /// Units that are neither used nor free, by reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unusable: Vec<UnusableUnits>,
@@ -100,7 +102,7 @@ pub struct AvailabilityRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = UnusableJson)]
 pub struct UnusableUnits {
-    /// The reason: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `set-aside`,
+    /// The reason: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `passthrough`,
     /// `plugin-missing`, `use-unknown`, `no-such-node`.
     #[schema(value_type = String)]
     pub reason: Reported<UnavailableReason>,
@@ -160,7 +162,10 @@ impl AvailabilityRow {
         let key = &row.key;
         let (requested, in_use) = match basis {
             CountBasis::Cluster => (Some(row.taken), None),
-            CountBasis::Agents => (None, Some(row.taken)),
+            CountBasis::Agents => {
+                let is_known = row.taken > 0 || row.units_with_use(DeviceUse::Unknown) == 0;
+                (None, is_known.then_some(row.taken))
+            }
         };
         let unusable = row.unavailable.iter();
         Self {
@@ -175,7 +180,7 @@ impl AvailabilityRow {
             allocatable: row.allocatable,
             requested,
             in_use,
-            free: row.free,
+            free: row.known_free(),
             unusable: unusable
                 .map(|(reason, units)| UnusableUnits {
                     reason: (*reason).into(),
@@ -191,22 +196,28 @@ impl AvailabilityRow {
         }
     }
 
-    /// Units that are allocated to pods, or in use if no cluster is watched.
-    pub fn used_units(&self) -> u64 {
-        self.requested.or(self.in_use).unwrap_or(0)
+    /// Units that are allocated to pods, or in use if no cluster is watched; `None` if that is unknown.
+    pub fn used_units(&self) -> Option<u64> {
+        self.known(self.requested.or(self.in_use))
     }
 
-    /// Units whose use is not reported.
-    pub fn unknown_units(&self) -> u64 {
-        let of = self.unusable.iter();
-        let unknown = of.filter(|one| one.reason == UnavailableReason::UseUnknown);
-        unknown.fold(0, |all, one| all.saturating_add(one.count))
+    /// Free units; `None` if that is unknown.
+    pub fn free_units(&self) -> Option<u64> {
+        self.known(self.free)
     }
 
-    /// All unavailable units.
-    pub fn unusable_units(&self) -> u64 {
-        let counts = self.unusable.iter().map(|one| one.count);
-        counts.fold(0, u64::saturating_add)
+    /// `count`, unless it is the 0 of an earlier aggregator for an unknown number.
+    fn known(&self, count: Option<u64>) -> Option<u64> {
+        count.filter(|count| *count > 0 || self.units_with_use(DeviceUse::Unknown) == 0)
+    }
+
+    /// Units that are neither used nor free, and have this use. Reasons of a newer aggregator count as unavailable.
+    pub fn units_with_use(&self, wanted: DeviceUse) -> u64 {
+        let of = self.unusable.iter().filter(|one| {
+            let reason = one.reason.known();
+            reason.map_or(DeviceUse::Unavailable, UnavailableReason::device_use) == wanted
+        });
+        of.fold(0, |all, one| all.saturating_add(one.count))
     }
 }
 
@@ -232,7 +243,7 @@ mod tests {
             UnavailableReason::Tainted,
             UnavailableReason::PodsFull,
             UnavailableReason::Unhealthy,
-            UnavailableReason::SetAside,
+            UnavailableReason::Passthrough,
             UnavailableReason::PluginMissing,
             UnavailableReason::UseUnknown,
             UnavailableReason::NoSuchNode,
@@ -261,6 +272,8 @@ mod tests {
             assert_eq!(serde_json::to_string(&word).unwrap(), text);
             assert_eq!(format!("\"{word}\""), text);
         }
+        let earlier: Reported<UnavailableReason> = serde_json::from_str("\"set-aside\"").unwrap();
+        assert_eq!(earlier, UnavailableReason::Passthrough);
         let source: Reported<TypeSource> = serde_json::from_str("\"octavo.dev/type\"").unwrap();
         assert_eq!(source, Reported::Unknown("octavo.dev/type".to_owned()));
     }

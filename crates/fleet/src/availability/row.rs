@@ -12,6 +12,7 @@ use super::shape::Shape;
 use super::unavailable::UnavailableReason;
 use super::unit_type::UnitType;
 use crate::cluster::ClusterNode;
+use crate::summary::DeviceUse;
 use crate::type_source::TypeSource;
 
 /// Minimum number of ended workloads for an estimate.
@@ -227,9 +228,20 @@ impl Row {
         }
     }
 
-    /// Total number of unavailable units.
+    /// Number of units that are neither taken nor free.
     pub fn unavailable_units(&self) -> u64 {
         self.unavailable.values().fold(0, |all, one| all.saturating_add(one.count))
+    }
+
+    /// Number of units that are neither taken nor free, and have this use.
+    pub fn units_with_use(&self, wanted: DeviceUse) -> u64 {
+        let of = self.unavailable.iter().filter(|(why, _)| why.device_use() == wanted);
+        of.fold(0, |all, (_, one)| all.saturating_add(one.count))
+    }
+
+    /// Number of free units; `None` if it is unknown, because none is known and the use of some units is unknown.
+    pub fn known_free(&self) -> Option<u64> {
+        (self.free > 0 || self.units_with_use(DeviceUse::Unknown) == 0).then_some(self.free)
     }
 }
 

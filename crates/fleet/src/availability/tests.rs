@@ -228,17 +228,17 @@ fn devices_reserved_for_virtual_machines_are_not_unhealthy() {
         let counted = counted(&[agent("a", &seen)], cluster.as_ref());
         assert_eq!(
             lines(&counted),
-            ["nvidia-h200-141gb nvidia.com/gpu device: 0/4 taken 0 free 0 set-aside 4"]
+            ["nvidia-h200-141gb nvidia.com/gpu device: 0/4 taken 0 free 0 passthrough 4"]
         );
     }
 }
 
 #[test]
 fn d9_reserved_devices_are_reported_if_kubelet_retains_their_capacity() {
-    let end = |set_aside: u64, (allocatable, capacity): (u64, u64)| {
+    let end = |passthrough: u64, (allocatable, capacity): (u64, u64)| {
         let mut seen = seen(&[(H200, GPU, 4)]);
-        (seen.units[0].free, seen.units[0].in_use) = (4 - set_aside, 0);
-        seen.units[0].reserved = set_aside;
+        (seen.units[0].free, seen.units[0].in_use) = (4 - passthrough, 0);
+        seen.units[0].reserved = passthrough;
         let mut node = node("a", &[], capacity);
         node.allocatable = node.allocatable.clone().with(GPU, allocatable);
         let counted = counted(&[agent("a", &seen)], Some(&snapshot(vec![node], Vec::new())));
@@ -246,10 +246,10 @@ fn d9_reserved_devices_are_reported_if_kubelet_retains_their_capacity() {
         let (_, end) = line.split_once("taken 0 ").unwrap();
         end.to_owned()
     };
-    assert_eq!(end(4, (0, 4)), "free 0 set-aside 4");
-    assert_eq!(end(2, (2, 4)), "free 2 set-aside 2");
-    assert_eq!(end(2, (1, 4)), "free 1 unhealthy 1 set-aside 2");
-    assert_eq!(end(2, (0, 4)), "free 0 set-aside 2 plugin-missing 2");
+    assert_eq!(end(4, (0, 4)), "free 0 passthrough 4");
+    assert_eq!(end(2, (2, 4)), "free 2 passthrough 2");
+    assert_eq!(end(2, (1, 4)), "free 1 unhealthy 1 passthrough 2");
+    assert_eq!(end(2, (0, 4)), "free 0 passthrough 2 plugin-missing 2");
     // The plugin never offered the reserved ones.
     assert_eq!(end(2, (1, 2)), "free 1 unhealthy 1");
 }

@@ -8,6 +8,7 @@ use super::shape::DeviceResource;
 use crate::cluster::{
     ClusterNode, PlacementObstacle, PodRequirements, Readiness, Toleration, placement_obstacle,
 };
+use crate::summary::DeviceUse;
 
 /// Reason why units are neither allocated nor free; the first that applies to a node.
 #[derive(
@@ -41,7 +42,8 @@ pub enum UnavailableReason {
     /// Its device plugin does not offer them.
     Unhealthy,
     /// They are reserved for virtual machines on purpose.
-    SetAside,
+    #[serde(alias = "set-aside")]
+    Passthrough,
     /// The agent reports them, but no device plugin offers them.
     PluginMissing,
     /// It is unknown whether they are in use.
@@ -106,6 +108,23 @@ impl UnavailableReason {
         self.into()
     }
 
+    /// Use of the units, as of devices: only passthrough and unknown use are not failures.
+    pub fn device_use(self) -> DeviceUse {
+        match self {
+            Self::Passthrough => DeviceUse::Passthrough,
+            Self::UseUnknown => DeviceUse::Unknown,
+            Self::Cordoned
+            | Self::Repartitioning
+            | Self::Stale
+            | Self::NotReady
+            | Self::Tainted
+            | Self::PodsFull
+            | Self::Unhealthy
+            | Self::PluginMissing
+            | Self::NoSuchNode => DeviceUse::Unavailable,
+        }
+    }
+
     /// Explanation for users, with a remedy.
     pub fn description(self) -> &'static str {
         match self {
@@ -124,7 +143,7 @@ impl UnavailableReason {
             Self::Unhealthy => {
                 "they are unhealthy, so they cannot be allocated to pods; see octavo doctor"
             }
-            Self::SetAside => {
+            Self::Passthrough => {
                 "they are reserved for virtual machines and cannot be allocated to pods"
             }
             Self::PluginMissing => {

@@ -2,30 +2,37 @@
 
 use octavo_model::id::TypeName;
 use octavo_model::quantity::Mebibytes;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::device::{DeviceSummary, Occupancy, PartitionCounts};
+use super::device_use::DeviceUse;
 
-/// Device counts. Each device is counted once: the six states add up to `total`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+/// Device counts. Each device is counted once: the counts by use add up to `total`.
+///
+/// In JSON, `free`, `inUse` and `partitioned` are absent instead of 0 if the use of some devices is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CountsJson)]
 pub struct DeviceCounts {
     /// All devices.
     pub total: u32,
-    /// Unpartitioned devices without a process.
+    /// Unpartitioned devices without a process; absent if none is known and the use of some devices is unknown.
+    #[serde(default)]
     pub free: u32,
-    /// Unpartitioned devices with a process.
+    /// Unpartitioned devices with a process; absent like `free`.
+    #[serde(default)]
     pub in_use: u32,
-    /// Devices in MIG mode.
+    /// Devices in MIG mode; absent like `free`.
+    #[serde(default)]
     pub partitioned: u32,
     /// Unusable without intervention: failing, without a driver, or waiting for a reset.
     pub unavailable: u32,
     /// Reserved for virtual machines.
-    #[serde(default)]
-    pub set_aside: u32,
-    /// State unknown.
+    #[serde(default, alias = "setAside")]
+    pub passthrough: u32,
+    /// Use unknown.
     pub unknown: u32,
     /// Partitions of the partitioned devices.
     pub partitions: PartitionCounts,
@@ -53,20 +60,40 @@ impl DeviceCounts {
     /// Adds one device.
     #[must_use]
     pub fn with(mut self, occupancy: Occupancy) -> Self {
-        let state = match occupancy {
-            Occupancy::Free => &mut self.free,
-            Occupancy::InUse => &mut self.in_use,
-            Occupancy::Partitioned(partitions) => {
-                self.partitions = self.partitions.plus(partitions);
-                &mut self.partitioned
-            }
-            Occupancy::Unavailable => &mut self.unavailable,
-            Occupancy::Reserved => &mut self.set_aside,
-            Occupancy::Unknown => &mut self.unknown,
+        if let Occupancy::Partitioned(partitions) = occupancy {
+            self.partitions = self.partitions.plus(partitions);
+        }
+        let count = match occupancy.device_use() {
+            DeviceUse::Free => &mut self.free,
+            DeviceUse::InUse => &mut self.in_use,
+            DeviceUse::Partitioned => &mut self.partitioned,
+            DeviceUse::Unavailable => &mut self.unavailable,
+            DeviceUse::Passthrough => &mut self.passthrough,
+            DeviceUse::Unknown => &mut self.unknown,
         };
-        *state = state.saturating_add(1);
+        *count = count.saturating_add(1);
         self.total = self.total.saturating_add(1);
         self
+    }
+
+    /// Number of devices with this use, as far as it is known.
+    pub fn count(self, of: DeviceUse) -> u32 {
+        match of {
+            DeviceUse::Free => self.free,
+            DeviceUse::InUse => self.in_use,
+            DeviceUse::Partitioned => self.partitioned,
+            DeviceUse::Unavailable => self.unavailable,
+            DeviceUse::Passthrough => self.passthrough,
+            DeviceUse::Unknown => self.unknown,
+        }
+    }
+
+    /// Number of devices with this use; `None` if it is unknown, because none is known and the use of some devices is
+    /// unknown.
+    pub fn known_count(self, of: DeviceUse) -> Option<u32> {
+        let count = self.count(of);
+        let is_hidden = count == 0 && self.unknown > 0 && of.may_be_hidden();
+        (!is_hidden).then_some(count)
     }
 
     /// Sum of both counts.
@@ -78,10 +105,24 @@ impl DeviceCounts {
             in_use: self.in_use.saturating_add(other.in_use),
             partitioned: self.partitioned.saturating_add(other.partitioned),
             unavailable: self.unavailable.saturating_add(other.unavailable),
-            set_aside: self.set_aside.saturating_add(other.set_aside),
+            passthrough: self.passthrough.saturating_add(other.passthrough),
             unknown: self.unknown.saturating_add(other.unknown),
             partitions: self.partitions.plus(other.partitions),
         }
+    }
+}
+
+impl Serialize for DeviceCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("total", &self.total)?;
+        for of in DeviceUse::ALL {
+            if let Some(count) = self.known_count(of) {
+                fields.serialize_entry(of.json_key(), &count)?;
+            }
+        }
+        fields.serialize_entry("partitions", &self.partitions)?;
+        fields.end()
     }
 }
 

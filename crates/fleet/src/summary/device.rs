@@ -5,12 +5,13 @@ use octavo_model::inventory::{
     Amd, Condition, Device, DeviceProcesses, DeviceState, Issue, Mig, MigState, NvmlState,
 };
 use octavo_model::quantity::Mebibytes;
+use octavo_model::sharing_mode::Sharing;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::device_use::DeviceUse;
 use super::instance_use::instances;
 use super::node_state::NodeState;
-use super::sharing_mode::Sharing;
 
 /// Summary of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub enum Occupancy {
     /// Unusable: it fails, has no driver, or requires a reset, reboot or replacement.
     Unavailable,
     /// Unavailable on purpose: reserved for a virtual machine.
-    Reserved,
+    Passthrough,
     /// Unknown at the moment.
     Unknown,
 }
@@ -84,7 +85,8 @@ impl DeviceSummary {
 /// Contribution of a device state to the node state.
 fn node_state(device: DeviceState) -> NodeState {
     match device {
-        DeviceState::Ok | DeviceState::Passthrough | DeviceState::NotRead => NodeState::Ok,
+        DeviceState::Passthrough => NodeState::Passthrough,
+        DeviceState::Ok | DeviceState::NotRead => NodeState::Ok,
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::NeedsAction
@@ -139,7 +141,7 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
         | DeviceState::Replace
         | DeviceState::NeedsReboot
         | DeviceState::NeedsReset => return Occupancy::Unavailable,
-        DeviceState::Passthrough => return Occupancy::Reserved,
+        DeviceState::Passthrough => return Occupancy::Passthrough,
         DeviceState::Stale | DeviceState::NotRead => return Occupancy::Unknown,
         DeviceState::Ok
         | DeviceState::Partial
@@ -162,6 +164,20 @@ fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
     let partitions = instances(device, mig).into_iter();
     let counts = partitions.fold(PartitionCounts::default(), |sum, (_, _, used)| sum.with(used));
     Occupancy::Partitioned(counts)
+}
+
+impl Occupancy {
+    /// Word for this use.
+    pub fn device_use(self) -> DeviceUse {
+        match self {
+            Self::Free => DeviceUse::Free,
+            Self::InUse => DeviceUse::InUse,
+            Self::Partitioned(_) => DeviceUse::Partitioned,
+            Self::Unavailable => DeviceUse::Unavailable,
+            Self::Passthrough => DeviceUse::Passthrough,
+            Self::Unknown => DeviceUse::Unknown,
+        }
+    }
 }
 
 impl PartitionCounts {

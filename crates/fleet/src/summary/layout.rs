@@ -31,6 +31,9 @@ pub struct LayoutSummary {
     pub plan: Option<String>,
     /// Steps of all devices that are being changed.
     pub progress: Option<StepCounts>,
+    /// Whether a device is being changed.
+    #[serde(skip)]
+    pub is_changing: bool,
     /// Devices covered by the layout, ordered by PCI address. Not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceLayoutStatus>,
@@ -69,6 +72,7 @@ impl LayoutSummary {
             message: message(status),
             drain: status.drain.as_deref().map(summarized),
             progress,
+            is_changing: status.is_busy() || progress.is_some(),
             devices: Vec::new(),
         }
     }

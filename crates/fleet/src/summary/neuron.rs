@@ -9,10 +9,10 @@ use octavo_model::inventory::{
     Condition, Device, Inventory, Neuron, NeuronDevice, Severity, Vendor,
 };
 use octavo_model::quantity::Mebibytes;
+use octavo_model::sharing_mode::Sharing;
 
 use super::device::{DeviceSummary, Occupancy, most_severe};
 use super::node_state::NodeState;
-use super::sharing_mode::Sharing;
 
 impl DeviceSummary {
     /// Summarizes all devices of a node: those on the bus in their order, then those that only the Neuron driver

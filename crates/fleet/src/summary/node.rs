@@ -2,13 +2,14 @@
 
 use octavo_model::inventory::{Neuron, NvmlState};
 use octavo_model::quantity::Mebibytes;
+use octavo_model::sharing_mode::Sharing;
 
 use super::counts::{DeviceCounts, TypeCounts};
 use super::device::{DeviceSummary, Occupancy, truncated};
 use super::layout::LayoutSummary;
 use super::node_state::NodeState;
 use super::sharing::{SharingSummary, TimeSlicingExtent};
-use super::sharing_mode::Sharing;
+use super::usage_rank::UsageRank;
 
 /// Summary of a node's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,9 @@ impl NodeSummary {
         // The layout does not matter on a node without devices.
         let missed = layout.as_ref().filter(|_| !devices.is_empty());
         let (mut state, mut reason) = (state(devices, nvml), reason(devices, nvml));
+        if missed.is_some_and(|layout| layout.is_changing) {
+            state = state.max(NodeState::Applying);
+        }
         if let Some(layout) = missed.filter(|layout| layout.needs_attention()) {
             state = state.max(NodeState::Attention);
             reason = reason.or_else(|| layout.message.clone());
@@ -71,6 +75,20 @@ impl NodeSummary {
         self
     }
 
+    /// Corrects the sharing mode: a device of which containers hold replicas is time-sliced, whatever else is reported.
+    /// Call this after [`with_sharing`](Self::with_sharing).
+    #[must_use]
+    pub fn with_usage(mut self, usage: &UsageRank) -> Self {
+        if usage.has_replicas() {
+            self.sharing = match self.sharing {
+                Sharing::None => Sharing::None,
+                Sharing::Exclusive | Sharing::TimeSlicing => Sharing::TimeSlicing,
+                Sharing::Mig | Sharing::Partitioned | Sharing::Mixed => Sharing::Mixed,
+            };
+        }
+        self
+    }
+
     /// Adds problems of the Neuron driver that do not concern a single device.
     #[must_use]
     pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
@@ -94,7 +112,7 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
     let mut sharing = Sharing::None;
     for device in devices {
         // A hanging driver does not change the sharing mode; the node label stays as well.
-        let is_there = !matches!(device.occupancy, Occupancy::Unavailable | Occupancy::Reserved);
+        let is_there = !matches!(device.occupancy, Occupancy::Unavailable | Occupancy::Passthrough);
         let Some(one) = device.sharing.filter(|_| is_there) else {
             continue;
         };
@@ -130,8 +148,11 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
         NvmlState::Lost { reason } => return Some(reason.clone()),
         NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => {}
     }
+    // Passthrough is not a problem. It is the reason only for the state of a node that has no other devices.
+    let is_passthrough = devices.iter().all(|device| device.state == NodeState::Passthrough);
     let troubled: Vec<_> = devices
         .iter()
+        .filter(|device| is_passthrough || device.state != NodeState::Passthrough)
         .filter_map(|device| Some((device.state, device.worst_issue.as_deref()?)))
         .collect();
     let most_severe = troubled.iter().map(|(weight, _)| *weight).max()?;

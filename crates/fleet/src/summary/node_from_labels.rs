@@ -2,11 +2,11 @@
 
 use octavo_model::accelerators::Catalog;
 use octavo_model::quantity::Mebibytes;
+use octavo_model::sharing_mode::Sharing;
 
 use super::counts::{DeviceCounts, TypeCounts};
 use super::node::NodeSummary;
 use super::node_state::NodeState;
-use super::sharing_mode::Sharing;
 use crate::cluster::ClusterNode;
 use crate::hardware_profile::{Specs, TYPE_LABEL, counts_partitions, labeled_devices};
 use crate::type_labels::MEMORY_LABELS;
@@ -62,13 +62,11 @@ impl NodeSummary {
 
 fn sharing(node: &ClusterNode) -> Sharing {
     if let Some(own) = node.label(SHARING_LABEL) {
-        let mut all = Sharing::ALL.into_iter();
-        return all.find(|one| one.as_str() == own).unwrap_or(Sharing::None);
+        return Sharing::parse(own).unwrap_or(Sharing::None);
     }
-    match node.label(GFD_SHARING_LABEL) {
-        Some("time-slicing") => Sharing::TimeSlicing,
-        _ => Sharing::None,
-    }
+    // GPU Feature Discovery uses the same word for time-slicing. Its other values do not describe the whole node.
+    let shared = node.label(GFD_SHARING_LABEL).and_then(Sharing::parse);
+    shared.filter(|mode| *mode == Sharing::TimeSlicing).unwrap_or(Sharing::None)
 }
 
 fn reason(source: TypeSource) -> String {

@@ -1,5 +1,6 @@
 //! Tests of device and node summaries: each device counts exactly once, whatever the hardware reports.
 
+mod consistency;
 mod layout;
 mod neuron;
 mod sharing;
@@ -122,7 +123,7 @@ fn device_occupancy_follows_its_availability() {
         (refuses("nvmlDeviceGetFoo"), Occupancy::Free),
         (failing(), Occupancy::Unavailable),
         (bus_only(), Occupancy::Unavailable),
-        (for_virtual_machines(), Occupancy::Reserved),
+        (for_virtual_machines(), Occupancy::Passthrough),
         (asks(ResetGpu), Occupancy::Unavailable),
         (asks(RebootNode), Occupancy::Unavailable),
         (asks(DrainP2p), Occupancy::Free),
@@ -161,6 +162,8 @@ fn node_state_is_the_most_severe() {
         (vec![whole(Vec::new()), refuses("nvmlDeviceGetFoo")], &ready, "attention"),
         (vec![asks(RecoveryAction::DrainP2p)], &ready, "attention"),
         (vec![whole(Vec::new()), failing()], &ready, "degraded"),
+        (vec![for_virtual_machines()], &ready, "passthrough"),
+        (vec![for_virtual_machines(), whole(Vec::new())], &ready, "ok"),
         (vec![failing(), bus_only()], &ready, "no-driver"),
         (vec![whole(Vec::new())], &lost(), "nvml-lost"),
         (vec![], &lost(), "nvml-lost"),
@@ -217,12 +220,22 @@ fn states_are_ordered_by_severity_with_unique_names() {
     assert!(Sharing::ALL.is_sorted());
 }
 
+#[test]
+fn counts_of_an_earlier_aggregator_are_read() {
+    let json = serde_json::json!({
+        "total": 3, "free": 0, "inUse": 0, "partitioned": 0, "unavailable": 0, "setAside": 1, "unknown": 2,
+        "partitions": {"total": 0, "free": 0, "inUse": 0},
+    });
+    let counts: DeviceCounts = serde_json::from_value(json).unwrap();
+    assert_eq!((counts.passthrough, counts.known_count(DeviceUse::Free)), (1, None));
+}
+
 fn occupancy() -> impl Strategy<Value = Occupancy> {
     prop_oneof![
         Just(Occupancy::Free),
         Just(Occupancy::InUse),
         Just(Occupancy::Unavailable),
-        Just(Occupancy::Reserved),
+        Just(Occupancy::Passthrough),
         Just(Occupancy::Unknown),
         (0_u32..8, 0_u32..8).prop_map(|(a, b)| partitioned(a.max(b), a.min(b))),
     ]
@@ -262,10 +275,7 @@ proptest! {
         }
         let memory: u64 = devices.iter().filter_map(|device| device.memory).map(Mebibytes::get).sum();
         prop_assert_eq!(node.memory.get(), memory);
-        let states = [
-            counts.free, counts.in_use, counts.partitioned, counts.unavailable, counts.set_aside, counts.unknown,
-        ];
-        prop_assert_eq!(states.into_iter().sum::<u32>(), counts.total);
+        prop_assert_eq!(DeviceUse::ALL.map(|of| counts.count(of)).into_iter().sum::<u32>(), counts.total);
         prop_assert_eq!(counts.partitions.free + counts.partitions.in_use, counts.partitions.total);
     }
 }

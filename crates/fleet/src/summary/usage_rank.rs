@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use octavo_model::quantity::Mebibytes;
-use octavo_node::sharing::usage::Usage;
+use octavo_node::sharing::usage::{UnitUsage, Usage};
 
 /// Memory of each tenant of a node, and whether it exceeds its fair share, without the tenants' names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageRank(
+pub struct UsageRank {
     /// Memory in MiB times two, plus one if over the share; descending and deduplicated.
-    Arc<[u32]>,
-);
+    tenants: Arc<[u32]>,
+    /// Whether a unit has replicas, or a container holds one.
+    has_replicas: bool,
+}
 
 /// Memory in MiB by which a tenant is ranked: unknown memory ranks last, and values are limited to 2 PiB.
 pub fn rank_memory(memory: Option<u64>) -> u64 {
@@ -21,6 +23,11 @@ impl UsageRank {
     /// Creates the index of a node's usage.
     pub fn from_usage(usage: &Usage) -> Self {
         let units = usage.devices.iter().flat_map(|device| &device.units);
+        let is_shared = |unit: &UnitUsage| {
+            let mut ids = unit.tenants.iter().flat_map(|tenant| &tenant.ids);
+            unit.replicas.is_some() || ids.any(|id| id.number().is_some())
+        };
+        let has_replicas = units.clone().any(is_shared);
         let tenants = units.flat_map(|unit| &unit.tenants);
         let mut all: Vec<u32> = tenants
             .map(|tenant| {
@@ -31,13 +38,18 @@ impl UsageRank {
             .collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         all.dedup();
-        Self(all.into())
+        Self { tenants: all.into(), has_replicas }
+    }
+
+    /// Returns whether a device or partition of the node is time-sliced.
+    pub fn has_replicas(&self) -> bool {
+        self.has_replicas
     }
 
     /// Largest rank, as defined by [`rank_memory`], that is at most `most`, among tenants over their share or not if
     /// `over` is set. `None` if there is none.
     pub fn first(&self, over: Option<bool>, most: u64) -> Option<u64> {
-        let mut all = self.0.iter().map(|one| (u64::from(one >> 1), one & 1 == 1));
+        let mut all = self.tenants.iter().map(|one| (u64::from(one >> 1), one & 1 == 1));
         let found = all.find(|(memory, is_over)| {
             *memory <= most && over.is_none_or(|wanted| wanted == *is_over)
         });
@@ -48,6 +60,6 @@ impl UsageRank {
 /// Index of a node that reports no usage.
 impl Default for UsageRank {
     fn default() -> Self {
-        Self(Arc::from([]))
+        Self { tenants: Arc::from([]), has_replicas: false }
     }
 }

@@ -6,6 +6,7 @@ use super::{
     Condition, Device, Health, Identity, Inventory, NvmlState, RecoveryAction, RemappedRows, Vendor,
 };
 use crate::id::PciAddress;
+use crate::tone::Tone;
 
 /// Kernel drivers that reserve a device for a virtual machine. Source: Linux, "VFIO"; Xen, "PCI passthrough".
 const PASSTHROUGH_DRIVERS: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
@@ -14,35 +15,29 @@ const VENDOR_PASSTHROUGH_SUFFIXES: [&str; 2] = ["-vfio-pci", "_vfio_pci"];
 
 /// Health state of a device, ordered by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "kebab-case")]
 pub enum DeviceState {
     /// Healthy.
     Ok,
     /// Reserved for a virtual machine: unavailable to pods of this node.
     Passthrough,
     /// Bound to a kernel driver that Octavo does not read: pods may well use the device.
-    #[strum(serialize = "not read")]
     NotRead,
     /// It works, but some of its data could not be read.
     Partial,
     /// The driver does not answer any more: the data was read before that.
     Stale,
     /// The driver requests an action that this version of Octavo does not know.
-    #[strum(serialize = "needs action")]
     NeedsAction,
     /// The driver requests that peer-to-peer traffic be drained.
-    #[strum(serialize = "needs drain")]
     NeedsDrain,
     /// The driver requests a reset, or a bad memory row waits for one.
-    #[strum(serialize = "needs reset")]
     NeedsReset,
     /// The driver requests a reboot of the node.
-    #[strum(serialize = "needs reboot")]
     NeedsReboot,
     /// Its memory can no longer be repaired.
     Replace,
     /// It has no driver library.
-    #[strum(serialize = "no driver")]
     NoDriver,
     /// Its driver returns errors for it, or it fell off the bus.
     Failing,
@@ -68,8 +63,18 @@ pub struct Issue {
     pub severity: Severity,
 }
 
+impl From<Severity> for Tone {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Note => Self::Neutral,
+            Severity::Warning => Self::Warning,
+            Severity::Critical => Self::Bad,
+        }
+    }
+}
+
 impl DeviceState {
-    /// Name, such as `ok` or `needs reset`.
+    /// Word, such as `ok` or `needs-reset`.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -192,6 +197,11 @@ impl Device {
                 Some(Severity::Critical)
             }
         }
+    }
+
+    /// Color of its [`state`](Self::state).
+    pub fn tone(&self, nvml: &NvmlState) -> Tone {
+        self.severity(nvml).map_or(Tone::Good, Tone::from)
     }
 
     /// Note about a device that the catalog does not identify: its PCI ids, so that a user can look it up, and
@@ -392,22 +402,22 @@ mod tests {
             (gpu(), "ok", None),
             (unread(gpu()), "partial", notice),
             (asks(Nothing, None), "ok", None),
-            (asks(Other(9), None), "needs action", notice),
-            (asks(Other(9), pending), "needs action", notice),
-            (asks(DrainP2p, None), "needs drain", notice),
-            (asks(DrainP2p, pending), "needs drain", notice),
-            (asks(RecoveryAction::ResetGpu, None), "needs reset", bad),
-            (asks(DrainAndReset, pending), "needs reset", bad),
-            (asks(Nothing, pending), "needs reset", notice),
-            (waits(true, false), "needs reset", notice),
-            (unread(waits(true, false)), "needs reset", notice),
-            (asks(RebootNode, pending), "needs reboot", bad),
+            (asks(Other(9), None), "needs-action", notice),
+            (asks(Other(9), pending), "needs-action", notice),
+            (asks(DrainP2p, None), "needs-drain", notice),
+            (asks(DrainP2p, pending), "needs-drain", notice),
+            (asks(RecoveryAction::ResetGpu, None), "needs-reset", bad),
+            (asks(DrainAndReset, pending), "needs-reset", bad),
+            (asks(Nothing, pending), "needs-reset", notice),
+            (waits(true, false), "needs-reset", notice),
+            (unread(waits(true, false)), "needs-reset", notice),
+            (asks(RebootNode, pending), "needs-reboot", bad),
             (asks(RebootNode, Some(rows(false, true))), "replace", bad),
             (waits(true, true), "replace", bad),
             (waits(false, false), "ok", None),
-            (bus_only, "no driver", notice),
+            (bus_only, "no-driver", notice),
             (passed, "passthrough", Some(Severity::Note)),
-            (others, "not read", Some(Severity::Note)),
+            (others, "not-read", Some(Severity::Note)),
             (failing(), "failing", bad),
         ] {
             check(&device, &NvmlState::Loading, word, severity);
@@ -420,7 +430,7 @@ mod tests {
             let notice = Some(Severity::Warning);
             check(&gpu(), &nvml, "stale", notice);
             check(&unread(gpu()), &nvml, "stale", notice);
-            check(&waits(true, false), &nvml, "needs reset", notice);
+            check(&waits(true, false), &nvml, "needs-reset", notice);
             check(&failing(), &nvml, "failing", Some(Severity::Critical));
             check(&amd(gpu()), &nvml, "ok", None);
             check(&amd(unread(gpu())), &nvml, "partial", notice);
@@ -447,7 +457,7 @@ mod tests {
         ];
         states.sort_unstable();
         let words = states.map(DeviceState::as_str).join(", ");
-        let expected = "ok, passthrough, not read, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
+        let expected = "ok, passthrough, not-read, partial, stale, needs-action, needs-drain, needs-reset, needs-reboot, replace, no-driver, failing";
         assert_eq!(words, expected);
         assert!(Severity::Note < Severity::Warning && Severity::Warning < Severity::Critical);
     }

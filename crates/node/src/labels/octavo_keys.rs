@@ -14,6 +14,7 @@ use octavo_model::inventory::{
     PartitioningMode, Vendor,
 };
 use octavo_model::quantity::Mebibytes;
+use octavo_model::sharing_mode::Sharing;
 use octavo_model::{accelerators, interconnect};
 
 use super::Note;
@@ -160,13 +161,13 @@ fn add_partitioning(draft: &mut LabelsBuilder, answering: &[&Device], offers: Op
     let in_parts = |device: &&&Device| device.amd.as_ref().is_some_and(Amd::is_partitioned);
     let parts = answering.iter().filter(in_parts).count();
     let sharing = match (partitioned, parts) {
-        (0, 0) => "exclusive",
-        (all, 0) if all == answering.len() => "mig",
-        (0, all) if all == answering.len() => "partitioned",
-        _ => "mixed",
+        (0, 0) => Sharing::Exclusive,
+        (all, 0) if all == answering.len() => Sharing::Mig,
+        (0, all) if all == answering.len() => Sharing::Partitioned,
+        _ => Sharing::Mixed,
     };
-    let sliced = offers.and_then(|offers| time_slicing_value(offers, answering));
-    draft.put("octavo.dev/sharing", sliced.unwrap_or(sharing));
+    let sliced = offers.and_then(|offers| time_slicing(offers, answering));
+    draft.put("octavo.dev/sharing", sliced.unwrap_or(sharing).as_str());
 }
 
 /// Returns the MIG state of a device. MIG exists on NVIDIA GPUs only; other vendors' devices are not capable, even
@@ -179,7 +180,7 @@ fn mig(device: &Device) -> &Mig {
 }
 
 /// Returns `time-slicing` if every unit of every device is time-sliced, `mixed` if some are, and `None` if none is.
-fn time_slicing_value(offers: &Offers, answering: &[&Device]) -> Option<&'static str> {
+fn time_slicing(offers: &Offers, answering: &[&Device]) -> Option<Sharing> {
     let is_shared = |unit: &Unit| unit.replicas.is_some();
     if !offers.units().any(|(_, unit)| is_shared(unit)) {
         return None;
@@ -190,7 +191,7 @@ fn time_slicing_value(offers: &Offers, answering: &[&Device]) -> Option<&'static
             let mut units = offers.units();
             units.any(|(_, unit)| unit.pci == device.pci)
         });
-    Some(if all { "time-slicing" } else { "mixed" })
+    Some(if all { Sharing::TimeSlicing } else { Sharing::Mixed })
 }
 
 /// Adds the node's progress towards its layout. A node without devices has none.

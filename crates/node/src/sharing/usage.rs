@@ -150,6 +150,11 @@ impl Tenant {
         self
     }
 
+    /// Returns whether it has no process, so that it cannot use memory: all have ended, or none has started.
+    pub fn is_without_process(&self) -> bool {
+        self.processes.is_empty() && self.memory.is_some_and(|used| used.get() == 0)
+    }
+
     /// The shortened UID of its pod, if known: sufficient to distinguish it from an earlier pod of the same name.
     pub fn short_uid(&self) -> Option<String> {
         let uid = self.uid.as_deref()?;

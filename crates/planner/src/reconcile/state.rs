@@ -7,6 +7,7 @@ use octavo_model::holder::Holder;
 use octavo_model::reason::Reason;
 use octavo_model::reported::Reported;
 use octavo_model::text::join;
+use octavo_model::tone::Tone;
 
 use crate::plan::messages::{PlanFormatter, holders};
 use crate::plan::{Cause, Infeasible, ResetScope};
@@ -118,6 +119,16 @@ impl ApplyState {
                     | Reason::Drifted
             )
         )
+    }
+
+    /// Color of a state. Unknown states come from a newer agent.
+    pub fn tone(state: &Reported<Reason>) -> Tone {
+        match state.known() {
+            Some(Reason::Applied) => Tone::Good,
+            Some(Reason::Yielded | Reason::Drifted | Reason::Blocked) => Tone::Warning,
+            _ if Self::needs_attention(state) => Tone::Bad,
+            _ => Tone::Neutral,
+        }
     }
 
     /// The reason of every state, in ascending order of severity: how much the state needs attention.

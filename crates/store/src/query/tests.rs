@@ -297,7 +297,7 @@ fn error_lists_valid_values() {
         ),
         (
             &[("state", "ok,bad")],
-            "state: the parameter state cannot be \"bad\"; valid values: empty, ok, no-agent, attention, degraded, no-driver, nvml-lost, nvml-stalled, stale",
+            "state: the parameter state cannot be \"bad\"; valid values: empty, passthrough, ok, applying, no-agent, attention, degraded, no-driver, nvml-lost, nvml-stalled, stale",
         ),
         (
             &[("sharing", "MIG")],

@@ -91,7 +91,8 @@ fn decode_changes(
         Ok(interned.insert(parts, labels.unwrap_or_default()))
     })?;
     let summary = NodeSummary::new(&devices, &nvml, layout);
-    Ok(StatusDigest { labels, devices, summary, usage }.with_sharing(sharing))
+    let digest = StatusDigest { labels, devices, summary, usage: UsageRank::default() };
+    Ok(digest.with_sharing(sharing).with_usage_rank(usage))
 }
 
 /// Content that is derived from one part: `value` of the known node if the part is the same, otherwise decoded.

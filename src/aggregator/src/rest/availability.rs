@@ -9,6 +9,7 @@ use octavo_access::visibility::ReaderVisibility;
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::availability::Row;
 use octavo_fleet::problem::Problem;
+use octavo_fleet::summary::DeviceUse;
 use octavo_store::availability::{AvailabilityQuery, CLUSTER_UNREADABLE, Counter};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -70,14 +71,14 @@ struct AvailabilityMetrics {
 }
 
 /// Capacity, allocatable, requested, free, unusable, pending.
-type States = [u64; 6];
+type States = [u64; 8];
 
 impl Collector for AvailabilityMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some(counted) = self.counter.last() else {
             return Ok(());
         };
-        let help = "Units of a resource by type and state; requested, free and unusable add up to capacity";
+        let help = "Units of a resource by type and state; requested, free, unusable, passthrough and unknown add up to capacity";
         let all = series(&counted.availability.rows).into_iter();
         let all = all.flat_map(|((kind, resource), states)| {
             let states = STATES.into_iter().zip(states);
@@ -93,7 +94,16 @@ impl Collector for AvailabilityMetrics {
     }
 }
 
-const STATES: [&str; 6] = ["capacity", "allocatable", "requested", "free", "unusable", "pending"];
+const STATES: [&str; 8] = [
+    "capacity",
+    "allocatable",
+    "requested",
+    "free",
+    "unusable",
+    "passthrough",
+    "unknown",
+    "pending",
+];
 
 /// Sums up the shapes of one resource, and rows beyond the bound, because a series must not be reported twice.
 fn series(rows: &[Row]) -> BTreeMap<(&str, &str), States> {
@@ -108,7 +118,9 @@ fn series(rows: &[Row]) -> BTreeMap<(&str, &str), States> {
             row.allocatable,
             row.taken,
             row.free,
-            row.unavailable_units(),
+            row.units_with_use(DeviceUse::Unavailable),
+            row.units_with_use(DeviceUse::Passthrough),
+            row.units_with_use(DeviceUse::Unknown),
             row.pending.units,
         ];
         for (sum, more) in sum.iter_mut().zip(more) {

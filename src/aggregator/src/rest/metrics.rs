@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use octavo_fleet::problem::Problem;
-use octavo_fleet::summary::{DeviceCounts, NodeState};
+use octavo_fleet::summary::{DeviceCounts, DeviceUse, NodeState};
 use octavo_store::clock::Moment;
 use octavo_store::fleet::{Fleet, TypeTotals};
 use octavo_store::view::FleetView;
@@ -153,16 +153,8 @@ fn nodes(encoder: &mut DescriptorEncoder<'_>, fleet: &Fleet, now: Moment) -> fmt
 fn devices(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
     let help = "Devices by type and occupancy; each device is counted once";
     let values = types.iter().flat_map(|(name, (counts, _))| {
-        let occupancies = [
-            ("free", counts.free),
-            ("in_use", counts.in_use),
-            ("partitioned", counts.partitioned),
-            ("unavailable", counts.unavailable),
-            ("set_aside", counts.set_aside),
-            ("unknown", counts.unknown),
-        ];
-        occupancies.map(|(occupancy, count)| {
-            ([("type", name.as_str()), ("occupancy", occupancy)], count.into())
+        DeviceUse::ALL.map(|of| {
+            ([("type", name.as_str()), ("occupancy", of.metric_value())], counts.count(of).into())
         })
     });
     gauges(encoder, "octavo_devices", help, values)
@@ -172,9 +164,9 @@ fn partitions(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result
     let help = "Partitions of partitioned devices, by device type and occupancy";
     let values = types.iter().flat_map(|(name, (counts, _))| {
         let partitions = counts.partitions;
-        let occupancies = [("free", partitions.free), ("in_use", partitions.in_use)];
-        occupancies.map(|(occupancy, count)| {
-            ([("type", name.as_str()), ("occupancy", occupancy)], count.into())
+        let uses = [(DeviceUse::Free, partitions.free), (DeviceUse::InUse, partitions.in_use)];
+        uses.map(|(of, count)| {
+            ([("type", name.as_str()), ("occupancy", of.metric_value())], count.into())
         })
     });
     gauges(encoder, "octavo_partitions", help, values)

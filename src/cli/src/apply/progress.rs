@@ -3,14 +3,13 @@
 use octavo_engine::executor::ProgressByDevice;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
-use octavo_model::reported::Reported;
 use octavo_planner::plan::messages::PlanFormatter;
 use octavo_planner::reconcile::{DeviceLayoutStatus, InterruptedChange, NodeLayoutStatus};
 
 use crate::Exit;
+use crate::fleet::format::layout_style;
 use crate::output::live;
 use crate::settings::{Colors, OutputMode};
-use crate::style::Style;
 use crate::text::{Cell, columns, count_noun, group_by_key, lines, wrap};
 
 /// Progress line that is overwritten on a terminal.
@@ -87,7 +86,7 @@ pub(crate) fn devices(status: &NodeLayoutStatus, colors: Colors) -> String {
             vec![
                 Cell::plain(&device.name),
                 Cell::plain(&device.pci),
-                Cell::new(device.state.as_str(), style(&device.state)),
+                Cell::new(device.state.as_str(), layout_style(&device.state)),
             ]
         })
         .collect();
@@ -118,14 +117,6 @@ fn reason(device: &DeviceLayoutStatus) -> String {
         return String::new();
     }
     lines([wrap(&format!("  {}", device.message), 2)])
-}
-
-fn style(state: &Reported<Reason>) -> Style {
-    match state.known() {
-        Some(Reason::Applied) => Style::Plain,
-        Some(Reason::Failed | Reason::RolledBack | Reason::Infeasible) => Style::Bad,
-        _ => Style::Warning,
-    }
 }
 
 fn summary(status: &NodeLayoutStatus) -> String {

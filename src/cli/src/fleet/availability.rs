@@ -3,6 +3,7 @@
 use octavo_fleet::availability::{
     AvailabilityList, AvailabilityRow, CountBasis, Shape, WaitBasis, WaitReport,
 };
+use octavo_fleet::summary::DeviceUse;
 
 use super::format;
 use crate::settings::Colors;
@@ -13,7 +14,8 @@ use crate::text::{self, Cell, NONE, lines, printable};
 const COLUMNS: [&str; 9] =
     ["TYPE", "RESOURCE", "UNIT", "FREE", "USED", "UNAVAILABLE", "CAPACITY", "PENDING", "NODES"];
 /// Further columns of the wide table.
-const WIDE_COLUMNS: [&str; 5] = ["ALLOCATABLE", "IF REPARTITIONED", "MEMORY", "WAIT", "SOURCE"];
+const WIDE_COLUMNS: [&str; 7] =
+    ["PASSTHROUGH", "UNKNOWN", "ALLOCATABLE", "IF REPARTITIONED", "MEMORY", "WAIT", "SOURCE"];
 const UNAVAILABLE_COLUMNS: [&str; 6] =
     ["TYPE", "RESOURCE", "UNAVAILABLE", "NODES", "REASON", "REMEDY"];
 const WAIT_COLUMNS: [&str; 5] = ["TYPE", "RESOURCE", "BASIS", "OBSERVED SINCE", "MEANING"];
@@ -96,13 +98,12 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
 
 /// Formats the number of free units; `?` if their use is not reported.
 fn free_of(row: &AvailabilityRow) -> String {
-    format::observed(row.free, row.unknown_units())
+    format::observed(row.free_units())
 }
 
 fn figures(row: &AvailabilityRow) -> Vec<Cell> {
-    let free = if row.free > 0 { Style::Good } else { Style::Plain };
-    let unknown = row.unknown_units();
-    let unusable = row.unusable_units().saturating_sub(unknown);
+    let free = if row.free_units() > Some(0) { Style::Good } else { Style::Plain };
+    let unusable = row.units_with_use(DeviceUse::Unavailable);
     let waits = if row.pending.units > 0 {
         format!("{} ({})", row.pending.units, pods(row.pending.pods))
     } else {
@@ -113,11 +114,13 @@ fn figures(row: &AvailabilityRow) -> Vec<Cell> {
         Cell::plain(&row.resource),
         Cell::plain(&row.unit),
         Cell::new(&free_of(row), free),
-        Cell::plain(&format::observed(row.used_units(), unknown)),
+        Cell::plain(&format::observed(row.used_units())),
         Cell::new(&unusable, notice(unusable > 0)),
         Cell::plain(&row.capacity),
         Cell::new(&waits, notice(row.pending.units > 0)),
         Cell::plain(&row.nodes),
+        Cell::plain(&row.units_with_use(DeviceUse::Passthrough)),
+        Cell::plain(&row.units_with_use(DeviceUse::Unknown)),
         Cell::plain(&row.allocatable),
         Cell::plain(&row.could_become),
         Cell::optional(row.memory.map(|memory| format::memory(memory.get()))),
@@ -204,7 +207,7 @@ mod tests {
             allocatable: 8,
             requested: Some(8 - free - 1),
             in_use: None,
-            free,
+            free: Some(free),
             unusable: vec![UnusableUnits {
                 reason: UnavailableReason::Cordoned.into(),
                 message: "the node is cordoned".to_owned(),
@@ -277,6 +280,22 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4     1            8  
         assert_eq!(lines[0], "NVIDIA H200 141GB - ? available");
         let figures: Vec<&str> = lines[3].split_whitespace().collect();
         assert_eq!(figures[3..7], ["?", "?", "0", "8"]);
+    }
+
+    #[test]
+    fn passthrough_units_are_not_unavailable() {
+        let mut passed = row("nvidia.com/gpu", "device", 0);
+        passed.requested = Some(0);
+        passed.unusable[0] = UnusableUnits {
+            reason: UnavailableReason::Passthrough.into(),
+            message: UnavailableReason::Passthrough.description().to_owned(),
+            count: 8,
+            nodes: 1,
+        };
+        let table = shown(&list(vec![passed]), FleetFormat::Wide, Headers::Hidden);
+        let cells: Vec<&str> = table.split("  ").map(str::trim).collect();
+        // FREE, USED, UNAVAILABLE, CAPACITY; PASSTHROUGH, UNKNOWN.
+        assert_eq!((&cells[3..7], &cells[9..11]), (&["0", "0", "0", "8"][..], &["8", "0"][..]));
     }
 
     #[test]

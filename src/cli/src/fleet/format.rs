@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use octavo_fleet::api::{NodeRow, NodeType};
 use octavo_fleet::startup::StartupProgress;
-use octavo_fleet::summary::{DeviceCounts, LayoutSummary, NodeState, PartitionCounts};
+use octavo_fleet::summary::{DeviceCounts, DeviceUse, LayoutSummary, NodeState, PartitionCounts};
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::Reason;
@@ -51,19 +51,14 @@ pub(crate) fn few_types(row: &NodeRow) -> String {
 /// Placeholder for a count that cannot be observed.
 pub(crate) const UNOBSERVED: &str = "?";
 
-/// Formats a count of devices; `?` if it is zero and the use of some devices is not reported.
-pub(crate) fn observed(count: u64, unknown: u64) -> String {
-    if count == 0 && unknown > 0 { UNOBSERVED.to_owned() } else { count.to_string() }
+/// Formats a count; `?` if it is unknown.
+pub(crate) fn observed(count: Option<u64>) -> String {
+    count.map_or_else(|| UNOBSERVED.to_owned(), |count| count.to_string())
 }
 
-/// Formats the number of free devices.
-pub(crate) fn free(of: DeviceCounts) -> Cell {
-    Cell::plain(&observed(of.free.into(), of.unknown.into()))
-}
-
-/// Formats the number of devices in use.
-pub(crate) fn in_use(of: DeviceCounts) -> Cell {
-    Cell::plain(&observed(of.in_use.into(), of.unknown.into()))
+/// Formats the number of devices with this use.
+pub(crate) fn devices(counts: DeviceCounts, of: DeviceUse) -> String {
+    observed(counts.known_count(of).map(u64::from))
 }
 
 /// Formats free and total partitions as `3/12`.
@@ -126,27 +121,12 @@ pub(crate) fn layout_state(layout: Option<&LayoutSummary>) -> Cell {
 
 /// Returns the color of a layout's state.
 pub(crate) fn layout_style(state: &Reported<Reason>) -> Style {
-    match state.known() {
-        Some(Reason::Applied) => Style::Good,
-        Some(Reason::Blocked | Reason::Drifted | Reason::Yielded) => Style::Warning,
-        _ if ApplyState::needs_attention(state) => Style::Bad,
-        _ => Style::Plain,
-    }
+    ApplyState::tone(state).into()
 }
 
 /// Returns the color of a node's state.
 pub(crate) fn style(state: &Reported<NodeState>) -> Style {
-    match state.known() {
-        Some(NodeState::Ok) => Style::Good,
-        Some(NodeState::Empty) => Style::Faint,
-        Some(NodeState::NoAgent | NodeState::Attention | NodeState::Stale) | None => Style::Warning,
-        Some(
-            NodeState::Degraded
-            | NodeState::NoDriver
-            | NodeState::NvmlLost
-            | NodeState::NvmlStalled,
-        ) => Style::Bad,
-    }
+    state.known().map_or(Style::Warning, |state| state.tone().into())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use octavo_fleet::api::NodeRow;
-use octavo_fleet::summary::NodeGroup;
+use octavo_fleet::summary::{DeviceCounts, DeviceUse, NodeGroup};
 use octavo_model::id::TypeName;
 
 use super::format;
@@ -21,7 +21,7 @@ const WIDE_COLUMNS: [&str; 11] = [
     "IN USE",
     "PARTITIONED",
     "UNAVAILABLE",
-    "PASSED THROUGH",
+    "PASSTHROUGH",
     "UNKNOWN",
     "CONNECTED",
     "CONFIRMED",
@@ -55,16 +55,14 @@ pub(crate) fn by_type(rows: &[NodeRow], printed: OutputOptions, colors: Colors) 
         if !printed.with_headers() {
             return table;
         }
-        let sum = |count: fn(&NodeRow) -> u32| {
-            let all = rows.iter().map(count);
-            usize::try_from(all.fold(0, u32::saturating_add)).unwrap_or(usize::MAX)
-        };
+        let counts = rows.iter().map(|row| row.devices);
+        let counts = counts.fold(DeviceCounts::default(), DeviceCounts::plus);
         let head = format!(
             "{}: {}, {}, {} free",
             group.title(),
             count_noun(rows.len(), "node", "nodes"),
-            count_noun(sum(|row| row.devices.total), "device", "devices"),
-            sum(|row| row.devices.free)
+            count_noun(usize::try_from(counts.total).unwrap_or(usize::MAX), "device", "devices"),
+            format::devices(counts, DeviceUse::Free)
         );
         let without = rows.iter().filter(|row| !format::has_agent(row)).count();
         let head = match without {
@@ -75,7 +73,7 @@ pub(crate) fn by_type(rows: &[NodeRow], printed: OutputOptions, colors: Colors) 
             ),
         };
         // The use of some devices is not reported.
-        let head = match sum(|row| row.devices.unknown) {
+        let head = match counts.unknown {
             0 => head,
             unknown => format!("{head}, {unknown} unknown"),
         };
@@ -92,7 +90,7 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
         Cell::plain(&row.name),
         Cell::plain(&if wide { format::types(row) } else { format::few_types(row) }),
         Cell::plain(&devices.total),
-        format::free(devices),
+        Cell::plain(&format::devices(devices, DeviceUse::Free)),
         Cell::plain(&format::parts(devices.partitions)),
         Cell::plain(&format::memory(row.memory_mib)),
         Cell::plain(&row.sharing),
@@ -100,10 +98,10 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
         Cell::plain(&format::age(row.age_seconds)),
         Cell::optional(layout.and_then(|one| one.name.as_deref())),
         format::layout_state(layout),
-        format::in_use(devices),
-        Cell::plain(&devices.partitioned),
+        Cell::plain(&format::devices(devices, DeviceUse::InUse)),
+        Cell::plain(&format::devices(devices, DeviceUse::Partitioned)),
         Cell::plain(&devices.unavailable),
-        Cell::plain(&devices.set_aside),
+        Cell::plain(&devices.passthrough),
         Cell::plain(&devices.unknown),
         Cell::plain(if row.connected { "yes" } else { "no" }),
         Cell::plain(&format::second(&row.last_confirmed)),
@@ -116,8 +114,8 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
 pub(crate) mod tests {
     use octavo_fleet::api::{NodeType, TypeIdentification};
     use octavo_fleet::summary::LayoutSummary;
+    use octavo_fleet::summary::PartitionCounts;
     use octavo_fleet::summary::Sharing;
-    use octavo_fleet::summary::{DeviceCounts, PartitionCounts};
     use octavo_fleet::type_source::TypeSource;
 
     use super::*;
@@ -132,7 +130,7 @@ pub(crate) mod tests {
             in_use: 1,
             partitioned: 4,
             unavailable: 1,
-            set_aside: 0,
+            passthrough: 0,
             unknown: 0,
             partitions: PartitionCounts { total: 12, free: 5, in_use: 7 },
         };

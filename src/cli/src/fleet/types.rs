@@ -1,6 +1,7 @@
 //! Two tables: the fleet's devices of each type, and the nodes that have them.
 
 use octavo_fleet::api::{NodeRow, NodeType, TypeRow};
+use octavo_fleet::summary::DeviceUse;
 
 use super::format;
 use crate::settings::Colors;
@@ -17,7 +18,7 @@ const TYPE_COLUMNS: [&str; 11] = [
     "PARTITIONED",
     "PARTS FREE",
     "UNAVAILABLE",
-    "PASSED THROUGH",
+    "PASSTHROUGH",
     "UNKNOWN",
     "NODES",
 ];
@@ -54,12 +55,12 @@ fn of_type(row: &TypeRow) -> Vec<Cell> {
         name(&row.of_all),
         Cell::plain(&format::memory(row.of_all.memory_mib.unwrap_or(0))),
         Cell::plain(&devices.total),
-        format::free(devices),
-        format::in_use(devices),
-        Cell::plain(&devices.partitioned),
+        Cell::plain(&format::devices(devices, DeviceUse::Free)),
+        Cell::plain(&format::devices(devices, DeviceUse::InUse)),
+        Cell::plain(&format::devices(devices, DeviceUse::Partitioned)),
         Cell::plain(&format::parts(devices.partitions)),
         Cell::plain(&devices.unavailable),
-        Cell::plain(&devices.set_aside),
+        Cell::plain(&devices.passthrough),
         Cell::plain(&devices.unknown),
         Cell::plain(&row.nodes),
     ]
@@ -71,9 +72,9 @@ fn of_node(here: &NodeType, node: &NodeRow) -> Vec<Cell> {
         name(here),
         Cell::plain(&node.name),
         Cell::plain(&devices.total),
-        format::free(devices),
-        format::in_use(devices),
-        Cell::plain(&devices.partitioned),
+        Cell::plain(&format::devices(devices, DeviceUse::Free)),
+        Cell::plain(&format::devices(devices, DeviceUse::InUse)),
+        Cell::plain(&format::devices(devices, DeviceUse::Partitioned)),
         Cell::plain(&format::parts(devices.partitions)),
         format::state(node),
     ]
@@ -109,8 +110,8 @@ mod tests {
         assert_eq!(
             text(Headers::Shown),
             "\
-TYPE              MEMORY  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  UNAVAILABLE  PASSED THROUGH  UNKNOWN  NODES
-nvidia-a100-80gb  80Gi    8      2     1       4            5/12        1            0               0        1
+TYPE              MEMORY  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  UNAVAILABLE  PASSTHROUGH  UNKNOWN  NODES
+nvidia-a100-80gb  80Gi    8      2     1       4            5/12        1            0            0        1
 
 TYPE              NODE  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  STATE
 nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
@@ -128,7 +129,7 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
             in_use: 0,
             partitioned: 0,
             unavailable: 0,
-            set_aside: 0,
+            passthrough: 0,
             unknown: 8,
             partitions: node.devices.partitions,
         };
@@ -137,7 +138,7 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
         let text = tables(&types, Some(std::slice::from_ref(&node)), printed, Colors::Off);
         let rows: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1][2..5], ["8", "?", "?"]);
-        assert_eq!(rows[4][2..5], ["8", "?", "?"]);
+        assert_eq!(rows[1][2..6], ["8", "?", "?", "?"]);
+        assert_eq!(rows[4][2..6], ["8", "?", "?", "?"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Common words for the states of devices.
 
-use octavo_model::inventory::{Device, Inventory, Severity};
+use octavo_model::inventory::{Device, Inventory};
 
 use crate::style::Style;
 
@@ -13,8 +13,7 @@ pub(super) fn state(device: &Device, inventory: &Inventory) -> (&'static str, St
         return (SEE_NEURON, Style::Plain);
     }
     let nvml = &inventory.nvml;
-    let style = device.severity(nvml).map_or(Style::Good, style);
-    (device.state(nvml).as_str(), style)
+    (device.state(nvml).as_str(), device.tone(nvml).into())
 }
 
 /// Returns the device's type, and whether it was set manually.
@@ -23,14 +22,5 @@ pub(super) fn kind(device: &Device) -> String {
         format!("{} (manual)", device.identity)
     } else {
         device.identity.to_string()
-    }
-}
-
-/// Returns the color of a severity.
-pub(super) fn style(severity: Severity) -> Style {
-    match severity {
-        Severity::Note => Style::Plain,
-        Severity::Warning => Style::Warning,
-        Severity::Critical => Style::Bad,
     }
 }

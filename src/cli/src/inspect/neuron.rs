@@ -3,15 +3,11 @@
 //! The devices have numbers and no PCI address, so they have a table of their own below that of the PCI devices.
 
 use octavo_model::accelerators;
-use octavo_model::inventory::{
-    Inventory, LogicalSource, Neuron, NeuronDevice, NeuronIdentity, NeuronState,
-};
+use octavo_model::inventory::{Inventory, LogicalSource, Neuron, NeuronDevice, NeuronIdentity};
 use octavo_model::quantity::Mebibytes;
 
-use super::format;
 use super::table::Columns;
 use crate::settings::{Colors, Headers};
-use crate::style::Style;
 use crate::text::{self, Cell, NONE, printable, wrap};
 
 const COLUMNS: [&str; 7] = ["INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE"];
@@ -69,11 +65,6 @@ fn logical(neuron: &Neuron) -> String {
 
 fn row(neuron: &Neuron, device: &NeuronDevice) -> Vec<Cell> {
     let state = device.state();
-    let style = match (state, state.severity()) {
-        (_, Some(severity)) => format::style(severity),
-        (NeuronState::Ok, None) => Style::Good,
-        (_, None) => Style::Plain,
-    };
     let chip = device.device_name.as_deref();
     let facts = chip.and_then(accelerators::neuron_chip);
     vec![
@@ -83,7 +74,7 @@ fn row(neuron: &Neuron, device: &NeuronDevice) -> Vec<Cell> {
         Cell::plain(&memory(device)),
         Cell::plain(&links(device)),
         Cell::optional(device.serial.as_deref()),
-        Cell::new(state.as_str(), style),
+        Cell::new(state.as_str(), state.tone().into()),
         Cell::plain(facts.map_or(UNKNOWN, |facts| facts.type_name)),
         Cell::plain(device.core_architecture.as_deref().unwrap_or(UNKNOWN)),
         Cell::plain(&or_unknown(device.power_percent.map(|percent| format!("{percent}%")))),

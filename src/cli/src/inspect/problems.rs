@@ -1,8 +1,8 @@
 //! The end of the output: failures, issues that need attention, and what could not be read.
 
 use octavo_model::inventory::{Inventory, Issue, Neuron};
+use octavo_model::tone::Tone;
 
-use super::format;
 use crate::devices;
 use crate::settings::Colors;
 use crate::style::Style;
@@ -55,5 +55,5 @@ fn of_neuron_devices(neuron: &Neuron) -> Vec<(Issue, Vec<u32>)> {
 
 fn line(place: &str, issue: &Issue, colors: Colors) -> String {
     let line = wrap(&format!("  {place}: {}", issue.text), 4);
-    format!("{}\n", format::style(issue.severity).paint(&line, colors))
+    format!("{}\n", Style::from(Tone::from(issue.severity)).paint(&line, colors))
 }

@@ -4,6 +4,8 @@ use octavo_fleet::usage::UsageRow;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::Percent;
 use octavo_model::resource::ShareId;
+use octavo_model::text::format_memory_short;
+use octavo_node::sharing::usage::Tenant;
 
 use crate::fleet::format::memory;
 use crate::settings::{Colors, Headers};
@@ -36,7 +38,7 @@ fn cells(row: &UsageRow) -> Vec<Cell> {
         Cell::plain(&pod(row)),
         Cell::optional(tenant.container.as_deref()),
         Cell::plain(&replicas(row)),
-        Cell::new(&amount(tenant.memory), style),
+        Cell::new(&amount(used(tenant)), style),
         share(row),
         Cell::optional(tenant.utilization.map(|Percent(percent)| format!("{percent}%"))),
         Cell::optional(row.resource.as_deref()),
@@ -79,7 +81,7 @@ fn share(row: &UsageRow) -> Cell {
     let Some(all) = row.total_fair_share().map(Mebibytes::get) else {
         return Cell::plain(NONE);
     };
-    let part = row.tenant.memory.and_then(|used| {
+    let part = used(&row.tenant).and_then(|used| {
         let percent = used.get().saturating_mul(100).checked_div(all)?;
         Some(format!("{percent}% of "))
     });
@@ -93,14 +95,17 @@ fn share(row: &UsageRow) -> Cell {
     }
 }
 
+/// Returns the used memory; `None` if it is unknown, or there is no process that could use any.
+fn used(tenant: &Tenant) -> Option<Mebibytes> {
+    tenant.memory.filter(|_| !tenant.is_without_process())
+}
+
 fn amount(amount: Option<Mebibytes>) -> String {
-    amount.map_or_else(|| NONE.to_owned(), |amount| memory(amount.get()))
+    amount.map_or_else(|| NONE.to_owned(), format_memory_short)
 }
 
 #[cfg(test)]
 mod tests {
-    use octavo_node::sharing::usage::Tenant;
-
     use super::*;
 
     fn rows() -> Vec<UsageRow> {
@@ -165,6 +170,23 @@ gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -    
 gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -        -       -                             -
 "
         );
+    }
+
+    #[test]
+    fn tenant_without_process_has_a_share_but_no_memory() {
+        let mut idle = rows().remove(0);
+        idle.tenant.is_over_share = false;
+        idle.tenant.memory = Some(Mebibytes::new(0));
+        let shown = |row: &UsageRow| {
+            let table = table(std::slice::from_ref(row), false, Headers::Hidden, Colors::Off);
+            let cells: Vec<&str> = table.trim_end().split("  ").collect();
+            cells[6..8].join("|")
+        };
+        assert_eq!(shown(&idle), "0Mi|0% of 27Gi");
+        idle.tenant.processes.clear();
+        assert_eq!(shown(&idle), "-|27Gi");
+        idle.tenant.memory = None;
+        assert_eq!(shown(&idle), "-|27Gi");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Description of the difference between two rows of a node.
 
 use octavo_fleet::api::{Event, NodeRow};
-use octavo_fleet::summary::LayoutSummary;
+use octavo_fleet::summary::{DeviceUse, LayoutSummary};
 
 use crate::fleet::format;
 use crate::settings::Colors;
@@ -35,7 +35,8 @@ fn described(node: &NodeRow, colors: Colors) -> String {
     let mut text = state(node, colors);
     if !node.types.is_empty() {
         text = format!("{text}, {}", printable(&format::types(node)));
-        text = format!("{text}, {} of {} free", node.devices.free, node.devices.total);
+        let free = format::devices(node.devices, DeviceUse::Free);
+        text = format!("{text}, {free} of {} free", node.devices.total);
     }
     let parts = node.devices.partitions;
     if parts.total > 0 {
@@ -95,18 +96,14 @@ fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String>
         }
     }
     let (old, new) = (before.devices, after.devices);
-    let counts = [
-        ("free", old.free, new.free),
-        ("in use", old.in_use, new.in_use),
-        ("partitioned", old.partitioned, new.partitioned),
-        ("unavailable", old.unavailable, new.unavailable),
-        ("passed through", old.set_aside, new.set_aside),
-        ("unknown", old.unknown, new.unknown),
-    ];
+    let counts =
+        DeviceUse::ALL.map(|of| (of.title(), format::devices(old, of), format::devices(new, of)));
     let (parts, now) = (old.partitions, new.partitions);
-    let partitions =
-        [("partitions", parts.total, now.total), ("partitions free", parts.free, now.free)];
-    let format_changes = |counts: &[(&str, u32, u32)]| -> Vec<String> {
+    let partitions = [
+        ("partitions", parts.total.to_string(), now.total.to_string()),
+        ("partitions free", parts.free.to_string(), now.free.to_string()),
+    ];
+    let format_changes = |counts: &[(&str, String, String)]| -> Vec<String> {
         let unequal = counts.iter().filter(|(_, before, after)| before != after);
         unequal.map(|(what, before, after)| format!("{what} {before} -> {after}")).collect()
     };

@@ -51,7 +51,7 @@ fn unapplied_layout_is_the_reason_unless_more_severe() {
         ("rolled-back", NodeState::Attention),
         ("applied", NodeState::Ok),
         ("pending", NodeState::Ok),
-        ("applying", NodeState::Ok),
+        ("applying", NodeState::Applying),
         ("yielded", NodeState::Ok),
         ("of a later version", NodeState::Ok),
     ] {

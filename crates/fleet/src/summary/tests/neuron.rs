@@ -52,7 +52,7 @@ fn counted(inventory: &Inventory) -> (u32, u32, &'static str) {
     let node = NodeSummary::new(&devices, &inventory.nvml, None);
     let node = node.with_neuron(inventory.neuron.as_ref());
     let counts = node.counts();
-    let unusable = counts.unavailable.saturating_add(counts.set_aside);
+    let unusable = counts.unavailable.saturating_add(counts.passthrough);
     (counts.total, unusable, node.state.as_str())
 }
 

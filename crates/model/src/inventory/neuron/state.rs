@@ -4,6 +4,7 @@ use strum::IntoStaticStr;
 
 use super::{DriverLayout, Neuron, NeuronDevice};
 use crate::inventory::{Condition, Device, Inventory, Issue, Severity, Vendor};
+use crate::tone::Tone;
 
 /// Name of the kernel driver.
 const DRIVER: &str = "neuron";
@@ -15,7 +16,6 @@ pub enum NeuronState {
     /// The driver counts errors, and there are none.
     Ok,
     /// The chip or its driver reports no health data, which must not count as healthy.
-    #[strum(serialize = "untold")]
     Unknown,
     /// Some data could not be read.
     Partial,
@@ -37,6 +37,17 @@ impl NeuronState {
             Self::Ok | Self::Unknown => None,
             Self::Partial | Self::Errors => Some(Severity::Warning),
             Self::Failing => Some(Severity::Critical),
+        }
+    }
+}
+
+impl NeuronState {
+    /// Color of the state. Unknown health must not look healthy.
+    pub fn tone(self) -> Tone {
+        match (self, self.severity()) {
+            (Self::Ok, _) => Tone::Good,
+            (_, Some(severity)) => Tone::from(severity),
+            (_, None) => Tone::Neutral,
         }
     }
 }

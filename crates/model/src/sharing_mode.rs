@@ -35,6 +35,11 @@ pub enum Sharing {
 }
 
 impl Sharing {
+    /// Returns the mode with this word; `None` for an unknown one.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == word)
+    }
+
     /// All sharing modes.
     pub const ALL: [Self; 6] =
         [Self::None, Self::Exclusive, Self::Mig, Self::Partitioned, Self::TimeSlicing, Self::Mixed];
