@@ -7,8 +7,10 @@
 
 mod apply;
 mod assert;
+mod box_drawing;
 mod catalog;
 mod checkpoint;
+mod completion;
 mod demo;
 mod device_holders;
 mod devices;
@@ -36,6 +38,7 @@ mod sharing;
 mod slice_frame;
 mod slo;
 mod style;
+mod support_bundle;
 mod text;
 mod top;
 mod usage;
@@ -54,6 +57,7 @@ use octavo_settings::{EarlyExit, EarlyExitKind};
 use serde::Serialize;
 
 use self::device_holders::DeviceHolders;
+use self::doctor::NodeDiagnosis;
 use self::error::{CliError, MigPartedError, explain};
 pub use self::exit::Exit;
 use self::layouts::NamedInventory;
@@ -61,12 +65,12 @@ use self::naming::DeviceNames;
 use self::output::publish;
 use self::text::{lines, printable};
 use crate::settings::apply::RunSettings;
-use crate::settings::doctor::DoctorSettings;
+use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
 use crate::settings::sharing::SharingCommand;
 use crate::settings::source::SourceSettings;
-use crate::settings::{Colors, Command, Input, Invocation, completion_script};
+use crate::settings::{Charset, Colors, Command, Input, Invocation, OutputMode, completion_script};
 
 /// Output of a command.
 #[derive(Debug, Default)]
@@ -101,6 +105,9 @@ pub type OpenHardware = fn(&HardwareSettings) -> io::Result<DriverHandle>;
 
 /// Runs the command line of this process. `open` is called at most once.
 pub fn main(open: OpenHardware) -> Exit {
+    if completion::answer() {
+        return Exit::Done;
+    }
     let invocation = match Invocation::from_process() {
         Ok(invocation) => invocation,
         Err(answer) => return say(&answer),
@@ -109,6 +116,12 @@ pub fn main(open: OpenHardware) -> Exit {
         Err(CliError::Rejected(report)) => Ok(*report),
         result => result,
     };
+    let result = result.map(|report| match (invocation.screen, invocation.charset) {
+        (OutputMode::Redraw, Charset::Utf8) => {
+            Report { output: box_drawing::draw(&report.output), ..report }
+        }
+        (OutputMode::Redraw, Charset::Ascii) | (OutputMode::Append, _) => report,
+    });
     match result.and_then(|report| publish(&report).map(|()| report.exit)) {
         Ok(exit) => exit,
         Err(error) => {
@@ -140,19 +153,23 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             let (inventory, notes) = named_inventory(&settings.source, open)?;
             Ok(labels::report(&inventory, settings, colors)?.after(notes))
         }
-        Command::Doctor(settings) => {
-            let inventory = || inventory(&settings.source, open);
-            diagnosed(settings, inventory, colors)
+        Command::Doctor(settings) => match &settings.node {
+            Some(node) => block_on(doctor::diagnose(node, settings, colors))?,
+            None => diagnosed(settings, open, colors),
+        },
+        Command::SupportBundle(settings) => {
+            let here = || diagnosis_here(&settings.sources, open);
+            block_on(support_bundle::collect(settings, &here))?
         }
         Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen);
+            let look = (colors, invocation.screen, invocation.charset);
             block_on(apply::apply(&open, settings, look))?
         }
         Command::Restore(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen);
+            let look = (colors, invocation.screen, invocation.charset);
             block_on(apply::restore(&open, settings, look))?
         }
         Command::History(settings) => history::report(settings, colors),
@@ -255,15 +272,30 @@ fn planned(
 
 fn diagnosed(
     settings: &DoctorSettings,
-    inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
+    open: OpenHardware,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let overlay = settings.source.catalog();
+    let diagnosis = block_on(diagnosis_here(&settings.sources, open))??;
+    doctor::format_findings(diagnosis.findings, settings, colors)
+}
+
+/// Diagnoses this node, or a recorded one.
+async fn diagnosis_here(
+    sources: &DoctorSources,
+    open: OpenHardware,
+) -> Result<NodeDiagnosis, CliError> {
+    let overlay = sources.source.catalog();
     let catalog = catalog::with_overlay(overlay.as_ref())?;
     let names = DeviceNames::from_catalog(&catalog, overlay.as_ref());
-    let (inventory, _) = names.name(inventory()?);
-    let facts = block_on(doctor::collect(&inventory, &catalog, settings))??;
-    doctor::report(&facts, settings.format, colors)
+    let inventory = match &sources.source.from {
+        Some(file) => input::inventory(file).map(Arc::new),
+        None => Ok(opened(&sources.source.hardware, open)?.observe().await),
+    };
+    let (inventory, _) = names.name(inventory?);
+    let facts = doctor::collect(&inventory, &catalog, sources).await?;
+    let findings = doctor::run(&facts);
+    drop(facts);
+    Ok(NodeDiagnosis { inventory, findings })
 }
 
 fn inventory(source: &SourceSettings, open: OpenHardware) -> Result<Arc<Inventory>, CliError> {

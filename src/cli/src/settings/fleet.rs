@@ -18,9 +18,9 @@ pub struct NodesSettings {
     #[command(flatten)]
     pub output: OutputOptions,
 
-    /// Sort order of the rows; equal rows are sorted by name
-    #[arg(long, value_name = "COLUMN", default_value = "name")]
-    pub sort_by: SortBy,
+    /// Order of the rows.
+    #[command(flatten)]
+    pub order: NodeOrder,
 
     /// Print one table per group, with a summary line; applies only to tables
     #[arg(long, value_name = "FIELD", conflicts_with = "watch")]
@@ -47,7 +47,7 @@ impl From<&NodesSettings> for WatchSettings {
     fn from(nodes: &NodesSettings) -> Self {
         Self {
             output: nodes.output,
-            sort_by: nodes.sort_by,
+            order: nodes.order,
             filter: nodes.filter.clone(),
             server: nodes.server.clone(),
         }
@@ -93,9 +93,9 @@ pub struct WatchSettings {
     #[command(flatten)]
     pub output: OutputOptions,
 
-    /// Sort order of the rows; equal rows are sorted by name
-    #[arg(long, value_name = "COLUMN", default_value = "name")]
-    pub sort_by: SortBy,
+    /// Order of the rows.
+    #[command(flatten)]
+    pub order: NodeOrder,
 
     /// Filter.
     #[command(flatten)]
@@ -256,6 +256,18 @@ pub enum FleetFormat {
     Name,
 }
 
+/// Order of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct NodeOrder {
+    /// Sort order of the rows; equal rows are sorted by name
+    #[arg(long, value_name = "COLUMN", default_value = "name")]
+    pub sort_by: SortBy,
+
+    /// Reverse the sort order
+    #[arg(long)]
+    pub reverse: bool,
+}
+
 /// What nodes are ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SortBy {
@@ -284,18 +296,34 @@ pub enum GroupBy {
     Type,
 }
 
-impl SortBy {
+impl NodeOrder {
     /// Returns the aggregator's sort key; a minus reverses the order.
-    pub fn parameter(self) -> &'static str {
+    pub fn parameter(self) -> String {
+        let key = self.sort_by.key();
+        let is_descending = self.sort_by.is_descending() != self.reverse;
+        if is_descending { format!("-{key}") } else { key.to_owned() }
+    }
+}
+
+impl SortBy {
+    fn key(self) -> &'static str {
         match self {
             Self::Name => "name",
-            Self::State => "-state",
-            Self::Devices => "-devices",
-            Self::Free => "-free",
-            Self::Memory => "-memory",
-            Self::Age => "-age",
+            Self::State => "state",
+            Self::Devices => "devices",
+            Self::Free => "free",
+            Self::Memory => "memory",
+            Self::Age => "age",
             Self::Type => "type",
             Self::Sharing => "sharing",
+        }
+    }
+
+    /// Returns whether the rows that matter most have the highest values.
+    fn is_descending(self) -> bool {
+        match self {
+            Self::State | Self::Devices | Self::Free | Self::Memory | Self::Age => true,
+            Self::Name | Self::Type | Self::Sharing => false,
         }
     }
 }
