@@ -110,33 +110,22 @@ fn closed_output_pipe_is_no_failure() {
 }
 
 #[test]
-fn completion_scripts_list_the_commands() {
+fn completion_scripts_request_candidates_from_the_program() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completion", shell]);
-        for word in [
-            "inspect",
-            "labels",
-            "doctor",
-            "kubelet-root",
-            "completion",
-            "no-headers",
-            "nodes",
-            "types",
-            "node",
-            "watch",
-            "demo",
-            "selector",
-            "sort-by",
-            "plan",
-            "assert",
-            "export",
-            "layouts",
-            "generate",
-            "allow",
-            "catalog",
-            "search",
+        assert!(stdout(&output).contains("OCTAVO_COMPLETE="), "{shell}: {}", stdout(&output));
+        for (words, expected) in [
+            (&["nod"][..], "nodes"),
+            (&["doctor", "--kubelet"], "--kubelet-root"),
+            (&["layouts", "gen"], "generate"),
+            (&["nodes", "--sort-by", "fr"], "free"),
         ] {
-            assert!(stdout(&output).contains(word), "{shell}: {word}");
+            let mut command = octavo(&["--", "octavo"]);
+            command.args(words).env("OCTAVO_COMPLETE", shell);
+            command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+            let output = command.finish();
+            assert!(stdout(&output).contains(expected), "{shell} {words:?}: {}", stdout(&output));
+            assert_eq!(stderr(&output), "", "{shell} {words:?}");
         }
     }
     assert_eq!(run(&["completion", "cmd"]).status.code(), Some(2));

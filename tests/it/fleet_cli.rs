@@ -1,5 +1,7 @@
 //! `octavo nodes`, `types`, `node` and `watch` against a real aggregator that real agents report to.
 
+mod completion;
+mod diagnostics;
 mod profiles;
 
 use std::fs;

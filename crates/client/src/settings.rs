@@ -85,6 +85,13 @@ impl ServerSettings {
         }
     }
 
+    /// Returns the cluster of the aggregator: none if the aggregator is specified by its URL only, because the current
+    /// context may be of another cluster.
+    pub fn aggregator_cluster(&self) -> Option<ClusterSelection> {
+        let is_named = self.kubeconfig.is_some() || self.context.is_some();
+        (self.server.is_none() || is_named).then(|| self.cluster())
+    }
+
     /// Returns the cluster and the user that kubectl would select.
     pub fn cluster(&self) -> ClusterSelection {
         ClusterSelection { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }

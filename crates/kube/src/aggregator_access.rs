@@ -26,9 +26,10 @@ use kube::client::middleware::AuthLayer;
 use kube::{Api, Client};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 
-use self::discovery::{AggregatorService, DEFAULT_NAMESPACE, SERVICE_LABELS, SearchScope};
+pub(crate) use self::discovery::DEFAULT_NAMESPACE;
+use self::discovery::{AggregatorService, SERVICE_LABELS, SearchScope};
 pub use self::error::AccessError;
-use self::error::Step;
+pub(crate) use self::error::Step;
 pub use self::pod_stream::PodStream;
 use crate::client::{ClusterSelection, request, user_client};
 
@@ -164,7 +165,7 @@ impl std::fmt::Debug for AggregatorAccess {
 }
 
 /// Lists Services in the namespace, or in all namespaces, or, if that is forbidden, in the default namespace.
-async fn find_service(
+pub(crate) async fn find_service(
     client: &Client,
     namespace: Option<&str>,
 ) -> Result<AggregatorService, AccessError> {

@@ -5,6 +5,7 @@ pub mod aggregator_access;
 mod backoff;
 pub mod client;
 pub mod cluster;
+pub mod diagnostics;
 pub mod events;
 pub mod evict;
 pub mod hardware_profiles;

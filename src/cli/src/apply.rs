@@ -3,6 +3,7 @@
 mod agent_client;
 pub(super) mod local_engine;
 pub(super) mod progress;
+mod progress_rows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +20,13 @@ use tokio::time::Instant;
 
 pub(super) use self::agent_client::connect;
 use self::local_engine::ACTOR;
-use self::progress::ProgressLine;
+use self::progress::ProgressDisplay;
 use super::layout_source::LayoutSource;
 use super::resolved_layout::ResolvedLayout;
 use super::text::lines;
 use super::{CliError, Report, explain, input, json, resolved_layout};
 use crate::settings::apply::{ApplyFormat, ApplySettings, RestoreSettings, RunSettings};
-use crate::settings::{Colors, OutputMode};
+use crate::settings::{Charset, Colors, OutputMode};
 
 /// Layout name in the output of a round without a layout.
 const NO_LAYOUT: &str = "(none)";
@@ -37,12 +38,12 @@ pub(super) type OpenHardware<'a> = &'a dyn Fn(&RunSettings) -> Result<DriverHand
 pub(super) async fn apply(
     open: OpenHardware<'_>,
     settings: &ApplySettings,
-    (colors, screen): (Colors, OutputMode),
+    (colors, screen, charset): (Colors, OutputMode, Charset),
 ) -> Result<Report, CliError> {
     let run = &settings.run;
     let end_at = Instant::now() + run.timeout;
     let state_dir = &run.engine.state_dir;
-    let show = ProgressLine::new(screen);
+    let show = ProgressDisplay::new(screen, charset);
     let Some(name) = &settings.layout else {
         return forget(settings, (&show, colors)).await;
     };
@@ -103,7 +104,7 @@ fn resolve_here(
 async fn finish(
     handle: &DriverHandle,
     run: &RunSettings,
-    (show, end_at, colors): (&ProgressLine, Instant, Colors),
+    (show, end_at, colors): (&ProgressDisplay, Instant, Colors),
     refused: Report,
 ) -> Result<Report, CliError> {
     let nothing = |_: &Inventory| Targets::default();
@@ -129,7 +130,7 @@ pub(super) fn with_journal_warnings(report: Report, state_dir: &Path) -> Report 
 /// Returns to the layout of the agent's settings, and discards changes that cannot be finished.
 async fn forget(
     settings: &ApplySettings,
-    (show, colors): (&ProgressLine, Colors),
+    (show, colors): (&ProgressDisplay, Colors),
 ) -> Result<Report, CliError> {
     let run = &settings.run;
     let state_dir = &run.engine.state_dir;
@@ -179,18 +180,18 @@ async fn forget(
 pub(super) async fn restore(
     open: OpenHardware<'_>,
     settings: &RestoreSettings,
-    (colors, screen): (Colors, OutputMode),
+    (colors, screen, charset): (Colors, OutputMode, Charset),
 ) -> Result<Report, CliError> {
     let run = &settings.run;
     let end_at = Instant::now() + run.timeout;
     let state_dir = &run.engine.state_dir;
-    let text = match input::text(&settings.file, "a checkpoint") {
+    let text = match input::text(settings.file.input(), "a checkpoint") {
         Ok(text) => text,
         Err(error) => {
             return Ok(with_journal_warnings(error.into_report(), state_dir));
         }
     };
-    let show = ProgressLine::new(screen);
+    let show = ProgressDisplay::new(screen, charset);
     if let Some(agent) = agent_client::connect(state_dir).await? {
         let request = Request::Apply(LayoutChoice {
             layout: LayoutChoice::CHECKPOINT_NAME.to_owned(),
@@ -206,7 +207,7 @@ pub(super) async fn restore(
     let targets: Targets = match read(&inventory) {
         Ok(targets) => targets,
         Err(source) => {
-            let place = input::place(&settings.file);
+            let place = input::place(settings.file.input());
             let refused = CliError::document("checkpoint", place, source).into_report();
             return match store::interrupted(state_dir).record {
                 Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,

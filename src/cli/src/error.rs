@@ -162,6 +162,15 @@ pub(crate) enum CliError {
     /// A profile was not created.
     #[error("cannot create the profile")]
     Profile(#[source] Box<WriteError>),
+    /// The fleet has no node of this name.
+    #[error("the fleet has no node {0}")]
+    NoSuchNode(String),
+    /// The user stopped the command before the archive was written.
+    #[error("interrupted; {} was not written", .file.display())]
+    Interrupted {
+        /// The archive.
+        file: PathBuf,
+    },
     /// The demo failed.
     #[error("the demo failed")]
     Demo(#[from] DemoError),
@@ -239,6 +248,7 @@ impl CliError {
             Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
                 "check the agent's log; the change is recorded in the journal and resumes later",
             ),
+            Self::NoSuchNode(_) => Some("`octavo nodes -o name` lists the nodes of the fleet"),
             Self::NoNamespace => {
                 Some("specify --namespace; OpenDataHub uses opendatahub or redhat-ods-applications")
             }
@@ -252,6 +262,7 @@ impl CliError {
             | Self::Write(_)
             | Self::MigParted(_)
             | Self::AgentRefused(_)
+            | Self::Interrupted { .. }
             | Self::Export(_)
             | Self::Observe(_)
             | Self::Runtime(_)

@@ -31,7 +31,8 @@ use super::text::{count_noun, first_names, printable};
 use super::{CliError, Exit, Report};
 use crate::settings::Colors;
 use crate::settings::fleet::{
-    AvailabilitySettings, GroupBy, NodeFilter, NodeSettings, NodesSettings, TypesSettings,
+    AvailabilitySettings, GroupBy, NodeFilter, NodeOrder, NodeSettings, NodesSettings,
+    TypesSettings,
 };
 
 /// The aggregator's maximum page size.
@@ -41,7 +42,7 @@ const PAGE_SIZE: usize = 1000;
 pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::connect(&settings.server).await?;
     let limit = settings.limit.map(NonZeroUsize::get);
-    let list = list(&client, (&settings.filter, settings.sort_by), limit).await?;
+    let list = list(&client, (&settings.filter, settings.order), limit).await?;
     let printed = settings.output;
     let names = list.items.iter().map(|row| row.name.as_str());
     let output = render(printed.format, &list, names, || match settings.group_by {
@@ -49,7 +50,7 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
         Some(GroupBy::Type) => nodes::by_type(&list.items, printed, colors),
     })?;
     let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
-    notes.extend(stale(&list.items));
+    notes.extend(stale_notes(&list.items));
     if printed.is_table() {
         notes.extend(reasons(&list.items));
     }
@@ -87,7 +88,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
                         .to_owned(),
                 ]
             },
-            stale,
+            stale_notes,
         );
         notes.extend(without_agent(&types.items));
     }
@@ -158,18 +159,19 @@ pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Repo
     let printed = settings.output;
     let text = || node::text(&detail, printed, colors);
     let output = render(printed.format, &detail, [detail.row.name.as_str()], text)?;
-    let notes = stale(std::slice::from_ref(&detail.row));
+    let notes = stale_notes(std::slice::from_ref(&detail.row));
     Ok(Report::with_notes(output, &notes, Exit::Done))
 }
 
 /// Returns the nodes that pass the filter, from all pages, or the first `limit` nodes.
 pub(super) async fn list(
     client: &Client,
-    (filter, sort_by): (&NodeFilter, &str),
+    (filter, order): (&NodeFilter, NodeOrder),
     limit: Option<usize>,
 ) -> Result<NodeList, CliError> {
     let mut parameters = filter.parameters();
-    parameters.push(("sort", sort_by));
+    let order = order.parameter();
+    parameters.push(("sort", order.as_str()));
     pages(client, &parameters, limit).await
 }
 
@@ -238,7 +240,7 @@ async fn pages(
 }
 
 /// Returns a warning about stale rows.
-fn stale(rows: &[NodeRow]) -> Vec<String> {
+pub(super) fn stale_notes(rows: &[NodeRow]) -> Vec<String> {
     let stale: Vec<String> = rows
         .iter()
         .filter(|row| format::is_stale(row))

@@ -7,8 +7,10 @@
 
 mod apply;
 mod assert;
+mod box_drawing;
 mod catalog;
 mod checkpoint;
+mod completion;
 mod demo;
 mod device_holders;
 mod devices;
@@ -35,6 +37,7 @@ mod sharing;
 mod slice_frame;
 mod slo;
 mod style;
+mod support_bundle;
 mod text;
 mod top;
 mod usage;
@@ -54,18 +57,19 @@ use octavo_settings::{EarlyExit, EarlyExitKind};
 use serde::Serialize;
 
 use self::device_holders::DeviceHolders;
+use self::doctor::NodeDiagnosis;
 use self::error::{CliError, MigPartedError, explain};
 pub use self::exit::Exit;
 use self::layouts::NamedInventory;
 use self::output::publish;
 use self::text::{lines, printable};
 use crate::settings::apply::RunSettings;
-use crate::settings::doctor::DoctorSettings;
+use crate::settings::doctor::{DoctorSettings, DoctorSources};
 use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
 use crate::settings::sharing::SharingCommand;
 use crate::settings::source::SourceSettings;
-use crate::settings::{Colors, Command, Input, Invocation, completion_script};
+use crate::settings::{Charset, Colors, Command, Input, Invocation, OutputMode, completion_script};
 
 /// Output of a command.
 #[derive(Debug, Default)]
@@ -100,6 +104,9 @@ pub type OpenHardware = fn(&HardwareSettings) -> io::Result<DriverHandle>;
 
 /// Runs the command line of this process. `open` is called at most once.
 pub fn main(open: OpenHardware) -> Exit {
+    if completion::answer() {
+        return Exit::Done;
+    }
     let invocation = match Invocation::from_process() {
         Ok(invocation) => invocation,
         Err(answer) => return say(&answer),
@@ -108,6 +115,12 @@ pub fn main(open: OpenHardware) -> Exit {
         Err(CliError::Rejected(report)) => Ok(*report),
         result => result,
     };
+    let result = result.map(|report| match (invocation.screen, invocation.charset) {
+        (OutputMode::Redraw, Charset::Utf8) => {
+            Report { output: box_drawing::draw(&report.output), ..report }
+        }
+        (OutputMode::Redraw, Charset::Ascii) | (OutputMode::Append, _) => report,
+    });
     match result.and_then(|report| publish(&report).map(|()| report.exit)) {
         Ok(exit) => exit,
         Err(error) => {
@@ -139,19 +152,23 @@ fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> 
             let (inventory, notes) = named_inventory(&settings.source, open)?;
             Ok(labels::report(&inventory, settings, colors)?.after(notes))
         }
-        Command::Doctor(settings) => {
-            let inventory = || inventory(&settings.source, open);
-            diagnosed(settings, inventory, colors)
+        Command::Doctor(settings) => match &settings.node {
+            Some(node) => block_on(doctor::diagnose(node, settings, colors))?,
+            None => diagnosed(settings, open, colors),
+        },
+        Command::SupportBundle(settings) => {
+            let here = || diagnosis_here(&settings.sources, open);
+            block_on(support_bundle::collect(settings, &here))?
         }
         Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen);
+            let look = (colors, invocation.screen, invocation.charset);
             block_on(apply::apply(&open, settings, look))?
         }
         Command::Restore(settings) => {
             let open = |run: &RunSettings| opened(&run.hardware, open);
-            let look = (colors, invocation.screen);
+            let look = (colors, invocation.screen, invocation.charset);
             block_on(apply::restore(&open, settings, look))?
         }
         Command::History(settings) => history::report(settings, colors),
@@ -254,12 +271,27 @@ fn planned(
 
 fn diagnosed(
     settings: &DoctorSettings,
-    inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
+    open: OpenHardware,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let inventory = inventory()?;
-    let facts = block_on(doctor::collect(&inventory, settings))??;
-    doctor::report(&facts, settings.format, colors)
+    let diagnosis = block_on(diagnosis_here(&settings.sources, open))??;
+    doctor::format_findings(diagnosis.findings, settings, colors)
+}
+
+/// Diagnoses this node, or a recorded one.
+async fn diagnosis_here(
+    sources: &DoctorSources,
+    open: OpenHardware,
+) -> Result<NodeDiagnosis, CliError> {
+    let inventory = match &sources.source.from {
+        Some(file) => input::inventory(file).map(Arc::new),
+        None => Ok(opened(&sources.source.hardware, open)?.observe().await),
+    };
+    let inventory = inventory?;
+    let facts = doctor::collect(&inventory, sources).await?;
+    let findings = doctor::run(&facts);
+    drop(facts);
+    Ok(NodeDiagnosis { inventory, findings })
 }
 
 fn inventory(source: &SourceSettings, open: OpenHardware) -> Result<Arc<Inventory>, CliError> {

@@ -51,11 +51,11 @@ pub(super) fn note(text: &str) {
     let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
 }
 
-/// Overwrites one line of a terminal, on standard error; an empty text clears it.
-pub(super) fn live(text: &str) {
-    const WIDTH: usize = 79;
-    let shown: String = printable(text).chars().take(WIDTH).collect();
-    let _ = write_all(&mut io::stderr().lock(), &format!("\r\x1b[K{shown}"));
+/// Overwrites the last `drawn` rows of a terminal, on standard error. Every row must fit on one line.
+pub(super) fn redraw(rows: &[String], drawn: usize) {
+    let back = if drawn == 0 { String::new() } else { format!("\x1b[{drawn}A") };
+    let rows = lines(rows.iter().cloned());
+    let _ = write_all(&mut io::stderr().lock(), &format!("{back}\r\x1b[J{rows}"));
 }
 
 fn output_state(written: io::Result<()>) -> Result<OutputState, CliError> {

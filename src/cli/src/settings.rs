@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod estimate;
 pub mod fleet;
 mod go_flags;
+mod help_all;
 pub mod input;
 pub mod inspect;
 pub mod layouts;
@@ -19,6 +20,7 @@ pub mod profiles;
 pub mod sharing;
 pub mod slo;
 pub mod source;
+pub mod support_bundle;
 pub mod top;
 pub mod usage;
 pub mod version;
@@ -37,7 +39,9 @@ use octavo_toolkit::choice::{Choice, choice};
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
 use self::catalog::CatalogCommand;
 use self::command_groups::group_subcommands;
-pub use self::completion::{completion_script, mig_parted_completion_script};
+pub use self::completion::{
+    answer_completion, completion_script, flag_value, mig_parted_completion_script, server_of,
+};
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
 use self::estimate::EstimateCommand;
@@ -53,6 +57,7 @@ use self::plugin::{PLUGIN_NAME, as_plugin};
 use self::profiles::ProfilesCommand;
 use self::sharing::SharingCommand;
 use self::slo::SloSettings;
+use self::support_bundle::SupportBundleSettings;
 use self::top::TopSettings;
 use self::usage::UsageSettings;
 use self::version::VersionSettings;
@@ -84,9 +89,12 @@ pub enum Command {
     /// Show the labels of this node's accelerators
     #[command(after_long_help = include_str!("../help/labels.txt"))]
     Labels(LabelsSettings),
-    /// Diagnose why accelerators of this node are not available to pods
+    /// Diagnose why accelerators of a node are not available to pods
     #[command(after_long_help = include_str!("../help/doctor.txt"))]
     Doctor(DoctorSettings),
+    /// Collect status, diagnosis and logs in an archive
+    #[command(after_long_help = include_str!("../help/support-bundle.txt"))]
+    SupportBundle(SupportBundleSettings),
     /// Preview the changes that a layout would make on this node
     #[command(after_long_help = include_str!("../help/plan.txt"))]
     Plan(PlanSettings),
@@ -111,7 +119,7 @@ pub enum Command {
     /// Check, show and generate layout files
     #[command(subcommand, after_long_help = include_str!("../help/layouts.txt"))]
     Layouts(LayoutsCommand),
-    /// Show the resources and time slices that a layout offers to pods
+    /// Show the resources that a layout offers to pods
     #[command(subcommand, after_long_help = include_str!("../help/sharing.txt"))]
     Sharing(SharingCommand),
     /// Look up accelerator products by name
@@ -152,7 +160,7 @@ pub enum Command {
     Watch(WatchSettings),
     /// Show live usage by pod
     Top(TopSettings),
-    /// Show the versions of this command, the aggregator and the agents
+    /// Show the versions of command, aggregator and agents
     #[command(after_long_help = include_str!("../help/version.txt"))]
     Version(VersionSettings),
     /// Run a simulated fleet on this machine
@@ -175,6 +183,17 @@ pub struct Invocation {
     pub colors: Colors,
     /// Whether printed output can be overwritten.
     pub screen: OutputMode,
+    /// Characters that the user's locale has.
+    pub charset: Charset,
+}
+
+/// Characters that can be printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charset {
+    /// ASCII.
+    Ascii,
+    /// All characters.
+    Utf8,
 }
 
 /// Whether a table has more than its rows.
@@ -252,6 +271,22 @@ impl Terminal {
     }
 }
 
+impl Charset {
+    #[expect(clippy::disallowed_methods, reason = "this module is the reader of the environment")]
+    fn of_process() -> Self {
+        let variables = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+        let mut values = variables.filter_map(|name| env::var(name).ok());
+        Self::of_locale(&values.find(|value| !value.is_empty()).unwrap_or_default())
+    }
+
+    /// Returns the character set of a locale such as `en_US.UTF-8`.
+    fn of_locale(locale: &str) -> Self {
+        let locale = locale.to_ascii_lowercase();
+        let is_utf8 = locale.contains("utf-8") || locale.contains("utf8");
+        if is_utf8 { Self::Utf8 } else { Self::Ascii }
+    }
+}
+
 impl Invocation {
     /// Parses the arguments and the environment of this process.
     pub fn from_process() -> Result<Self, EarlyExit> {
@@ -277,6 +312,7 @@ impl Invocation {
                 command: Command::MigParted(parsed.settings),
                 colors: Colors::Off,
                 screen: OutputMode::Append,
+                charset: Charset::Ascii,
             });
         }
         let command = if program.is_some_and(|name| name == PLUGIN_NAME) {
@@ -284,6 +320,7 @@ impl Invocation {
         } else {
             octavo_command()
         };
+        let (command, arguments) = help_all::collapse(command, arguments);
         if mig_parted::is_mig_parted(&arguments) {
             let arguments = go_flags::with_two_dashes(arguments);
             let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(EarlyExit::from);
@@ -296,7 +333,7 @@ impl Invocation {
 
 /// Returns the description of `octavo`: its subcommands and options with their help.
 pub fn octavo_command() -> clap::Command {
-    group_subcommands(OctavoArgs::command())
+    help_all::add_flag(group_subcommands(OctavoArgs::command()))
 }
 
 /// Returns the description of `nvidia-mig-parted`.
@@ -320,6 +357,7 @@ impl OctavoArgs {
                 Terminal::Colorful | Terminal::Monochrome => OutputMode::Redraw,
                 Terminal::Plain => OutputMode::Append,
             },
+            charset: Charset::of_process(),
         })
     }
 }
@@ -329,7 +367,8 @@ impl Command {
     fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Labels(settings) => settings.check(),
-            Self::Doctor(settings) => settings.check(),
+            Self::Doctor(settings) => settings.sources.check(),
+            Self::SupportBundle(settings) => settings.sources.check(),
             Self::Plan(PlanSettings { request, .. }) | Self::Assert(request) => request.check(),
             Self::Layouts(command) => command.check(),
             Self::Sharing(command) => command.check(),
@@ -361,6 +400,7 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
+    use super::fleet::NodeOrder;
     use super::*;
 
     #[test]
@@ -433,10 +473,24 @@ mod tests {
             nodes.filter.parameters(),
             [("type", "a"), ("type", "b"), ("state", "stale"), ("selector", "x in (y,z)")]
         );
-        assert_eq!(nodes.sort_by, "-free");
+        assert_eq!(nodes.order.parameter(), "-free");
+        assert_eq!(NodeOrder { reverse: true, ..nodes.order }.parameter(), "free");
         assert!(refusal(&["nodes", "--state=fine"]).contains("possible values: empty, passthrough, ok"));
         assert!(refusal(&["nodes", "--limit=0"]).contains("invalid value '0'"));
         assert!(refusal(&["nodes", "--limit=5", "-w"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn charset_follows_the_locale() {
+        for (locale, charset) in [
+            ("en_US.UTF-8", Charset::Utf8),
+            ("C.utf8", Charset::Utf8),
+            ("C", Charset::Ascii),
+            ("de_DE.ISO-8859-1", Charset::Ascii),
+            ("", Charset::Ascii),
+        ] {
+            assert_eq!(Charset::of_locale(locale), charset, "{locale}");
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(super) fn diff(
 
 /// Computes the preview, if the layout can be used here.
 fn preview(settings: &SharingSettings, inventory: &Inventory) -> Result<SharingPreview, CliError> {
-    let source = LayoutSource::read(&settings.file)?;
+    let source = LayoutSource::read(settings.file.input())?;
     let layout = match (&settings.layout, source.layouts.layouts.as_slice()) {
         (Some(name), _) => source.layout(name)?,
         (None, [only]) => only,
@@ -136,7 +136,7 @@ fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
 
 /// Runs `octavo sharing import`.
 pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
-    let source = LayoutSource::read(&settings.file)?;
+    let source = LayoutSource::read(settings.file.input())?;
     if source.layouts.dialect != Dialect::DevicePlugin {
         return Err(CliError::rejected(format!(
             "{} is not a configuration of NVIDIA's device plugin; layout files need no import\n",

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use octavo_client::{Client, RequestPath};
+use octavo_client::{Client, RequestPath, ServerSettings};
 use octavo_model::API_VERSION;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ const CLIENT: &str = env!("CARGO_PKG_VERSION");
 /// The versions, as JSON and YAML have them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Versions {
+pub(super) struct Versions {
     api_version: &'static str,
     kind: &'static str,
     client: String,
@@ -51,16 +51,10 @@ pub(super) async fn version(
     settings: &VersionSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let mut versions = Versions {
-        api_version: API_VERSION,
-        kind: "Versions",
-        client: CLIENT.to_owned(),
-        aggregator: None,
-        agents: None,
-    };
+    let mut versions = client_only();
     let mut report = Report::default();
     if !settings.client {
-        match add_fleet(&mut versions, settings).await {
+        match add_fleet(&mut versions, &settings.server).await {
             Ok(()) => report = Report::with_notes(String::new(), &skew(&versions), Exit::Done),
             Err(error) => report = Report::failed(explain(&error)),
         }
@@ -73,8 +67,27 @@ pub(super) async fn version(
     Ok(report)
 }
 
-async fn add_fleet(versions: &mut Versions, settings: &VersionSettings) -> Result<(), CliError> {
-    let client = Client::connect(&settings.server).await?;
+/// Returns the version of this command.
+pub(super) fn client_only() -> Versions {
+    Versions {
+        api_version: API_VERSION,
+        kind: "Versions",
+        client: CLIENT.to_owned(),
+        aggregator: None,
+        agents: None,
+    }
+}
+
+/// Returns the versions that can be determined.
+pub(super) async fn versions(server: &ServerSettings) -> Versions {
+    let mut versions = client_only();
+    // A missing aggregator is reported elsewhere.
+    let _ = add_fleet(&mut versions, server).await;
+    versions
+}
+
+async fn add_fleet(versions: &mut Versions, server: &ServerSettings) -> Result<(), CliError> {
+    let client = Client::connect(server).await?;
     let description: ApiDescription = client.get(&RequestPath::new("/openapi.json")).await?;
     versions.aggregator = Some(description.info.version);
     let nodes = match all_nodes(&client).await {

@@ -288,6 +288,7 @@ fn each_machine_has_its_inventory_labels_and_diagnosis() {
 
         let output = site.octavo(&[
             "doctor",
+            "--verbose",
             "--dev-root=dev",
             "--proc-root=proc",
             "--kubelet-root=kubelet",

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::AccessError;
 
 /// Namespace of an installation as documented.
-pub(super) const DEFAULT_NAMESPACE: &str = "octavo-system";
+pub(crate) const DEFAULT_NAMESPACE: &str = "octavo-system";
 
 /// Labels of the aggregator's Service, as the chart sets them.
 pub(super) const SERVICE_LABELS: &str =
@@ -31,8 +31,8 @@ pub(super) enum SearchScope {
 
 /// The aggregator's Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AggregatorService {
-    pub(super) namespace: String,
+pub(crate) struct AggregatorService {
+    pub(crate) namespace: String,
     pub(super) name: String,
     /// Port of the Service.
     pub(super) port: u16,

@@ -108,11 +108,13 @@ pub enum Step {
     Connect,
     /// Get a token.
     Token,
+    /// Read the state of a Node, of pods, or logs.
+    Diagnose,
 }
 
 impl AccessError {
     /// Converts the error of a request.
-    pub(super) fn api(
+    pub(crate) fn api(
         step: Step,
         action: impl FnOnce() -> String,
     ) -> impl FnOnce(RequestError) -> Self {
@@ -175,6 +177,10 @@ fn api_advice(step: Step, code: Option<u16>) -> &'static str {
         }
         (Some(403), Step::Connect) => {
             "ask the cluster administrator for the Role octavo-cli in this namespace"
+        }
+        (Some(403), Step::Diagnose) => {
+            "ask the cluster administrator for permission to get Nodes, and to list pods and get \
+             their logs in the namespace of Octavo"
         }
         (Some(403), Step::Token) => {
             "specify a token with --token-file, or ask the cluster administrator for the Role \

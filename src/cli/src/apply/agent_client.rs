@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::progress::ProgressLine;
+use super::progress::ProgressDisplay;
 use crate::CliError;
 use crate::settings::apply::WaitPolicy;
 
@@ -35,7 +35,7 @@ pub(super) async fn ask(
     mut agent: UnixStream,
     request: &Request,
     wait: WaitPolicy,
-    show: &ProgressLine,
+    show: &ProgressDisplay,
 ) -> Result<NodeLayoutStatus, CliError> {
     let end = Instant::now() + wait.limit();
     let talk = |source| CliError::AgentGone { source };
@@ -43,8 +43,16 @@ pub(super) async fn ask(
     let mut lines = BufReader::new(agent).lines();
     let mut wanted = None;
     let mut last = None;
+    let mut ticks = show.ticks();
     loop {
-        let received = match timeout_at(end, lines.next_line()).await {
+        let received = tokio::select! {
+            received = timeout_at(end, lines.next_line()) => received,
+            _ = ticks.tick() => {
+                show.refresh();
+                continue;
+            }
+        };
+        let received = match received {
             Ok(received) => received.map_err(talk)?,
             // A status from before the agent handled the choice is no answer to it.
             Err(_) => return last.ok_or(CliError::AgentTimeout(wait.limit())),

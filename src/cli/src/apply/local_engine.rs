@@ -13,7 +13,7 @@ use octavo_settings::engine::EngineSettings;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, interval_at, sleep_until, timeout_at};
 
-use super::progress::ProgressLine;
+use super::progress::ProgressDisplay;
 use crate::CliError;
 use crate::settings::apply::{RunSettings, WaitPolicy};
 
@@ -38,7 +38,7 @@ pub(super) async fn run(
     hardware: &DriverHandle,
     settings: &RunSettings,
     meant: NamedResolver<'_>,
-    (show, end): (&ProgressLine, Instant),
+    (show, end): (&ProgressDisplay, Instant),
 ) -> Result<NodeLayoutStatus, CliError> {
     let engine = &settings.engine;
     let how = Settings::new(engine, &settings.hardware.sys_root, DriftPolicy::Repair, ACTOR);
@@ -68,7 +68,7 @@ impl LocalEngine {
         hardware: &DriverHandle,
         (wait, end): (WaitPolicy, Instant),
         (layout, meant): NamedResolver<'_>,
-        show: &ProgressLine,
+        show: &ProgressDisplay,
     ) -> Result<NodeLayoutStatus, CliError> {
         let Self { engine, board } = self;
         engine.set_reset_deadline(end);
@@ -86,10 +86,12 @@ impl LocalEngine {
             let round = {
                 let mut round = std::pin::pin!(engine.round(hardware, &inventory, wanted));
                 let mut late = interval_at(end, POLL_INTERVAL);
+                let mut ticks = show.ticks();
                 loop {
                     tokio::select! {
                         round = &mut round => break Ok(round),
                         Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
+                        _ = ticks.tick() => show.refresh(),
                         // A change in progress is completed unless a driver call hangs.
                         _ = late.tick() => if let Some(call) = hardware.long_running_call(POLL_INTERVAL) {
                             break Err(call);

@@ -1,26 +1,81 @@
 //! Progress display while a node is being changed, and the final status.
 
+use std::cell::RefCell;
+use std::time::Duration;
+
 use octavo_engine::executor::ProgressByDevice;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::Reason;
 use octavo_planner::plan::messages::PlanFormatter;
-use octavo_planner::reconcile::{DeviceLayoutStatus, InterruptedChange, NodeLayoutStatus};
+use octavo_planner::reconcile::{
+    ChangeProgress, DeviceLayoutStatus, InterruptedChange, NodeLayoutStatus,
+};
+use tokio::time::{Instant, Interval, interval_at};
 
+use super::progress_rows::{DeviceProgress, ProgressRows};
 use crate::Exit;
 use crate::fleet::format::layout_style;
-use crate::output::live;
-use crate::settings::{Colors, OutputMode};
-use crate::text::{Cell, columns, count_noun, group_by_key, lines, wrap};
+use crate::output::{note, redraw};
+use crate::settings::{Charset, Colors, OutputMode};
+use crate::style::Style;
+use crate::text::{Cell, columns, count_noun, group_by_key, lines, printable, wrap};
 
-/// Progress line that is overwritten on a terminal.
-#[derive(Debug)]
-pub(crate) struct ProgressLine {
-    screen: OutputMode,
+/// Time between two updates of the rows.
+const ROWS_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reports in a file or a pipe. Most changes are shorter and need none.
+const LINES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Not at all.
+    Silent,
+    /// A line for each device, from time to time.
+    Lines,
+    /// Rows that are overwritten.
+    Rows(Charset),
 }
 
-impl ProgressLine {
-    pub(crate) fn new(screen: OutputMode) -> Self {
-        Self { screen }
+/// Progress display on standard error.
+#[derive(Debug)]
+pub(crate) struct ProgressDisplay {
+    mode: Mode,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    devices: Vec<DeviceProgress>,
+    rows: ProgressRows,
+    /// Number of rows on the terminal.
+    drawn: usize,
+}
+
+impl ProgressDisplay {
+    /// Creates a display for a terminal, or for a file or a pipe.
+    pub(crate) fn new(screen: OutputMode, charset: Charset) -> Self {
+        Self::with_mode(match screen {
+            OutputMode::Redraw => Mode::Rows(charset),
+            OutputMode::Append => Mode::Lines,
+        })
+    }
+
+    /// Creates a display that shows nothing.
+    pub(crate) fn silent() -> Self {
+        Self::with_mode(Mode::Silent)
+    }
+
+    fn with_mode(mode: Mode) -> Self {
+        Self { mode, state: RefCell::default() }
+    }
+
+    /// Returns the times at which to call [`Self::refresh`].
+    pub(crate) fn ticks(&self) -> Interval {
+        let period = match self.mode {
+            Mode::Rows(_) => ROWS_INTERVAL,
+            Mode::Lines | Mode::Silent => LINES_INTERVAL,
+        };
+        interval_at(Instant::now() + period, period)
     }
 
     /// Shows the progress of an agent's devices.
@@ -28,41 +83,56 @@ impl ProgressLine {
         let devices = status.devices.iter();
         let moving = devices.filter_map(|device| {
             let progress = device.progress.as_ref()?;
-            Some((
-                device.name.clone(),
-                progress.current_step.clone(),
-                progress.done,
-                progress.steps,
-            ))
+            Some(device_progress(device.name.clone(), progress))
         });
-        self.line(&moving.collect::<Vec<_>>());
+        self.show(moving.collect());
     }
 
     /// Shows the progress of this process's devices.
     pub(crate) fn board(&self, inventory: &Inventory, board: &ProgressByDevice) {
         let moving = board.iter().map(|(pci, progress)| {
-            let name = PlanFormatter::new(inventory, *pci).device(*pci);
-            (name, progress.current_step.clone(), progress.done, progress.steps)
+            device_progress(PlanFormatter::new(inventory, *pci).device(*pci), progress)
         });
-        self.line(&moving.collect::<Vec<_>>());
+        self.show(moving.collect());
     }
 
-    fn line(&self, moving: &[(String, String, usize, usize)]) {
-        if self.screen != OutputMode::Redraw {
+    /// Updates the times, or prints the next lines.
+    pub(crate) fn refresh(&self) {
+        let state = &mut *self.state.borrow_mut();
+        match self.mode {
+            Mode::Silent => {}
+            Mode::Rows(charset) => state.draw(charset),
+            Mode::Lines => {
+                for DeviceProgress { name, step, done, steps } in &state.devices {
+                    note(&printable(&format!("{name}: {step} ({done} of {steps} steps done)")));
+                }
+            }
+        }
+    }
+
+    fn show(&self, devices: Vec<DeviceProgress>) {
+        let state = &mut *self.state.borrow_mut();
+        state.devices = devices;
+        if let Mode::Rows(charset) = self.mode {
+            state.draw(charset);
+        }
+    }
+}
+
+impl State {
+    fn draw(&mut self, charset: Charset) {
+        let rows = self.rows.rows(&self.devices, Instant::now(), charset);
+        if rows.is_empty() && self.drawn == 0 {
             return;
         }
-        let text = match moving {
-            [] => String::new(),
-            [(name, doing, done, steps), others @ ..] => {
-                let more = match others.len() {
-                    0 => String::new(),
-                    more => format!(", and {more} more"),
-                };
-                format!("{name}: {doing} ({done} of {steps} steps done){more}")
-            }
-        };
-        live(&text);
+        redraw(&rows, self.drawn);
+        self.drawn = rows.len();
     }
+}
+
+fn device_progress(name: String, progress: &ChangeProgress) -> DeviceProgress {
+    let ChangeProgress { current_step, done, steps, .. } = progress;
+    DeviceProgress { name, step: current_step.clone(), done: *done, steps: *steps }
 }
 
 /// Formats the node's status: a line for each device and one for all.

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::settings::Input;
-use crate::settings::doctor::{DoctorSettings, FEATURE_FILE};
+use crate::settings::doctor::{DoctorSources, FEATURE_FILE};
 use crate::{CliError, input};
 
 /// Timeout per source: files and a working kubelet respond in milliseconds.
@@ -37,7 +37,7 @@ const MAX_DIR_ENTRIES: usize = 4096;
 /// Collects the facts. Only explicitly named labels that cannot be read are an error.
 pub(crate) async fn collect<'a>(
     inventory: &'a Inventory,
-    settings: &DoctorSettings,
+    settings: &DoctorSources,
 ) -> Result<Facts<'a>, CliError> {
     let labels = labels(settings).await?;
     if settings.source.from.is_some() {
@@ -103,7 +103,7 @@ async fn look<T: Send + 'static>(
     }
 }
 
-fn roots(sys: &Path, settings: &DoctorSettings) -> ExaminedPaths {
+fn roots(sys: &Path, settings: &DoctorSources) -> ExaminedPaths {
     let text = |path: &Path| path.display().to_string();
     ExaminedPaths {
         sys: text(sys),
@@ -114,7 +114,7 @@ fn roots(sys: &Path, settings: &DoctorSettings) -> ExaminedPaths {
     }
 }
 
-async fn traces(sys: &Path, settings: &DoctorSettings) -> Observed<DriverTraces> {
+async fn traces(sys: &Path, settings: &DoctorSources) -> Observed<DriverTraces> {
     let place = sys.display().to_string();
     let [sys, modules, proc] =
         [sys, settings.modules_root.as_path(), &settings.proc_root].map(Path::to_owned);
@@ -128,7 +128,7 @@ async fn traces(sys: &Path, settings: &DoctorSettings) -> Observed<DriverTraces>
     Ok(traces)
 }
 
-async fn files(settings: &DoctorSettings) -> Observed<DeviceFiles> {
+async fn files(settings: &DoctorSources) -> Observed<DeviceFiles> {
     let dev = settings.dev_root().ok_or_else(|| {
         "/dev is the pod's own: mount the node's /dev and set --dev-root".to_owned()
     })?;
@@ -138,7 +138,7 @@ async fn files(settings: &DoctorSettings) -> Observed<DeviceFiles> {
 
 async fn instance_files(
     inventory: &Inventory,
-    settings: &DoctorSettings,
+    settings: &DoctorSources,
 ) -> Observed<InstanceFiles> {
     let devices = inventory.devices.iter();
     let nvidia = devices.filter(|device| device.vendor == Vendor::Nvidia);
@@ -160,7 +160,7 @@ async fn instance_files(
     .await
 }
 
-async fn groups(sys: &Path, settings: &DoctorSettings) -> Observed<ControlGroups> {
+async fn groups(sys: &Path, settings: &DoctorSources) -> Observed<ControlGroups> {
     let dev = settings.dev_root().map(Path::to_owned);
     let (sys, place) = (sys.to_owned(), sys.join("fs/cgroup").display().to_string());
     let shown = place.clone();
@@ -171,7 +171,7 @@ async fn groups(sys: &Path, settings: &DoctorSettings) -> Observed<ControlGroups
     Ok(groups)
 }
 
-async fn processes(settings: &DoctorSettings) -> Observed<Processes> {
+async fn processes(settings: &DoctorSources) -> Observed<Processes> {
     let proc = settings.proc_root.clone();
     look(proc.display().to_string(), move || {
         Ok(Processes {
@@ -182,7 +182,7 @@ async fn processes(settings: &DoctorSettings) -> Observed<Processes> {
     .await
 }
 
-async fn kubelet(settings: &DoctorSettings) -> Observed<Option<Kubelet>> {
+async fn kubelet(settings: &DoctorSources) -> Observed<Option<Kubelet>> {
     let root = settings.kubelet_root.clone();
     let place = root.display().to_string();
     let looked = root.clone();
@@ -245,7 +245,7 @@ fn names(directory: &Path) -> Observed<BTreeSet<String>> {
     Ok(names.collect())
 }
 
-async fn labels(settings: &DoctorSettings) -> Result<Observed<Option<FeatureLabels>>, CliError> {
+async fn labels(settings: &DoctorSources) -> Result<Observed<Option<FeatureLabels>>, CliError> {
     if let Some(named) = &settings.labels {
         let labels = input::labels(named)?;
         return Ok(Ok(Some(FeatureLabels { place: input::place(named), labels, gfd: gfd(named) })));

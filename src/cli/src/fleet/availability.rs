@@ -14,8 +14,10 @@ use crate::text::{self, Cell, NONE, lines, printable};
 const COLUMNS: [&str; 9] =
     ["TYPE", "RESOURCE", "UNIT", "FREE", "USED", "UNAVAILABLE", "CAPACITY", "PENDING", "NODES"];
 /// Further columns of the wide table.
-const WIDE_COLUMNS: [&str; 7] =
-    ["PASSTHROUGH", "UNKNOWN", "ALLOCATABLE", "IF REPARTITIONED", "MEMORY", "WAIT", "SOURCE"];
+const WIDE_COLUMNS: [&str; 6] =
+    ["PASSTHROUGH", "UNKNOWN", "ALLOCATABLE", "MEMORY", "WAIT", "SOURCE"];
+/// Each row is an alternative, because the same devices count in every row.
+const REPARTITIONED_COLUMNS: [&str; 3] = ["TYPE", "UNIT", "MORE IF REPARTITIONED"];
 const UNAVAILABLE_COLUMNS: [&str; 6] =
     ["TYPE", "RESOURCE", "UNAVAILABLE", "NODES", "REASON", "REMEDY"];
 const WAIT_COLUMNS: [&str; 5] = ["TYPE", "RESOURCE", "BASIS", "OBSERVED SINCE", "MEANING"];
@@ -39,7 +41,13 @@ pub(super) fn text(list: &AvailabilityList, printed: OutputOptions, colors: Colo
     if is_wide {
         let reasons: Vec<Vec<Cell>> = shown.iter().flat_map(|row| reasons(row)).collect();
         let evidence: Vec<Vec<Cell>> = shown.iter().filter_map(|row| evidence(row)).collect();
-        let details = [(&UNAVAILABLE_COLUMNS[..], reasons), (&WAIT_COLUMNS[..], evidence)];
+        let alternatives: Vec<Vec<Cell>> =
+            shown.iter().filter_map(|row| repartitioned(row)).collect();
+        let details = [
+            (&REPARTITIONED_COLUMNS[..], alternatives),
+            (&UNAVAILABLE_COLUMNS[..], reasons),
+            (&WAIT_COLUMNS[..], evidence),
+        ];
         let details = details.into_iter().filter(|(_, rows)| !rows.is_empty());
         parts.extend(
             details.map(|(names, rows)| text::table(&[names], rows, printed.headers, colors)),
@@ -93,7 +101,25 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
         }
     }
     let all = titles.iter();
-    lines(all.map(|(title, free)| format!("{} - {} available", printable(title), free.join(", "))))
+    lines(all.map(|(title, free)| {
+        // Units without a free one only distract from the others.
+        let some: Vec<&str> =
+            free.iter().map(String::as_str).filter(|units| !is_none(units)).collect();
+        let first = free.first().map_or("0", String::as_str);
+        let text = if some.is_empty() { first.to_owned() } else { some.join(", ") };
+        format!("{} - {text} available", printable(title))
+    }))
+}
+
+fn is_none(units: &str) -> bool {
+    units == "0" || units.starts_with("0 x ")
+}
+
+/// Returns how many units the free devices would have if they were all repartitioned for this unit.
+fn repartitioned(row: &AvailabilityRow) -> Option<Vec<Cell>> {
+    (row.could_become > 0).then(|| {
+        vec![Cell::plain(&row.type_name), Cell::plain(&row.unit), Cell::plain(&row.could_become)]
+    })
 }
 
 /// Formats the number of free units; `?` if their use is not reported.
@@ -122,7 +148,6 @@ fn figures(row: &AvailabilityRow) -> Vec<Cell> {
         Cell::plain(&row.units_with_use(DeviceUse::Passthrough)),
         Cell::plain(&row.units_with_use(DeviceUse::Unknown)),
         Cell::plain(&row.allocatable),
-        Cell::plain(&row.could_become),
         Cell::optional(row.memory.map(|memory| format::memory(memory.get()))),
         Cell::plain(&wait(&row.wait)),
         Cell::plain(&sources(row)),
@@ -262,6 +287,21 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4     1            8  
 "
         );
         assert_eq!(notes(&list), Vec::<String>::new());
+    }
+
+    #[test]
+    fn units_without_a_free_one_are_not_in_the_summary() {
+        let mut small = row("nvidia.com/mig-1g.18gb", "1g.18gb", 3);
+        small.could_become = 14;
+        let mut some = list(vec![row("nvidia.com/gpu", "device", 0), small]);
+        let text = shown(&some, FleetFormat::Wide, Headers::Shown);
+        assert!(text.starts_with("NVIDIA H200 141GB - 3 x 1g.18gb available\n"), "{text}");
+        let alternatives = "TYPE               UNIT     MORE IF REPARTITIONED\n\
+                            nvidia-h200-141gb  1g.18gb  14\n\n";
+        assert!(text.contains(alternatives), "{text}");
+        some.items.iter_mut().for_each(|row| row.free = 0);
+        let text = shown(&some, FleetFormat::Table, Headers::Shown);
+        assert!(text.starts_with("NVIDIA H200 141GB - 0 available\n"), "{text}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) fn report(
 ) -> Result<Report, CliError> {
     let mut output = String::new();
     let mut errors = 0_usize;
-    for file in &settings.files {
+    for file in settings.files.inputs() {
         let found = match LayoutSource::parse(file)? {
             Err(refused) => {
                 let name = crate::input::place(file);

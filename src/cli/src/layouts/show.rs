@@ -23,8 +23,8 @@ pub(crate) fn report(
     machine: Option<&NamedInventory>,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let source = LayoutSource::read(&settings.file)?;
-    let layouts: Vec<&Layout> = match &settings.layout {
+    let source = LayoutSource::read(settings.file.input())?;
+    let layouts: Vec<&Layout> = match settings.layout() {
         Some(name) => vec![source.layout(name)?],
         None => source.layouts.layouts.iter().collect(),
     };

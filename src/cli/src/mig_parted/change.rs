@@ -22,12 +22,12 @@ use super::OpenHardware;
 use super::config::Resolution;
 use super::hooks::HookRunner;
 use crate::apply::local_engine::LocalEngine;
-use crate::apply::progress::{ProgressLine, format_status, interrupted};
+use crate::apply::progress::{ProgressDisplay, format_status, interrupted};
 use crate::apply::with_journal_warnings;
 use crate::output::note;
+use crate::settings::Colors;
 use crate::settings::apply::WaitPolicy;
 use crate::settings::mig_parted::RunSettings;
-use crate::settings::{Colors, OutputMode};
 use crate::text::{lines, wrap};
 use crate::{CliError, Report, explain};
 
@@ -235,7 +235,7 @@ impl RunningChange<'_> {
         meant: &dyn Fn(&Inventory) -> Targets,
     ) -> Result<NodeLayoutStatus, CliError> {
         self.hand.select_all();
-        let show = ProgressLine::new(OutputMode::Append);
+        let show = ProgressDisplay::silent();
         let meant = (self.change.name, meant);
         let wait = (WaitPolicy::Once(MAX_CHANGE_DURATION), Instant::now() + MAX_CHANGE_DURATION);
         self.hand.rounds(&self.hardware, wait, meant, &show).await

@@ -8,7 +8,7 @@ use octavo_settings::duration;
 use octavo_settings::engine::EngineSettings;
 use octavo_settings::hardware::HardwareSettings;
 
-use super::input::Input;
+use super::input::{Input, WantedFile};
 
 /// Settings of `octavo apply`.
 #[derive(Debug, Clone, Args)]
@@ -94,9 +94,9 @@ pub struct CheckpointSettings {
 /// Settings of `octavo restore`.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreSettings {
-    /// Checkpoint file; - for standard input
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub file: Input,
+    /// Checkpoint file.
+    #[command(flatten)]
+    pub file: WantedFile,
 
     /// Settings of the change.
     #[command(flatten)]

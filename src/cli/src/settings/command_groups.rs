@@ -5,9 +5,9 @@ use std::fmt::Write;
 use clap::Command;
 
 /// Titles of the groups with the names of their subcommands, in the order of the help.
-pub const GROUPS: [(&str, &[&str]); 4] = [
+pub const GROUPS: [(&str, &[&str]); 5] = [
     (
-        "Node commands (run on a node)",
+        "This node (run on a node)",
         &[
             "inspect",
             "doctor",
@@ -19,16 +19,18 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
             "export",
             "checkpoint",
             "restore",
-            "sharing",
-            "mig-parted",
         ],
     ),
-    ("Fleet commands (need an aggregator)", &["nodes", "node", "types", "watch", "top", "usage"]),
     (
-        "Capacity commands (need an aggregator)",
+        "Fleet (needs an aggregator)",
+        &["nodes", "node", "types", "watch", "top", "usage", "support-bundle"],
+    ),
+    (
+        "Capacity and profiles (need an aggregator)",
         &["availability", "match", "estimate", "slo", "profiles"],
     ),
-    ("Other commands", &["layouts", "catalog", "demo", "completion", "version"]),
+    ("Layouts and sharing", &["layouts", "sharing", "mig-parted"]),
+    ("Tools", &["catalog", "demo", "completion", "version"]),
 ];
 
 const HELP_ABOUT: &str = "Print the help of a command";

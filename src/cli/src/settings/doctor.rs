@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
+use octavo_client::ServerSettings;
 
 use super::input::Input;
 use super::source::SourceSettings;
@@ -13,7 +14,7 @@ pub const FEATURE_FILE: &str = "/etc/kubernetes/node-feature-discovery/features.
 /// How findings are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DoctorFormat {
-    /// Findings with evidence and remedies; checks that do not apply are listed by name
+    /// Problems with evidence and remedies; other checks are counted
     Table,
     /// All findings as JSON
     Json,
@@ -24,10 +25,30 @@ pub enum DoctorFormat {
 /// Settings of `octavo doctor`.
 #[derive(Debug, Clone, Args)]
 pub struct DoctorSettings {
+    /// Node of the fleet to diagnose from here, through the aggregator [default: this node]
+    #[arg(value_name = "NODE", conflicts_with_all = ["from", "labels"])]
+    pub node: Option<String>,
+
+    /// Show all checks, including passed ones and ones that do not apply
+    #[arg(short, long)]
+    pub verbose: bool,
+
     /// Output format
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub format: DoctorFormat,
 
+    /// Sources on this node.
+    #[command(flatten)]
+    pub sources: DoctorSources,
+
+    /// Aggregator.
+    #[command(flatten)]
+    pub server: ServerSettings,
+}
+
+/// Sources of the checks on this node.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorSources {
     /// Labels to compare with the hardware; - for standard input
     ///
     /// A feature file of Node Feature Discovery, or a Node printed by kubectl with -o json or -o yaml. Default: the
@@ -69,7 +90,7 @@ pub struct DoctorSettings {
     pub source: SourceSettings,
 }
 
-impl DoctorSettings {
+impl DoctorSources {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         Input::read_once(
             self.source.from.iter().chain(&self.labels),

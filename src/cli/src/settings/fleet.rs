@@ -31,9 +31,9 @@ pub struct NodesSettings {
     #[command(flatten)]
     pub output: OutputOptions,
 
-    /// Sort order of the rows; equal rows are sorted by name
-    #[arg(long, value_name = "COLUMN", default_value = "name", value_parser = choice(SORT_KEYS))]
-    pub sort_by: &'static str,
+    /// Order of the rows.
+    #[command(flatten)]
+    pub order: NodeOrder,
 
     /// Print one table per group, with a summary line; applies only to tables
     #[arg(long, value_name = "FIELD", conflicts_with = "watch")]
@@ -60,7 +60,7 @@ impl From<&NodesSettings> for WatchSettings {
     fn from(nodes: &NodesSettings) -> Self {
         Self {
             output: nodes.output,
-            sort_by: nodes.sort_by,
+            order: nodes.order,
             filter: nodes.filter.clone(),
             server: nodes.server.clone(),
         }
@@ -106,9 +106,9 @@ pub struct WatchSettings {
     #[command(flatten)]
     pub output: OutputOptions,
 
-    /// Sort order of the rows; equal rows are sorted by name
-    #[arg(long, value_name = "COLUMN", default_value = "name", value_parser = choice(SORT_KEYS))]
-    pub sort_by: &'static str,
+    /// Order of the rows.
+    #[command(flatten)]
+    pub order: NodeOrder,
 
     /// Filter.
     #[command(flatten)]
@@ -269,9 +269,32 @@ pub enum FleetFormat {
     Name,
 }
 
+/// Order of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct NodeOrder {
+    /// Sort order of the rows; equal rows are sorted by name
+    #[arg(long, value_name = "COLUMN", default_value = "name", value_parser = choice(SORT_KEYS))]
+    pub sort_by: &'static str,
+
+    /// Reverse the sort order
+    #[arg(long)]
+    pub reverse: bool,
+}
+
 /// By what nodes are taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GroupBy {
     /// Type of the devices; nodes with several types form a separate group
     Type,
+}
+
+impl NodeOrder {
+    /// Returns the aggregator's sort key; a minus reverses the order.
+    pub fn parameter(self) -> String {
+        match (self.sort_by.strip_prefix('-'), self.reverse) {
+            (Some(key), true) => key.to_owned(),
+            (None, true) => format!("-{}", self.sort_by),
+            (_, false) => self.sort_by.to_owned(),
+        }
+    }
 }

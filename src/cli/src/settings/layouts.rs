@@ -7,7 +7,7 @@ use octavo_planner::layout::Dialect;
 use octavo_planner::plan::{Disruption, Policy};
 use octavo_toolkit::choice::{Choice, choice};
 
-use super::input::Input;
+use super::input::{Input, WantedFile, WantedFiles};
 use super::source::SourceSettings;
 
 /// What a change of MIG mode may cost.
@@ -113,9 +113,9 @@ pub enum LayoutsCommand {
 /// Settings of `octavo layouts check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckSettings {
-    /// Layout files; - for standard input
-    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
-    pub files: Vec<Input>,
+    /// Layout files.
+    #[command(flatten)]
+    pub files: WantedFiles,
 
     /// Check only this layout against the machines
     #[arg(long, value_name = "NAME", requires = "machines")]
@@ -125,25 +125,29 @@ pub struct CheckSettings {
     ///
     /// Output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver. A scenario needs
     /// nvml-simctl and `libnvml_sim.so` in the directory of this program.
-    #[arg(long = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    #[arg(long = "from", alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub machines: Vec<Input>,
 }
 
 /// Settings of `octavo layouts show`.
 #[derive(Debug, Clone, Args)]
 pub struct ShowSettings {
-    /// Layout file; - for standard input
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub file: Input,
+    /// Layout file.
+    #[command(flatten)]
+    pub file: WantedFile,
 
     /// Show only this layout
-    #[arg(value_name = "NAME")]
-    pub layout: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    layout: Option<String>,
+
+    /// The same without a flag, after a file without a flag.
+    #[arg(value_name = "NAME", hide = true)]
+    name: Option<String>,
 
     /// Draw the layout on this machine, as if its GPUs were empty
     ///
     /// Output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    #[arg(long = "from", alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub machine: Option<Input>,
 }
 
@@ -200,12 +204,21 @@ impl LayoutsCommand {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let once = "standard input can be read only once";
         match self {
-            Self::Check(check) => Input::read_once(check.files.iter().chain(&check.machines), once),
+            Self::Check(check) => {
+                Input::read_once(check.files.inputs().chain(&check.machines), once)
+            }
             Self::Show(show) => {
-                Input::read_once([&show.file].into_iter().chain(&show.machine), once)
+                Input::read_once([show.file.input()].into_iter().chain(&show.machine), once)
             }
             Self::Generate(_) => Ok(()),
         }
+    }
+}
+
+impl ShowSettings {
+    /// Returns the name of the only layout to show.
+    pub fn layout(&self) -> Option<&str> {
+        self.layout.as_deref().or(self.name.as_deref())
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use octavo_settings::labels::LabelSettings;
 
-use super::input::Input;
+use super::input::{Input, WantedFile};
 use super::layouts::DocumentFormat;
 use super::source::SourceSettings;
 
@@ -24,9 +24,9 @@ pub enum SharingCommand {
 /// A layout, and the node that it is resolved on.
 #[derive(Debug, Clone, Args)]
 pub struct SharingSettings {
-    /// Layout file, or configuration of NVIDIA's device plugin; - for standard input
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub file: Input,
+    /// Layout file, or configuration of NVIDIA's device plugin.
+    #[command(flatten)]
+    pub file: WantedFile,
 
     /// Name of the layout; optional if the file has only one
     #[arg(long, value_name = "NAME")]
@@ -68,9 +68,9 @@ pub struct DiffSettings {
 /// Settings of `octavo sharing import`.
 #[derive(Debug, Clone, Args)]
 pub struct ImportSettings {
-    /// Configuration of NVIDIA's device plugin, `version: v1`; - for standard input
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub file: Input,
+    /// Configuration of NVIDIA's device plugin, `version: v1`.
+    #[command(flatten)]
+    pub file: WantedFile,
 
     /// Name of the layout
     #[arg(long, value_name = "NAME", default_value = "device-plugin")]
@@ -101,7 +101,7 @@ impl SharingCommand {
             Self::Diff(diff) => (&diff.request, Some(&diff.node)),
             Self::Import(_) => return Ok(()),
         };
-        let inputs = [Some(&request.file), request.source.from.as_ref(), node];
+        let inputs = [Some(request.file.input()), request.source.from.as_ref(), node];
         Input::read_once(inputs.into_iter().flatten(), "standard input can be read only once")
     }
 }

@@ -12,7 +12,7 @@ pub struct SourceSettings {
     ///
     /// FILE is output of `octavo inspect -o json` or `-o yaml`, or a scenario of the simulated driver. A scenario
     /// needs nvml-simctl and `libnvml_sim.so` in the directory of this program. Hardware flags are ignored.
-    #[arg(long, visible_alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    #[arg(long, alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub from: Option<Input>,
 
     /// Paths of the hardware.

@@ -44,7 +44,7 @@ pub(super) async fn follow(
 impl LinePrinter<'_> {
     /// Prints the differences from the printed state.
     async fn catch_up(&mut self, feed: &EventFeed) -> Result<OutputState, CliError> {
-        let filter = (&self.settings.filter, self.settings.sort_by);
+        let filter = (&self.settings.filter, self.settings.order);
         let list = fleet::list(feed.client(), filter, None).await?;
         let names: Vec<String> = self.known.keys().cloned().collect();
         let gone = names

@@ -84,7 +84,7 @@ pub(super) async fn follow(
         }
         let height = height();
         let rows = height.saturating_sub(FRAME_LINES).max(1);
-        let filter = (&settings.filter, settings.sort_by);
+        let filter = (&settings.filter, settings.order);
         match fleet::list(feed.client(), filter, Some(rows)).await {
             Ok(page) => {
                 let text = picture(&page, settings, colors);

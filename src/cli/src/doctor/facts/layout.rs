@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use super::{SOURCE_TIMEOUT, look};
 use crate::apply;
-use crate::settings::doctor::DoctorSettings;
+use crate::settings::doctor::DoctorSources;
 
-pub(super) async fn layout(settings: &DoctorSettings) -> Observed<Option<LayoutProgress>> {
+pub(super) async fn layout(settings: &DoctorSources) -> Observed<Option<LayoutProgress>> {
     let state_dir = &settings.state_dir;
     let result = timeout(SOURCE_TIMEOUT, of_agent(state_dir)).await;
     let result = result.unwrap_or_else(|_| {

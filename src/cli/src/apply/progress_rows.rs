@@ -1,0 +1,130 @@
+//! Rows of devices that are being changed: a bar, the steps, the elapsed time and an estimate of the rest.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::settings::Charset;
+use crate::text::{count_noun, printable};
+
+/// Columns of a bar.
+const BAR_WIDTH: usize = 12;
+/// Columns of a row; one less than a terminal, so that no row is folded.
+const ROW_WIDTH: usize = 79;
+/// Maximum number of rows. A node has up to sixteen devices, and a screen must not scroll.
+const MAX_ROWS: usize = 16;
+
+/// A device that is being changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeviceProgress {
+    pub(super) name: String,
+    pub(super) step: String,
+    pub(super) done: usize,
+    pub(super) steps: usize,
+}
+
+/// Times at which the changes of devices began.
+#[derive(Debug, Default)]
+pub(super) struct ProgressRows {
+    begun: BTreeMap<String, Instant>,
+}
+
+impl ProgressRows {
+    /// Formats a row for each device.
+    pub(super) fn rows(
+        &mut self,
+        devices: &[DeviceProgress],
+        now: Instant,
+        charset: Charset,
+    ) -> Vec<String> {
+        self.begun.retain(|name, _| devices.iter().any(|device| device.name == *name));
+        let width = devices.iter().map(|device| device.name.chars().count()).max();
+        let width = width.unwrap_or_default();
+        let hidden = devices.len().saturating_sub(MAX_ROWS);
+        let mut rows = Vec::new();
+        for device in devices.iter().take(MAX_ROWS) {
+            let begun = *self.begun.entry(device.name.clone()).or_insert(now);
+            let row = row(device, width, now.saturating_duration_since(begun), charset);
+            rows.push(printable(&row).chars().take(ROW_WIDTH).collect());
+        }
+        if hidden > 0 {
+            rows.push(format!("and {}", count_noun(hidden, "more device", "more devices")));
+        }
+        rows
+    }
+}
+
+fn row(device: &DeviceProgress, width: usize, elapsed: Duration, charset: Charset) -> String {
+    let DeviceProgress { name, step, done, steps } = device;
+    let rest = match remaining(elapsed, *done, *steps) {
+        Some(rest) => format!(", about {} left", clock(rest)),
+        None => String::new(),
+    };
+    let bar = bar(*done, *steps, charset);
+    format!("{name:width$}  {bar}  {done} of {steps} steps, {}{rest}: {step}", clock(elapsed))
+}
+
+fn bar(done: usize, steps: usize, charset: Charset) -> String {
+    let full = done.saturating_mul(BAR_WIDTH).checked_div(steps).unwrap_or(0).min(BAR_WIDTH);
+    let empty = BAR_WIDTH.saturating_sub(full);
+    let (begin, filled, open, end) = match charset {
+        Charset::Ascii => ("[", "#", "-", "]"),
+        Charset::Utf8 => ("", "\u{2588}", "\u{2591}", ""),
+    };
+    format!("{begin}{}{}{end}", filled.repeat(full), open.repeat(empty))
+}
+
+/// Estimates the rest from the mean duration of the completed steps.
+fn remaining(elapsed: Duration, done: usize, steps: usize) -> Option<Duration> {
+    let done = u32::try_from(done).ok()?;
+    let rest = u32::try_from(steps).ok()?.checked_sub(done)?;
+    elapsed.checked_div(done)?.checked_mul(rest)
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str, done: usize) -> DeviceProgress {
+        DeviceProgress { name: name.to_owned(), step: "create 3g.40gb".to_owned(), done, steps: 4 }
+    }
+
+    #[test]
+    fn rows_have_bar_elapsed_time_and_estimate() {
+        let mut rows = ProgressRows::default();
+        let begin = Instant::now();
+        let all = [device("GPU 0", 0), device("GPU 10", 1)];
+        assert_eq!(
+            rows.rows(&all, begin, Charset::Ascii),
+            [
+                "GPU 0   [------------]  0 of 4 steps, 0:00: create 3g.40gb",
+                "GPU 10  [###---------]  1 of 4 steps, 0:00, about 0:00 left: create 3g.40gb",
+            ]
+        );
+        let later = begin + Duration::from_secs(70);
+        assert_eq!(
+            rows.rows(&[device("GPU 0", 2)], later, Charset::Utf8),
+            ["GPU 0  ██████░░░░░░  2 of 4 steps, 1:10, about 1:10 left: create 3g.40gb"]
+        );
+        // A later change of the same device starts from zero.
+        assert!(rows.rows(&[], later, Charset::Ascii).is_empty());
+        let again = rows.rows(&[device("GPU 0", 0)], later, Charset::Ascii);
+        assert_eq!(again, ["GPU 0  [------------]  0 of 4 steps, 0:00: create 3g.40gb"]);
+    }
+
+    #[test]
+    fn rows_fit_a_terminal() {
+        let many: Vec<DeviceProgress> =
+            (0..18).map(|number| device(&format!("GPU {number} {}", "x".repeat(70)), 1)).collect();
+        let rows = ProgressRows::default().rows(&many, Instant::now(), Charset::Ascii);
+        assert_eq!(rows.len(), 17);
+        assert!(rows.iter().all(|row| row.chars().count() < 80), "{rows:#?}");
+        assert_eq!(rows.last().map(String::as_str), Some("and 2 more devices"));
+    }
+}

@@ -1,0 +1,119 @@
+//! `octavo support-bundle`: status, diagnosis, logs and versions of a node or of the fleet in one archive.
+//!
+//! ```text
+//! contents.rs  files of the archive, as documents and texts
+//! fleet.rs     files of the fleet: from the aggregator and the API server
+//! secrets.rs   removes tokens, passwords and keys from texts
+//! names.rs     replaces names of nodes, pods, namespaces and users
+//! archive.rs   the archive in the format tar.gz
+//! ```
+//!
+//! Secrets, environment variables and specifications of pods are never requested. Texts may contain a secret
+//! nevertheless, such as the arguments of a process, so every text is searched for them.
+
+mod archive;
+mod contents;
+mod fleet;
+mod names;
+mod secrets;
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use octavo_engine::durable::{self, DurableError};
+use octavo_engine::store::history;
+use octavo_node::doctor::Diagnosis;
+use octavo_toolkit::error::chain;
+
+use self::contents::Contents;
+use super::doctor::NodeDiagnosis;
+use super::output::note;
+use super::text::{count_noun, lines, printable};
+use super::watch::StopSignal;
+use super::{CliError, Exit, Report, version};
+use crate::settings::support_bundle::SupportBundleSettings;
+
+/// Mode of the archive: readable by its owner only.
+const MODE: u32 = 0o600;
+
+/// Collects the files and writes the archive. `here` diagnoses this node.
+pub(super) async fn collect(
+    settings: &SupportBundleSettings,
+    here: &impl AsyncFn() -> Result<NodeDiagnosis, CliError>,
+) -> Result<Report, CliError> {
+    // From here on, these signals do not end the process, so that the archive is written completely or not at all.
+    let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
+    let name = format!("octavo-support-{}", Timestamp::now().strftime("%Y%m%d-%H%M%S"));
+    let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
+    let collected = async {
+        if settings.here {
+            this_node(settings, here).await
+        } else {
+            fleet::contents(settings).await
+        }
+    };
+    let mut contents = tokio::select! {
+        contents = collected => contents?,
+        () = stop.received() => return Err(CliError::Interrupted { file }),
+    };
+    contents.remove_secrets();
+    if settings.redact {
+        contents.replace_names();
+    }
+    write(&contents, &name, &file)?;
+    Ok(report(&contents, &file))
+}
+
+async fn this_node(
+    settings: &SupportBundleSettings,
+    here: &impl AsyncFn() -> Result<NodeDiagnosis, CliError>,
+) -> Result<Contents, CliError> {
+    let mut contents = Contents::default();
+    note("Reading this node");
+    let NodeDiagnosis { inventory, findings } = here().await?;
+    contents.add_document("inventory.json", &*inventory)?;
+    contents.add_document("doctor.json", &Diagnosis::new(findings))?;
+    match history(&settings.sources.state_dir) {
+        Ok(attempts) => contents.add_document("history.json", &attempts)?,
+        Err(error) => contents.add_error("history.json", &chain(&error)),
+    }
+    contents.add_document("versions.json", &version::client_only())?;
+    Ok(contents)
+}
+
+fn write(contents: &Contents, name: &str, file: &Path) -> Result<(), CliError> {
+    let archive = archive::compress(contents, name).map_err(|source| {
+        let path = file.to_owned();
+        CliError::Write(DurableError { action: "create the archive", path, source })
+    })?;
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(".part");
+    let draft = PathBuf::from(draft);
+    durable::replace(file, &draft, &archive, MODE).map_err(|error| {
+        // The first error is the one to report.
+        let _ = durable::remove(&draft);
+        CliError::Write(error)
+    })
+}
+
+/// Lists the files of the archive.
+fn report(contents: &Contents, file: &Path) -> Report {
+    let files = contents.files();
+    let rows =
+        files.iter().map(|(path, text)| format!("  {}  {}", size(text.len()), printable(path)));
+    let head =
+        format!("Wrote {} with {}:", file.display(), count_noun(files.len(), "file", "files"));
+    let output = lines([head].into_iter().chain(rows));
+    let mut notes: Vec<String> = Vec::new();
+    let missing = contents.errors();
+    if !missing.is_empty() {
+        let missing = count_noun(missing.len(), "part", "parts");
+        notes.push(format!("{missing} could not be read; errors.txt has the reasons"));
+    }
+    notes.push("check the content before you share the archive".to_owned());
+    Report::with_notes(output, &notes, Exit::Done)
+}
+
+fn size(bytes: usize) -> String {
+    format!("{:>6} KiB", bytes.div_ceil(1024))
+}
