@@ -1,5 +1,7 @@
 //! `octavo demo` and its machines: real programs on simulated hardware, which leave no files or processes.
 
+mod cluster;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -13,11 +15,12 @@ use crate::machine::{Machine, built_library, simulator};
 use crate::time_limits::{Finish, Lines, exit_status, until};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
+const POOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/pools");
 
 #[test]
 fn each_demo_machine_has_exactly_its_labels() {
     let mut seen = 0;
-    for entry in fs::read_dir(MACHINES).unwrap() {
+    for entry in fs::read_dir(MACHINES).unwrap().chain(fs::read_dir(POOLS).unwrap()) {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let machine = Machine::new(&fs::read_to_string(&path).unwrap());
@@ -35,19 +38,22 @@ fn each_demo_machine_has_exactly_its_labels() {
         golden(&format!("../../demo/expected/{name}.labels"), &labels);
         seen += 1;
     }
-    assert_eq!(seen, 15);
+    assert_eq!(seen, 19);
 }
 
 #[test]
 fn demo_discovers_its_fleet_and_leaves_no_files() {
     let demo_dir = DemoDirectory::new();
-    let output = demo_dir.demo(&["--seconds=5"]).finish();
+    let output = demo_dir.demo(&["--seconds=20"]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(0), "{reported}");
-    assert!(
-        reported.contains("all 15 machines were discovered, and 85 devices of 13 types"),
-        "{reported}"
-    );
+    for expected in [
+        "Kubernetes, kubelets, drivers and hardware are simulated",
+        "all 28 machines were discovered, and 157 devices of 13 types were counted correctly",
+        "7 hardware profiles, ",
+    ] {
+        assert!(reported.contains(expected), "{reported}");
+    }
     demo_dir.is_left_clean();
 }
 

@@ -4,10 +4,12 @@
 //! ```text
 //! check.rs       expected state of the aggregator
 //! runner.rs      the whole demo
+//! tour.rs        ten commands for a first visit
 //! ```
 
 mod check;
 mod runner;
+mod tour;
 
 use octavo_demo::{ChildProcesses, DemoError, Programs, scenario};
 

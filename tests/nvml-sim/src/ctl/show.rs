@@ -29,7 +29,7 @@ pub(super) fn json(world: &World) -> Value {
     let gpus = world.gpus.iter().map(|gpu| {
         let instances = gpu.mig.iter().flat_map(|mig| &mig.instances);
         let instances = instances.map(|gi| {
-            let profile = gpu.profile_of(gi).map(|profile| profile.name.as_str());
+            let profile = gpu.profile_of(gi).ok().map(|profile| profile.name.as_str());
             let compute = gi.compute.iter().map(|ci| json!({"id": ci.id, "uuid": ci.uuid}));
             json!({"id": gi.id, "profile": profile, "compute": compute.collect::<Vec<_>>()})
         });
