@@ -67,6 +67,7 @@ impl<'a> DemoMachine<'a> {
         write(&plugins, |_| machine.kubelet.start(&details, scenario.pool()))?;
         machine.offer_other_devices();
         machine.run_pods().await.map_err(failed)?;
+        machine.vary_load().await.map_err(failed)?;
         if scenario.starts_with_driver() {
             machine.install_driver()?;
         }

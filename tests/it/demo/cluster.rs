@@ -20,13 +20,8 @@ struct SmallDemo {
 impl SmallDemo {
     fn start(machines: &[&str]) -> Self {
         let demo_dir = DemoDirectory::new();
-        let directory = demo_dir.directory.path().join("machines");
-        fs::create_dir(&directory).unwrap();
-        for name in machines {
-            fs::copy(format!("{MACHINES}/{name}.yaml"), directory.join(format!("{name}.yaml")))
-                .unwrap();
-        }
-        let mut demo = demo_dir.start(&["--machines", directory.to_str().unwrap()]);
+        let machines = demo_dir.machines(machines);
+        let mut demo = demo_dir.start(&["--machines", &machines]);
         let line = demo.expect_line(" profiles create");
         let word = |name: &str| {
             let mut words = line.split_whitespace();
@@ -181,12 +176,11 @@ async fn command_creates_profile_with_kubeconfig_and_invalid_ones_are_refused() 
 #[tokio::test]
 async fn drain_is_stuck_at_pod_that_its_disruption_budget_protects() {
     let demo_dir = DemoDirectory::new();
-    let machines = demo_dir.directory.path().join("machines");
-    fs::create_dir(&machines).unwrap();
+    let machines = demo_dir.machines(&[]);
     let pool = fs::read_to_string(format!("{POOLS}/shared-a100.yaml")).unwrap();
     let machine = pool.replace("pool-machine", "shared-a100-02");
-    fs::write(machines.join("shared-a100-02.yaml"), machine).unwrap();
-    let mut demo = demo_dir.start(&["--machines", machines.to_str().unwrap()]);
+    fs::write(format!("{machines}/shared-a100-02.yaml"), machine).unwrap();
+    let mut demo = demo_dir.start(&["--machines", &machines]);
     let line = demo.expect_line(" profiles create");
     let server = line.split_whitespace().find_map(|word| word.strip_prefix("OCTAVO_SERVER="));
     let aggregator = Api::at(address(server.unwrap()));

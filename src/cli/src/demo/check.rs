@@ -26,12 +26,13 @@ struct ClusterCheck {
     done: bool,
 }
 
-/// Numbers of hardware profiles, of pending pods by type, and of offers with a price.
+/// Numbers of hardware profiles, of pending pods by type, of offers with a price, and of containers with a utilization.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ClusterCounts {
     pub(super) profiles: usize,
     pub(super) pending: usize,
     pub(super) prices: usize,
+    pub(super) busy: usize,
 }
 
 impl FleetCheck {
@@ -80,7 +81,8 @@ impl FleetCheck {
         *last = counts;
         *done |= counts.profiles >= expected.profiles
             && counts.pending >= expected.pending
-            && counts.prices >= expected.prices;
+            && counts.prices >= expected.prices
+            && counts.busy >= expected.busy;
     }
 
     pub(super) fn cluster_shown(&self) -> bool {
@@ -125,10 +127,10 @@ impl FleetCheck {
     /// Summarizes what was verified.
     pub(super) fn summary(&self) -> String {
         let devices = self.last.values().fold(0_u32, |sum, one| sum.saturating_add(*one));
-        let ClusterCounts { profiles, pending, prices } = self.cluster.last;
+        let ClusterCounts { profiles, pending, prices, busy } = self.cluster.last;
         format!(
-            "{devices} devices of {} types were counted correctly; {profiles} hardware profiles, {pending} pending pods \
-             and {prices} prices are shown",
+            "{devices} devices of {} types were counted correctly; {profiles} hardware profiles, {pending} pending \
+             pods, {prices} prices and the utilization of {busy} containers are shown",
             self.types.len()
         )
     }
@@ -142,6 +144,7 @@ impl ClusterCheck {
             ("hardware profiles", last.profiles, expected.profiles),
             ("pending pods", last.pending, expected.pending),
             ("prices", last.prices, expected.prices),
+            ("containers with a utilization", last.busy, expected.busy),
         ];
         let missing = all.into_iter().filter(|(_, is, must)| !done && is < must);
         missing.map(|(what, is, must)| format!("{is} {what} are shown instead of {must}")).collect()
@@ -169,12 +172,12 @@ mod tests {
     #[test]
     fn matching_fleet_has_nothing_missing() {
         let scenarios = scenario::all(None).unwrap();
-        let counts = ClusterCounts { profiles: 7, pending: 3, prices: 5 };
+        let counts = ClusterCounts { profiles: 7, pending: 3, prices: 5, busy: 20 };
         let mut check = FleetCheck::new(&scenarios, counts);
         let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name, "ok")).collect();
         check.nodes(&rows);
         assert!(check.all_seen() && !check.all_counted());
-        assert_eq!(check.missing().len(), check.types.len() + 3);
+        assert_eq!(check.missing().len(), check.types.len() + 4);
         let right = check.types.clone();
         check.types(&types(&right));
         check.cluster(ClusterCounts { pending: 2, ..counts });

@@ -17,6 +17,7 @@ use octavo_fleet::api::{Event, NodeRow, TypeList};
 use octavo_fleet::availability::AvailabilityList;
 use octavo_fleet::hardware_profile::document::ProfileList;
 use octavo_fleet::matching::{MatchAnswer, MatchRequest};
+use octavo_fleet::usage::UsageList;
 use octavo_settings::server_url::ServerUrl;
 use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep_until};
@@ -41,6 +42,8 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(3);
 /// Pending pods for types of the built-in fleet, and types of it with a price. More may be shown.
 const EXPECTED_PENDING: usize = 3;
 const EXPECTED_PRICES: usize = 8;
+/// Containers of the built-in fleet whose utilization the driver reports. Some events end one.
+const EXPECTED_BUSY: usize = 40;
 
 /// End of a demo that did not fail.
 #[derive(Debug)]
@@ -117,8 +120,12 @@ impl DemoRunner<'_> {
             ..ClusterCounts::default()
         };
         if self.settings.machines.is_none() {
-            expected =
-                ClusterCounts { pending: EXPECTED_PENDING, prices: EXPECTED_PRICES, ..expected };
+            expected = ClusterCounts {
+                pending: EXPECTED_PENDING,
+                prices: EXPECTED_PRICES,
+                busy: EXPECTED_BUSY,
+                ..expected
+            };
         }
         let audience = FleetMonitor {
             client: client.clone(),
@@ -343,11 +350,14 @@ impl FleetMonitor {
         let request = MatchRequest { count: Some(1), ..MatchRequest::default() };
         let target = RequestPath::new("/api/v1/match");
         let offers: MatchAnswer = self.client.post(&target, &request).await?;
+        let target = RequestPath::new("/api/v1/usage").with([("limit", "1000")]);
+        let usage: UsageList = self.client.get(&target).await?;
         let pending: u64 = rows.items.iter().map(|row| row.pending.pods).sum();
         self.check.cluster(ClusterCounts {
             profiles: profiles.items.len(),
             pending: usize::try_from(pending).unwrap_or(usize::MAX),
             prices: offers.matches.iter().filter(|offer| offer.cost.is_some()).count(),
+            busy: usage.items.iter().filter(|row| row.tenant.utilization.is_some()).count(),
         });
         Ok(())
     }

@@ -38,8 +38,8 @@ const STEPS: [Step; 10] = [
         arguments: "availability --type nvidia-h100-80gb,nvidia-a100-80gb,nvidia-t4-16gb",
     },
     Step {
-        purpose: "Memory and utilization by pod. One container exceeds its share of a time-sliced GPU.",
-        arguments: "top --namespace serving,research --node t4,infer-l40s-01,h200",
+        purpose: "Memory and utilization of a team's pods. One container exceeds its share of a time-sliced GPU.",
+        arguments: "top --namespace research",
     },
     Step {
         purpose: "A layout that cannot be applied, with the pod that blocks it: the drain respects its disruption budget.",
