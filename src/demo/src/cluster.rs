@@ -6,7 +6,7 @@
 //! pending pods stay pending. It listens on 127.0.0.1 only.
 //!
 //! ```text
-//! kinds.rs      the served kinds and their paths
+//! kinds.rs      the served kinds, the keys of objects, and their paths
 //! objects.rs    stored objects with resource versions, and their changes
 //! selector.rs   field and label selectors
 //! patch.rs      server-side apply and merge patch, with field managers
@@ -35,9 +35,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 
-pub use self::kinds::Kind;
+pub use self::kinds::{Kind, ObjectKey};
+pub use self::objects::Objects;
 pub(crate) use self::objects::now as timestamp;
-pub use self::objects::{ObjectKey, Objects};
 pub use self::status::Refusal;
 
 /// Name of the cluster, the user and the context in the kubeconfig.

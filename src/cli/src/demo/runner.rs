@@ -23,6 +23,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep_until};
 
 use super::check::{ClusterCounts, FleetCheck};
+use super::outcome::DemoOutcome;
 use super::tour::Tour;
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
@@ -44,17 +45,6 @@ const EXPECTED_PENDING: usize = 3;
 const EXPECTED_PRICES: usize = 8;
 /// Containers of the built-in fleet whose utilization the driver reports. Some events end one.
 const EXPECTED_BUSY: usize = 40;
-
-/// End of a demo that did not fail.
-#[derive(Debug)]
-pub(super) enum DemoOutcome {
-    /// The user stopped it.
-    Stopped,
-    /// Standard output was closed.
-    OutputClosed,
-    /// Its time is over and everything was reported; with the summary.
-    Complete(String),
-}
 
 /// Inputs of the demo.
 #[derive(Debug)]

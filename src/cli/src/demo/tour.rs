@@ -8,7 +8,7 @@ use octavo_demo::DemoError;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::runner::DemoOutcome;
+use super::outcome::DemoOutcome;
 use crate::CliError;
 use crate::output::{self, OutputState};
 use crate::settings::Colors;

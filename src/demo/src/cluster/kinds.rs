@@ -1,6 +1,4 @@
-//! The served kinds and their paths.
-
-use super::objects::ObjectKey;
+//! The served kinds, the keys of objects, and their paths.
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +17,17 @@ pub enum Kind {
     HardwareProfile,
 }
 
+/// Kind, namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The kind.
+    pub kind: Kind,
+    /// The namespace; empty for kinds without.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
 /// What a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
@@ -28,6 +37,13 @@ pub(super) enum Target {
     One(ObjectKey),
     /// A subresource of an object.
     Subresource(ObjectKey, String),
+}
+
+impl ObjectKey {
+    /// Creates a key.
+    pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
+        Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
 }
 
 impl Kind {

@@ -7,24 +7,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::kinds::Kind;
+use super::kinds::{Kind, ObjectKey};
 use super::status::Refusal;
 
 /// Number of retained changes; older versions have expired for watches.
 const MAX_CHANGES: usize = 4096;
 /// Maximum number of events; the oldest are dropped.
 const MAX_EVENTS: usize = 1000;
-
-/// Kind, namespace and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectKey {
-    /// The kind.
-    pub kind: Kind,
-    /// The namespace; empty for kinds without.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
 
 /// A change of an object.
 #[derive(Debug, Clone)]
@@ -52,13 +41,6 @@ struct State {
     changes: VecDeque<Change>,
     /// Version of the last change, by kind.
     last_changes: BTreeMap<Kind, u64>,
-}
-
-impl ObjectKey {
-    /// Creates a key.
-    pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
-        Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
-    }
 }
 
 impl Default for Objects {

@@ -12,8 +12,8 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::kinds::{Kind, Target};
-use super::objects::{ObjectKey, Objects, set_metadata};
+use super::kinds::{Kind, ObjectKey, Target};
+use super::objects::{Objects, set_metadata};
 use super::patch::{Author, check_preconditions, patch};
 use super::profile;
 use super::selector::Selector;

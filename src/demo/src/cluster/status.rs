@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::objects::ObjectKey;
+use super::kinds::ObjectKey;
 
 /// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::kinds::Kind;
-use super::objects::{Change, Objects};
+use super::objects::{Change, Objects, set_metadata};
 use super::selector::Selector;
 use super::status::Refusal;
 
@@ -111,7 +111,7 @@ impl Watch {
             (Some(object), None) => {
                 let mut last = object;
                 let version = json!(change.version.to_string());
-                super::objects::set_metadata(&mut last, "resourceVersion", version);
+                set_metadata(&mut last, "resourceVersion", version);
                 Some(("DELETED", last))
             }
             (None, None) => None,
