@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? 8 : co
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test setup fmt lint unit rustdoc docs man golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image release house clean
+.PHONY: help demo quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz crash-sweep e2e cluster-up cluster-down image release house clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ golden: ## rewrite the golden files and generated pages from the current output;
 screenshots: ## take screenshots of the web pages for the documentation (docs/images)
 	@mkdir -p docs/images
 	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it-cluster -- pages::shots
+
+recording: ## record the tour of the demo for the README (docs/images/tour.svg)
+	$(CARGO) build --workspace --bins --lib --locked
+	@hack/recording.sh
 
 bench: ## measure startup, memory, CPU, applies, a cluster, and the aggregator under load (docs/performance.md)
 	@hack/bench.sh

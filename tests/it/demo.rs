@@ -1,5 +1,7 @@
 //! `octavo demo` and its machines: real programs on simulated hardware, which leave no files or processes.
 
+mod cluster;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -13,11 +15,12 @@ use crate::machine::{Machine, built_library, simulator};
 use crate::time_limits::{Finish, Lines, exit_status, until};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
+const POOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/pools");
 
 #[test]
 fn each_demo_machine_has_exactly_its_labels() {
     let mut seen = 0;
-    for entry in fs::read_dir(MACHINES).unwrap() {
+    for entry in fs::read_dir(MACHINES).unwrap().chain(fs::read_dir(POOLS).unwrap()) {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let machine = Machine::new(&fs::read_to_string(&path).unwrap());
@@ -35,26 +38,30 @@ fn each_demo_machine_has_exactly_its_labels() {
         golden(&format!("../../demo/expected/{name}.labels"), &labels);
         seen += 1;
     }
-    assert_eq!(seen, 15);
+    assert_eq!(seen, 19);
 }
 
 #[test]
 fn demo_discovers_its_fleet_and_leaves_no_files() {
     let demo_dir = DemoDirectory::new();
-    let output = demo_dir.demo(&["--seconds=5"]).finish();
+    let output = demo_dir.demo(&["--seconds=20"]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(0), "{reported}");
-    assert!(
-        reported.contains("all 15 machines were discovered, and 85 devices of 13 types"),
-        "{reported}"
-    );
+    for expected in [
+        "Kubernetes, kubelets, drivers and hardware are simulated",
+        "all 28 machines were discovered, and 157 devices of 13 types were counted correctly",
+        "7 hardware profiles, ",
+    ] {
+        assert!(reported.contains(expected), "{reported}");
+    }
     demo_dir.is_left_clean();
 }
 
 #[test]
 fn demo_shows_container_over_its_share_of_a_gpu() {
     let demo_dir = DemoDirectory::new();
-    let mut demo = demo_dir.start(&[]);
+    let machines = demo_dir.machines(&["t4"]);
+    let mut demo = demo_dir.start(&["--machines", &machines]);
     let try_this = demo.expect_line(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
@@ -77,10 +84,8 @@ fn demo_shows_container_over_its_share_of_a_gpu() {
 #[test]
 fn shared_demo_gpu_is_shown_as_time_sliced_everywhere() {
     let demo_dir = DemoDirectory::new();
-    let machines = demo_dir.directory.path().join("machines");
-    fs::create_dir(&machines).unwrap();
-    fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
-    let mut demo = demo_dir.start(&["--seconds=120", "--machines", machines.to_str().unwrap()]);
+    let machines = demo_dir.machines(&["t4"]);
+    let mut demo = demo_dir.start(&["--seconds=120", "--machines", &machines]);
     let try_this = demo.expect_line(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
@@ -125,11 +130,8 @@ fn is_counted(figures: &str) -> bool {
 #[test]
 fn amd_devices_of_demo_are_repartitioned_while_it_runs() {
     let demo_dir = DemoDirectory::new();
-    let machines = demo_dir.directory.path().join("machines");
-    fs::create_dir(&machines).unwrap();
-    let file = "mi300x.yaml";
-    fs::copy(format!("{MACHINES}/{file}"), machines.join(file)).unwrap();
-    let mut demo = demo_dir.start(&["--seconds=600", "--machines", machines.to_str().unwrap()]);
+    let machines = demo_dir.machines(&["mi300x"]);
+    let mut demo = demo_dir.start(&["--seconds=600", "--machines", &machines]);
     let try_this = demo.expect_line(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
@@ -154,8 +156,9 @@ fn amd_devices_of_demo_are_repartitioned_while_it_runs() {
 #[test]
 fn interrupted_demo_exits_cleanly_and_leaves_no_files() {
     let demo_dir = DemoDirectory::new();
+    let machines = demo_dir.machines(&["dgx-h100", "h200", "t4"]);
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let mut demo = demo_dir.start(&[]);
+        let mut demo = demo_dir.start(&["--machines", &machines]);
         // The first line appears during startup, the other when everything runs.
         let until =
             if signal == Signal::SIGTERM { "starting the agent of h200" } else { "events follow" };
@@ -169,11 +172,9 @@ fn interrupted_demo_exits_cleanly_and_leaves_no_files() {
 #[test]
 fn unexpected_demo_fleet_is_named_and_fails() {
     let demo_dir = DemoDirectory::new();
-    let machines = demo_dir.directory.path().join("machines");
-    fs::create_dir(&machines).unwrap();
-    fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
-    fs::write(machines.join("t4.labels"), "type.octavo.dev/nvidia-t4-16gb=2\n").unwrap();
-    let output = demo_dir.demo(&["--seconds=2", "--machines", machines.to_str().unwrap()]).finish();
+    let machines = demo_dir.machines(&["t4"]);
+    fs::write(format!("{machines}/t4.labels"), "type.octavo.dev/nvidia-t4-16gb=2\n").unwrap();
+    let output = demo_dir.demo(&["--seconds=2", "--machines", &machines]).finish();
     let reported = text(&output);
     assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
@@ -245,6 +246,17 @@ impl DemoDirectory {
             symlink(path, programs.join(name)).unwrap();
         }
         Self { directory, programs }
+    }
+
+    /// Creates a directory with some of the demo's machines. One machine is enough for most tests.
+    fn machines(&self, names: &[&str]) -> String {
+        let directory = self.directory.path().join("machines");
+        fs::create_dir(&directory).unwrap();
+        for name in names {
+            let file = format!("{name}.yaml");
+            fs::copy(format!("{MACHINES}/{file}"), directory.join(file)).unwrap();
+        }
+        directory.to_str().unwrap().to_owned()
     }
 
     fn demo(&self, arguments: &[&str]) -> Command {

@@ -1,17 +1,22 @@
-//! `octavo demo`: a fleet on one machine. It runs the released aggregator and agents as real processes; only the
-//! driver and the hardware below it are simulated.
+//! `octavo demo`: a cluster on one machine. It runs the released aggregator and agents as real processes; Kubernetes, the
+//! kubelets, the drivers and the hardware are simulated.
 //!
 //! ```text
 //! check.rs       expected state of the aggregator
+//! outcome.rs     the end of a demo
 //! runner.rs      the whole demo
+//! tour.rs        ten commands for a first visit
 //! ```
 
 mod check;
+mod outcome;
 mod runner;
+mod tour;
 
 use octavo_demo::{ChildProcesses, DemoError, Programs, scenario};
 
-use self::runner::{DemoOutcome, DemoRunner};
+use self::outcome::DemoOutcome;
+use self::runner::DemoRunner;
 use super::watch::StopSignal;
 use super::{CliError, Exit, Report, output};
 use crate::settings::Colors;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::cluster::Refusal;
+
 /// Reason why the demo ended early, or failed at its end.
 #[derive(Debug, Error)]
 pub enum DemoError {
@@ -38,12 +40,34 @@ pub enum DemoError {
         /// The cause.
         source: io::Error,
     },
+    /// The simulated API server does not start.
+    #[error("cannot start the simulated API server")]
+    Cluster(#[source] io::Error),
+    /// An object of the demo is refused by the simulated API server.
+    #[error("the simulated API server refused an object of the demo: {0}")]
+    Object(Refusal),
+    /// A file of the demo is invalid.
+    #[error("demo/{file}: {message}")]
+    Data {
+        /// The file.
+        file: &'static str,
+        /// The error.
+        message: String,
+    },
     /// A simulated machine cannot be created.
     #[error("cannot create the machine {machine}: {message}")]
     Prepare {
         /// Its name.
         machine: String,
         /// Output of the simulation.
+        message: String,
+    },
+    /// A command of the tour failed.
+    #[error("octavo {command}: {message}")]
+    Command {
+        /// Its arguments.
+        command: &'static str,
+        /// Its error message.
         message: String,
     },
     /// A program does not start.
@@ -96,7 +120,13 @@ impl DemoError {
                 "check that the program is built for this machine; rebuild it with `make \
                       demo`",
             ),
-            Self::Died { .. } | Self::NoAddress { .. } | Self::FleetMismatch(_) => None,
+            Self::Cluster(_)
+            | Self::Object(_)
+            | Self::Data { .. }
+            | Self::Command { .. }
+            | Self::Died { .. }
+            | Self::NoAddress { .. }
+            | Self::FleetMismatch(_) => None,
         }
     }
 }

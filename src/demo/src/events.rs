@@ -18,18 +18,23 @@ pub enum DemoAction {
     Simulate(Vec<String>),
     /// Changes the simulated hardware and its files of /sys.
     Partition(Vec<String>),
-    /// Selects a layout of `demo/layouts.yaml` manually.
+    /// Selects a layout of `demo/layouts.yaml` with the label of the Node.
     Choose(String),
+    /// Creates a pod of `demo/workloads.yaml`.
+    Start(String),
+    /// Deletes a pod.
+    Stop(String),
 }
 
-const TRAINING: &str = "process add 2 --pid 2002 --name torchrun --memory-mib 70000";
-const SERVING: &str = "process add 1 --pid 2003 --gi 9 --ci 0 --name vllm --memory-mib 8000";
-const TRITON: &str = "process add 0 --pid 77 --name tritonserver --memory-mib 2048";
-
 /// Machine, description, arguments.
-const EVENTS: [(&str, &str, &str); 18] = [
-    ("dgx-h100", "a training job starts on GPU 2", TRAINING),
-    ("hgx-a100", "a model server starts in a partition of GPU 1", SERVING),
+const EVENTS: [(&str, &str, &str); 20] = [
+    ("dgx-h100", "a training job starts on GPU 2", "start research/sweep-2"),
+    (
+        "shared-a100-04",
+        "the layout medium is selected: three partitions on each GPU",
+        "apply medium",
+    ),
+    ("hgx-a100", "a model server starts in a partition of GPU 1", "start serving/summarize-0"),
     (
         "hgx-a100",
         "the layout night is selected: seven partitions on each of GPUs 0, 2 and 3",
@@ -38,26 +43,23 @@ const EVENTS: [(&str, &str, &str); 18] = [
     ("h200", "GPU 5 is reset and comes back", "reset 5"),
     ("mi300x", "all devices are unpartitioned (SPX, NPS1)", "amd SPX NPS1"),
     ("dgx-h100", "GPU 7 falls off the bus", "lose 7"),
-    ("t4", "its model server ends", "process remove 77"),
+    ("t4", "its model server ends", "stop serving/triton-0"),
     (
         "mixed-l40s-a100",
         "the driver hangs",
         "fault add {id:demo,call:nvmlDeviceGetMigMode,hang:forever}",
     ),
     ("hgx-a100", "the layout day is selected again", "apply day"),
-    ("hgx-a100", "the server in GPU 0's partition ends", "process remove 4711"),
+    ("hgx-a100", "the server in GPU 0's partition ends", "stop serving/chat-70b-0"),
     ("dgx-h100", "GPU 7 is reset and comes back", "reset 7"),
-    ("hgx-a100", "the model server on GPU 1 ends", "process remove 2003"),
+    ("shared-a100-04", "the layout small is selected: seven partitions on each GPU", "apply small"),
+    ("hgx-a100", "the model server on GPU 1 ends", "stop serving/summarize-0"),
     ("mixed-l40s-a100", "the driver responds again", "fault clear demo"),
-    ("t4", "a model server starts on its GPU", TRITON),
-    (
-        "hgx-a100",
-        "a server starts in a partition of GPU 0",
-        "process add 0 --pid 4711 --gi 2 --ci 0 --name vllm --memory-mib 30000",
-    ),
+    ("t4", "a model server starts on its GPU", "start serving/triton-0"),
+    ("hgx-a100", "a server starts in a partition of GPU 0", "start serving/chat-70b-0"),
     ("h200", "GPU 5 falls off the bus", "lose 5"),
     ("mi300x", "all devices are partitioned again (CPX, NPS4)", "amd CPX NPS4"),
-    ("dgx-h100", "the training job on GPU 2 ends", "process remove 2002"),
+    ("dgx-h100", "the training job on GPU 2 ends", "stop research/sweep-2"),
 ];
 
 /// Returns the cycle for machines with these names. On machines without events of their own a process comes and goes.
@@ -82,10 +84,13 @@ pub fn event_cycle<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<DemoEven
 }
 
 fn deed(arguments: &str) -> DemoAction {
-    match arguments.strip_prefix("apply ") {
-        Some(layout) => DemoAction::Choose(layout.to_owned()),
-        None if arguments.starts_with("amd ") => DemoAction::Partition(split(arguments)),
-        None => DemoAction::Simulate(split(arguments)),
+    let (verb, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
+    match verb {
+        "apply" => DemoAction::Choose(rest.to_owned()),
+        "start" => DemoAction::Start(rest.to_owned()),
+        "stop" => DemoAction::Stop(rest.to_owned()),
+        "amd" => DemoAction::Partition(split(arguments)),
+        _ => DemoAction::Simulate(split(arguments)),
     }
 }
 
@@ -114,6 +119,15 @@ mod tests {
         let rule = "{id: demo, call: nvmlDeviceGetMigMode, hang: forever}";
         let arguments = ["fault", "add", rule].map(str::to_owned);
         assert_eq!(round[0].deed, DemoAction::Simulate(arguments.to_vec()));
+    }
+
+    #[test]
+    fn events_start_and_stop_pods_and_select_layouts() {
+        let deeds: Vec<DemoAction> =
+            event_cycle(["t4", "shared-a100-04"]).into_iter().map(|act| act.deed).collect();
+        assert_eq!(deeds[0], DemoAction::Choose("medium".to_owned()));
+        assert_eq!(deeds[1], DemoAction::Stop("serving/triton-0".to_owned()));
+        assert_eq!(deeds[3], DemoAction::Start("serving/triton-0".to_owned()));
     }
 
     #[test]

@@ -4,25 +4,33 @@
 //! ```text
 //! programs.rs     programs that the demo needs
 //! scenario.rs     the machines, and their expected counts
+//! workloads.rs    the pods, hardware profiles and prices
+//! cluster.rs      the simulated Kubernetes API server
+//! kubelet.rs      the simulated kubelet of a machine, and the processes of its pods
 //! machine.rs      one simulated machine in a directory
-//! sharing_pods.rs pods that share a machine's GPU, as kubelet and the kernel report them
+//! running_machines.rs the pods and the load of all machines while the demo runs
 //! processes.rs    child processes: start, log, stop
 //! events.rs       events on the machines
 //! simulated.rs    a machine that exists for a single scan
 //! ```
 
+pub mod cluster;
 mod error;
 mod events;
+mod kubelet;
 mod machine;
 mod processes;
 mod programs;
+mod running_machines;
 pub mod scenario;
-mod sharing_pods;
 mod simulated;
+mod workloads;
 
 pub use self::error::DemoError;
 pub use self::events::{DemoAction, DemoEvent, event_cycle};
-pub use self::machine::DemoMachine;
+pub use self::machine::{DemoMachine, DemoSite, LAYOUTS};
 pub use self::processes::{ChildProcesses, ProcessLog};
 pub use self::programs::Programs;
+pub use self::running_machines::{MachineUpdate, RunningMachines};
 pub use self::simulated::{SimulatedMachine, SimulationError, is_scenario};
+pub use self::workloads::{PRICES, Workloads};

@@ -25,6 +25,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Scenario whose driver is installed after its agent has started.
 const LATE_DRIVER_SCENARIO: &str = "driver-comes-late";
 
+/// Name of the machine in the scenario of a pool.
+const MACHINE_NAME: &str = "pool-machine";
+
 macro_rules! built_in {
     ($($name:literal)*) => {
         [$((
@@ -35,6 +38,30 @@ macro_rules! built_in {
     };
 }
 
+/// Machines of a pool: the scenario that they have in common, its labels, and their names.
+struct Pool {
+    text: &'static str,
+    labels: &'static str,
+    machines: &'static [&'static str],
+}
+
+macro_rules! pool {
+    ($name:literal: $machines:expr) => {
+        Pool {
+            text: include_str!(concat!("../../../demo/pools/", $name, ".yaml")),
+            labels: include_str!(concat!("../../../demo/expected/", $name, ".labels")),
+            machines: $machines,
+        }
+    };
+}
+
+const POOLS: [Pool; 4] = [
+    pool!("train-h100": &["train-h100-01", "train-h100-02", "train-h100-03", "train-h100-04", "train-h100-05"]),
+    pool!("infer-l40s": &["infer-l40s-01", "infer-l40s-02", "infer-l40s-03", "infer-l40s-04"]),
+    pool!("shared-a100": &["shared-a100-01", "shared-a100-02", "shared-a100-03"]),
+    pool!("shared-a100-slow": &["shared-a100-04"]),
+];
+
 const BUILT_IN: [(&str, &str, &str); 15] = built_in! {
     "cpu-only" "dgx-h100" "driver-comes-late" "h200" "hgx-a100" "inf2" "mi210-pair" "mi300x" "mixed-l40s-a100" "mixed-vendors"
     "passed-through" "rtx-pro-6000" "t4" "trn2" "unknown-cards"
@@ -43,14 +70,7 @@ const BUILT_IN: [(&str, &str, &str); 15] = built_in! {
 /// Returns the scenarios in `directory`, or the built-in ones, ordered by name.
 pub fn all(directory: Option<&Path>) -> Result<Vec<Scenario>, DemoError> {
     let Some(directory) = directory else {
-        let scenarios = BUILT_IN.into_iter();
-        return Ok(scenarios
-            .map(|(name, text, labels)| Scenario {
-                name: name.to_owned(),
-                text: text.to_owned(),
-                labels: Some(labels.to_owned()),
-            })
-            .collect());
+        return Ok(built_in());
     };
     let failed = |source| DemoError::Machines { directory: directory.to_owned(), source };
     let mut scenarios = Vec::new();
@@ -73,12 +93,38 @@ pub fn all(directory: Option<&Path>) -> Result<Vec<Scenario>, DemoError> {
     Ok(scenarios)
 }
 
+fn built_in() -> Vec<Scenario> {
+    let single = BUILT_IN.into_iter().map(|(name, text, labels)| Scenario {
+        name: name.to_owned(),
+        text: text.to_owned(),
+        labels: Some(labels.to_owned()),
+    });
+    let pools = POOLS.iter().flat_map(|pool| {
+        pool.machines.iter().map(|name| Scenario {
+            name: (*name).to_owned(),
+            // UUIDs and serial numbers are derived from the machine's name.
+            text: pool.text.replace(MACHINE_NAME, name),
+            labels: Some(pool.labels.to_owned()),
+        })
+    });
+    let mut all: Vec<Scenario> = single.chain(pools).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
 /// Returns whether the machine of a scenario has NVIDIA's driver.
 pub(super) fn has_driver(scenario: &str) -> bool {
     !scenario.lines().any(|line| line.trim() == "driver_loaded: false")
 }
 
 impl Scenario {
+    /// Returns the pool of its node.
+    pub(super) fn pool(&self) -> &'static str {
+        let pools = [("train-", "train"), ("infer-", "infer"), ("shared-", "shared")];
+        let found = pools.iter().find(|(prefix, _)| self.name.starts_with(prefix));
+        found.map_or("other", |(_, pool)| pool)
+    }
+
     /// Returns the title in the first line.
     pub fn title(&self) -> &str {
         let first = self.text.lines().next().and_then(|line| line.strip_prefix("# "));
@@ -119,8 +165,16 @@ mod tests {
             let each = scenarios.into_iter();
             each.map(|scenario| (scenario.name, scenario.text)).collect()
         };
-        let read = all(Some(&root.join("machines"))).unwrap();
-        assert_eq!(names(all(None).unwrap()), names(read));
+        let mut expected = names(all(Some(&root.join("machines"))).unwrap());
+        for pool in all(Some(&root.join("pools"))).unwrap() {
+            let in_common = POOLS.iter().find(|one| one.text == pool.text).unwrap();
+            assert!(pool.text.contains("machine: pool-machine\n"), "{}", pool.name);
+            for name in in_common.machines {
+                expected.push(((*name).to_owned(), pool.text.replace("pool-machine", name)));
+            }
+        }
+        expected.sort();
+        assert_eq!(names(all(None).unwrap()), expected);
     }
 
     #[test]

@@ -121,7 +121,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), CtlE
     }
     match &arguments.command {
         Command::Library(_) | Command::Init { .. } => Ok(()),
-        Command::Show => print(out, &show::table(&*store.read()?)),
+        Command::Show { json: false } => print(out, &show::table(&*store.read()?)),
+        Command::Show { json: true } => print(out, &format!("{}\n", show::json(&*store.read()?))),
         Command::Amd { compute, memory } => {
             change(&store, "cannot partition the devices", |world| {
                 world.others.divide(*compute, *memory)
@@ -206,6 +207,9 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
         }
         ProcessCommand::Remove { pid } => {
             change(store, "cannot remove the process", |world| world.remove_process(*pid))
+        }
+        ProcessCommand::Load { loads } => {
+            change(store, "cannot set the load of the processes", |world| world.set_loads(loads))
         }
     }
 }
@@ -364,6 +368,30 @@ mod tests {
         assert!(ctl(&["show"]).unwrap().contains("MIG on, LOST"));
         assert_eq!(ctl(&["reload", "--version", "590.1"]), nothing);
         assert!(ctl(&["show"]).unwrap().starts_with("m: driver 590.1, 1 GPUs\n"));
+    }
+
+    #[test]
+    fn load_of_processes_determines_utilization_power_and_temperature_of_their_gpu() {
+        let directory = machine();
+        let ctl = |line: &[&str]| ctl(directory.path(), line);
+        ctl(&["process", "add", "0", "--pid", "7", "--name", "train"]).unwrap();
+        ctl(&["process", "add", "0", "--pid", "8"]).unwrap();
+        ctl(&["process", "load", "7=60:1000", "8=70:2000"]).unwrap();
+        let world = Store::at(&directory.path().join("state")).read().unwrap().clone();
+        let gpu = &world.gpus[0];
+        assert_eq!(gpu.utilization.0, 100);
+        assert_eq!((gpu.process_utilization[&7].0, gpu.process_utilization[&8].0), (60, 70));
+        assert!(gpu.power_mw > gpu.power_limit_mw / 2 && gpu.temperature_c > 50);
+        let shown: serde_json::Value =
+            serde_json::from_str(&ctl(&["show", "--json"]).unwrap()).unwrap();
+        assert_eq!(shown["processes"][1]["memoryMib"], 2000);
+        assert_eq!(shown["gpus"][0]["uuid"], gpu.uuid);
+        let unknown = ctl(&["process", "load", "9=1:1"]).unwrap_err();
+        assert_eq!(unknown, "cannot set the load of the processes: NOT_FOUND");
+        ctl(&["process", "remove", "7"]).unwrap();
+        ctl(&["process", "load", "8=0:2000"]).unwrap();
+        let world = Store::at(&directory.path().join("state")).read().unwrap().clone();
+        assert_eq!((world.gpus[0].utilization.0, world.gpus[0].process_utilization.len()), (0, 1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use others::{
     AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, OtherDevices,
 };
 pub use pci::{PciAddress, PciAddressError};
-pub use process::{Process, ProcessKind, ProcessRefusal};
+pub use process::{Process, ProcessKind, ProcessLoad, ProcessRefusal};
 pub use profile::{
     CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement, Provenance,
 };

@@ -14,10 +14,29 @@ pub(super) struct FleetCheck {
     whole: bool,
     last: BTreeMap<String, u32>,
     counted: bool,
+    cluster: ClusterCheck,
+}
+
+/// Expected and observed state of the parts that come from the simulated cluster.
+#[derive(Debug, Default)]
+struct ClusterCheck {
+    /// Minimum numbers, which are reached once.
+    expected: ClusterCounts,
+    last: ClusterCounts,
+    done: bool,
+}
+
+/// Numbers of hardware profiles, of pending pods by type, of offers with a price, and of containers with a utilization.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ClusterCounts {
+    pub(super) profiles: usize,
+    pub(super) pending: usize,
+    pub(super) prices: usize,
+    pub(super) busy: usize,
 }
 
 impl FleetCheck {
-    pub(super) fn new(scenarios: &[Scenario]) -> Self {
+    pub(super) fn new(scenarios: &[Scenario], cluster: ClusterCounts) -> Self {
         let mut types = BTreeMap::new();
         for (name, count) in scenarios.iter().filter_map(Scenario::types).flatten() {
             let sum: &mut u32 = types.entry(name).or_default();
@@ -29,11 +48,13 @@ impl FleetCheck {
             whole: scenarios.iter().all(|one| one.types().is_some()),
             last: BTreeMap::new(),
             counted: false,
+            cluster: ClusterCheck { expected: cluster, ..ClusterCheck::default() },
         }
     }
 
     pub(super) fn nodes(&mut self, rows: &[NodeRow]) {
-        for row in rows {
+        // The cluster has Nodes before their agents connect.
+        for row in rows.iter().filter(|row| !row.agent_version.is_empty()) {
             self.unseen.remove(&row.name);
         }
     }
@@ -54,6 +75,20 @@ impl FleetCheck {
         self.counted |= expected.all(|right| right) && !(self.whole && others);
     }
 
+    /// Compares the current numbers, which need to be reached only once.
+    pub(super) fn cluster(&mut self, counts: ClusterCounts) {
+        let ClusterCheck { expected, last, done } = &mut self.cluster;
+        *last = counts;
+        *done |= counts.profiles >= expected.profiles
+            && counts.pending >= expected.pending
+            && counts.prices >= expected.prices
+            && counts.busy >= expected.busy;
+    }
+
+    pub(super) fn cluster_shown(&self) -> bool {
+        self.cluster.done
+    }
+
     pub(super) fn all_seen(&self) -> bool {
         self.unseen.is_empty()
     }
@@ -67,9 +102,11 @@ impl FleetCheck {
         let unseen = self.unseen.iter();
         let mut missing: Vec<String> =
             unseen.map(|name| format!("node {name} was not discovered")).collect();
+        missing.extend(self.cluster.missing());
         if self.counted {
             return missing;
         }
+        let before = missing.len();
         let names: BTreeSet<&String> = self.types.keys().chain(self.last.keys()).collect();
         for name in names {
             let (must, is) = (self.types.get(name), self.last.get(name));
@@ -81,7 +118,7 @@ impl FleetCheck {
                 ));
             }
         }
-        if missing.is_empty() {
+        if missing.len() == before && self.unseen.is_empty() {
             missing.push("no types were counted".to_owned());
         }
         missing
@@ -90,7 +127,27 @@ impl FleetCheck {
     /// Summarizes what was verified.
     pub(super) fn summary(&self) -> String {
         let devices = self.last.values().fold(0_u32, |sum, one| sum.saturating_add(*one));
-        format!("{devices} devices of {} types were counted correctly", self.types.len())
+        let ClusterCounts { profiles, pending, prices, busy } = self.cluster.last;
+        format!(
+            "{devices} devices of {} types were counted correctly; {profiles} hardware profiles, {pending} pending \
+             pods, {prices} prices and the utilization of {busy} containers are shown",
+            self.types.len()
+        )
+    }
+}
+
+impl ClusterCheck {
+    /// Returns the missing items, one text each.
+    fn missing(&self) -> Vec<String> {
+        let Self { expected, last, done } = self;
+        let all = [
+            ("hardware profiles", last.profiles, expected.profiles),
+            ("pending pods", last.pending, expected.pending),
+            ("prices", last.prices, expected.prices),
+            ("containers with a utilization", last.busy, expected.busy),
+        ];
+        let missing = all.into_iter().filter(|(_, is, must)| !done && is < must);
+        missing.map(|(what, is, must)| format!("{is} {what} are shown instead of {must}")).collect()
     }
 }
 
@@ -115,20 +172,26 @@ mod tests {
     #[test]
     fn matching_fleet_has_nothing_missing() {
         let scenarios = scenario::all(None).unwrap();
-        let mut check = FleetCheck::new(&scenarios);
+        let counts = ClusterCounts { profiles: 7, pending: 3, prices: 5, busy: 20 };
+        let mut check = FleetCheck::new(&scenarios, counts);
         let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name, "ok")).collect();
         check.nodes(&rows);
         assert!(check.all_seen() && !check.all_counted());
-        assert_eq!(check.missing().len(), check.types.len());
+        assert_eq!(check.missing().len(), check.types.len() + 4);
         let right = check.types.clone();
         check.types(&types(&right));
+        check.cluster(ClusterCounts { pending: 2, ..counts });
+        assert_eq!(check.missing(), ["2 pending pods are shown instead of 3"]);
+        check.cluster(counts);
+        // A pod that starts later does not matter.
+        check.cluster(ClusterCounts { pending: 0, ..counts });
         assert_eq!(check.missing(), [""; 0]);
     }
 
     #[test]
     fn missing_nodes_devices_and_extra_types_are_listed() {
         let scenarios = scenario::all(None).unwrap();
-        let mut check = FleetCheck::new(&scenarios);
+        let mut check = FleetCheck::new(&scenarios, ClusterCounts::default());
         let rows: Vec<NodeRow> = scenarios.iter().skip(1).map(|one| row(&one.name, "ok")).collect();
         check.nodes(&rows);
         let mut wrong = check.types.clone();
@@ -139,7 +202,7 @@ mod tests {
             check.missing(),
             [
                 "node cpu-only was not discovered",
-                "7 devices of type nvidia-h100-80gb were counted instead of 12",
+                "7 devices of type nvidia-h100-80gb were counted instead of 52",
                 "1 devices of type nvidia-x were counted instead of 0"
             ]
         );

@@ -1,21 +1,30 @@
 //! The whole demo: start, display, change the hardware, and check that the aggregator reports it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use octavo_client::ServerSettings;
 use octavo_client::{Client, RequestPath};
+use octavo_demo::cluster::SimulatedCluster;
 use octavo_demo::scenario::Scenario;
 use octavo_demo::{
-    ChildProcesses, DemoAction, DemoError, DemoEvent, DemoMachine, Programs, event_cycle,
+    ChildProcesses, DemoAction, DemoError, DemoEvent, DemoMachine, DemoSite, LAYOUTS, PRICES,
+    Programs, RunningMachines, Workloads, event_cycle,
 };
 use octavo_fleet::api::{Event, NodeRow, TypeList};
+use octavo_fleet::availability::AvailabilityList;
+use octavo_fleet::hardware_profile::document::ProfileList;
+use octavo_fleet::matching::{MatchAnswer, MatchRequest};
+use octavo_fleet::usage::UsageList;
 use octavo_settings::server_url::ServerUrl;
 use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep_until};
 
-use super::check::FleetCheck;
+use super::check::{ClusterCounts, FleetCheck};
+use super::outcome::DemoOutcome;
+use super::tour::Tour;
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
 use crate::settings::demo::DemoSettings;
@@ -31,16 +40,11 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval between two changes.
 const EVENT_INTERVAL: Duration = Duration::from_secs(3);
 
-/// End of a demo that did not fail.
-#[derive(Debug)]
-pub(super) enum DemoOutcome {
-    /// The user stopped it.
-    Stopped,
-    /// Standard output was closed.
-    OutputClosed,
-    /// Its time is over and everything was reported; with the summary.
-    Complete(String),
-}
+/// Pending pods for types of the built-in fleet, and types of it with a price. More may be shown.
+const EXPECTED_PENDING: usize = 3;
+const EXPECTED_PRICES: usize = 8;
+/// Containers of the built-in fleet whose utilization the driver reports. Some events end one.
+const EXPECTED_BUSY: usize = 40;
 
 /// Inputs of the demo.
 #[derive(Debug)]
@@ -60,6 +64,15 @@ struct FleetMonitor {
     check: FleetCheck,
     known: BTreeMap<String, NodeRow>,
     colors: Colors,
+    /// Whether changes are not printed.
+    quiet: bool,
+}
+
+/// The addresses of the aggregator.
+#[derive(Debug)]
+struct Addresses {
+    agents: String,
+    people: String,
 }
 
 impl DemoRunner<'_> {
@@ -69,31 +82,90 @@ impl DemoRunner<'_> {
         scenarios: &[Scenario],
         children: &mut ChildProcesses,
     ) -> Result<DemoOutcome, CliError> {
+        self.say("Kubernetes, kubelets, drivers and hardware are simulated; aggregator and agents are real")?;
+        let cluster = SimulatedCluster::start().await.map_err(DemoError::Cluster)?;
+        let kubeconfig = self.directory.join("kubeconfig");
+        cluster.write_kubeconfig(&kubeconfig).map_err(DemoError::Folder)?;
+        let workloads = Workloads::built_in()?;
+        let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
+        workloads.create(cluster.objects(), &names)?;
         self.say("starting the aggregator")?;
-        let (agents, people) = self.aggregator(children).await?;
+        let addresses = self.aggregator(children, &kubeconfig).await?;
+        let site = DemoSite {
+            programs: self.programs,
+            directory: self.directory,
+            objects: cluster.objects(),
+            kubeconfig: &kubeconfig,
+            workloads: &workloads,
+        };
+        let machines = self.machines(scenarios, &site, (&addresses.agents, children)).await?;
+        let mut fleet = RunningMachines::new(&machines, &site);
+        let people = addresses.people.as_str();
+        let url: ServerUrl =
+            people.parse().map_err(|_| DemoError::NoAddress { log: people.to_owned() })?;
+        let client = Client::connect(&ServerSettings::plaintext(url, START_TIMEOUT)).await?;
+        // Other machines may have none of the types that pods wait for or that have a price.
+        let mut expected = ClusterCounts {
+            profiles: Workloads::profiles(cluster.objects()),
+            ..ClusterCounts::default()
+        };
+        if self.settings.machines.is_none() {
+            expected = ClusterCounts {
+                pending: EXPECTED_PENDING,
+                prices: EXPECTED_PRICES,
+                busy: EXPECTED_BUSY,
+                ..expected
+            };
+        }
+        let audience = FleetMonitor {
+            client: client.clone(),
+            check: FleetCheck::new(scenarios, expected),
+            known: BTreeMap::new(),
+            colors: self.colors,
+            quiet: self.settings.tour,
+        };
+        tokio::select! {
+            ended = self.show(audience, EventFeed::new(client), (&mut fleet, people)) => ended,
+            died = children.died() => Err(died.into()),
+        }
+    }
+
+    /// Creates the machines and starts their agents.
+    async fn machines<'a>(
+        &self,
+        scenarios: &'a [Scenario],
+        site: &'a DemoSite<'a>,
+        (aggregator, children): (&str, &mut ChildProcesses),
+    ) -> Result<Vec<DemoMachine<'a>>, CliError> {
         let mut machines = Vec::new();
         for scenario in scenarios {
             self.say(&format!("starting the agent of {}: {}", scenario.name, scenario.title()))?;
-            let machine = DemoMachine::make(scenario, self.programs, self.directory).await?;
-            children.start(&format!("the agent of {}", scenario.name), &machine.agent(&agents))?;
+            let machine = DemoMachine::make(scenario, site).await?;
+            let name = format!("the agent of {}", scenario.name);
+            children.start(&name, &machine.agent(aggregator))?;
             machines.push(machine);
         }
-        let url: ServerUrl =
-            people.parse().map_err(|_| DemoError::NoAddress { log: people.clone() })?;
-        let client = Client::connect(&ServerSettings::plaintext(url, START_TIMEOUT)).await?;
-        let mut audience = FleetMonitor {
-            client: client.clone(),
-            check: FleetCheck::new(scenarios),
-            known: BTreeMap::new(),
-            colors: self.colors,
-        };
-        let mut feed: EventFeed = EventFeed::new(client);
-        let mut opened = false;
-        let start = Instant::now();
-        let mut end = start + START_TIMEOUT;
+        Ok(machines)
+    }
+
+    /// Shows what happens, or the tour, until the time is over.
+    async fn show(
+        &self,
+        mut audience: FleetMonitor,
+        mut feed: EventFeed,
+        (fleet, people): (&mut RunningMachines<'_, '_>, &str),
+    ) -> Result<DemoOutcome, CliError> {
+        let machines = fleet.machines;
+        let (mut opened, mut ready) = (false, false);
+        let mut end = Instant::now() + START_TIMEOUT;
         let mut story = event_cycle(machines.iter().map(DemoMachine::name)).into_iter().cycle();
         let mut pace = interval(EVENT_INTERVAL);
+        let tour =
+            Tour { own: self.own, people, kubeconfig: fleet.site.kubeconfig, colors: self.colors };
+        let tour = tour.run();
+        tokio::pin!(tour);
         loop {
+            let has_end = !opened || self.settings.duration().is_some();
             tokio::select! {
                 news = feed.next(say_lost) => {
                     let _ = news?;
@@ -101,43 +173,67 @@ impl DemoRunner<'_> {
                         return Ok(DemoOutcome::OutputClosed);
                     }
                 }
-                died = children.died() => return Err(died.into()),
-                () = sleep_until(end), if !opened || self.settings.duration().is_some() => {
-                    return audience.verdict(machines.len());
-                }
+                update = fleet.next() => fleet.apply(update).await,
+                () = sleep_until(end), if has_end => return audience.verdict(machines.len()),
+                ended = &mut tour, if ready && self.settings.tour => return ended,
                 _ = pace.tick(), if opened => {
                     if let Some(act) = story.next() {
-                        self.apply_event(&act, &machines).await?;
+                        self.apply_event(&act, fleet).await?;
                     }
                 }
             }
+            ready |= opened && audience.check.missing().is_empty();
             if !opened && audience.check.all_seen() {
                 opened = true;
                 end = Instant::now() + self.settings.duration().unwrap_or(START_TIMEOUT);
                 pace.reset();
-                self.print_welcome(&people, machines.len())?;
-                for machine in machines.iter().filter(|machine| machine.waits_for_driver()) {
-                    self.happens(machine.name(), "the driver is installed")?;
-                    machine.install_driver()?;
-                }
+                self.open(machines, people, fleet.site.kubeconfig)?;
             }
         }
+    }
+
+    /// Prints the addresses, and installs the drivers that are installed late.
+    fn open(
+        &self,
+        machines: &[DemoMachine<'_>],
+        people: &str,
+        kubeconfig: &Path,
+    ) -> Result<(), CliError> {
+        self.print_welcome(people, machines.len(), kubeconfig)?;
+        for machine in machines.iter().filter(|machine| machine.waits_for_driver()) {
+            self.happens(machine.name(), "the driver is installed")?;
+            machine.install_driver()?;
+        }
+        Ok(())
     }
 
     /// Starts the aggregator. Returns its addresses for agents and for users.
     async fn aggregator(
         &self,
         children: &mut ChildProcesses,
-    ) -> Result<(String, String), CliError> {
+        kubeconfig: &Path,
+    ) -> Result<Addresses, CliError> {
+        let prices = self.directory.join("prices.yaml");
+        let layouts = self.directory.join("layouts.yaml");
+        for (path, text) in [(&prices, PRICES), (&layouts, LAYOUTS)] {
+            fs::write(path, text)
+                .map_err(|source| DemoError::File { path: path.clone(), source })?;
+        }
         let mut command = Command::new(&self.programs.aggregator);
         command
             .args(["--plaintext", "--grpc-listen=127.0.0.1:0"])
-            .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port));
+            .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port))
+            .args(["--follow-cluster", "--create-profiles", "--kubeconfig"])
+            .arg(kubeconfig)
+            .arg("--price-book")
+            .arg(&prices)
+            .arg("--layouts")
+            .arg(&layouts);
         let log = children.start("the aggregator", &command)?;
         let addresses = async {
             let agents = log.wait_for("listening for agents on ").await;
             let people = log.wait_for("listening for HTTP clients on ").await;
-            (address(&agents), address(&people))
+            Addresses { agents: address(&agents), people: address(&people) }
         };
         let silent = sleep_until(Instant::now() + START_TIMEOUT);
         tokio::select! {
@@ -150,20 +246,22 @@ impl DemoRunner<'_> {
     async fn apply_event(
         &self,
         act: &DemoEvent,
-        machines: &[DemoMachine<'_>],
+        fleet: &RunningMachines<'_, '_>,
     ) -> Result<(), CliError> {
         self.happens(&act.machine, &act.says)?;
-        let machine = machines.iter().find(|machine| machine.name() == act.machine);
+        let machine = fleet.machines.iter().find(|machine| machine.name() == act.machine);
         let Some(machine) = machine else {
             return Ok(());
         };
         let done = match &act.deed {
-            DemoAction::Simulate(arguments) => machine.simulate(arguments).await,
+            DemoAction::Simulate(arguments) => machine.simulate(arguments).await.map(|_| ()),
             DemoAction::Partition(arguments) => match machine.simulate(arguments).await {
-                Ok(()) => machine.show().await,
-                refused => refused,
+                Ok(_) => machine.show_other_devices().await,
+                Err(refused) => Err(refused),
             },
-            DemoAction::Choose(layout) => machine.choose(self.own, layout).await,
+            DemoAction::Choose(layout) => machine.choose(layout),
+            DemoAction::Start(pod) => fleet.site.workloads.start(fleet.site.objects, pod),
+            DemoAction::Stop(pod) => Workloads::stop(fleet.site.objects, pod),
         };
         if let Err(message) = done {
             output::note(&format!("note: this event failed: {}", printable(&message)));
@@ -171,7 +269,11 @@ impl DemoRunner<'_> {
         Ok(())
     }
 
+    /// Prints an event, except during a tour.
     fn happens(&self, machine: &str, what: &str) -> Result<(), CliError> {
+        if self.settings.tour {
+            return Ok(());
+        }
         let text = format!("{}  {machine}: {what}", time_of_day());
         line(&Style::Strong.paint(&text, self.colors))
     }
@@ -180,13 +282,25 @@ impl DemoRunner<'_> {
         line(&format!("{} {text}", Style::Strong.paint("==>", self.colors)))
     }
 
-    fn print_welcome(&self, people: &str, machines: usize) -> Result<(), CliError> {
+    fn print_welcome(
+        &self,
+        people: &str,
+        machines: usize,
+        kubeconfig: &Path,
+    ) -> Result<(), CliError> {
         self.say(&format!("all {machines} machines are connected. Web pages: {people}/"))?;
-        let set = format!("OCTAVO_SERVER={people} {}", self.own.display());
+        if self.settings.tour {
+            return Ok(());
+        }
+        let own = self.own.display();
+        let set = format!("OCTAVO_SERVER={people} {own}");
         self.say("try these commands in another terminal:")?;
-        for command in ["nodes", "types", "node hgx-a100", "top"] {
+        for command in ["nodes", "availability", "profiles list", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;
         }
+        self.say("the commands that write to the simulated cluster need its kubeconfig:")?;
+        let create = "profiles create --type nvidia-h200-141gb --namespace platform";
+        line(&format!("      KUBECONFIG={} {set} {create}", kubeconfig.display()))?;
         self.say("events follow; Ctrl-C stops the demo")
     }
 }
@@ -200,6 +314,12 @@ impl FleetMonitor {
             let types: TypeList = self.client.get(&RequestPath::new("/api/v1/types")).await?;
             self.check.types(&types.items);
         }
+        if !self.check.cluster_shown() {
+            self.check_cluster().await?;
+        }
+        if self.quiet {
+            return Ok(OutputState::Open);
+        }
         for node in rows {
             let before = self.known.insert(node.name.clone(), node.clone());
             let event = Event::Node { node };
@@ -210,6 +330,26 @@ impl FleetMonitor {
             }
         }
         Ok(OutputState::Open)
+    }
+
+    /// Checks the parts that come from the simulated cluster.
+    async fn check_cluster(&mut self) -> Result<(), CliError> {
+        let profiles: ProfileList = self.client.get(&RequestPath::new("/api/v1/profiles")).await?;
+        let target = RequestPath::new("/api/v1/availability");
+        let rows: AvailabilityList = self.client.get(&target).await?;
+        let request = MatchRequest { count: Some(1), ..MatchRequest::default() };
+        let target = RequestPath::new("/api/v1/match");
+        let offers: MatchAnswer = self.client.post(&target, &request).await?;
+        let target = RequestPath::new("/api/v1/usage").with([("limit", "1000")]);
+        let usage: UsageList = self.client.get(&target).await?;
+        let pending: u64 = rows.items.iter().map(|row| row.pending.pods).sum();
+        self.check.cluster(ClusterCounts {
+            profiles: profiles.items.len(),
+            pending: usize::try_from(pending).unwrap_or(usize::MAX),
+            prices: offers.matches.iter().filter(|offer| offer.cost.is_some()).count(),
+            busy: usage.items.iter().filter(|row| row.tenant.utilization.is_some()).count(),
+        });
+        Ok(())
     }
 
     fn verdict(&self, machines: usize) -> Result<DemoOutcome, CliError> {

@@ -13,7 +13,7 @@ pub struct DemoSettings {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub port: u16,
 
-    /// Exit after this many seconds; fail if the aggregator does not show every machine correctly
+    /// Exit after this many seconds; fail if the aggregator does not show every machine and the cluster correctly
     #[arg(
         long,
         value_name = "N",
@@ -21,6 +21,12 @@ pub struct DemoSettings {
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     pub seconds: Option<u64>,
+
+    /// Walk through ten commands against the running demo, then exit
+    ///
+    /// Shows each command with its purpose and its real output. On a terminal, waits for Enter after each command.
+    #[arg(long, conflicts_with = "machines")]
+    pub tour: bool,
 
     /// Directory with one scenario (NAME.yaml) per machine, instead of the built-in ones
     ///

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nvml_sim::location::STATE_VARIABLE;
-use nvml_sim::model::{ComputeMode, MemoryMode, ProcessKind, is_driver_version};
+use nvml_sim::model::{ComputeMode, MemoryMode, ProcessKind, ProcessLoad, is_driver_version};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -13,6 +13,7 @@ Examples:
   nvml-simctl show
   nvml-simctl mig create 0 3g.40gb --start 4
   nvml-simctl process add 0 --pid 4711 --gi 2 --ci 0
+  nvml-simctl process load 4711=87:30000
   nvml-simctl fault add '{call: nvmlGpuInstanceDestroy, nth: 2, times: 1, return: IN_USE}'
   nvml-simctl xid 0 79
   nvml-simctl reload --version 580.105.08
@@ -40,7 +41,11 @@ pub(crate) enum Command {
         force: bool,
     },
     /// Show the machine: driver, GPUs, instances, processes
-    Show,
+    Show {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Report an Xid error
     Xid {
         #[command(flatten)]
@@ -127,6 +132,12 @@ pub(crate) enum ProcessCommand {
     Remove {
         /// Process ID
         pid: u32,
+    },
+    /// Set the utilization and the used memory of processes; power and temperature of their GPUs follow
+    Load {
+        /// Process ID, utilization in percent and used memory in MiB, such as 4711=87:30000
+        #[arg(required = true, value_name = "PID=PERCENT:MIB", value_parser = process_load)]
+        loads: Vec<ProcessLoad>,
     },
 }
 
@@ -259,6 +270,17 @@ fn memory_mode(text: &str) -> Result<MemoryMode, String> {
     let known = [MemoryMode::Nps1, MemoryMode::Nps4];
     let found = known.into_iter().find(|mode| mode.name() == text);
     found.ok_or_else(|| "expected NPS1 or NPS4".to_owned())
+}
+
+fn process_load(text: &str) -> Result<ProcessLoad, &'static str> {
+    let parse = || {
+        let (pid, load) = text.split_once('=')?;
+        let (percent, memory) = load.split_once(':')?;
+        let percent: u32 = percent.parse().ok().filter(|percent| *percent <= 100)?;
+        let (pid, memory_mib) = (pid.parse().ok()?, memory.parse().ok()?);
+        Some(ProcessLoad { pid, percent, memory_mib })
+    };
+    parse().ok_or("expected PID=PERCENT:MIB, such as 4711=87:30000")
 }
 
 fn driver_version(text: &str) -> Result<String, &'static str> {

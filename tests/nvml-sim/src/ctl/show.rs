@@ -2,6 +2,7 @@
 
 use nvml_sim::fault::Rule;
 use nvml_sim::model::{Gpu, Placement, Process, World};
+use serde_json::{Value, json};
 
 /// The whole machine.
 pub(super) fn table(world: &World) -> String {
@@ -21,6 +22,24 @@ pub(super) fn table(world: &World) -> String {
     lines.extend(world.processes.iter().map(process));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The GPUs with their instances, and the processes, for programs.
+pub(super) fn json(world: &World) -> Value {
+    let gpus = world.gpus.iter().map(|gpu| {
+        let instances = gpu.mig.iter().flat_map(|mig| &mig.instances);
+        let instances = instances.map(|gi| {
+            let profile = gpu.profile_of(gi).ok().map(|profile| profile.name.as_str());
+            let compute = gi.compute.iter().map(|ci| json!({"id": ci.id, "uuid": ci.uuid}));
+            json!({"id": gi.id, "profile": profile, "compute": compute.collect::<Vec<_>>()})
+        });
+        let instances: Vec<Value> = instances.collect();
+        json!({"index": gpu.index, "uuid": gpu.uuid, "lost": gpu.lost, "instances": instances})
+    });
+    let processes = world.processes.iter();
+    let processes = processes
+        .map(|one| json!({"pid": one.pid, "gpu": one.gpu_uuid, "memoryMib": one.memory_mib}));
+    json!({"gpus": gpus.collect::<Vec<_>>(), "processes": processes.collect::<Vec<_>>()})
 }
 
 /// The profiles of one GPU.

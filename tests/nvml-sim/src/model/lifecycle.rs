@@ -13,7 +13,7 @@
 use super::code::Code;
 use super::event::EventKind;
 use super::gpu::{EccCounters, Gpu};
-use super::process::{Process, ProcessRefusal};
+use super::process::{Process, ProcessLoad, ProcessRefusal};
 use super::world::{Slot, World};
 
 /// The Xid of a lost GPU.
@@ -167,11 +167,49 @@ impl World {
         if self.processes.len() == before {
             return Err(Code::NotFound);
         }
+        self.refresh_utilization();
         Ok(())
+    }
+
+    /// Sets the load of processes; utilization, power and temperature of their GPUs follow.
+    pub fn set_loads(&mut self, loads: &[ProcessLoad]) -> Result<(), Code> {
+        for load in loads {
+            let process = self.processes.iter_mut().find(|process| process.pid == load.pid);
+            let process = process.ok_or(Code::NotFound)?;
+            process.memory_mib = load.memory_mib;
+            let gpu = self.gpus.iter_mut().find(|gpu| gpu.uuid == process.gpu_uuid);
+            let gpu = gpu.ok_or(Code::NotFound)?;
+            gpu.process_utilization.insert(load.pid, (load.percent, load.percent / 2));
+        }
+        self.refresh_utilization();
+        Ok(())
+    }
+
+    /// Drops the load of processes that have ended.
+    fn refresh_utilization(&mut self) {
+        let processes = &self.processes;
+        let alive = |pid: &u32| processes.iter().any(|process| process.pid == *pid);
+        for gpu in self.gpus.iter_mut().filter(|gpu| !gpu.process_utilization.is_empty()) {
+            gpu.process_utilization.retain(|pid, _| alive(pid));
+            gpu.set_utilization();
+        }
     }
 }
 
 impl Gpu {
+    /// Sums the utilization of the processes. Power and temperature follow linearly, from an idle board to its limit.
+    fn set_utilization(&mut self) {
+        let all = self.process_utilization.values();
+        let sum = all.fold((0_u32, 0_u32), |sum, one| {
+            (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+        });
+        let percent = sum.0.min(100);
+        self.utilization = (percent, sum.1.min(100));
+        let idle = self.power_limit_mw / 100 * 15;
+        self.power_mw = idle.saturating_add(self.power_limit_mw / 100 * percent * 8 / 10);
+        self.temperature_c = 34_u32.saturating_add(percent * 4 / 10);
+    }
+
     /// Common part of each reset: instances are removed, pending modes apply, volatile counts restart.
     fn settle(&mut self) {
         if let Some(mig) = &mut self.mig {

@@ -27,6 +27,17 @@ pub struct Process {
     pub kind: ProcessKind,
 }
 
+/// Utilization and memory of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessLoad {
+    /// Its pid.
+    pub pid: u32,
+    /// Utilization of its GPU, percent.
+    pub percent: u32,
+    /// Memory it uses, MiB.
+    pub memory_mib: u64,
+}
+
 /// NVML's process lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,0 +1,215 @@
+//! The simulated Kubernetes API server of the demo, as the released programs and other clients use it.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet_api::Api;
+
+/// A demo with some of its machines, its aggregator and its API server.
+struct SmallDemo {
+    demo_dir: DemoDirectory,
+    demo: Demo,
+    aggregator: Api,
+    kubernetes: Api,
+    kubeconfig: String,
+    server: String,
+}
+
+impl SmallDemo {
+    fn start(machines: &[&str]) -> Self {
+        let demo_dir = DemoDirectory::new();
+        let machines = demo_dir.machines(machines);
+        let mut demo = demo_dir.start(&["--machines", &machines]);
+        let line = demo.expect_line(" profiles create");
+        let word = |name: &str| {
+            let mut words = line.split_whitespace();
+            words.find_map(|word| word.strip_prefix(name)).unwrap().to_owned()
+        };
+        let (server, kubeconfig) = (word("OCTAVO_SERVER="), word("KUBECONFIG="));
+        let text = fs::read_to_string(&kubeconfig).unwrap();
+        let url = text.split('\'').nth(1).unwrap();
+        let kubernetes = Api::at(address(url));
+        Self {
+            demo_dir,
+            demo,
+            aggregator: Api::at(address(&server)),
+            kubernetes,
+            kubeconfig,
+            server,
+        }
+    }
+
+    fn octavo(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(arguments)
+            .env("OCTAVO_SERVER", &self.server)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .finish()
+    }
+
+    /// Waits until a document of the aggregator satisfies `wanted`.
+    async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let answer =
+            self.aggregator.until(path, |answer| answer.status == 200 && wanted(&answer.json()));
+        answer.await.json()
+    }
+
+    fn stop(mut self) {
+        kill(self.demo.pid(), Signal::SIGINT).unwrap();
+        assert_eq!(exit_status(&mut self.demo.child).code(), Some(0));
+        self.demo_dir.is_left_clean();
+    }
+}
+
+fn address(url: &str) -> SocketAddr {
+    url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap()
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().unwrap().iter();
+    items.map(|item| item["metadata"]["name"].as_str().or(item["name"].as_str()).unwrap()).collect()
+}
+
+const PROFILES: &str =
+    "/apis/infrastructure.opendatahub.io/v1/namespaces/platform/hardwareprofiles";
+
+#[tokio::test]
+async fn profile_created_through_rest_api_is_stored_in_cluster_and_listed_with_its_nodes() {
+    let demo = SmallDemo::start(&["h200", "t4"]);
+    let order = json!({"type": "nvidia-h200-141gb", "namespace": "platform", "name": "h200-job", "displayName": "H200 job", "reason": "a test"});
+    let order = order.to_string();
+    // The draft needs the Nodes with the agents' labels and the allocatable devices.
+    demo.until("/api/v1/availability", |list| {
+        let rows = list["items"].as_array().unwrap();
+        rows.iter().any(|row| row["type"] == "nvidia-h200-141gb" && row["free"] == 3)
+    })
+    .await;
+    let dry = demo.aggregator.whole("POST", "/api/v1/profiles?dryRun=All", &order).await;
+    assert_eq!(dry.status, 200, "{}", dry.body);
+    let object = format!("{PROFILES}/h200-job");
+    assert_eq!(demo.kubernetes.get(&object).await.status, 404);
+    let made = demo.aggregator.whole("POST", "/api/v1/profiles", &order).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    let stored = demo.kubernetes.get(&object).await.json();
+    assert_eq!(stored["spec"]["identifiers"][0]["identifier"], "nvidia.com/gpu");
+    assert_eq!(stored["metadata"]["managedFields"][0]["manager"], "octavo-profiles");
+    assert_eq!(stored["metadata"]["annotations"]["octavo.dev/reason"], "a test");
+    let listed = demo
+        .until("/api/v1/profiles", |list| {
+            let profiles = list["items"].as_array().unwrap();
+            profiles.iter().any(|one| one["name"] == "h200-job")
+        })
+        .await;
+    assert!(names(&listed).contains(&"h100-training"), "{listed}");
+    // The same profile is up to date, and another one with its name is refused.
+    let again = demo.aggregator.whole("POST", "/api/v1/profiles", &order).await;
+    assert_eq!((again.status, again.json()["outcome"].as_str()), (200, Some("unchanged")));
+    let other = order.replace("H200 job", "Another");
+    assert_eq!(demo.aggregator.whole("POST", "/api/v1/profiles", &other).await.status, 409);
+    demo.stop();
+}
+
+#[tokio::test]
+async fn nodes_and_pods_of_cluster_agree_with_agents_and_usage() {
+    let demo = SmallDemo::start(&["mi210-pair", "t4"]);
+    demo.until("/api/v1/availability", |list| {
+        let rows = list["items"].as_array().unwrap();
+        list["basis"] == "cluster"
+            && rows.iter().any(|row| row["type"] == "nvidia-t4-16gb" && row["requested"] == 2)
+    })
+    .await;
+    let node = demo.kubernetes.get("/api/v1/nodes/t4").await.json();
+    assert_eq!(node["metadata"]["labels"]["octavo.dev/type"], "nvidia-t4-16gb");
+    let managers = node["metadata"]["managedFields"].as_array().unwrap();
+    assert!(managers.iter().any(|one| one["manager"] == "octavo-agent"), "{managers:?}");
+    assert_eq!(node["status"]["allocatable"]["nvidia.com/gpu"], "3");
+    let other = demo.kubernetes.get("/api/v1/nodes/mi210-pair").await.json();
+    assert_eq!(other["status"]["allocatable"]["amd.com/gpu"], "2");
+    let selected = "/api/v1/pods?fieldSelector=spec.nodeName%3Dt4";
+    let pods = demo.kubernetes.get(selected).await.json();
+    assert_eq!(names(&pods), ["notebook-7", "triton-0"]);
+    let used = || {
+        let output = demo.octavo(&["top", "--node=t4", "--no-headers"]);
+        text(&output)
+    };
+    let rows = until("both pods", used, |rows| rows.contains("research/notebook-7"));
+    assert!(rows.contains("serving/triton-0"), "{rows}");
+    // A deleted pod ends with its process, and its time slice is free.
+    let deleted = "/api/v1/namespaces/serving/pods/triton-0";
+    assert_eq!(demo.kubernetes.whole("DELETE", deleted, "").await.status, 200);
+    demo.until("/api/v1/availability", |list| {
+        let rows = list["items"].as_array().unwrap();
+        rows.iter().any(|row| row["type"] == "nvidia-t4-16gb" && row["requested"] == 1)
+    })
+    .await;
+    until("the other pod alone", used, |rows| !rows.contains("serving/triton-0"));
+    demo.stop();
+}
+
+#[tokio::test]
+async fn command_creates_profile_with_kubeconfig_and_invalid_ones_are_refused() {
+    let demo = SmallDemo::start(&["t4"]);
+    let create = |more: &[&str]| {
+        let base = ["profiles", "create", "--type=nvidia-t4-16gb", "--namespace=platform"];
+        let output = demo.octavo(&[&base[..], more].concat());
+        (output.status.code(), text(&output))
+    };
+    // The agent publishes the label that the profile selects by soon after its start.
+    let made = || create(&["--name=t4-small"]);
+    let (_, output) = until("a new profile", made, |(code, _)| *code == Some(0));
+    assert!(output.contains("profile platform/t4-small created"), "{output}");
+    let stored = demo.kubernetes.get(&format!("{PROFILES}/t4-small")).await.json();
+    let by = &stored["metadata"]["annotations"]["octavo.dev/created-by"];
+    assert_eq!(by, "demo-user", "{stored}");
+    let odd = json!({"metadata": {"name": "odd"}, "spec": {"identifiers": [{"identifier": "x"}]}});
+    let refused = demo.kubernetes.whole("POST", PROFILES, &odd.to_string()).await;
+    assert_eq!(refused.status, 422, "{}", refused.body);
+    let elsewhere = PROFILES.replace("platform", "nowhere");
+    let whole = json!({"metadata": {"name": "a"}, "spec": {"identifiers": []}});
+    let refused = demo.kubernetes.whole("POST", &elsewhere, &whole.to_string()).await;
+    assert!(refused.body.contains("namespaces \\\"nowhere\\\" not found"), "{}", refused.body);
+    demo.stop();
+}
+
+#[tokio::test]
+async fn drain_is_stuck_at_pod_that_its_disruption_budget_protects() {
+    let demo_dir = DemoDirectory::new();
+    let machines = demo_dir.machines(&[]);
+    let pool = fs::read_to_string(format!("{POOLS}/shared-a100.yaml")).unwrap();
+    let machine = pool.replace("pool-machine", "shared-a100-02");
+    fs::write(format!("{machines}/shared-a100-02.yaml"), machine).unwrap();
+    let mut demo = demo_dir.start(&["--machines", &machines]);
+    let line = demo.expect_line(" profiles create");
+    let server = line.split_whitespace().find_map(|word| word.strip_prefix("OCTAVO_SERVER="));
+    let aggregator = Api::at(address(server.unwrap()));
+    let node = aggregator
+        .node("shared-a100-02", |node| node.to_string().contains("PodDisruptionBudget"))
+        .await
+        .to_string();
+    assert!(node.contains("serving/guardrail-0"), "{node}");
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
+    demo_dir.is_left_clean();
+}
+
+#[test]
+fn tour_runs_all_commands_against_the_whole_fleet() {
+    let demo_dir = DemoDirectory::new();
+    let output = demo_dir.demo(&["--tour"]).finish();
+    let shown = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    assert_eq!(shown.matches("\n$ octavo ").count(), 10, "{shown}");
+    for expected in [
+        "train-h100-05",
+        "serving/llama-8b-0",
+        "serving/guardrail-0",
+        "profile platform/h200 created",
+        "v100-legacy",
+        "the tour has ended",
+    ] {
+        assert!(shown.contains(expected), "{expected:?} is not in {shown}");
+    }
+    demo_dir.is_left_clean();
+}
