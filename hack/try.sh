@@ -134,11 +134,12 @@ end() {
     set +e
     trap '' INT TERM HUP
     kill ${forwarder:+"$forwarder"} ${installer:+"$installer"} ${timer:+"$timer"} 2>/dev/null
-    if [ -n "${supervisor_PID:-}" ]; then
+    if [ -n "${cluster_pid:-}" ]; then
         say "removing the cluster"
-        local pid=$supervisor_PID to=${supervisor[1]}
-        exec {to}>&-
-        wait "$pid"
+        # Bash removes this variable when the supervisor ends.
+        local to=${supervisor[1]:-}
+        if [ -n "$to" ]; then exec {to}>&-; fi
+        wait "$cluster_pid"
     fi
     "${root[@]}" rm -rf "$D"
     say "nothing is left, except the log $log"
@@ -168,7 +169,9 @@ start_cluster() {
         trap '' INT
         exec "${root[@]}" env "PATH=$PATH" "${settings[@]}" "CLUSTER_BIN=$kubernetes" "$cluster/supervise.sh" 1 2 2>>"$log"
     }
-    echo "$supervisor_PID" >"$D/supervisor.pid"
+    # shellcheck disable=SC2154 # coproc sets it
+    cluster_pid=$supervisor_PID
+    echo "$cluster_pid" >"$D/supervisor.pid"
     read -r answer <&"${supervisor[0]}" || true
     if [ "$answer" != ready ]; then
         tail -n 20 "$log" >&2
@@ -184,13 +187,18 @@ forward() {
     done >>"$log" 2>&1
 }
 
+# fail_install MESSAGE: writes the state of the pods to the log before the cluster is removed
+fail_install() {
+    { kubectl -n $namespace describe pods; kubectl -n $namespace logs --selector app.kubernetes.io/part-of=octavo --prefix --tail=60; } >>"$log" 2>&1 || true
+    fail "$1; see $log"
+}
+
 install() {
-    local node
     # The cluster has neither the GPU Operator nor Node Feature Discovery.
-    kubectl apply -f - <<<'{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}'
-    for node in node-1 node-2; do kubectl label node $node nvidia.com/gpu.present=true; done
-    kubectl create namespace $namespace
-    kubectl label namespace $namespace pod-security.kubernetes.io/enforce=privileged
+    kubectl apply -f - <<<'{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}' &&
+        kubectl label node node-1 node-2 nvidia.com/gpu.present=true &&
+        kubectl create namespace $namespace &&
+        kubectl label namespace $namespace pod-security.kubernetes.io/enforce=privileged || return 1
     forward &
     forwarder=$!
     helm install octavo "$top/deploy/chart/octavo" --namespace $namespace --values "$files/values.yaml" --values "$D/values.yaml" \
@@ -209,7 +217,7 @@ fleet_is_complete() {
 wait_for_fleet() {
     local until=$((SECONDS + 180))
     until fleet_is_complete; do
-        ((SECONDS < until)) || fail "the agents do not label their nodes, or do not report to the aggregator; see $log"
+        ((SECONDS < until)) || fail_install "the agents do not label their nodes, or do not report to the aggregator"
         sleep 0.2
     done
 }
@@ -234,7 +242,7 @@ up() {
     trap 'exit 143' TERM HUP
     mkdir -p "$D/bin"
     echo $$ >"$D/try.pid"
-    export KUBECONFIG=$D/pki/admin.kubeconfig KUBECACHEDIR=$D/kubectl PATH=$D/bin:$PATH
+    export KUBECONFIG=$D/pki/admin.kubeconfig KUBECACHEDIR=$D/cache PATH=$D/bin:$PATH
     cat >"$D/env" <<ENV
 export KUBECONFIG='$KUBECONFIG' KUBECACHEDIR='$KUBECACHEDIR' PATH='$D/bin':"\$PATH"
 ENV
@@ -251,7 +259,7 @@ ENV
         for image in agent aggregator; do order archive $node "$D/images/$image.oci.tar"; done
     done
     say "installing the chart"
-    install || fail "the chart cannot be installed; see $log"
+    install || fail_install "the chart cannot be installed"
     wait_for_fleet
     say "the cluster is ready. In another terminal:"
     printf '\n  cd %q && . %q\n\n' "$top" "${D#"$top"/}/env"
@@ -267,8 +275,8 @@ ENV
     else
         say "the cluster stops with Ctrl-C, or with make try-down"
     fi
-    wait -n ${timer:+"$timer"} "$supervisor_PID" || true
-    kill -0 "${supervisor_PID:-0}" 2>/dev/null || fail "the cluster has ended; see $log"
+    wait -n ${timer:+"$timer"} "$cluster_pid" || true
+    [ -d "/proc/$cluster_pid" ] || fail "the cluster has ended; see $log"
 }
 
 case ${1:-} in
