@@ -9,9 +9,11 @@ export RUST_TEST_THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? 8 : co
 
 # `make demo DEMO_SECONDS=20`, or from the environment.
 export DEMO_SECONDS
+# `make try TRY_SECONDS=60`
+export TRY_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz crash-sweep e2e cluster-up cluster-down image release house clean
+.PHONY: help demo try try-down quick test setup fmt lint unit rustdoc docs man golden screenshots recording bench fuzz crash-sweep e2e cluster-up cluster-down image release house clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +21,12 @@ help: ## show this list
 demo: ## build, and run a fleet of simulated machines; with DEMO_SECONDS=20, exit after 20 s and verify the fleet
 	$(CARGO) build --workspace --bins --lib --locked
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/octavo" demo
+
+try: setup ## run a Kubernetes cluster with simulated GPUs and Octavo until Ctrl-C; with TRY_SECONDS=60, stop after 60 s
+	@CARGO="$(CARGO)" exec hack/try.sh
+
+try-down: ## stop the cluster of make try, and remove what an interrupted run has left
+	@hack/try.sh --down
 
 test: setup fmt lint unit rustdoc docs ## run all checks of a change: format, clippy, tests, documentation
 

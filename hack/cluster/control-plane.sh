@@ -19,7 +19,7 @@ start_apiserver() {
   start kube-apiserver kube-apiserver \
     --etcd-servers="$ETCD" \
     --bind-address="$ADDR" --secure-port="$PORT" --advertise-address="$ADDR" \
-    --service-cluster-ip-range=10.96.0.0/16 \
+    --service-cluster-ip-range="$SERVICE_NETWORK.0.0/16" \
     --tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" \
     --client-ca-file="$PKI/ca.crt" \
     --kubelet-client-certificate="$PKI/apiserver-kubelet-client.crt" \
@@ -55,11 +55,11 @@ take_lock() {
   local until=$((SECONDS + ${CLUSTER_LOCK_PATIENCE:-1200}))
   exec 9>>"$LOCK"
   flock -n 9 && return
-  echo "another test cluster uses $ADDR; waiting for it to stop (to stop your own: make cluster-down)" >&2
+  echo "another cluster uses $ADDR; waiting for it to stop (to stop your own: $STOP_COMMAND)" >&2
   until flock -w 1 9; do
     if [ "${1:-}" = attended ] && read -r -t 0; then return 1; fi
     if [ $SECONDS -ge $until ]; then
-      echo "the other test cluster is still running" >&2
+      echo "the other cluster is still running" >&2
       return 1
     fi
   done
@@ -87,7 +87,7 @@ down() {
   local part
   for part in "$D"/nodes/*; do [ ! -d "$part" ] || down_node "${part##*/}"; done
   for part in kube-scheduler kube-controller-manager kube-apiserver etcd; do kill_now $part; done
-  for part in /sys/fs/cgroup/test-cluster /sys/fs/cgroup/*/test-cluster; do [ ! -d "$part" ] || rmdir "$part" 2>/dev/null; done
+  for part in /sys/fs/cgroup/"$CGROUP" /sys/fs/cgroup/*/"$CGROUP"; do [ ! -d "$part" ] || rmdir "$part" 2>/dev/null; done
   case $ADDR in 127.*) ;; *) ip addr del "$ADDR/32" dev lo 2>/dev/null ;; esac
   rm -rf "$D/etcd" "$D/nodes" "$D/kubectl" "$RUN"
 }

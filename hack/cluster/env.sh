@@ -18,12 +18,20 @@ ETCD_PEER=http://$LOCAL:${CLUSTER_ETCD_PEER_PORT:-2380}
 CONTROLLER_MANAGER_PORT=${CLUSTER_CONTROLLER_MANAGER_PORT:-10257}
 SCHEDULER_PORT=${CLUSTER_SCHEDULER_PORT:-10259}
 SERVER=https://$ADDR:$PORT
+# The service network contains the service address. Node N has the address $NODE_NETWORK.N, and its pods have $POD_NETWORK.N.0/24.
+case $ADDR in 127.*) SERVICE_NETWORK=10.96 ;; *) SERVICE_NETWORK=${ADDR%.*.*} ;; esac
+NODE_NETWORK=${CLUSTER_NODE_NETWORK:-10.98.0}
+POD_NETWORK=${CLUSTER_POD_NETWORK:-10.97}
+# Name of the parent cgroup, and prefix of the nodes' bridges.
+CGROUP=${CLUSTER_CGROUP:-test-cluster}
+BRIDGE=${CLUSTER_BRIDGE:-cni}
 # Programs to run: "api" is etcd and kube-apiserver, "all" adds kube-controller-manager and kube-scheduler.
 PARTS=${CLUSTER_PARTS:-all}
 # Start timeout in seconds, long enough for a busy machine.
 PATIENCE=${CLUSTER_PATIENCE:-300}
-# Held by etcd of the only cluster on this machine with an address outside 127.0.0.0/8.
+# Held by etcd of the only cluster on this machine with these addresses outside 127.0.0.0/8, and the command that stops this cluster.
 LOCK=${CLUSTER_LOCK:-/run/octavo-test-cluster.lock}
+STOP_COMMAND=${CLUSTER_STOP_COMMAND:-make cluster-down}
 export KUBECONFIG=$PKI/admin.kubeconfig KUBECACHEDIR=$D/kubectl
 
 # need PROGRAM...: adds the directory of these programs to PATH; builds them the first time

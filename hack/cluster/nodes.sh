@@ -10,7 +10,7 @@ make_cgroups() {
   local node=$1 c controller controllers part
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     c=/sys/fs/cgroup
-    for part in test-cluster "$node"; do
+    for part in "$CGROUP" "$node"; do
       read -ra controllers <"$c/cgroup.controllers"
       for controller in "${controllers[@]}"; do
         echo "+$controller" >"$c/cgroup.subtree_control" || true # some cannot be delegated
@@ -23,7 +23,7 @@ make_cgroups() {
   for controller in cpu cpuacct cpuset memory devices freezer blkio pids systemd; do
     c=/sys/fs/cgroup/$controller
     [ -d "$c" ] || continue
-    for part in test-cluster "$node"; do
+    for part in "$CGROUP" "$node"; do
       mkdir -p "$c/$part"
       if [ "$controller" = cpuset ]; then
         cat "$c/cpuset.cpus" >"$c/$part/cpuset.cpus"
@@ -79,8 +79,8 @@ start_containerd() {
   local index=$1 node=node-$1 N=$D/nodes/node-$1
   cat >"$N/cni/10-test.conflist" <<YAML
 {"cniVersion": "0.4.0", "name": "$node", "plugins": [
-  {"type": "bridge", "bridge": "cni-$index", "isGateway": true,
-   "ipam": {"type": "host-local", "dataDir": "$N/cni-ipam", "ranges": [[{"subnet": "10.97.$index.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "bridge", "bridge": "$BRIDGE-$index", "isGateway": true,
+   "ipam": {"type": "host-local", "dataDir": "$N/cni-ipam", "ranges": [[{"subnet": "$POD_NETWORK.$index.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "loopback"}]}
 YAML
   cat >"$N/containerd.toml" <<TOML
@@ -123,7 +123,7 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://$RUN/$node.containerd.sock
 failCgroupV1: false
 cgroupDriver: cgroupfs
-cgroupRoot: /test-cluster/$node
+cgroupRoot: /$CGROUP/$node
 failSwapOn: false
 address: $address
 healthzBindAddress: $address
@@ -139,7 +139,7 @@ nodeStatusUpdateFrequency: 2s
 nodeLeaseDurationSeconds: 8
 syncFrequency: 5s
 clusterDomain: cluster.local
-clusterDNS: [10.96.0.10]
+clusterDNS: [$SERVICE_NETWORK.0.10]
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
@@ -153,7 +153,7 @@ YAML
 
 # up_node INDEX: starts containerd and a kubelet that registers as node-INDEX
 up_node() {
-  local node=node-$1 address=10.98.0.$1
+  local node=node-$1 address=$NODE_NETWORK.$1
   need kubelet kubectl || return 1
   mkdir -p "$D/nodes/$node/kubelet" "$D/nodes/$node/octavo" "$D/nodes/$node/cni" "$D/nodes/$node/logs"
   "$here/pki.sh" "$node" "$address" || return 1
@@ -169,6 +169,21 @@ up_node() {
   echo "$node ready at $address"
 }
 
+# kill_pods NODE: kills the shims and pods that remain if containerd was killed before it could stop them, and waits until they have ended
+kill_pods() {
+  local pid procs until=$((SECONDS + 10))
+  grep -laF "$RUN/$1.containerd.sock" /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3 | while read -r pid; do
+    if grep -q '^containerd-shim' "/proc/$pid/comm" 2>/dev/null; then kill -9 "$pid"; fi
+  done
+  while [ $SECONDS -lt $until ]; do
+    procs=$(find /sys/fs/cgroup/"$CGROUP/$1" /sys/fs/cgroup/*/"$CGROUP/$1" -name cgroup.procs -exec cat {} + 2>/dev/null | grep -vx 0)
+    [ -n "$procs" ] || return 0
+    # shellcheck disable=SC2086 # several processes
+    kill -9 $procs 2>/dev/null
+    sleep 0.05
+  done
+}
+
 # down_node NODE: stops the node and removes its pods, network and cgroups
 down_node() {
   local node=$1 c ctr=(ctr -a "$RUN/$1.containerd.sock" -n k8s.io)
@@ -178,10 +193,11 @@ down_node() {
     for c in $("${ctr[@]}" containers ls -q); do "${ctr[@]}" containers rm "$c"; done
   fi >/dev/null 2>&1
   kill_now "$node.containerd"
-  for c in /sys/fs/cgroup/test-cluster/"$node" /sys/fs/cgroup/*/test-cluster/"$node"; do
+  kill_pods "$node"
+  for c in /sys/fs/cgroup/"$CGROUP/$node" /sys/fs/cgroup/*/"$CGROUP/$node"; do
     [ ! -d "$c" ] || find "$c" -depth -type d -exec rmdir {} \;
   done 2>/dev/null
-  ip link del "cni-${node#node-}" 2>/dev/null
-  ip addr del "10.98.0.${node#node-}/32" dev lo 2>/dev/null
+  ip link del "$BRIDGE-${node#node-}" 2>/dev/null
+  ip addr del "$NODE_NETWORK.${node#node-}/32" dev lo 2>/dev/null
   rm -rf "$D/nodes/$node"
 }

@@ -38,7 +38,7 @@ while read -r command arguments; do
     stop) kill_now kube-apiserver ;;
     start) start_apiserver ;;
     rotate) rotate ;;
-    kubelet) start_kubelet "$arguments" "10.98.0.${arguments#node-}" >&2 ;;
+    kubelet) start_kubelet "$arguments" "$NODE_NETWORK.${arguments#node-}" >&2 ;;
     image) image $arguments >&2 ;;
     archive) image_archive $arguments >&2 ;;
     name) image_name $arguments >&2 ;;

@@ -21,10 +21,12 @@ const TEMPLATES: &str = "deploy/chart/octavo/templates/";
 
 /// Files of other programs (Kubernetes, Helm, Prometheus, Grafana), whose tests are `deploy` and `monitoring`, and data
 /// that is compiled in.
-const FOREIGN: [&str; 6] = [
+const FOREIGN: [&str; 8] = [
     "crates/model/data/accelerators.json",
     "deploy/",
     "hack/cluster/audit.yaml",
+    "hack/try/pod.yaml",
+    "hack/try/values.yaml",
     "tests/fixtures/crds/",
     "tests/it/monitoring/alerts.yaml",
     "tests/nvml-sim/data/mig-profiles.json",
