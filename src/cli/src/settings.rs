@@ -475,7 +475,9 @@ mod tests {
         );
         assert_eq!(nodes.order.parameter(), "-free");
         assert_eq!(NodeOrder { reverse: true, ..nodes.order }.parameter(), "free");
-        assert!(refusal(&["nodes", "--state=fine"]).contains("possible values: empty, passthrough, ok"));
+        assert!(
+            refusal(&["nodes", "--state=fine"]).contains("possible values: empty, passthrough, ok")
+        );
         assert!(refusal(&["nodes", "--limit=0"]).contains("invalid value '0'"));
         assert!(refusal(&["nodes", "--limit=5", "-w"]).contains("cannot be used with"));
     }

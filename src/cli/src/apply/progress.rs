@@ -17,7 +17,6 @@ use crate::Exit;
 use crate::fleet::format::layout_style;
 use crate::output::{note, redraw};
 use crate::settings::{Charset, Colors, OutputMode};
-use crate::style::Style;
 use crate::text::{Cell, columns, count_noun, group_by_key, lines, printable, wrap};
 
 /// Time between two updates of the rows.

@@ -5,7 +5,6 @@ use octavo_client::{Client, RequestPath, ServerSettings, segment};
 use octavo_fleet::api::NodeDetail;
 use octavo_kube::aggregator_access::AccessError;
 use octavo_kube::diagnostics::{ClusterDiagnostics, ClusterNode, OctavoPod};
-use octavo_model::accelerators::Catalog;
 use octavo_model::driver_traces::Observed;
 use octavo_node::doctor::{
     Check, CheckResult, ExaminedPaths, Facts, FeatureLabels, Finding, Kubelet, LayoutDevice,
@@ -110,17 +109,15 @@ impl RemoteNode {
                 ),
             }];
         }
-        let catalog = Catalog::built_in();
-        run_checks(&self.facts(&catalog))
+        run_checks(&self.facts())
     }
 
-    fn facts<'a>(&'a self, catalog: &'a Catalog) -> Facts<'a> {
+    fn facts(&self) -> Facts<'_> {
         let unknown = || ON_NODE.to_owned();
         let text = |path: &str| path.to_owned();
         Facts {
             inventory: &self.detail.inventory,
             is_recorded: false,
-            catalog,
             roots: ExaminedPaths {
                 sys: text("/sys"),
                 dev: text("/dev"),

@@ -299,7 +299,7 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4     1            8  
         let alternatives = "TYPE               UNIT     MORE IF REPARTITIONED\n\
                             nvidia-h200-141gb  1g.18gb  14\n\n";
         assert!(text.contains(alternatives), "{text}");
-        some.items.iter_mut().for_each(|row| row.free = 0);
+        some.items.iter_mut().for_each(|row| row.free = Some(0));
         let text = shown(&some, FleetFormat::Table, Headers::Shown);
         assert!(text.starts_with("NVIDIA H200 141GB - 0 available\n"), "{text}");
     }
