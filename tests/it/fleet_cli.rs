@@ -164,7 +164,7 @@ fn fleet_is_listed_counted_shown_and_filtered() {
     }
     let types = fleet.prints(&["types"]);
     assert!(
-        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0               0        1\n"),
+        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0            0        1\n"),
         "{types}"
     );
     let only = fleet.prints(&["types", "--type=nvidia-a100-80gb", "--no-headers"]);
