@@ -6,6 +6,7 @@ mod drain;
 mod service;
 mod sharing;
 mod site;
+mod try_commands;
 
 use std::collections::BTreeMap;
 use std::thread;

@@ -35,8 +35,11 @@ impl Reader {
         let directory = tempfile::tempdir().unwrap();
         let checkout = directory.path().join("checkout");
         fs::create_dir(&checkout).unwrap();
-        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
-        symlink(deploy, checkout.join("deploy")).unwrap();
+        for part in ["deploy", "hack"] {
+            let part_of_tree = Path::new(env!("CARGO_MANIFEST_DIR")).join(part);
+            symlink(part_of_tree, checkout.join(part)).unwrap();
+        }
+        symlink(env!("CARGO_BIN_EXE_octavo"), directory.path().join("octavo")).unwrap();
         fs::write(checkout.join("values.yaml"), user_values()).unwrap();
         let helm = directory.path().join("helm");
         fs::write(&helm, HELM).unwrap();
@@ -61,9 +64,9 @@ impl Reader {
         figure(&format!("{page}, {name}: {:?}", began.elapsed()));
     }
 
-    /// Runs these commands.
+    /// Runs these commands and returns their standard output.
     #[track_caller]
-    pub(super) fn run_commands(&self, commands: &str, node: &str) {
+    pub(super) fn run_commands(&self, commands: &str, node: &str) -> String {
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", commands])
             .current_dir(self.directory.path().join("checkout"))
@@ -80,6 +83,7 @@ impl Reader {
             output.status,
             story(self.api)
         );
+        out
     }
 }
 

@@ -1,6 +1,7 @@
 //! The service address of the aggregator without kube-proxy: connections to node-1 are forwarded to its pod.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Once;
 use std::{io, thread};
 
 use super::super::Api;
@@ -12,8 +13,13 @@ pub(super) const ADDRESS: &str = "10.98.0.1";
 pub(super) const GRPC: u16 = 7443;
 pub(super) const HTTPS: u16 = 8443;
 
-/// Serves both ports until this process ends.
+/// Serves both ports from the first call until this process ends.
 pub(super) fn serve(api: &'static Api) {
+    static SERVED: Once = Once::new();
+    SERVED.call_once(|| listen(api));
+}
+
+fn listen(api: &'static Api) {
     for port in [GRPC, HTTPS] {
         let listener = TcpListener::bind((ADDRESS, port)).unwrap();
         thread::spawn(move || {
