@@ -1,13 +1,12 @@
 //! Candidates for names in shell completion: nodes, types, layouts and profiles.
 //!
-//! A shell waits for the answer while the user types, so an answer that takes longer than [`TIME_LIMIT`] is dropped.
+//! A shell waits for the answer while the user types, so an answer that takes longer than [`answer_limit`] is dropped.
 //! Errors are dropped too, because a message would destroy the user's line.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use clap::{Arg, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
@@ -17,10 +16,9 @@ use serde_json::Value;
 
 use super::layout_source::LayoutSource;
 use super::{CliError, block_on, input};
-use crate::settings::{Input, answer_completion, flag_value, octavo_command, server_of};
-
-/// Maximum time of an answer.
-const TIME_LIMIT: Duration = Duration::from_secs(1);
+use crate::settings::{
+    Input, answer_completion, answer_limit, flag_value, octavo_command, server_of,
+};
 
 /// Maximum number of candidates. A shell asks before it prints more than about a hundred.
 const MAX_CANDIDATES: usize = 100;
@@ -82,6 +80,7 @@ fn candidates(kind: NameKind, current: &OsStr, words: Arc<[String]>) -> Vec<Comp
     let Some(current) = current.to_str().map(str::to_owned) else {
         return Vec::new();
     };
+    let limit = answer_limit(&words);
     let (sender, receiver) = mpsc::channel();
     let prefix = current.clone();
     let request = move || {
@@ -95,7 +94,7 @@ fn candidates(kind: NameKind, current: &OsStr, words: Arc<[String]>) -> Vec<Comp
         drop(sender.send(names.unwrap_or_default()));
     };
     let thread = thread::Builder::new().name("completion".to_owned()).spawn(request);
-    let names = thread.ok().and_then(|_| receiver.recv_timeout(TIME_LIMIT).ok());
+    let names = thread.ok().and_then(|_| receiver.recv_timeout(limit).ok());
     let names = names.unwrap_or_default().into_iter();
     let names = names.filter(|name| name.starts_with(&current));
     names.take(MAX_CANDIDATES).map(CompletionCandidate::new).collect()

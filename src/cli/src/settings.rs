@@ -40,7 +40,8 @@ use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSet
 use self::catalog::CatalogCommand;
 use self::command_groups::group_subcommands;
 pub use self::completion::{
-    answer_completion, completion_script, flag_value, mig_parted_completion_script, server_of,
+    answer_completion, answer_limit, completion_script, flag_value, mig_parted_completion_script,
+    server_of,
 };
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;

@@ -153,7 +153,7 @@ fn doctor_diagnoses_a_node_of_the_fleet() {
         "\nAgent pod: octavo-system/octavo-agent-a, Running, ready, 1 restart\n",
         "device-plugin",
         "Unknown: ",
-        " Start with ",
+        " findings: 0 failing, ",
     ] {
         assert!(text.contains(line), "{line}: {text}{notes}");
     }
@@ -247,6 +247,7 @@ fn support_bundle_has_status_diagnosis_and_logs_without_secrets() {
             "nodes/h100/doctor.json",
             "nodes/h100/status.json",
             "pods.json",
+            "profiles.json",
             "types.json",
             "usage-summary.json",
             "versions.json",

@@ -1,6 +1,7 @@
 //! Errors of the access to the aggregator, with advice.
 
 use octavo_model::text::first_names;
+use octavo_toolkit::error::chain;
 use thiserror::Error;
 use tower::BoxError;
 
@@ -119,6 +120,23 @@ impl AccessError {
         action: impl FnOnce() -> String,
     ) -> impl FnOnce(RequestError) -> Self {
         move |source| Self::Api { action: action(), step, source }
+    }
+
+    /// Returns the error on one line, without the parts that repeat the API server's message.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Api { source, .. } => format!("{self}: {source}"),
+            Self::Connect(_)
+            | Self::NotFound { .. }
+            | Self::Several { .. }
+            | Self::NoPort { .. }
+            | Self::NoReadyPod { .. }
+            | Self::Refused { .. }
+            | Self::NoCa { .. }
+            | Self::Token(_)
+            | Self::TokenWithheld { .. }
+            | Self::NoReader { .. } => chain(self),
+        }
     }
 
     /// Returns whether a later attempt may succeed.

@@ -12,7 +12,7 @@ use octavo_planner::reconcile::{
 };
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::progress_rows::{DeviceProgress, ProgressRows};
+use super::progress_rows::{DeviceProgress, ProgressRows, fitted};
 use crate::Exit;
 use crate::fleet::format::layout_style;
 use crate::output::{note, redraw};
@@ -45,6 +45,8 @@ pub(crate) struct ProgressDisplay {
 #[derive(Debug, Default)]
 struct State {
     devices: Vec<DeviceProgress>,
+    /// Action on pods that block the change.
+    drain: Option<String>,
     rows: ProgressRows,
     /// Number of rows on the terminal.
     drawn: usize,
@@ -84,7 +86,7 @@ impl ProgressDisplay {
             let progress = device.progress.as_ref()?;
             Some(device_progress(device.name.clone(), progress))
         });
-        self.show(moving.collect());
+        self.show(moving.collect(), status.drain.clone());
     }
 
     /// Shows the progress of this process's devices.
@@ -92,7 +94,7 @@ impl ProgressDisplay {
         let moving = board.iter().map(|(pci, progress)| {
             device_progress(PlanFormatter::new(inventory, *pci).device(*pci), progress)
         });
-        self.show(moving.collect());
+        self.show(moving.collect(), None);
     }
 
     /// Updates the times, or prints the next lines.
@@ -102,6 +104,9 @@ impl ProgressDisplay {
             Mode::Silent => {}
             Mode::Rows(charset) => state.draw(charset),
             Mode::Lines => {
+                if let Some(drain) = &state.drain {
+                    note(&printable(drain));
+                }
                 for DeviceProgress { name, step, done, steps } in &state.devices {
                     note(&printable(&format!("{name}: {step} ({done} of {steps} steps done)")));
                 }
@@ -109,9 +114,9 @@ impl ProgressDisplay {
         }
     }
 
-    fn show(&self, devices: Vec<DeviceProgress>) {
+    fn show(&self, devices: Vec<DeviceProgress>, drain: Option<String>) {
         let state = &mut *self.state.borrow_mut();
-        state.devices = devices;
+        (state.devices, state.drain) = (devices, drain);
         if let Mode::Rows(charset) = self.mode {
             state.draw(charset);
         }
@@ -120,7 +125,8 @@ impl ProgressDisplay {
 
 impl State {
     fn draw(&mut self, charset: Charset) {
-        let rows = self.rows.rows(&self.devices, Instant::now(), charset);
+        let mut rows = self.rows.rows(&self.devices, Instant::now(), charset);
+        rows.extend(self.drain.as_deref().map(fitted));
         if rows.is_empty() && self.drawn == 0 {
             return;
         }

@@ -46,7 +46,7 @@ impl ProgressRows {
         for device in devices.iter().take(MAX_ROWS) {
             let begun = *self.begun.entry(device.name.clone()).or_insert(now);
             let row = row(device, width, now.saturating_duration_since(begun), charset);
-            rows.push(printable(&row).chars().take(ROW_WIDTH).collect());
+            rows.push(fitted(&row));
         }
         if hidden > 0 {
             rows.push(format!("and {}", count_noun(hidden, "more device", "more devices")));
@@ -58,11 +58,16 @@ impl ProgressRows {
 fn row(device: &DeviceProgress, width: usize, elapsed: Duration, charset: Charset) -> String {
     let DeviceProgress { name, step, done, steps } = device;
     let rest = match remaining(elapsed, *done, *steps) {
-        Some(rest) => format!(", about {} left", clock(rest)),
-        None => String::new(),
+        Some(rest) if rest >= Duration::from_secs(1) => format!(", about {} left", clock(rest)),
+        Some(_) | None => String::new(),
     };
     let bar = bar(*done, *steps, charset);
-    format!("{name:width$}  {bar}  {done} of {steps} steps, {}{rest}: {step}", clock(elapsed))
+    format!("{name:width$}  {bar}  {done}/{steps}  {}{rest}: {step}", clock(elapsed))
+}
+
+/// Cuts a text to the width of a row.
+pub(super) fn fitted(text: &str) -> String {
+    printable(text).chars().take(ROW_WIDTH).collect()
 }
 
 fn bar(done: usize, steps: usize, charset: Charset) -> String {
@@ -103,19 +108,19 @@ mod tests {
         assert_eq!(
             rows.rows(&all, begin, Charset::Ascii),
             [
-                "GPU 0   [------------]  0 of 4 steps, 0:00: create 3g.40gb",
-                "GPU 10  [###---------]  1 of 4 steps, 0:00, about 0:00 left: create 3g.40gb",
+                "GPU 0   [------------]  0/4  0:00: create 3g.40gb",
+                "GPU 10  [###---------]  1/4  0:00: create 3g.40gb",
             ]
         );
         let later = begin + Duration::from_secs(70);
         assert_eq!(
             rows.rows(&[device("GPU 0", 2)], later, Charset::Utf8),
-            ["GPU 0  ██████░░░░░░  2 of 4 steps, 1:10, about 1:10 left: create 3g.40gb"]
+            ["GPU 0  ██████░░░░░░  2/4  1:10, about 1:10 left: create 3g.40gb"]
         );
         // A later change of the same device starts from zero.
         assert!(rows.rows(&[], later, Charset::Ascii).is_empty());
         let again = rows.rows(&[device("GPU 0", 0)], later, Charset::Ascii);
-        assert_eq!(again, ["GPU 0  [------------]  0 of 4 steps, 0:00: create 3g.40gb"]);
+        assert_eq!(again, ["GPU 0  [------------]  0/4  0:00: create 3g.40gb"]);
     }
 
     #[test]

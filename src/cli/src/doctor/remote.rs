@@ -10,7 +10,6 @@ use octavo_node::doctor::{
     Check, CheckResult, ExaminedPaths, Facts, FeatureLabels, Finding, Kubelet, LayoutDevice,
     LayoutProgress, Subject, run_checks,
 };
-use octavo_toolkit::error::chain;
 
 use super::format_findings;
 use crate::fleet::{format, stale_notes};
@@ -58,7 +57,7 @@ pub(crate) async fn connect_cluster(server: &ServerSettings) -> Result<ClusterDi
     })?;
     let namespace = server.octavo_namespace.as_deref();
     let connected = ClusterDiagnostics::connect(&cluster, namespace).await;
-    connected.map_err(|error| chain(&error))
+    connected.map_err(|error| error.brief())
 }
 
 impl RemoteNode {
@@ -70,7 +69,7 @@ impl RemoteNode {
     ) -> Result<Self, CliError> {
         let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(name)));
         let detail: NodeDetail = client.get(&target).await?;
-        let reason = |error: AccessError| chain(&error);
+        let reason = |error: AccessError| error.brief();
         let (node, pods, namespace) = match cluster {
             Ok(cluster) => {
                 let (node, pods) = tokio::join!(cluster.node(name), cluster.pods(Some(name)));

@@ -93,7 +93,7 @@ mod tests {
             assert!(error.to_string().starts_with(about), "{error}");
         }
         let help = octavo_command().render_help().to_string();
-        assert!(help.contains(&format!("  help          {HELP_ABOUT}\n")), "{help}");
+        assert!(help.contains(&format!("  help            {HELP_ABOUT}\n")), "{help}");
         assert!(octavo_command().try_get_matches_from(["octavo", "layouts", "help"]).is_err());
     }
 

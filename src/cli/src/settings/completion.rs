@@ -4,11 +4,13 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Shells, Zsh};
 use clap_complete::{CompleteEnv, Shell, generate};
 use octavo_client::ServerSettings;
+use octavo_settings::duration;
 
 use super::{mig_parted, mig_parted_command};
 
@@ -20,6 +22,9 @@ const PLUGIN_COMPLETION: &str = "kubectl_complete-octavo";
 
 /// Last line of an answer to kubectl: do not complete file names. Source: Kubernetes, `plugin_completion.go`.
 const NO_FILES: &str = ":4";
+
+/// Maximum time of an answer, because the user waits for it.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Characters at which bash splits words, besides blanks.
 const BASH_BREAKS: [char; 2] = [':', '='];
@@ -106,6 +111,13 @@ pub fn server_of(words: &[String]) -> Option<ServerSettings> {
     ServerSettings::from_arg_matches(&matches.ok()?).ok()
 }
 
+/// Returns the maximum time of an answer: the user's timeout of requests, if there is one.
+pub fn answer_limit(words: &[String]) -> Duration {
+    let timeout = flag_value(words, &["--timeout"]).or_else(|| variable("OCTAVO_TIMEOUT"));
+    let timeout = timeout.and_then(|text| duration::positive(&text).ok());
+    timeout.unwrap_or(DEFAULT_LIMIT)
+}
+
 /// Returns the value of the first of these flags in the words of a command line, which may be split as in bash.
 pub fn flag_value(words: &[String], flags: &[&str]) -> Option<String> {
     let (words, _) = merged(words.to_vec(), words.len());
@@ -156,12 +168,14 @@ impl EnvCompleter for BashWords {
         let words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned());
         let (words, index) = merged(words.collect(), index.unwrap_or_default());
         let current = words.get(index).map_or("", String::as_str);
-        let kept = current.rfind(BASH_BREAKS).map_or(0, |at| at.saturating_add(1));
+        let replaced_from = current.rfind(BASH_BREAKS).map_or(0, |at| at.saturating_add(1));
         let words = words.iter().map(OsString::from).collect();
         let candidates = clap_complete::engine::complete(command, words, index, directory)?;
         let values = candidates.iter().filter_map(|candidate| {
             let value = candidate.get_value().to_str()?;
-            value.get(kept..).map(str::to_owned)
+            // Flags are many, and hide the names that the user looks for.
+            let is_shown = current.starts_with('-') || !value.starts_with('-');
+            value.get(replaced_from..).filter(|_| is_shown).map(str::to_owned)
         });
         let separator = variable("_CLAP_IFS").unwrap_or_else(|| "\n".to_owned());
         answer.write_all(values.collect::<Vec<String>>().join(&separator).as_bytes())

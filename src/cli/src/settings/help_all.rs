@@ -15,7 +15,7 @@ pub(super) fn add_flag(command: Command) -> Command {
     if !command.get_arguments().any(is_omitted) {
         return command;
     }
-    let flag = Arg::new(FLAG).long(FLAG).action(ArgAction::HelpLong);
+    let flag = Arg::new(FLAG).long(FLAG).action(ArgAction::HelpLong).help_heading(None::<&str>);
     command.arg(flag.help("Print help, including the flags of hardware paths").display_order(1000))
 }
 

@@ -127,7 +127,7 @@ async fn add_pods(
     let pods = match cluster.pods(None).await {
         Ok(pods) => pods,
         Err(error) => {
-            contents.add_error("logs", &chain(&error));
+            contents.add_error("logs", &error.brief());
             return Ok(());
         }
     };
@@ -150,7 +150,7 @@ async fn add_pods(
                 let path = format!("{path}{suffix}.log");
                 match cluster.log(pod, container, previous).await {
                     Ok(log) => contents.add_log(&path, log),
-                    Err(error) => contents.add_error(&path, &chain(&error)),
+                    Err(error) => contents.add_error(&path, &error.brief()),
                 }
             }
         }
