@@ -3,7 +3,7 @@
 //! One computation runs at a time, on a blocking thread. Concurrent requests, including the one that started the
 //! computation, receive the previous value or, if that one is too old, wait for the result.
 //!
-//! moka and quick_cache never return an expired value while a new one is computed.
+//! moka and `quick_cache` never return an expired value while a new one is computed.
 
 use std::sync::Arc;
 

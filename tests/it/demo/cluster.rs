@@ -69,7 +69,9 @@ fn address(url: &str) -> SocketAddr {
 
 fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().unwrap().iter();
-    items.map(|item| item["metadata"]["name"].as_str().or(item["name"].as_str()).unwrap()).collect()
+    items
+        .map(|item| item["metadata"]["name"].as_str().or_else(|| item["name"].as_str()).unwrap())
+        .collect()
 }
 
 const PROFILES: &str =

@@ -214,6 +214,29 @@ fn unpacked(archive: &Path) -> BTreeMap<String, String> {
     files
 }
 
+/// Files of a bundle of the fleet.
+const FILES: [&str; 19] = [
+    "availability.json",
+    "errors.txt",
+    "logs/octavo-agent-a-agent-previous.log",
+    "logs/octavo-agent-a-agent.log",
+    "logs/octavo-agent-h-agent-previous.log",
+    "logs/octavo-agent-h-agent.log",
+    "logs/octavo-aggregator-0-aggregator-previous.log",
+    "logs/octavo-aggregator-0-aggregator.log",
+    "nodes.json",
+    "nodes/a100/doctor.json",
+    "nodes/a100/kubernetes.json",
+    "nodes/a100/status.json",
+    "nodes/h100/doctor.json",
+    "nodes/h100/status.json",
+    "pods.json",
+    "profiles.json",
+    "types.json",
+    "usage-summary.json",
+    "versions.json",
+];
+
 #[test]
 fn support_bundle_has_status_diagnosis_and_logs_without_secrets() {
     let fleet = Fleet::new();
@@ -229,31 +252,7 @@ fn support_bundle_has_status_diagnosis_and_logs_without_secrets() {
     };
     let (printed, progress, files) = bundle(&[]);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
-    assert_eq!(
-        names,
-        [
-            "availability.json",
-            "errors.txt",
-            "logs/octavo-agent-a-agent-previous.log",
-            "logs/octavo-agent-a-agent.log",
-            "logs/octavo-agent-h-agent-previous.log",
-            "logs/octavo-agent-h-agent.log",
-            "logs/octavo-aggregator-0-aggregator-previous.log",
-            "logs/octavo-aggregator-0-aggregator.log",
-            "nodes.json",
-            "nodes/a100/doctor.json",
-            "nodes/a100/kubernetes.json",
-            "nodes/a100/status.json",
-            "nodes/h100/doctor.json",
-            "nodes/h100/status.json",
-            "pods.json",
-            "profiles.json",
-            "types.json",
-            "usage-summary.json",
-            "versions.json",
-        ],
-        "{files:#?}"
-    );
+    assert_eq!(names, FILES, "{files:#?}");
     assert!(progress.contains("[1/2] node a100\n[2/2] node h100\n"), "{progress}");
     for name in &names {
         assert!(printed.contains(&format!("KiB  {name}\n")), "{name}: {printed}");

@@ -377,7 +377,7 @@ mod tests {
         ctl(&["process", "add", "0", "--pid", "7", "--name", "train"]).unwrap();
         ctl(&["process", "add", "0", "--pid", "8"]).unwrap();
         ctl(&["process", "load", "7=60:1000", "8=70:2000"]).unwrap();
-        let world = Store::at(&directory.path().join("state")).read().unwrap().clone();
+        let world = Store::at(&directory.path().join("state")).read().unwrap();
         let gpu = &world.gpus[0];
         assert_eq!(gpu.utilization.0, 100);
         assert_eq!((gpu.process_utilization[&7].0, gpu.process_utilization[&8].0), (60, 70));
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(unknown, "cannot set the load of the processes: NOT_FOUND");
         ctl(&["process", "remove", "7"]).unwrap();
         ctl(&["process", "load", "8=0:2000"]).unwrap();
-        let world = Store::at(&directory.path().join("state")).read().unwrap().clone();
+        let world = Store::at(&directory.path().join("state")).read().unwrap();
         assert_eq!((world.gpus[0].utilization.0, world.gpus[0].process_utilization.len()), (0, 1));
     }
 

@@ -100,20 +100,19 @@ impl Kind {
 
     /// Parses a path without query. `None` if no such API is served.
     pub(super) fn parse_path(path: &str) -> Option<Target> {
-        let (version, rest) = match path.strip_prefix("/api/v1/") {
-            Some(rest) => ("v1", rest),
-            None => {
-                let path = path.strip_prefix("/apis/")?;
-                let group = path.find('/')?;
-                let end = path.get(group + 1..)?.find('/')?.saturating_add(group + 1);
-                (path.get(..end)?, path.get(end + 1..)?)
-            }
+        let (version, rest) = if let Some(rest) = path.strip_prefix("/api/v1/") {
+            ("v1", rest)
+        } else {
+            let path = path.strip_prefix("/apis/")?;
+            let group = path.find('/')?;
+            let end = path.get(group + 1..)?.find('/')?.saturating_add(group + 1);
+            (path.get(..end)?, path.get(end + 1..)?)
         };
         let segments: Vec<&str> = rest.trim_end_matches('/').split('/').collect();
         let kind =
             |plural: &str| Self::ALL.into_iter().find(|kind| kind.api() == (version, plural));
         let key = |kind: Self, namespace: &str, name: &str| {
-            (kind.is_namespaced() == !namespace.is_empty())
+            (kind.is_namespaced() != namespace.is_empty())
                 .then(|| ObjectKey::new(kind, namespace, name))
         };
         Some(match *segments {

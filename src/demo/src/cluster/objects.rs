@@ -248,9 +248,9 @@ mod tests {
         });
         assert_eq!(changed.unwrap()["metadata"]["generation"], 2);
         objects.delete(&key).unwrap();
-        let (version, changes) = objects.changes_after(Kind::Node, 1).unwrap();
-        assert_eq!((version, changes.len()), (3, 2));
-        assert!(changes[1].after.is_none());
+        let (version, found) = objects.changes_after(Kind::Node, 1).unwrap();
+        assert_eq!((version, found.len()), (3, 2));
+        assert!(found[1].after.is_none());
         assert_eq!(objects.changes_after(Kind::Pod, 1).unwrap().1.len(), 0);
     }
 

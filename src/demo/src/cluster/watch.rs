@@ -71,7 +71,7 @@ impl Watch {
             }
             version = latest;
             tokio::select! {
-                changed = changes.changed() => if changed.is_err() {
+                result = changes.changed() => if result.is_err() {
                     return Ok(());
                 },
                 _ = bookmarks.tick() => self.bookmark(version, events).await?,

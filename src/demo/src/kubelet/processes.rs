@@ -98,12 +98,11 @@ impl RunningPod {
             held.insert(device.id.clone());
             devices.push(device);
         }
-        let mut pid = || match workload.pid {
-            Some(pid) => pid,
-            None => {
+        let mut pid = || {
+            workload.pid.unwrap_or_else(|| {
                 *next_pid = next_pid.saturating_add(1);
                 *next_pid
-            }
+            })
         };
         let busy = i64::from(workload.busy);
         let processes = devices.iter().map(|device| {

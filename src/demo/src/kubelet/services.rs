@@ -95,7 +95,9 @@ async fn read(shared: Arc<Shared>, resource: String, mut lists: Streaming<ListAn
         known = devices.map(|one| (one.id, one.health == "Healthy")).collect();
         shared.set_devices(&resource, known.clone());
     }
-    known.values_mut().for_each(|healthy| *healthy = false);
+    for healthy in known.values_mut() {
+        *healthy = false;
+    }
     shared.set_devices(&resource, known);
 }
 
