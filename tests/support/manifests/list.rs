@@ -48,8 +48,6 @@ pub(crate) const CHART: &[ManifestRequest] = &[
         name: "alone",
         parts: "agent, access, token, reader, applier",
         own: "
-            DaemonSet octavo-agent: agent mounts catalog at /etc/octavo/catalog ro
-            DaemonSet octavo-agent: volume catalog.configMap our-catalog
             DaemonSet octavo-agent: volume layouts.configMap ours",
     },
     requested(
