@@ -177,7 +177,7 @@ mod tests {
             run: Run { epoch: 1, boot_id: String::new() },
             agent_version: String::new(),
         };
-        let fresh = Freshness::new(Moment::default(), Duration::from_secs(60));
+        let fresh = Freshness::new(Moment::default(), Duration::from_mins(1));
         let node = Node::new(agent, Parts::default(), digest, fresh);
         let now = Moment::from_millis(millis(age));
         NodeRow::of(&node, &Clock::start(), now)
@@ -201,7 +201,7 @@ mod tests {
                 let segments = shown.bar.map_or(0, |bar| bar.segments.len());
                 assert_eq!(segments, 2);
                 // Nothing is known about the use of the devices of a stale node.
-                let stale = row(&[first, second], Duration::from_secs(600));
+                let stale = row(&[first, second], Duration::from_mins(10));
                 assert_eq!(stale.words, format!("2 {}", DeviceUse::Unknown.title()));
                 assert_eq!(stale.state, node_state(NodeState::Stale));
             }

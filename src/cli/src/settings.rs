@@ -434,7 +434,9 @@ mod tests {
             [("type", "a"), ("type", "b"), ("state", "stale"), ("selector", "x in (y,z)")]
         );
         assert_eq!(nodes.sort_by.parameter(), "-free");
-        assert!(refusal(&["nodes", "--state=fine"]).contains("possible values: empty, passthrough, ok"));
+        assert!(
+            refusal(&["nodes", "--state=fine"]).contains("possible values: empty, passthrough, ok")
+        );
         assert!(refusal(&["nodes", "--limit=0"]).contains("invalid value '0'"));
         assert!(refusal(&["nodes", "--limit=5", "-w"]).contains("cannot be used with"));
     }
