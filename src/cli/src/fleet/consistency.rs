@@ -67,15 +67,12 @@ proptest! {
             let mut sum = 0;
             for of in DeviceUse::ALL {
                 let cell = &cells[&of.title().to_uppercase()];
-                match devices.known_count(of) {
-                    Some(count) => {
-                        prop_assert_eq!(cell, &count.to_string(), "{}: {}", of, table);
-                        sum += count;
-                    }
-                    None => {
-                        prop_assert_eq!(cell, "?", "{}: {}", of, table);
-                        prop_assert!(devices.unknown > 0);
-                    }
+                if let Some(count) = devices.known_count(of) {
+                    prop_assert_eq!(cell, &count.to_string(), "{}: {}", of, table);
+                    sum += count;
+                } else {
+                    prop_assert_eq!(cell, "?", "{}: {}", of, table);
+                    prop_assert!(devices.unknown > 0);
                 }
             }
             prop_assert_eq!(sum, devices.total, "{}", table);
