@@ -80,11 +80,11 @@ fn helm_accepts_the_chart_and_renders_images_of_the_release() {
     assert_eq!(shown["version"], VERSION);
     assert_eq!(shown["appVersion"], VERSION);
     helm_output(&["lint", "--strict", chart]);
-    let values = values("everything");
+    let values = values("default");
     let values = values.to_str().unwrap();
     let rendered = helm_output(&["template", "octavo", chart, "--values", values]);
     let image = format!("octavo/agent:{VERSION}");
-    assert!(objects(&rendered).len() > 20 && rendered.contains(&image), "{rendered}");
+    assert!(!objects(&rendered).is_empty() && rendered.contains(&image), "{rendered}");
     let directory = tempfile::tempdir().unwrap();
     unpack(&release.path(&format!("octavo-{VERSION}.tgz")), directory.path());
     let contents = files(directory.path());
