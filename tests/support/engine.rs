@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use octavo_store::engine::EstimateEngine;
+use octavo_store::estimate_engine::EstimateEngine;
 use serde_json::Value;
 use tokio::net::TcpListener;
 

@@ -27,7 +27,7 @@ use octavo_planner::layout::Layouts;
 
 pub use self::error::{LayoutError, LayoutProblem, LayoutWarning, Positioned, WarningProblem};
 use self::findings::{Findings, Mapping, MappingShape};
-use self::node::{Entry, Node};
+use self::node::{Entry, YamlNode};
 pub use self::render::render;
 pub use self::write::{LayoutWriteError, write, write_json};
 
@@ -138,7 +138,12 @@ fn expect_header(
 }
 
 /// Checks a key with a fixed value.
-fn expect_text(node: &Node, key: &'static str, expected: &'static str, findings: &mut Findings) {
+fn expect_text(
+    node: &YamlNode,
+    key: &'static str,
+    expected: &'static str,
+    findings: &mut Findings,
+) {
     if scalar::text(node) != Some(expected) {
         let problem = LayoutProblem::WrongFixedValue { key, expected, found: node.describe() };
         findings.error(node.place, problem);

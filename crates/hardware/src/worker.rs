@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
 use octavo_model::accelerators::{TypeOverride, identify_devices};
-use octavo_model::driver_link::{Effect, Event, LinkHistory, LinkState};
+use octavo_model::driver_link::{DriverState, Effect, Event, LinkHistory};
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reading::Reading;
 use octavo_model::xid::Xid;
@@ -125,7 +125,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<D
         bus: Bus::new(sys),
         shared: Arc::clone(&shared),
         self_sender: outbox.clone(),
-        link: LinkState::start().0,
+        link: DriverState::start().0,
         next_search: None,
         candidates: Vec::new(),
         driver: None,
@@ -144,7 +144,7 @@ struct Worker {
     neuron: NeuronReader,
     shared: Arc<Shared>,
     self_sender: mpsc::Sender<Message>,
-    link: LinkState,
+    link: DriverState,
     /// When to search for the driver again.
     next_search: Option<Instant>,
     candidates: Vec<PathBuf>,
@@ -160,7 +160,7 @@ impl Worker {
     fn run(mut self, inbox: &Receiver<Message>) {
         self.publish();
         self.mark_busy();
-        let (link, effects) = LinkState::start();
+        let (link, effects) = DriverState::start();
         self.link = link;
         self.perform(effects);
         self.publish();
@@ -263,12 +263,12 @@ impl Worker {
 
     /// Applies an event to the link's state machine and performs the resulting effects.
     fn apply_link_event(&mut self, event: Event) {
-        let was_ready = matches!(self.link, LinkState::Ready { .. });
-        let link = std::mem::replace(&mut self.link, LinkState::start().0);
+        let was_ready = matches!(self.link, DriverState::Ready { .. });
+        let link = std::mem::replace(&mut self.link, DriverState::start().0);
         let (link, effects) = link.step(event);
         self.link = link;
         self.perform(effects);
-        let is_ready = matches!(self.link, LinkState::Ready { .. });
+        let is_ready = matches!(self.link, DriverState::Ready { .. });
         if was_ready != is_ready && !self.is_released() {
             self.publish();
             self.shared.notify_change();
@@ -367,11 +367,11 @@ impl Worker {
 
     fn nvml(&self) -> NvmlState {
         match (&self.link, &self.observation) {
-            (LinkState::Ready { .. }, Some(observation)) => {
+            (DriverState::Ready { .. }, Some(observation)) => {
                 NvmlState::Ready(observation.driver.clone())
             }
-            (LinkState::Ready { .. } | LinkState::Loading { .. }, _) => NvmlState::Loading,
-            (LinkState::Absent { reason, past, .. }, _) => {
+            (DriverState::Ready { .. } | DriverState::Loading { .. }, _) => NvmlState::Loading,
+            (DriverState::Absent { reason, past, .. }, _) => {
                 let reason = reason.clone();
                 match past {
                     LinkHistory::NeverReady => NvmlState::Absent { reason },

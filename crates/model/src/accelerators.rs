@@ -11,10 +11,10 @@ mod catalog;
 mod facts;
 mod field;
 mod memory;
-mod naming;
 mod neuron;
 mod product_names;
 mod product_tables;
+mod type_override;
 
 use crate::id::Sku;
 use crate::inventory::{Architecture, Identity, PciIds, Vendor};
@@ -25,8 +25,8 @@ pub use facts::{
     is_known_accelerator, non_accelerator_with_ids, non_accelerators, products,
 };
 pub use field::{AliasKind, Field};
-pub use naming::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, identify_devices};
 pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
+pub use type_override::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, identify_devices};
 
 /// Identifies a device from its PCI ids and its driver's product name and memory.
 pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibytes>) -> Identity {

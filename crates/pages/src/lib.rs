@@ -206,7 +206,7 @@ async fn not_found() -> Response {
 
 /// Page for a refused request.
 #[derive(Template)]
-#[template(path = "unseen.html")]
+#[template(path = "refused.html")]
 struct RefusedPage {
     assets: Assets,
     title: &'static str,

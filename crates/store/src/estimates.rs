@@ -12,7 +12,7 @@ use octavo_fleet::matching::RequestError;
 use octavo_fleet::price::{PriceBook, PurchaseOption};
 use octavo_toolkit::error::chain;
 
-use super::engine::EngineEstimates;
+use super::estimate_engine::EngineEstimates;
 use super::view::FleetView;
 
 /// Name of the engine for callers who are not allowed to see its URL.

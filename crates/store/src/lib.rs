@@ -11,7 +11,7 @@ pub mod availability;
 pub mod clock;
 pub mod cluster_nodes;
 pub mod dry_run;
-pub mod engine;
+pub mod estimate_engine;
 pub mod estimates;
 pub mod fleet;
 pub mod offers;

@@ -18,8 +18,8 @@ use std::time::Duration;
 use octavo_model::id::NodeName;
 use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};
 use octavo_stream::protocol::{
-    AggregatorMessage, FromAgent, Greeting, Hello, Identity, OfferedStatus, Parts, Receiver,
-    StatusOffer,
+    AggregatorMessage, FromAgent, Greeting, Hello, Identity, Parts, ReceiveOutcome, ReceivedStatus,
+    Receiver,
 };
 use octavo_stream::status::StatusError;
 use strum::IntoStaticStr;
@@ -84,7 +84,7 @@ struct ReportStream {
 
 /// Permission to report a node; its holder returns it with [`Store::disconnected`].
 #[derive(Debug)]
-pub struct Reporter {
+pub struct ReportPermit {
     node: NodeName,
     id: u64,
     /// Resolves when another stream reports the node.
@@ -95,7 +95,7 @@ pub struct Reporter {
 #[derive(Debug)]
 pub enum HelloOutcome {
     /// The agent may report.
-    Accepted(Reporter, AggregatorMessage),
+    Accepted(ReportPermit, AggregatorMessage),
     /// The agent must disconnect; the answer contains the time until it may reconnect.
     HoldOff(AggregatorMessage),
 }
@@ -155,21 +155,21 @@ impl Store {
         let confirmed = matches!(answer, AggregatorMessage::Ack { .. });
         self.count_resync("hello", &answer);
         self.refresh(&node, now, confirmed);
-        let reporter = Reporter { node, id, superseded: on_superseded };
-        Ok(HelloOutcome::Accepted(reporter, answer))
+        let permit = ReportPermit { node, id, superseded: on_superseded };
+        Ok(HelloOutcome::Accepted(permit, answer))
     }
 
     /// Handles a message of an accepted agent. Returns `None` if another agent reports its node by now.
     pub fn handle_message(
         &mut self,
-        reporter: &Reporter,
+        permit: &ReportPermit,
         message: FromAgent,
         now: Moment,
     ) -> Result<Option<AggregatorMessage>, StoreError> {
-        let Some(entry) = self.entries.get_mut(&reporter.node) else {
+        let Some(entry) = self.entries.get_mut(&permit.node) else {
             return Ok(None);
         };
-        if entry.stream.as_ref().is_none_or(|line| line.id != reporter.id) {
+        if entry.stream.as_ref().is_none_or(|line| line.id != permit.id) {
             return Ok(None);
         }
         entry.last_message = now;
@@ -187,32 +187,32 @@ impl Store {
             FromAgent::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
         };
         let answer = match offer {
-            StatusOffer::Nothing(answer) => answer,
-            StatusOffer::Confirmed(answer) => {
-                self.refresh(&reporter.node, now, true);
+            ReceiveOutcome::Nothing(answer) => answer,
+            ReceiveOutcome::Confirmed(answer) => {
+                self.refresh(&permit.node, now, true);
                 answer
             }
-            StatusOffer::Status(status) => self.accept_status(&reporter.node, status, now)?,
+            ReceiveOutcome::Status(status) => self.accept_status(&permit.node, status, now)?,
         };
         self.count_resync(kind, &answer);
         Ok(Some(answer))
     }
 
     /// Handles the end of a stream. The node's status is retained.
-    pub fn disconnected(&mut self, reporter: &Reporter, now: Moment) {
-        let Some(entry) = self.entries.get_mut(&reporter.node) else {
+    pub fn disconnected(&mut self, permit: &ReportPermit, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&permit.node) else {
             return;
         };
-        if entry.stream.as_ref().is_none_or(|line| line.id != reporter.id) {
+        if entry.stream.as_ref().is_none_or(|line| line.id != permit.id) {
             return;
         }
         entry.stream = None;
         if let Some(freshness) = &entry.freshness {
-            let left = (freshness.confirmed(), reporter.node.clone());
+            let left = (freshness.confirmed(), permit.node.clone());
             self.disconnected.insert(left);
-            self.refresh(&reporter.node, now, false);
+            self.refresh(&permit.node, now, false);
         } else {
-            self.entries.remove(&reporter.node);
+            self.entries.remove(&permit.node);
         }
     }
 
@@ -291,7 +291,7 @@ impl Store {
     fn accept_status(
         &mut self,
         name: &NodeName,
-        status: OfferedStatus,
+        status: ReceivedStatus,
         now: Moment,
     ) -> Result<AggregatorMessage, StoreError> {
         let parts = status.parts();

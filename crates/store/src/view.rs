@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
 use super::cluster_nodes::ClusterNodes;
-use super::engine::EstimateEngine;
+use super::estimate_engine::EstimateEngine;
 use super::fleet::{Fleet, TypeTotals};
 use super::profiles::Profiles;
 

@@ -30,7 +30,7 @@ use octavo_model::id::NodeName;
 
 pub use backoff::Backoff;
 pub use parts::{Change, Content, PartKey, PartKeyError, Parts};
-pub use receiver::{Greeting, OfferedStatus, Receiver, StatusOffer};
+pub use receiver::{Greeting, ReceiveOutcome, ReceivedStatus, Receiver};
 pub use sender::Sender;
 
 /// A message from an agent.

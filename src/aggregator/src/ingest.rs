@@ -16,7 +16,7 @@ use octavo_access::guard::Guard;
 use octavo_store::peer::{ActiveStream, Peer};
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;
-use octavo_store::store::{HelloOutcome, Reporter, Store, StoreError};
+use octavo_store::store::{HelloOutcome, ReportPermit, Store, StoreError};
 use octavo_stream::messages::{MAX_STATUS_BYTES, encode_to_agent, parse_from_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_server::{Fleet, FleetServer};
@@ -67,7 +67,7 @@ pub struct AnswerStream {
 struct Session {
     store: Arc<SharedStore>,
     stats: Stats,
-    reporter: Reporter,
+    permit: ReportPermit,
     messages: Streaming<v1::FromAgent>,
     /// Held so that the store can end the connection.
     _peer: Arc<Peer>,
@@ -164,12 +164,12 @@ impl Fleet for IngestService {
             HelloOutcome::HoldOff(answer) => {
                 AnswerStream { next: Some(answer), session: None, yields: false }
             }
-            HelloOutcome::Accepted(reporter, answer) => AnswerStream {
+            HelloOutcome::Accepted(permit, answer) => AnswerStream {
                 next: Some(answer),
                 session: Some(Session {
                     store: Arc::clone(&self.store),
                     stats: self.stats.clone(),
-                    reporter,
+                    permit,
                     messages,
                     _live: peer.open_stream(),
                     _peer: peer,
@@ -248,7 +248,7 @@ enum Reply {
 
 impl Session {
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Reply, Status>>> {
-        if Pin::new(&mut self.reporter.superseded).poll(cx).is_ready() {
+        if Pin::new(&mut self.permit.superseded).poll(cx).is_ready() {
             return Poll::Ready(Some(Ok(Reply::Superseded)));
         }
         let message = match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
@@ -273,7 +273,7 @@ impl Session {
         })?;
         let answer = self
             .store
-            .with(|store, now| store.handle_message(&self.reporter, message, now))
+            .with(|store, now| store.handle_message(&self.permit, message, now))
             .map_err(|refusal| {
                 self.stats.refused(refusal.label());
                 status(&refusal)
@@ -284,7 +284,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.store.with(|store, now| store.disconnected(&self.reporter, now));
+        self.store.with(|store, now| store.disconnected(&self.permit, now));
     }
 }
 

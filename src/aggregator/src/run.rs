@@ -26,7 +26,7 @@ use octavo_kube::client::{Client, ConnectError, Program, connect};
 use octavo_kube::token_review::TokenReviewer;
 use octavo_pages as pages;
 use octavo_store::availability::Counter;
-use octavo_store::engine::EstimateEngine;
+use octavo_store::estimate_engine::EstimateEngine;
 use octavo_store::startup::Startup;
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;

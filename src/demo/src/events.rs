@@ -8,7 +8,7 @@ pub struct DemoEvent {
     /// The event's description.
     pub says: String,
     /// The action that causes it.
-    pub deed: DemoAction,
+    pub action: DemoAction,
 }
 
 /// An action.
@@ -68,7 +68,7 @@ pub fn event_cycle<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<DemoEven
     let act = |machine: &str, says: &str, arguments: &str| DemoEvent {
         machine: machine.to_owned(),
         says: says.to_owned(),
-        deed: deed(arguments),
+        action: action(arguments),
     };
     let written = EVENTS.iter().filter(|(machine, ..)| names.contains(machine));
     let written: Vec<DemoEvent> =
@@ -83,7 +83,7 @@ pub fn event_cycle<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<DemoEven
     come.chain(go).collect()
 }
 
-fn deed(arguments: &str) -> DemoAction {
+fn action(arguments: &str) -> DemoAction {
     let (verb, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
     match verb {
         "apply" => DemoAction::Choose(rest.to_owned()),
@@ -118,16 +118,16 @@ mod tests {
         let round = event_cycle(["mixed-l40s-a100"]);
         let rule = "{id: demo, call: nvmlDeviceGetMigMode, hang: forever}";
         let arguments = ["fault", "add", rule].map(str::to_owned);
-        assert_eq!(round[0].deed, DemoAction::Simulate(arguments.to_vec()));
+        assert_eq!(round[0].action, DemoAction::Simulate(arguments.to_vec()));
     }
 
     #[test]
     fn events_start_and_stop_pods_and_select_layouts() {
-        let deeds: Vec<DemoAction> =
-            event_cycle(["t4", "shared-a100-04"]).into_iter().map(|act| act.deed).collect();
-        assert_eq!(deeds[0], DemoAction::Choose("medium".to_owned()));
-        assert_eq!(deeds[1], DemoAction::Stop("serving/triton-0".to_owned()));
-        assert_eq!(deeds[3], DemoAction::Start("serving/triton-0".to_owned()));
+        let actions: Vec<DemoAction> =
+            event_cycle(["t4", "shared-a100-04"]).into_iter().map(|act| act.action).collect();
+        assert_eq!(actions[0], DemoAction::Choose("medium".to_owned()));
+        assert_eq!(actions[1], DemoAction::Stop("serving/triton-0".to_owned()));
+        assert_eq!(actions[3], DemoAction::Start("serving/triton-0".to_owned()));
     }
 
     #[test]

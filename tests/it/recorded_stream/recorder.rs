@@ -6,7 +6,7 @@ use octavo_node::sharing::usage::Tenant;
 use octavo_stream::messages::{encode_to_agent, parse_from_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_server::{Fleet, FleetServer};
-use octavo_stream::protocol::{AggregatorMessage, FromAgent, Receiver, StatusOffer};
+use octavo_stream::protocol::{AggregatorMessage, FromAgent, ReceiveOutcome, Receiver};
 use octavo_stream::status::{self, NodeStatus};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -98,8 +98,8 @@ fn receive(receiver: &mut Option<Receiver>, message: v1::FromAgent) -> Aggregato
         FromAgent::Heartbeat { seq, hash } => known.heartbeat(seq, hash),
     };
     match offer {
-        StatusOffer::Status(status) => known.take(status),
-        StatusOffer::Confirmed(answer) | StatusOffer::Nothing(answer) => answer,
+        ReceiveOutcome::Status(status) => known.take(status),
+        ReceiveOutcome::Confirmed(answer) | ReceiveOutcome::Nothing(answer) => answer,
     }
 }
 

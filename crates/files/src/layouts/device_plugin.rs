@@ -14,7 +14,7 @@ use octavo_planner::layout::{
 
 use super::error::{LayoutProblem, WarningProblem};
 use super::findings::{Findings, Mapping, MappingShape};
-use super::node::{Entry, Node};
+use super::node::{Entry, YamlNode};
 use super::time_slicing::{self, RESOURCES};
 use super::{DEVICE_PLUGIN_KEYS, scalar};
 
@@ -48,7 +48,7 @@ pub(super) fn is_section_key(key: &str) -> bool {
     SHARING.keys.contains(&key) || flags::is_flag(key)
 }
 
-pub(super) fn read(root: &Node, findings: &mut Findings) -> Option<Layouts> {
+pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> {
     let file = findings.mapping(root, FILE)?;
     if let Some(node) = file.get("version").filter(|node| scalar::text(node) != Some("")) {
         super::expect_text(node, "version", "v1", findings);
@@ -95,7 +95,7 @@ fn no_sharing(place: SourcePosition) -> TimeSlicing {
     TimeSlicing { place, shares: Vec::new(), slice: None }
 }
 
-fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
+fn sharing(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing> {
     let sharing = findings.mapping(node, SHARING)?;
     let slicing = sharing.get("timeSlicing");
     if let Some(mps) = sharing.entry("mps").filter(|entry| !entry.value.is_null()) {
@@ -111,7 +111,7 @@ fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     }
 }
 
-fn time_slicing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
+fn time_slicing(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing> {
     let slicing = findings.mapping(node, TIME_SLICING)?;
     let rename = read_bool(slicing, "renameByDefault", findings);
     let fail = read_bool(slicing, "failRequestsGreaterThanOne", findings);
@@ -169,7 +169,7 @@ fn read_rename(entry: &Entry, findings: &mut Findings) -> Option<ResourceRename>
 }
 
 /// Validates resource name patterns. NVIDIA's plugin parses them and then ignores them.
-fn resources(node: &Node, findings: &mut Findings) {
+fn resources(node: &YamlNode, findings: &mut Findings) {
     let Some(resources) = findings.mapping(node, ALL_RESOURCES) else {
         return;
     };
@@ -191,7 +191,7 @@ fn resources(node: &Node, findings: &mut Findings) {
     findings.warning(node.place, WarningProblem::Resources);
 }
 
-fn imex(node: &Node, findings: &mut Findings) {
+fn imex(node: &YamlNode, findings: &mut Findings) {
     let Some(imex) = findings.mapping(node, IMEX) else {
         return;
     };

@@ -10,7 +10,7 @@ use octavo_planner::layout::{Criteria, IndexRange, Selector};
 
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape};
-use super::node::{Node, Value};
+use super::node::{Value, YamlNode};
 use super::scalar;
 
 const DEVICES: MappingShape = MappingShape {
@@ -22,7 +22,7 @@ const EXAMPLE: &str =
     "\"devices: all\" selects every device, \"devices: {index: [0, 1]}\" selects some";
 
 /// Parses the device selector of a rule. Returns `None` if it is invalid.
-pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Selector> {
+pub(super) fn read(node: &YamlNode, findings: &mut Findings) -> Option<Selector> {
     match &node.value {
         Value::Scalar(_) => match scalar::text(node) {
             Some("all") => Some(Selector::All),
@@ -42,7 +42,7 @@ fn indices(index: Vec<IndexRange>) -> Selector {
     Selector::Matching(Criteria { index: Some(index), ..Criteria::default() })
 }
 
-fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
+fn criteria(node: &YamlNode, findings: &mut Findings) -> Option<Criteria> {
     let devices = findings.mapping(node, DEVICES)?;
     if !findings.not_empty(node, DEVICES.what, EXAMPLE) {
         return None;
@@ -74,17 +74,17 @@ pub(super) fn transpose_optional<T>(read: Option<Option<T>>) -> Option<Option<T>
 }
 
 /// Parses an index, a range, or a list of them without duplicates.
-pub(super) fn index(node: &Node, findings: &mut Findings) -> Option<Vec<IndexRange>> {
+pub(super) fn index(node: &YamlNode, findings: &mut Findings) -> Option<Vec<IndexRange>> {
     let expected = "a non-negative integer, or a range such as 0-3";
     let read =
-        |node: &Node, findings: &mut Findings| one_index(node, "an index", expected, findings);
+        |node: &YamlNode, findings: &mut Findings| one_index(node, "an index", expected, findings);
     unique_indices(node, read, findings)
 }
 
 /// Parses one value with `read`, or a list of values without duplicates.
 pub(super) fn unique_indices(
-    node: &Node,
-    read: impl Fn(&Node, &mut Findings) -> Option<IndexRange>,
+    node: &YamlNode,
+    read: impl Fn(&YamlNode, &mut Findings) -> Option<IndexRange>,
     findings: &mut Findings,
 ) -> Option<Vec<IndexRange>> {
     let ranges = one_or_many(node, "index", read, findings)?;
@@ -106,7 +106,7 @@ pub(super) fn unique_indices(
 }
 
 fn one_index(
-    node: &Node,
+    node: &YamlNode,
     what: &'static str,
     expected: &'static str,
     findings: &mut Findings,
@@ -121,11 +121,11 @@ fn one_index(
 }
 
 /// Parses one identifier or a list of them.
-fn ids<T>(node: &Node, what: &'static str, findings: &mut Findings) -> Option<Vec<T>>
+fn ids<T>(node: &YamlNode, what: &'static str, findings: &mut Findings) -> Option<Vec<T>>
 where
     T: FromStr<Err = ParseError> + Ord + Clone + fmt::Display,
 {
-    let read = |node: &Node, findings: &mut Findings| {
+    let read = |node: &YamlNode, findings: &mut Findings| {
         let text = scalar::text(node).filter(|text| text.len() <= 253 && !node.is_null());
         let text = findings.expect(text, node, what, "a string or a list of strings")?;
         findings.accept(text.parse(), node.place)
@@ -138,9 +138,9 @@ where
 
 /// Parses a single value or a non-empty list. Returns `None` if any item is invalid, after reporting all invalid items.
 fn one_or_many<T>(
-    node: &Node,
+    node: &YamlNode,
     what: &'static str,
-    read: impl Fn(&Node, &mut Findings) -> Option<T>,
+    read: impl Fn(&YamlNode, &mut Findings) -> Option<T>,
     findings: &mut Findings,
 ) -> Option<Vec<(T, SourcePosition)>> {
     let Value::List(items) = &node.value else {

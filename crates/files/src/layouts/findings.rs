@@ -11,7 +11,7 @@ use octavo_planner::layout::Layouts;
 
 use super::ParsedLayouts;
 use super::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
-use super::node::{Entry, Node, Value, quoted};
+use super::node::{Entry, Value, YamlNode, quoted};
 
 /// Errors and warnings of one file.
 #[derive(Debug, Default)]
@@ -79,7 +79,12 @@ impl Findings {
     }
 
     /// Adds an error for a value of the wrong type.
-    pub(super) fn wrong_kind(&mut self, node: &Node, what: &'static str, expected: &'static str) {
+    pub(super) fn wrong_kind(
+        &mut self,
+        node: &YamlNode,
+        what: &'static str,
+        expected: &'static str,
+    ) {
         let found = node.describe();
         self.error(node.place, LayoutProblem::WrongKind { what, expected, found });
     }
@@ -88,7 +93,7 @@ impl Findings {
     pub(super) fn expect<T>(
         &mut self,
         value: Option<T>,
-        node: &Node,
+        node: &YamlNode,
         what: &'static str,
         expected: &'static str,
     ) -> Option<T> {
@@ -110,7 +115,7 @@ impl Findings {
     /// Reports a list or mapping without entries, and returns whether there are any.
     pub(super) fn not_empty(
         &mut self,
-        node: &Node,
+        node: &YamlNode,
         what: &'static str,
         example: &'static str,
     ) -> bool {
@@ -148,7 +153,7 @@ impl Findings {
     /// Returns the mapping. Unknown keys are reported as errors, and the remaining entries are still returned.
     pub(super) fn mapping<'n>(
         &mut self,
-        node: &'n Node,
+        node: &'n YamlNode,
         shape: MappingShape,
     ) -> Option<Mapping<'n>> {
         let entries = self.expect(node.entries(), node, shape.what, "a mapping")?;
@@ -170,7 +175,7 @@ impl Findings {
         mapping: Mapping<'n>,
         key: &'static str,
         example: &'static str,
-    ) -> Option<&'n Node> {
+    ) -> Option<&'n YamlNode> {
         let found = mapping.get(key);
         if found.is_none() {
             let problem = LayoutProblem::MissingKey { key, within: mapping.what, example };
@@ -187,12 +192,12 @@ impl<'n> Mapping<'n> {
     }
 
     /// Returns the value of a key.
-    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+    pub(super) fn get(&self, key: &str) -> Option<&'n YamlNode> {
         self.entry(key).map(|entry| &*entry.value)
     }
 
     /// Returns the value of a key. A null value counts as absent.
-    pub(super) fn non_null(&self, key: &str) -> Option<&'n Node> {
+    pub(super) fn non_null(&self, key: &str) -> Option<&'n YamlNode> {
         self.get(key).filter(|node| !node.is_null())
     }
 }

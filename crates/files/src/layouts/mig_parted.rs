@@ -11,7 +11,7 @@ use octavo_planner::layout::{
 
 use super::error::{LayoutProblem, WarningProblem};
 use super::findings::{Findings, Mapping, MappingShape, is_label_value};
-use super::node::{Entry, Node, Value, quoted};
+use super::node::{Entry, Value, YamlNode, quoted};
 use super::{MIG_PARTED_KEYS, devices, expect_text, profiles, scalar};
 
 const FILE: MappingShape = MappingShape { what: "a mig-parted file", keys: MIG_PARTED_KEYS };
@@ -24,7 +24,7 @@ const RULE: MappingShape = MappingShape {
 const EXAMPLE: &str = "a configuration is a name and a list of rules, such as \"all-disabled: [{devices: all, \
  mig-enabled: false}]\"";
 
-pub(super) fn read(root: &Node, findings: &mut Findings) -> Option<Layouts> {
+pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> {
     let file = findings.mapping(root, FILE)?;
     if let Some(node) = findings.required(file, "version", "\"version: v1\"") {
         expect_text(node, "version", "v1", findings);
@@ -70,7 +70,7 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
     Some(Layout { name, place: entry.place, rules: rules.collect() })
 }
 
-fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
+fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
     let rule = findings.mapping(node, RULE)?;
     let example = "\"devices: all\", or a list of indices such as \"devices: [0, 1]\"";
     let devices = findings.required(rule, "devices", example);
@@ -97,7 +97,7 @@ fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -
 
 /// The inner `None` means all devices.
 #[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
-fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
+fn indices(node: &YamlNode, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
     if scalar::text(node) == Some("all") {
         return Some(None);
     }
@@ -108,7 +108,7 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
         "\"all\" or a list of indices such as [0, 1]",
     )?;
     // mig-parted does not support ranges.
-    let read = |item: &Node, findings: &mut Findings| {
+    let read = |item: &YamlNode, findings: &mut Findings| {
         let index = scalar::integral_number(item);
         let index = findings.expect(index, item, "an index", "a non-negative integer")?;
         Some(IndexRange { first: index, last: index })
@@ -118,7 +118,7 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
 
 /// The inner `None` means all devices: no filter, an empty text or an empty list.
 #[expect(clippy::option_option, reason = "whether it could be read, and whether it is there")]
-fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
+fn filters(node: &YamlNode, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
     if node.is_null() || scalar::text(node) == Some("") {
         return Some(None);
     }
@@ -131,7 +131,7 @@ fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilt
     Some((!filters.is_empty()).then_some(filters))
 }
 
-fn one_filter(node: &Node, findings: &mut Findings) -> Option<DeviceFilter> {
+fn one_filter(node: &YamlNode, findings: &mut Findings) -> Option<DeviceFilter> {
     // mig-parted parses an unquoted number as a number and rejects it.
     let number = scalar::plain(node)
         .is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':'));
@@ -174,7 +174,7 @@ fn read_mig(rule: Mapping<'_>, findings: &mut Findings) -> Option<MigSpec> {
     }
 }
 
-fn counts(node: &Node, findings: &mut Findings) -> Option<Vec<ProfileCount>> {
+fn counts(node: &YamlNode, findings: &mut Findings) -> Option<Vec<ProfileCount>> {
     let expected = "a mapping of profiles to counts";
     let entries = findings.expect(node.entries(), node, "mig-devices", expected)?;
     let zeros = entries.iter().filter(|entry| scalar::number(&entry.value) == Some(0));

@@ -6,7 +6,7 @@ use octavo_model::source_position::SourcePosition;
 
 /// A value and its position.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) place: SourcePosition,
     pub(super) value: Value,
     /// Number of values, including this one and those behind aliases.
@@ -17,7 +17,7 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) enum Value {
     Scalar(Scalar),
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<YamlNode>>),
     Map(Vec<Entry>),
 }
 
@@ -36,10 +36,10 @@ pub(super) struct Entry {
     pub(super) key: Rc<str>,
     /// Whether the key is unquoted.
     pub(super) plain: bool,
-    pub(super) value: Rc<Node>,
+    pub(super) value: Rc<YamlNode>,
 }
 
-impl Node {
+impl YamlNode {
     /// Describes the value for messages.
     pub(super) fn describe(&self) -> String {
         match &self.value {
@@ -60,7 +60,7 @@ impl Node {
     }
 
     /// Returns the items of a list.
-    pub(super) fn items(&self) -> Option<&[Rc<Node>]> {
+    pub(super) fn items(&self) -> Option<&[Rc<YamlNode>]> {
         match &self.value {
             Value::List(items) => Some(items),
             Value::Scalar(_) | Value::Map(_) => None,

@@ -4,7 +4,7 @@ use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
 
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, is_label_value};
-use super::node::{Entry, Node, Value, quoted};
+use super::node::{Entry, Value, YamlNode, quoted};
 use super::{KIND, OCTAVO_KEYS, devices, expect_header, profiles, scalar, time_slicing};
 
 const FILE: MappingShape = MappingShape { what: "a layout file", keys: OCTAVO_KEYS };
@@ -15,7 +15,7 @@ const RULE: MappingShape =
 const LAYOUT_EXAMPLE: &str =
     "a layout is a name and a list of rules, such as \"serving: [{devices: all, mig: disabled}]\"";
 
-pub(super) fn read(root: &Node, findings: &mut Findings) -> Option<Layouts> {
+pub(super) fn read(root: &YamlNode, findings: &mut Findings) -> Option<Layouts> {
     let file = findings.mapping(root, FILE)?;
     expect_header(file, KIND, "\"kind: Layouts\"", findings);
     let node = findings.required(file, "layouts", LAYOUT_EXAMPLE)?;
@@ -61,7 +61,7 @@ fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
     }
 }
 
-fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
+fn rule(node: &YamlNode, findings: &mut Findings) -> Option<Rule> {
     let rule = findings.mapping(node, RULE)?;
     let example = "\"devices: all\", \"devices: rest\", or \"devices: {index: [0, 1]}\"";
     let selector =
@@ -80,7 +80,7 @@ fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
     })
 }
 
-fn read_mig(node: &Node, findings: &mut Findings) -> Option<MigSpec> {
+fn read_mig(node: &YamlNode, findings: &mut Findings) -> Option<MigSpec> {
     match (&node.value, scalar::text(node)) {
         (Value::Map(entries), _) => {
             let counts = profiles::read(entries, findings, |_, _| false);

@@ -10,7 +10,7 @@ use octavo_model::source_position::SourcePosition;
 
 use super::error::{LayoutError, LayoutProblem};
 use super::findings::{Findings, Mapping, MappingShape};
-use super::node::{Node, quoted};
+use super::node::{YamlNode, quoted};
 use super::{expect_header, parse_file, scalar};
 
 /// `kind` of the file.
@@ -65,7 +65,10 @@ fn read(file: Mapping<'_>, findings: &mut Findings) -> Option<PriceBook> {
     prices
 }
 
-fn read_price(node: &Node, findings: &mut Findings) -> Option<(TypeName, PurchaseOption, Amount)> {
+fn read_price(
+    node: &YamlNode,
+    findings: &mut Findings,
+) -> Option<(TypeName, PurchaseOption, Amount)> {
     let price = findings.mapping(node, PRICE)?;
     let type_name = findings
         .required(price, "type", "\"type: nvidia-h100-80gb\"")
@@ -82,7 +85,7 @@ fn read_price(node: &Node, findings: &mut Findings) -> Option<(TypeName, Purchas
 
 /// Parses a value whose error message is self-explanatory.
 fn value<T: FromStr<Err = PriceError>>(
-    node: &Node,
+    node: &YamlNode,
     what: &'static str,
     findings: &mut Findings,
 ) -> Option<T> {

@@ -4,19 +4,19 @@ use octavo_model::quantity::Mebibytes;
 use octavo_planner::layout::{DeviceFilter, IndexRange};
 
 use super::error::LayoutProblem;
-use super::node::{Node, Scalar, Value};
+use super::node::{Scalar, Value, YamlNode};
 
 /// Returns the text of a scalar.
-pub(super) fn text(node: &Node) -> Option<&str> {
+pub(super) fn text(node: &YamlNode) -> Option<&str> {
     scalar(node).map(|scalar| scalar.text.as_str())
 }
 
 /// Returns the text of an unquoted scalar.
-pub(super) fn plain(node: &Node) -> Option<&str> {
+pub(super) fn plain(node: &YamlNode) -> Option<&str> {
     scalar(node).filter(|scalar| scalar.plain).map(|scalar| scalar.text.as_str())
 }
 
-fn scalar(node: &Node) -> Option<&Scalar> {
+fn scalar(node: &YamlNode) -> Option<&Scalar> {
     match &node.value {
         Value::Scalar(scalar) => Some(scalar),
         Value::List(_) | Value::Map(_) => None,
@@ -24,12 +24,12 @@ fn scalar(node: &Node) -> Option<&Scalar> {
 }
 
 /// Parses an unsigned integer: hexadecimal, or decimal without leading zeros, which YAML 1.1 interprets as octal.
-pub(super) fn number(node: &Node) -> Option<u32> {
+pub(super) fn number(node: &YamlNode) -> Option<u32> {
     digits(plain(node)?)
 }
 
 /// Parses an unsigned integer that may have a fraction of zero: mig-parted's parser reads `1.0` as 1.
-pub(super) fn integral_number(node: &Node) -> Option<u32> {
+pub(super) fn integral_number(node: &YamlNode) -> Option<u32> {
     let text = plain(node)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_zero = fraction.bytes().all(|digit| digit == b'0');
@@ -38,7 +38,7 @@ pub(super) fn integral_number(node: &Node) -> Option<u32> {
 
 /// Reports whether NVIDIA's programs read the value as a duration: a number of nanoseconds, or a text with units.
 /// Source: k8s-device-plugin v0.20.0, `api/config/v1/duration.go`, and Go, `time.ParseDuration`.
-pub(super) fn is_go_duration(node: &Node) -> bool {
+pub(super) fn is_go_duration(node: &YamlNode) -> bool {
     let Some(scalar) = scalar(node) else {
         return false;
     };
@@ -103,7 +103,7 @@ fn digits(text: &str) -> Option<u32> {
 }
 
 /// Parses `true` or `false` by the rules of YAML 1.2.
-pub(super) fn boolean(node: &Node) -> Option<bool> {
+pub(super) fn boolean(node: &YamlNode) -> Option<bool> {
     match plain(node)? {
         "true" | "True" | "TRUE" => Some(true),
         "false" | "False" | "FALSE" => Some(false),
@@ -112,7 +112,7 @@ pub(super) fn boolean(node: &Node) -> Option<bool> {
 }
 
 /// Parses a boolean by the rules of YAML 1.1, like mig-parted. Source: YAML 1.1, "Boolean Language-Independent Type".
-pub(super) fn yaml_1_1_boolean(node: &Node) -> Option<bool> {
+pub(super) fn yaml_1_1_boolean(node: &YamlNode) -> Option<bool> {
     boolean(node).or_else(|| match plain(node)? {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
@@ -121,7 +121,7 @@ pub(super) fn yaml_1_1_boolean(node: &Node) -> Option<bool> {
 }
 
 /// Parses an index or a range: `3` or `0-3`. A range may be quoted, and its end may be before its start.
-pub(super) fn range(node: &Node) -> Option<IndexRange> {
+pub(super) fn range(node: &YamlNode) -> Option<IndexRange> {
     if let Some(index) = number(node) {
         return Some(IndexRange { first: index, last: index });
     }
@@ -135,11 +135,11 @@ fn decimal(text: &str) -> Option<u32> {
 
 /// Parses an amount of memory as a Kubernetes quantity with a unit. A fraction of a MiB is rounded up, because the
 /// amount is a lower bound for the device.
-pub(super) fn memory(node: &Node) -> Result<Mebibytes, LayoutProblem> {
+pub(super) fn memory(node: &YamlNode) -> Result<Mebibytes, LayoutProblem> {
     parse_memory(node).ok_or_else(|| LayoutProblem::Memory { found: node.describe() })
 }
 
-fn parse_memory(node: &Node) -> Option<Mebibytes> {
+fn parse_memory(node: &YamlNode) -> Option<Mebibytes> {
     let text = text(node)?;
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (amount, unit) = text.split_at(end);

@@ -12,7 +12,7 @@ use octavo_planner::layout::{
 use super::devices::transpose_optional;
 use super::error::LayoutProblem;
 use super::findings::{Findings, Mapping, MappingShape};
-use super::node::{Node, quoted};
+use super::node::{YamlNode, quoted};
 use super::{profiles, scalar};
 
 const TIME_SLICING: MappingShape = MappingShape {
@@ -55,7 +55,7 @@ pub(super) const RESOURCES: &str =
     "a list of names and replicas, such as \"resources: [{name: nvidia.com/gpu, replicas: 4}]\"";
 
 /// Parses how devices are shared. Returns `None` if it is invalid.
-pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
+pub(super) fn read(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlicing> {
     if scalar::text(node) == Some("disabled") {
         return Some(TimeSlicing { place: node.place, shares: Vec::new(), slice: None });
     }
@@ -89,13 +89,13 @@ pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> 
     })
 }
 
-fn slice(node: &Node, findings: &mut Findings) -> Option<TimeSlice> {
+fn slice(node: &YamlNode, findings: &mut Findings) -> Option<TimeSlice> {
     let text = scalar::text(node);
     let slice = TimeSlice::ALL.into_iter().find(|length| text == Some(length.as_str()));
     findings.expect(slice, node, "slice", "\"short\", \"medium\" or \"long\"")
 }
 
-fn profile_shares(node: &Node, findings: &mut Findings) -> Vec<Option<Share>> {
+fn profile_shares(node: &YamlNode, findings: &mut Findings) -> Vec<Option<Share>> {
     let expected = "a mapping of profiles to their time-slicing";
     let Some(entries) = findings.expect(node.entries(), node, "profiles", expected) else {
         return vec![None];
@@ -116,7 +116,7 @@ fn profile_shares(node: &Node, findings: &mut Findings) -> Vec<Option<Share>> {
 
 /// Parses a list of resources. Two items for the same resource are an error, because one of them would never apply.
 pub(super) fn list(
-    node: &Node,
+    node: &YamlNode,
     item_shape: MappingShape,
     read: impl Fn(Mapping<'_>, &mut Findings) -> Option<Share>,
     findings: &mut Findings,
@@ -162,13 +162,13 @@ fn share(mapping: Mapping<'_>, of: ShareTarget, findings: &mut Findings) -> Opti
 }
 
 /// Parses the number of replicas per unit.
-pub(super) fn replicas(node: &Node, findings: &mut Findings) -> Option<u32> {
+pub(super) fn replicas(node: &YamlNode, findings: &mut Findings) -> Option<u32> {
     let range = Share::MIN_REPLICAS..=Share::MAX_REPLICAS;
     let number = scalar::number(node).filter(|number| range.contains(number));
     findings.expect(number, node, "replicas", "an integer from 2 to 1024")
 }
 
-fn rename(node: &Node, findings: &mut Findings) -> Option<ResourceRename> {
+fn rename(node: &YamlNode, findings: &mut Findings) -> Option<ResourceRename> {
     match scalar::boolean(node) {
         Some(true) => Some(ResourceRename::Shared),
         Some(false) => Some(ResourceRename::No),
@@ -230,7 +230,7 @@ pub(super) fn name(
 }
 
 /// Parses `all`, a count, or a list of indices, `i:j` and UUIDs.
-fn unit_selection(node: &Node, findings: &mut Findings) -> Option<UnitSelector> {
+fn unit_selection(node: &YamlNode, findings: &mut Findings) -> Option<UnitSelector> {
     let expected =
         "\"all\", a number of devices, or a list such as [0, \"0:1\", GPU-<uuid>, MIG-<uuid>]";
     if let Some(items) = node.items() {
@@ -247,7 +247,7 @@ fn unit_selection(node: &Node, findings: &mut Findings) -> Option<UnitSelector> 
     findings.expect(count, node, "devices", expected).map(UnitSelector::First)
 }
 
-fn read_items(nodes: &[Rc<Node>], findings: &mut Findings) -> Option<Vec<UnitRef>> {
+fn read_items(nodes: &[Rc<YamlNode>], findings: &mut Findings) -> Option<Vec<UnitRef>> {
     let expected = "an index, \"<index>:<partition>\", GPU-<uuid> or MIG-<uuid>";
     let mut seen = BTreeMap::new();
     let items: Vec<Option<UnitRef>> = nodes
@@ -260,7 +260,7 @@ fn read_items(nodes: &[Rc<Node>], findings: &mut Findings) -> Option<Vec<UnitRef
     items.into_iter().collect()
 }
 
-fn item(node: &Node) -> Option<UnitRef> {
+fn item(node: &YamlNode) -> Option<UnitRef> {
     let text = scalar::text(node).filter(|text| text.len() <= 253)?;
     let number = |text: &str| -> Option<u32> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

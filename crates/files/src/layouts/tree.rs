@@ -12,7 +12,7 @@ use octavo_model::source_position::SourcePosition;
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
-use super::node::{Entry, Node, Scalar, Value, quoted};
+use super::node::{Entry, Scalar, Value, YamlNode, quoted};
 
 /// Maximum file size. NVIDIA's own file with all boards has 20 KiB.
 const MAX_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_VALUES: usize = 100_000;
 
 /// Parses a text. Invalid YAML or an exceeded limit is reported as one error.
-pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
+pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<YamlNode>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match Builder::build(text, findings) {
         Ok(root) => Some(root),
@@ -41,25 +41,25 @@ struct OpenNode {
 }
 
 enum Content {
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<YamlNode>>),
     Map {
         entries: Vec<Entry>,
         /// A key whose value has not been read yet.
         key: Option<(SourcePosition, Rc<str>, bool)>,
         seen: BTreeMap<Rc<str>, SourcePosition>,
-        merged: Vec<(SourcePosition, Rc<Node>)>,
+        merged: Vec<(SourcePosition, Rc<YamlNode>)>,
     },
 }
 
 struct Builder<'f> {
     findings: &'f mut Findings,
     open: Vec<OpenNode>,
-    anchors: BTreeMap<usize, Rc<Node>>,
-    root: Option<Rc<Node>>,
+    anchors: BTreeMap<usize, Rc<YamlNode>>,
+    root: Option<Rc<YamlNode>>,
 }
 
 impl<'f> Builder<'f> {
-    fn build(text: &str, findings: &'f mut Findings) -> Result<Rc<Node>, PlacedProblem> {
+    fn build(text: &str, findings: &'f mut Findings) -> Result<Rc<YamlNode>, PlacedProblem> {
         let start = SourcePosition { line: 1, column: 1 };
         if text.len() > MAX_BYTES {
             let (bytes, most) = (text.len(), MAX_BYTES);
@@ -92,7 +92,7 @@ impl<'f> Builder<'f> {
                 let plain = style == ScalarStyle::Plain;
                 let text = text.into_owned();
                 let value = Value::Scalar(Scalar { text, plain });
-                self.finish(anchor, Node { place, value, weight: 1 })
+                self.finish(anchor, YamlNode { place, value, weight: 1 })
             }
             Event::SequenceStart(_, anchor, _) => {
                 self.begin(place, anchor, Content::List(Vec::new()))
@@ -152,10 +152,10 @@ impl<'f> Builder<'f> {
                 Value::Map(entries)
             }
         };
-        self.finish(anchor, Node { place, value, weight })
+        self.finish(anchor, YamlNode { place, value, weight })
     }
 
-    fn finish(&mut self, anchor: usize, node: Node) -> Result<(), PlacedProblem> {
+    fn finish(&mut self, anchor: usize, node: YamlNode) -> Result<(), PlacedProblem> {
         let (place, node) = (node.place, Rc::new(node));
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
@@ -164,7 +164,7 @@ impl<'f> Builder<'f> {
     }
 
     /// Adds a finished node to its parent. `place` is the position of the alias if the node is inserted through one.
-    fn add(&mut self, node: Rc<Node>, place: SourcePosition) -> Result<(), PlacedProblem> {
+    fn add(&mut self, node: Rc<YamlNode>, place: SourcePosition) -> Result<(), PlacedProblem> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
@@ -191,7 +191,7 @@ impl<'f> Builder<'f> {
 }
 
 fn as_key(
-    node: &Node,
+    node: &YamlNode,
     place: SourcePosition,
 ) -> Result<(SourcePosition, Rc<str>, bool), PlacedProblem> {
     match &node.value {
@@ -215,7 +215,7 @@ fn add_weight(weight: usize, more: usize, place: SourcePosition) -> Result<usize
 /// Applies YAML 1.1's merge key, which mig-parted's parser supports: adds the entries of another mapping whose keys are
 /// not present yet.
 fn merge(
-    node: &Rc<Node>,
+    node: &Rc<YamlNode>,
     at: SourcePosition,
     (entries, seen, weight): (&mut Vec<Entry>, &mut BTreeMap<Rc<str>, SourcePosition>, &mut usize),
 ) -> Result<(), PlacedProblem> {

@@ -21,7 +21,7 @@ pub(super) struct KnownDevice {
     pub(super) handle: DeviceHandle,
     pub(super) pci: PciAddress,
     pub(super) ids: PciIds,
-    facts: Option<Facts>,
+    facts: Option<StaticProperties>,
     links: Links,
     /// The profile catalog read in this MIG mode: some drivers report it incorrectly or not at all in the other mode.
     profiles: Option<(MigMode, MigProfiles)>,
@@ -29,7 +29,7 @@ pub(super) struct KnownDevice {
 
 /// Values that are constant while the driver is loaded.
 #[derive(Debug, Clone, Default)]
-struct Facts {
+struct StaticProperties {
     uuid: Option<GpuUuid>,
     product_name: Option<String>,
     minor: Option<u32>,
@@ -39,7 +39,7 @@ struct Facts {
     problems: Vec<ReadProblem>,
 }
 
-impl Facts {
+impl StaticProperties {
     /// Returns whether the values can be cached for the driver's life. Every device has a UUID and a name, whatever a
     /// single response says.
     fn is_complete(&self) -> bool {
@@ -60,7 +60,7 @@ impl KnownDevice {
     ) -> Result<(), DriverError> {
         let gpu = session.for_device(self.pci).with_handle(self.handle);
         if let Some(facts) = &self.facts {
-            apply_facts(facts, device);
+            apply_properties(facts, device);
         }
         let mode = mig_mode(gpu, device)?;
         if self.profiles.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
@@ -68,10 +68,10 @@ impl KnownDevice {
             self.facts = None;
         }
         if self.facts.is_none() {
-            let facts = read_facts(gpu)?;
-            apply_facts(&facts, device);
+            let facts = read_properties(gpu)?;
+            apply_properties(&facts, device);
             // Incomplete values are read again next time.
-            self.facts = Some(facts).filter(Facts::is_complete);
+            self.facts = Some(facts).filter(StaticProperties::is_complete);
         }
         if let Some(modes) = mode {
             device.mig = self.mig(gpu, modes, device)?;
@@ -205,7 +205,7 @@ pub(super) fn look_up_device(session: Session<'_>, index: u32) -> Result<KnownDe
     ))
 }
 
-fn apply_facts(facts: &Facts, device: &mut Device) {
+fn apply_properties(facts: &StaticProperties, device: &mut Device) {
     let facts = facts.clone();
     device.uuid = facts.uuid;
     device.product_name = facts.product_name;
@@ -216,8 +216,8 @@ fn apply_facts(facts: &Facts, device: &mut Device) {
     device.problems.extend(facts.problems);
 }
 
-fn read_facts(gpu: DeviceSession<'_>) -> Result<Facts, DriverError> {
-    let mut facts = Facts::default();
+fn read_properties(gpu: DeviceSession<'_>) -> Result<StaticProperties, DriverError> {
+    let mut facts = StaticProperties::default();
     let problems = &mut facts.problems;
     let uuid = gpu.query("nvmlDeviceGetUUID", nvml_wrapper::Device::uuid);
     facts.uuid = optional(uuid, problems)?.and_then(|text| parse_uuid(&text, problems));

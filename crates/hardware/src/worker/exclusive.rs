@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use octavo_model::driver_link::{Event, LinkHistory, LinkState};
+use octavo_model::driver_link::{DriverState, Event, LinkHistory};
 use octavo_model::inventory::Device;
 use octavo_model::reading::Reading;
 use thiserror::Error;
@@ -178,9 +178,9 @@ impl Worker {
             return Some(DriverUnavailable::Released);
         }
         match &self.link {
-            LinkState::Ready { .. } => None,
-            LinkState::Loading { .. } => Some(DriverUnavailable::Loading),
-            LinkState::Absent { reason, past, .. } => {
+            DriverState::Ready { .. } => None,
+            DriverState::Loading { .. } => Some(DriverUnavailable::Loading),
+            DriverState::Absent { reason, past, .. } => {
                 let reason = reason.clone();
                 Some(match past {
                     LinkHistory::NeverReady => DriverUnavailable::Absent { reason },

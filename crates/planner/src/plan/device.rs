@@ -35,22 +35,22 @@ impl From<BudgetExceeded> for MissingInformation {
 
 /// Returns the verdict on the device at `pci`.
 pub(super) fn verdict<'q>(
-    question: &PlanInput<'q>,
+    input: &PlanInput<'q>,
     pci: PciAddress,
     target: &'q MigTarget,
     cache: &mut PlanCache<'q>,
 ) -> DevicePlanResult {
-    let Some(device) = question.inventory.device(pci) else {
+    let Some(device) = input.inventory.device(pci) else {
         return blocked_by_unknown_state("the device is no longer on this node");
     };
-    let decided = reported_state(question, device).and_then(|state| match (state, target) {
+    let decided = reported_state(input, device).and_then(|state| match (state, target) {
         (None, MigTarget::Disabled) => Ok(DevicePlanResult::Unchanged),
         (None, MigTarget::Enabled(_)) => Ok(DevicePlanResult::Infeasible(NOT_MIG_CAPABLE)),
         (Some(state), MigTarget::Disabled) => {
-            decide(question, (device, state), (MigMode::Disabled, &[]), cache)
+            decide(input, (device, state), (MigMode::Disabled, &[]), cache)
         }
         (Some(state), MigTarget::Enabled(instances)) => {
-            decide(question, (device, state), (MigMode::Enabled, instances), cache)
+            decide(input, (device, state), (MigMode::Enabled, instances), cache)
         }
     });
     decided.unwrap_or_else(|MissingInformation(reason)| blocked_by_unknown_state(reason))
@@ -90,7 +90,7 @@ pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasibi
 }
 
 fn decide<'q>(
-    question: &PlanInput<'q>,
+    input: &PlanInput<'q>,
     (device, state): (&'q Device, &'q MigState),
     (to, instances): (MigMode, &'q [InstanceTarget]),
     cache: &mut PlanCache<'q>,
@@ -105,14 +105,14 @@ fn decide<'q>(
     if let Err(infeasible) = cache.check_feasible(state, &table, instances)? {
         return Ok(DevicePlanResult::Infeasible(infeasible));
     }
-    let users = DeviceUsers::of(question.holders, device);
+    let users = DeviceUsers::of(input.holders, device);
     let existing = existing_instances(&users, &table, state, instances)?;
     let refused = |profile_id: u32, placement: Placement| {
-        question.refused.contains(&RefusedPlacement { device: device.pci, profile_id, placement })
+        input.refused.contains(&RefusedPlacement { device: device.pci, profile_id, placement })
     };
     let query =
         ArrangementQuery { table: &table, existing: &existing, instances, refused: &refused };
-    let places = question.refused.iter();
+    let places = input.refused.iter();
     let alike = DeviceKey {
         state,
         instances,
@@ -125,10 +125,10 @@ fn decide<'q>(
     let Some(found) = cache.best(alike, &query)? else {
         return Ok(blocked(vec![Cause::HardwareRefused]));
     };
-    let mode = mode_planning::change(question.inventory, device, state, to);
+    let mode = mode_planning::change(input.inventory, device, state, to);
     let mut causes = build::blocking_instances(&query, &found, &users);
     if let Some(mode) = &mode {
-        causes.extend(mode_planning::blocking_causes(question, &users, state, mode));
+        causes.extend(mode_planning::blocking_causes(input, &users, state, mode));
     }
     if !causes.is_empty() {
         return Ok(blocked(causes));
@@ -146,7 +146,7 @@ fn decide<'q>(
 
 /// Returns the MIG state of a device that reports everything a plan needs; `None` if the device cannot be partitioned.
 fn reported_state<'a>(
-    question: &PlanInput<'a>,
+    input: &PlanInput<'a>,
     device: &'a Device,
 ) -> Result<Option<&'a MigState>, MissingInformation> {
     match &device.condition {
@@ -160,7 +160,7 @@ fn reported_state<'a>(
             return Err(MissingInformation("no driver library reports it".to_owned()));
         }
     }
-    match &question.inventory.nvml {
+    match &input.inventory.nvml {
         NvmlState::Stalled { call, .. } => {
             return Err(MissingInformation(format!(
                 "the driver call {call} does not return, so the last reading may be outdated"

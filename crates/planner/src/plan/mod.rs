@@ -147,22 +147,22 @@ pub struct PlannedCompute {
     pub slices: u32,
 }
 
-/// Calculates the plan for `question`.
-pub fn plan(question: &PlanInput<'_>) -> NodePlan {
+/// Calculates the plan for `input`.
+pub fn plan(input: &PlanInput<'_>) -> NodePlan {
     let mut cache = cache::PlanCache::new();
-    let mut devices: Vec<DevicePlan> = question
+    let mut devices: Vec<DevicePlan> = input
         .targets
         .devices
         .iter()
         .map(|target| DevicePlan {
             pci: target.pci,
             verdict: target.mig.as_ref().map_or(DevicePlanResult::Unchanged, |mig| {
-                device::verdict(question, target.pci, mig, &mut cache)
+                device::verdict(input, target.pci, mig, &mut cache)
             }),
         })
         .collect();
-    let has_target = |pci| question.targets.devices.iter().any(|one| one.pci == pci);
-    let unverified = question.targets.unverified.iter();
+    let has_target = |pci| input.targets.devices.iter().any(|one| one.pci == pci);
+    let unverified = input.targets.unverified.iter();
     let unverified = unverified.filter(|one| !has_target(one.pci));
     devices.extend(
         unverified.map(|one| DevicePlan { pci: one.pci, verdict: device::unverified(&one.reason) }),

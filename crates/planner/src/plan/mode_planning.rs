@@ -37,7 +37,7 @@ pub(super) fn change(
 
 /// Returns the causes that block `change`, except instances.
 pub(super) fn blocking_causes(
-    question: &PlanInput<'_>,
+    input: &PlanInput<'_>,
     users: &DeviceUsers,
     state: &MigState,
     change: &ModeChange,
@@ -48,7 +48,7 @@ pub(super) fn blocking_causes(
     {
         causes.push(Cause::DeviceInUse { holders });
     }
-    if change.disruption > question.policy.max_disruption {
+    if change.disruption > input.policy.max_disruption {
         causes.push(Cause::NotAllowed { disruption: change.disruption });
     }
     causes

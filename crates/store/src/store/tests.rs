@@ -28,7 +28,7 @@ struct Agent {
     name: String,
     sender: Sender,
     peer: Arc<Peer>,
-    reporter: Option<Reporter>,
+    permit: Option<ReportPermit>,
 }
 
 impl World {
@@ -59,8 +59,8 @@ impl World {
     ) -> Result<Option<AggregatorMessage>, StoreError> {
         let message = encode_from_agent(message);
         let message = parse_from_agent(message).unwrap();
-        let reporter = agent.reporter.as_ref().unwrap();
-        self.store.handle_message(reporter, message, self.now)
+        let permit = agent.permit.as_ref().unwrap();
+        self.store.handle_message(permit, message, self.now)
     }
 
     /// Connects the agent and exchanges messages until both sides are in sync.
@@ -70,8 +70,8 @@ impl World {
         };
         match self.store.accept_hello(&hello, &agent.peer, self.now)? {
             HelloOutcome::HoldOff(_) => agent.sender.disconnected(),
-            HelloOutcome::Accepted(reporter, answer) => {
-                agent.reporter = Some(reporter);
+            HelloOutcome::Accepted(permit, answer) => {
+                agent.permit = Some(permit);
                 if let Some(message) = agent.sender.handle_message(&answer) {
                     self.exchange_messages(agent, message)?;
                 }
@@ -99,8 +99,8 @@ impl World {
 
     fn disconnect(&mut self, agent: &mut Agent) {
         agent.sender.disconnected();
-        if let Some(reporter) = agent.reporter.take() {
-            self.store.disconnected(&reporter, self.now);
+        if let Some(permit) = agent.permit.take() {
+            self.store.disconnected(&permit, self.now);
         }
     }
 }
@@ -116,7 +116,7 @@ impl Agent {
             name: node.to_owned(),
             sender: Sender::new(identity(node), Run { epoch, boot_id }),
             peer: Arc::new(Peer::new("127.0.0.1:1".parse().unwrap())),
-            reporter: None,
+            permit: None,
         }
     }
 
@@ -129,7 +129,7 @@ impl Agent {
 
     fn drop_connection(&mut self) {
         self.sender.disconnected();
-        self.reporter = None;
+        self.permit = None;
     }
 }
 
@@ -238,7 +238,7 @@ fn last_accepted_connection_supersedes_earlier_ones() {
     world.connect(&mut newer).unwrap();
     let heartbeat = older.sender.heartbeat().unwrap();
     assert_eq!(world.handle(&older, &heartbeat).unwrap(), None);
-    let signal = older.reporter.as_mut().unwrap().superseded.try_recv();
+    let signal = older.permit.as_mut().unwrap().superseded.try_recv();
     assert_eq!(signal, Ok(()));
     // The end of the older stream does not affect the newer one.
     world.disconnect(&mut older);
@@ -246,7 +246,7 @@ fn last_accepted_connection_supersedes_earlier_ones() {
     assert_eq!((node.connected, &node.parts), (true, &parts(2)));
     // While the newer one is alive, the older one is refused.
     world.connect(&mut older).unwrap();
-    assert!(older.reporter.is_none());
+    assert!(older.permit.is_none());
 }
 
 #[test]

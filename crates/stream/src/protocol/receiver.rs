@@ -35,9 +35,9 @@ pub enum Greeting {
 
 /// Result of a status message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StatusOffer {
+pub enum ReceiveOutcome {
     /// A new status to validate, and then to accept with [`Receiver::take`].
-    Status(OfferedStatus),
+    Status(ReceivedStatus),
     /// The agent has confirmed the known status; send the answer.
     Confirmed(AggregatorMessage),
     /// The message has no effect: a replay or a gap; send the answer.
@@ -46,7 +46,7 @@ pub enum StatusOffer {
 
 /// A status that would replace the known one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OfferedStatus {
+pub struct ReceivedStatus {
     seq: u64,
     parts: Parts,
 }
@@ -54,7 +54,7 @@ pub struct OfferedStatus {
 /// Delay before a rejected agent retries while another one represents its node.
 const CLAIMED_RETRY: Duration = Duration::from_secs(30);
 
-impl OfferedStatus {
+impl ReceivedStatus {
     /// Its parts.
     pub fn parts(&self) -> &Parts {
         &self.parts
@@ -95,46 +95,46 @@ impl Receiver {
     }
 
     /// Handles a complete status.
-    pub fn snapshot(&self, seq: u64, parts: Parts) -> StatusOffer {
+    pub fn snapshot(&self, seq: u64, parts: Parts) -> ReceiveOutcome {
         let wanted = self.sync == SyncState::Lost && seq == self.seq;
         if seq > self.seq || wanted {
-            return StatusOffer::Status(OfferedStatus { seq, parts });
+            return ReceiveOutcome::Status(ReceivedStatus { seq, parts });
         }
         // Acknowledged even if the state is lost: an agent whose sequence numbers went back learns from this where to
         // continue.
-        StatusOffer::Nothing(AggregatorMessage::Ack { seq: self.seq })
+        ReceiveOutcome::Nothing(AggregatorMessage::Ack { seq: self.seq })
     }
 
     /// Handles a change.
-    pub fn delta(&mut self, seq: u64, change: &Change, hash: Digest) -> StatusOffer {
+    pub fn delta(&mut self, seq: u64, change: &Change, hash: Digest) -> ReceiveOutcome {
         if seq <= self.seq {
-            return StatusOffer::Nothing(self.acknowledge());
+            return ReceiveOutcome::Nothing(self.acknowledge());
         }
         if self.sync == SyncState::Lost || self.seq.checked_add(1) != Some(seq) {
-            return StatusOffer::Nothing(self.request_resync("a change is missing"));
+            return ReceiveOutcome::Nothing(self.request_resync("a change is missing"));
         }
         let parts = self.parts.apply(change);
         if parts.hash() != hash {
-            return StatusOffer::Nothing(
+            return ReceiveOutcome::Nothing(
                 self.request_resync("the change leads to a different state"),
             );
         }
-        StatusOffer::Status(OfferedStatus { seq, parts })
+        ReceiveOutcome::Status(ReceivedStatus { seq, parts })
     }
 
     /// Handles a heartbeat. A late one refers to an earlier status and confirms nothing.
-    pub fn heartbeat(&mut self, seq: u64, hash: Digest) -> StatusOffer {
+    pub fn heartbeat(&mut self, seq: u64, hash: Digest) -> ReceiveOutcome {
         if seq < self.seq {
-            return StatusOffer::Nothing(self.acknowledge());
+            return ReceiveOutcome::Nothing(self.acknowledge());
         }
         if self.sync == SyncState::Same && seq == self.seq && hash == self.parts.hash() {
-            return StatusOffer::Confirmed(self.acknowledge());
+            return ReceiveOutcome::Confirmed(self.acknowledge());
         }
-        StatusOffer::Nothing(self.request_resync("the receiver has a different state"))
+        ReceiveOutcome::Nothing(self.request_resync("the receiver has a different state"))
     }
 
     /// Accepts an offered status.
-    pub fn take(&mut self, status: OfferedStatus) -> AggregatorMessage {
+    pub fn take(&mut self, status: ReceivedStatus) -> AggregatorMessage {
         self.seq = status.seq;
         self.parts = status.parts;
         self.sync = SyncState::Same;

@@ -36,8 +36,8 @@ fn handle(receiver: &mut Receiver, message: FromAgent) -> AggregatorMessage {
         FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
     };
     match offer {
-        StatusOffer::Status(status) => receiver.take(status),
-        StatusOffer::Confirmed(answer) | StatusOffer::Nothing(answer) => answer,
+        ReceiveOutcome::Status(status) => receiver.take(status),
+        ReceiveOutcome::Confirmed(answer) | ReceiveOutcome::Nothing(answer) => answer,
     }
 }
 
@@ -164,11 +164,11 @@ fn late_heartbeat_confirms_nothing() {
         panic!("no heartbeat");
     };
     let confirmed = receiver.heartbeat(seq, hash);
-    assert_eq!(confirmed, StatusOffer::Confirmed(AggregatorMessage::Ack { seq: 1 }));
+    assert_eq!(confirmed, ReceiveOutcome::Confirmed(AggregatorMessage::Ack { seq: 1 }));
     let delta = sender.set_status(status(2)).unwrap();
     handle(&mut receiver, delta);
     let late = receiver.heartbeat(seq, hash);
-    assert_eq!(late, StatusOffer::Nothing(AggregatorMessage::Ack { seq: 2 }));
+    assert_eq!(late, ReceiveOutcome::Nothing(AggregatorMessage::Ack { seq: 2 }));
     assert_eq!(receiver.parts(), &status(2));
 }
 

@@ -7,7 +7,7 @@ mod sockets;
 
 use octavo_model::inventory::{Inventory, Machine};
 use octavo_node::label_set::LabelSet;
-use octavo_stream::protocol::{AggregatorMessage, FromAgent, Greeting, Receiver, StatusOffer};
+use octavo_stream::protocol::{AggregatorMessage, FromAgent, Greeting, ReceiveOutcome, Receiver};
 use octavo_stream::status;
 use tokio::task::JoinHandle;
 
@@ -57,8 +57,8 @@ async fn take(peer: &mut Peer, receiver: &mut Receiver) -> FromAgent {
         FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
     };
     let answer = match offer {
-        StatusOffer::Status(status) => receiver.take(status),
-        StatusOffer::Confirmed(answer) | StatusOffer::Nothing(answer) => answer,
+        ReceiveOutcome::Status(status) => receiver.take(status),
+        ReceiveOutcome::Confirmed(answer) | ReceiveOutcome::Nothing(answer) => answer,
     };
     peer.send(&answer).await;
     incoming

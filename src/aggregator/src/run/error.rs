@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use octavo_files::config_files::ConfigFileError;
 use octavo_kube::client::ConnectError;
-use octavo_store::engine::EngineSetupError;
+use octavo_store::estimate_engine::EngineSetupError;
 use thiserror::Error;
 
 use crate::tls::TlsError;

@@ -253,7 +253,7 @@ impl DemoRunner<'_> {
         let Some(machine) = machine else {
             return Ok(());
         };
-        let done = match &act.deed {
+        let done = match &act.action {
             DemoAction::Simulate(arguments) => machine.simulate(arguments).await.map(|_| ()),
             DemoAction::Partition(arguments) => match machine.simulate(arguments).await {
                 Ok(_) => machine.show_other_devices().await,

@@ -3,7 +3,7 @@
 
 use crate::layouts::error::WarningProblem;
 use crate::layouts::findings::{Findings, Mapping, MappingShape};
-use crate::layouts::node::Node;
+use crate::layouts::node::YamlNode;
 use crate::layouts::scalar;
 
 /// Type of a flag's value.
@@ -111,7 +111,7 @@ pub(super) fn is_flag(key: &str) -> bool {
     sections.any(|shape| shape.keys.contains(&key))
 }
 
-pub(super) fn read(node: &Node, findings: &mut Findings) {
+pub(super) fn read(node: &YamlNode, findings: &mut Findings) {
     let Some(all) = findings.mapping(node, FLAGS) else {
         return;
     };
@@ -139,9 +139,10 @@ fn check_flags(section: Mapping<'_>, flags: &[Flag], findings: &mut Findings) {
 }
 
 /// Returns the description of the expected value if `node` does not match it.
-fn expectation_if_invalid(node: &Node, kind: FlagType) -> Option<&'static str> {
-    let is_one_of =
-        |node: &Node, words: &[&str]| scalar::text(node).is_some_and(|text| words.contains(&text));
+fn expectation_if_invalid(node: &YamlNode, kind: FlagType) -> Option<&'static str> {
+    let is_one_of = |node: &YamlNode, words: &[&str]| {
+        scalar::text(node).is_some_and(|text| words.contains(&text))
+    };
     let (is_right, expected) = match kind {
         FlagType::Switch => (scalar::yaml_1_1_boolean(node).is_some(), "true or false"),
         FlagType::Text => (scalar::text(node).is_some(), "a string"),

@@ -107,7 +107,7 @@ fn sixteen_equal_devices_cost_little_more_than_one() {
         let devices = devices[..many].to_vec();
         let inventory = node(devices.clone());
         let empty = Targets::default();
-        let question = PlanInput {
+        let input = PlanInput {
             inventory: &inventory,
             targets: &empty,
             holders: &[],
@@ -116,7 +116,7 @@ fn sixteen_equal_devices_cost_little_more_than_one() {
         };
         let mut memo = PlanCache::new();
         for one in &devices {
-            let verdict = device::verdict(&question, one.pci, &target, &mut memo);
+            let verdict = device::verdict(&input, one.pci, &target, &mut memo);
             assert!(matches!(verdict, DevicePlanResult::Change(_)), "{verdict:?}");
         }
         memo.work.used()

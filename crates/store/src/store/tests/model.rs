@@ -52,7 +52,7 @@ struct ModelNode {
 fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Option<ModelNode>]) {
     let spoken = |world: &World, agent: &Agent, known: &Parts| {
         let parts = known.clone();
-        let connected = agent.reporter.is_some();
+        let connected = agent.permit.is_some();
         let last_seen = world.now;
         connected.then_some(ModelNode { parts, connected, last_seen })
     };
@@ -80,7 +80,7 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
             }
         }
         Event::Break(at) => {
-            if agents[at].reporter.is_some()
+            if agents[at].permit.is_some()
                 && let Some(known) = &mut model[at]
             {
                 known.connected = false;

@@ -161,7 +161,7 @@ impl World {
         };
         assert_eq!(receiver.parts(), &before, "nothing is known before it is taken");
         let answer = match offer {
-            StatusOffer::Status(status) => {
+            ReceiveOutcome::Status(status) => {
                 let answer = receiver.take(status);
                 let AggregatorMessage::Ack { seq } = answer else {
                     panic!("{answer:?} to a status that was taken");
@@ -171,11 +171,11 @@ impl World {
                 assert!(last.is_none_or(|last| last <= seq), "{seq} after {last:?}");
                 answer
             }
-            StatusOffer::Confirmed(answer) => {
+            ReceiveOutcome::Confirmed(answer) => {
                 assert!(matches!(answer, AggregatorMessage::Ack { .. }), "{answer:?}");
                 answer
             }
-            StatusOffer::Nothing(answer) => answer,
+            ReceiveOutcome::Nothing(answer) => answer,
         };
         if let AggregatorMessage::Ack { seq } = answer {
             assert_eq!(sent.get(&seq), Some(receiver.parts()), "what is acknowledged is known");

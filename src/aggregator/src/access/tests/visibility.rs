@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use octavo_files::config_files::profiles::HardwareProfileFile;
 use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterSnapshot, Readiness};
 use octavo_kube::cluster::WatchedCluster;
-use octavo_store::engine::EstimateEngine;
+use octavo_store::estimate_engine::EstimateEngine;
 use octavo_store::profiles::Profiles;
 use tokio::time::Instant;
 

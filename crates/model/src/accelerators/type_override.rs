@@ -60,7 +60,7 @@ impl TypeOverride {
     }
 
     /// Identity and chip family for this unidentified device.
-    fn name(&self, device: &Device) -> Option<(Identity, Option<&'static str>)> {
+    fn identify(&self, device: &Device) -> Option<(Identity, Option<&'static str>)> {
         match &self.meaning {
             OverrideTarget::Known { type_name, sku, architecture, vendor } => {
                 (*vendor == device.vendor).then(|| {
@@ -150,7 +150,7 @@ fn identify_device(device: &mut Device, type_override: Option<&TypeOverride>) {
     device.identity = super::identify(device.pci_ids, name, device.memory);
     let mut family = super::architecture(device.pci_ids);
     if device.identity == Identity::Unknown
-        && let Some((identity, known)) = type_override.and_then(|given| given.name(device))
+        && let Some((identity, known)) = type_override.and_then(|given| given.identify(device))
     {
         family = family.or_else(|| known.map(Architecture::new));
         device.identity = identity;
