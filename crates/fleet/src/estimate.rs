@@ -38,7 +38,6 @@ use crate::price::{Amount, Currency, Price, PurchaseOption};
 /// Closed interval of positive finite numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "Bounds")]
-#[schema(as = IntervalJson)]
 pub struct Interval {
     /// Lower bound.
     low: f64,
@@ -65,7 +64,7 @@ pub enum EstimateValue {
 /// Devices of one type that work together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = DevicesJson)]
+#[schema(as = Devices)]
 pub struct DeviceGroup {
     /// Type of the devices. A request can have any name that denotes one type alone.
     #[serde(rename = "type", deserialize_with = "resolved_type")]
@@ -79,7 +78,6 @@ pub struct DeviceGroup {
 /// Cost interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = CostRangeJson)]
 pub struct CostRange {
     /// Lower bound, a decimal.
     #[schema(value_type = String)]

@@ -107,7 +107,6 @@ pub enum ProfileKind {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = IdentifierJson)]
 pub struct Identifier {
     /// Display name.
     pub display_name: String,

@@ -59,7 +59,7 @@ pub struct Currency(String);
 /// A price per hour.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = CostJson)]
+#[schema(as = Cost)]
 pub struct Price {
     /// Price for one hour, a decimal.
     #[schema(value_type = String)]

@@ -48,7 +48,6 @@ pub struct SloRequest {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ObjectivesJson)]
 pub struct Objectives {
     /// Minimum throughput of all replicas together, in requests per second.
     pub requests_per_second_at_least: Option<f64>,
@@ -68,7 +67,7 @@ pub struct Objectives {
 /// A measured row, in the terms of the model catalog.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = RowJson)]
+#[schema(as = Row)]
 pub struct MeasuredRow {
     /// Name of the hardware, such as `H100`.
     pub hardware_type: String,

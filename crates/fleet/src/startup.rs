@@ -11,7 +11,7 @@ use crate::access::Visibility;
 /// Number of nodes that have reported since the aggregator was started.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = StartingJson)]
+#[schema(as = Starting)]
 pub struct StartupProgress {
     /// Nodes that have reported, among the expected ones if they are known; absent for readers who may not list nodes.
     pub nodes: Option<usize>,

@@ -23,7 +23,7 @@ pub struct ProfileCatalog {
 /// A GPU-instance profile. Source of all figures: `nvmlGpuInstanceProfileInfo_t` of the device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ProfileJson)]
+#[schema(as = Profile)]
 pub struct GpuInstanceProfile {
     /// The driver's id: the number printed by `nvidia-smi mig -lgip` and required to create an instance.
     pub id: u32,
@@ -52,7 +52,7 @@ pub struct GpuInstanceProfile {
 /// A compute-instance profile of a GPU-instance profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ComputeProfileJson)]
+#[schema(as = ComputeProfile)]
 pub struct ComputeInstanceProfile {
     /// The driver's id.
     pub id: u32,
@@ -69,7 +69,7 @@ pub struct ComputeInstanceProfile {
 /// Slices, multiprocessors and engines of a GPU instance or a MIG device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ResourcesJson)]
+#[schema(as = Resources)]
 pub struct InstanceResources {
     /// GPU slices.
     pub gpu_slices: u32,
@@ -92,7 +92,6 @@ pub struct InstanceResources {
 /// A contiguous range of memory slices (of a GPU instance) or of compute slices (of a compute instance).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = PlacementJson)]
 pub struct Placement {
     /// First slice.
     pub start: u32,

@@ -58,7 +58,6 @@ pub struct Inventory {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = MachineJson)]
 pub struct Machine {
     /// Product name from the firmware. Source: `/sys/class/dmi/id/product_name`.
     pub product_name: Option<String>,
@@ -71,7 +70,6 @@ pub struct Machine {
 /// Host of a virtual GPU. Source: the vendor capability (signature `VF`) of the GPU's PCI configuration space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = VgpuHostJson)]
 pub struct VgpuHost {
     /// Driver version of the host.
     pub driver_version: String,
@@ -135,7 +133,6 @@ pub struct Driver {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = DeviceJson)]
 pub struct Device {
     /// NVML index; for display only, because it can change.
     pub index: Option<u32>,
@@ -238,7 +235,6 @@ pub enum Identity {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = PciIdsJson)]
 pub struct PciIds {
     /// Vendor id.
     #[serde_as(as = "Hex<4>")]
@@ -266,7 +262,6 @@ pub struct PciIds {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ConditionJson)]
 pub enum Condition {
     /// Its driver answers.
     #[serde(deserialize_with = "no_more_keys")]
@@ -293,7 +288,6 @@ pub struct Architecture(String);
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ProcessJson)]
 pub struct Process {
     /// Process id in the PID namespace of the driver's host.
     pub pid: u32,
@@ -312,7 +306,6 @@ pub struct Process {
 /// Kind of a process' context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ProcessKindJson)]
 pub enum ProcessKind {
     /// Compute (CUDA) context.
     Compute,

@@ -107,7 +107,6 @@ pub struct DeviceMetrics {
 
 /// Memory of a device or partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[schema(as = MemoryUseJson)]
 pub struct MemoryUse {
     /// Total memory.
     #[serde(rename = "totalMiB")]

@@ -32,7 +32,7 @@ pub const MAX_CONFIG_BYTES: usize = 32 * 1024;
 
 /// Allocation status that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[schema(as = SharingJson)]
+#[schema(as = Sharing)]
 pub struct SharingStatus {
     /// Component that allocates devices: `hand-off` (NVIDIA's device plugin), `embedded` (the agent).
     #[schema(value_type = String)]
@@ -113,7 +113,7 @@ impl SharingStatus {
 
 /// Status of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = SharedResourceJson)]
+#[schema(as = SharedResource)]
 pub struct ResourceStatus {
     /// Resource name, such as `nvidia.com/gpu`.
     #[schema(value_type = String)]
@@ -158,7 +158,7 @@ impl ResourceStatus {
 
 /// Status of a unit: a whole device or a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = SharedUnitJson)]
+#[schema(as = SharedUnit)]
 pub struct UnitStatus {
     /// UUID of the device or partition.
     pub uuid: String,
@@ -173,7 +173,7 @@ pub struct UnitStatus {
 
 /// An id that differs from the desired offers and stays offered because a pod holds it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[schema(as = KeptJson)]
+#[schema(as = Kept)]
 pub struct RetainedId {
     /// The id.
     #[schema(value_type = String)]

@@ -3,9 +3,8 @@
 //! ```text
 //! contents.rs  files of the archive, as documents and texts
 //! fleet.rs     files of the fleet: from the aggregator and the API server
-//! secrets.rs   removes tokens, passwords and keys from texts
-//! names.rs     replaces names of nodes, pods, namespaces and users
 //! archive.rs   the archive in the format tar.gz
+//! redaction    (crate `client`) removes secrets and replaces names
 //! ```
 //!
 //! Secrets, environment variables and specifications of pods are never requested. Texts may contain a secret
@@ -14,8 +13,6 @@
 mod archive;
 mod contents;
 mod fleet;
-mod names;
-mod secrets;
 
 use std::path::{Path, PathBuf};
 

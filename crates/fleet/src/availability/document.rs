@@ -100,7 +100,7 @@ pub struct AvailabilityRow {
 
 /// Units that are unavailable for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = UnusableJson)]
+#[schema(as = Unusable)]
 pub struct UnusableUnits {
     /// The reason: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `passthrough`,
     /// `plugin-missing`, `use-unknown`, `no-such-node`.
@@ -117,7 +117,7 @@ pub struct UnusableUnits {
 /// Time until a unit is free, from evidence only.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[schema(as = WaitJson)]
+#[schema(as = Wait)]
 pub struct WaitReport {
     /// Evidence: `free` if a unit is free, `deadlines` of the pods that hold units, `history` of earlier pods,
     /// `history-and-deadlines` for both, `unknown` without evidence.

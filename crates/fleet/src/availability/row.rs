@@ -88,7 +88,6 @@ pub struct UnavailableUnits {
 
 /// Pods that wait for units. A pod that accepts any of several types counts for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[schema(as = PendingJson)]
 pub struct Pending {
     /// Number of pods.
     pub pods: u64,

@@ -32,7 +32,6 @@ const UNITS: [(char, f64); 4] = [('k', 1e3), ('m', 1e6), ('b', 1e9), ('t', 1e12)
     rename_all_fields = "camelCase",
     deny_unknown_fields
 )]
-#[schema(as = WorkloadJson)]
 pub enum Workload {
     /// Training of a model.
     Training {

@@ -135,7 +135,7 @@ pub struct ProfileRow {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = SchedulingJson)]
+#[schema(as = Scheduling)]
 pub struct SchedulingSummary {
     /// `anywhere`, `node` or `queue`.
     #[schema(value_type = String)]
@@ -167,7 +167,7 @@ pub enum SchedulingTarget {
 /// Finding about a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = FindingJson)]
+#[schema(as = Finding)]
 pub struct FindingRow {
     /// Name: `nothing-selected`, `several-types`, `changing-label` and others.
     pub finding: String,

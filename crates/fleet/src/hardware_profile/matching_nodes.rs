@@ -17,7 +17,7 @@ use crate::cluster::{
 /// Nodes that a profile reaches in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ReachJson)]
+#[schema(as = Reach)]
 pub struct MatchingNodes {
     /// Number of nodes that match the selector.
     pub selected: u32,
@@ -51,7 +51,7 @@ pub struct MatchingNodes {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TypeReachJson)]
+#[schema(as = TypeReach)]
 pub struct MatchingDevices {
     /// The type; absent for unidentified devices.
     #[serde(rename = "type")]

@@ -18,7 +18,7 @@ use crate::cluster::{CPU, MEMORY, Quantity};
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = ResourceCountsJson)]
+#[schema(as = ResourceCounts)]
 pub struct CountOverride {
     /// Resource name.
     #[serde(rename = "identifier")]

@@ -51,7 +51,7 @@ pub struct Offer {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = PickedJson)]
+#[schema(as = Picked)]
 pub struct ProfileInfo {
     /// Namespace of the object.
     pub namespace: String,
@@ -86,7 +86,7 @@ pub enum Shape {
 /// Number of free units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = FreeJson)]
+#[schema(as = Free)]
 pub struct FreeUnits {
     /// Free units on all nodes.
     pub total: u64,
@@ -97,7 +97,7 @@ pub struct FreeUnits {
 /// A change that would free units without affecting running workloads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ChangeJson)]
+#[schema(as = Change)]
 pub struct AvailabilityChange {
     /// Units free on one node after the change, including those already free.
     pub on_one_node: u32,

@@ -33,7 +33,7 @@ pub struct ThroughputTable {
 
 /// Range of measured tokens per second, rounded to tenths, and the hardware names of the rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = SpeedJson)]
+#[schema(as = Speed)]
 pub struct Throughput {
     /// Lowest number of tokens per second.
     low: f64,

@@ -14,7 +14,7 @@ use super::device_use::DeviceUse;
 /// In JSON, `free`, `inUse` and `partitioned` are absent instead of 0 if the use of some devices is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = CountsJson)]
+#[schema(as = Counts)]
 pub struct DeviceCounts {
     /// All devices.
     pub total: u32,

@@ -56,7 +56,7 @@ pub enum Occupancy {
 /// Partition counts. A partition is a compute instance, the unit that a container receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = PartitionsJson)]
+#[schema(as = Partitions)]
 pub struct PartitionCounts {
     /// All partitions.
     pub total: u32,

@@ -42,7 +42,7 @@ pub struct LayoutSummary {
 /// Steps of plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = StepsJson)]
+#[schema(as = Steps)]
 pub struct StepCounts {
     /// Completed steps.
     pub done: usize,

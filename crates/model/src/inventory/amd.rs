@@ -18,7 +18,6 @@ const UNPARTITIONED_MODE: &str = "SPX";
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = AmdJson)]
 pub struct Amd {
     /// Version of the kernel module; absent for a driver that is part of the kernel.
     pub driver_version: Option<String>,
@@ -65,7 +64,7 @@ impl Amd {
 /// Partitioning mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = ModeJson)]
+#[schema(as = Mode)]
 pub struct PartitioningMode {
     /// Current mode.
     pub current: String,
@@ -78,7 +77,6 @@ pub struct PartitioningMode {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = AmdPartitionJson)]
 pub struct AmdPartition {
     /// N in `/dev/dri/renderD<N>`; for display only, because it can change.
     pub render_minor: u32,

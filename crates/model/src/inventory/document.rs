@@ -95,7 +95,7 @@ fn devices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Device>, D:
 /// JSON shape of [`NvmlState`]: the versions of the driver are beside the state.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = NvmlJson)]
+#[schema(as = Nvml)]
 pub(super) enum NvmlDocument {
     Absent {
         reason: String,
@@ -156,7 +156,7 @@ pub(super) struct IdentityDocument {
 /// Source of a device's type.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TypeSourceJson)]
+#[schema(as = TypeSource)]
 enum TypeSource {
     /// The label `octavo.dev/type-override`.
     Manual,

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = HealthJson)]
 pub struct Health {
     /// True if ECC is enabled; `None` if not reported.
     pub ecc_enabled: Option<bool>,
@@ -24,7 +23,6 @@ pub struct Health {
 /// Row remapping of a device's memory. Source: `nvmlDeviceGetRemappedRows`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = RemappedRowsJson)]
 pub struct RemappedRows {
     /// Rows remapped after correctable errors.
     pub correctable: u32,
@@ -90,7 +88,7 @@ impl RecoveryAction {
 /// Read error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = ProblemJson)]
+#[schema(as = HealthProblem)]
 pub struct ReadProblem {
     /// NVML function or file.
     #[serde(rename = "what")]

@@ -34,7 +34,6 @@ pub enum LinkRemote {
 /// Membership of an NVLink fabric. Source: `nvmlDeviceGetGpuFabricInfoV`, state completed and status success only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = FabricJson)]
 pub struct Fabric {
     /// UUID of the fabric, in lower case with hyphens.
     pub cluster_uuid: String,
@@ -46,7 +45,7 @@ pub struct Fabric {
 #[skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = LinkJson)]
+#[schema(as = Link)]
 pub(super) struct NvLinkDocument {
     /// Link number on the device.
     link: u32,
@@ -58,7 +57,7 @@ pub(super) struct NvLinkDocument {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = RemoteJson)]
+#[schema(as = Remote)]
 enum RemoteKind {
     Device,
     Switch,

@@ -27,7 +27,6 @@ pub enum Mig {
 /// Modes, profiles and instances of a MIG-capable device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = MigStateJson)]
 pub struct MigState {
     /// Current mode. In JSON it selects which keys the object has.
     #[serde(rename = "mode", skip_deserializing)]
@@ -53,7 +52,7 @@ pub struct MigState {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "camelCase")]
-#[schema(as = GeometryJson)]
+#[schema(as = Geometry)]
 pub enum Completeness {
     /// All data was read. JSON omits it.
     #[default]
@@ -68,7 +67,6 @@ pub enum Completeness {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "camelCase")]
-#[schema(as = MigModeJson)]
 pub enum MigMode {
     /// The GPU is not partitioned.
     #[default]
@@ -80,7 +78,6 @@ pub enum MigMode {
 /// MIG GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = GpuInstanceJson)]
 pub struct GpuInstance {
     /// The driver's id, which is reused after the instance is destroyed.
     pub id: u32,
@@ -97,7 +94,6 @@ pub struct GpuInstance {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = ComputeInstanceJson)]
 pub struct ComputeInstance {
     /// The driver's id within the GPU instance.
     pub id: u32,
@@ -119,7 +115,7 @@ pub struct ComputeInstance {
 /// JSON shape of [`Mig`], with a variant for each current mode.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "mode", rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = MigJson)]
+#[schema(as = Mig)]
 pub(super) enum MigDocument {
     Unknown {},
     NotCapable {},

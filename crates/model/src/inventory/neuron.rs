@@ -31,7 +31,6 @@ pub use topology::Topology;
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = NeuronJson)]
 pub struct Neuron {
     /// Version of the kernel module, such as `2.26.5.0`. Source: `/sys/module/neuron/version`.
     pub driver_version: Option<String>,
@@ -57,7 +56,6 @@ pub struct Neuron {
 /// Location of the Neuron driver's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = DriverLayoutJson)]
 pub enum DriverLayout {
     /// As in releases up to 2.30.
     Known,
@@ -69,7 +67,7 @@ pub enum DriverLayout {
 #[serde_as]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = LogicalCoreJson)]
+#[schema(as = LogicalCore)]
 pub struct LogicalCores {
     /// Physical cores per logical core: 1 or 2; at most all 8 cores of a device.
     #[serde_as(deserialize_as = "Within<1, 8>")]
@@ -83,7 +81,6 @@ pub struct LogicalCores {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, Serialize, Deserialize, ToSchema)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "camelCase")]
-#[schema(as = LogicalSourceJson)]
 pub enum LogicalSource {
     /// The node's own setting. Source: `/opt/aws/neuron/logical_nc_config`.
     File,
@@ -173,7 +170,6 @@ pub struct NeuronDevice {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = NeuronErrorsJson)]
 pub struct NeuronErrors {
     /// Uncorrected errors of device memory.
     pub memory_uncorrected: Option<u64>,

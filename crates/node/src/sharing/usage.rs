@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 
 /// Usage of a node by pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[schema(as = UsageJson)]
 pub struct Usage {
     /// Ordered by address.
     pub devices: Vec<DeviceUsage>,
@@ -26,7 +25,6 @@ pub struct Usage {
 /// Usage of a device by pod.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = DeviceUsageJson)]
 pub struct DeviceUsage {
     /// PCI address of the device.
     #[schema(value_type = String)]
@@ -47,7 +45,6 @@ pub struct DeviceUsage {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = UnitUsageJson)]
 pub struct UnitUsage {
     /// UUID of the device or partition.
     pub uuid: String,
@@ -88,7 +85,6 @@ pub struct UnitUsage {
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TenantJson)]
 pub struct Tenant {
     /// The pod's namespace; absent for a process outside any pod, or a pod that kubelet does not report.
     pub namespace: Option<String>,

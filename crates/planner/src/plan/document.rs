@@ -104,7 +104,7 @@ pub struct PlannedDevice {
 /// Result for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = VerdictJson)]
+#[schema(as = Verdict)]
 pub enum DeviceVerdict {
     /// Nothing changes: the device has its desired state.
     Unchanged,

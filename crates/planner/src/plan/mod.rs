@@ -372,7 +372,6 @@ pub enum InstanceRef {
 /// Disruption of workloads by a change, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schema(as = DisruptionJson)]
 pub enum Disruption {
     /// Nothing is affected.
     #[default]

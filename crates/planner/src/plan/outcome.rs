@@ -13,7 +13,7 @@ use super::{
 /// Overall result of a plan, worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = OutcomeJson)]
+#[schema(as = Outcome)]
 pub enum PlanOutcome {
     /// Nothing has to be done.
     #[default]

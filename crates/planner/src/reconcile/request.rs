@@ -83,7 +83,7 @@ pub struct DeviceUsers {
 
 /// Progress of a transaction, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = ProgressJson)]
+#[schema(as = Progress)]
 pub struct ChangeProgress {
     /// Human-readable description of the current step.
     #[serde(rename = "doing")]

@@ -106,7 +106,7 @@ pub struct InterruptedChange {
 
 /// Layout status of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = DeviceLayoutJson)]
+#[schema(as = DeviceLayout)]
 pub struct DeviceLayoutStatus {
     /// PCI address.
     #[schema(value_type = String)]

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::names::{NameKind, Names};
-use super::secrets;
 use crate::CliError;
 use crate::text::printable;
+use octavo_client::redaction::names::{NameKind, Names};
+use octavo_client::redaction::secrets;
 
 /// File with the parts that could not be read.
 const ERRORS: &str = "errors.txt";

@@ -14,7 +14,7 @@ use crate::quantity::Mebibytes;
 /// Property that identifies a device, and its lifetime.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NeuronIdentityJson)]
+#[schema(as = NeuronIdentity)]
 struct IdentityDocument {
     /// `serial`: the serial number; `number`: the number together with the boot id of the node.
     by: String,
@@ -27,7 +27,7 @@ struct IdentityDocument {
 #[skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = NeuronDeviceJson)]
+#[schema(as = NeuronDevice)]
 pub(super) struct NeuronDeviceDocument {
     number: u32,
     serial: Option<String>,
