@@ -20,9 +20,11 @@ const DIRECTORIES: [&str; 5] = ["crates", "demo", "deploy", "hack", "tests"];
 const TEMPLATES: &str = "deploy/chart/octavo/templates/";
 
 /// Files of other programs (Kubernetes, Helm, Prometheus, Grafana), whose tests are `deploy` and `monitoring`, and data
-/// that is compiled in.
-const FOREIGN: [&str; 8] = [
+/// that is compiled in: that of the catalog and of the demo's cluster.
+const FOREIGN: [&str; 10] = [
     "crates/model/data/accelerators.json",
+    "demo/profiles.yaml",
+    "demo/workloads.yaml",
     "deploy/",
     "hack/cluster/audit.yaml",
     "hack/try/pod.yaml",
@@ -95,6 +97,9 @@ fn read(path: &str, text: &str) -> Result<(), String> {
     match document.get("kind").and_then(Value::as_str) {
         Some("Inventory") => read_inventory(text, document),
         Some("Layouts") => read_layouts(text),
+        Some("PriceBook") => {
+            layouts::prices::parse(text).map(drop).map_err(|errors| format!("{errors:?}"))
+        }
         Some("Node") if document.pointer("/metadata/labels").is_some() => {
             label_set::parse(text).map(drop).map_err(|error| error.to_string())
         }

@@ -119,7 +119,7 @@ fn instance_costs_three_calls_once_its_profile_is_known() {
     let machine = Machine::new(A100S);
     let log = machine.path().join("calls");
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "control::trouble::creates_on_request"])
+        .args(["--exact", "control::errors::creates_on_request"])
         .env("NVML_SIM_LOG", &log)
         .env("OCTAVO_TEST_CREATES_WITH", machine.library())
         .finish();
