@@ -18,7 +18,7 @@ export TRY_SECONDS
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## build, and run a fleet of simulated machines; with DEMO_SECONDS=20, exit after 20 s and verify the fleet
+demo: ## build, and run a simulated cluster; with DEMO_SECONDS=20, exit after 20 s and verify the fleet
 	$(CARGO) build --workspace --bins --lib --locked
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/octavo" demo
 

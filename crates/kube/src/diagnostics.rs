@@ -16,9 +16,10 @@ const OCTAVO_PODS: &str = "app.kubernetes.io/part-of=octavo";
 const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 const AGENT: &str = "agent";
 
-/// Maximum size of one container's log. The API server returns the newest lines.
-const MAX_LOG_LINES: i64 = 20_000;
-const MAX_LOG_BYTES: i64 = 8 << 20;
+/// Maximum number of lines of one container's log. The API server returns the newest ones.
+const MAX_LOG_LINES: i64 = 10_000;
+/// Maximum size of one container's log. The limit of the API server is not used: it removes the newest lines.
+const MAX_LOG_BYTES: usize = 8 << 20;
 
 /// Reads an installation through the API server.
 pub struct ClusterDiagnostics {
@@ -122,17 +123,28 @@ impl ClusterDiagnostics {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let wanted = LogParams {
             container: Some(container.to_owned()),
-            limit_bytes: Some(MAX_LOG_BYTES),
             previous,
             tail_lines: Some(MAX_LOG_LINES),
             timestamps: true,
             ..LogParams::default()
         };
         let log = request(pods.logs(name, &wanted)).await;
-        log.map_err(AccessError::api(Step::Diagnose, || {
+        let log = log.map_err(AccessError::api(Step::Diagnose, || {
             format!("read the log of the pod {namespace}/{name}")
-        }))
+        }));
+        log.map(|log| newest_lines(log, MAX_LOG_BYTES))
     }
+}
+
+/// Returns the last lines of a log that fit into `size` bytes.
+fn newest_lines(mut log: String, size: usize) -> String {
+    let excess = log.len().saturating_sub(size);
+    if excess == 0 {
+        return log;
+    }
+    let mut bytes = log.bytes().enumerate().skip(excess.saturating_sub(1));
+    let end = bytes.find(|(_, byte)| *byte == b'\n').map(|(at, _)| at.saturating_add(1));
+    log.split_off(end.unwrap_or(log.len()))
 }
 
 impl OctavoPod {
@@ -225,6 +237,19 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
+
+    #[test]
+    fn newest_lines_of_a_long_log_remain() {
+        for (log, size, expected) in [
+            ("a\nbb\nccc\n", 100, "a\nbb\nccc\n"),
+            ("a\nbb\nccc\n", 7, "bb\nccc\n"),
+            ("a\nbb\nccc\n", 6, "ccc\n"),
+            ("a\nbb\nccc\n", 2, ""),
+            ("", 0, ""),
+        ] {
+            assert_eq!(newest_lines(log.to_owned(), size), expected);
+        }
+    }
 
     #[test]
     fn pod_state_has_restarts_and_reasons() {

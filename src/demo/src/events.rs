@@ -6,7 +6,7 @@ pub struct DemoEvent {
     /// The machine.
     pub machine: String,
     /// The event's description.
-    pub says: String,
+    pub description: String,
     /// The action that causes it.
     pub action: DemoAction,
 }
@@ -19,7 +19,7 @@ pub enum DemoAction {
     /// Changes the simulated hardware and its files of /sys.
     Partition(Vec<String>),
     /// Selects a layout of `demo/layouts.yaml` with the label of the Node.
-    Choose(String),
+    SelectLayout(String),
     /// Creates a pod of `demo/workloads.yaml`.
     Start(String),
     /// Deletes a pod.
@@ -65,14 +65,15 @@ const EVENTS: [(&str, &str, &str); 20] = [
 /// Returns the cycle for machines with these names. On machines without events of their own a process comes and goes.
 pub fn event_cycle<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<DemoEvent> {
     let names: Vec<&str> = names.into_iter().collect();
-    let act = |machine: &str, says: &str, arguments: &str| DemoEvent {
+    let act = |machine: &str, description: &str, arguments: &str| DemoEvent {
         machine: machine.to_owned(),
-        says: says.to_owned(),
+        description: description.to_owned(),
         action: action(arguments),
     };
     let written = EVENTS.iter().filter(|(machine, ..)| names.contains(machine));
-    let written: Vec<DemoEvent> =
-        written.map(|(machine, says, arguments)| act(machine, says, arguments)).collect();
+    let written: Vec<DemoEvent> = written
+        .map(|(machine, description, arguments)| act(machine, description, arguments))
+        .collect();
     if !written.is_empty() {
         return written;
     }
@@ -86,7 +87,7 @@ pub fn event_cycle<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<DemoEven
 fn action(arguments: &str) -> DemoAction {
     let (verb, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
     match verb {
-        "apply" => DemoAction::Choose(rest.to_owned()),
+        "apply" => DemoAction::SelectLayout(rest.to_owned()),
         "start" => DemoAction::Start(rest.to_owned()),
         "stop" => DemoAction::Stop(rest.to_owned()),
         "amd" => DemoAction::Partition(split(arguments)),
@@ -125,14 +126,15 @@ mod tests {
     fn events_start_and_stop_pods_and_select_layouts() {
         let actions: Vec<DemoAction> =
             event_cycle(["t4", "shared-a100-04"]).into_iter().map(|act| act.action).collect();
-        assert_eq!(actions[0], DemoAction::Choose("medium".to_owned()));
+        assert_eq!(actions[0], DemoAction::SelectLayout("medium".to_owned()));
         assert_eq!(actions[1], DemoAction::Stop("serving/triton-0".to_owned()));
         assert_eq!(actions[3], DemoAction::Start("serving/triton-0".to_owned()));
     }
 
     #[test]
     fn unknown_machines_get_a_start_and_stop_event() {
-        let says: Vec<String> = event_cycle(["mine"]).into_iter().map(|act| act.says).collect();
-        assert_eq!(says, ["a job starts on GPU 0", "the job on GPU 0 ends"]);
+        let description: Vec<String> =
+            event_cycle(["mine"]).into_iter().map(|act| act.description).collect();
+        assert_eq!(description, ["a job starts on GPU 0", "the job on GPU 0 ends"]);
     }
 }

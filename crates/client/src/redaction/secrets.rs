@@ -4,11 +4,13 @@
 pub const REMOVED: &str = "[removed]";
 
 /// Words in the name of a secret, in lower case without separators.
-const SECRET_WORDS: [&str; 9] = [
+const SECRET_WORDS: [&str; 11] = [
     "token",
     "secret",
     "password",
     "passwd",
+    "passphrase",
+    "cookie",
     "apikey",
     "accesskey",
     "privatekey",
@@ -19,6 +21,10 @@ const SECRET_WORDS: [&str; 9] = [
 /// Ends of names that contain such a word and are no secret.
 const NO_SECRET_ENDS: [&str; 8] =
     ["file", "path", "dir", "audience", "review", "name", "count", "tokens"];
+
+/// First characters of tokens that services issue.
+const TOKEN_PREFIXES: [&str; 8] =
+    ["hf_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "sha256~"];
 
 /// Words between the name and the secret.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
@@ -48,13 +54,41 @@ pub fn remove(text: &str) -> String {
         if is_word {
             let (shown, next) = word(piece, state);
             result.push_str(shown);
+            if state == State::Secret && shown == REMOVED {
+                let end = rest.find(|c: char| c.is_whitespace() || "&\"'\\)]}<>".contains(c));
+                rest = rest.get(end.unwrap_or(rest.len())..).unwrap_or_default();
+            }
             state = next;
-        } else {
-            result.push_str(piece);
-            state = separator(piece, state);
+            continue;
+        }
+        result.push_str(piece);
+        state = separator(piece, state);
+        let quote = piece.chars().next_back().filter(|last| ['"', '\''].contains(last));
+        if let (State::Secret | State::Maybe, Some(quote)) = (state, quote) {
+            let is_escaped = piece.chars().rev().nth(1) == Some('\\');
+            let (value, tail) = rest.split_at(closing_quote(rest, quote, is_escaped));
+            let is_shown = value.is_empty() || is_path(value);
+            result.push_str(if is_shown { value } else { REMOVED });
+            rest = tail;
+            state = State::Text;
         }
     }
     without_passwords_in_urls(&result)
+}
+
+/// Returns the position of the quotation mark that ends a value, or the end of its line.
+fn closing_quote(text: &str, quote: char, is_escaped: bool) -> usize {
+    let mut backslash = None;
+    for (at, found) in text.char_indices() {
+        if found == '\n' || (found == quote && !is_escaped && backslash.is_none()) {
+            return at;
+        }
+        if let (true, true, Some(start)) = (found == quote, is_escaped, backslash) {
+            return start;
+        }
+        backslash = (found == '\\' && backslash.is_none()).then_some(at);
+    }
+    text.len()
 }
 
 /// What the text so far means for the next word.
@@ -104,16 +138,24 @@ fn separator(text: &str, state: State) -> State {
     let is_blank = bare.trim().is_empty();
     match state {
         State::Key { is_flag: true } if is_blank && !bare.contains('\n') => State::Secret,
-        State::Key { .. } if bare.trim() == "=" || (bare == ":" && text != ":") => State::Secret,
+        // The next argument in a list.
+        State::Key { is_flag: true } if bare.trim() == "," && bare != text => State::Secret,
+        State::Key { .. } if bare.trim() == "=" => State::Secret,
+        State::Key { .. } if bare.trim() == ":" && bare != text => State::Secret,
         State::Key { .. } if bare.trim() == ":" => State::Maybe,
         State::Secret | State::Maybe if is_blank => state,
         State::Text | State::Key { .. } | State::Secret | State::Maybe => State::Text,
     }
 }
 
-/// Returns whether a word is a secret by its own form: a JSON Web Token or an `OpenShift` token.
+/// Returns whether a word is a secret by its own form: a JSON Web Token, or a token with the prefix of a service.
 fn is_token(word: &str) -> bool {
-    (word.starts_with("eyJ") && word.matches('.').count() >= 2) || word.starts_with("sha256~")
+    word.split('/').any(|part| {
+        (part.starts_with("eyJ") && part.matches('.').count() >= 2)
+            || TOKEN_PREFIXES
+                .iter()
+                .any(|prefix| part.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()))
+    })
 }
 
 fn is_random(word: &str) -> bool {
@@ -146,22 +188,22 @@ fn without_private_keys(text: &str) -> String {
     result
 }
 
-/// Removes `user:password` before the host of a URL.
+/// Removes the user and the password before the host of a URL. A user without a password is often a token.
 fn without_passwords_in_urls(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, tail)) = rest.split_once("://") {
         result.push_str(before);
         result.push_str("://");
-        let end = tail.find(|c: char| c.is_whitespace() || "/\"'<>".contains(c));
+        let end = tail.find(|c: char| c.is_whitespace() || "/?#\"'<>".contains(c));
         let (authority, after) = tail.split_at(end.unwrap_or(tail.len()));
         match authority.rsplit_once('@') {
-            Some((user, host)) if user.contains(':') => {
+            Some((_user, host)) => {
                 result.push_str(REMOVED);
                 result.push('@');
                 result.push_str(host);
             }
-            Some(_) | None => result.push_str(authority),
+            None => result.push_str(authority),
         }
         rest = after;
     }
@@ -186,8 +228,17 @@ mod tests {
                 "HF_TOKEN=[removed] AWS_SECRET_ACCESS_KEY=[removed]",
             ),
             ("Authorization: Bearer abc", "Authorization: Bearer [removed]"),
-            ("authorization=\"Basic dXNlcg==\"", "authorization=\"Basic [removed]==\""),
-            ("{\"password\":\"correct horse\"}", "{\"password\":\"[removed] horse\"}"),
+            ("authorization=\"Basic dXNlcg==\"", "authorization=\"[removed]\""),
+            ("{\"password\":\"correct horse\"}", "{\"password\":\"[removed]\"}"),
+            ("{\"password\": \"letmein\", \"x\": 1}", "{\"password\": \"[removed]\", \"x\": 1}"),
+            ("{\\\"token\\\": \\\"a b\\\"}", "{\\\"token\\\": \\\"[removed]\\\"}"),
+            ("TOKEN='a \"b' c", "TOKEN='[removed]' c"),
+            ("run --password=abc,def --x", "run --password=[removed] --x"),
+            ("[\"--token\",\"s3cr3t\",\"--x\"]", "[\"--token\",\"[removed]\",\"--x\"]"),
+            ("clone https://abcdef@github.com/org", "clone https://[removed]@github.com/org"),
+            ("clone https://ghp_abc@github.com/org", "clone https:[removed]"),
+            ("download with hf_abcdef now", "download with [removed] now"),
+            ("get https://host/cb/eyJhbGci.eyJpc3.c2ln", "get https:[removed]"),
             ("password: hunter2", "password: [removed]"),
             ("got eyJhbGciOi.eyJpc3Mi.c2ln in a line", "got [removed] in a line"),
             ("login sha256~AbC", "login [removed]"),

@@ -27,7 +27,8 @@ pub(super) struct DeviceProgress {
 /// Times at which the changes of devices began.
 #[derive(Debug, Default)]
 pub(super) struct ProgressRows {
-    begun: BTreeMap<String, Instant>,
+    /// When each device was first shown, and the number of steps that were done then.
+    begun: BTreeMap<String, (Instant, usize)>,
 }
 
 impl ProgressRows {
@@ -44,8 +45,10 @@ impl ProgressRows {
         let hidden = devices.len().saturating_sub(MAX_ROWS);
         let mut rows = Vec::new();
         for device in devices.iter().take(MAX_ROWS) {
-            let begun = *self.begun.entry(device.name.clone()).or_insert(now);
-            let row = row(device, width, now.saturating_duration_since(begun), charset);
+            let (begun, first) =
+                *self.begun.entry(device.name.clone()).or_insert((now, device.done));
+            let elapsed = now.saturating_duration_since(begun);
+            let row = row(device, width, (elapsed, first), charset);
             rows.push(fitted(&row));
         }
         if hidden > 0 {
@@ -55,9 +58,14 @@ impl ProgressRows {
     }
 }
 
-fn row(device: &DeviceProgress, width: usize, elapsed: Duration, charset: Charset) -> String {
+fn row(
+    device: &DeviceProgress,
+    width: usize,
+    (elapsed, first): (Duration, usize),
+    charset: Charset,
+) -> String {
     let DeviceProgress { name, step, done, steps } = device;
-    let rest = match remaining(elapsed, *done, *steps) {
+    let rest = match remaining(elapsed, done.saturating_sub(first), steps.saturating_sub(*done)) {
         Some(rest) if rest >= Duration::from_secs(1) => format!(", about {} left", clock(rest)),
         Some(_) | None => String::new(),
     };
@@ -80,11 +88,9 @@ fn bar(done: usize, steps: usize, charset: Charset) -> String {
     format!("{begin}{}{}{end}", filled.repeat(full), open.repeat(empty))
 }
 
-/// Estimates the rest from the mean duration of the completed steps.
-fn remaining(elapsed: Duration, done: usize, steps: usize) -> Option<Duration> {
-    let done = u32::try_from(done).ok()?;
-    let rest = u32::try_from(steps).ok()?.checked_sub(done)?;
-    elapsed.checked_div(done)?.checked_mul(rest)
+/// Estimates the time of the remaining steps from the mean duration of those that were completed within `elapsed`.
+fn remaining(elapsed: Duration, completed: usize, rest: usize) -> Option<Duration> {
+    elapsed.checked_div(u32::try_from(completed).ok()?)?.checked_mul(u32::try_from(rest).ok()?)
 }
 
 fn clock(time: Duration) -> String {
@@ -117,6 +123,10 @@ mod tests {
             rows.rows(&[device("GPU 0", 2)], later, Charset::Utf8),
             ["GPU 0  ██████░░░░░░  2/4  1:10, about 1:10 left: create 3g.40gb"]
         );
+        // The steps that were done before the first row do not count.
+        let latest = later + Duration::from_secs(30);
+        let rows_of_attached = rows.rows(&[device("GPU 0", 3)], latest, Charset::Ascii);
+        assert!(rows_of_attached[0].contains("about 0:33 left"), "{rows_of_attached:?}");
         // A later change of the same device starts from zero.
         assert!(rows.rows(&[], later, Charset::Ascii).is_empty());
         let again = rows.rows(&[device("GPU 0", 0)], later, Charset::Ascii);

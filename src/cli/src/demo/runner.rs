@@ -72,7 +72,7 @@ struct FleetMonitor {
 #[derive(Debug)]
 struct Addresses {
     agents: String,
-    people: String,
+    aggregator_url: String,
 }
 
 impl DemoRunner<'_> {
@@ -100,9 +100,10 @@ impl DemoRunner<'_> {
         };
         let machines = self.machines(scenarios, &site, (&addresses.agents, children)).await?;
         let mut fleet = RunningMachines::new(&machines, &site);
-        let people = addresses.people.as_str();
-        let url: ServerUrl =
-            people.parse().map_err(|_| DemoError::NoAddress { log: people.to_owned() })?;
+        let aggregator_url = addresses.aggregator_url.as_str();
+        let url: ServerUrl = aggregator_url
+            .parse()
+            .map_err(|_| DemoError::NoAddress { log: aggregator_url.to_owned() })?;
         let client = Client::connect(&ServerSettings::plaintext(url, START_TIMEOUT)).await?;
         // Other machines may have none of the types that pods wait for or that have a price.
         let mut expected = ClusterCounts {
@@ -117,7 +118,7 @@ impl DemoRunner<'_> {
                 ..expected
             };
         }
-        let audience = FleetMonitor {
+        let monitor = FleetMonitor {
             client: client.clone(),
             check: FleetCheck::new(scenarios, expected),
             known: BTreeMap::new(),
@@ -125,7 +126,7 @@ impl DemoRunner<'_> {
             quiet: self.settings.tour,
         };
         tokio::select! {
-            ended = self.show(audience, EventFeed::new(client), (&mut fleet, people)) => ended,
+            ended = self.show(monitor, EventFeed::new(client), (&mut fleet, aggregator_url)) => ended,
             died = children.died() => Err(died.into()),
         }
     }
@@ -148,46 +149,51 @@ impl DemoRunner<'_> {
         Ok(machines)
     }
 
-    /// Shows what happens, or the tour, until the time is over.
+    /// Shows events, or the tour, until the time is over.
     async fn show(
         &self,
-        mut audience: FleetMonitor,
+        mut monitor: FleetMonitor,
         mut feed: EventFeed,
-        (fleet, people): (&mut RunningMachines<'_, '_>, &str),
+        (fleet, aggregator_url): (&mut RunningMachines<'_, '_>, &str),
     ) -> Result<DemoOutcome, CliError> {
         let machines = fleet.machines;
         let (mut opened, mut ready) = (false, false);
         let mut end = Instant::now() + START_TIMEOUT;
-        let mut story = event_cycle(machines.iter().map(DemoMachine::name)).into_iter().cycle();
+        let mut events = event_cycle(machines.iter().map(DemoMachine::name)).into_iter().cycle();
         let mut pace = interval(EVENT_INTERVAL);
-        let tour =
-            Tour { own: self.own, people, kubeconfig: fleet.site.kubeconfig, colors: self.colors };
+        let tour = Tour {
+            own: self.own,
+            aggregator_url,
+            kubeconfig: fleet.site.kubeconfig,
+            colors: self.colors,
+        };
         let tour = tour.run();
         tokio::pin!(tour);
         loop {
-            let has_end = !opened || self.settings.duration().is_some();
+            let waits_for_tour = self.settings.tour && !ready;
+            let has_end = !opened || waits_for_tour || self.settings.duration().is_some();
             tokio::select! {
-                news = feed.next(say_lost) => {
-                    let _ = news?;
-                    if audience.update().await? == OutputState::Closed {
+                received = feed.next(say_lost) => {
+                    let _ = received?;
+                    if monitor.update().await? == OutputState::Closed {
                         return Ok(DemoOutcome::OutputClosed);
                     }
                 }
                 update = fleet.next() => fleet.apply(update).await,
-                () = sleep_until(end), if has_end => return audience.verdict(machines.len()),
+                () = sleep_until(end), if has_end => return monitor.verdict(machines.len()),
                 ended = &mut tour, if ready && self.settings.tour => return ended,
                 _ = pace.tick(), if opened => {
-                    if let Some(act) = story.next() {
-                        self.apply_event(&act, fleet).await?;
+                    if let Some(event) = events.next() {
+                        self.apply_event(&event, fleet).await?;
                     }
                 }
             }
-            ready |= opened && audience.check.missing().is_empty();
-            if !opened && audience.check.all_seen() {
+            ready |= opened && monitor.check.missing().is_empty();
+            if !opened && monitor.check.all_seen() {
                 opened = true;
                 end = Instant::now() + self.settings.duration().unwrap_or(START_TIMEOUT);
                 pace.reset();
-                self.open(machines, people, fleet.site.kubeconfig)?;
+                self.open(machines, aggregator_url, fleet.site.kubeconfig)?;
             }
         }
     }
@@ -196,12 +202,12 @@ impl DemoRunner<'_> {
     fn open(
         &self,
         machines: &[DemoMachine<'_>],
-        people: &str,
+        aggregator_url: &str,
         kubeconfig: &Path,
     ) -> Result<(), CliError> {
-        self.print_welcome(people, machines.len(), kubeconfig)?;
+        self.print_welcome(aggregator_url, machines.len(), kubeconfig)?;
         for machine in machines.iter().filter(|machine| machine.waits_for_driver()) {
-            self.happens(machine.name(), "the driver is installed")?;
+            self.print_event(machine.name(), "the driver is installed")?;
             machine.install_driver()?;
         }
         Ok(())
@@ -232,8 +238,8 @@ impl DemoRunner<'_> {
         let log = children.start("the aggregator", &command)?;
         let addresses = async {
             let agents = log.wait_for("listening for agents on ").await;
-            let people = log.wait_for("listening for HTTP clients on ").await;
-            Addresses { agents: address(&agents), people: address(&people) }
+            let aggregator_url = log.wait_for("listening for HTTP clients on ").await;
+            Addresses { agents: address(&agents), aggregator_url: address(&aggregator_url) }
         };
         let silent = sleep_until(Instant::now() + START_TIMEOUT);
         tokio::select! {
@@ -245,21 +251,21 @@ impl DemoRunner<'_> {
 
     async fn apply_event(
         &self,
-        act: &DemoEvent,
+        event: &DemoEvent,
         fleet: &RunningMachines<'_, '_>,
     ) -> Result<(), CliError> {
-        self.happens(&act.machine, &act.says)?;
-        let machine = fleet.machines.iter().find(|machine| machine.name() == act.machine);
+        self.print_event(&event.machine, &event.description)?;
+        let machine = fleet.machines.iter().find(|machine| machine.name() == event.machine);
         let Some(machine) = machine else {
             return Ok(());
         };
-        let done = match &act.action {
+        let done = match &event.action {
             DemoAction::Simulate(arguments) => machine.simulate(arguments).await.map(|_| ()),
             DemoAction::Partition(arguments) => match machine.simulate(arguments).await {
                 Ok(_) => machine.show_other_devices().await,
                 Err(refused) => Err(refused),
             },
-            DemoAction::Choose(layout) => machine.choose(layout),
+            DemoAction::SelectLayout(layout) => machine.choose(layout),
             DemoAction::Start(pod) => fleet.site.workloads.start(fleet.site.objects, pod),
             DemoAction::Stop(pod) => Workloads::stop(fleet.site.objects, pod),
         };
@@ -270,7 +276,7 @@ impl DemoRunner<'_> {
     }
 
     /// Prints an event, except during a tour.
-    fn happens(&self, machine: &str, what: &str) -> Result<(), CliError> {
+    fn print_event(&self, machine: &str, what: &str) -> Result<(), CliError> {
         if self.settings.tour {
             return Ok(());
         }
@@ -284,16 +290,16 @@ impl DemoRunner<'_> {
 
     fn print_welcome(
         &self,
-        people: &str,
+        aggregator_url: &str,
         machines: usize,
         kubeconfig: &Path,
     ) -> Result<(), CliError> {
-        self.say(&format!("all {machines} machines are connected. Web pages: {people}/"))?;
+        self.say(&format!("all {machines} machines are connected. Web pages: {aggregator_url}/"))?;
         if self.settings.tour {
             return Ok(());
         }
         let own = self.own.display();
-        let set = format!("OCTAVO_SERVER={people} {own}");
+        let set = format!("OCTAVO_SERVER={aggregator_url} {own}");
         self.say("try these commands in another terminal:")?;
         for command in ["nodes", "availability", "profiles list", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;

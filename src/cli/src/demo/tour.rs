@@ -73,7 +73,7 @@ pub(super) struct Tour<'a> {
     /// This program.
     pub(super) own: &'a Path,
     /// URL of the aggregator.
-    pub(super) people: &'a str,
+    pub(super) aggregator_url: &'a str,
     pub(super) kubeconfig: &'a Path,
     pub(super) colors: Colors,
 }
@@ -110,7 +110,7 @@ impl Tour<'_> {
         let done = Command::new(self.own)
             .arg(color)
             .args(step.arguments.split(' '))
-            .env("OCTAVO_SERVER", self.people)
+            .env("OCTAVO_SERVER", self.aggregator_url)
             .env("KUBECONFIG", self.kubeconfig)
             .stdin(Stdio::null())
             .kill_on_drop(true)

@@ -7,7 +7,7 @@ use clap::Command;
 /// Titles of the groups with the names of their subcommands, in the order of the help.
 pub const GROUPS: [(&str, &[&str]); 5] = [
     (
-        "This node (run on a node)",
+        "Node (run on a node)",
         &[
             "inspect",
             "doctor",

@@ -25,6 +25,8 @@ const NO_FILES: &str = ":4";
 
 /// Maximum time of an answer, because the user waits for it.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(1);
+/// Longest timeout of the user that applies to completion.
+const MAX_LIMIT: Duration = Duration::from_secs(5);
 
 /// Characters at which bash splits words, besides blanks.
 const BASH_BREAKS: [char; 2] = [':', '='];
@@ -111,11 +113,11 @@ pub fn server_of(words: &[String]) -> Option<ServerSettings> {
     ServerSettings::from_arg_matches(&matches.ok()?).ok()
 }
 
-/// Returns the maximum time of an answer: the user's timeout of requests, if there is one.
+/// Returns the maximum time of an answer: the user's timeout of requests, if there is one, up to [`MAX_LIMIT`].
 pub fn answer_limit(words: &[String]) -> Duration {
     let timeout = flag_value(words, &["--timeout"]).or_else(|| variable("OCTAVO_TIMEOUT"));
     let timeout = timeout.and_then(|text| duration::positive(&text).ok());
-    timeout.unwrap_or(DEFAULT_LIMIT)
+    timeout.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)
 }
 
 /// Returns the value of the first of these flags in the words of a command line, which may be split as in bash.

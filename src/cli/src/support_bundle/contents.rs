@@ -117,18 +117,25 @@ fn change_value(value: &mut Value, change: &impl Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = change(text),
         Value::Array(items) => items.iter_mut().for_each(|item| change_value(item, change)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| change_value(field, change)),
+        Value::Object(fields) => {
+            let changed = std::mem::take(fields).into_iter().map(|(key, mut field)| {
+                change_value(&mut field, change);
+                (change(&key), field)
+            });
+            *fields = changed.collect();
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Removes the texts of fields that are named like a secret.
+/// Removes the values of fields that are named like a secret.
 fn remove_secret_values(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(remove_secret_values),
         Value::Object(fields) => {
             for (key, field) in fields {
-                if field.is_string() && secrets::is_secret_key(key) {
+                let is_value = field.is_string() || field.is_number() || field.is_array();
+                if is_value && secrets::is_secret_key(key) {
                     *field = Value::from(secrets::REMOVED);
                 } else {
                     remove_secret_values(field);
@@ -151,7 +158,8 @@ mod tests {
         contents.add_name(NameKind::Node, "gpu-a.example.com");
         let status = json!({
             "name": "gpu-a.example.com", "state": "ok", "count": 3, "token": "t0psecret",
-            "labels": {"kubernetes.io/hostname": "gpu-a"},
+            "labels": {"kubernetes.io/hostname": "gpu-a", "team-vision/owner": "x"},
+            "password": 12345, "secret": ["s1cret"],
             "holders": [{"namespace": "team-vision", "pod": "train-0", "command": "run --api-key k3y"}],
         });
         contents.add_document("nodes/gpu-a.example.com/status.json", &status).unwrap();
@@ -165,9 +173,18 @@ mod tests {
         contents.replace_names();
         let files: BTreeMap<String, String> = contents.files().into_iter().collect();
         let all = format!("{files:?}");
-        for gone in
-            ["gpu-a", "team-vision", "train-0", "eve", "t0psecret", "k3y", "hunter2", "abc.def"]
-        {
+        for gone in [
+            "gpu-a",
+            "team-vision",
+            "train-0",
+            "eve",
+            "t0psecret",
+            "k3y",
+            "hunter2",
+            "abc.def",
+            "12345",
+            "s1cret",
+        ] {
             assert!(!all.contains(gone), "{gone}: {all}");
         }
         let paths: Vec<&str> = files.keys().map(String::as_str).collect();

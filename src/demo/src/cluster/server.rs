@@ -78,9 +78,7 @@ impl Server {
                 self.create(kind, &namespace, (&parameters, body))
             }
             (&Method::PATCH, Target::One(key)) => self.patch(&key, headers, (&parameters, body)),
-            (&Method::DELETE, Target::One(key)) => {
-                Ok(Json(&*self.objects.delete(&key)?).into_response())
-            }
+            (&Method::DELETE, Target::One(key)) => self.delete(&key, (&parameters, body)),
             (&Method::POST, Target::Subresource(key, part)) if part == "eviction" => {
                 self.evict(&key, body)
             }
@@ -201,8 +199,26 @@ impl Server {
 
     fn check_namespace(&self, key: &ObjectKey) -> Result<(), Refusal> {
         let namespace = ObjectKey::new(Kind::Namespace, "", &key.namespace);
-        let is_there = !key.kind.is_namespaced() || self.objects.get(&namespace).is_some();
+        // As for `Objects::create`, every cluster has the namespace `default`.
+        let is_there = !key.kind.is_namespaced()
+            || key.namespace == "default"
+            || self.objects.get(&namespace).is_some();
         if is_there { Ok(()) } else { Err(Refusal::not_found(&namespace)) }
+    }
+
+    fn delete(
+        &self,
+        key: &ObjectKey,
+        (parameters, body): (&Parameters, &[u8]),
+    ) -> Result<Response, Refusal> {
+        let options: Value = serde_json::from_slice(body).unwrap_or_default();
+        let is_dry =
+            options.get("dryRun").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+        if is_dry || is_dry_run(parameters) {
+            let object = self.objects.get(key).ok_or_else(|| Refusal::not_found(key))?;
+            return Ok(Json(&*object).into_response());
+        }
+        Ok(Json(&*self.objects.delete(key)?).into_response())
     }
 
     /// Evicts a pod, unless a disruption budget forbids that. The pod's processes end when its kubelet observes that.

@@ -51,7 +51,7 @@ impl Watch {
 
     async fn send_events(self, objects: &Objects, events: &Events) -> Result<(), Gone> {
         let mut changes = objects.changes();
-        let end = Instant::now() + self.duration.unwrap_or(DEFAULT_DURATION);
+        let end = Instant::now() + self.duration.unwrap_or(DEFAULT_DURATION).min(DEFAULT_DURATION);
         let mut version = match self.version {
             Some(version) => version,
             None => self.send_all(objects, events).await?,
