@@ -113,7 +113,7 @@ pub fn server_of(words: &[String]) -> Option<ServerSettings> {
     ServerSettings::from_arg_matches(&matches.ok()?).ok()
 }
 
-/// Returns the maximum time of an answer: the user's timeout of requests, if there is one, up to [`MAX_LIMIT`].
+/// Returns the maximum time of an answer: the user's timeout of requests, if there is one, up to five seconds.
 pub fn answer_limit(words: &[String]) -> Duration {
     let timeout = flag_value(words, &["--timeout"]).or_else(|| variable("OCTAVO_TIMEOUT"));
     let timeout = timeout.and_then(|text| duration::positive(&text).ok());
