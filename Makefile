@@ -25,7 +25,7 @@ demo: ## build, and run a simulated cluster; with DEMO_SECONDS=20, exit after 20
 try: setup ## run a Kubernetes cluster with simulated GPUs and Octavo until Ctrl-C; with TRY_SECONDS=60, stop after 60 s
 	@CARGO="$(CARGO)" exec hack/try.sh
 
-try-down: ## stop the cluster of make try, and remove what an interrupted run has left
+try-down: ## stop the cluster of make try, and remove the remains of an interrupted run
 	@hack/try.sh --down
 
 test: setup fmt lint unit rustdoc docs ## run all checks of a change: format, clippy, tests, documentation

@@ -157,7 +157,7 @@ highest_glibc() { readelf --wide --version-info "$1" | grep -o 'GLIBC_[0-9][0-9.
 
 # check ARCHITECTURE: checks the programs' architecture, glibc, libraries and version
 check() {
-    local program file machine highest said
+    local program file machine highest library reported
     say "checking the programs for $1"
     for program in "${programs[@]}"; do
         file=$binaries/$1/$program
@@ -171,12 +171,12 @@ check() {
         [ "$(printf '%s\n' "$highest" "$glibc" | sort -V | tail -n 1)" = "$glibc" ] ||
             fail "$program ($1) needs glibc $highest, the limit is $glibc; symbols: $(readelf --wide --dyn-syms "$file" |
                 grep -oE "[a-z0-9_]+@GLIBC_${highest//./\\.}( |\$)" | sort -u | head -n 3 | paste -sd ' ')"
-        for said in $(readelf --wide --dynamic "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-            [[ " $system_libraries " = *" $said "* ]] || fail "$program ($1) needs the library $said, which not every distribution has"
+        for library in $(readelf --wide --dynamic "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+            [[ " $system_libraries " = *" $library "* ]] || fail "$program ($1) needs the library $library, which not every distribution has"
         done
         if [ "$1" = "$native" ]; then
-            said=$("$file" --version) || fail "$file does not start"
-            [ "$said" = "$program $version" ] || fail "$file reports version '$said', expected $version"
+            reported=$("$file" --version) || fail "$file does not start"
+            [ "$reported" = "$program $version" ] || fail "$file reports version '$reported', expected $version"
         fi
         say "$program $1: $machine, glibc $highest, $(stat -c %s "$file") bytes"
     done

@@ -24,7 +24,7 @@ Runs a Kubernetes cluster with two nodes and simulated GPUs on this machine, wit
 
   hack/try.sh           start the cluster; with TRY_SECONDS=60, stop it after 60 s
   hack/try.sh --list    print the commands to try
-  hack/try.sh --down    stop the cluster, and remove what an interrupted run has left
+  hack/try.sh --down    stop the cluster, and remove the remains of an interrupted run
 
 Needs root or sudo, Linux on x86-64, and the tools that hack/setup.sh installs. The cluster uses the networks 10.196.0.0/16, 10.197.0.0/16
 and 10.198.0.0/24 of this machine. Its files are in target/try (TRY_DIR), and are removed at the end; target/try.log remains.
@@ -101,7 +101,7 @@ is_running() {
 remove_leftovers() {
     local pid
     [ -d "$D" ] || return 0
-    say "removing what an interrupted run has left"
+    say "removing the remains of an interrupted run"
     # The supervisor removes everything itself as soon as its input closes.
     pid=$(cat "$D/supervisor.pid" 2>/dev/null || echo none)
     while grep -qaF supervise.sh "/proc/$pid/cmdline" 2>/dev/null; do sleep 0.2; done

@@ -26,7 +26,7 @@ use kube::client::middleware::AuthLayer;
 use kube::{Api, Client};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 
-pub(crate) use self::discovery::DEFAULT_NAMESPACE;
+pub use self::discovery::DEFAULT_NAMESPACE;
 use self::discovery::{AggregatorService, SERVICE_LABELS, SearchScope};
 pub use self::error::AccessError;
 pub(crate) use self::error::Step;

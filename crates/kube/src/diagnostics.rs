@@ -41,7 +41,7 @@ pub struct OctavoPod {
     pub node: Option<String>,
     /// Phase, such as `Running`.
     pub phase: String,
-    /// Whether it serves requests.
+    /// True if the pod is ready.
     pub ready: bool,
     /// Reason why it does not start, or its last exit.
     pub reasons: Vec<String>,
@@ -57,7 +57,7 @@ pub struct OctavoPod {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNode {
-    /// Whether the Node is ready, cordoned or tainted, for example `Ready, SchedulingDisabled`.
+    /// Readiness, cordon and taints of the Node, for example `Ready, SchedulingDisabled`.
     pub conditions: Vec<String>,
     /// Allocatable units of resources of device plugins.
     pub allocatable: BTreeMap<String, usize>,

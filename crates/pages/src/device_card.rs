@@ -180,15 +180,7 @@ mod tests {
 
     #[test]
     fn card_of_a_healthy_device_shows_that_its_layout_failed() {
-        let ids = PciIds {
-            vendor: 0x10de,
-            device: 0x20b5,
-            subsystem_vendor: 0,
-            subsystem_device: 0,
-            class: None,
-        };
-        let mut device = Device::new(PciAddress::new(0, 1, 0, 0).unwrap(), ids);
-        device.condition = Condition::Working;
+        let device = octavo_model::examples::gpu();
         for (state, shown) in [(Reason::Failed, Some("failed")), (Reason::Applied, None)] {
             let status = DeviceLayoutStatus::new(device.pci, "GPU 0".to_owned(), state.into());
             let layout = NodeLayoutStatus { devices: vec![status], ..NodeLayoutStatus::default() };

@@ -25,7 +25,7 @@ const MAX_CANDIDATES: usize = 100;
 
 /// Kind of names that an argument has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameKind {
+enum CandidateKind {
     Node,
     Type,
     /// A layout of the fleet.
@@ -56,19 +56,19 @@ fn with_names(command: Command, words: &Arc<[String]>) -> Command {
     command.mut_subcommands(|subcommand| with_names(subcommand, words))
 }
 
-fn kind(argument: &Arg, command: &str, is_fleet: bool) -> Option<NameKind> {
+fn kind(argument: &Arg, command: &str, is_fleet: bool) -> Option<CandidateKind> {
     let value = argument.get_value_names().and_then(|names| names.first());
     let value = value.map_or("", |name| name.as_str());
     match (argument.get_id().as_str(), command) {
-        _ if value == "TYPE" => Some(NameKind::Type),
-        _ if value == "NODE" => Some(NameKind::Node),
-        ("name", "node") => Some(NameKind::Node),
-        ("layout", _) if !is_fleet => Some(NameKind::Layout),
+        _ if value == "TYPE" => Some(CandidateKind::Type),
+        _ if value == "NODE" => Some(CandidateKind::Node),
+        ("name", "node") => Some(CandidateKind::Node),
+        ("layout", _) if !is_fleet => Some(CandidateKind::Layout),
         ("layout" | "layouts", _) if argument.get_long() == Some("layout") => {
-            Some(NameKind::FleetLayout)
+            Some(CandidateKind::FleetLayout)
         }
         ("profile", _) | ("name" | "names", "show" | "check") if is_fleet => {
-            Some(NameKind::Profile)
+            Some(CandidateKind::Profile)
         }
         _ => None,
     }
@@ -76,7 +76,11 @@ fn kind(argument: &Arg, command: &str, is_fleet: bool) -> Option<NameKind> {
 
 /// Returns the names that begin with `current`. The request runs on a thread, because a credential plugin of the
 /// kubeconfig cannot be interrupted; the thread ends with the process.
-fn candidates(kind: NameKind, current: &OsStr, words: Arc<[String]>) -> Vec<CompletionCandidate> {
+fn candidates(
+    kind: CandidateKind,
+    current: &OsStr,
+    words: Arc<[String]>,
+) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str().map(str::to_owned) else {
         return Vec::new();
     };
@@ -85,8 +89,11 @@ fn candidates(kind: NameKind, current: &OsStr, words: Arc<[String]>) -> Vec<Comp
     let prefix = current.clone();
     let request = move || {
         let names = match kind {
-            NameKind::Layout => layouts(&words),
-            NameKind::Node | NameKind::Type | NameKind::FleetLayout | NameKind::Profile => {
+            CandidateKind::Layout => layouts(&words),
+            CandidateKind::Node
+            | CandidateKind::Type
+            | CandidateKind::FleetLayout
+            | CandidateKind::Profile => {
                 block_on(fleet_names(kind, &prefix, &words)).and_then(|names| names)
             }
         };
@@ -101,7 +108,7 @@ fn candidates(kind: NameKind, current: &OsStr, words: Arc<[String]>) -> Vec<Comp
 }
 
 async fn fleet_names(
-    kind: NameKind,
+    kind: CandidateKind,
     prefix: &str,
     words: &[String],
 ) -> Result<BTreeSet<String>, CliError> {
@@ -110,22 +117,22 @@ async fn fleet_names(
     };
     let client = Client::connect(&server).await?;
     Ok(match kind {
-        NameKind::Node => {
+        CandidateKind::Node => {
             let parameters = [("search", prefix), ("limit", "1000"), ("sort", "name")];
             let target = RequestPath::new("/api/v1/nodes").with(parameters);
             let nodes: NodeList = client.get(&target).await?;
             nodes.items.into_iter().map(|node| node.name).collect()
         }
-        NameKind::Type => {
+        CandidateKind::Type => {
             let types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
             types.items.into_iter().filter_map(|row| row.of_all.type_name).collect()
         }
-        NameKind::FleetLayout | NameKind::Layout => {
+        CandidateKind::FleetLayout | CandidateKind::Layout => {
             let target = RequestPath::new("/api/v1/nodes").with([("limit", "1000")]);
             let nodes: NodeList = client.get(&target).await?;
             nodes.items.into_iter().filter_map(|node| node.layout?.name).collect()
         }
-        NameKind::Profile => {
+        CandidateKind::Profile => {
             let profiles: Value = client.get(&RequestPath::new("/api/v1/profiles")).await?;
             let items = profiles.get("items").and_then(Value::as_array);
             let names = items.into_iter().flatten().filter_map(|item| item.get("name")?.as_str());
@@ -150,7 +157,7 @@ mod tests {
     use super::*;
 
     /// Returns the arguments of a command that have names.
-    fn named(path: &[&str]) -> Vec<(String, NameKind)> {
+    fn named(path: &[&str]) -> Vec<(String, CandidateKind)> {
         let root = octavo_command();
         let command =
             path.iter().fold(&root, |command, name| command.find_subcommand(name).unwrap());
@@ -168,13 +175,13 @@ mod tests {
             let named = named(path);
             named.into_iter().map(|(_, kind)| kind).collect::<Vec<_>>()
         };
-        assert_eq!(of(&["node"]), [NameKind::Node]);
-        assert_eq!(of(&["doctor"]), [NameKind::Node]);
-        assert_eq!(of(&["nodes"]), [NameKind::Type, NameKind::FleetLayout]);
-        assert_eq!(of(&["types"]), [NameKind::Type]);
-        assert_eq!(of(&["plan"]), [NameKind::Layout]);
-        assert_eq!(of(&["apply"]), [NameKind::Layout]);
-        assert_eq!(of(&["profiles", "show"]), [NameKind::Profile]);
+        assert_eq!(of(&["node"]), [CandidateKind::Node]);
+        assert_eq!(of(&["doctor"]), [CandidateKind::Node]);
+        assert_eq!(of(&["nodes"]), [CandidateKind::Type, CandidateKind::FleetLayout]);
+        assert_eq!(of(&["types"]), [CandidateKind::Type]);
+        assert_eq!(of(&["plan"]), [CandidateKind::Layout]);
+        assert_eq!(of(&["apply"]), [CandidateKind::Layout]);
+        assert_eq!(of(&["profiles", "show"]), [CandidateKind::Profile]);
         assert!(of(&["inspect"]).is_empty());
     }
 
@@ -188,10 +195,10 @@ mod tests {
         )
         .unwrap();
         let words = ["octavo", "plan", "-f", file.to_str().unwrap(), "s"].map(str::to_owned);
-        let found = candidates(NameKind::Layout, OsStr::new("se"), Arc::from(words.to_vec()));
+        let found = candidates(CandidateKind::Layout, OsStr::new("se"), Arc::from(words.to_vec()));
         let found: Vec<&OsStr> = found.iter().map(CompletionCandidate::get_value).collect();
         assert_eq!(found, ["serving"]);
-        let none = candidates(NameKind::Layout, OsStr::new(""), Arc::from(Vec::new()));
+        let none = candidates(CandidateKind::Layout, OsStr::new(""), Arc::from(Vec::new()));
         assert!(none.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! `octavo demo`: a cluster on one machine. It runs the released aggregator and agents as real processes; Kubernetes, the
+//! `octavo demo`: a cluster on one machine. It runs the real aggregator and agents as real processes; Kubernetes, the
 //! kubelets, the drivers and the hardware are simulated.
 //!
 //! ```text

@@ -57,8 +57,9 @@ pub(super) async fn collect(
     if settings.redact {
         contents.replace_names();
     }
-    write(&contents, &name, &file)?;
-    Ok(report(&contents, &file))
+    let files = contents.files();
+    write(&files, &name, &file)?;
+    Ok(report(&files, contents.errors(), &file))
 }
 
 async fn this_node(
@@ -78,8 +79,8 @@ async fn this_node(
     Ok(contents)
 }
 
-fn write(contents: &Contents, name: &str, file: &Path) -> Result<(), CliError> {
-    let archive = archive::compress(contents, name).map_err(|source| {
+fn write(files: &[(String, String)], name: &str, file: &Path) -> Result<(), CliError> {
+    let archive = archive::compress(files, name).map_err(|source| {
         let path = file.to_owned();
         CliError::Write(DurableError { action: "create the archive", path, source })
     })?;
@@ -94,15 +95,13 @@ fn write(contents: &Contents, name: &str, file: &Path) -> Result<(), CliError> {
 }
 
 /// Lists the files of the archive.
-fn report(contents: &Contents, file: &Path) -> Report {
-    let files = contents.files();
+fn report(files: &[(String, String)], missing: &[String], file: &Path) -> Report {
     let rows =
         files.iter().map(|(path, text)| format!("  {}  {}", size(text.len()), printable(path)));
     let head =
         format!("Wrote {} with {}:", file.display(), count_noun(files.len(), "file", "files"));
     let output = lines([head].into_iter().chain(rows));
     let mut notes: Vec<String> = Vec::new();
-    let missing = contents.errors();
     if !missing.is_empty() {
         let missing = count_noun(missing.len(), "part", "parts");
         notes.push(format!("{missing} could not be read; errors.txt has the reasons"));

@@ -35,9 +35,9 @@ pub struct Workloads {
 pub(crate) struct NodeDetails {
     /// The desired layout.
     pub(crate) layout: Option<String>,
-    /// Whether no new pods are scheduled.
+    /// True if the Node is unschedulable.
     pub(crate) cordoned: bool,
-    /// Whether the agent evicts pods that block its layout.
+    /// True if the agent evicts pods that block its layout.
     pub(crate) drain: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Workload {
     /// Profile of its partitions; without one, it has whole GPUs.
     #[serde(default)]
     pub(crate) profile: Option<String>,
-    /// Whether it has a time slice of the GPU.
+    /// True if the pod holds a time slice of the GPU.
     #[serde(default)]
     pub(crate) slice: bool,
     /// Requested devices of other vendors, instead of GPUs.
@@ -75,7 +75,7 @@ pub(crate) struct Workload {
     /// Process ID of a process that the scenario of the machine contains.
     #[serde(default)]
     pub(crate) pid: Option<u32>,
-    /// Whether an event starts it, and not the demo.
+    /// True if an event starts the pod instead of the demo.
     #[serde(default)]
     later: bool,
 }

@@ -31,7 +31,7 @@ pub struct LayoutSummary {
     pub plan: Option<String>,
     /// Steps of all devices that are being changed.
     pub progress: Option<StepCounts>,
-    /// Whether a device is being changed.
+    /// True if a device is being changed.
     #[serde(skip)]
     pub is_changing: bool,
     /// Devices covered by the layout, ordered by PCI address. Not in lists.

@@ -10,7 +10,7 @@ use octavo_node::sharing::usage::{UnitUsage, Usage};
 pub struct UsageRank {
     /// Memory in MiB times two, plus one if over the share; descending and deduplicated.
     tenants: Arc<[u32]>,
-    /// Whether a unit has replicas, or a container holds one.
+    /// True if a unit has replicas, or a container holds one.
     has_replicas: bool,
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::AccessError;
 
 /// Namespace of an installation as documented.
-pub(crate) const DEFAULT_NAMESPACE: &str = "octavo-system";
+pub const DEFAULT_NAMESPACE: &str = "octavo-system";
 
 /// Labels of the aggregator's Service, as the chart sets them.
 pub(super) const SERVICE_LABELS: &str =

@@ -8,7 +8,7 @@ use octavo_fleet::api::{NodeRow, TypeRow};
 /// Expected and observed state.
 #[derive(Debug)]
 pub(super) struct FleetCheck {
-    unseen: BTreeSet<String>,
+    undiscovered: BTreeSet<String>,
     types: BTreeMap<String, u32>,
     /// Whether no types other than the expected ones may exist.
     whole: bool,
@@ -43,7 +43,7 @@ impl FleetCheck {
             *sum = sum.saturating_add(count);
         }
         Self {
-            unseen: scenarios.iter().map(|one| one.name.clone()).collect(),
+            undiscovered: scenarios.iter().map(|one| one.name.clone()).collect(),
             types,
             whole: scenarios.iter().all(|one| one.types().is_some()),
             last: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl FleetCheck {
     pub(super) fn nodes(&mut self, rows: &[NodeRow]) {
         // The cluster has Nodes before their agents connect.
         for row in rows.iter().filter(|row| !row.agent_version.is_empty()) {
-            self.unseen.remove(&row.name);
+            self.undiscovered.remove(&row.name);
         }
     }
 
@@ -89,8 +89,8 @@ impl FleetCheck {
         self.cluster.done
     }
 
-    pub(super) fn all_seen(&self) -> bool {
-        self.unseen.is_empty()
+    pub(super) fn all_discovered(&self) -> bool {
+        self.undiscovered.is_empty()
     }
 
     pub(super) fn all_counted(&self) -> bool {
@@ -99,9 +99,9 @@ impl FleetCheck {
 
     /// Returns the missing items, one text each.
     pub(super) fn missing(&self) -> Vec<String> {
-        let unseen = self.unseen.iter();
+        let undiscovered = self.undiscovered.iter();
         let mut missing: Vec<String> =
-            unseen.map(|name| format!("node {name} was not discovered")).collect();
+            undiscovered.map(|name| format!("node {name} was not discovered")).collect();
         missing.extend(self.cluster.missing());
         if self.counted {
             return missing;
@@ -118,7 +118,7 @@ impl FleetCheck {
                 ));
             }
         }
-        if missing.len() == before && self.unseen.is_empty() {
+        if missing.len() == before && self.undiscovered.is_empty() {
             missing.push("no types were counted".to_owned());
         }
         missing
@@ -146,8 +146,12 @@ impl ClusterCheck {
             ("prices", last.prices, expected.prices),
             ("containers with a utilization", last.busy, expected.busy),
         ];
-        let missing = all.into_iter().filter(|(_, is, must)| !done && is < must);
-        missing.map(|(what, is, must)| format!("{is} {what} are shown instead of {must}")).collect()
+        let missing = all.into_iter().filter(|(_, shown, expected)| !done && shown < expected);
+        missing
+            .map(|(what, shown, expected)| {
+                format!("{shown} {what} are shown instead of {expected}")
+            })
+            .collect()
     }
 }
 
@@ -176,7 +180,7 @@ mod tests {
         let mut check = FleetCheck::new(&scenarios, counts);
         let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name, "ok")).collect();
         check.nodes(&rows);
-        assert!(check.all_seen() && !check.all_counted());
+        assert!(check.all_discovered() && !check.all_counted());
         assert_eq!(check.missing().len(), check.types.len() + 4);
         let right = check.types.clone();
         check.types(&types(&right));

@@ -64,7 +64,7 @@ struct FleetMonitor {
     check: FleetCheck,
     known: BTreeMap<String, NodeRow>,
     colors: Colors,
-    /// Whether changes are not printed.
+    /// True if changes are not printed.
     quiet: bool,
 }
 
@@ -189,7 +189,7 @@ impl DemoRunner<'_> {
                 }
             }
             ready |= opened && monitor.check.missing().is_empty();
-            if !opened && monitor.check.all_seen() {
+            if !opened && monitor.check.all_discovered() {
                 opened = true;
                 end = Instant::now() + self.settings.duration().unwrap_or(START_TIMEOUT);
                 pace.reset();

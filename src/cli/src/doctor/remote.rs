@@ -3,7 +3,7 @@
 
 use octavo_client::{Client, RequestPath, ServerSettings, segment};
 use octavo_fleet::api::NodeDetail;
-use octavo_kube::aggregator_access::AccessError;
+use octavo_kube::aggregator_access::{AccessError, DEFAULT_NAMESPACE};
 use octavo_kube::diagnostics::{ClusterDiagnostics, ClusterNode, OctavoPod};
 use octavo_model::driver_traces::Observed;
 use octavo_node::doctor::{
@@ -229,7 +229,7 @@ impl RemoteNode {
 
     /// Returns the command that runs the checks on the node.
     fn command(&self) -> String {
-        let namespace = self.namespace.as_deref().unwrap_or("octavo-system");
+        let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let agent = self.pods.as_ref().ok().and_then(|pods| pods.first());
         let pod = match agent {
             Some(pod) => printable(&pod.name),

@@ -7,13 +7,11 @@ use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use tar::{Builder, Header};
 
-use super::contents::Contents;
-
-/// Compresses the files, in a directory `name`.
-pub(super) fn compress(contents: &Contents, name: &str) -> io::Result<Vec<u8>> {
+/// Compresses the files, which are paths with texts, in a directory `name`.
+pub(super) fn compress(files: &[(String, String)], name: &str) -> io::Result<Vec<u8>> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
-    for (path, text) in contents.files() {
+    for (path, text) in files {
         let mut header = Header::new_gnu();
         header.set_size(u64::try_from(text.len()).unwrap_or(u64::MAX));
         header.set_mode(0o600);

@@ -81,12 +81,7 @@ impl Objects {
         if state.objects.contains_key(&key) {
             return Err(Refusal::exists(&key));
         }
-        let namespace = ObjectKey::new(Kind::Namespace, "", &key.namespace);
-        // Events about Nodes are in `default`, which every cluster has.
-        let needs_namespace = kind.is_namespaced() && key.namespace != "default";
-        if needs_namespace && !state.objects.contains_key(&namespace) {
-            return Err(Refusal::not_found(&namespace));
-        }
+        state.check_namespace(&key)?;
         state.uids += 1;
         let uid = format!("00000000-0000-4000-8000-{:012x}", state.uids);
         if object.pointer("/metadata/uid").is_none() {
@@ -98,6 +93,11 @@ impl Objects {
         state.drop_old_events();
         self.changed.send_replace(state.version);
         Ok(object)
+    }
+
+    /// Checks that the namespace of an object exists.
+    pub(super) fn check_namespace(&self, key: &ObjectKey) -> Result<(), Refusal> {
+        self.lock().check_namespace(key)
     }
 
     /// Changes an object, and returns it. An object that stays the same keeps its resource version.
@@ -156,6 +156,16 @@ impl Objects {
 }
 
 impl State {
+    fn check_namespace(&self, key: &ObjectKey) -> Result<(), Refusal> {
+        let namespace = ObjectKey::new(Kind::Namespace, "", &key.namespace);
+        // Events about Nodes are in `default`, which every cluster has.
+        let is_required = key.kind.is_namespaced() && key.namespace != "default";
+        if is_required && !self.objects.contains_key(&namespace) {
+            return Err(Refusal::not_found(&namespace));
+        }
+        Ok(())
+    }
+
     /// Stores an object with the next resource version.
     fn record(&mut self, key: &ObjectKey, mut object: Value) -> Arc<Value> {
         self.version += 1;

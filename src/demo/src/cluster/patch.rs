@@ -30,9 +30,9 @@ const SERVER_FIELDS: [&[&str]; 9] = [
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Author<'a> {
     pub(super) manager: &'a str,
-    /// Whether it applies its complete set of fields, instead of updating some.
+    /// True for server-side apply, which replaces all fields of the manager; false for an update.
     pub(super) applies: bool,
-    /// Whether it takes fields over that others own.
+    /// True if fields of other managers are taken over.
     pub(super) force: bool,
 }
 

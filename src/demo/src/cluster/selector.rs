@@ -14,7 +14,7 @@ struct Requirement {
     path: Vec<String>,
     /// The compared value; `None` if only its existence matters.
     value: Option<String>,
-    /// Whether the value must be equal, or exist.
+    /// True if the value must be equal or exist; false if it must not.
     positive: bool,
 }
 

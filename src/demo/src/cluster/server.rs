@@ -183,7 +183,7 @@ impl Server {
             }
             apply(&mut object)?;
             if is_dry_run(parameters) {
-                self.check_namespace(key)?;
+                self.objects.check_namespace(key)?;
                 return Ok((StatusCode::CREATED, Json(object)).into_response());
             }
             let object = self.objects.create(key.kind, object)?;
@@ -195,15 +195,6 @@ impl Server {
             return Ok(Json(object).into_response());
         }
         Ok(Json(&*self.objects.update(key, apply)?).into_response())
-    }
-
-    fn check_namespace(&self, key: &ObjectKey) -> Result<(), Refusal> {
-        let namespace = ObjectKey::new(Kind::Namespace, "", &key.namespace);
-        // As for `Objects::create`, every cluster has the namespace `default`.
-        let is_there = !key.kind.is_namespaced()
-            || key.namespace == "default"
-            || self.objects.get(&namespace).is_some();
-        if is_there { Ok(()) } else { Err(Refusal::not_found(&namespace)) }
     }
 
     fn delete(
