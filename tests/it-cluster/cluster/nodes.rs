@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::api::Api;
 use super::supervisor::{Supervisor, command, directory, programs, script, setting};
-use crate::time_limits::Finish;
+use crate::time_limits::{Finish, until};
 
 /// An API server at the service address, and the nodes node-1 and node-2.
 pub(crate) struct Nodes {
@@ -55,6 +56,20 @@ impl Nodes {
     pub(crate) async fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::const_new(());
         ALONE.lock().await
+    }
+
+    /// Waits until no pod of an earlier test requests CPU on a node: deleted pods hold their requests until they end.
+    pub(crate) fn await_free_cpu(&self, node: &str) {
+        let on_node = format!("--field-selector=spec.nodeName={node}");
+        let pods = || self.api.kubectl(&["get", "pods", "-A", &on_node, "-o=json"]);
+        until("no pod requests CPU", pods, |list| {
+            let list: Value = serde_json::from_str(list).unwrap();
+            list["items"].as_array().unwrap().iter().all(|pod| {
+                let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+                let mut containers = pod["spec"]["containers"].as_array().unwrap().iter();
+                ended || containers.all(|one| one["resources"]["requests"]["cpu"].is_null())
+            })
+        });
     }
 
     /// Kills the kubelet of a node and restarts it; its pods continue.
@@ -123,7 +138,7 @@ pub(crate) fn root(programs: &[(&Path, &str)]) -> TempDir {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::image::Images;

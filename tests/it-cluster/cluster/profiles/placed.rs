@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -85,17 +86,33 @@ impl Host {
         let world = self.machine.machine.world();
         world.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()
     }
+}
 
-    /// Restores the node.
-    fn restore_node(self, api: &Api) {
-        self.agent.stop();
+/// Restores the node, also after a failure, which would fail the next tests on these nodes.
+impl Drop for Host {
+    fn drop(&mut self) {
+        let api = Nodes::shared().api();
+        self.agent.kill();
         let mut cleaner =
             self.machine.agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
-        let done = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).finish();
-        assert!(done.status.success(), "{done:?}");
-        api.kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
+        let cleaned = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).finish();
+        let untainted = api.try_kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
         let none = "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=0";
-        api.kubectl(&["wait", "node", self.name, none, "--timeout=300s"]);
+        let withdrawn = api.try_kubectl(&["wait", "node", self.name, none, "--timeout=300s"]);
+        for output in [cleaned, untainted, withdrawn] {
+            assert!(output.status.success() || thread::panicking(), "{output:?}");
+        }
+    }
+}
+
+/// A namespace that is deleted with its pods.
+struct Namespace(String);
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let api = Nodes::shared().api();
+        let deleted = api.try_kubectl(&["delete", "namespace", &self.0, "--timeout=300s"]);
+        assert!(deleted.status.success() || thread::panicking(), "{deleted:?}");
     }
 }
 
@@ -214,12 +231,16 @@ async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
     define(api, HARDWARE);
     let namespace = api.namespace();
     api.await_account(&namespace);
+    for node in ["node-1", "node-2"] {
+        Nodes::shared().await_free_cpu(node);
+    }
     let lease = format!("--lease-namespace={namespace}");
     let site = Site::with(api, api.kubeconfig(), &["--follow-cluster", "--annotate-pods", &lease]);
     let hosts = [
         Host::new(&site, ("node-1", "A100_80GB", A100), 2),
         Host::new(&site, ("node-2", "H100_80GB_SXM", H100), 3),
     ];
+    let _deleted_before_hosts = Namespace(namespace.clone());
     for host in &hosts {
         host.is_ready(api);
     }
@@ -235,8 +256,4 @@ async fn ac_009_scheduler_places_profile_workloads_on_their_type() {
         site.profile(&path, |one| one["available"] == 0).await;
     }
     workload_without_nodes_stays_pending(&site, &namespace).await;
-    api.kubectl(&["delete", "namespace", &namespace, "--timeout=300s"]);
-    for host in hosts {
-        host.restore_node(api);
-    }
 }
