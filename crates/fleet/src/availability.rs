@@ -32,7 +32,7 @@ pub use self::count::{AgentNode, Availability, CountBasis, HoldingTimes, MAX_ROW
 pub use self::document::{AvailabilityList, AvailabilityRow, UnusableUnits, WaitBasis, WaitReport};
 pub use self::ended_holdings::{EndedHolding, HoldingEvent, HoldingObserver};
 pub use self::history::HoldingHistory;
-pub use self::potential::PotentialCache;
+pub use self::potential::{Fragmentation, FragmentedDevice, PotentialCache};
 pub use self::row::{NodeShare, Pending, Row, RowKey, UnavailableUnits, Unknown, Wait};
 pub use self::shape::{DeviceResource, Shape, UnknownShape};
 pub use self::unavailable::UnavailableReason;

@@ -1,8 +1,12 @@
 //! The availability page: a section per type, with a bar per resource and the reasons for unavailable units.
 
+use std::sync::Arc;
+
 use askama::Template;
 use octavo_fleet::access::Visibility;
-use octavo_fleet::availability::{CountBasis, Row, RowKey as Of, Shape, UnitType, Wait};
+use octavo_fleet::availability::{
+    CountBasis, FragmentedDevice, Row, RowKey as Of, Shape, UnitType, Wait,
+};
 use octavo_fleet::summary::DeviceUse;
 use octavo_model::quantity::Mebibytes;
 use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
@@ -33,7 +37,32 @@ struct TypePart {
     title: String,
     name: String,
     resources: Vec<ResourcePart>,
+    placements: Vec<Placement>,
+    fragmented: Vec<FragmentedRow>,
+    /// Fragmented devices that are not listed.
+    more_fragmented: usize,
 }
+
+/// How many units of one shape there could be. Rows are alternatives.
+#[derive(Debug)]
+struct Placement {
+    shape: String,
+    free: String,
+    could_add: u64,
+    could_become: u64,
+}
+
+/// A device whose idle instances prevent a larger one.
+#[derive(Debug)]
+struct FragmentedRow {
+    node: String,
+    device: String,
+    now: String,
+    rearranged: String,
+}
+
+/// Maximum number of listed fragmented devices per type.
+const MAX_FRAGMENTED: usize = 10;
 
 #[derive(Debug)]
 struct ResourcePart {
@@ -58,7 +87,7 @@ pub(super) fn page(
     let mut types: Vec<TypePart> = Vec::new();
     let rows = availability.rows.iter();
     let rows = rows.filter(|row| visibility.shows_type(row.key.kind.as_str()));
-    // Resources without nodes or pending pods are shown only as possible results of repartitioning, by `could`.
+    // Resources without nodes or pending pods are shown only as possible results of repartitioning.
     for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
         let name = row.key.kind.as_str();
         let part = resource(row, availability.basis);
@@ -69,11 +98,16 @@ pub(super) fn page(
                 title: row.key.kind.display_name(),
                 name: name.to_owned(),
                 resources: vec![part],
+                placements: placements(name, &availability.rows),
+                fragmented: Vec::new(),
+                more_fragmented: 0,
             }),
         }
     }
-    for part in &mut types {
-        could(part, &availability.rows);
+    if visibility.nodes {
+        for part in &mut types {
+            list_fragmented(part, &availability.fragmented);
+        }
     }
     AvailabilityPage {
         assets: Assets::links(),
@@ -211,14 +245,31 @@ fn wait(wait: Wait) -> Option<String> {
     }
 }
 
-/// Adds a line to the first resource of a type: the resources that idle devices could provide after repartitioning.
-fn could(part: &mut TypePart, rows: &[Row]) {
-    let of_type = rows.iter().filter(|row| row.key.kind.as_str() == part.name);
-    let more = of_type.filter(|row| row.potential > 0);
-    let more: Vec<String> =
-        more.map(|row| format!("{} x {}", row.potential, row.key.shape)).collect();
-    if let Some(first) = part.resources.first_mut().filter(|_| !more.is_empty()) {
-        let text = format!("Idle devices could be repartitioned into {}", more.join(" or "));
-        first.facts.push(text);
-    }
+/// The shapes that idle devices of a type could be repartitioned into.
+fn placements(type_name: &str, rows: &[Row]) -> Vec<Placement> {
+    let of_type = rows.iter().filter(|row| row.key.kind.as_str() == type_name);
+    let could = of_type.filter(|row| row.potential > 0);
+    let all = could.map(|row| Placement {
+        shape: row.key.shape.to_string(),
+        free: row.known_free().map_or_else(|| "-".to_owned(), |free| free.to_string()),
+        could_add: row.could_add,
+        could_become: row.potential,
+    });
+    all.collect()
+}
+
+/// Adds the devices of a type whose idle instances prevent a larger one.
+fn list_fragmented(part: &mut TypePart, all: &[(Arc<str>, FragmentedDevice)]) {
+    let is_of_type = |device: &FragmentedDevice| {
+        device.type_name.as_ref().is_some_and(|name| name.as_str() == part.name)
+    };
+    let mut of_type = all.iter().filter(|(_, device)| is_of_type(device));
+    let listed = of_type.by_ref().take(MAX_FRAGMENTED).map(|(node, device)| FragmentedRow {
+        node: node.to_string(),
+        device: device.device.clone(),
+        now: device.fragmentation.now.clone().unwrap_or_else(|| "none".to_owned()),
+        rearranged: device.fragmentation.rearranged.clone(),
+    });
+    part.fragmented = listed.collect();
+    part.more_fragmented = of_type.count();
 }

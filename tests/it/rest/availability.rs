@@ -62,6 +62,16 @@ async fn possible_partitions_of_idle_devices_match_planner_capacity() {
         assert_eq!(row["couldBecome"], more, "{resource}");
     }
     assert_eq!(row(&list, "nvidia-l4-24gb", GPU)["couldBecome"], 0);
+    // Beside the two idle partitions, without enabling MIG mode of the whole devices.
+    for (resource, more) in [
+        (GPU, 0),
+        ("nvidia.com/mig-1g.10gb", 3),
+        ("nvidia.com/mig-2g.20gb", 1),
+        ("nvidia.com/mig-3g.40gb", 0),
+        ("nvidia.com/mig-7g.80gb", 0),
+    ] {
+        assert_eq!(row(&list, "nvidia-h100-80gb", resource)["couldAdd"], more, "{resource}");
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,9 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
 use octavo_model::sharing_status::{SharingStatus, UnitStatus};
 use octavo_node::sharing::usage::Usage;
+use octavo_planner::plan::messages::PlanFormatter;
 
-use super::potential::{IdleDevice, PotentialCache, potential_of};
+use super::potential::{FragmentedDevice, IdleDevice, PotentialCache, potential_of};
 use super::row::RowKey;
 use super::shape::{DeviceResource, Shape};
 use crate::summary::{DeviceSummary, Occupancy};
@@ -22,6 +23,8 @@ pub struct AgentUnits {
     pub units: Vec<UnitCounts>,
     /// Devices that could be repartitioned: groups of identical devices with their count.
     pub(super) idle: Vec<(Option<TypeName>, Arc<IdleDevice>, u32)>,
+    /// Devices whose idle instances prevent a larger one, in the order of the inventory.
+    pub fragmented: Vec<FragmentedDevice>,
 }
 
 /// Devices or partitions of one type and resource.
@@ -106,7 +109,16 @@ impl AgentUnits {
                 counts.or_insert_with_key(|(_, of)| UnitCounts::new(&one, of.clone())).add(&one);
             }
             let free = device.filter(|device| !allocations.is_allocated(device));
-            if let Some(idle) = free.and_then(|device| potential_of(device, &held, known)) {
+            let idle =
+                free.and_then(|device| Some((device.pci, potential_of(device, &held, known)?)));
+            if let Some((pci, idle)) = idle {
+                seen.fragmented.extend(idle.fragmentation.clone().map(|fragmentation| {
+                    FragmentedDevice {
+                        device: PlanFormatter::new(inventory, pci).device(pci),
+                        type_name: summary.type_name.clone(),
+                        fragmentation,
+                    }
+                }));
                 seen.add_idle_device(summary.type_name.as_ref(), idle);
             }
         }

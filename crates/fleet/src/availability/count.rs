@@ -1,5 +1,6 @@
 //! Counting: aggregates nodes into rows, then adds pending pods and waiting times.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use strum::{Display, IntoStaticStr};
 use super::agent_units::{AgentUnits, UnitCounts};
 use super::history::{HoldingHistory, WaitEstimate};
 use super::pending::{self, HeldUnits, HeldUnitsByNode};
+use super::potential::FragmentedDevice;
 use super::row::{NodeShare, Row, RowKey, RowNodes, Unknown, Wait};
 use super::shape::Shape;
 use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
@@ -26,6 +28,9 @@ pub struct Availability {
     pub rows: Vec<Row>,
     /// Number of rows omitted because of that limit.
     pub omitted_rows: usize,
+    /// Devices whose idle instances prevent a larger one, with the names of their nodes; those with the largest gain first.
+    /// Devices of outdated reports are excluded.
+    pub fragmented: Vec<(Arc<str>, FragmentedDevice)>,
 }
 
 /// Data that the counts are based on.
@@ -105,7 +110,21 @@ pub fn count(
         },
         rows,
         omitted_rows: left_out.saturating_add(sum.left_out),
+        fragmented: fragmented(agents),
     }
+}
+
+fn fragmented(agents: &[AgentNode<'_>]) -> Vec<(Arc<str>, FragmentedDevice)> {
+    let current =
+        agents.iter().filter(|agent| !agent.is_stale && !agent.seen.fragmented.is_empty());
+    let mut all: Vec<(Arc<str>, FragmentedDevice)> = current
+        .flat_map(|agent| {
+            let name: Arc<str> = agent.name.into();
+            agent.seen.fragmented.iter().map(move |device| (Arc::clone(&name), device.clone()))
+        })
+        .collect();
+    all.sort_by_key(|(_, device)| Reverse(device.fragmentation.gain));
+    all
 }
 
 fn count_cluster<'a>(
@@ -321,7 +340,11 @@ impl<'a> CountBuilder<'a> {
                         resource: could.resource.clone(),
                         shape: could.shape.clone(),
                     });
-                    let more = NodeShare { could_become: could.more, ..NodeShare::new(node, 0, 0) };
+                    let more = NodeShare {
+                        could_add: could.fits,
+                        could_become: could.more,
+                        ..NodeShare::new(node, 0, 0)
+                    };
                     row.add_units(more, could.memory, TypeSource::Agent);
                 }
             }

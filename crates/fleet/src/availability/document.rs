@@ -88,7 +88,11 @@ pub struct AvailabilityRow {
     pub unusable: Vec<UnusableUnits>,
     /// Pods that wait for these units. A pod that accepts any of several types counts for each.
     pub pending: Pending,
-    /// Additional units if idle devices were repartitioned to this shape.
+    /// Additional units that fit into slices without an instance, so that no instance has to be removed. Those of
+    /// several shapes are alternatives.
+    #[serde(default)]
+    pub could_add: u64,
+    /// Additional units if idle devices were repartitioned to this shape. It includes `couldAdd`.
     #[serde(default)]
     pub could_become: u64,
     /// Time until a unit is free.
@@ -190,6 +194,7 @@ impl AvailabilityRow {
                 })
                 .collect(),
             pending: row.pending,
+            could_add: row.could_add,
             could_become: row.potential,
             wait,
             sources: row.sources.iter().copied().map(Reported::from).collect(),

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use octavo_model::catalog::{Placement, ProfileCatalog};
+use octavo_model::id::TypeName;
 use octavo_model::inventory::{
     Device, DeviceProcesses, GpuInstance, InstanceUse, MigState, Vendor,
 };
@@ -30,8 +31,16 @@ type PotentialByState = BTreeMap<DeviceUseState, Option<Arc<IdleDevice>>>;
 /// Maximum number of instances by profile id of the driver.
 type MaxInstances = BTreeMap<u32, u32>;
 
-/// Instances in use with their placements, and idle units of the device by resource.
-type DeviceUseState = (Vec<InstanceTarget>, BTreeMap<String, u64>);
+/// What determines the potential capacity of devices with the same profiles.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct DeviceUseState {
+    /// Instances in use with their placements.
+    in_use: Vec<InstanceTarget>,
+    /// Idle instances with their placements.
+    idle: Vec<InstanceTarget>,
+    /// Idle units by resource.
+    holds: BTreeMap<String, u64>,
+}
 
 /// Device that is idle or partly idle; shared by all identical devices.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +49,8 @@ pub(super) struct IdleDevice {
     pub(super) holds: BTreeMap<String, u64>,
     /// Additional units that the device could provide; each entry is an alternative to the others.
     pub(super) could: Vec<PotentialUnits>,
+    /// `None` if removing idle instances does not allow a larger one.
+    pub(super) fragmentation: Option<Fragmentation>,
 }
 
 /// Additional units of one resource.
@@ -48,7 +59,33 @@ pub(super) struct PotentialUnits {
     pub(super) resource: String,
     pub(super) shape: Shape,
     pub(super) memory: Option<Mebibytes>,
+    /// Units that fit into slices without an instance.
+    pub(super) fits: u64,
+    /// Units that the device could provide if its idle instances were removed, in addition to its idle units of this
+    /// resource.
     pub(super) more: u64,
+}
+
+/// A device whose idle instances prevent a larger one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FragmentedDevice {
+    /// Display name: `GPU 3`.
+    pub device: String,
+    /// Type; `None` if unknown.
+    pub type_name: Option<TypeName>,
+    /// What the idle instances prevent.
+    pub fragmentation: Fragmentation,
+}
+
+/// Largest instances of a device: now, and if its idle instances were removed. The latter is larger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fragmentation {
+    /// Profile of the largest instance that is idle, or fits into slices without an instance; `None` if there is none.
+    pub now: Option<String>,
+    /// Profile of the largest instance that fits beside the instances in use.
+    pub rearranged: String,
+    /// Difference in memory.
+    pub gain: Mebibytes,
 }
 
 /// Cache limits: number of profile catalogs, and of device states per catalog.
@@ -71,7 +108,11 @@ pub(super) fn potential_of(
     } else {
         let is_free = device.processes.is_empty();
         let whole = DeviceResource::for_vendor(Vendor::Nvidia)?;
-        is_free.then(|| (Vec::new(), BTreeMap::from([(whole.as_str().to_owned(), 1)])))?
+        is_free.then(|| DeviceUseState {
+            in_use: Vec::new(),
+            idle: Vec::new(),
+            holds: BTreeMap::from([(whole.as_str().to_owned(), 1)]),
+        })?
     };
     known.of(device, state, key)
 }
@@ -79,27 +120,65 @@ pub(super) fn potential_of(
 fn calculate_potential(
     device: &Device,
     state: &MigState,
-    (pinned, holds): &DeviceUseState,
+    of: &DeviceUseState,
 ) -> Option<Arc<IdleDevice>> {
-    let mut could = additional_units(state, &max_instances(device, state, pinned), holds);
-    if device.mig.is_enabled() && pinned.is_empty() {
+    let DeviceUseState { in_use, idle, holds } = of;
+    let rearranged = max_instances(device, state, in_use);
+    let beside = if device.mig.is_enabled() {
+        max_instances(device, state, &[&in_use[..], idle].concat())
+    } else {
+        MaxInstances::new()
+    };
+    let fragmentation = device
+        .mig
+        .is_enabled()
+        .then(|| fragmentation(state, &rearranged, &beside, holds))
+        .flatten();
+    let mut could = additional_units(state, &rearranged, &beside, holds);
+    if device.mig.is_enabled() && in_use.is_empty() {
         could.push(PotentialUnits {
             resource: DeviceResource::for_vendor(Vendor::Nvidia)?.as_str().to_owned(),
             shape: Shape::Device,
             memory: device.memory,
+            fits: 0,
             more: 1,
         });
     }
-    (!could.is_empty()).then(|| Arc::new(IdleDevice { holds: holds.clone(), could }))
+    (!could.is_empty()).then(|| {
+        let holds = holds.clone();
+        Arc::new(IdleDevice { holds, could, fragmentation })
+    })
 }
 
-/// Instances in use with their placements, and idle units by resource.
+fn fragmentation(
+    state: &MigState,
+    rearranged: &MaxInstances,
+    beside: &MaxInstances,
+    holds: &BTreeMap<String, u64>,
+) -> Option<Fragmentation> {
+    let profiles = state.catalog.profiles().iter();
+    let fits = |room: &MaxInstances, id: u32| room.get(&id).is_some_and(|count| *count > 0);
+    let now = profiles.clone().filter(|profile| {
+        fits(beside, profile.id) || holds.contains_key(ResourceName::mig(&profile.name).as_str())
+    });
+    let now = now.max_by_key(|profile| profile.memory);
+    let largest = profiles.filter(|profile| fits(rearranged, profile.id));
+    let largest = largest.max_by_key(|profile| profile.memory)?;
+    let memory_now = now.map_or(0, |profile| profile.memory.get());
+    let gain = largest.memory.get().checked_sub(memory_now).filter(|gain| *gain > 0)?;
+    Some(Fragmentation {
+        now: now.map(|profile| profile.name.to_string()),
+        rearranged: largest.name.to_string(),
+        gain: Mebibytes::new(gain),
+    })
+}
+
 fn partitioned(
     device: &Device,
     state: &MigState,
     given: &BTreeSet<&str>,
 ) -> Option<DeviceUseState> {
-    let Some(MigTarget::Enabled(mut instances)) = current_target(state) else {
+    let Some(MigTarget::Enabled(instances)) = current_target(state) else {
         return None;
     };
     let is_idle = |instance: &&GpuInstance| {
@@ -111,7 +190,10 @@ fn partitioned(
     };
     let idle: Vec<&GpuInstance> = state.gpu_instances.iter().filter(is_idle).collect();
     let places: BTreeSet<Placement> = idle.iter().map(|instance| instance.placement).collect();
-    instances.retain(|target| target.placement.is_none_or(|place| !places.contains(&place)));
+    let is_removable = |target: &InstanceTarget| {
+        target.placement.is_some_and(|placement| places.contains(&placement))
+    };
+    let (idle_targets, in_use) = instances.into_iter().partition(is_removable);
     let mut holds: BTreeMap<String, u64> = BTreeMap::new();
     for instance in idle {
         for compute in &instance.compute_instances {
@@ -121,24 +203,28 @@ fn partitioned(
             *count = count.saturating_add(1);
         }
     }
-    Some((instances, holds))
+    Some(DeviceUseState { in_use, idle: idle_targets, holds })
 }
 
+/// Additional units by profile: `rearranged` are the maximum numbers without the idle instances, `beside` those with
+/// them.
 fn additional_units(
     state: &MigState,
-    room: &MaxInstances,
+    rearranged: &MaxInstances,
+    beside: &MaxInstances,
     holds: &BTreeMap<String, u64>,
 ) -> Vec<PotentialUnits> {
     let profiles = state.catalog.profiles().iter();
     let all = profiles.filter_map(|profile| {
         let resource = ResourceName::mig(&profile.name).as_str().to_owned();
         let now = holds.get(&resource).copied().unwrap_or(0);
-        let most = u64::from(room.get(&profile.id).copied()?);
+        let most = u64::from(rearranged.get(&profile.id).copied()?);
         let more = most.saturating_sub(now);
         (more > 0).then(|| PotentialUnits {
             resource,
             shape: Shape::Mig(profile.name.to_string()),
             memory: Some(profile.memory),
+            fits: beside.get(&profile.id).copied().unwrap_or(0).into(),
             more,
         })
     });

@@ -51,6 +51,8 @@ pub struct Row {
     pub unavailable: BTreeMap<UnavailableReason, UnavailableUnits>,
     /// Pods that wait for these units.
     pub pending: Pending,
+    /// Additional units that fit into slices without an instance.
+    pub could_add: u64,
     /// Additional units if idle devices were repartitioned to this shape.
     pub potential: u64,
     /// Time until a unit is free.
@@ -73,6 +75,8 @@ pub struct NodeShare {
     pub capacity: u64,
     /// Number of additional pods requesting one unit that would be placed there.
     pub free: u64,
+    /// Additional units that fit into slices without an instance.
+    pub could_add: u64,
     /// Additional units if idle devices were repartitioned to this shape.
     pub could_become: u64,
 }
@@ -178,6 +182,7 @@ impl Row {
             free: 0,
             unavailable: BTreeMap::new(),
             pending: Pending::default(),
+            could_add: 0,
             potential: 0,
             wait: Wait::Unknown(Unknown::NoHolders),
             sources: BTreeSet::new(),
@@ -196,11 +201,13 @@ impl Row {
         self.sources.insert(source);
         self.capacity = self.capacity.saturating_add(more.capacity);
         self.free = self.free.saturating_add(more.free);
+        self.could_add = self.could_add.saturating_add(more.could_add);
         self.potential = self.potential.saturating_add(more.could_become);
         match self.by_node.last_mut() {
             Some(last) if last.node == more.node => {
                 last.capacity = last.capacity.saturating_add(more.capacity);
                 last.free = last.free.saturating_add(more.free);
+                last.could_add = last.could_add.saturating_add(more.could_add);
                 last.could_become = last.could_become.saturating_add(more.could_become);
             }
             Some(_) | None => self.by_node.push(more),
@@ -246,7 +253,7 @@ impl Row {
 
 impl NodeShare {
     pub(super) fn new(node: &Arc<str>, capacity: u64, free: u64) -> Self {
-        Self { node: Arc::clone(node), capacity, free, could_become: 0 }
+        Self { node: Arc::clone(node), capacity, free, could_add: 0, could_become: 0 }
     }
 }
 

@@ -17,7 +17,8 @@ const COLUMNS: [&str; 9] =
 const WIDE_COLUMNS: [&str; 6] =
     ["PASSTHROUGH", "UNKNOWN", "ALLOCATABLE", "MEMORY", "WAIT", "SOURCE"];
 /// Each row is an alternative, because the same devices count in every row.
-const REPARTITIONED_COLUMNS: [&str; 3] = ["TYPE", "UNIT", "MORE IF REPARTITIONED"];
+const REPARTITIONED_COLUMNS: [&str; 4] =
+    ["TYPE", "UNIT", "MORE IN UNUSED SLICES", "MORE IF REPARTITIONED"];
 const UNAVAILABLE_COLUMNS: [&str; 6] =
     ["TYPE", "RESOURCE", "UNAVAILABLE", "NODES", "REASON", "REMEDY"];
 const WAIT_COLUMNS: [&str; 5] = ["TYPE", "RESOURCE", "BASIS", "OBSERVED SINCE", "MEANING"];
@@ -118,7 +119,12 @@ fn is_none(units: &str) -> bool {
 /// Returns how many units the free devices would have if they were all repartitioned for this unit.
 fn repartitioned(row: &AvailabilityRow) -> Option<Vec<Cell>> {
     (row.could_become > 0).then(|| {
-        vec![Cell::plain(&row.type_name), Cell::plain(&row.unit), Cell::plain(&row.could_become)]
+        vec![
+            Cell::plain(&row.type_name),
+            Cell::plain(&row.unit),
+            Cell::plain(&row.could_add),
+            Cell::plain(&row.could_become),
+        ]
     })
 }
 
@@ -240,6 +246,7 @@ mod tests {
                 nodes: 1,
             }],
             pending: Pending { pods: 1, units: 2 },
+            could_add: 0,
             could_become: 0,
             wait: WaitReport {
                 reason: Some("none of the pods that use them has a deadline".to_owned()),
@@ -292,12 +299,12 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4     1            8  
     #[test]
     fn units_without_a_free_one_are_not_in_the_summary() {
         let mut small = row("nvidia.com/mig-1g.18gb", "1g.18gb", 3);
-        small.could_become = 14;
+        (small.could_add, small.could_become) = (5, 14);
         let mut some = list(vec![row("nvidia.com/gpu", "device", 0), small]);
         let text = shown(&some, FleetFormat::Wide, Headers::Shown);
         assert!(text.starts_with("NVIDIA H200 141GB - 3 x 1g.18gb available\n"), "{text}");
-        let alternatives = "TYPE               UNIT     MORE IF REPARTITIONED\n\
-                            nvidia-h200-141gb  1g.18gb  14\n\n";
+        let alternatives = "TYPE               UNIT     MORE IN UNUSED SLICES  MORE IF REPARTITIONED\n\
+                            nvidia-h200-141gb  1g.18gb  5                      14\n\n";
         assert!(text.contains(alternatives), "{text}");
         some.items.iter_mut().for_each(|row| row.free = Some(0));
         let text = shown(&some, FleetFormat::Table, Headers::Shown);
