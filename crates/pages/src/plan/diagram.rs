@@ -123,7 +123,6 @@ impl Region {
             lines,
             place: slice_range(start, slices),
             instance: None,
-            marks: Vec::new(),
         }
     }
 }
