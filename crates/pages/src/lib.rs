@@ -20,6 +20,7 @@ mod live;
 mod live_values;
 mod map;
 mod node;
+mod nodes_csv;
 mod plan;
 mod profiles;
 mod rows;
@@ -77,6 +78,7 @@ pub fn router(availability: Counter) -> Router {
         .route("/", get(nodes))
         .route("/nodes/{name}", get(node))
         .route("/nodes", get(redirect_to_list))
+        .route("/nodes.csv", get(nodes_csv::download))
         .route("/nodes/", get(redirect_to_list))
         .route("/availability", get(self::availability))
         .route("/map", get(map::page))

@@ -518,3 +518,6 @@ impl TableRow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

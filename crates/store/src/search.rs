@@ -265,8 +265,10 @@ fn uuids(device: &Device) -> Vec<String> {
 
 /// Hexadecimal part of a UUID such as `gpu-5fd4087b`; `None` if `text` cannot be one.
 fn uuid_part(text: &str) -> Option<String> {
-    let part = text.strip_prefix("gpu-").or_else(|| text.strip_prefix("mig-")).unwrap_or(text);
-    let is_part = part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    // MIG devices of older drivers are named `MIG-GPU-<uuid>/<gi>/<ci>`.
+    let part = text.strip_prefix("mig-").unwrap_or(text);
+    let part = part.strip_prefix("gpu-").unwrap_or(part);
+    let is_part = part.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'/'));
     (is_part && part.len() >= MIN_UUID_BYTES).then(|| part.to_owned())
 }
 
@@ -288,6 +290,11 @@ mod tests {
 
     const ALL: Scope = Scope { nodes: true, pods: true, namespace: None };
 
+    fn device() -> Device {
+        let uuid = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+        Device { uuid: Some(uuid.parse().unwrap()), ..octavo_model::examples::gpu() }
+    }
+
     fn usage(pods: &[(&str, &str)]) -> Usage {
         let tenants = pods.iter().map(|(namespace, pod)| Tenant {
             namespace: Some((*namespace).to_owned()),
@@ -306,10 +313,7 @@ mod tests {
     fn fleet(nodes: &[(&str, &[(&str, &str)])]) -> Fleet {
         let mut fleet = Fleet::default();
         for (name, pods) in nodes {
-            let inventory = Inventory {
-                devices: vec![octavo_model::examples::gpu()],
-                ..Inventory::default()
-            };
+            let inventory = Inventory { devices: vec![device()], ..Inventory::default() };
             let parts = status::encode(&inventory, &octavo_node::label_set::LabelSet::default(), None);
             let parts = parts.apply(&Change {
                 changed: vec![status::encode_usage(&usage(pods))],
@@ -342,7 +346,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_found_by_a_part_of_its_name() {
-        let device = octavo_model::examples::gpu();
+        let device = device();
         let uuid = device.uuid.as_ref().unwrap().to_string();
         let hex: String = uuid.chars().skip(4).take(8).collect();
         let address = device.pci.to_string();

@@ -64,6 +64,7 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/nodes/{name}", RoutePermission::Node),
     read("/availability", RoutePermission::Types),
     read("/map", NODES),
+    read("/nodes.csv", NODES),
     read("/search", RoutePermission::Search),
     read(COMPARE, TYPES),
     read(OBJECTIVES, TYPES),
