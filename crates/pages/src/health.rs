@@ -72,10 +72,11 @@ fn device_problem(device: &Device, inventory: &Inventory) -> Option<Problem> {
 /// What to do about a device in this state.
 fn remedy(state: DeviceState) -> Option<&'static str> {
     match state {
-        DeviceState::Ok | DeviceState::Passthrough | DeviceState::NotRead => None,
+        // The notice about the driver explains a stale device.
+        DeviceState::Ok | DeviceState::Passthrough | DeviceState::NotRead | DeviceState::Stale => {
+            None
+        }
         DeviceState::Partial => Some("The device works. Check the agent's log and the driver's version."),
-        // The notice about the driver explains it.
-        DeviceState::Stale => None,
         DeviceState::NeedsAction => {
             Some("Check the driver's documentation for the requested recovery action.")
         }

@@ -271,11 +271,11 @@ impl Shown<'_> {
         now: Moment,
     ) -> MapPage {
         let Self { address, request, by_device, mut cells } = self;
-        let is_truncated = cells.len() > MAX_CELLS || found.next.is_some();
-        cells.truncate(if request.is_table { MAX_ROWS } else { MAX_CELLS });
+        let most = if request.is_table { MAX_ROWS } else { MAX_CELLS };
+        let is_truncated = cells.len() > most || found.next.is_some();
+        cells.truncate(most);
         let devices = cells.iter().map(|cell| u64::from(cell.devices)).sum::<u64>();
         let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-        let is_truncated = is_truncated || request.is_table && cells.len() == MAX_ROWS;
         let mut form = filter_form(address, &fleet.types(now), &request.query, false);
         form.selects.retain(|select| matches!(select.name, "type" | "state"));
         form.clear = link(&address.without("search").without("type"), "state", "");
@@ -401,13 +401,14 @@ fn legend(cells: &[Cell], metric: Metric) -> Vec<LegendEntry> {
             }
             let states = counts.into_iter().map(|(state, count)| LegendEntry {
                 class: state.class(),
-                text: "",
+                text: if state.is_marked() { "!" } else { "" },
                 word: state.word().to_owned(),
                 count,
             });
-            let marked = cells.iter().filter(|cell| cell.needs_attention);
+            let marked = cells.iter().filter(|cell| cell.is_marked());
             let marked = marked.map(|cell| u64::from(cell.devices)).sum::<u64>();
-            let marked = (marked > 0).then(|| LegendEntry {
+            let is_by_device = cells.iter().all(|cell| matches!(cell.state, CellState::Device(_)));
+            let marked = (is_by_device && marked > 0).then(|| LegendEntry {
                 class: "plain",
                 text: "!",
                 word: "needs attention".to_owned(),

@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
     pub fn step(&mut self) -> bool {
         let pause = self.read.saturating_add(BYTES_PER_STEP);
         while self.read < pause {
-            let Some(node) = self.nodes.get(self.next) else {
+            let Some(&node) = self.nodes.get(self.next) else {
                 return false;
             };
             if self.read >= self.most {

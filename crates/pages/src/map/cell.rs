@@ -194,7 +194,7 @@ impl Cell {
     pub(super) fn text(&self, metric: Metric) -> String {
         match metric {
             Metric::State => {
-                let mark = if self.needs_attention { "!" } else { "" };
+                let mark = if self.is_marked() { "!" } else { "" };
                 match self.devices {
                     1 => mark.to_owned(),
                     several => format!("{mark}{several}"),
@@ -205,6 +205,11 @@ impl Cell {
                 value.map_or_else(|| "-".to_owned(), |value| value.to_string())
             }
         }
+    }
+
+    /// Whether an exclamation mark shows that a user has to act. A cross says so too.
+    pub(super) fn is_marked(&self) -> bool {
+        self.needs_attention && self.state != CellState::Device(DeviceUse::Unavailable)
     }
 
     /// Name of the link and text of the tooltip: everything known about the device.
@@ -239,6 +244,11 @@ impl CellState {
                 Tone::Bad => DeviceUse::Unavailable.as_str(),
             },
         }
+    }
+
+    /// Whether all cells in this state are marked.
+    pub(super) fn is_marked(self) -> bool {
+        matches!(self, Self::Node(state) if state.needs_attention())
     }
 
     /// State as text.

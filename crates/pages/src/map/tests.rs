@@ -113,7 +113,7 @@ async fn cell_shows_its_value_and_links_to_its_device() {
     // A working device without processes; utilization alone does not mean that it is allocated.
     assert_eq!(
         cells(&page),
-        pairs(&[("free", ""), ("free", ""), ("unavailable", "!"), ("free", "")])
+        pairs(&[("free", ""), ("free", ""), ("unavailable", ""), ("free", "")])
     );
     assert!(page.contains("4 devices on 2 nodes"), "{page}");
     assert!(page.contains("href=\"/nodes/a#device-0000:02:00.0\""), "{page}");
