@@ -56,6 +56,8 @@ fn device(device: &Device, at: usize, units: Vec<UnitUsage>) -> DeviceUsage {
         name: format!("GPU {at}"),
         memory: None,
         utilization: Some(Percent(60)),
+        power_watts: None,
+        temperature_celsius: None,
         units,
     }
 }
