@@ -101,10 +101,8 @@ fn node(clock: &Clock, number: usize) -> Node {
         usage.devices.push(device_usage(&device, (number * DEVICES_PER_NODE + at) * 7919 % 101));
         inventory.devices.push(device);
     }
-    let parts = status::encode(&inventory, &LabelSet::default(), None).apply(&Change {
-        changed: vec![status::encode_usage(&usage)],
-        removed: Vec::new(),
-    });
+    let parts = status::encode(&inventory, &LabelSet::default(), None)
+        .apply(&Change { changed: vec![status::encode_usage(&usage)], removed: Vec::new() });
     let origin = ReportingAgent {
         name: format!("gpu-node-{number:05}").parse().unwrap(),
         run: Run { epoch: 1, boot_id: "boot".to_owned() },

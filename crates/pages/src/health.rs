@@ -76,7 +76,9 @@ fn remedy(state: DeviceState) -> Option<&'static str> {
         DeviceState::Ok | DeviceState::Passthrough | DeviceState::NotRead | DeviceState::Stale => {
             None
         }
-        DeviceState::Partial => Some("The device works. Check the agent's log and the driver's version."),
+        DeviceState::Partial => {
+            Some("The device works. Check the agent's log and the driver's version.")
+        }
         DeviceState::NeedsAction => {
             Some("Check the driver's documentation for the requested recovery action.")
         }
@@ -160,10 +162,7 @@ mod tests {
         let shown: Vec<_> = problems.iter().map(|one| (&*one.text, one.class())).collect();
         assert_eq!(
             shown,
-            [
-                ("failing: GPU is lost ", "bad"),
-                ("layout blocked: in use: pid 4711", "warn")
-            ]
+            [("failing: GPU is lost ", "bad"), ("layout blocked: in use: pid 4711", "warn")]
         );
         assert_eq!(problems[0].href, format!("#device-{pci}"));
         assert!(problems[0].remedy.unwrap().contains("kernel log"));
@@ -179,7 +178,8 @@ mod tests {
             Reason::Applied.into(),
         )];
         let layout = NodeLayoutStatus { devices, ..NodeLayoutStatus::default() };
-        let sharing = SharingStatus { state: Reason::SharingInForce.into(), ..SharingStatus::default() };
+        let sharing =
+            SharingStatus { state: Reason::SharingInForce.into(), ..SharingStatus::default() };
         assert_eq!(problems(&inventory, Some(&layout), Some(&sharing)), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Current values of a device: utilization and memory. A value that is not reported is never shown as zero.
+//! Current values of a device: utilization, memory, temperature and power. A value that is not reported is never shown as zero.
 
 use octavo_model::inventory::{Condition, Device};
 use octavo_model::quantity::Mebibytes;
@@ -31,13 +31,20 @@ pub(super) fn live_values(device: &Device, usage: Option<&DeviceUsage>) -> Vec<L
             bar: utilization.map(|percent| (percent.into(), 100)),
         },
         memory_value(memory.or(amd)),
+        plain("Temperature", usage.and_then(|usage| usage.temperature_celsius), "°C"),
+        plain("Power", usage.and_then(|usage| usage.power_watts), "W"),
     ]
+}
+
+fn plain(name: &'static str, value: Option<u32>, unit: &str) -> LiveValue {
+    LiveValue { name, value: value.map(|value| format!("{value} {unit}")), bar: None }
 }
 
 fn memory_value(memory: Option<(Mebibytes, Mebibytes)>) -> LiveValue {
     LiveValue {
         name: "Used memory",
-        value: memory.map(|(used, all)| format!("{} of {}", format_memory(used), format_memory(all))),
+        value: memory
+            .map(|(used, all)| format!("{} of {}", format_memory(used), format_memory(all))),
         bar: memory.map(|(used, all)| (used.get().min(all.get()), all.get())),
     }
 }
@@ -61,14 +68,15 @@ mod tests {
             let text = |value: LiveValue| value.value.unwrap_or_else(|| "not reported".to_owned());
             values.map(text).collect::<Vec<_>>()
         };
-        assert_eq!(texts(None), ["not reported", "not reported"]);
+        assert_eq!(texts(None), ["not reported"; 4]);
         let mut used = usage();
-        assert_eq!(texts(Some(&used)), ["not reported", "not reported"]);
+        assert_eq!(texts(Some(&used)), ["not reported"; 4]);
         used.utilization = Some(Percent(0));
         let memory = |mib| Mebibytes::new(mib);
         used.memory =
             Some(MemoryUse { total: memory(81_920), used: memory(20_480), reserved: memory(0) });
-        assert_eq!(texts(Some(&used)), ["0 %", "20 GiB of 80 GiB"]);
+        (used.temperature_celsius, used.power_watts) = (Some(34), Some(0));
+        assert_eq!(texts(Some(&used)), ["0 %", "20 GiB of 80 GiB", "34 °C", "0 W"]);
     }
 
     #[test]

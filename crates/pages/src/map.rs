@@ -132,6 +132,8 @@ struct TableRow {
     needs_attention: bool,
     utilization: Option<String>,
     memory: Option<String>,
+    temperature: Option<String>,
+    power: Option<String>,
 }
 
 /// What the address requests.
@@ -157,10 +159,9 @@ pub(super) async fn page(
     let is_guarded = visibility.types == VisibleTypes::All;
     let fleet = if is_guarded { site.view.listed() } else { Fleet::default() };
     let address = ListAddress::parse(&uri);
-    let request = address.as_ref().map_or_else(
-        || Err("the address has an invalid encoding".to_owned()),
-        Request::parse,
-    );
+    let request = address
+        .as_ref()
+        .map_or_else(|| Err("the address has an invalid encoding".to_owned()), Request::parse);
     let address = address.unwrap_or_default();
     let (wrong, request) = match request {
         Ok(request) => (None, request),
@@ -224,9 +225,7 @@ impl Request {
         let group = choice(address, GROUP, &["node", "type"])?;
         let cells = choice(address, CELLS, &["device", "node"])?;
         let view = choice(address, VIEW, &["cells", "table"])?;
-        let filter = [BY, GROUP, CELLS, VIEW].iter();
-        let filter = filter.fold(address.clone(), |address, name| address.without(name));
-        let query = Query::parse(filter.pairs()).map_err(|error| chain(&error))?;
+        let query = Query::parse(node_filter(address).pairs()).map_err(|error| chain(&error))?;
         let metric = Metric::ALL.into_iter().find(|metric| metric.as_str() == by);
         Ok(Self {
             metric: metric.unwrap_or(Metric::State),
@@ -236,6 +235,12 @@ impl Request {
             query: Query { limit: MAX_CELLS, after: None, ..query },
         })
     }
+}
+
+/// The parameters that filter nodes, as in the API.
+fn node_filter(address: &ListAddress) -> ListAddress {
+    let own = [BY, GROUP, CELLS, VIEW].into_iter();
+    own.fold(address.clone(), |address, name| address.without(name))
 }
 
 /// Value of a parameter, which is empty or one of `all`.
@@ -302,10 +307,17 @@ impl Shown<'_> {
             legend,
             omitted: is_truncated.then(|| {
                 let most = if request.is_table { "rows of the table" } else { "cells" };
-                format!("Only the first {} {most} are shown. Use the filter to see others.", cells.len())
+                format!(
+                    "Only the first {} {most} are shown. Use the filter to see others.",
+                    cells.len()
+                )
             }),
             refresh_ms: (cells.len() > MAX_FAST_CELLS).then_some(SLOW_REFRESH_MS),
-            rows: if request.is_table { cells.iter().map(TableRow::of).collect() } else { Vec::new() },
+            rows: if request.is_table {
+                cells.iter().map(TableRow::of).collect()
+            } else {
+                Vec::new()
+            },
             groups: if request.is_table {
                 Vec::new()
             } else if request.by_type {
@@ -316,9 +328,7 @@ impl Shown<'_> {
             is_table: request.is_table,
             origin: String::new(),
             query: {
-                let filter = [BY, GROUP, CELLS, VIEW].iter();
-                let filter = filter.fold(address.clone(), |address, name| address.without(name));
-                let link = link(&filter, "continue", "");
+                let link = link(&node_filter(address), "continue", "");
                 link.strip_prefix("/map").unwrap_or_default().to_owned()
             },
         }
@@ -326,17 +336,15 @@ impl Shown<'_> {
 }
 
 fn switches(address: &ListAddress, request: &Request, by_device: bool) -> Vec<Switch> {
-    let option = |name: &'static str, value: &'static str, word: &'static str, chosen: bool| {
-        SwitchOption {
+    let option =
+        |name: &'static str, value: &'static str, word: &'static str, chosen: bool| SwitchOption {
             id: format!("{name}-{value}"),
             href: link(address, name, value),
             word,
             chosen,
-        }
-    };
-    let by = Metric::ALL.map(|metric| {
-        option(BY, metric.as_str(), metric.title(), metric == request.metric)
-    });
+        };
+    let by = Metric::ALL
+        .map(|metric| option(BY, metric.as_str(), metric.title(), metric == request.metric));
     let mut all = vec![
         Switch { label: "Color", options: by.into_iter().collect() },
         Switch {
@@ -379,13 +387,21 @@ fn note(request: &Request, by_device: bool, devices: usize) -> String {
         (Metric::Utilization, false) => "the share of time in which a kernel ran",
         (Metric::Memory, true) => "the used share of the memory of its devices",
         (Metric::Memory, false) => "the used share of its memory",
+        (Metric::Temperature, true) => "the highest temperature of its devices",
+        (Metric::Temperature, false) => "its temperature",
+        (Metric::Power, true) => "the mean power draw of its devices that report it",
+        (Metric::Power, false) => "its power draw",
     };
     let meaning = match request.metric {
         Metric::State => format!("{cell}; {meaning}."),
-        Metric::Utilization | Metric::Memory => format!("{cell}; the number is {meaning}, in percent."),
+        Metric::Utilization | Metric::Memory | Metric::Temperature | Metric::Power => {
+            format!("{cell}; the number is {meaning}, in{}.", request.metric.unit())
+        }
     };
     if of_node && request.by_device.is_none() && devices > MAX_DEVICES_BY_DEFAULT {
-        return format!("{meaning} Maps of more than {MAX_DEVICES_BY_DEFAULT} devices begin with nodes.");
+        return format!(
+            "{meaning} Maps of more than {MAX_DEVICES_BY_DEFAULT} devices begin with nodes."
+        );
     }
     meaning
 }
@@ -416,7 +432,7 @@ fn legend(cells: &[Cell], metric: Metric) -> Vec<LegendEntry> {
             });
             states.chain(marked).collect()
         }
-        Metric::Utilization | Metric::Memory => {
+        Metric::Utilization | Metric::Memory | Metric::Temperature | Metric::Power => {
             let count = |class: &str| {
                 let of_class = cells.iter().filter(|cell| cell.class(metric) == class);
                 of_class.map(|cell| u64::from(cell.devices)).sum::<u64>()
@@ -461,11 +477,11 @@ fn groups_by_type(cells: &[Cell], address: &ListAddress, metric: Metric) -> Vec<
         all.entry((name.is_none(), name)).or_default().push(cell);
     }
     let groups = all.into_iter().map(|((_, name), cells)| {
-        let title = match name {
-            None if cells.iter().any(|cell| cell.title.is_empty()) => {
-                "type unknown or mixed".to_owned()
-            }
-            name => type_name(name),
+        let has_nodes = cells.iter().any(|cell| cell.title.is_empty());
+        let title = if name.is_none() && has_nodes {
+            "type unknown or mixed".to_owned()
+        } else {
+            type_name(name)
         };
         let value = name.map_or("unknown", TypeName::as_str);
         CellGroup::new(title, link(address, "type", value), cells, metric)
@@ -499,8 +515,15 @@ impl CellGroup {
 }
 
 impl TableRow {
+    /// Values in the order of the columns.
+    fn values(&self) -> [&Option<String>; 4] {
+        [&self.utilization, &self.memory, &self.temperature, &self.power]
+    }
+
     fn of(cell: &Cell) -> Self {
-        let percent = |metric| cell.values.get(metric).map(|value| format!("{value} %"));
+        let value = |metric: Metric| {
+            cell.values.get(metric).map(|value| format!("{value}{}", metric.unit()))
+        };
         Self {
             href: cell.href(),
             node: cell.node.clone(),
@@ -512,10 +535,12 @@ impl TableRow {
             type_name: type_name(cell.type_name.as_ref()),
             state: cell.state.word(),
             needs_attention: cell.needs_attention,
-            utilization: percent(Metric::Utilization),
+            utilization: value(Metric::Utilization),
             memory: cell.values.memory.map(|(used, total)| {
                 format!("{} of {}", format_memory(used), format_memory(total))
             }),
+            temperature: value(Metric::Temperature),
+            power: value(Metric::Power),
         }
     }
 }

@@ -76,7 +76,10 @@ pub(super) async fn download(
     }
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present")),
-        (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"nodes.csv\"")),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_static("attachment; filename=\"nodes.csv\""),
+        ),
     ];
     (headers, text).into_response()
 }
@@ -85,7 +88,8 @@ fn row(node: &Node, clock: &Clock, now: Moment) -> [String; 20] {
     let counts = node.counts(now);
     let of = |of| counts.known_count(of).map_or_else(String::new, |count| count.to_string());
     let types = node.summary.types.iter();
-    let types = types.map(|one| format!("{} x {}", one.counts.total, type_name(one.type_name.as_ref())));
+    let types =
+        types.map(|one| format!("{} x {}", one.counts.total, type_name(one.type_name.as_ref())));
     let layout = node.summary.layout.as_ref();
     let layout_state = layout.and_then(|layout| layout.state.as_ref()).map(Reported::as_str);
     let known = |count: u32| if counts.unknown > 0 { String::new() } else { count.to_string() };

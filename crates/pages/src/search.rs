@@ -80,13 +80,13 @@ pub(super) async fn page(
     let found = search.finish();
     let groups = groups(&found, visibility.nodes);
     let total = groups.iter().map(|group| group.count).sum();
-    let is_asked = !text.is_empty() || namespace.is_some();
+    let has_query = !text.is_empty() || namespace.is_some();
     let page = SearchPage {
         assets: Assets::links(),
         starting: starting(&site.view, &visibility),
         text: printable(text),
         namespace: namespace.as_deref().map(printable),
-        total: is_asked.then(|| count_noun(total, "match", "matches")),
+        total: has_query.then(|| count_noun(total, "match", "matches")),
         groups,
         hidden: hidden(&visibility),
         is_truncated: found.is_truncated,
@@ -163,7 +163,9 @@ fn pod(found: &PodMatch, nodes: bool) -> SearchResult {
     let devices = match names.as_slice() {
         [] => "no device".to_owned(),
         [one] => one.clone(),
-        [one, .., last] => format!("{} from {one} to {last}", count_noun(names.len(), "device", "devices")),
+        [one, .., last] => {
+            format!("{} from {one} to {last}", count_noun(names.len(), "device", "devices"))
+        }
     };
     SearchResult {
         href: nodes.then(|| format!("/nodes/{}{fragment}", found.node)),

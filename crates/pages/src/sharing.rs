@@ -197,7 +197,9 @@ fn name(tenant: &Tenant) -> String {
 /// Names a unit: `1g.10gb gi 7/0`, `the whole device`.
 pub(super) fn unit_name(unit: &UnitUsage) -> String {
     match (&unit.profile, unit.partition()) {
-        (Some(profile), Some((gpu, compute))) => printable(&format!("{profile} gi {gpu}/{compute}")),
+        (Some(profile), Some((gpu, compute))) => {
+            printable(&format!("{profile} gi {gpu}/{compute}"))
+        }
         (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
         (_, None) => "the whole device".to_owned(),
     }

@@ -96,7 +96,9 @@ mod tests {
         let slots: Vec<String> = diagram
             .regions
             .iter()
-            .map(|slot| format!("{} {} {} [{}]", slot.place, slot.class, slot.name, slot.lines.join(", ")))
+            .map(|slot| {
+                format!("{} {} {} [{}]", slot.place, slot.class, slot.name, slot.lines.join(", "))
+            })
             .collect();
         assert_eq!(
             slots,

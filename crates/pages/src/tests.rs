@@ -337,7 +337,8 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
 #[tokio::test]
 async fn nfr_003_profiles_are_compared_for_users_who_may_list_them() {
     let (_fleet, view) = view(1);
-    let visibility = Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
+    let visibility =
+        Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
     for visibility in [Some(visibility), None] {
         let mut request = Request::get("/compare").body(Body::empty()).unwrap();
         if let Some(visibility) = visibility {

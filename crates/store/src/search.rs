@@ -314,7 +314,8 @@ mod tests {
         let mut fleet = Fleet::default();
         for (name, pods) in nodes {
             let inventory = Inventory { devices: vec![device()], ..Inventory::default() };
-            let parts = status::encode(&inventory, &octavo_node::label_set::LabelSet::default(), None);
+            let parts =
+                status::encode(&inventory, &octavo_node::label_set::LabelSet::default(), None);
             let parts = parts.apply(&Change {
                 changed: vec![status::encode_usage(&usage(pods))],
                 removed: Vec::new(),

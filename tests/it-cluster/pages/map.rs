@@ -33,14 +33,19 @@ async fn every_device_has_a_cell_and_the_color_is_a_link() {
         page.until_true("return document.querySelectorAll('#map .step-4').length === 2").await;
         let legend = page.texts("#map-legend li").await;
         assert!(legend.contains(&"2 60 to 79 %".to_owned()), "{legend:?}");
-        assert!(legend.contains(&"- 36 not reported".to_owned()) || legend.contains(&"36 not reported".to_owned()), "{legend:?}");
+        assert!(
+            legend.contains(&"- 36 not reported".to_owned())
+                || legend.contains(&"36 not reported".to_owned()),
+            "{legend:?}"
+        );
         page.click("#group-type").await;
         page.until_address(|address| address == "/map?by=utilization&group=type").await;
         page.back().await;
         page.until_true("return document.querySelectorAll('.map-group').length > 6").await;
         // The address is sufficient for another reader, and for a reload.
         page.open("/map?by=utilization&group=type").await;
-        page.until_true("return document.getElementById('group-type').ariaCurrent === 'true'").await;
+        page.until_true("return document.getElementById('group-type').ariaCurrent === 'true'")
+            .await;
         page.click("#map-state option[value=degraded]").await;
         page.until("#map-caption", &["8 devices on 1 node"]).await;
         page.until_address(|address| address.contains("by=utilization")).await;
@@ -74,7 +79,8 @@ async fn map_is_one_tab_stop_whose_cells_are_reached_by_arrow_keys() {
         assert!(at().await.starts_with("dgx-h100 GPU 0: "), "{}", at().await);
         // An update preserves the focus and the single stop.
         site.put("zz-new", &inventory("t4").await);
-        page.until_true("return document.querySelector(\"a[href^='/nodes/zz-new#']\") !== null").await;
+        page.until_true("return document.querySelector(\"a[href^='/nodes/zz-new#']\") !== null")
+            .await;
         assert!(at().await.starts_with("dgx-h100 GPU 0: "), "{}", at().await);
         page.until_true(&stops.replace("return ", "return 1 === ")).await;
         page.press(ENTER).await;
@@ -99,7 +105,8 @@ async fn map_is_links_and_a_form_without_scripts() {
         page.until("#map-caption", &["8 devices on 1 node"]).await;
         page.until_address(|address| address.contains("by=utilization")).await;
         page.click("#view-table").await;
-        page.until_true("return document.querySelectorAll('.map-table tbody tr').length === 8").await;
+        page.until_true("return document.querySelectorAll('.map-table tbody tr').length === 8")
+            .await;
         page.click(".map-table tbody a").await;
         page.until("h1", &["shared"]).await;
     })

@@ -55,6 +55,10 @@ pub(super) struct Values {
     pub(super) utilization: Option<u32>,
     /// Used and total memory.
     pub(super) memory: Option<(Mebibytes, Mebibytes)>,
+    /// Temperature in degrees Celsius; the highest of the devices of a node.
+    pub(super) temperature: Option<u32>,
+    /// Power draw in watts.
+    pub(super) power: Option<u32>,
 }
 
 /// Run of adjacent memory slices, or a partition.
@@ -186,7 +190,9 @@ impl Cell {
     pub(super) fn class(&self, metric: Metric) -> &'static str {
         match metric {
             Metric::State => self.state.class(),
-            Metric::Utilization | Metric::Memory => metric.class(self.values.get(metric)),
+            Metric::Utilization | Metric::Memory | Metric::Temperature | Metric::Power => {
+                metric.class(self.values.get(metric))
+            }
         }
     }
 
@@ -200,7 +206,7 @@ impl Cell {
                     several => format!("{mark}{several}"),
                 }
             }
-            Metric::Utilization | Metric::Memory => {
+            Metric::Utilization | Metric::Memory | Metric::Temperature | Metric::Power => {
                 let value = self.values.get(metric);
                 value.map_or_else(|| "-".to_owned(), |value| value.to_string())
             }
@@ -267,10 +273,12 @@ impl Values {
         Self {
             utilization: usage.and_then(|usage| usage.utilization).map(|one| one.0.into()),
             memory: memory.or(self.memory),
+            temperature: usage.and_then(|usage| usage.temperature_celsius),
+            power: usage.and_then(|usage| usage.power_watts),
         }
     }
 
-    /// Mean of the devices that report a value; sum of their memory.
+    /// Mean of the devices that report a value; sum of their memory, and highest of their temperatures.
     fn mean(devices: &[DeviceUsage]) -> Self {
         let all = || devices.iter().map(|device| Self::default().or(Some(device)));
         let sum = |(used, total): (u64, u64), (more_used, more): (Mebibytes, Mebibytes)| {
@@ -281,6 +289,8 @@ impl Values {
         Self {
             utilization: mean(all().filter_map(|values| values.utilization)),
             memory: (total.get() > 0).then_some((used, total)),
+            temperature: all().filter_map(|values| values.temperature).max(),
+            power: mean(all().filter_map(|values| values.power)),
         }
     }
 
@@ -289,6 +299,8 @@ impl Values {
         match metric {
             Metric::State => None,
             Metric::Utilization => self.utilization,
+            Metric::Temperature => self.temperature,
+            Metric::Power => self.power,
             Metric::Memory => {
                 let (used, total) = self.memory?;
                 let percent = used.get().saturating_mul(100).checked_div(total.get())?;
@@ -303,7 +315,9 @@ impl Values {
         let memory = self.memory.map(|(used, total)| {
             format!("memory {} of {}", format_memory(used), format_memory(total))
         });
-        utilization.into_iter().chain(memory)
+        let temperature = self.temperature.map(|celsius| format!("{celsius} °C"));
+        let power = self.power.map(|watts| format!("{watts} W"));
+        [utilization, memory, temperature, power].into_iter().flatten()
     }
 }
 

@@ -9,6 +9,10 @@ pub(super) enum Metric {
     Utilization,
     /// Used share of the memory.
     Memory,
+    /// Temperature in degrees Celsius.
+    Temperature,
+    /// Power draw in watts.
+    Power,
 }
 
 /// CSS class of a cell without a value.
@@ -19,7 +23,8 @@ pub(super) const STEPS: [&str; 5] = ["step-1", "step-2", "step-3", "step-4", "st
 
 impl Metric {
     /// All metrics, in the order of the links.
-    pub(super) const ALL: [Self; 3] = [Self::State, Self::Utilization, Self::Memory];
+    pub(super) const ALL: [Self; 5] =
+        [Self::State, Self::Utilization, Self::Memory, Self::Temperature, Self::Power];
 
     /// Value of the parameter `by`.
     pub(super) fn as_str(self) -> &'static str {
@@ -27,6 +32,8 @@ impl Metric {
             Self::State => "state",
             Self::Utilization => "utilization",
             Self::Memory => "memory",
+            Self::Temperature => "temperature",
+            Self::Power => "power",
         }
     }
 
@@ -36,6 +43,8 @@ impl Metric {
             Self::State => "State",
             Self::Utilization => "Utilization",
             Self::Memory => "Memory",
+            Self::Temperature => "Temperature",
+            Self::Power => "Power",
         }
     }
 
@@ -44,14 +53,18 @@ impl Metric {
         match self {
             Self::State => "",
             Self::Utilization | Self::Memory => " %",
+            Self::Temperature => " °C",
+            Self::Power => " W",
         }
     }
 
-    /// Lowest value of the second to the fifth step.
+    /// Lowest value of the second to the fifth step. Data center GPUs throttle at about 85 °C, and draw 70 to 1,000 W.
     fn bounds(self) -> [u32; 4] {
         match self {
             Self::State => [0; 4],
             Self::Utilization | Self::Memory => [20, 40, 60, 80],
+            Self::Temperature => [40, 55, 70, 85],
+            Self::Power => [100, 250, 400, 700],
         }
     }
 
@@ -98,5 +111,7 @@ mod tests {
     fn ranges_of_the_steps_do_not_overlap() {
         let ranges = ["below 20 %", "20 to 39 %", "40 to 59 %", "60 to 79 %", "80 % or more"];
         assert_eq!(Metric::Memory.ranges(), ranges);
+        assert_eq!(Metric::Temperature.ranges()[4], "85 °C or more");
+        assert_eq!(Metric::Power.ranges()[1], "100 to 249 W");
     }
 }

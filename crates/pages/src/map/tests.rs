@@ -50,10 +50,8 @@ fn node(clock: &Clock, name: &str, load: &Load, bound: Duration) -> Arc<Node> {
     if load.len() == 3 {
         inventory.devices[2].condition = Condition::Failing { reason: "lost".to_owned() };
     }
-    let parts = status::encode(&inventory, &LabelSet::default(), None).apply(&Change {
-        changed: vec![status::encode_usage(&usage)],
-        removed: Vec::new(),
-    });
+    let parts = status::encode(&inventory, &LabelSet::default(), None)
+        .apply(&Change { changed: vec![status::encode_usage(&usage)], removed: Vec::new() });
     let origin = ReportingAgent {
         name: name.parse().unwrap(),
         run: Run { epoch: 1, boot_id: "b".to_owned() },
@@ -117,12 +115,12 @@ async fn cell_shows_its_value_and_links_to_its_device() {
     );
     assert!(page.contains("4 devices on 2 nodes"), "{page}");
     assert!(page.contains("href=\"/nodes/a#device-0000:02:00.0\""), "{page}");
-    let label = "aria-label=\"b GPU 0: type unknown, free, utilization 42 %, memory 420 MiB of 1000 MiB\"";
+    let label =
+        "aria-label=\"b GPU 0: type unknown, free, utilization 42 %, memory 420 MiB of 1000 MiB\"";
     assert!(page.contains(label), "{page}");
 
     let page = map(&view, "/map?by=utilization").await;
-    let expected =
-        pairs(&[("step-1", "0"), ("no-data", "-"), ("step-5", "95"), ("step-3", "42")]);
+    let expected = pairs(&[("step-1", "0"), ("no-data", "-"), ("step-5", "95"), ("step-3", "42")]);
     assert_eq!(cells(&page), expected);
     assert!(page.contains("<b>1</b> not reported"), "{page}");
     assert!(page.contains("<b>1</b> below 20 %"), "{page}");
@@ -185,7 +183,8 @@ async fn nfr_003_map_without_permission_is_empty_and_invalid_addresses_are_refus
     let view = view(&[("secret", &[Some(1)])]);
     let (_, page) = get(&view, "/map", None).await;
     assert!(!page.contains("secret"), "{page}");
-    for path in ["/map?by=color", "/map?group=pool", "/map?cells=x", "/map?view=x", "/map?stat=ok"] {
+    for path in ["/map?by=color", "/map?group=pool", "/map?cells=x", "/map?view=x", "/map?stat=ok"]
+    {
         let (status, page) = get(&view, path, Some(Visibility::everything())).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
         assert!(page.contains("Invalid address: "), "{page}");
@@ -215,8 +214,7 @@ fn color(name: &str) -> [&'static str; 2] {
 
 #[test]
 fn steps_borders_and_texts_have_the_contrast_of_wcag() {
-    let [ink, deep, edge, paper, card] =
-        ["ink", "on-deep", "edge", "paper", "card"].map(color);
+    let [ink, deep, edge, paper, card] = ["ink", "on-deep", "edge", "paper", "card"].map(color);
     for theme in [0, 1] {
         for number in 1..=5 {
             let step = color(&format!("step-{number}"))[theme];
