@@ -118,6 +118,10 @@ fn device(at: usize) -> Device {
     device.pci = format!("0000:{bus:02x}:00.0").parse().unwrap();
     device.index = Some(bus.into());
     device.memory = Some(Mebibytes::new(81_920));
+    device.mig = Mig::NotCapable;
+    if at.is_multiple_of(3) {
+        device.processes = vec![examples::process(4711, None, None)];
+    }
     if at.is_multiple_of(4) {
         let instance = |id: u32| GpuInstance {
             id,

@@ -1,6 +1,5 @@
 //! Diagrams of time-sliced devices and partitions: one slot per replica, with the pod that holds it.
 
-use octavo_model::quantity::Mebibytes;
 use octavo_model::text::count_noun;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
@@ -49,13 +48,14 @@ fn slot(unit: &UnitUsage, number: u32) -> Region {
 fn lines(tenant: &Tenant) -> Vec<String> {
     let namespace = tenant.namespace.as_deref().filter(|_| tenant.pod.is_some()).map(printable);
     let memory = tenant.memory.filter(|_| !tenant.is_without_process());
-    let memory = memory.map(|memory: Mebibytes| format_memory(memory));
+    let memory = memory.map(format_memory);
     let over = tenant.is_over_share.then(|| "over fair share".to_owned());
     namespace.into_iter().chain(memory).chain(over).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use octavo_model::quantity::Mebibytes;
     use octavo_model::resource::ShareId;
 
     use super::*;

@@ -352,7 +352,8 @@ mod tests {
         let hex: String = uuid.chars().skip(4).take(8).collect();
         let address = device.pci.to_string();
         let long = format!("0000{}", address.to_uppercase());
-        for text in [&uuid, &uuid.to_uppercase(), &hex, &address, &long, &address[5..]] {
+        let upper = uuid.to_uppercase();
+        for text in [&*uuid, &*upper, &*hex, &*address, &*long, &address[5..]] {
             let found = found(text, ALL);
             assert_eq!(found.devices.total, 2, "{text}");
             assert_eq!(found.devices.items[0].pci, device.pci, "{text}");

@@ -8,7 +8,7 @@ use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use octavo_fleet::access::Visibility;
 use octavo_model::examples;
-use octavo_model::inventory::{Condition, Inventory};
+use octavo_model::inventory::{Condition, Inventory, Mig};
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_node::label_set::LabelSet;
@@ -34,6 +34,7 @@ fn node(clock: &Clock, name: &str, load: &Load, bound: Duration) -> Arc<Node> {
         let mut device = examples::gpu();
         device.pci = format!("0000:{:02x}:00.0", number + 1).parse().unwrap();
         device.index = Some(number.into());
+        device.mig = Mig::NotCapable;
         let text = format!(r#"{{"pci":"{}","name":"GPU {number}","units":[]}}"#, device.pci);
         let used: DeviceUsage = serde_json::from_str(&text).unwrap();
         usage.devices.push(DeviceUsage {
