@@ -145,6 +145,8 @@ fn used(node: usize) -> Usage {
             name: format!("GPU {number}"),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         }
     };

@@ -126,6 +126,8 @@ fn usage() -> Usage {
             name: "GPU 0".to_owned(),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         }],
         missing: vec!["utilisation is not told".to_owned()],

@@ -90,6 +90,8 @@ pub struct Visibility {
     pub nodes: bool,
     /// True if hardware profiles of visible types may be named.
     pub profiles: bool,
+    /// True if pods may be named: all, or those in the namespace of the query.
+    pub pods: bool,
 }
 
 /// Maximum number of types checked one by one per request; further types stay hidden.
@@ -216,7 +218,7 @@ impl VisibleTypes {
 impl Visibility {
     /// Full visibility: for requesters with all permissions, and for everyone if authentication is off.
     pub fn everything() -> Self {
-        Self { types: VisibleTypes::All, nodes: true, profiles: true }
+        Self { types: VisibleTypes::All, nodes: true, profiles: true, pods: true }
     }
 
     /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
@@ -247,7 +249,12 @@ impl Visibility {
 
     /// No visibility: for requesters without a reviewed permission.
     pub fn none() -> Self {
-        Self { types: VisibleTypes::Only(BTreeSet::new()), nodes: false, profiles: false }
+        Self {
+            types: VisibleTypes::Only(BTreeSet::new()),
+            nodes: false,
+            profiles: false,
+            pods: false,
+        }
     }
 }
 

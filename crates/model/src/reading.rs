@@ -105,6 +105,13 @@ pub struct DeviceMetrics {
     pub remapped_rows: Option<RemappedRows>,
 }
 
+impl DeviceMetrics {
+    /// Power draw in watts, rounded to the nearest.
+    pub fn power_watts(&self) -> Option<u32> {
+        self.power_mw.map(|milliwatts| milliwatts.saturating_add(500) / 1000)
+    }
+}
+
 /// Memory of a device or partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct MemoryUse {

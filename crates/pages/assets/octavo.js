@@ -68,11 +68,15 @@
       if (!text.includes('id="main"')) throw new Error(`no page in the answer: ${answer.status}`);
       if (history === "push") window.history.pushState(null, "", url);
       if (history === "replace") window.history.replaceState(null, "", url);
+      // The page of the server has them closed.
+      const opened = [...document.querySelectorAll("details[open][id]")].map((one) => one.id);
       await htmx.swap({ text, target: "#main", select: "#main", swap: "outerMorph", sourceElement: document.body });
+      for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
       rendered = performance.now();
       // The user may have started another load during the swap.
       if (under_way === mine) settle();
       showPicked();
+      rove();
       tick();
       connected();
     } catch (error) {
@@ -135,6 +139,9 @@
     // A refresh does not cancel a load that the user started. The outcome of an action stays on the page until the user
     // navigates, because its address alone does not reproduce it.
     if (document.querySelector("[data-still]")) return;
+    // A large map updates less often, because each update sends the whole page.
+    const slow = document.querySelector("[data-refresh-ms]");
+    if (slow && performance.now() - lastLoad < Number(slow.dataset.refreshMs)) return;
     if (!document.hidden && under_way === null) again();
   }
 
@@ -311,6 +318,44 @@
     if (button) theme(button.value);
   });
 
+  // The map is one Tab stop, and arrow keys move between its cells.
+  const cells = () => [...document.querySelectorAll("#map a.cell")];
+  let stop = "";
+  function rove() {
+    const all = cells();
+    const now = all.find((cell) => cell === document.activeElement) || all.find((cell) => cell.href === stop) || all[0];
+    for (const cell of all) {
+      const index = cell === now ? 0 : -1;
+      if (cell.tabIndex !== index) cell.tabIndex = index;
+    }
+  }
+  function toCell(from, key) {
+    const all = cells();
+    const at = all.indexOf(from);
+    let to = { ArrowRight: all[at + 1], ArrowLeft: all[at - 1], Home: all[0], End: all[all.length - 1] }[key];
+    if (key === "ArrowUp" || key === "ArrowDown") {
+      const here = from.getBoundingClientRect();
+      let least = Infinity;
+      for (const cell of all) {
+        const box = cell.getBoundingClientRect();
+        const down = key === "ArrowDown" ? box.top - here.bottom : here.top - box.bottom;
+        const far = 3 * down + Math.abs(box.left - here.left);
+        if (down > -1 && far < least) [least, to] = [far, cell];
+      }
+    }
+    if (to) to.focus();
+    return true;
+  }
+  document.addEventListener("focusin", (event) => {
+    document.documentElement.classList.remove("quiet-tips");
+    if (!event.target.matches("#map a.cell")) return;
+    stop = event.target.href;
+    rove();
+  });
+  document.addEventListener("mouseover", (event) => {
+    if (event.target.matches("#map a.cell")) document.documentElement.classList.remove("quiet-tips");
+  });
+
   // Keys.
   const dialog = document.getElementById("keys");
   const rows = () => [...document.querySelectorAll("[data-row]")];
@@ -330,11 +375,19 @@
     if (event.key === "Escape" && typed) { event.preventDefault(); event.target.blur(); return; }
     if (typed) return;
     const onRow = event.target.matches("[data-row]");
+    const moves = ["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key);
+    if (event.key === "Escape") document.documentElement.classList.add("quiet-tips");
     let done = true;
     if (event.key === "/") {
-      const field = document.querySelector("#filter [name=search]");
-      if (field) { field.focus(); field.select(); } else location.href = "/";
+      const field = document.getElementById("find");
+      field.focus();
+      field.select();
+    } else if (event.key === "f") {
+      const field = document.querySelector("form.filter [name=search]");
+      done = field !== null;
+      if (done) { field.focus(); field.select(); }
     } else if (event.key === "?") dialog.showModal();
+    else if (moves && event.target.matches("#map a.cell")) done = toCell(event.target, event.key);
     else if (event.key === "j" || (event.key === "ArrowDown" && onRow)) done = move(1);
     else if (event.key === "k" || (event.key === "ArrowUp" && onRow)) done = move(-1);
     else if (event.key === "x" && event.target.closest("tr")) {
@@ -355,6 +408,7 @@
   if (draft) sent = fields(draft);
   pressed();
   showPicked();
+  rove();
   tick();
   listen();
 })();

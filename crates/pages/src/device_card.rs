@@ -10,8 +10,10 @@ use octavo_planner::reconcile::NodeLayoutStatus;
 use super::badges::{Badge, device_state, format_memory, printable};
 use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
 use super::layout::StateBadge;
+use super::live_values::{LiveValue, live_values};
 use super::sharing::{UsageTable, mark_usage};
 use super::slice_diagram::SliceDiagram;
+use super::slots::slot_diagrams;
 use super::vendor_devices::{amd_facts, partition_diagram};
 
 /// Device as shown on a page.
@@ -26,6 +28,10 @@ pub(super) struct DeviceCard {
     pub(super) layout: Option<StateBadge>,
     pub(super) complaints: Vec<IssueLine>,
     pub(super) picture: Option<SliceDiagram>,
+    /// Replicas of time-sliced units.
+    pub(super) slots: Vec<SliceDiagram>,
+    /// Current values, if the device works.
+    pub(super) values: Vec<LiveValue>,
     /// Usage by pod, if the node reports it.
     pub(super) users: Option<UsageTable>,
     pub(super) processes: Vec<ProcessRow>,
@@ -58,6 +64,8 @@ impl DeviceCard {
             complaints: issue_lines(device.issues()),
             picture: SliceDiagram::of(device)
                 .or_else(|| partition_diagram(device.amd.as_ref()?, device.memory)),
+            slots: Vec::new(),
+            values: live_values(device, None),
             users: None,
             processes: device.processes.iter().map(process_row).collect(),
             quiet: working
@@ -73,14 +81,16 @@ impl DeviceCard {
 }
 
 impl DeviceCard {
-    /// Adds the usage by pod.
-    pub(super) fn with_usage(mut self, usage: Option<&DeviceUsage>) -> Self {
+    /// Adds the usage of `device` by pod.
+    pub(super) fn with_usage(mut self, device: &Device, usage: Option<&DeviceUsage>) -> Self {
         let Some(usage) = usage else {
             return self;
         };
         if let Some(picture) = &mut self.picture {
             mark_usage(picture, usage);
         }
+        self.slots = slot_diagrams(usage);
+        self.values = live_values(device, Some(usage));
         self.users = UsageTable::of(usage);
         self
     }

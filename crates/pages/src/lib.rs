@@ -13,15 +13,21 @@ mod card_lines;
 mod device_card;
 mod filter_form;
 mod groups;
+mod health;
 mod layout;
 mod list;
 mod live;
+mod live_values;
+mod map;
 mod node;
+mod nodes_csv;
 mod plan;
 mod profiles;
 mod rows;
+mod search;
 mod sharing;
 mod slice_diagram;
+mod slots;
 mod unknown_devices;
 mod vendor_devices;
 
@@ -72,8 +78,11 @@ pub fn router(availability: Counter) -> Router {
         .route("/", get(nodes))
         .route("/nodes/{name}", get(node))
         .route("/nodes", get(redirect_to_list))
+        .route("/nodes.csv", get(nodes_csv::download))
         .route("/nodes/", get(redirect_to_list))
         .route("/availability", get(self::availability))
+        .route("/map", get(map::page))
+        .route("/search", get(search::page))
         .route("/compare", get(profiles::compare::page))
         .route(
             "/objectives",

@@ -51,6 +51,8 @@ pub(super) struct ListPage {
     origin: String,
     /// Filter of the list, as a query and as command-line flags.
     query: String,
+    /// Address of the list as CSV.
+    csv: String,
     flags: String,
 }
 
@@ -164,8 +166,16 @@ pub(super) fn page(view: &FleetView, visibility: &Visibility, uri: &Uri, origin:
             Some(query) => query.to_owned(),
             None => String::new(),
         },
+        csv: csv_link(&address),
         flags: address.flags(),
     }
+}
+
+/// Address of the filtered list as CSV.
+fn csv_link(address: &ListAddress) -> String {
+    let link = address.without(GROUP).with("continue", "");
+    let query = link.split_once('?').map(|(_, query)| format!("?{query}"));
+    format!("/nodes.csv{}", query.unwrap_or_default())
 }
 
 /// Parses the filter and whether to group nodes.

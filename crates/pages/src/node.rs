@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use askama::Template;
+use jiff::Timestamp;
 use octavo_files::config_files::LayoutFileSnapshot;
 use octavo_fleet::summary::DeviceCounts;
 use octavo_fleet::type_source::TypeSource;
@@ -20,6 +21,7 @@ use super::badges::{
 use super::bar::describe_counts;
 use super::card_lines::{Fact, known_facts};
 use super::device_card::DeviceCard;
+use super::health::{Problem, problems};
 use super::layout::LayoutSection;
 use super::plan::LayoutPreview;
 use super::sharing::{SharingSection, device_usage};
@@ -35,12 +37,16 @@ pub(super) struct NodePage {
     stale: bool,
     summary: String,
     notices: Vec<Notice>,
+    /// Problems, most severe first; `None` if the state is not known.
+    problems: Option<Vec<Problem>>,
     facts: Vec<Fact>,
     boot_id: String,
     age: String,
     age_ms: u64,
     confirmed: String,
     changed: String,
+    /// Start of the agent that reports the node.
+    started: Option<String>,
     layout: Option<LayoutSection>,
     given: Option<SharingSection>,
     /// Usage that could not be read.
@@ -100,7 +106,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         let devices = devices.filter(|device| !all.is_reported_by_neuron(device));
         devices.map(|device| {
             let used = device_usage(usage, device.pci);
-            DeviceCard::of(device, &all.nvml).with_usage(used).with_layout(layout)
+            DeviceCard::of(device, &all.nvml).with_usage(device, used).with_layout(layout)
         })
     });
     let devices: Vec<DeviceCard> = devices.collect();
@@ -113,12 +119,17 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         stale: node.freshness.is_stale(now),
         summary: summary(node, now),
         notices,
+        // Nothing is known about a stale node.
+        problems: inventory
+            .filter(|_| !node.freshness.is_stale(now))
+            .map(|inventory| problems(inventory, layout, sharing)),
         facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
         age: format_age(since),
         age_ms: millis(since),
         confirmed: format_time(clock.wall(node.freshness.confirmed())),
         changed: format_time(clock.wall(node.changed)),
+        started: started(node),
         layout: layout.map(LayoutSection::of),
         given: sharing.map(SharingSection::of),
         missing: usage
@@ -135,6 +146,12 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePa
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         origin: reader.origin,
     }
+}
+
+/// Time at which the agent started, by the clock of its node.
+fn started(node: &Node) -> Option<String> {
+    let micros = i64::try_from(node.run.epoch).ok().filter(|_| node.has_agent())?;
+    Timestamp::from_microsecond(micros).ok().map(format_time)
 }
 
 /// `8 devices: 2 in use, 6 free`.

@@ -14,7 +14,8 @@ use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use super::badges::{count_noun, format_age, format_memory, printable};
 use super::layout::StateBadge;
-use super::slice_diagram::{Mark, SliceDiagram};
+use super::slice_diagram::SliceDiagram;
+
 /// Sharing section of a node's page.
 #[derive(Debug)]
 pub(super) struct SharingSection {
@@ -66,8 +67,6 @@ pub(super) struct MemoryShare {
     pub(super) words: String,
 }
 
-/// Maximum number of replicas drawn as separate marks.
-const MAX_MARKS: u32 = 24;
 /// Maximum number of names in a diagram.
 const MAX_NAMES: usize = 3;
 /// Text for a value that is not reported.
@@ -133,7 +132,8 @@ fn retained_unit(retained: &RetainedId) -> String {
     ))
 }
 
-fn unhealthy_units(resource: &ResourceStatus) -> Vec<String> {
+/// Describes the units of a resource that cannot be allocated.
+pub(super) fn unhealthy_units(resource: &ResourceStatus) -> Vec<String> {
     let units = resource.units.iter().filter_map(|unit| match &unit.health {
         Health::Healthy => None,
         Health::Unhealthy { reason } => {
@@ -176,6 +176,11 @@ fn row(unit: &UnitUsage, tenant: &Tenant) -> HolderRow {
     }
 }
 
+/// Name of a holder within its namespace.
+pub(super) fn holder_name(tenant: &Tenant) -> String {
+    tenant.pod.as_deref().map_or_else(|| name(tenant), printable)
+}
+
 fn name(tenant: &Tenant) -> String {
     match (&tenant.namespace, &tenant.pod) {
         (Some(namespace), Some(pod)) => printable(&format!("{namespace}/{pod}")),
@@ -189,19 +194,27 @@ fn name(tenant: &Tenant) -> String {
     }
 }
 
+/// Names a unit: `1g.10gb gi 7/0`, `the whole device`.
+pub(super) fn unit_name(unit: &UnitUsage) -> String {
+    match (&unit.profile, unit.partition()) {
+        (Some(profile), Some((gpu, compute))) => {
+            printable(&format!("{profile} gi {gpu}/{compute}"))
+        }
+        (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
+        (_, None) => "the whole device".to_owned(),
+    }
+}
+
 /// Describes the held part: `1g.10gb gi 7/0, replicas 0, 2`, `whole device`.
 fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
-    let what = match (&unit.profile, unit.partition()) {
-        (Some(profile), Some((gpu, compute))) => format!("{profile} gi {gpu}/{compute}"),
-        (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
-        (_, None) => "whole device".to_owned(),
-    };
+    let what = unit_name(unit);
+    let what = what.strip_prefix("the ").unwrap_or(&what);
     let mut numbers: Vec<u32> = tenant.ids.iter().filter_map(ShareId::number).collect();
     numbers.sort_unstable();
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     printable(&match numbers.as_slice() {
         [] if tenant.ids.is_empty() => format!("{what}, not allocated"),
-        [] => what,
+        [] => what.to_owned(),
         [one] => format!("{what}, replica {one}"),
         several => format!("{what}, replicas {}", several.join(", ")),
     })
@@ -250,7 +263,7 @@ fn memory_warnings(unit: &UnitUsage) -> Vec<String> {
     alarms
 }
 
-/// Adds the number of replicas and the holders to each region of `picture`.
+/// Adds the number of replicas or the holders to each region of `picture`.
 pub(super) fn mark_usage(picture: &mut SliceDiagram, usage: &DeviceUsage) {
     for region in &mut picture.regions {
         let units = usage.units.iter().filter(|unit| {
@@ -259,7 +272,6 @@ pub(super) fn mark_usage(picture: &mut SliceDiagram, usage: &DeviceUsage) {
         });
         for unit in units {
             region.lines.extend(holder_lines(unit));
-            region.marks.extend(marks(unit));
         }
     }
 }
@@ -269,6 +281,8 @@ fn holder_lines(unit: &UnitUsage) -> Vec<String> {
     if let Some(replicas) = unit.replicas {
         let held: usize = unit.tenants.iter().map(|tenant| tenant.ids.len()).sum();
         lines.push(format!("{replicas} replicas, {held} allocated"));
+        // The slots show the holders.
+        return lines;
     }
     let mut names: Vec<String> = unit
         .tenants
@@ -285,24 +299,6 @@ fn holder_lines(unit: &UnitUsage) -> Vec<String> {
         lines.push(format!("and {more} more"));
     }
     lines
-}
-
-/// One mark per replica; the text next to them states the same.
-fn marks(unit: &UnitUsage) -> Vec<Mark> {
-    let Some(replicas) = unit.replicas.filter(|replicas| *replicas <= MAX_MARKS) else {
-        return Vec::new();
-    };
-    (0..replicas)
-        .map(|number| {
-            let mut tenants = unit.tenants.iter();
-            let has = |tenant: &&Tenant| tenant.ids.iter().any(|id| id.number() == Some(number));
-            match tenants.find(has) {
-                None => Mark::Free,
-                Some(tenant) if tenant.is_over_share => Mark::OverShare,
-                Some(_) => Mark::Allocated,
-            }
-        })
-        .collect()
 }
 
 /// Usage of the device at this PCI address.
@@ -362,6 +358,8 @@ mod tests {
             name: "GPU 0".to_owned(),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         }
     }
@@ -411,12 +409,10 @@ mod tests {
     }
 
     #[test]
-    fn diagram_shows_replicas_and_marks_excess_usage() {
-        assert_eq!(
-            holder_lines(&unit()),
-            ["4 replicas, 3 allocated", "greedy\u{fffd} over fair share", "big"]
-        );
-        assert_eq!(marks(&unit()), [Mark::Allocated, Mark::Allocated, Mark::OverShare, Mark::Free]);
+    fn diagram_names_holders_unless_the_slots_do() {
+        assert_eq!(holder_lines(&unit()), ["4 replicas, 3 allocated"]);
+        let exclusive = UnitUsage { replicas: None, ..unit() };
+        assert_eq!(holder_lines(&exclusive), ["greedy\u{fffd} over fair share", "big"]);
     }
 
     #[test]

@@ -39,30 +39,6 @@ pub(super) struct Region {
     pub(super) place: String,
     /// ID of the current GPU instance.
     pub(super) instance: Option<u32>,
-    /// Marks of its replicas.
-    pub(super) marks: Vec<Mark>,
-}
-
-/// State of a replica.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// Free.
-    Free,
-    /// Allocated.
-    Allocated,
-    /// Allocated to a pod that uses more than its share.
-    OverShare,
-}
-
-impl Mark {
-    /// CSS class.
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            Self::Free => "left",
-            Self::Allocated => "taken",
-            Self::OverShare => "over",
-        }
-    }
 }
 
 impl SliceDiagram {
@@ -133,7 +109,6 @@ fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Region {
         lines: vec![say::whole_gpu_usage(usage)],
         place: say::slice_range(0, slices),
         instance: None,
-        marks: Vec::new(),
     }
 }
 
@@ -154,7 +129,6 @@ fn region(stretch: &Stretch<'_>, state: &MigState, usage: DeviceProcesses<'_>) -
         lines,
         place: say::slice_range(stretch.start(), stretch.slices()),
         instance: id,
-        marks: Vec::new(),
     }
 }
 

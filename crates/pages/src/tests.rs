@@ -324,7 +324,7 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
         assert_eq!(answer.status(), StatusCode::OK);
         text(answer).await
     };
-    let types = Visibility { types: VisibleTypes::All, nodes: false, profiles: false };
+    let types = Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
     // Without a guard in front of it, the page shows nothing either.
     for visibility in [Some(types), None] {
         let page = asks(visibility).await;
@@ -337,7 +337,8 @@ async fn list_hides_nodes_without_permission_and_explains_it() {
 #[tokio::test]
 async fn nfr_003_profiles_are_compared_for_users_who_may_list_them() {
     let (_fleet, view) = view(1);
-    let visibility = Visibility { types: VisibleTypes::All, nodes: false, profiles: false };
+    let visibility =
+        Visibility { types: VisibleTypes::All, nodes: false, profiles: false, pods: false };
     for visibility in [Some(visibility), None] {
         let mut request = Request::get("/compare").body(Body::empty()).unwrap();
         if let Some(visibility) = visibility {

@@ -210,7 +210,7 @@ fn core_diagram(cores: u32, logical: Option<LogicalCores>) -> SliceDiagram {
 }
 
 fn region(slices: u32, name: String, lines: Vec<String>, place: String) -> Region {
-    Region { class: "is-open", slices, name, lines, place, instance: None, marks: Vec::new() }
+    Region { class: "is-open", slices, name, lines, place, instance: None }
 }
 
 /// Partitions of an AMD device as programs see them; `None` for a device that cannot be partitioned and appears as one.

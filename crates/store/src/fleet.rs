@@ -16,7 +16,7 @@ use octavo_model::inventory::Inventory;
 use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
-use octavo_stream::protocol::{Parts, Run};
+use octavo_stream::protocol::{PartKey, Parts, Run};
 use octavo_stream::status::{self, NodeStatus, StatusError};
 
 use super::clock::Moment;
@@ -231,6 +231,12 @@ impl Node {
     /// is large.
     pub fn status(&self) -> Result<NodeStatus, StatusError> {
         if self.has_agent() { status::decode(&self.parts) } else { Ok(NodeStatus::without_agent()) }
+    }
+
+    /// Decodes the last reported usage by pod; `None` if the agent reports none.
+    pub fn usage_by_pod(&self) -> Option<Usage> {
+        // The store accepts decodable parts only.
+        status::decode_usage(self.parts.get(PartKey::usage().as_str())?).ok()
     }
 
     /// State of the node at `now`.

@@ -20,6 +20,7 @@ pub mod peer;
 pub mod persistent_map;
 pub mod profiles;
 pub mod query;
+pub mod search;
 pub mod slo;
 pub mod stale_while_revalidate;
 pub mod startup;

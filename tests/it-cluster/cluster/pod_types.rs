@@ -134,6 +134,8 @@ pub(super) fn reported(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts 
             name: "GPU 0".to_owned(),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         }],
         missing: Vec::new(),

@@ -18,6 +18,9 @@ async fn list_is_filtered_navigated_and_opened_by_keyboard() {
         page.press(TAB).await;
         page.until_true("return document.activeElement.className === 'skip'").await;
         page.press("/").await;
+        page.until_true(&focus("find")).await;
+        page.press(ESCAPE).await;
+        page.press("f").await;
         page.until_true(&focus("search")).await;
         page.press("a100").await;
         page.until("#main tbody th", &["hgx-a100", "mixed-l40s-a100"]).await;

@@ -56,6 +56,8 @@ fn device(device: &Device, at: usize, units: Vec<UnitUsage>) -> DeviceUsage {
         name: format!("GPU {at}"),
         memory: None,
         utilization: Some(Percent(60)),
+        power_watts: None,
+        temperature_celsius: None,
         units,
     }
 }
@@ -217,14 +219,21 @@ async fn device_tenants_and_exceeded_shares_are_shown() {
         assert!(missing.contains("the agent does not see them"), "{missing}");
 
         let whole = page.text(".device:last-child .region").await;
-        assert!(
-            whole.contains("3 replicas, 2 allocated") && whole.contains("greedy-notebook over fair share"),
-            "{whole}"
+        assert!(whole.contains("3 replicas, 2 allocated"), "{whole}");
+        let slots = page.texts(".device:last-child .slots .region").await;
+        assert_eq!(
+            slots,
+            [
+                "steady-notebook team-a 20 GiB replica 0",
+                "free replica 1",
+                "greedy-notebook team-a 46 GiB over fair share replica 2",
+            ]
         );
-        for (mark, count) in [("taken", 1), ("over", 1), ("left", 1)] {
-            let css = format!(".device:last-child .turns .{mark}");
-            assert_eq!(page.count(&css).await, count, "{mark}");
-        }
+        let values = page.texts(".device:last-child .values dd").await;
+        assert_eq!(values[0], "60 %");
+        assert_eq!(values[1], "not reported");
+        let problems = page.texts("#health li").await;
+        assert!(problems.iter().any(|one| one.contains("sharing-held")) || problems.len() == 1, "{problems:?}");
         let rows = page.texts(".device:last-child .users tbody tr").await;
         assert_eq!(
             rows,
@@ -239,7 +248,7 @@ async fn device_tenants_and_exceeded_shares_are_shown() {
         assert!(alarms[1].ends_with("is exhausted in about 5 min."), "{alarms:?}");
         let partition = page.text(".device:first-child .users tbody tr").await;
         assert!(partition.contains("replica 1 10 GiB of 19.5 GiB 45 %"), "{partition}");
-        assert_eq!(page.count(".device:first-child .turns i").await, 2);
+        assert_eq!(page.count(".device:first-child .slots .region").await, 2);
         // The list shows that the node needs attention, and why.
         page.open("/").await;
         page.until("#node-shared .at-state .badge", &["attention"]).await;

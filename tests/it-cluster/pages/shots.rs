@@ -31,6 +31,7 @@ async fn screenshots_of_all_pages_can_be_taken() {
         for (path, name, height) in [
             ("/", "nodes", 1810),
             ("/availability", "availability", 1500),
+            ("/map", "map", 1100),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/trn2", "neuron", 1100),
             ("/nodes/mi300x", "amd", 1100),

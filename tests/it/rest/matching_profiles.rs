@@ -187,6 +187,7 @@ async fn reader_of_some_types_sees_those_and_profiles_limited_to_them() {
         types: VisibleTypes::Only(BTreeSet::from([H100.parse().unwrap()])),
         nodes: false,
         profiles,
+        pods: false,
     };
     let answer = aggregator.post_as(of(true), MATCH, &request).await;
     for hidden in ["mixed-1", L4, "a/both", "a/small"] {

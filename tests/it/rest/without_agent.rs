@@ -200,6 +200,7 @@ async fn nfr_003_types_of_nodes_without_agent_require_permission() {
             types: VisibleTypes::Only([of.parse().unwrap()].into()),
             nodes: false,
             profiles: false,
+            pods: false,
         });
         let answer = Aggregator::of_router(&aggregator.ungated, request).await;
         let list = answer.json();

@@ -91,7 +91,8 @@ impl Checks {
                 });
             return Err((Some(caller), refused));
         };
-        match self.visibility(row, question, &caller).await {
+        let pods = row.shows_pods().then(|| AccessReview::usage(namespace(uri).as_deref()));
+        match self.visibility(row, (question, pods), &caller).await {
             Ok(visibility) => Ok(Admission { caller: Some(caller), visibility }),
             Err(refused) => Err((Some(caller), refused)),
         }
@@ -121,28 +122,33 @@ impl Checks {
         }
     }
 
-    /// Returns what the caller may see of a path with this row. `review` is the row's permission.
+    /// Returns what the caller may see of a path with this row. `question` is the row's permission, and `pods` that of
+    /// the pods that it also shows.
     async fn visibility(
         self: &Arc<Self>,
         row: &RouteRule,
-        question: AccessReview,
+        (question, pods): (AccessReview, Option<AccessReview>),
         caller: &Arc<Caller>,
     ) -> Result<Visibility, AccessError> {
         let all_nodes = AccessReview::all(Verb::List, Resource::Nodes);
         let nodes = row.shows_nodes() && self.is_allowed(caller, all_nodes).await?;
         let all_profiles = AccessReview::all(Verb::List, Resource::HardwareProfiles);
         let profiles = row.shows_profiles() && self.is_allowed(caller, all_profiles).await?;
+        let pods = match pods {
+            Some(pods) => self.is_allowed(caller, pods).await?,
+            None => false,
+        };
         if (nodes && row.allows_by_nodes()) || self.is_allowed(caller, question.clone()).await? {
-            return Ok(Visibility { types: VisibleTypes::All, nodes, profiles });
+            return Ok(Visibility { types: VisibleTypes::All, nodes, profiles, pods });
         }
         let types = if row.allows_by_type() { self.types(caller).await? } else { BTreeSet::new() };
-        if types.is_empty() {
+        if types.is_empty() && !pods {
             return Err(AccessError::Forbidden(question));
         }
         let types = VisibleTypes::Only(types);
         // A reader of single types also sees the profiles that are for those types only, in every view that lists
         // profiles.
-        Ok(Visibility { types, nodes, profiles: profiles || row.shows_profiles() })
+        Ok(Visibility { types, nodes, profiles: profiles || row.shows_profiles(), pods })
     }
 
     /// Returns the known types that the caller may see one by one.

@@ -28,6 +28,9 @@ pub enum RoutePermission {
     Profiles(Verb),
     /// Like `Types`; nodes are shown to requesters who may list nodes.
     Overview,
+    /// Like `Overview`, or permission to list usage in the namespace of the query or in all; pods are shown to requesters
+    /// who have it.
+    Search,
     /// Like `Types`; nodes and hardware profiles are named to requesters who may list these.
     Match,
     /// Permission to list usage, in the namespace of the query or in all; nodes are named to requesters who may list
@@ -60,6 +63,9 @@ pub const ROUTE_RULES: &[RouteRule] = &[
     read("/nodes/", RoutePermission::Overview),
     read("/nodes/{name}", RoutePermission::Node),
     read("/availability", RoutePermission::Types),
+    read("/map", NODES),
+    read("/nodes.csv", NODES),
+    read("/search", RoutePermission::Search),
     read(COMPARE, TYPES),
     read(OBJECTIVES, TYPES),
     post(OBJECTIVES, TYPES),
@@ -162,7 +168,10 @@ impl RouteRule {
             RoutePermission::Node => {
                 Some(AccessReview::node(self.path_parameter(path).unwrap_or_default()))
             }
-            RoutePermission::Types | RoutePermission::Overview | RoutePermission::Match => {
+            RoutePermission::Types
+            | RoutePermission::Overview
+            | RoutePermission::Search
+            | RoutePermission::Match => {
                 Some(AccessReview::all(Verb::List, Resource::AcceleratorTypes))
             }
             RoutePermission::Profiles(verb) => {
@@ -177,6 +186,7 @@ impl RouteRule {
     pub fn shows_nodes(&self) -> bool {
         match self.permission {
             RoutePermission::Overview
+            | RoutePermission::Search
             | RoutePermission::Types
             | RoutePermission::Match
             | RoutePermission::Usage
@@ -191,7 +201,12 @@ impl RouteRule {
 
     /// Returns `true` if permission to list nodes is sufficient, because the nodes shown reveal all types.
     pub fn allows_by_nodes(&self) -> bool {
-        self.permission == RoutePermission::Overview
+        matches!(self.permission, RoutePermission::Overview | RoutePermission::Search)
+    }
+
+    /// Returns `true` if the response also contains pods, for requesters who may list usage.
+    pub fn shows_pods(&self) -> bool {
+        self.permission == RoutePermission::Search
     }
 
     /// Returns `true` if permission for individual types is sufficient.
@@ -199,6 +214,7 @@ impl RouteRule {
         match self.permission {
             RoutePermission::Types
             | RoutePermission::Overview
+            | RoutePermission::Search
             | RoutePermission::Match
             | RoutePermission::Profiles(_) => true,
             RoutePermission::Nothing

@@ -133,6 +133,7 @@ fn access_document_lists_each_path_under_its_permission() {
             let mut rows = ROUTE_RULES.iter().filter(|row| written(row.path) == **path);
             match permission.as_str() {
                 "`list nodes`" => rows.any(RouteRule::shows_nodes),
+                "`list usage`" => rows.any(RouteRule::shows_pods),
                 "`list hardwareprofiles`" => rows.any(RouteRule::shows_profiles),
                 _ => false,
             }

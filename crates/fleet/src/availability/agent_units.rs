@@ -375,6 +375,8 @@ mod tests {
                 name: "GPU 0".to_owned(),
                 memory: None,
                 utilization: None,
+                power_watts: None,
+                temperature_celsius: None,
                 units: vec![UnitUsage {
                     uuid: UUID.to_owned(),
                     gpu_instance: None,

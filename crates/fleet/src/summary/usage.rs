@@ -86,6 +86,8 @@ fn device_for_report(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) 
         name: truncated_word(&device.name),
         memory: device.memory.map(memory),
         utilization: device.utilization.map(percent),
+        power_watts: device.power_watts,
+        temperature_celsius: device.temperature_celsius,
         units: units
             .enumerate()
             .map(|(at, unit)| unit_for_report(unit, |number| retained.contains(&(at, number))))

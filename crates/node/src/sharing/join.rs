@@ -193,6 +193,8 @@ fn device(
         name: name(reading),
         memory,
         utilization: reading.metrics.compute,
+        power_watts: reading.metrics.power_watts(),
+        temperature_celsius: reading.metrics.temperature,
         units,
     }
 }

@@ -37,6 +37,12 @@ pub struct DeviceUsage {
     #[serde(rename = "utilizationPercent")]
     #[schema(value_type = Option<u8>)]
     pub utilization: Option<Percent>,
+    /// Its power draw in watts; absent if the driver does not report it.
+    #[serde(rename = "powerWatts")]
+    pub power_watts: Option<u32>,
+    /// Its temperature in degrees Celsius; absent if the driver does not report it.
+    #[serde(rename = "temperatureCelsius")]
+    pub temperature_celsius: Option<u32>,
     /// The whole device, or its partitions.
     pub units: Vec<UnitUsage>,
 }

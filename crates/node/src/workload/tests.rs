@@ -49,6 +49,8 @@ fn device(bus: u8, units: Vec<UnitUsage>) -> DeviceUsage {
         name: format!("GPU {bus}"),
         memory: None,
         utilization: None,
+        power_watts: None,
+        temperature_celsius: None,
         units,
     }
 }

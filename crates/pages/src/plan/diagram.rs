@@ -116,14 +116,6 @@ impl Region {
         name: String,
         lines: Vec<String>,
     ) -> Self {
-        Self {
-            class,
-            slices,
-            name,
-            lines,
-            place: slice_range(start, slices),
-            instance: None,
-            marks: Vec::new(),
-        }
+        Self { class, slices, name, lines, place: slice_range(start, slices), instance: None }
     }
 }

@@ -50,6 +50,8 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
             name: "GPU 0".to_owned(),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         }],
         missing: Vec::new(),

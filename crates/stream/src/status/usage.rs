@@ -27,6 +27,8 @@ fn write_device(device: &DeviceUsage) -> v1::DeviceUsage {
         memory: device.memory.map(write_memory),
         utilization: device.utilization.map(|percent| percent.0.into()),
         units: device.units.iter().map(write_unit).collect(),
+        power_watts: device.power_watts,
+        temperature_celsius: device.temperature_celsius,
     }
 }
 
@@ -88,6 +90,8 @@ fn read_device(device: v1::DeviceUsage) -> FieldResult<DeviceUsage> {
         name: bounded_text("name", MAX_WORD_BYTES, device.name)?,
         memory: device.memory.map(read_memory),
         utilization: percent("utilization", device.utilization)?.map(Percent),
+        power_watts: device.power_watts,
+        temperature_celsius: device.temperature_celsius,
         units: each("units", MAX_ITEMS, device.units, read_unit)?,
     })
 }

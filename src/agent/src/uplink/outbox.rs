@@ -399,6 +399,8 @@ mod tests {
             name: "GPU 0".to_owned(),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         };
         sharing::usage::Usage { devices: vec![device], missing: Vec::new() }

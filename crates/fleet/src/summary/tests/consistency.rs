@@ -111,6 +111,8 @@ fn usage() -> impl Strategy<Value = Usage> {
                 name: "GPU 0".to_owned(),
                 memory: None,
                 utilization: None,
+                power_watts: None,
+                temperature_celsius: None,
                 units: vec![unit],
             }],
             missing: Vec::new(),

@@ -73,6 +73,8 @@ fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
             name: "GPU 0".to_owned(),
             memory: None,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![unit],
         }],
         missing: Vec::new(),
@@ -93,6 +95,29 @@ fn alarms_are_reported_immediately() {
     let wait = ReportAction::Wait(seconds(14));
     assert_eq!(pace.next_action(seconds(1), &usage(80_000, true)), wait);
     assert_eq!(pace.next_action(seconds(2), &usage(79_000, false)), ReportAction::Report);
+}
+
+#[test]
+fn fluctuating_sensors_cause_no_report() {
+    let seconds = Duration::from_secs;
+    let sensors = |power_watts, temperature_celsius| {
+        let mut usage = usage(1000, false);
+        usage.devices[0].power_watts = power_watts;
+        usage.devices[0].temperature_celsius = temperature_celsius;
+        usage
+    };
+    let mut pace = ReportRate::default();
+    let mut action = |second, usage: Usage| pace.next_action(seconds(second), &usage);
+    assert_eq!(action(0, sensors(Some(70), Some(34))), ReportAction::Report);
+    assert_eq!(action(20, sensors(Some(79), Some(36))), ReportAction::Nothing);
+    assert_eq!(action(40, sensors(Some(61), Some(32))), ReportAction::Nothing);
+    // Slow changes add up: the report is compared with the last one that was sent.
+    assert_eq!(action(60, sensors(Some(70), Some(37))), ReportAction::Report);
+    assert_eq!(action(61, sensors(Some(80), Some(37))), ReportAction::Wait(seconds(14)));
+    assert_eq!(action(80, sensors(Some(80), Some(37))), ReportAction::Report);
+    assert_eq!(action(100, sensors(None, Some(37))), ReportAction::Report);
+    assert_eq!(action(120, sensors(None, None)), ReportAction::Report);
+    assert_eq!(action(140, sensors(None, None)), ReportAction::Nothing);
 }
 
 #[test]

@@ -34,6 +34,8 @@ fn usage(tenants: &[Tenant]) -> Usage {
             name: "GPU 3".to_owned(),
             memory,
             utilization: None,
+            power_watts: None,
+            temperature_celsius: None,
             units: vec![UnitUsage {
                 uuid: "GPU-a".to_owned(),
                 gpu_instance: None,

@@ -155,6 +155,23 @@ fn are(usage: &Usage, unit: usize, expected: &[(&str, usize, Option<u64>)]) {
 }
 
 #[test]
+fn power_and_temperature_are_those_of_the_driver() {
+    let metrics =
+        |power_mw, temperature| DeviceMetrics { power_mw, temperature, ..DeviceMetrics::default() };
+    for (metrics, expected) in [
+        (metrics(Some(69_499), Some(34)), (Some(69), Some(34))),
+        (metrics(Some(69_500), Some(0)), (Some(70), Some(0))),
+        (metrics(Some(u32::MAX), None), (Some(4_294_967), None)),
+        (metrics(None, None), (None, None)),
+    ] {
+        let reading = Reading { metrics, ..whole(0, &[]) };
+        let usage = look(&reading, &[], &PodAttribution::Hidden);
+        let device = &usage.devices[0];
+        assert_eq!((device.power_watts, device.temperature_celsius), expected);
+    }
+}
+
+#[test]
 fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
     let reading = whole(10_000, &[process(1, 3000), process(2, 5000), process(3, 1000)]);
     let pods = [known("a", &replica(0)), known("b", &replica(1)), known("b", &replica(2))];

@@ -111,15 +111,18 @@ fn unit() -> impl Strategy<Value = UnitUsage> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    let device = (word(), of(memory()), of(0..=100_u8), vec(unit(), 0..3));
+    let sensors = (of(any::<u32>()), of(any::<u32>()));
+    let device = (word(), of(memory()), of(0..=100_u8), sensors, vec(unit(), 0..3));
     let devices = vec(device, 0..3).prop_map(|devices| {
         let devices = devices.into_iter().enumerate();
-        let device = |(number, fields): (usize, (String, _, Option<u8>, _))| DeviceUsage {
+        let device = |(number, fields): (usize, (String, _, Option<u8>, (_, _), _))| DeviceUsage {
             pci: PciAddress::new(0, u8::try_from(number).unwrap(), 0, 0).unwrap(),
             name: fields.0,
             memory: fields.1,
             utilization: fields.2.map(Percent),
-            units: fields.3,
+            power_watts: fields.3.0,
+            temperature_celsius: fields.3.1,
+            units: fields.4,
         };
         devices.map(device).collect()
     });

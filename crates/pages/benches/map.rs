@@ -1,0 +1,154 @@
+//! Size of the map and time to render it, for a fleet whose nodes have eight GPUs each, a quarter of them in MIG mode.
+//!
+//! It prints a table in Markdown for `docs/performance.md`. With an address as argument, such as `127.0.0.1:8080`, it then
+//! serves the pages, so that a browser can be measured.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark is a script: it measures, prints, and stops at the first thing out of order"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use http_body_util::BodyExt;
+use octavo_fleet::access::Visibility;
+use octavo_model::catalog::{Placement, ProfileCatalog};
+use octavo_model::examples;
+use octavo_model::inventory::{
+    Completeness, Device, GpuInstance, Inventory, Mig, MigMode, MigState,
+};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
+use octavo_node::label_set::LabelSet;
+use octavo_node::sharing::usage::{DeviceUsage, Usage};
+use octavo_store::availability::Counter;
+use octavo_store::clock::Clock;
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::view::FleetView;
+use octavo_stream::protocol::{Change, Run};
+use octavo_stream::status;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+const DEVICES_PER_NODE: usize = 8;
+const RUNS: usize = 21;
+
+fn main() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        println!("| devices | page | cells | ms p50 / most | bytes |\n|---|---|---|---|---|");
+        for devices in [1000, 2000, 10_000] {
+            let (_fleet, site) = site(devices / DEVICES_PER_NODE);
+            for path in ["/map", "/map?by=utilization", "/map?cells=device&by=utilization"] {
+                measure(&site, devices, path).await;
+            }
+        }
+        if let Some(address) = std::env::args().skip(1).find(|word| !word.starts_with('-')) {
+            let (fleet, site) = site(10_000 / DEVICES_PER_NODE);
+            let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+            println!("serving on {}", listener.local_addr().unwrap());
+            axum::serve(listener, site).await.unwrap();
+            drop(fleet);
+        }
+    });
+}
+
+async fn measure(site: &Router, devices: usize, path: &str) {
+    let mut times = Vec::new();
+    let mut page = String::new();
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = site.clone().oneshot(request).await.unwrap();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        times.push(start.elapsed());
+        page = String::from_utf8(bytes.to_vec()).unwrap();
+    }
+    times.sort();
+    let [middle, most] = [RUNS / 2, RUNS - 1].map(|at| times[at].as_secs_f64() * 1e3);
+    let cells = page.matches("<a class=\"cell ").count();
+    println!("| {devices} | `{path}` | {cells} | {middle:.1} / {most:.1} | {} |", page.len());
+}
+
+fn site(nodes: usize) -> (watch::Sender<Fleet>, Router) {
+    let clock = Clock::start();
+    let mut fleet = Fleet::default();
+    for number in 0..nodes {
+        fleet.nodes.insert(Arc::new(node(&clock, number)));
+    }
+    let (fleet, receiver) = watch::channel(fleet);
+    let site = octavo_pages::router(Counter::new(FleetView::new(receiver, clock), None));
+    let allow = async |mut request: Request, next: Next| {
+        request.extensions_mut().insert(Visibility::everything());
+        next.run(request).await
+    };
+    (fleet, site.layer(from_fn(allow)))
+}
+
+fn node(clock: &Clock, number: usize) -> Node {
+    let mut inventory = Inventory::default();
+    let mut usage = Usage::default();
+    for at in 0..DEVICES_PER_NODE {
+        let device = device(at);
+        usage.devices.push(device_usage(&device, (number * DEVICES_PER_NODE + at) * 7919 % 101));
+        inventory.devices.push(device);
+    }
+    let parts = status::encode(&inventory, &LabelSet::default(), None)
+        .apply(&Change { changed: vec![status::encode_usage(&usage)], removed: Vec::new() });
+    let origin = ReportingAgent {
+        name: format!("gpu-node-{number:05}").parse().unwrap(),
+        run: Run { epoch: 1, boot_id: "boot".to_owned() },
+        agent_version: "0.1.0".to_owned(),
+    };
+    let digest = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    Node::new(origin, parts, digest, Freshness::new(clock.now(), Duration::from_hours(24)))
+}
+
+fn device(at: usize) -> Device {
+    let mut device = examples::gpu();
+    let bus = u8::try_from(at + 1).unwrap();
+    device.pci = format!("0000:{bus:02x}:00.0").parse().unwrap();
+    device.index = Some(bus.into());
+    device.memory = Some(Mebibytes::new(81_920));
+    device.mig = Mig::NotCapable;
+    if at.is_multiple_of(3) {
+        device.processes = vec![examples::process(4711, None, None)];
+    }
+    if at.is_multiple_of(4) {
+        let instance = |id: u32| GpuInstance {
+            id,
+            profile_id: 19,
+            placement: Placement { start: id, size: 1 },
+            compute_instances: vec![examples::compute_instance(0)],
+        };
+        device.mig = Mig::Capable(MigState {
+            current: MigMode::Enabled,
+            pending: MigMode::Enabled,
+            catalog: ProfileCatalog::default(),
+            gpu_instances: (0..7).map(instance).collect(),
+            geometry: Completeness::Complete,
+        });
+    }
+    device
+}
+
+fn device_usage(device: &Device, percent: usize) -> DeviceUsage {
+    let text = format!(r#"{{"pci":"{}","name":"GPU","units":[]}}"#, device.pci);
+    let mut usage: DeviceUsage = serde_json::from_str(&text).unwrap();
+    let percent = u8::try_from(percent).unwrap();
+    usage.utilization = device.mig.state().is_none().then_some(Percent(percent));
+    usage.memory = Some(MemoryUse {
+        total: Mebibytes::new(81_920),
+        used: Mebibytes::new(81_920 * u64::from(percent) / 100),
+        reserved: Mebibytes::new(640),
+    });
+    usage
+}

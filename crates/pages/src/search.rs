@@ -1,0 +1,182 @@
+//! Search results: nodes, devices, pods and namespaces.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect, Response};
+use octavo_access::visibility::ReaderVisibility;
+use octavo_fleet::access::Visibility;
+use octavo_model::id::NodeName;
+use octavo_store::fleet::Fleet;
+use octavo_store::search::{DeviceMatch, Found, Matches, PodMatch, Scope, Search};
+use tokio::task::yield_now;
+
+use super::address::{encoded, query_parameter};
+use super::assets::Assets;
+use super::badges::{count_noun, printable, starting};
+use super::{PageState, html, origin};
+
+#[derive(Template)]
+#[template(path = "search.html")]
+struct SearchPage {
+    assets: Assets,
+    starting: Option<String>,
+    text: String,
+    namespace: Option<String>,
+    /// Number of matches; `None` without a text.
+    total: Option<String>,
+    groups: Vec<ResultGroup>,
+    /// Kinds that the reader may not search, and the required permission.
+    hidden: Vec<(&'static str, &'static str)>,
+    is_truncated: bool,
+    origin: String,
+}
+
+/// Matches of one kind.
+#[derive(Debug)]
+struct ResultGroup {
+    id: &'static str,
+    title: &'static str,
+    count: usize,
+    results: Vec<SearchResult>,
+    /// Number of matches that are not shown.
+    rest: usize,
+}
+
+/// Match, with a link if the reader may open its page.
+#[derive(Debug, PartialEq, Eq)]
+struct SearchResult {
+    href: Option<String>,
+    name: String,
+    about: String,
+}
+
+/// Serves the results for the parameter `q`, and optionally only pods of a `namespace`.
+pub(super) async fn page(
+    State(site): State<PageState>,
+    ReaderVisibility(visibility): ReaderVisibility,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let text = query_parameter(&uri, "q").unwrap_or_default();
+    let text = text.trim();
+    let namespace = query_parameter(&uri, "namespace");
+    let fleet = site.view.listed();
+    if visibility.nodes
+        && let Some(name) = exact_node(&fleet, text)
+    {
+        return Redirect::to(&format!("/nodes/{name}")).into_response();
+    }
+    let scope = Scope {
+        nodes: visibility.nodes,
+        pods: visibility.pods,
+        namespace: namespace.as_deref().map(|name| name.trim().to_owned()),
+    };
+    let mut search = Search::new(&fleet, text, scope);
+    // Other tasks share this thread.
+    while search.step() {
+        yield_now().await;
+    }
+    let found = search.finish();
+    let groups = groups(&found, visibility.nodes);
+    let total = groups.iter().map(|group| group.count).sum();
+    let has_query = !text.is_empty() || namespace.is_some();
+    let page = SearchPage {
+        assets: Assets::links(),
+        starting: starting(&site.view, &visibility),
+        text: printable(text),
+        namespace: namespace.as_deref().map(printable),
+        total: has_query.then(|| count_noun(total, "match", "matches")),
+        groups,
+        hidden: hidden(&visibility),
+        is_truncated: found.is_truncated,
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &page)
+}
+
+/// Node with exactly this name.
+fn exact_node(fleet: &Fleet, text: &str) -> Option<NodeName> {
+    let name = text.to_ascii_lowercase().parse::<NodeName>().ok()?;
+    fleet.nodes.get(&name).map(|node| node.name.clone())
+}
+
+fn hidden(visibility: &Visibility) -> Vec<(&'static str, &'static str)> {
+    let nodes = ("Nodes and devices", "list nodes.octavo.dev");
+    let pods = ("Pods and namespaces", "list usage.octavo.dev");
+    let all = [(visibility.nodes, nodes), (visibility.pods, pods)];
+    all.into_iter().filter(|(is_shown, _)| !is_shown).map(|(_, hidden)| hidden).collect()
+}
+
+/// Groups with at least one match.
+fn groups(found: &Found, nodes: bool) -> Vec<ResultGroup> {
+    let groups = [
+        group("nodes", "Nodes", &found.nodes, |name| SearchResult {
+            href: Some(format!("/nodes/{name}")),
+            name: name.to_string(),
+            about: String::new(),
+        }),
+        group("devices", "Devices", &found.devices, device),
+        group("pods", "Pods", &found.pods, |one| pod(one, nodes)),
+        group("namespaces", "Namespaces", &found.namespaces, |(name, pods)| SearchResult {
+            href: Some(format!("/search?namespace={}", encoded(name))),
+            name: printable(name),
+            about: count_noun(*pods, "pod with a device", "pods with a device"),
+        }),
+    ];
+    groups.into_iter().filter(|group| group.count > 0).collect()
+}
+
+fn group<T>(
+    id: &'static str,
+    title: &'static str,
+    matches: &Matches<T>,
+    result: impl Fn(&T) -> SearchResult,
+) -> ResultGroup {
+    ResultGroup {
+        id,
+        title,
+        count: matches.total,
+        results: matches.items.iter().map(result).collect(),
+        rest: matches.rest(),
+    }
+}
+
+fn device(found: &DeviceMatch) -> SearchResult {
+    let DeviceMatch { node, pci, uuid } = found;
+    let name = uuid.as_deref().map(printable);
+    SearchResult {
+        href: Some(format!("/nodes/{node}#device-{pci}")),
+        about: match &name {
+            Some(_) => format!("{pci} on {node}"),
+            None => format!("on {node}"),
+        },
+        name: name.unwrap_or_else(|| pci.to_string()),
+    }
+}
+
+/// The node and the devices of a pod are named only to readers who may list nodes.
+fn pod(found: &PodMatch, nodes: bool) -> SearchResult {
+    let first = found.devices.first();
+    let fragment = first.map(|(pci, _)| format!("#device-{pci}")).unwrap_or_default();
+    let names: Vec<String> = found.devices.iter().map(|(_, name)| printable(name)).collect();
+    let devices = match names.as_slice() {
+        [] => "no device".to_owned(),
+        [one] => one.clone(),
+        [one, .., last] => {
+            format!("{} from {one} to {last}", count_noun(names.len(), "device", "devices"))
+        }
+    };
+    SearchResult {
+        href: nodes.then(|| format!("/nodes/{}{fragment}", found.node)),
+        name: match found.namespace.as_str() {
+            "" => printable(&found.pod),
+            namespace => printable(&format!("{namespace}/{}", found.pod)),
+        },
+        about: if nodes {
+            format!("{devices} on {}", found.node)
+        } else {
+            count_noun(names.len(), "device", "devices")
+        },
+    }
+}
