@@ -182,7 +182,7 @@
     const data = new URLSearchParams();
     for (const [name, value] of new FormData(form())) if (value !== "") data.append(name, value);
     const query = data.toString();
-    return query ? `/?${query}` : "/";
+    return query ? `/nodes?${query}` : "/nodes";
   }
   let typing = 0;
   document.addEventListener("input", (event) => {
@@ -333,7 +333,7 @@
     let done = true;
     if (event.key === "/") {
       const field = document.querySelector("#filter [name=search]");
-      if (field) { field.focus(); field.select(); } else location.href = "/";
+      if (field) { field.focus(); field.select(); } else location.href = "/nodes";
     } else if (event.key === "?") dialog.showModal();
     else if (event.key === "j" || (event.key === "ArrowDown" && onRow)) done = move(1);
     else if (event.key === "k" || (event.key === "ArrowUp" && onRow)) done = move(-1);

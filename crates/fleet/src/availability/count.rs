@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
 use super::agent_units::{AgentUnits, UnitCounts};
+use super::demand::{self, Demand};
 use super::history::{HoldingHistory, WaitEstimate};
 use super::pending::{self, HeldUnits, HeldUnitsByNode};
 use super::row::{NodeShare, Row, RowKey, RowNodes, Unknown, Wait};
@@ -26,6 +27,10 @@ pub struct Availability {
     pub rows: Vec<Row>,
     /// Number of rows omitted because of that limit.
     pub omitted_rows: usize,
+    /// Pending pods by namespace, resource and reason; empty without cluster data.
+    pub demands: Vec<Demand>,
+    /// Number of pending pods that are in none of them, because there are too many.
+    pub omitted_pods: u64,
 }
 
 /// Data that the counts are based on.
@@ -105,6 +110,8 @@ pub fn count(
         },
         rows,
         omitted_rows: left_out.saturating_add(sum.left_out),
+        demands: sum.demands.0,
+        omitted_pods: sum.demands.1,
     }
 }
 
@@ -128,6 +135,7 @@ fn count_cluster<'a>(
     for agent in agents.iter().filter(|agent| !snapshot.nodes.contains_key(agent.name)) {
         sum.add_agent_units(agent, Some(UnavailableReason::NoSuchNode));
     }
+    sum.demands = demand::demands(&sum.members, snapshot, &held);
     sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, snapshot);
 }
 
@@ -158,6 +166,8 @@ struct CountBuilder<'a> {
     held_of_rows: BTreeMap<RowKey, HeldUnits<'a>>,
     /// Number of rows that were only requested by pods and are omitted because of the limit.
     left_out: usize,
+    /// Pending pods, and the number of those omitted because of the limit.
+    demands: (Vec<Demand>, u64),
 }
 
 impl<'a> CountBuilder<'a> {
